@@ -71,7 +71,7 @@ class MissingExtra(MolattnError):
         super().__init__(f"{what_for} needs {package}: pip install 'molattn[{extra}]'")
 
 
-EXTRAS = ("keras", "notebook", "ray", "tune", "widget")
+EXTRAS = ("excel", "keras", "notebook", "ray", "tune", "widget")
 
 
 def installed_extras() -> dict[str, bool]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from rdkit import Chem, rdBase
+from rdkit.Chem import rdDepictor
 
 from molattn.chem.brackets import MAX_CHARGE, MAX_ISOTOPE
-from molattn.chem.parse import MAX_ATOMS, canonical_smiles, convert_rdkit_errors
+from molattn.chem.parse import MAX_ATOMS, canonical_smiles, convert_rdkit_errors, read_smiles
 from molattn.errors import InputError, SmilesError
 
 _V3000_COUNTS = re.compile(r"^M  V30 COUNTS +(\d+)", re.MULTILINE)
@@ -203,6 +204,11 @@ def read_record(record: list[str], with_atoms: bool = False) -> SdfRecord:
     return SdfRecord(smiles, _title(record), _properties(record), atoms)
 
 
+def structure_of(record: list[str]) -> str:
+    """The lines of the structure of a record, from its title to `M  END`; empty without `M  END`."""
+    return "".join(f"{line}\n" for line in record[: _end(record)])
+
+
 def _title(record: list[str]) -> str:
     return record[0].strip() if record else ""
 
@@ -231,3 +237,21 @@ def _name_in(line: str) -> str:
     """NAME of a line `> <NAME>`, which may hold more text; empty for any other line."""
     start, end = line.find("<", 1), line.rfind(">")
     return line[start + 1 : end].strip() if line.startswith(">") and 0 < start < end else ""
+
+
+EMPTY_MOLBLOCK = "     molattn\n\n  0  0  0  0  0  0  0  0  0  0999 V2000\nM  END\n"
+"""A structure without atoms, after its title."""
+
+
+def molblock_from_smiles(smiles: object, title: str = "") -> str:
+    """The mol block of a SMILES, its atoms in the order of the text, with coordinates for a drawing.
+
+    It is V2000, or V3000 for over 999 atoms.
+
+    Raises SmilesError as `read_smiles` does, and for a molecule that RDKit cannot write.
+    """
+    mol = read_smiles(smiles)
+    with convert_rdkit_errors(smiles, "write its structure"), rdBase.BlockLogs():
+        rdDepictor.Compute2DCoords(mol)
+        block = Chem.MolToMolBlock(mol)
+    return f"{title}\n{block.partition(chr(10))[2]}"

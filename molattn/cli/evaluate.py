@@ -5,7 +5,17 @@ from typing import Annotated
 
 import typer
 
-from molattn.cli.options import NumWorkers, Quiet, Run, SmilesColumn, load_predictor
+from molattn.cli.options import (
+    Encoding,
+    NoHeaderRow,
+    NumWorkers,
+    Quiet,
+    Run,
+    Sheet,
+    SmilesColumn,
+    load_predictor,
+    table_options,
+)
 from molattn.cli.terminal import print_json, print_status, warn
 from molattn.errors import RowsFailed, UsageError
 
@@ -18,6 +28,9 @@ def evaluate(
         typer.Option("--output-dir", "-o", help="A new folder for metrics.json and plots.", show_default=False),
     ] = None,
     smiles_column: SmilesColumn = None,
+    encoding: Encoding = None,
+    no_header_row: NoHeaderRow = False,
+    sheet: Sheet = None,
     metrics: Annotated[
         list[str] | None, typer.Option("--metric", help="What to report; may be repeated.", show_default=False)
     ] = None,
@@ -46,6 +59,7 @@ def evaluate(
             metrics=tuple(metrics or ()),
             num_workers=num_workers,
             progress=progress,
+            table_options=table_options(encoding, no_header_row, sheet),
         )
     for warning in result.warnings:
         warn(warning)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from molattn.cli.options import Quiet, Run, Target, load_predictor
+from molattn.cli.options import Encoding, NoHeaderRow, Quiet, Run, Sheet, Target, load_predictor, table_options
 from molattn.cli.terminal import console, print_json, print_line, warn
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ def faithfulness(
     smiles_column: Annotated[
         str | None, typer.Option(help="Its column of SMILES; found by its name if not given.", show_default=False)
     ] = None,
+    encoding: Encoding = None,
+    no_header_row: NoHeaderRow = False,
+    sheet: Sheet = None,
     target: Target = None,
     method: Annotated[
         list[str] | None,
@@ -47,6 +50,7 @@ def faithfulness(
             run,
             table=table,
             smiles_column=smiles_column or "",
+            table_options=table_options(encoding, no_header_row, sheet),
             target=target,
             methods=tuple(method or ()),
             max_molecules=max_molecules,

@@ -7,7 +7,19 @@ from typing import Annotated
 
 import typer
 
-from molattn.cli.options import InputFormat, NumWorkers, Quiet, Run, Smiles, SmilesColumn, load_predictor
+from molattn.cli.options import (
+    Encoding,
+    InputFormat,
+    NoHeaderRow,
+    NumWorkers,
+    Quiet,
+    Run,
+    Sheet,
+    Smiles,
+    SmilesColumn,
+    load_predictor,
+    table_options,
+)
 from molattn.cli.terminal import print_status, warn
 from molattn.errors import UsageError
 
@@ -36,6 +48,9 @@ def heads(
     ] = None,
     smiles_column: SmilesColumn = None,
     input_format: InputFormat = None,
+    encoding: Encoding = None,
+    no_header_row: NoHeaderRow = False,
+    sheet: Sheet = None,
     num_workers: NumWorkers = 0,
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 at a row that cannot be read.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the output files.")] = False,
@@ -56,8 +71,10 @@ def heads(
 
     if table is not None and smiles:
         raise typer.BadParameter("give a table or --smiles, not both")
-    if table is None and (smiles_column or input_format):
-        raise typer.BadParameter("--smiles-column and --input-format go with a table")
+    if table is None and (smiles_column or input_format or encoding or no_header_row or sheet):
+        raise typer.BadParameter(
+            "--smiles-column, --input-format, --encoding, --no-header-row and --sheet go with a table"
+        )
     outputs = list(outputs or ())
     for path in outputs:
         check_summary_output(path)
@@ -78,6 +95,7 @@ def heads(
             partial(TableProgress, quiet=quiet),
             smiles_column=smiles_column,
             input_format=input_format,
+            table_options=table_options(encoding, no_header_row, sheet),
             max_rows=max_rows,
             num_workers=num_workers,
             strict=strict,

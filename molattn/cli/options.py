@@ -11,6 +11,7 @@ import typer
 from molattn.errors import short_repr
 
 if TYPE_CHECKING:
+    from molattn.data.tables.options import TableOptions
     from molattn.inference import Predictor
 
 
@@ -18,7 +19,7 @@ Run = Annotated[Path, typer.Argument(help="The folder of a run.", show_default=F
 MoleculeTable = Annotated[
     Path,
     typer.Argument(
-        help="A table of molecules: .csv, .tsv, .smi, .sdf, .parquet; - reads it from standard input.",
+        help="A table of molecules: .csv, .tsv, .smi, .sdf, .parquet, .xlsx; - reads it from standard input.",
         show_default=False,
     ),
 ]
@@ -30,8 +31,17 @@ SmilesColumn = Annotated[
 ]
 InputFormat = Annotated[
     str | None,
-    typer.Option(help="csv, tsv, smi, sdf or parquet. [default: by the name; csv for -]", show_default=False),
+    typer.Option(help="csv, tsv, smi, sdf, parquet or xlsx. [default: by the name; csv for -]", show_default=False),
 ]
+Encoding = Annotated[
+    str | None,
+    typer.Option(help="Encoding of a text, such as cp1252. [default: UTF-8, UTF-16 or cp1252]", show_default=False),
+]
+NoHeaderRow = Annotated[bool, typer.Option("--no-header-row", help="The first row is data: column_1, column_2, ...")]
+Sheet = Annotated[
+    str | None, typer.Option(help="Sheet of a workbook. [default: the first]", metavar="NAME", show_default=False)
+]
+Shard = Annotated[str | None, typer.Option(help="i/n: only the i-th of n parts of the rows.", show_default=False)]
 NumWorkers = Annotated[int, typer.Option("--num-workers", "-n", min=0, help="Processes that read molecules.")]
 Target = Annotated[
     str | None,
@@ -40,6 +50,13 @@ Target = Annotated[
 Resume = Annotated[bool, typer.Option("--resume", help="Continue an unfinished output.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output file.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Errors and warnings only.")]
+
+
+def table_options(encoding: str | None, no_header_row: bool, sheet: str | None) -> "TableOptions":
+    """How a table is read, from the options of a command."""
+    from molattn.data.tables.options import TableOptions
+
+    return TableOptions(encoding or "", not no_header_row, sheet or "")
 
 
 def parse_shard(text: str | None) -> tuple[int, int] | None:

@@ -7,16 +7,21 @@ from typing import Annotated
 import typer
 
 from molattn.cli.options import (
+    Encoding,
     Force,
     InputFormat,
+    NoHeaderRow,
     NumWorkers,
     Quiet,
     Resume,
     Run,
+    Shard,
+    Sheet,
     Smiles,
     SmilesColumn,
     load_predictor,
     parse_shard,
+    table_options,
 )
 from molattn.cli.terminal import stdout_writer, warn
 
@@ -30,7 +35,7 @@ def predict(
         list[Path] | None,
         typer.Argument(
             metavar="TABLES",
-            help="Tables of molecules: .csv, .tsv, .smi, .sdf, .parquet; - reads one from standard input.",
+            help="Tables of molecules: .csv, .tsv, .smi, .sdf, .parquet, .xlsx; - reads one from standard input.",
             show_default=False,
         ),
     ] = None,
@@ -41,16 +46,17 @@ def predict(
             "--output",
             "-o",
             metavar="PATH",
-            help="Where the table goes: .csv, .tsv, .parquet; several into a folder. [default: print it]",
+            help="Where the table goes: .csv, .tsv, .sdf, .parquet, .xlsx; several into a folder. [default: print]",
             show_default=False,
         ),
     ] = None,
     smiles_column: SmilesColumn = None,
     input_format: InputFormat = None,
+    encoding: Encoding = None,
+    no_header_row: NoHeaderRow = False,
+    sheet: Sheet = None,
     num_workers: NumWorkers = 0,
-    shard: Annotated[
-        str | None, typer.Option(help="i/n: predict only the i-th of n parts of the rows.", show_default=False)
-    ] = None,
+    shard: Shard = None,
     resume: Resume = False,
     engine: Annotated[
         str, typer.Option(help="local, or ray: on the processors of a Ray cluster, or of this machine.")
@@ -91,9 +97,9 @@ def predict(
     column of in.csv, in order, and adds `<target>_pred`, `status` (ok or error) and `error` (why). Of a binary target
     the prediction is the probability of 1; of several classes a class, and `<target>_prob_<class>` for each; of a
     target of atoms a list, in the order of the SMILES. Tables may be of any length: memory is bounded, a long output is
-    written in parts until it is complete, and `--resume` continues after an interruption. The outputs of `--shard 1/4`
-    to `4/4`, one below the other, are the output of the whole. A model trained with `--descriptor-columns` reads these
-    columns from the table.
+    written in parts until it is complete, and `--resume` continues after an interruption. Text is
+    UTF-8, with semicolons and decimal commas if the table has them. The outputs of `--shard 1/4` to `4/4`, one below
+    the other, are the output of the whole. A model with `--descriptor-columns` reads these columns from the table.
 
     Several tables go into a folder, each under its own name: `molattn predict runs/esol data/*.parquet -o out/`.
     `--engine ray` (extra `ray`) distributes them, part by part, over the processors of the Ray cluster in RAY_ADDRESS,
@@ -108,10 +114,9 @@ def predict(
         raise typer.BadParameter("give either a table or --smiles")
     if engine not in (LOCAL, RAY):
         raise typer.BadParameter(f"there is no engine {engine!r}: choose {LOCAL} or {RAY}")
-    if smiles and (output is not None or smiles_column is not None or input_format or shard or resume):
-        raise typer.BadParameter(
-            "--output, --smiles-column, --input-format, --shard and --resume go with a table, not with --smiles"
-        )
+    of_tables = (output, smiles_column, input_format, encoding, no_header_row, sheet, shard, resume)
+    if smiles and any(value not in (None, False) for value in of_tables):
+        raise typer.BadParameter("an option of tables, such as --output or --encoding, does not go with --smiles")
     if tables and as_json:
         raise typer.BadParameter("--json goes with --smiles; a table brings a table")
     options = (interval, uncertainty_method or "", calibration_method or "", applicability)
@@ -130,6 +135,7 @@ def predict(
         write_text=stdout_writer() if output is None else None,
         smiles_column=smiles_column,
         input_format=input_format,
+        table_options=table_options(encoding, no_header_row, sheet),
         shard=parse_shard(shard),
         num_workers=num_workers,
         resume=resume,

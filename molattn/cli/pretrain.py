@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from molattn.cli.options import NumWorkers, Quiet, SmilesColumn
+from molattn.cli.options import Encoding, NoHeaderRow, NumWorkers, Quiet, Sheet, SmilesColumn
 from molattn.cli.terminal import print_line
 from molattn.errors import UsageError
 
@@ -18,7 +18,8 @@ def pretrain(
     table: Annotated[
         Path | None,
         typer.Argument(
-            help="A CSV, TSV, Parquet, SMI or SDF table of molecules. [default: those of RDKit]", show_default=False
+            help="A CSV, TSV, Excel, Parquet, SMI or SDF table of molecules. [default: those of RDKit]",
+            show_default=False,
         ),
     ] = None,
     output_dir: Annotated[Path, typer.Option("--output-dir", "-o", help="Folder of the base model.")] = Path("base"),
@@ -29,6 +30,9 @@ def pretrain(
         ),
     ] = None,
     smiles_column: SmilesColumn = None,
+    encoding: Encoding = None,
+    no_header_row: NoHeaderRow = False,
+    sheet: Sheet = None,
     grow: Annotated[int, typer.Option(min=0, help="This many more molecules, grown from these.")] = 0,
     exclude: Annotated[
         list[Path] | None,
@@ -91,6 +95,7 @@ def pretrain(
     if molecules not in (None, NCI):
         raise UsageError(f"--molecules is {NCI}, or give the path of a table instead")
     options = {"epochs": epochs, "batch_size": batch_size, "seed": seed, "smiles_column": smiles_column}
+    options |= {"encoding": encoding, "no_header_row": no_header_row or None, "sheet": sheet}
     options = {**PRETRAINING, **{name: value for name, value in options.items() if value is not None}}
     weights = {"masked_atoms": masked_atoms, "masked_weight": masked_weight}
     config = PretrainConfig(

@@ -7,16 +7,21 @@ from typing import Annotated
 import typer
 
 from molattn.cli.options import (
+    Encoding,
     Force,
     InputFormat,
     MoleculeTable,
+    NoHeaderRow,
     NumWorkers,
     Quiet,
     Resume,
     Run,
+    Shard,
+    Sheet,
     SmilesColumn,
     load_predictor,
     parse_shard,
+    table_options,
 )
 from molattn.cli.terminal import print_status, warn
 
@@ -26,14 +31,20 @@ def embed(
     table: MoleculeTable,
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", help="Where the vectors go: .parquet, .csv, .tsv or .npy.", show_default=False),
+        typer.Option(
+            "--output",
+            "-o",
+            help="Where the vectors go: .parquet, .csv, .tsv, .xlsx, .sdf or .npy.",
+            show_default=False,
+        ),
     ],
     smiles_column: SmilesColumn = None,
     input_format: InputFormat = None,
+    encoding: Encoding = None,
+    no_header_row: NoHeaderRow = False,
+    sheet: Sheet = None,
     num_workers: NumWorkers = 0,
-    shard: Annotated[
-        str | None, typer.Option(help="i/n: embed only the i-th of n parts of the rows.", show_default=False)
-    ] = None,
+    shard: Shard = None,
     resume: Resume = False,
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row has no vector.")] = False,
     force: Force = False,
@@ -53,6 +64,7 @@ def embed(
         output=output,
         smiles_column=smiles_column,
         input_format=input_format,
+        table_options=table_options(encoding, no_header_row, sheet),
         shard=parse_shard(shard),
         num_workers=num_workers,
         resume=resume,
@@ -78,6 +90,9 @@ def attention(
     ],
     smiles_column: SmilesColumn = None,
     input_format: InputFormat = None,
+    encoding: Encoding = None,
+    no_header_row: NoHeaderRow = False,
+    sheet: Sheet = None,
     layer: Annotated[
         int | None, typer.Option(help="One layer only; negative numbers count from the last.", show_default=False)
     ] = None,
@@ -110,6 +125,7 @@ def attention(
         partial(TableProgress, quiet=quiet),
         smiles_column=smiles_column,
         input_format=input_format,
+        table_options=table_options(encoding, no_header_row, sheet),
         layer=layer,
         head=head,
         num_workers=num_workers,

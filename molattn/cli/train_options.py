@@ -92,7 +92,7 @@ def _show_all(context: typer.Context, requested: bool) -> None:
 Table = Annotated[
     Path | None,
     typer.Argument(
-        help="A CSV, TSV, Parquet, SMI or SDF table to learn from.",
+        help="A CSV, TSV, Excel, Parquet, SMI or SDF table to learn from.",
         metavar="TABLE",
         show_default=False,
     ),

@@ -25,7 +25,8 @@ OFFERED = (
 @with_settings(*OFFERED)
 def tune(
     table: Annotated[
-        Path | None, typer.Argument(help="A CSV, TSV, Parquet, SMI or SDF table to learn from.", show_default=False)
+        Path | None,
+        typer.Argument(help="A CSV, TSV, Excel, Parquet, SMI or SDF table to learn from.", show_default=False),
     ] = None,
     *,
     num_trials: Annotated[

@@ -6,11 +6,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from molattn.cli.options import Force, Quiet, Run, Smiles, SmilesColumn, load_predictor
+from molattn.cli.options import (
+    Encoding,
+    Force,
+    NoHeaderRow,
+    Quiet,
+    Run,
+    Sheet,
+    Smiles,
+    SmilesColumn,
+    load_predictor,
+    table_options,
+)
 from molattn.cli.terminal import print_status, warn
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 
 if TYPE_CHECKING:
+    from molattn.data.tables.options import TableOptions
     from molattn.explain import AttentionMap, Attribution
     from molattn.inference import Predictor
     from molattn.viewer.web.payload import Truth
@@ -28,6 +40,9 @@ def view(
         int, typer.Option("--limit", min=1, help="The most rows of a table to show, from its first.")
     ] = 20,
     smiles_column: SmilesColumn = None,
+    encoding: Encoding = None,
+    no_header_row: NoHeaderRow = False,
+    sheet: Sheet = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 at a SMILES that cannot be read.")] = False,
     force: Force = False,
     quiet: Quiet = False,
@@ -39,8 +54,9 @@ def view(
     """
     if (table is None) == (not smiles):
         raise typer.BadParameter("give either a table or --smiles")
-    if smiles and smiles_column:
-        raise typer.BadParameter("--smiles-column goes with a table, not with --smiles")
+    if smiles and (smiles_column or encoding or no_header_row or sheet):
+        names = "--smiles-column, --encoding, --no-header-row and --sheet"
+        raise typer.BadParameter(f"{names} go with a table, not with --smiles")
     if output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{output.name}: the page is an .html file; name it so")
     from molattn.inference.table_job import check_output
@@ -53,7 +69,9 @@ def view(
         texts: list[object] = list(smiles or ())
         places, truth, more = [f"--smiles {text}" for text in texts], [None] * len(texts), ""
     else:
-        texts, places, truth, more = _rows(predictor, table, smiles_column, limit)
+        texts, places, truth, more = _rows(
+            predictor, table, smiles_column, limit, table_options(encoding, no_header_row, sheet)
+        )
     maps: list[AttentionMap] = []
     true: list[Truth | None] = []
     failed: list[str] = []
@@ -86,14 +104,14 @@ def _attributions(predictor: "Predictor", maps: list["AttentionMap"]) -> list["A
 
 
 def _rows(
-    predictor: "Predictor", table: Path, smiles_column: str | None, limit: int
+    predictor: "Predictor", table: Path, smiles_column: str | None, limit: int, options: "TableOptions"
 ) -> tuple[list[object], list[str], list["Truth | None"], str]:
     """The first molecules of a table, their places, their true values, and a remark if there are more rows."""
     from molattn.data.tables.readers import open_stream
     from molattn.data.tables.records import guess_smiles_column
     from molattn.data.tables.table import find_column
 
-    with open_stream(table) as stream:
+    with open_stream(table, options=options, tell=warn) as stream:
         column = smiles_column or stream.smiles_column or guess_smiles_column(stream.columns)
         index = find_column(stream.columns, column, stream.source)
         plain = [name.strip() for name in stream.columns]

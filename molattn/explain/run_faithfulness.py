@@ -1,5 +1,6 @@
 """Faithfulness of the attributions of a run: choice of molecules and ground truth, and storage of the results."""
 
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,9 @@ import numpy as np
 
 from molattn.chem import atom_contributions
 from molattn.data import dataset_names, guess_smiles_column, load_card, read_table
+from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.data.tables.table import column
-from molattn.errors import InputError, SmilesError, UsageError, short_repr
+from molattn.errors import InputError, MolattnWarning, SmilesError, UsageError, short_repr
 from molattn.explain.faithfulness import Faithfulness, measure_faithfulness
 from molattn.explain.faithfulness_file import write_faithfulness
 from molattn.models.artifact import Artifact
@@ -62,6 +64,7 @@ def measure_run(
     *,
     table: str | Path | None = None,
     smiles_column: str = "",
+    table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
     target: str | None = None,
     methods: Sequence[str] = (),
     max_molecules: int = 500,
@@ -76,6 +79,7 @@ def measure_run(
         run: the folder of the run.
         table: a table of molecules; None for the test molecules of the run.
         smiles_column: column of the table; if empty, guessed by name.
+        table_options: encoding, header and sheet of the table.
         target, methods, seed, progress: as for `measure_faithfulness`.
         max_molecules: largest number of molecules; more are sampled at random, in their order.
 
@@ -85,7 +89,7 @@ def measure_run(
         InputError: a table that cannot be read, or without molecules.
     """
     run = Path(run)
-    source = molecules_of_run(run) if table is None else molecules_of_table(table, smiles_column)
+    source = molecules_of_run(run) if table is None else molecules_of_table(table, smiles_column, table_options)
     results = read(source.smiles)
     rejected = [r for r in results if isinstance(r, SmilesError)]
     molecules = [r for r in results if not isinstance(r, SmilesError)]
@@ -121,9 +125,13 @@ def molecules_of_run(run: Path) -> EvaluationMolecules:
     return EvaluationMolecules(test, _dataset(run), "test")
 
 
-def molecules_of_table(path: str | Path, smiles_column: str = "") -> EvaluationMolecules:
-    """The molecules of a table."""
-    table = read_table(path)
+def molecules_of_table(
+    path: str | Path, smiles_column: str = "", options: TableOptions = DEFAULT_TABLE_OPTIONS
+) -> EvaluationMolecules:
+    """The molecules of a table; a `MolattnWarning` says how it is read, if that needs to be said."""
+    table = read_table(path, options)
+    for message in table.messages:
+        warnings.warn(MolattnWarning(message), stacklevel=2)
     smiles = column(table, smiles_column or guess_smiles_column(table.columns, table.smiles_column))
     return EvaluationMolecules(smiles, Path(path).name, "")
 

@@ -16,12 +16,13 @@ import pyarrow.parquet as pq
 from molattn.data import guess_smiles_column
 from molattn.data.files import atomic_write
 from molattn.data.tables.columns import find_column
+from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.data.tables.readers import count_rows, open_stream
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 from molattn.explain import AttentionMap, HeadSummary
 from molattn.inference.explainer import Explainer
 from molattn.inference.rows import AttentionCounts
-from molattn.inference.table_engine import ProgressFactory
+from molattn.inference.table_engine import ProgressFactory, warn_user
 
 ROW_GROUP = 500_000
 """The number of weights in a row group, which is held in memory at a time."""
@@ -35,6 +36,7 @@ def write_attention(
     *,
     smiles_column: str | None = None,
     input_format: str | None = None,
+    table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
     layer: int | None = None,
     head: str | None = None,
     num_workers: int = 0,
@@ -53,6 +55,7 @@ def write_attention(
                 strict,
                 smiles_column=smiles_column,
                 input_format=input_format,
+                table_options=table_options,
             )
         )
         writer = _FrameWriter(stack.enter_context(atomic_write(output)), output.suffix.lower())
@@ -69,6 +72,7 @@ def summarize_table(
     *,
     smiles_column: str | None = None,
     input_format: str | None = None,
+    table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
     max_rows: int | None = None,
     num_workers: int = 0,
     strict: bool = False,
@@ -86,6 +90,7 @@ def summarize_table(
         max_rows,
         smiles_column=smiles_column,
         input_format=input_format,
+        table_options=table_options,
     ) as maps:
         for _, found in maps:
             summary.add(found)
@@ -164,6 +169,7 @@ def _open_maps(
     *,
     smiles_column: str | None,
     input_format: str | None,
+    table_options: TableOptions,
 ) -> Iterator[Iterator[tuple[int, AttentionMap]]]:
     """Row and map of each molecule of a table, in order; `counts` gets the rows that cannot be read.
 
@@ -173,10 +179,10 @@ def _open_maps(
     """
     places: deque[tuple[int, object]] = deque()
     with ExitStack() as stack:
-        stream = stack.enter_context(open_stream(input, input_format))
+        stream = stack.enter_context(open_stream(input, input_format, table_options, tell=warn_user))
         name = smiles_column or stream.smiles_column or guess_smiles_column(stream.columns)
         index = find_column(stream.columns, name, stream.source)
-        total = count_rows(input, input_format) if input.is_file() else None
+        total = count_rows(input, input_format, table_options) if input.is_file() else None
         if max_rows is not None:
             total = max_rows if total is None else min(max_rows, total)
         report = stack.enter_context(progress(total, 0))

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from molattn.chem import Progress
+from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.errors import InputError, UsageError, describe_bad_smiles
 from molattn.explain.faithfulness_file import read_summaries
 from molattn.inference.base_predictor import BatchPredictor, PredictionOptions, descriptor_rows
@@ -228,6 +229,7 @@ class Predictor(TablePredictor):
         metrics: Sequence[str] = (),
         num_workers: int = 0,
         progress: Progress | None = None,
+        table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
     ):
         """The metrics on a table that has the columns of the targets: what `molattn evaluate` does.
 
@@ -236,6 +238,7 @@ class Predictor(TablePredictor):
             smiles_column: found by its name when empty.
             metrics: such as "rmse" or "auroc"; the task's own when empty.
             num_workers, progress: as for `molattn.chem.featurize`.
+            table_options: encoding, header and sheet of the table.
 
         Returns:
             An `Evaluation`: `.metrics`, `.answers`, `.targets` and `.rejected`; and `.unseen_metrics`, of the molecules
@@ -257,6 +260,7 @@ class Predictor(TablePredictor):
             read_options=self.read_options,
             seen=() if self.folder is None else seen_smiles(self.folder.parent),
             progress=progress,
+            table_options=table_options,
         )
 
     def __repr__(self) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from molattn import errors
+from molattn.data.tables.options import say_once
 from molattn.data.tables.parts import MANIFEST, PartFiles, Parts
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import MissingExtra, MolattnError, ProcessLost, UsageError
@@ -26,6 +27,7 @@ from molattn.inference.table_engine import (
     PART,
     ProgressFactory,
     Warn,
+    check_row_limit,
     check_strict,
     discard_records,
     join_parts,
@@ -98,8 +100,11 @@ def run_on_ray(
 
 
 def _count(job: TableJob, task: TableTask, warn: Warn) -> _CountedTable:
-    with open_table(job, task, warn) as table:
-        first, end = job.row_range()
+    tell = say_once(warn)
+    with open_table(job, task, tell) as table:
+        # The rows are read by other processes: what is to be said of them is said here.
+        first, end = job.row_range(tell)
+        check_row_limit(table, first, end)
         parts = open_parts(table, first, end, always=True)
         assert parts is not None and end is not None
         return _CountedTable(job, parts, first, end, table.stream.source)

@@ -14,15 +14,17 @@ from itertools import groupby
 from molattn.data import guess_smiles_column
 from molattn.data.files import atomic_write
 from molattn.data.tables.columns import find_column, format_names
+from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS
 from molattn.data.tables.parts import PartFiles, Parts, discard_parts, file_sha256, parts_folder
 from molattn.data.tables.readers import open_stream
-from molattn.data.tables.row_stream import CHUNK_SIZE, Chunk, RowStream
+from molattn.data.tables.row_stream import CHUNK_SIZE, Chunk, RowStream, peek_decimal_commas
 from molattn.data.tables.writers import (
     NewColumn,
     NpyFormat,
     TableFormat,
     TableWriter,
     TextFormat,
+    is_sdf,
     open_compressed,
     output_format,
 )
@@ -102,8 +104,9 @@ class OpenTable:
 
 @contextmanager
 def open_table(job: TableJob, task: TableTask, warn: Warn) -> Iterator[OpenTable]:
-    """Open the table of a job."""
-    with open_stream(job.input, job.input_format) as stream:
+    """Open the table of a job; `warn` also takes messages about how it is read, some when the rows are reached."""
+    molblocks = is_sdf(job.output)
+    with open_stream(job.input, job.input_format, job.table_options, molblocks=molblocks, tell=warn) as stream:
         smiles_column = job.smiles_column or guess_smiles_column(stream.columns, stream.smiles_column)
         find_column(stream.columns, smiles_column, stream.source)
         _descriptor_indices(stream, task.descriptors)
@@ -112,7 +115,8 @@ def open_table(job: TableJob, task: TableTask, warn: Warn) -> Iterator[OpenTable
             output: TableFormat = NpyFormat(new)
         else:
             new = _without_duplicates(task.columns, stream.columns, warn)
-            output = output_format(job.output, stream, new, job.escape_formulas)
+            stream, comma = peek_decimal_commas(stream, smiles_column)
+            output = output_format(job.output, stream, new, job.escape_formulas, smiles_column, comma)
         yield OpenTable(job, task, stream, smiles_column, output, [*stream.columns, *(c.name for c in new)])
 
 
@@ -149,6 +153,7 @@ def run_job(job: TableJob, task: TableTask, progress: ProgressFactory, warn: War
     with ExitStack() as stack:
         table = stack.enter_context(open_table(job, task, warn))
         first, end = job.row_range()
+        check_row_limit(table, first, end)
         parts = open_parts(table, first, end, job.one_of_many)
         if parts is not None and parts.joined:
             return RowCounts.of_parts(parts)
@@ -171,6 +176,16 @@ def run_job(job: TableJob, task: TableTask, progress: ProgressFactory, warn: War
         for number, of_part in groupby(predicted, lambda chunk: chunk[0]):
             table.write_part(parts, number, of_part)
         return join_parts(parts, job, first, end, source)
+
+
+def check_row_limit(table: OpenTable, first: int, end: int | None) -> None:
+    """Raise UsageError for more rows than the format of the output holds."""
+    most = table.output.max_rows
+    if most is not None and end is not None and end - first > most:
+        raise UsageError(
+            f"{table.job.output} holds {most:,} rows below its header, and the table has {end - first:,}: write .csv "
+            "or .parquet, or shards of it, as in --shard 1/2"
+        )
 
 
 def open_parts(table: OpenTable, first: int, end: int | None, always: bool = False) -> Parts | None:
@@ -200,6 +215,7 @@ def open_parts(table: OpenTable, first: int, end: int | None, always: bool = Fal
         "the number of rows in a part": PART * CHUNK_SIZE,
         "the kind of file": table.output.suffix,
         **({"the escaping of formulas": True} if job.escape_formulas else {}),
+        **({"how the table is read": str(job.table_options)} if job.table_options != DEFAULT_TABLE_OPTIONS else {}),
     }
     return Parts(job.output, table.output, made_of)
 

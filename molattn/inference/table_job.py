@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from molattn.data.files import lock_output, raise_open_file_limit
+from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions, Tell, say_nothing
 from molattn.data.tables.parts import parts_folder
 from molattn.data.tables.readers import count_rows, infer_format
 from molattn.data.tables.row_stream import CHUNK_SIZE
@@ -27,7 +28,8 @@ class TableJob:
         output: the file to write; None writes CSV through `write_text`.
         write_text: takes the text of the CSV; needed without `output`.
         smiles_column: found by its name when None.
-        input_format: "csv", "tsv", "smi", "sdf" or "parquet"; by the file's name when None.
+        input_format: "csv", "tsv", "smi", "sdf", "parquet" or "xlsx"; by the file's name when None.
+        table_options: encoding, header and sheet of the table.
         shard: (i, n) for the i-th of n shards of the rows, from 1; None for all rows.
         num_workers: processes that read molecules.
         resume: continue with an unfinished output.
@@ -43,6 +45,7 @@ class TableJob:
     write_text: Callable[[str], object] | None = None
     smiles_column: str | None = None
     input_format: str | None = None
+    table_options: TableOptions = DEFAULT_TABLE_OPTIONS
     shard: tuple[int, int] | None = None
     num_workers: int = 0
     resume: bool = False
@@ -78,15 +81,15 @@ class TableJob:
         if parts.exists() and not self.force and not self.resume:
             raise UsageError(f"{parts} holds finished parts of {output}: --resume continues, --force starts over")
 
-    def row_range(self) -> tuple[int, int | None]:
+    def row_range(self, tell: Tell = say_nothing) -> tuple[int, int | None]:
         """The first row to process and the end of the range; the end is None for a pipe, whose rows cannot be counted.
 
         Reads a file once through, which also finds malformed rows. Shards start at multiples of `CHUNK_SIZE` rows, so
-        that the same molecules share a batch as in the whole table.
+        that the same molecules share a batch as in the whole table. `tell` takes messages about how it is read.
         """
         if not self.input.is_file():
             return 0, None
-        total = count_rows(self.input, self.input_format)
+        total = count_rows(self.input, self.input_format, self.table_options, tell)
         i, n = self.shard or (1, 1)
         chunks = -(-total // CHUNK_SIZE)
         return min(chunks * (i - 1) // n * CHUNK_SIZE, total), min(chunks * i // n * CHUNK_SIZE, total)
@@ -175,13 +178,14 @@ def create_output_folder(folder: Path, tables: Sequence[Path]) -> list[Path]:
 
 
 def output_paths(folder: Path, tables: Sequence[Path]) -> list[Path]:
-    """The output of each table in a folder: the table's own name, with `.csv` for formats that are not written."""
+    """The output of each table in a folder: the table's own name, with `.csv` for SMI and SDF."""
     table_of: dict[Path, Path] = {}
     for table in tables:
         kind, name = infer_format(table), table.name
-        if kind in ("smi", "sdf", "parquet") and name.lower().endswith(".gz"):
+        if kind in ("smi", "sdf", "parquet", "xlsx") and name.lower().endswith(".gz"):
             name = name[:-3]
-        output = folder / (Path(name).stem + ".csv" if kind in ("smi", "sdf") else name)
+        suffix = {"smi": ".csv", "sdf": ".csv", "xlsx": ".xlsx"}.get(kind)
+        output = folder / (name if suffix is None else Path(name).stem + suffix)
         if output in table_of:
             raise UsageError(f"{table_of[output]} and {table} would both be written to {output}: predict each alone")
         table_of[output] = table

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.errors import MolattnWarning
 from molattn.inference.base_predictor import DEFAULT_OPTIONS, PredictionOptions
 from molattn.inference.explainer import Explainer
@@ -27,6 +28,7 @@ class TablePredictor(RowPredictor, Explainer):
         *,
         smiles_column: str | None = None,
         input_format: str | None = None,
+        table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
         options: PredictionOptions = DEFAULT_OPTIONS,
         shard: tuple[int, int] | None = None,
         num_workers: int = 0,
@@ -46,10 +48,11 @@ class TablePredictor(RowPredictor, Explainer):
         result has the same bytes either way, and is the same as the command's.
 
         Args:
-            input: .csv, .tsv, .smi, .sdf or .parquet; "-" for standard input.
-            output: .csv, .tsv or .parquet, the text formats also with .gz.
+            input: .csv, .tsv, .smi, .sdf, .parquet or .xlsx; "-" for standard input.
+            output: .csv, .tsv, .sdf, .parquet or .xlsx, the text formats also with .gz.
             smiles_column: found by its name when None.
-            input_format: "csv", "tsv", "smi", "sdf" or "parquet"; by the input's name when None.
+            input_format: "csv", "tsv", "smi", "sdf", "parquet" or "xlsx"; by the input's name when None.
+            table_options: encoding, header and sheet of the table, which are found out otherwise.
             options: what is computed in addition, such as intervals.
             shard: (i, n) predicts the i-th of n shards of the rows, from 1; the outputs of all shards, one after the
                 other, are the output of the whole table.
@@ -82,6 +85,7 @@ class TablePredictor(RowPredictor, Explainer):
             output=Path(output),
             smiles_column=smiles_column,
             input_format=input_format,
+            table_options=table_options,
             shard=shard,
             num_workers=num_workers,
             resume=resume,
@@ -97,6 +101,7 @@ class TablePredictor(RowPredictor, Explainer):
         folder: str | Path,
         *,
         smiles_column: str | None = None,
+        table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
         options: PredictionOptions = DEFAULT_OPTIONS,
         num_workers: int = 0,
         engine: str = "local",
@@ -116,6 +121,7 @@ class TablePredictor(RowPredictor, Explainer):
                 input=table,
                 output=output,
                 smiles_column=smiles_column,
+                table_options=table_options,
                 num_workers=num_workers,
                 resume=resume,
                 strict=strict,
@@ -143,6 +149,7 @@ class TablePredictor(RowPredictor, Explainer):
         *,
         smiles_column: str | None = None,
         input_format: str | None = None,
+        table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
         shard: tuple[int, int] | None = None,
         num_workers: int = 0,
         resume: bool = False,
@@ -168,6 +175,7 @@ class TablePredictor(RowPredictor, Explainer):
             output=Path(output),
             smiles_column=smiles_column,
             input_format=input_format,
+            table_options=table_options,
             shard=shard,
             num_workers=num_workers,
             resume=resume,
@@ -188,6 +196,7 @@ class TablePredictor(RowPredictor, Explainer):
         *,
         smiles_column: str | None = None,
         input_format: str | None = None,
+        table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
         layer: int | None = None,
         head: int | str | None = None,
         num_workers: int = 0,
@@ -202,7 +211,8 @@ class TablePredictor(RowPredictor, Explainer):
         how many there are.
 
         Args:
-            input, smiles_column, input_format, num_workers, strict, force, progress: as for `predict_table`.
+            input, smiles_column, input_format, table_options, num_workers, strict, force, progress: as for
+                `predict_table`.
             output: .parquet or .csv.
             layer: one layer; negative numbers count from the last; None for all.
             head: one head, or "mean" or "max" over all heads; None for all.
@@ -229,6 +239,7 @@ class TablePredictor(RowPredictor, Explainer):
             callback_progress(progress),
             smiles_column=smiles_column,
             input_format=input_format,
+            table_options=table_options,
             layer=layer,
             head=None if head is None else str(head),
             num_workers=num_workers,
@@ -244,6 +255,7 @@ class TablePredictor(RowPredictor, Explainer):
         *,
         smiles_column: str | None = None,
         input_format: str | None = None,
+        table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
         max_rows: int | None = None,
         num_workers: int = 0,
         strict: bool = False,
@@ -254,7 +266,7 @@ class TablePredictor(RowPredictor, Explainer):
         A row that cannot be read is left out; a `MolattnWarning` reports how many there are.
 
         Args:
-            input, smiles_column, input_format, num_workers, strict, progress: as for `predict_table`.
+            input, smiles_column, input_format, table_options, num_workers, strict, progress: as for `predict_table`.
             max_rows: read only this many rows, the first ones; None for all.
 
         Returns:
@@ -277,6 +289,7 @@ class TablePredictor(RowPredictor, Explainer):
             callback_progress(progress),
             smiles_column=smiles_column,
             input_format=input_format,
+            table_options=table_options,
             max_rows=max_rows,
             num_workers=num_workers,
             strict=strict,

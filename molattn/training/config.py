@@ -71,6 +71,10 @@ class DataConfig:
     Attributes:
         dataset: the name of a data set of molattn, or the path of a table.
         data_dir: a folder of data sets to search first, and to download to; empty for the default ones.
+        encoding: of a table of text, such as "cp1252"; when empty UTF-8, UTF-16 if a byte-order mark says so, or
+            Windows-1252 if it is not UTF-8.
+        no_header_row: whether the table's first row is data; its columns are then column_1, column_2 and so on.
+        sheet: of a workbook; the first one when empty.
         smiles_column: the table's column of SMILES; found by its name when empty.
         target_columns: the table's columns to learn. `*` in a name stands for any characters and `?` for one: "tox_*",
             or "*" for all columns that nothing else is said of. Names may also be one text, "A,B".
@@ -109,6 +113,11 @@ class DataConfig:
 
     dataset: str = option("", "A data set, see `molattn datasets list`.", metavar="NAME", hidden=False)
     data_dir: str = option("", "A folder of data sets to search first, and to download to; MOLATTN_DATA.")
+    encoding: str = option("", "Encoding of a table of text, such as cp1252; found if not given.", metavar="NAME")
+    no_header_row: bool = option(
+        False, "The first row is data; the columns are column_1, column_2, ...", "--no-header-row"
+    )
+    sheet: str = option("", "Sheet of a workbook; the first if not given.", metavar="NAME")
     smiles_column: str = option("", "Column of SMILES. [default: by its name]", metavar="NAME", hidden=False)
     target_columns: tuple[str, ...] = option(
         (), r"Columns to learn: A B, or 'tox\_\*', or '\*' for all others.", metavar="NAME", hidden=False

@@ -11,6 +11,7 @@ import numpy as np
 from molattn.chem import ReadOptions, canonical_smiles, read_smiles, standardized_smiles
 from molattn.chem.molecule import map_rows
 from molattn.data import RejectedRow, guess_smiles_column, read_records, read_table
+from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.errors import InputError, SmilesError, short_repr
 from molattn.models.artifact import Artifact
 from molattn.models.predictions import Predictions
@@ -79,6 +80,7 @@ def evaluate(
     read_options: ReadOptions | None = None,
     seen: Iterable[str] = (),
     progress: Callable[[int, int], None] | None = None,
+    table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
 ) -> Evaluation:
     """Evaluate a model on a table that has the columns of its targets.
 
@@ -90,6 +92,7 @@ def evaluate(
         num_workers, progress: as for `molattn.chem.featurize`.
         read_options: how molecules are read; None for as in training.
         seen: SMILES of the molecules that the model was trained, chosen or calibrated with; see `seen_smiles`.
+        table_options: encoding, header and sheet of the table.
 
     Raises:
         UsageError: a column or a metric that does not exist.
@@ -98,7 +101,7 @@ def evaluate(
     task, targets = artifact.task, artifact.targets
     read_options = read_options or artifact.read_options
     names = resolve_metrics(task.kind, task.metrics, metrics)
-    table = read_table(path)
+    table = read_table(path, table_options)
     column = smiles_column or guess_smiles_column(table.columns, table.smiles_column)
     if task.of_atoms:
         check_atom_targets(type(artifact.model), read_options.standardize)
@@ -178,7 +181,7 @@ def evaluate(
         rejected=matched.rejected,
         offsets=matched.offsets,
         uncertainty=uncertainty,
-        warnings=(*encoded.warnings, *class_messages, *records.warnings),
+        warnings=(*table.messages, *encoded.warnings, *class_messages, *records.warnings),
     )
 
 

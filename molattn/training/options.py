@@ -88,6 +88,9 @@ class TrainOptions(EstimatorOptions, total=False):
 
     score: str | None
     data_dir: str | None
+    encoding: str | None
+    no_header_row: bool | None
+    sheet: str | None
     smiles_column: str | None
     target_columns: Sequence[str] | str | None
     task_type: str | None

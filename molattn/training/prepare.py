@@ -36,7 +36,7 @@ from molattn.training.descriptors import (
     fit_descriptor_scaler,
 )
 from molattn.training.labels import check_atom_targets, match_labels, molecule_means
-from molattn.training.table_source import find_table
+from molattn.training.table_source import find_table, table_options_of
 from molattn.training.targets import encode_targets, has_atom_targets
 from molattn.training.task_inference import resolve_task, single_class_targets
 from molattn.training.unreadable import check_unreadable
@@ -145,7 +145,7 @@ def prepare(
     computed = computed_descriptor_names(config)
     source = find_table(config)
     config, path = source.config, source.path
-    table = read_table(path)
+    table = read_table(path, table_options_of(config))
     of_atoms = has_atom_targets(table, config.target_columns, config.task_type)
     if of_atoms:
         check_atom_targets(model, config.standardize)
@@ -222,6 +222,7 @@ def prepare(
         rejected=rejected,
         warnings=[
             *filter(None, [source.message, storage_warning]),
+            *table.messages,
             *encoded.warnings,
             *records.warnings,
             *rejected_rows(rejected, ", see rejected.csv"),

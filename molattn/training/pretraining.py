@@ -31,6 +31,7 @@ from molattn.training.prepare import featurization, read_options
 from molattn.training.run import Reporter, check_config
 from molattn.training.run_folder import write_history
 from molattn.training.run_status import CHECKPOINT
+from molattn.training.table_source import table_options_of
 from molattn.training.unlabelled import NCI, UnlabelledMolecules, check_molecules, collect_molecules
 
 _CONTINUES = "{} holds an unfinished pretraining: the same command with --resume continues it"
@@ -138,6 +139,7 @@ def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: b
     molecules = collect_molecules(
         config.molecules,
         smiles_column=run.data.smiles_column,
+        table_options=table_options_of(run.data),
         grown=config.grow,
         seed=run.training.seed,
         exclude=config.exclude,

@@ -7,7 +7,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from molattn.data import fetch_dataset, guess_smiles_column, read_columns
-from molattn.data.tables.columns import find_column, format_names
+from molattn.data.tables.columns import find_column, format_names, is_unnamed
+from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.errors import UsageError, short_repr
 from molattn.training.config import ATOM_PREFIX, TASK_TYPES, DataConfig
 
@@ -56,17 +57,22 @@ def find_table(config: DataConfig) -> TableSource:
         raise UsageError("no data set is given: add --dataset esol, or the path of a table such as my.csv")
     if is_path(config.dataset):
         path = Path(config.dataset)
-        columns, known = read_columns(path)
+        columns, known = read_columns(path, table_options_of(config))
         smiles = config.smiles_column or guess_smiles_column(columns, known)
         config, columns_message = _expand(config, columns, smiles)
         reserved = _reserved_columns(config, smiles)
-        others = [c for c in columns if c.strip() not in reserved]
+        # A column without a name is the index of a data frame more often than a target.
+        others = [c for c in columns if c.strip() not in reserved and not is_unnamed(c)]
         targets = config.target_columns or (tuple(others) if len(others) == 1 else ())
         if not targets:
             raise UsageError(f"name the columns to learn with --target-columns: {path} has {', '.join(others)}")
         config = replace(config, smiles_column=smiles, target_columns=targets)
         _check_columns(config, columns, str(path))
         return TableSource(config, path, path.stem, ("",) * len(targets), "", columns_message)
+    if table_options_of(config) != DEFAULT_TABLE_OPTIONS:
+        raise UsageError(
+            f"the data set {config.dataset} is one of molattn's: --encoding, --no-header-row and --sheet go with a path"
+        )
     card, message = fetch_dataset(config.dataset, config.data_dir)
     smiles = config.smiles_column or card.smiles_column
     config, columns_message = _expand(config, read_columns(card.path)[0], smiles)
@@ -88,6 +94,11 @@ def find_table(config: DataConfig) -> TableSource:
     _check_columns(config, read_columns(card.path)[0], card.path.name)
     of_targets = tuple(units.get(t, "") for t in targets)
     return TableSource(config, card.path, card.name, of_targets, message, columns_message)
+
+
+def table_options_of(config: DataConfig) -> TableOptions:
+    """How the table of a run is read."""
+    return TableOptions(config.encoding, not config.no_header_row, config.sheet)
 
 
 def parse_task_type(text: str) -> str:
@@ -115,6 +126,7 @@ def _expand(config: DataConfig, columns: Sequence[str], smiles: str) -> tuple[Da
         other = "target_columns" if setting == "descriptor_columns" else "descriptor_columns"
         texts: tuple[str, ...] = getattr(config, setting)
         reserved = _reserved_columns(replace(config, descriptor_columns=()), smiles) | {*getattr(config, other)}
+        reserved |= {name.strip() for name in columns if is_unnamed(name)}
         names = expand_columns(texts, columns, reserved, f"--{setting.replace('_', '-')}")
         if names != texts:
             messages.append(f"{', '.join(map(short_repr, texts))} in {setting}: {format_names(names)}")

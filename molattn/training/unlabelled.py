@@ -1,6 +1,7 @@
 """Molecules for pretraining: from a table or RDKit, and grown ones, without those that models are evaluated on."""
 
 import hashlib
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from molattn.chem import MAX_ATOMS, MAX_LENGTH, Progress, grow_molecules, inchi_
 from molattn.chem.molecule import map_rows
 from molattn.data import RejectedRow, column, guess_smiles_column, read_table
 from molattn.data.datasets.evaluation import ExcludedMolecules, evaluation_molecules, molecule_hash
-from molattn.errors import InputError, SmilesError, UsageError, short_repr
+from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
+from molattn.errors import InputError, MolattnWarning, SmilesError, UsageError, short_repr
 
 NCI = "nci"
 """The name of the molecules that RDKit includes."""
@@ -47,6 +49,7 @@ def collect_molecules(
     molecules: str = NCI,
     *,
     smiles_column: str = "",
+    table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
     grown: int = 0,
     seed: int = 0,
     exclude: Sequence[str] = (),
@@ -59,6 +62,7 @@ def collect_molecules(
     Args:
         molecules: the path of a table, or `NCI`.
         smiles_column: the table's; found by its name when empty.
+        table_options: its encoding, header and sheet; a `MolattnWarning` says how it is read, if that needs to be said.
         grown: the number of molecules to grow.
         seed: of the grown molecules.
         exclude: paths of tables with further molecules to exclude.
@@ -79,7 +83,9 @@ def collect_molecules(
     if molecules == NCI:
         table, texts = None, nci_molecules(MAX_LENGTH)
     else:
-        table = read_table(molecules)
+        table = read_table(molecules, table_options)
+        for message in table.messages:
+            warnings.warn(MolattnWarning(message), stacklevel=2)
         texts = column(table, smiles_column or guess_smiles_column(table.columns, table.smiles_column))
     reasons: dict[int, str] = {} if table is None else dict(table.unreadable)
     seen: set[str] = set()

@@ -103,7 +103,7 @@ def test_rows_are_read_lazily() -> None:
     def lines() -> Iterator[str]:
         for i in range(10_000):
             taken.append(i)
-            yield "a,b\n"
+            yield "smiles,b\n"
 
     stream = csv_stream(lines(), "t.csv")
     assert len(taken) == 1
@@ -141,4 +141,5 @@ def test_cells_are_quoted_if_necessary() -> None:
     assert csv_line(["a;b", "c\td", "e,f", "\ufeffg", "h\r", "i\n"], ";") == (
         '"a;b";"c\td";"e,f";"\ufeffg";"h\r";"i\n"\n'
     )
+    assert csv_line(["1,5", "a;b", "c\td"], ";", quote_commas=False) == '1,5;"a;b";"c\td"\n'
     assert csv_line(['say "x"']) == '"say ""x"""\n'

@@ -19,6 +19,7 @@ class Lines:
     """An output whose parts are joined by a line of dashes."""
 
     suffix = ".txt"
+    max_rows = None
 
     def writer(self, file: Any) -> Any:
         raise NotImplementedError

@@ -172,8 +172,7 @@ def test_latin_1_text_in_an_sdf_is_read(tmp_path: Path) -> None:
     path.write_bytes(text.encode())
     assert read(path)[1] == wanted
     path.write_bytes(text.encode("utf-16"))
-    with pytest.raises(InputError, match="line 1: the text is UTF-16"):
-        count_rows(path)
+    assert read(path)[1] == wanted and count_rows(path) == 2
 
 
 def test_the_structure_is_the_molecule_whatever_the_properties_are_called(tmp_path: Path) -> None:
@@ -268,15 +267,15 @@ def test_standard_input_reads_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no format 'xlsx'; known: csv, tsv, smi, sdf, parquet"):
-        count_rows(tmp_path / "t.csv", "xlsx")
-    with pytest.raises(InputError, match="my.xlsx is a spreadsheet, of which the first sheet can be saved as CSV"):
-        read_table(tmp_path / "my.xlsx")
+    with pytest.raises(UsageError, match="no format 'ods'; known: csv, tsv, smi, sdf, parquet, xlsx"):
+        count_rows(tmp_path / "t.csv", "ods")
+    with pytest.raises(InputError, match="my.ods is a spreadsheet, of which the first sheet can be saved as CSV"):
+        read_table(tmp_path / "my.ods")
     with pytest.raises(InputError, match="there is no file"):
         count_rows(tmp_path / "t.parquet")
 
 
-@pytest.mark.parametrize("ending", [".xlsx", ".XLSM", ".xls", ".ods", ".numbers", ".xlsx.gz"])
+@pytest.mark.parametrize("ending", [".xls", ".XLSB", ".ods", ".numbers", ".xls.gz"])
 def test_a_spreadsheet_is_to_be_saved_as_text(tmp_path: Path, ending: str) -> None:
     (tmp_path / f"t{ending}").write_bytes(b"PK")
     with pytest.raises(InputError, match="is a spreadsheet, of which the first sheet can be saved as CSV"):
@@ -302,7 +301,9 @@ def test_rows_are_counted_in_the_given_format(tmp_path: Path) -> None:
 
 def test_a_parquet_is_an_ordinary_file(tmp_path: Path) -> None:
     (tmp_path / "t.parquet").symlink_to("/dev/null")
-    with pytest.raises(InputError, match="is not a regular file, as Parquet must be; copy it to one first"):
+    with pytest.raises(
+        InputError, match="is not a regular file, as Parquet and workbooks must be; copy it to one first"
+    ):
         read_table(tmp_path / "t.parquet")
 
 
@@ -332,6 +333,6 @@ class Slow(io.BytesIO):
 
 @pytest.mark.parametrize("format", ["csv", "smi"])
 def test_standard_input_is_read_as_it_comes(monkeypatch: pytest.MonkeyPatch, format: str) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Slow(b"smiles name\nC x\nCC y\n")))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Slow(b"smiles\tname\nC\tx\nCC\ty\n")))
     with open_stream("-", format) as stream:
         assert stream.columns

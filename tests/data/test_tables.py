@@ -87,8 +87,7 @@ OFF = [
     ("\r\n\n", "the file is empty"),
     ("smiles,y,y\n", "line 1: columns 2 and 3 are both named 'y'; rename one"),
     ("smiles,y, y\n", "line 1: columns 2 and 3 are both named 'y'"),
-    (",smiles,y\n", "line 1: column 1 of 3 has no name"),
-    ("\nsmiles, \n", "line 2: column 2 of 2 has no name"),
+    ("\n, \n", "line 2: no column has a name; give each one, or add --no-header-row"),
     ("smiles,y\nCC,1\nCCO\n", "line 3: 1 fields where the header has 2: nothing for column 'y'"),
     (
         'smiles,y\n"a\nb",1\n2,4-D,1\n',
@@ -97,11 +96,13 @@ OFF = [
     ('smiles,y\nC,1\n"CC,1\nCCO,2\n', "line 3: the quotes do not match"),
     ('smiles,y\n"C"C,1\n', "line 2: the quotes do not match"),
     ("smiles,y\nC,1\n", None),
-    (b"smiles,y\nC,1\nCC,\xe9\n", r"line 3, byte 4 of it: 0xe9 is not UTF-8 text; save"),
+    ("smiles,ŷ\nC,1\n".encode() + b"CC,\xe9\n", r"line 3, byte 4 of it: 0xe9 is not UTF-8 text; save"),
     (b"\xef\xbb\xbfsmiles,\xb5\n", r"line 1, byte 8 of it: 0xb5 is not UTF-8"),
-    (b"smiles\r\nC\r\xff", r"line 3, byte 1 of it: 0xff"),
-    ("smiles,y\nC,1\n".encode("utf-16"), "line 1: the text is UTF-16; save it as UTF-8"),
-    ("smiles,y\nC,1\n".encode("utf-16-le"), "line 1: NUL in column 1 of the header"),
+    (b"smiles\r\nC\r\x81", r"line 3, byte 1 of it: 0x81 is not UTF-8"),
+    (b"smiles\r\nC\xe9\r\x81", r"line 3, byte 1 of it: 0x81 is not Windows-1252"),
+    ("smiles,y\nC,1\n".encode("utf-16")[:-1], "line 2: the text is not utf-16; save it as UTF-8, or give another"),
+    ("smiles,y\nC,1\n".encode("utf-16-le"), "line 1: NUL in column 1 of the header.*--encoding utf-16-le"),
+    (b"PK\x03\x04", "is not text but a workbook or another zip archive"),
 ]
 
 

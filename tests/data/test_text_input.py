@@ -82,9 +82,32 @@ def test_line_ends_are_unchanged_wherever_blocks_end(monkeypatch: pytest.MonkeyP
     assert read("€\n".encode() + b"\xe9\n", latin=True) == ["€\n", "é\n"]
     with pytest.raises(InputError, match="line 4, byte 2 of it: 0xe9 is not UTF-8 text"):
         read("é\nb\r\n\rx".encode() + b"\xe9\n")
-    for start in (b"\xff\xfe", b"\xfe\xff"):
-        with pytest.raises(InputError, match="line 1: the text is UTF-16; save it as UTF-8"):
-            read(start + b"a\0\n\0")
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 4, 100])
+def test_the_encoding_does_not_depend_on_where_blocks_end(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(row_stream, "_BLOCK", block)
+    text = "name,x\r\n\r\n€é\ny\r\nµ\r"
+    lines = text.splitlines(keepends=True)
+    for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-32", "cp1252"):
+        said: list[str] = []
+        assert list(read_lines(io.BytesIO(text.encode(encoding)), "t.csv", tell=said.append)) == lines
+        assert [f"as line {n} shows" in "".join(said) for n in (1, 3)] == [False, encoding == "cp1252"]
+        assert list(read_lines(io.BytesIO(text.encode(encoding)), "t.csv", encoding=encoding)) == lines
+    for mark, encoding in ((b"\xfe\xff", "utf-16-be"), (b"\0\0\xfe\xff", "utf-32-be")):
+        assert read(mark + text.encode(encoding)) == lines
+    with pytest.raises(InputError, match="line 3, byte 1 of it: 0x80 is not UTF-8 text"):
+        list(read_lines(io.BytesIO(text.encode("cp1252")), "t.csv", encoding="utf-8"))
+    for damaged in (text.encode("utf-16")[:-1], text.encode("utf-16")[:-2] + b"\0\xd8"):
+        with pytest.raises(InputError, match="line 5: the text is not utf-16"):
+            read(damaged)
+
+
+def test_a_file_that_is_no_text_is_named() -> None:
+    for start, said in ((b"PK\x03\x04", "a workbook or another zip"), (b"\x1f\x8b\x08", "gzip")):
+        with pytest.raises(InputError, match=f"t.csv is not text but {said}"):
+            read(start + b"rest")
+    assert read(b"PK\n") == ["PK\n"]
 
 
 @pytest.mark.parametrize("block", [1, 4, 7])

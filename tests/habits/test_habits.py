@@ -3,6 +3,7 @@
 import importlib
 import math
 import pkgutil
+import re
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,11 @@ def test_a_table_is_read_as_it_was_meant_or_refused_with_one_sentence(tmp_path: 
 def test_no_two_habits_have_one_name() -> None:
     names = [habit.name for habit in HABITS]
     assert len(set(names)) == len(names)
+
+
+def test_every_line_of_the_page_about_tables_is_held_by_a_habit() -> None:
+    text = (Path(__file__).parents[2] / "docs/tables.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if line.startswith("|")][2:]
+    cited = [row.rstrip("| ").rpartition("|")[2].strip() for row in rows]
+    assert rows and all(re.fullmatch("`[^`]+`", name) for name in cited), cited
+    assert {name.strip("`") for name in cited} <= {habit.name for habit in HABITS}

@@ -130,6 +130,7 @@ def _broken_csv(chance: Chance) -> Hostile:
         head[chance.choice((0, 2))] = "smiles"
     elif way == "no name":
         head[chance.choice((0, 2))] = chance.choice(("", " "))
+        return _known("t.csv", _text(chance, [head, *rows], delimiter, end).encode(), "csv, no name", head, rows, 1)
     elif way == "NUL in the head":
         head[2] = "no\0te"
     elif way == "no molecules":
@@ -153,9 +154,12 @@ def _quotes(chance: Chance) -> Hostile:
 
 def _encodings(chance: Chance) -> Hostile:
     rows = [["id", "smiles", "note"], ["1", "CCO", "\xe9\xfc"], *_rows(chance, 10)]
-    text = _text(chance, rows, ",", "\n")
     encoding = chance.choice(("latin-1", "utf-16", "utf-16-le", "utf-32", "cp1252"))
-    return Hostile("t.csv", text.encode(encoding, "replace"), f"csv, {encoding}", REFUSED)
+    data = _text(chance, rows, ",", "\n").encode(encoding, "replace")
+    if encoding == "utf-16-le":  # without a byte-order mark
+        return Hostile("t.csv", data, f"csv, {encoding}", REFUSED)
+    known = [[cell.encode(encoding, "replace").decode(encoding) for cell in row] for row in rows]
+    return _known("t.csv", data, f"csv, {encoding}", known[0], known[1:], 1)
 
 
 def _empty(chance: Chance) -> Hostile:

@@ -187,7 +187,10 @@ def test_09_dialects(score: Score, tmp_path: Path) -> None:
     for name in ("utf-16", "utf-16-le", "utf-16-be", "utf-32"):
         (tmp_path / "t.csv").write_bytes("smiles,y\nC,1\n".encode(name))
         score.count("dialects")
-        with pytest.raises(InputError, match="UTF-16|NUL|UTF-8"):
+        if name in ("utf-16", "utf-32"):  # with a byte-order mark
+            score.rows(read_table(tmp_path / "t.csv").rows, [["C", "1"]], name)
+            continue
+        with pytest.raises(InputError, match="NUL"):
             read_table(tmp_path / "t.csv")
 
 

@@ -18,7 +18,9 @@ import pyarrow.parquet as pq
 
 from molattn.data.datasets.cards import cache_dir
 from molattn.data.files import write_bytes
-from molattn.data.tables.columns import validate_column_names
+from molattn.data.tables.columns import name_columns, validate_column_names
+from molattn.data.tables.header import unnamed_message
+from molattn.data.tables.options import Tell, say_nothing
 from molattn.data.tables.row_stream import CELL_BYTES, CHUNK_SIZE, MAX_CHUNK_BYTES, Chunk, RowStream, chunk_too_large
 from molattn.errors import InputError, UsageError
 
@@ -28,8 +30,8 @@ each byte of the file: it holds a page of every column at once. See `parquet_che
 
 
 @contextmanager
-def parquet_stream(path: str | Path, source: str) -> Iterator[RowStream]:
-    """The rows of a Parquet file.
+def parquet_stream(path: str | Path, source: str, tell: Tell = say_nothing) -> Iterator[RowStream]:
+    """The rows of a Parquet file; `tell` takes the message that columns have no name.
 
     Raises InputError for a file that is not Parquet or is damaged, and for rows that would fill the memory.
     """
@@ -40,7 +42,7 @@ def parquet_stream(path: str | Path, source: str) -> Iterator[RowStream]:
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{source} cannot be read as Parquet ({_first_line(error)}): copy it again") from error
     with file:
-        yield _stream(file.schema_arrow, _batches(file, source), source)
+        yield _stream(file.schema_arrow, _batches(file, source), source, tell)
 
 
 def count_parquet_rows(path: str | Path, source: str) -> int:
@@ -84,13 +86,15 @@ def _run_check(path: str, limit: int) -> dict[str, Any]:
         return {"rows": 0, "damaged": message.strip().split("\n")[-1]}
 
 
-def frame_stream(frame: Any) -> RowStream:
+def frame_stream(frame: Any, tell: Tell = say_nothing) -> RowStream:
     """The rows of a data frame of pandas, polars or pyarrow; an index is not a column.
+
+    `tell` takes the message that columns have no name.
 
     Raises UsageError for anything else, InputError for a column of mixed types.
     """
     table = to_arrow_table(frame)
-    return _stream(table.schema, iter(table.to_batches()), "the frame")
+    return _stream(table.schema, iter(table.to_batches()), "the frame", tell)
 
 
 def is_data_frame(thing: object) -> bool:
@@ -154,9 +158,13 @@ def _json(value: object) -> str:
     return json.dumps(value, default=str, ensure_ascii=False)
 
 
-def _stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch], source: str) -> RowStream:
-    columns = validate_column_names(source, schema.names)
-    return RowStream(source, columns, _chunks(schema, batches), "row", schema=schema)
+def _stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch], source: str, tell: Tell = say_nothing) -> RowStream:
+    written = tuple(schema.names)
+    columns = validate_column_names(source, name_columns(written))
+    if columns == written:
+        return RowStream(source, columns, _chunks(schema, batches), "row", schema=schema)
+    tell(unnamed_message(source, columns, [i for i, name in enumerate(written) if not name.strip()]))
+    return RowStream(source, columns, _chunks(schema, batches), "row", schema=schema, header=written)
 
 
 def _batches(file: pq.ParquetFile, source: str) -> Iterator[pa.RecordBatch]:

@@ -11,29 +11,61 @@ from molattn.errors import InputError, UsageError, short_repr
 _MAX_SHOWN, _MAX_SEARCHED, _MAX_LENGTH = 40, 1000, 200
 """Maximum names that an error lists, names searched for the closest match, and characters in each of those."""
 
+_UNNAMED = re.compile(r"Unnamed: \d+(\.\d+)?", re.ASCII)
+
 STRUCTURE_NAMES = frozenset({"structure", "structures", "molecule", "molecules", "mol", "mols"})
+_MAYBE_SMILES = re.compile("smile|struct|mol", re.IGNORECASE)
 
 
 def validate_column_names(where: str, names: Iterable[str]) -> tuple[str, ...]:
     """The names, as written.
 
-    Raises InputError, which begins with `where`, for a name that is empty, contains NUL or is a duplicate; surrounding
-    spaces are ignored.
+    Raises InputError, which begins with `where`, for a name that contains NUL or is a duplicate; surrounding spaces are
+    ignored.
     """
     names = tuple(names)
     first_number: dict[str, int] = {}
     for number, original in enumerate(names, start=1):
         name = original.strip()
-        if not name:
-            raise InputError(f"{where}: column {number} of {len(names)} has no name; give it one")
         if "\0" in name:
-            raise InputError(f"{where}: NUL in column {number} of the header; save the file as UTF-8 text")
+            raise InputError(
+                f"{where}: NUL in column {number} of the header; save the file as UTF-8 text, or give its encoding, as "
+                "in --encoding utf-16-le"
+            )
         if name in first_number:
             raise InputError(
-                f"{where}: columns {first_number[name]} and {number} are both named {short_repr(name)}; rename one"
+                f"{where}: columns {first_number[name]} and {number} are both named {short_repr(name)}; rename one in "
+                "the header"
             )
         first_number[name] = number
     return names
+
+
+def name_columns(names: Iterable[str]) -> tuple[str, ...]:
+    """The names, with `Unnamed: 0` and so on, as in pandas, by their index, for those that are empty.
+
+    >>> name_columns(["", "smiles", "Unnamed: 0"])
+    ('Unnamed: 0.1', 'smiles', 'Unnamed: 0')
+    """
+    names = tuple(names)
+    if all(map(str.strip, names)):
+        return names
+    taken = {name.strip() for name in names}
+    named: list[str] = []
+    for index, name in enumerate(names):
+        if not name.strip():
+            name, times = f"Unnamed: {index}", 0
+            while name in taken:
+                times += 1
+                name = f"Unnamed: {index}.{times}"
+            taken.add(name)
+        named.append(name)
+    return tuple(named)
+
+
+def is_unnamed(name: str) -> bool:
+    """Whether a name is one of `name_columns`, here or in the program that wrote the table."""
+    return _UNNAMED.fullmatch(name.strip()) is not None
 
 
 def number_duplicates(names: Iterable[str]) -> list[str]:
@@ -72,13 +104,7 @@ def guess_smiles_column(columns: Sequence[str], known: str | None = None) -> str
     """
     if known is not None:
         return known
-    folded = {name: name.strip().casefold() for name in columns}
-    tiers = (
-        [name for name, text in folded.items() if text == "smiles"],
-        [name for name, text in folded.items() if "smiles" in text],
-        [name for name, text in folded.items() if text in STRUCTURE_NAMES],
-    )
-    best = next((tier for tier in tiers if tier), [])
+    best = _smiles_names(columns)
     if len(best) == 1:
         return best[0]
     found = (
@@ -86,7 +112,26 @@ def guess_smiles_column(columns: Sequence[str], known: str | None = None) -> str
         if best
         else f"no column of {format_names(columns)} is named smiles"
     )
-    raise UsageError(f"{found}: say which with --smiles-column")
+    raise UsageError(f"{found}: say which with --smiles-column, or that there is no header with --no-header-row")
+
+
+def names_a_smiles_column(names: Iterable[str]) -> bool:
+    """Whether a column of molecules is among the names, as `guess_smiles_column` finds it."""
+    return bool(_smiles_names(names))
+
+
+def _smiles_names(names: Iterable[str]) -> list[str]:
+    """The names that fit a column of molecules best, all equally well."""
+    names = [*names]
+    if not _MAYBE_SMILES.search("\n".join(names)):
+        return []  # at once, also of a million names
+    folded = {name: name.strip().casefold() for name in names}
+    tiers = (
+        [name for name, text in folded.items() if text == "smiles"],
+        [name for name, text in folded.items() if "smiles" in text],
+        [name for name, text in folded.items() if text in STRUCTURE_NAMES],
+    )
+    return next((tier for tier in tiers if tier), [])
 
 
 def format_names(names: Iterable[str]) -> str:

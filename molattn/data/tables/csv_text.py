@@ -1,13 +1,24 @@
-"""CSV and TSV: the delimiter is inferred, rows are read strictly, and written so that they are read back equal."""
+"""CSV and TSV: delimiter and header are found, rows are read strictly, and written so that they are read back equal."""
 
 import csv
 import io
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from molattn.data.tables.columns import number_duplicates, validate_column_names
+from molattn.data.tables.header import (
+    MAX_LINES,
+    find_smiles,
+    is_below_titles,
+    is_full,
+    is_plain_header,
+    numbered_header,
+    read_header,
+    titles_message,
+)
+from molattn.data.tables.options import Tell, say_nothing
 from molattn.data.tables.row_stream import CHUNK_SIZE, Chunk, MemoryLimit, RowStream
 from molattn.errors import InputError, short_repr
 
@@ -17,52 +28,78 @@ MAX_CELL_CHARS = 2**24
 DELIMITERS = ",;\t"
 """The delimiters that are looked for in a header, in this order."""
 
+_MAX_HEAD = 2**20
+"""Characters after which no more lines are searched for the header."""
+
 _OPENING = re.compile(rf'(?:^|[{DELIMITERS}])"')
 
 QUOTING_HINT = 'a field that holds the delimiter must be in double quotes, as in "2,4-D"'
 
 
 def csv_stream(
-    lines: Iterable[str], source: str, delimiter: str = "", number_duplicate_columns: bool = False
+    lines: Iterable[str],
+    source: str,
+    delimiter: str = "",
+    number_duplicate_columns: bool = False,
+    header_row: bool = True,
+    tell: Tell = say_nothing,
 ) -> RowStream:
-    """The rows of a CSV; empty lines are skipped.
+    """The rows of a CSV; empty lines are skipped, and so are titles above the header.
 
     Args:
         lines: with their line ends.
         source: the name of the file, for errors.
         delimiter: between cells; inferred from the header if empty.
         number_duplicate_columns: whether duplicate names in the header are numbered instead of raising an error.
+        header_row: whether the first row names the columns.
+        tell: takes messages about the header.
 
-    Raises InputError, with the line, for missing or duplicate names in the header, and, when the row is reached, for
-    one that is too short or too long and for unmatched quotes.
+    Raises InputError, with the line, for duplicate names in the header, and, when the row is reached, for one that is
+    too short or too long and for unmatched quotes; UsageError for a header that is a row of data.
     """
-    lines, delimiter = iter(lines), delimiter or ""
-    if not delimiter:
-        head, unquoted = _head(lines)
-        lines, delimiter = itertools.chain(head, lines), _delimiter(unquoted)
     # The limit is global to the process: it is never lowered.
     csv.field_size_limit(max(csv.field_size_limit(), MAX_CELL_CHARS))
+    lines = iter(lines)
+    head = _first_lines(lines, delimiter, header_row)
+    start, delimiter = _find_header(head, delimiter) if header_row else (0, delimiter or _delimiter_of_rows(head))
+    # Lines of titles become empty ones, so that the others keep their numbers.
+    titles = itertools.repeat("\n", sum(len(line.text) for line in head[:start]))
+    lines = itertools.chain(titles, *(line.text for line in head[start:]), lines)
     # strict: without it an unclosed quote swallows the rest of the file as one cell.
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    rows = _rows(reader, source)
+    rows = _rows(csv.reader(lines, delimiter=delimiter, strict=True), source)
     line, names = next(rows, (1, []))
     if not names:
         raise InputError(f"{source}: the file is empty; the first line must name the columns")
-    columns = validate_column_names(
-        f"{source}, line {line}", number_duplicates(names) if number_duplicate_columns else names
-    )
+    if start:
+        tell(titles_message(source, "line", line, [_cells(title, delimiter) for title in head[:start]]))
+    if header_row:
+        header = read_header(names, f"{source}, line {line}", number_duplicate_columns, tell)
+    else:
+        first = [cells for line in head if len(cells := _cells(line, delimiter)) == len(names)]
+        header = numbered_header(first or [names], source, tell)
+        rows = itertools.chain([(line, names)], rows)
     # Programs use semicolons as the delimiter where the comma is the decimal mark.
-    return RowStream(source, columns, _chunks(rows, source, columns), decimal_commas=delimiter == ";")
+    return RowStream(
+        source,
+        header.columns,
+        row_chunks(rows, source, header.columns),
+        smiles_column=header.smiles_column,
+        decimal_commas=delimiter == ";",
+        header=header.written,
+    )
 
 
-def csv_line(cells: Sequence[str], delimiter: str = ",") -> str:
+def csv_line(cells: Sequence[str], delimiter: str = ",", quote_commas: bool = True) -> str:
     """One line of a table, each cell quoted if necessary.
 
     csv.writer is not used, because it leaves a carriage return within a cell unquoted when lines end with LF.
+
+    quote_commas: whether cells with commas are quoted between other delimiters, as those of a header must be.
     """
     if len(cells) == 1 and not cells[0]:
         return '""\n'  # an empty line would be skipped
-    return delimiter.join(_quoted(cell) for cell in cells) + "\n"
+    special = _SPECIAL if quote_commas else _SPECIAL_BUT_COMMAS
+    return delimiter.join(_quoted(cell, special) for cell in cells) + "\n"
 
 
 def _head(lines: Iterator[str]) -> tuple[Iterator[str], str]:
@@ -108,9 +145,72 @@ def _outside(line: str, quoted: bool) -> tuple[str, bool]:
         place, quoted = opening.end(), True
 
 
-def _delimiter(unquoted: str) -> str:
-    """The delimiter of a header, given its unquoted text; a comma for a single column."""
-    return next((mark for mark in DELIMITERS if mark in unquoted), DELIMITERS[0])
+@dataclass(frozen=True)
+class _Line:
+    """A line of a table, whose cells may span several lines of the file."""
+
+    text: list[str]
+    """Lines of the file, empty ones before it included."""
+    unquoted: str
+
+
+def _first_lines(lines: Iterator[str], delimiter: str, header_row: bool) -> list[_Line]:
+    """The first lines of a table: its header, and if it could be a title or is missing, some more."""
+    head: list[_Line] = []
+    while len(head) < MAX_LINES and sum(len(text) for line in head for text in line.text) < _MAX_HEAD:
+        text, unquoted = _head(lines)
+        if not (line := _Line(list(text), unquoted)).text:
+            break
+        head.append(line)
+        if not header_row:
+            continue
+        cells = _cells(line, delimiter or _delimiter(line))
+        # Two rows without an empty cell are no titles.
+        if (len(head) == 1 and is_plain_header(cells)) or (
+            len(head) == 2 and is_full(cells) and is_full(_cells(head[0], delimiter or _delimiter(head[0])))
+        ):
+            break
+    return head
+
+
+def _find_header(head: Sequence[_Line], delimiter: str) -> tuple[int, str]:
+    """The index of the line that is the header, and the delimiter."""
+    for index in range(1, len(head)):
+        found = delimiter or _delimiter(head[index])
+        if is_below_titles([_cells(line, found) for line in head], index):
+            return index, found
+    return 0, delimiter or (_delimiter(head[0], head) if head else DELIMITERS[0])
+
+
+def _delimiter(line: _Line, rows: Sequence[_Line] = ()) -> str:
+    """The delimiter of a header; a comma for a single column.
+
+    It is the first of `DELIMITERS` that occurs outside quotes, or if several do, the first one that makes a column of
+    the name smiles, or else gives all of `rows` the same number of cells.
+    """
+    marks = [mark for mark in DELIMITERS if mark in line.unquoted] or [DELIMITERS[0]]
+    if len(marks) == 1:
+        return marks[0]
+    named = (mark for mark in marks if "smiles" in (cell.strip().casefold() for cell in _cells(line, mark)))
+    even = (mark for mark in marks if len({len(_cells(row, mark)) for row in rows}) == 1)
+    return next(itertools.chain(named, even), marks[0])
+
+
+def _delimiter_of_rows(head: Sequence[_Line]) -> str:
+    """The delimiter of a table without a header: rows of one width, with a column of SMILES."""
+    for mark in DELIMITERS:
+        rows = [_cells(line, mark) for line in head]
+        if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1 and find_smiles(rows) is not None:
+            return mark
+    return _delimiter(head[0]) if head else DELIMITERS[0]
+
+
+def _cells(line: _Line, delimiter: str) -> list[str]:
+    """The cells of a line; none if its quotes do not match."""
+    try:
+        return next(filter(None, csv.reader(line.text, delimiter=delimiter, strict=True)), [])
+    except csv.Error:
+        return []
 
 
 def _rows(reader: Any, source: str) -> Iterator[tuple[int, list[str]]]:
@@ -125,7 +225,11 @@ def _rows(reader: Any, source: str) -> Iterator[tuple[int, list[str]]]:
         raise InputError(f"{source}, line {line}: the quotes do not match ({error}): {QUOTING_HINT}") from error
 
 
-def _chunks(rows: Iterator[tuple[int, list[str]]], source: str, columns: tuple[str, ...]) -> Iterator[Chunk]:
+def row_chunks(rows: Iterator[tuple[int, list[str]]], source: str, columns: tuple[str, ...]) -> Iterator[Chunk]:
+    """The rows, each with its line, in chunks.
+
+    Raises InputError, with the line, for a row that is too short or too long.
+    """
     width = len(columns)
     for start in itertools.count(0, CHUNK_SIZE):
         line_numbers: list[int] = []
@@ -133,7 +237,7 @@ def _chunks(rows: Iterator[tuple[int, list[str]]], source: str, columns: tuple[s
         memory = MemoryLimit(source)
         for line, row in itertools.islice(rows, CHUNK_SIZE):
             if len(row) != width:
-                raise InputError(_wrong_width(f"{source}, line {line}", row, columns))
+                raise InputError(wrong_width(f"{source}, line {line}", row, columns))
             memory.add(row, f"line {line}")
             line_numbers.append(line)
             cells.append(row)
@@ -143,7 +247,7 @@ def _chunks(rows: Iterator[tuple[int, list[str]]], source: str, columns: tuple[s
             return
 
 
-def _wrong_width(where: str, cells: list[str], columns: tuple[str, ...]) -> str:
+def wrong_width(where: str, cells: Sequence[str], columns: tuple[str, ...]) -> str:
     """The error message of a row that is too short or too long."""
     found = f"{where}: {len(cells)} fields where the header has {len(columns)}"
     if len(cells) < len(columns):
@@ -162,10 +266,11 @@ _NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?|-")
 
 # Cells with any delimiter are quoted, so that the delimiter of a header is inferred correctly.
 _SPECIAL = re.compile(r'[",;\t\r\n]')
+_SPECIAL_BUT_COMMAS = re.compile(r'[";\t\r\n]')
 
 
-def _quoted(cell: str) -> str:
+def _quoted(cell: str, special: re.Pattern[str]) -> str:
     # A byte-order mark at the very start would be read as that of the file.
-    if cell.startswith("\ufeff") or _SPECIAL.search(cell):
+    if cell.startswith("\ufeff") or special.search(cell):
         return '"' + cell.replace('"', '""') + '"'
     return cell

@@ -8,6 +8,7 @@ from typing import Any
 
 from molattn.data.tables.columns import validate_column_names
 from molattn.data.tables.csv_text import csv_stream
+from molattn.data.tables.options import Tell, say_nothing
 from molattn.data.tables.row_stream import CHUNK_SIZE, Chunk, MemoryLimit, RowStream
 from molattn.errors import InputError, SmilesError
 
@@ -20,12 +21,15 @@ class _Row:
     """Why the record has no molecule."""
     atom_map: Any = None
     """The `MolblockAtomMap` of an SDF record, from the atoms of its SMILES to those of the record, if requested."""
+    molblock: str | None = None
+    """The structure of an SDF record as it is written, if requested."""
 
 
-def smi_stream(lines: Iterable[str], source: str) -> RowStream:
+def smi_stream(lines: Iterable[str], source: str, tell: Tell = say_nothing) -> RowStream:
     """One molecule per line: a SMILES and, after a space or a tab, a name, as the columns `smiles` and `name`.
 
-    A first line that begins with the word SMILES is a header, whose columns are separated by tabs.
+    A first line that begins with the word SMILES is a header, whose columns are separated by tabs. `tell` takes
+    messages about it.
 
     Raises InputError for an empty file.
     """
@@ -39,7 +43,7 @@ def smi_stream(lines: Iterable[str], source: str) -> RowStream:
         raise InputError(f"{source}: the file is empty")
     lines = itertools.chain(itertools.repeat("\n", blank), [first], lines)
     if re.match(r"smiles\s*\t", first.strip(), re.IGNORECASE):
-        return csv_stream(lines, source, "\t")
+        return csv_stream(lines, source, "\t", tell=tell)
     return RowStream(source, ("smiles", "name"), _chunks(_smi_rows(lines), source, "line"), smiles_column="smiles")
 
 
@@ -55,7 +59,9 @@ def _smi_rows(lines: Iterable[str]) -> Iterator[_Row]:
         first = False
 
 
-def sdf_stream(lines: Callable[[], Iterable[str]], source: str, atom_maps: bool = False) -> RowStream:
+def sdf_stream(
+    lines: Callable[[], Iterable[str]], source: str, atom_maps: bool = False, molblocks: bool = False
+) -> RowStream:
     """A row for each record: the SMILES of its structure, its title and all properties that occur in the file.
 
     The columns are `smiles`, `name` if a record has a title, and the properties; if a property has one of these names,
@@ -66,24 +72,25 @@ def sdf_stream(lines: Callable[[], Iterable[str]], source: str, atom_maps: bool 
         lines: returns the lines of the file from its start; they are read twice, first for the names of properties.
         source: the name of the file, for errors.
         atom_maps: whether the chunks have `Chunk.atom_maps`.
+        molblocks: whether the chunks have `Chunk.molblocks`.
 
     Raises InputError for a file without records.
     """
-    from molattn.chem.sdf import read_record, scan_sdf, split_records  # imported here, because it imports RDKit
+    from molattn.chem import sdf  # imported here, because it imports RDKit
 
-    found = scan_sdf(lines())
+    found = sdf.scan_sdf(lines())
     if not found.records:
         raise InputError(f"{source}: the file has no records")
     smiles, name = _unused_name("smiles", found.properties), _unused_name("name", found.properties)
     columns = validate_column_names(source, [smiles, *([name] if found.titles else []), *found.properties])
 
     def rows() -> Iterator[_Row]:
-        for number, record in enumerate(split_records(lines()), start=1):
-            parsed = read_record(record, atom_maps)
+        for number, record in enumerate(sdf.split_records(lines()), start=1):
+            parsed = sdf.read_record(record, atom_maps)
             text, error = ("", parsed.smiles) if isinstance(parsed.smiles, SmilesError) else (parsed.smiles, None)
             title = [parsed.name] if found.titles else []
             cells = [text, *title, *(parsed.properties.get(n, "") for n in found.properties)]
-            yield _Row(number, cells, error, parsed.atoms)
+            yield _Row(number, cells, error, parsed.atoms, sdf.structure_of(record) if molblocks else None)
 
     return RowStream(source, columns, _chunks(rows(), source, "record"), "record", smiles)
 
@@ -100,11 +107,12 @@ def _chunks(rows: Iterator[_Row], source: str, unit: str) -> Iterator[Chunk]:
         rows_of_chunk: list[_Row] = []
         memory = MemoryLimit(source)
         for row in itertools.islice(rows, CHUNK_SIZE):
-            memory.add(row.cells, f"{unit} {row.line}")
+            memory.add(row.cells if row.molblock is None else [*row.cells, row.molblock], f"{unit} {row.line}")
             rows_of_chunk.append(row)
         if not rows_of_chunk:
             return
         errors = {i: row.error for i, row in enumerate(rows_of_chunk) if row.error is not None}
         atom_maps = {i: row.atom_map for i, row in enumerate(rows_of_chunk) if row.atom_map is not None}
         lines, cells = [row.line for row in rows_of_chunk], [row.cells for row in rows_of_chunk]
-        yield Chunk(start, lines, cells, errors=errors, atom_maps=atom_maps)
+        molblocks = [row.molblock for row in rows_of_chunk if row.molblock is not None]
+        yield Chunk(start, lines, cells, errors=errors, atom_maps=atom_maps, molblocks=molblocks)

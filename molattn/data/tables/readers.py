@@ -1,4 +1,4 @@
-"""Readers of CSV, TSV, SMI, SDF and Parquet tables, from a file or standard input, in chunks of rows.
+"""Readers of CSV, TSV, SMI, SDF, Parquet and Excel tables, from a file or standard input, in chunks of rows.
 
 At most a few chunks are in memory. Every row keeps its index and its location in the file, and an error with the
 location ends the reading of a malformed table: no row is lost or shifted.
@@ -12,10 +12,11 @@ from pathlib import Path
 from molattn.data.files import file_suffix
 from molattn.data.tables.csv_text import csv_stream
 from molattn.data.tables.molecule_files import sdf_stream, smi_stream
+from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions, Tell, say_nothing, say_once
 from molattn.data.tables.row_stream import STDIN, RowStream, open_input, read_blocks, read_lines, source_name
 from molattn.errors import InputError, UsageError, short_repr
 
-FORMATS = ("csv", "tsv", "smi", "sdf", "parquet")
+FORMATS = ("csv", "tsv", "smi", "sdf", "parquet", "xlsx")
 
 _FORMAT_OF_SUFFIX = {
     ".tsv": "tsv",
@@ -26,6 +27,8 @@ _FORMAT_OF_SUFFIX = {
     ".sd": "sdf",
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".xlsx": "xlsx",
+    ".xlsm": "xlsx",
 }
 
 
@@ -35,8 +38,8 @@ def infer_format(path: str | Path) -> str:
 
 
 def is_spreadsheet(path: str | Path) -> bool:
-    """Whether a file has the suffix of a spreadsheet."""
-    return file_suffix(Path(path)) in (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
+    """Whether a file has the suffix of a spreadsheet that is not read."""
+    return file_suffix(Path(path)) in (".xls", ".xlsb", ".ods", ".numbers")
 
 
 def infer_delimiter(path: str | Path) -> str:
@@ -48,29 +51,36 @@ def infer_delimiter(path: str | Path) -> str:
 def open_stream(
     path: str | Path,
     format: str | None = None,
+    options: TableOptions = DEFAULT_TABLE_OPTIONS,
     *,
     number_duplicate_columns: bool = False,
     max_bytes: int | None = None,
     atom_maps: bool = False,
+    molblocks: bool = False,
+    tell: Tell = say_nothing,
 ) -> Iterator[RowStream]:
     """Open the rows of a file, or of standard input for "-".
 
-    Text is UTF-8, with or without a byte-order mark; lines end with LF, CRLF or CR. The delimiter of a CSV is a comma,
-    or, if the header has none, a semicolon, or else a tab; empty lines are skipped. A line of an SMI is a SMILES, and
+    The encoding of text is found by `read_lines`; lines end with LF, CRLF or CR. The delimiter of a CSV is a comma, or,
+    if the header has none, a semicolon, or else a tab; empty lines are skipped. A line of an SMI is a SMILES, and
     a name after the first space or tab; a first line that begins with `smiles` is a header. Each record of an SDF is a
     row with the canonical SMILES of its structure, its title, and all properties that occur in the file. Parquet keeps
-    its types. Each may be gzipped, as in `.csv.gz`. Parquet and SDF from standard input, and gzipped Parquet, are
-    copied to a temporary file on disk.
+    its types. The cells of a workbook of Excel have the text of its CSV. Each may be gzipped, as in `.csv.gz`. Parquet,
+    SDF and workbooks from standard input, and gzipped Parquet and workbooks, are copied to a temporary file on disk.
 
     Args:
         path: The file; "-" for standard input.
         format: One of `FORMATS`; None infers it from the suffix. The default of standard input is "csv".
+        options: Encoding, header and sheet.
         number_duplicate_columns: Whether duplicate names in the header of a CSV are numbered, `y` and `y.1`, instead of
             raising an error.
         max_bytes: Maximum unpacked bytes of a gzip; None for no limit.
         atom_maps: Whether the chunks of an SDF have `Chunk.atom_maps`.
+        molblocks: Whether the chunks of an SDF have `Chunk.molblocks`.
+        tell: Takes messages about how the table is read, each once, some only when the rows are reached.
 
-    Raises InputError, once the location is reached, for a malformed table; UsageError for an unknown format.
+    Raises InputError, once the location is reached, for a malformed table; UsageError for an unknown format or an
+    option that the format does not have; MissingExtra for a workbook without openpyxl.
     """
     format = format or infer_format(path)
     if format not in FORMATS:
@@ -78,29 +88,45 @@ def open_stream(
     source = source_name(path)
     if is_spreadsheet(path):
         raise InputError(f"{source} is a spreadsheet, of which the first sheet can be saved as CSV: give that")
+    options.check(format, source)
+    tell = say_once(tell)
     with ExitStack() as stack:
-        if format == "parquet" or (format == "sdf" and str(path) == STDIN):
+        if format in ("parquet", "xlsx") or (format == "sdf" and str(path) == STDIN):
             path = _on_disk(stack, path, source, max_bytes)
         if format == "parquet":
             # Imported here, because it imports pyarrow.
             from molattn.data.tables.arrow import parquet_stream
 
-            yield stack.enter_context(parquet_stream(path, source))
+            yield stack.enter_context(parquet_stream(path, source, tell))
+            return
+        if format == "xlsx":
+            from molattn.data.tables.workbook import workbook_stream  # imported here, because few tables need it
+
+            yield stack.enter_context(workbook_stream(path, source, options, number_duplicate_columns, tell))
             return
 
         def lines() -> Iterator[str]:
-            return read_lines(stack.enter_context(open_input(path)), source, latin=format == "sdf", max_bytes=max_bytes)
+            file = stack.enter_context(open_input(path))
+            encoding, latin = options.encoding, format == "sdf"
+            return read_lines(file, source, latin=latin, max_bytes=max_bytes, encoding=encoding, tell=tell)
 
         if format == "sdf":
-            yield sdf_stream(lines, source, atom_maps)
+            yield sdf_stream(lines, source, atom_maps, molblocks)
         elif format == "smi":
-            yield smi_stream(lines(), source)
+            yield smi_stream(lines(), source, tell)
         else:
-            yield csv_stream(lines(), source, "\t" if format == "tsv" else "", number_duplicate_columns)
+            delimiter = "\t" if format == "tsv" else ""
+            yield csv_stream(lines(), source, delimiter, number_duplicate_columns, options.header_row, tell)
 
 
-def count_rows(path: str | Path, format: str | None = None) -> int:
+def count_rows(
+    path: str | Path,
+    format: str | None = None,
+    options: TableOptions = DEFAULT_TABLE_OPTIONS,
+    tell: Tell = say_nothing,
+) -> int:
     """The number of rows of a file. The whole file is read: errors of `open_stream` are raised here as well."""
+    options.check(format or infer_format(path), source_name(path))
     if (format or infer_format(path)) == "parquet":
         from molattn.data.tables.arrow import count_parquet_rows  # imported here, because it imports pyarrow
 
@@ -111,8 +137,8 @@ def count_rows(path: str | Path, format: str | None = None) -> int:
 
         # Structures that RDKit cannot read are not errors of the file, so they are not parsed.
         with open_input(path) as file:
-            return scan_sdf(read_lines(file, source_name(path), latin=True)).records
-    with open_stream(path, format) as stream:
+            return scan_sdf(read_lines(file, source_name(path), latin=True, encoding=options.encoding)).records
+    with open_stream(path, format, options, tell=tell) as stream:
         return sum(len(chunk) for chunk in stream.chunks)
 
 
@@ -122,7 +148,7 @@ def _on_disk(stack: ExitStack, path: str | Path, source: str, max_bytes: int | N
         if str(path) != STDIN and Path(path).suffix.lower() != ".gz":
             if Path(path).is_file():
                 return path
-            raise InputError(f"{source} is not a regular file, as Parquet must be; copy it to one first")
+            raise InputError(f"{source} is not a regular file, as Parquet and workbooks must be; copy it to one first")
         copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="molattn-"))  # noqa: SIM115
         for block in read_blocks(file, source, max_bytes):
             copy.write(block)

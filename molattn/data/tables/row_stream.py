@@ -1,17 +1,20 @@
 """Streams of table rows, and of the lines of text that they are parsed from, in bounded memory."""
 
+import codecs
 import gzip
 import io
 import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from molattn.data.tables.columns import replace_decimal_commas
+from molattn.data.tables.columns import DECIMAL_COMMA, NUMBER, replace_decimal_commas
+from molattn.data.tables.encodings import NAMES, UTF_8, WINDOWS, as_utf_8, first_encoding, marked_encoding
+from molattn.data.tables.options import Tell, say_nothing
 from molattn.errors import InputError, SmilesError
 
 CHUNK_SIZE = 1024
@@ -74,11 +77,15 @@ class Chunk:
     """n rows of text cells; None if the source is typed."""
     arrow_table: Any = None
     """The n rows as a `pyarrow.Table`, if the source is typed."""
+    values: list[list[object]] | None = None
+    """The n rows as the numbers, dates and strings of a workbook, of which `cells` are the text."""
     errors: Mapping[int, SmilesError] = field(default_factory=dict)
     """The error of each row of an SDF whose structure cannot be read, by index in the chunk."""
     atom_maps: Mapping[int, Any] = field(default_factory=dict)
     """The `MolblockAtomMap` of each row of an SDF, from the atoms of its SMILES to those of its record, by index in the
     chunk, if requested."""
+    molblocks: Sequence[str] = ()
+    """The n structures of an SDF as they are written, if requested."""
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -109,13 +116,20 @@ class RowStream:
     chunks: Iterator[Chunk]
     """Its rows, `CHUNK_SIZE` in each chunk but the last."""
     unit: str = "line"
-    """What `Chunk.lines` counts: "line" or "record", from 1, or "row", from 0."""
+    """What `Chunk.lines` counts: "line", "record" or "sheet row", from 1, or "row", from 0."""
     smiles_column: str | None = None
-    """The column of molecules, if the format defines it."""
+    """The column of molecules, if the format defines it, or a table without a header was searched for it."""
     schema: Any = None
     """The `pyarrow.Schema` of the columns, if the source is typed."""
     decimal_commas: bool = False
     """Whether numbers may have a decimal comma: the delimiter is a semicolon."""
+    header: tuple[str, ...] = ()
+    """The names of the columns as they are written, where some are empty; otherwise empty."""
+
+    @property
+    def written_columns(self) -> tuple[str, ...]:
+        """The names of the columns as they are written, which may be empty."""
+        return self.header or self.columns
 
     def numeric_column(self, chunk: Chunk, index: int) -> list[object]:
         """The values of a column of numbers in a chunk, unchanged except for decimal commas."""
@@ -129,6 +143,24 @@ class RowStream:
             for row, error in chunk.errors.items():
                 values[row] = error
         return values
+
+
+def peek_decimal_commas(stream: RowStream, smiles_column: str) -> tuple[RowStream, bool]:
+    """The stream, unchanged, and whether its first chunk has numbers with decimal commas, and none with points.
+
+    Only columns of numbers count, and none but those of a stream that may have decimal commas.
+    """
+    if not stream.decimal_commas or (first := next(stream.chunks, None)) is None:
+        return stream, False
+    texts = (
+        [cell.strip() for cell in first.column(index) if isinstance(cell, str) and cell.strip()]
+        for index, name in enumerate(stream.columns)
+        if name.strip() != smiles_column.strip()
+    )
+    numbers = [column for column in texts if all(NUMBER.fullmatch(t) or DECIMAL_COMMA.fullmatch(t) for t in column)]
+    commas = any("," in text for column in numbers for text in column)
+    points = any("." in text for column in numbers for text in column)
+    return replace(stream, chunks=chain([first], stream.chunks)), commas and not points
 
 
 STDIN = "-"
@@ -192,54 +224,79 @@ def read_blocks(file: Any, source: str, max_bytes: int | None = None) -> Iterato
         yield block
 
 
-def read_lines(file: Any, source: str, *, latin: bool = False, max_bytes: int | None = None) -> Iterator[str]:
+def read_lines(
+    file: Any,
+    source: str,
+    *,
+    latin: bool = False,
+    max_bytes: int | None = None,
+    encoding: str = "",
+    tell: Tell = say_nothing,
+) -> Iterator[str]:
     """The lines with their ends (LF, CRLF or CR), without a byte-order mark.
+
+    Without `encoding`, a byte-order mark says that the text is UTF-8, UTF-16 or UTF-32. Otherwise the first line that
+    is not ASCII decides for the whole file: it is UTF-8 if that line is, or else Windows-1252, which is told. This does
+    not depend on how much of a pipe is read at once.
 
     Args:
         file: an open binary file.
         source: its name, for errors.
-        latin: whether a line that is not UTF-8 is decoded as Latin-1 instead of raising an error.
+        latin: whether a line that is not UTF-8 is decoded as Latin-1, whatever the others are.
         max_bytes: as for `read_blocks`.
+        encoding: the name of the encoding, which must exist.
+        tell: takes the message that the text is read as Windows-1252.
 
-    Raises InputError, with the line, for text that is not UTF-8 and for a line over `MAX_LINE_BYTES`.
+    Raises InputError, with the line, for text that is not in the encoding of the file and for a line over
+    `MAX_LINE_BYTES`.
     """
+    blocks = read_blocks(file, source, max_bytes)
+    found, blocks = (encoding, blocks) if encoding else marked_encoding(blocks, source)
+    other = bool(found) and codecs.lookup(found).name != UTF_8
+    if other:
+        blocks = as_utf_8(blocks, found, source)
     # Whole texts are decoded and iterated over in C, which is much faster than line by line.
-    return chain.from_iterable(_texts(file, source, latin, max_bytes))
+    return chain.from_iterable(_texts(blocks, source, latin and not found, UTF_8 if found else "", tell))
 
 
-def _texts(file: Any, source: str, latin: bool, max_bytes: int | None) -> Iterator[Iterator[str]]:
+def _texts(blocks: Iterator[bytes], source: str, latin: bool, encoding: str, tell: Tell) -> Iterator[Iterator[str]]:
     number = 1
-    for first, data in enumerate(_whole_lines(file, source, max_bytes)):
-        if not first:
-            if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-                raise InputError(f"{source}, line 1: the text is UTF-16; save it as UTF-8")
-            data = data.removeprefix(b"\xef\xbb\xbf")
+    for first, data in enumerate(_whole_lines(blocks, source)):
+        if not first and data.startswith(codecs.BOM_UTF8):
+            data, encoding = data.removeprefix(codecs.BOM_UTF8), UTF_8
+        if not encoding and not latin and not data.isascii():
+            index, encoding = first_encoding(data)
+            if encoding == WINDOWS:
+                tell(
+                    f"{source} is not UTF-8 text, as line {number + index} shows: it is read as {NAMES[WINDOWS]}; "
+                    "--encoding gives another"
+                )
         try:
-            yield io.StringIO(data.decode(), newline="")
+            yield io.StringIO(data.decode(encoding or UTF_8), newline="")
         except UnicodeDecodeError:
-            yield _line_by_line(data, source, number, latin)
+            yield _line_by_line(data, source, number, encoding or UTF_8, latin)
         number += _count(data)
 
 
-def _line_by_line(data: bytes, source: str, number: int, latin: bool) -> Iterator[str]:
-    """The lines of `data`, one of which is not UTF-8, one by one; the first is line `number`."""
+def _line_by_line(data: bytes, source: str, number: int, encoding: str, latin: bool) -> Iterator[str]:
+    """The lines of `data`, one of which is not in the encoding, one by one; the first is line `number`."""
     for line_number, line in enumerate(data.splitlines(keepends=True), start=number):
         try:
-            yield line.decode()
+            yield line.decode(encoding)
         except UnicodeDecodeError as error:
             if not latin:
                 raise InputError(
                     f"{source}, line {line_number}, byte {error.start + 1} of it: 0x{line[error.start]:02x} is not "
-                    "UTF-8 text; save the file as UTF-8"
+                    f"{NAMES[encoding]} text; save the file as UTF-8, or give its encoding, as in --encoding cp1252"
                 ) from error
             yield line.decode("latin-1")
 
 
-def _whole_lines(file: Any, source: str, max_bytes: int | None) -> Iterator[bytes]:
+def _whole_lines(blocks: Iterator[bytes], source: str) -> Iterator[bytes]:
     """The bytes of a file, cut at line ends."""
     pieces: list[bytes] = []
     size, number = 0, 1
-    for block in read_blocks(file, source, max_bytes):
+    for block in blocks:
         # A CR at the very end does not end the line yet: an LF may follow.
         end = max(block.rfind(b"\n"), block.rfind(b"\r", 0, len(block) - 1)) + 1
         if end or (pieces and pieces[-1].endswith(b"\r")):

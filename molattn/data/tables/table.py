@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -16,6 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 from molattn.data import files
 from molattn.data.tables.columns import find_column
 from molattn.data.tables.csv_text import csv_line, csv_stream
+from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions, Tell, say_nothing
 from molattn.data.tables.readers import infer_delimiter, infer_format, open_stream
 from molattn.data.tables.row_stream import RowStream, read_lines, row_bytes
 from molattn.errors import InputError, UsageError
@@ -47,7 +48,7 @@ class Table:
     lines: list[int]
     """The n numbers of the lines on which the rows start, or of what `unit` names; the header is usually line 1."""
     unit: str = "line"
-    """What `lines` counts: "line" or "record", from 1, or "row", from 0."""
+    """What `lines` counts: "line", "record" or "sheet row", from 1, or "row", from 0."""
     unreadable: dict[int, str] = field(default_factory=dict)
     """Why a row (from 0) has no SMILES, if the source has its molecule in another form that cannot be read."""
     smiles_column: str | None = None
@@ -56,13 +57,17 @@ class Table:
     """The `MolblockAtomMap` of each row (from 0) of an SDF, from the atoms of its SMILES to those of its record."""
     decimal_commas: bool = False
     """Whether numbers may have a decimal comma: the delimiter is a semicolon."""
+    messages: tuple[str, ...] = ()
+    """How the table was read, where a user may have meant something else."""
 
     def location(self, row: int) -> str:
         """Where a row (from 0) is in its source, such as `line 5`."""
         return f"{self.unit} {self.lines[row]}"
 
 
-def read_table(source: Any, *, number_duplicate_columns: bool = False) -> Table:
+def read_table(
+    source: Any, options: TableOptions = DEFAULT_TABLE_OPTIONS, *, number_duplicate_columns: bool = False
+) -> Table:
     """Read a whole table: a file that `open_stream` reads, or a data frame.
 
     The suffix of the name decides the format. A frame of pandas, polars or pyarrow is read as its Parquet file would
@@ -70,20 +75,25 @@ def read_table(source: Any, *, number_duplicate_columns: bool = False) -> Table:
 
     Args:
         source: the file's path, or the frame.
+        options: encoding, header and sheet of the file.
         number_duplicate_columns: whether duplicate names in the header of a CSV are numbered, `y` and `y.1`, instead of
             raising an error.
 
-    Raises InputError, with line and column, for a missing or empty file, text that is not UTF-8, missing or duplicate
-    names in the header, rows that are too short or too long, unmatched quotes, and a compressed file that unpacks to
-    far more than its size.
+    Raises InputError, with line and column, for a missing or empty file, text in another encoding, duplicate names in
+    the header, rows that are too short or too long, unmatched quotes, and a compressed file that unpacks to far more
+    than its size; UsageError for options that do not go with the file.
     """
-    with _opened(source, number_duplicate_columns) as stream:
-        return _read_all(stream, _memory_limit(source))
+    messages: list[str] = []
+    with _opened(source, options, number_duplicate_columns, messages.append) as stream:
+        table = _read_all(stream, _memory_limit(source))
+    return replace(table, messages=tuple(messages))
 
 
 def _memory_limit(source: Any) -> int | float:
     """Maximum bytes of the rows of a source, against files that were made to unpack to far more than their size."""
-    if isinstance(source, str | Path) and (infer_format(source) == "parquet" or Path(source).suffix.lower() == ".gz"):
+    if isinstance(source, str | Path) and (
+        infer_format(source) in ("parquet", "xlsx") or Path(source).suffix.lower() == ".gz"
+    ):
         return max(MIN_MEMORY_LIMIT, MEMORY_PER_BYTE * os.path.getsize(source))
     return math.inf
 
@@ -94,23 +104,31 @@ def read_table_bytes(data: bytes, source: str, *, number_duplicate_columns: bool
     return _read_all(csv_stream(lines, source, infer_delimiter(source), number_duplicate_columns))
 
 
-def read_columns(source: Any) -> tuple[tuple[str, ...], str | None]:
+def read_columns(source: Any, options: TableOptions = DEFAULT_TABLE_OPTIONS) -> tuple[tuple[str, ...], str | None]:
     """The names of a table's columns, and that of its molecules if the format defines it; no rows are read.
 
-    Raises InputError as `read_table` does.
+    Raises InputError and UsageError as `read_table` does.
     """
-    with _opened(source) as stream:
+    with _opened(source, options) as stream:
         return stream.columns, stream.smiles_column
 
 
-def _opened(source: Any, number_duplicate_columns: bool = False) -> AbstractContextManager[RowStream]:
+def _opened(
+    source: Any, options: TableOptions, number_duplicate_columns: bool = False, tell: Tell = say_nothing
+) -> AbstractContextManager[RowStream]:
     if isinstance(source, str | Path):
         return open_stream(
-            source, number_duplicate_columns=number_duplicate_columns, max_bytes=files.MAX_UNPACKED, atom_maps=True
+            source,
+            options=options,
+            number_duplicate_columns=number_duplicate_columns,
+            max_bytes=files.MAX_UNPACKED,
+            atom_maps=True,
+            tell=tell,
         )
     from molattn.data.tables.arrow import frame_stream  # imported here, because it imports pyarrow
 
-    return nullcontext(frame_stream(source))
+    options.check("parquet", "the frame")
+    return nullcontext(frame_stream(source, tell))
 
 
 def _read_all(stream: RowStream, max_bytes: int | float = math.inf) -> Table:

@@ -1,4 +1,7 @@
-"""Tables written in chunks of rows: the columns of a stream, followed by new ones."""
+"""Tables written in chunks of rows: the columns of a stream, followed by new ones.
+
+Text is UTF-8. Workbooks are in `workbook_writer`, and SDF in `sdf_writer`.
+"""
 
 import gzip
 import io
@@ -52,6 +55,8 @@ class TableFormat(Protocol):
 
     suffix: str
     """The suffix of part files."""
+    max_rows: int | None
+    """The largest number of rows; None for any number."""
 
     def writer(self, file: Any) -> TableWriter:
         """A writer of a whole table into an open, binary file."""
@@ -62,28 +67,53 @@ class TableFormat(Protocol):
         ...
 
 
+def is_sdf(path: Path | None) -> bool:
+    """Whether an output file is an SDF."""
+    return path is not None and infer_format(path) == "sdf"
+
+
 def output_format(
-    path: Path | None, stream: RowStream, added: Sequence[NewColumn], escape_formulas: bool = False
+    path: Path | None,
+    stream: RowStream,
+    added: Sequence[NewColumn],
+    escape_formulas: bool = False,
+    smiles_column: str = "",
+    comma: bool = False,
 ) -> TableFormat:
     """The format of an output file by its suffix; CSV for None.
+
+    A CSV has semicolons if the input has them.
 
     Args:
         path: the output file.
         stream, added: the columns of the input, and the new ones.
         escape_formulas: whether cells of CSV and TSV that a spreadsheet would read as formulas get an apostrophe.
+        smiles_column: the column of molecules, for SDF.
+        comma: whether new numbers of CSV and TSV have a decimal comma.
 
     Raises UsageError for a suffix of a format that is not written.
     """
     name = "" if path is None else path.name
     format = infer_format(name)
-    unsupported = (".npy", ".npy.gz", ".parquet.gz", ".pq.gz")
-    if format in ("smi", "sdf") or is_spreadsheet(name) or name.lower().endswith(unsupported):
-        raise UsageError(f"{name}: molattn writes .csv and .tsv, with .gz or without, and .parquet; name it so")
+    zipped = (".npy.gz", ".parquet.gz", ".pq.gz", ".xlsx.gz")
+    if format == "smi" or is_spreadsheet(name) or name.lower().endswith((".npy", ".xlsm", *zipped)):
+        raise UsageError(
+            f"{name}: molattn writes .csv, .tsv and .sdf, with .gz or without, .parquet and .xlsx; name it so"
+        )
+    if escape_formulas and format not in ("csv", "tsv"):
+        raise UsageError(f"{name}: only text holds formulas: --escape-formulas goes with .csv and .tsv")
     if format == "parquet":
-        if escape_formulas:
-            raise UsageError(f"{name}: Parquet holds no formulas: --escape-formulas goes with .csv and .tsv")
         return ParquetFormat(stream, added)
-    return TextFormat(stream.columns, added, "\t" if format == "tsv" else ",", escape_formulas)
+    if format == "xlsx":
+        from molattn.data.tables.workbook_writer import WorkbookFormat  # imported here, because few tables need it
+
+        return WorkbookFormat(stream.written_columns, added)
+    if format == "sdf":
+        from molattn.data.tables.sdf_writer import SdfFormat  # imported here, because it imports RDKit
+
+        return SdfFormat(stream, added, smiles_column)
+    delimiter = "\t" if format == "tsv" else ";" if stream.decimal_commas else ","
+    return TextFormat(stream.written_columns, added, delimiter, escape_formulas, comma)
 
 
 @contextmanager
@@ -98,9 +128,11 @@ def open_compressed(path: Path, file: Any) -> Iterator[Any]:
 
 
 class TextFormat:
-    """CSV or TSV: UTF-8, lines end with LF; with `escape_formulas`, no cell is a formula for a spreadsheet."""
+    """CSV or TSV: UTF-8, lines end with LF; with `escape_formulas`, no cell is a formula for a spreadsheet; with
+    `comma`, new numbers have a decimal comma."""
 
     suffix = ".csv"
+    max_rows = None
 
     def __init__(
         self,
@@ -108,13 +140,19 @@ class TextFormat:
         added: Sequence[NewColumn],
         delimiter: str = ",",
         escape_formulas: bool = False,
+        comma: bool = False,
     ):
-        self.delimiter, self.escape_formulas = delimiter, escape_formulas
-        self.header = self.line([*columns, *(a.name for a in added)])
+        self.delimiter, self.escape_formulas, self.comma = delimiter, escape_formulas, comma
+        # Numbers with decimal commas stay as they are between semicolons or tabs.
+        self.quote_commas = delimiter != ";" and not comma
+        self.header = csv_line(self._safe([*columns, *(a.name for a in added)]), delimiter)
 
     def line(self, cells: Sequence[str]) -> str:
         """One row of the table."""
-        return csv_line([*map(escape_formula, cells)] if self.escape_formulas else cells, self.delimiter)
+        return csv_line(self._safe(cells), self.delimiter, self.quote_commas)
+
+    def _safe(self, cells: Sequence[str]) -> Sequence[str]:
+        return [*map(escape_formula, cells)] if self.escape_formulas else cells
 
     def writer(self, file: Any) -> TableWriter:
         """A writer of a whole table into an open, binary file."""
@@ -138,10 +176,11 @@ class TextFormat:
 class _TextWriter:
     def __init__(self, output: TextFormat, write: Callable[[str], object]):
         self.line, self.put = output.line, write
+        self.text = _comma_text if output.comma else cell_of
         write(output.header)
 
     def write(self, chunk: Chunk, added: Sequence[Column]) -> None:
-        texts = [[v if isinstance(v, str) else _text(v) for v in column] for column in added]
+        texts = [[v if isinstance(v, str) else self.text(v) for v in column] for column in added]
         rows = zip(chunk.rows(), zip(*texts, strict=True), strict=True)
         # A few lines at a time: all rows of a chunk with long cells, once more as text, could fill the memory.
         while lines := "".join(self.line([*row, *new]) for row, new in islice(rows, _LINES_PER_WRITE)):
@@ -155,6 +194,7 @@ class ParquetFormat:
     """Parquet, with the types of the input if it is typed, and strings otherwise."""
 
     suffix = ".parquet"
+    max_rows = None
 
     def __init__(self, stream: RowStream, added: Sequence[NewColumn]):
         import pyarrow as pa
@@ -211,6 +251,7 @@ class NpyFormat:
     """The new columns alone, all of numbers, as one float32 matrix for `numpy.load`; NaN for a missing value."""
 
     suffix = ".npy"
+    max_rows = None
 
     def __init__(self, added: Sequence[NewColumn]):
         self.width = len(added)
@@ -249,11 +290,19 @@ def digits(value: float | None) -> str:
     return "" if value is None else f"{value:.7g}"
 
 
-def _text(value: float | Sequence[str] | Sequence[float] | None) -> str:
-    """The cell of a number or of a list of them."""
+def cell_of(value: str | float | Sequence[str] | Sequence[float] | None) -> str:
+    """The cell of a text, of a number, or of a list of them."""
+    if isinstance(value, str):
+        return value
     if value is None or isinstance(value, int | float):
         return digits(value)
     return format_list([item if isinstance(item, str) else digits(item) for item in value])
+
+
+def _comma_text(value: str | float | Sequence[str] | Sequence[float] | None) -> str:
+    """As `cell_of`, with a decimal comma in a number; those of a list keep their points."""
+    text = cell_of(value)
+    return text.replace(".", ",") if isinstance(value, float) else text
 
 
 def _npy_header(rows: int, width: int) -> bytes:

@@ -1,0 +1,162 @@
+"""The header of a table: below lines of titles, with columns that have no name, or missing altogether."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from molattn.data.tables.columns import (
+    NUMBER,
+    name_columns,
+    names_a_smiles_column,
+    number_duplicates,
+    validate_column_names,
+)
+from molattn.data.tables.options import Tell
+from molattn.errors import InputError, SmilesError, UsageError, short_repr
+
+MAX_LINES = 10
+"""How many of the first lines of a table are searched for its header."""
+
+_MAX_SEARCHED = 1000
+"""How many of the first cells of a row are searched for a SMILES."""
+_MIN_SMILES = 2
+"""The length from which the name of a column is taken for a SMILES: C and N are also names of elements."""
+# Atoms, bonds, branches and ring closures, the first of them an atom.
+_SMILES_LIKE = re.compile(
+    r"(\[[^\[\]\s]+\]|Br|Cl|[BCNOPSFIbcnops*])(\[[^\[\]\s]+\]|Br|Cl|[BCNOPSFIbcnops*\d=#$:/\\.~()%+-])*"
+)
+
+
+@dataclass(frozen=True)
+class Header:
+    """The names of the columns of a table.
+
+    Attributes:
+        columns: with a name for each column.
+        written: as the file has them, if some are empty; otherwise empty.
+        smiles_column: the column of molecules, if they were searched for it.
+    """
+
+    columns: tuple[str, ...]
+    written: tuple[str, ...] = ()
+    smiles_column: str | None = None
+
+
+def read_header(cells: Sequence[str], where: str, number_duplicate_columns: bool, tell: Tell) -> Header:
+    """The header in a row.
+
+    Args:
+        cells: of the row.
+        where: the table and the row, for errors.
+        number_duplicate_columns: whether duplicate names are numbered instead of raising an error.
+        tell: takes the message that columns have no name.
+
+    Raises InputError for duplicate names, and for a row that is one of the data.
+    """
+    written = tuple(cells)
+    if not any(map(str.strip, written)):
+        raise InputError(f"{where}: no column has a name; give each one, or add --no-header-row")
+    _check_is_header(written, where)
+    named = name_columns(written)
+    columns = validate_column_names(where, number_duplicates(named) if number_duplicate_columns else named)
+    if named == written:
+        return Header(columns)
+    added = [i for i, name in enumerate(written) if not name.strip()]
+    tell(unnamed_message(where, columns, added))
+    return Header(columns, written)
+
+
+def unnamed_message(where: str, columns: Sequence[str], added: Sequence[int]) -> str:
+    """The message that the columns with the indices `added` have no name, and what they are called."""
+    shown = ", ".join(short_repr(columns[i]) for i in added[:5])
+    if len(added) == 1:
+        return f"{where}: column {added[0] + 1} has no name: it is called {shown}, and left as it is"
+    more = f" and {len(added) - 5} more" if len(added) > 5 else ""
+    return f"{where}: {len(added)} columns have no name: they are called {shown}{more}, and left as they are"
+
+
+def numbered_header(rows: Sequence[Sequence[str]], source: str, tell: Tell) -> Header:
+    """The header of a table without one, given its first rows: column_1, column_2 and so on."""
+    columns = tuple(f"column_{i + 1}" for i in range(len(rows[0])))
+    found = find_smiles(rows)
+    smiles = None if found is None else columns[found]
+    last = f" to {columns[-1]}" if len(columns) > 1 else ""
+    molecules = "" if smiles is None else f"; {smiles} holds the SMILES"
+    tell(f"{source} is read without a header row: its columns are called {columns[0]}{last}{molecules}")
+    return Header(columns, (), smiles)
+
+
+def find_smiles(rows: Sequence[Sequence[str]]) -> int | None:
+    """The index of the column whose cells are SMILES in all of these rows; of several, that of the longest texts."""
+    lengths: dict[int, int] = {}
+    for index in range(min(_MAX_SEARCHED, *map(len, rows))):
+        cells = [cell for row in rows if (cell := row[index].strip())]
+        # Some other row may have a SMILES that cannot be read.
+        good = sum(map(_is_smiles, cells))
+        if good and 2 * good > len(cells):
+            lengths[index] = sum(map(len, cells))
+    return max(lengths, key=lambda index: lengths[index], default=None)
+
+
+def is_plain_header(cells: Sequence[str]) -> bool:
+    """Whether a first row certainly is the header: it has a column of SMILES, and is not one line of text."""
+    named = [cell for cell in cells if cell.strip()]
+    return any(cell.strip().casefold() == "smiles" for cell in named) or (
+        len(named) > 1 and names_a_smiles_column(named)
+    )
+
+
+def is_full(cells: Sequence[str]) -> bool:
+    """Whether a row has several cells and none of them is empty, so that it is no title."""
+    return len(cells) > 1 and all(map(str.strip, cells))
+
+
+def is_below_titles(rows: Sequence[Sequence[str]], index: int) -> bool:
+    """Whether a row is the header, and those above are titles: it names a column of SMILES, they have fewer cells, and
+    all below have as many."""
+    header = rows[index]
+    return (
+        names_a_smiles_column(header)
+        and width_of(header) > 1
+        and all(width_of(row) < width_of(header) for row in rows[:index])
+        and all(len(row) == len(header) for row in rows[index + 1 :])
+    )
+
+
+def titles_message(source: str, unit: str, line: int, titles: Sequence[Sequence[str]]) -> str:
+    """The message that rows above the header are left out."""
+    texts = [next(cell for cell in row if cell.strip()) for row in titles if any(map(str.strip, row))]
+    shown = f": {', '.join(map(short_repr, texts[:3]))}" if texts else ""
+    more = f" and {len(texts) - 3} more" if len(texts) > 3 else ""
+    return f"{source}: the header is {unit} {line}; what is above it is left out{shown}{more}"
+
+
+def width_of(cells: Sequence[str]) -> int:
+    """The number of cells without empty ones at the end."""
+    return next((i for i in range(len(cells), 0, -1) if cells[i - 1].strip()), 0)
+
+
+def _check_is_header(cells: Sequence[str], where: str) -> None:
+    """Raise UsageError for a row of data: a SMILES and a number."""
+    first = [cell.strip() for cell in cells[:_MAX_SEARCHED]]
+    if not any(map(NUMBER.fullmatch, first)) or names_a_smiles_column(cells):
+        return
+    smiles = next((cell for cell in first if len(cell) >= _MIN_SMILES and _is_smiles(cell)), None)
+    if smiles is not None:
+        raise UsageError(
+            f"{where}: the header holds the SMILES {short_repr(smiles)} and a number, as a row of data does: if the "
+            "table has no header, add --no-header-row"
+        )
+
+
+def _is_smiles(cell: str) -> bool:
+    text = cell.strip()
+    if not _SMILES_LIKE.fullmatch(text) or NUMBER.fullmatch(text):
+        return False
+    from molattn.chem.parse import read_smiles  # imported here, because it imports RDKit
+
+    try:
+        read_smiles(text)
+    except SmilesError:
+        return False
+    return True

@@ -1,0 +1,102 @@
+"""Tables written as SDF: a record for each row, with its columns as properties."""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from molattn.chem.sdf import EMPTY_MOLBLOCK, molblock_from_smiles
+from molattn.data.tables.columns import find_column
+from molattn.data.tables.row_stream import Chunk, RowStream
+from molattn.data.tables.writers import Column, NewColumn, TableWriter, cell_of
+from molattn.errors import SmilesError
+
+_TITLES = ("name", "title", "id")
+"""Columns that give the title of a record, the first of them that a table has."""
+
+
+class SdfFormat:
+    """SDF, in UTF-8.
+
+    The structure of an SDF is written as it was, that of another table is made of the SMILES, with coordinates for a
+    drawing. A row without a molecule has a structure without atoms. All columns are properties; of an SDF the title is
+    none, and neither is a property that a record does not have. A text that a property cannot hold, one with an empty
+    line, is written as a string of JSON.
+    """
+
+    suffix = ".sdf"
+    max_rows = None
+
+    def __init__(self, stream: RowStream, added: Sequence[NewColumn], smiles_column: str):
+        self.smiles = find_column(stream.columns, smiles_column, stream.source)
+        folded = [name.strip().casefold() for name in stream.columns]
+        self.title = next((folded.index(name) for name in _TITLES if name in folded), None)
+        self.names = [_one_line(name).translate(_NO_BRACKETS) for name in stream.columns]
+        self.added = [_one_line(a.name).translate(_NO_BRACKETS) for a in added]
+        self.from_sdf = stream.unit == "record"
+
+    def writer(self, file: Any) -> TableWriter:
+        """A writer of a whole table into an open, binary file."""
+        return _SdfWriter(self, file)
+
+    def join(self, parts: Sequence[Path], file: Any) -> None:
+        """Write the records of several files, in order, into an open, binary file."""
+        for part in parts:
+            with open(part, "rb") as records:
+                while block := records.read(2**20):
+                    file.write(block)
+
+    def record(self, row: Sequence[str], block: str, new: Sequence[str]) -> str:
+        """The record of a row with a structure."""
+        old = list(zip(self.names, row, strict=True))
+        if self.from_sdf:
+            # Its second column is the title, where it has one.
+            is_title = len(old) > 1 and _TITLE.fullmatch(old[1][0]) and old[1][1] == block.partition("\n")[0].strip()
+            old = [(name, text) for i, (name, text) in enumerate(old) if text and not (is_title and i == 1)]
+        properties = [*old, *zip(self.added, new, strict=True)]
+        return block + "".join(f">  <{name}>\n{_value(text)}\n\n" for name, text in properties) + "$$$$\n"
+
+    def molblock(self, row: Sequence[str]) -> str:
+        """The structure of a row, made of its SMILES."""
+        title = "" if self.title is None else _one_line(row[self.title])
+        try:
+            return molblock_from_smiles(row[self.smiles], title)
+        except SmilesError:
+            return f"{title}\n{EMPTY_MOLBLOCK}"
+
+
+class _SdfWriter:
+    def __init__(self, output: SdfFormat, file: Any):
+        self.output, self.file = output, file
+
+    def write(self, chunk: Chunk, added: Sequence[Column]) -> None:
+        texts = [[cell_of(value) for value in column] for column in added]
+        for i, (row, new) in enumerate(zip(chunk.rows(), zip(*texts, strict=True), strict=True)):
+            if not chunk.molblocks:
+                block = self.output.molblock(row)
+            elif i in chunk.errors:
+                block = f"{chunk.molblocks[i].partition(chr(10))[0]}\n{EMPTY_MOLBLOCK}"
+            else:
+                block = chunk.molblocks[i]
+            self.file.write(self.output.record(row, block, new).encode())
+
+    def close(self) -> None:
+        pass
+
+
+_TITLE = re.compile(r"(structure_)*name")
+_NO_BRACKETS = str.maketrans("<>", "()")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _value(text: str) -> str:
+    """The text of a property: its lines, or one string of JSON where a line would end the property or the record."""
+    lines = text.splitlines()
+    if len(lines) < 2 and not text.startswith("$$$$"):
+        return " ".join(lines) if text.strip() else ""
+    plain = all(line.strip() and not line.startswith(("$$$$", ">")) for line in lines)
+    return "\n".join(lines) if plain else json.dumps(text, ensure_ascii=False)

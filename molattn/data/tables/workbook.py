@@ -1,0 +1,239 @@
+"""Sheets of Excel workbooks (.xlsx) as tables: rows are streamed, and the text of a cell is that of Excel's CSV."""
+
+import datetime
+import difflib
+import itertools
+import os
+import re
+import warnings
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from molattn.data.files import MAX_UNPACKED
+from molattn.data.tables.columns import format_names
+from molattn.data.tables.csv_text import wrong_width
+from molattn.data.tables.header import (
+    MAX_LINES,
+    Header,
+    is_below_titles,
+    numbered_header,
+    read_header,
+    titles_message,
+    width_of,
+)
+from molattn.data.tables.options import TableOptions, Tell
+from molattn.data.tables.row_stream import CHUNK_SIZE, MAX_LINE_BYTES, Chunk, MemoryLimit, RowStream
+from molattn.errors import InputError, MissingExtra, UsageError, short_repr
+
+UNIT = "sheet row"
+MAX_ROWS = 2**20
+"""Maximum rows of a sheet, by the format."""
+
+MIN_PART_LIMIT, PART_PER_BYTE = 2**26, 16
+"""A part of a workbook that is held in memory, such as its shared strings, may unpack to the larger of `MIN_PART_LIMIT`
+bytes, and `PART_PER_BYTE` bytes for each byte of the file. Sheets are streamed."""
+
+_ROW_END = re.compile(rb"</(?:\w+:)?row>|<(?:\w+:)?row [^<>]*/>")
+_ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
+
+Row = tuple[int, list[object]]
+"""The number of a row in its sheet, from 1, and its values."""
+
+
+@contextmanager
+def workbook_stream(
+    path: str | Path, source: str, options: TableOptions, number_duplicate_columns: bool, tell: Tell
+) -> Iterator[RowStream]:
+    """The rows of a sheet; empty rows are skipped, and so are titles above the header.
+
+    The values of formulas are those that the workbook has stored. A cell without a value is empty; true is TRUE; a
+    number has all its digits, a whole one no decimal point; dates are 2024-01-31, with a time 2024-01-31 12:30:00.
+
+    Raises:
+        InputError: a file that is not a workbook, is damaged, or unpacks to far more than its size.
+        UsageError: there is no such sheet.
+        MissingExtra: openpyxl is not installed.
+    """
+    try:
+        import openpyxl
+    except ImportError:
+        raise MissingExtra("openpyxl", "excel", f"{source}: a workbook") from None
+    _check_parts(path, source)
+    # Opened here: a copy of standard input does not have the suffix that openpyxl asks for.
+    with open(path, "rb") as file:
+        with _damage_as_input_error(source), warnings.catch_warnings():
+            # Of parts that do not matter here, such as the validation of cells.
+            warnings.simplefilter("ignore")
+            workbook = openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)
+        sheet = _find_sheet(workbook, options.sheet, source, tell)
+        yield _sheet_stream(_rows(sheet, source), source, options, number_duplicate_columns, tell)
+
+
+def cell_text(value: object) -> str:
+    """The text of a cell in a CSV.
+
+    >>> cell_text(2.0), cell_text(0.5), cell_text(True), cell_text(None)
+    ('2', '0.5', 'TRUE', '')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
+        return str(int(value))
+    if isinstance(value, datetime.datetime):
+        form = "%Y-%m-%d" if value.time() == datetime.time() else "%Y-%m-%d %H:%M:%S"
+        return value.strftime(form)
+    return str(value)
+
+
+def _find_sheet(workbook: Any, name: str, source: str, tell: Tell) -> Any:
+    sheets = {sheet.title: sheet for sheet in workbook.worksheets}
+    if not sheets:
+        raise InputError(f"{source} has no sheet of cells: is this a table?")
+    if not name:
+        first = next(iter(sheets))
+        if len(sheets) > 1:
+            tell(f"{source} has {len(sheets)} sheets: the first, {short_repr(first)}, is read; --sheet gives another")
+        return sheets[first]
+    if name not in sheets:
+        close = difflib.get_close_matches(name, sheets, n=1)
+        hint = f"; did you mean {short_repr(close[0])}?" if close else ""
+        raise UsageError(f"{source} has no sheet {short_repr(name)}; it has {format_names(sheets)}{hint}")
+    return sheets[name]
+
+
+def _sheet_stream(
+    rows: Iterator[Row], source: str, options: TableOptions, number_duplicate_columns: bool, tell: Tell
+) -> RowStream:
+    head = list(itertools.islice(rows, MAX_LINES))
+    if not head:
+        raise InputError(f"{source}: the sheet is empty; its first row must name the columns")
+    texts = [[cell_text(value) for value in values] for _, values in head]
+    start = _header_index(texts) if options.header_row else 0
+    number = head[start][0]
+    # A sheet does not say how wide its table is. A column without a name is noticed in the first rows.
+    width = max(map(width_of, texts[start:]))
+    padded = [_of_width(row, width, "") for row in texts[start:]]
+    if start:
+        tell(titles_message(source, UNIT, number, texts[:start]))
+    header: Header
+    if options.header_row:
+        header = read_header(padded[0], f"{source}, {UNIT} {number}", number_duplicate_columns, tell)
+        start += 1
+    else:
+        header = numbered_header(padded, source, tell)
+    chunks = _chunks(itertools.chain(head[start:], rows), source, header.columns)
+    return RowStream(
+        source, header.columns, chunks, unit=UNIT, smiles_column=header.smiles_column, header=header.written
+    )
+
+
+def _header_index(texts: Sequence[Sequence[str]]) -> int:
+    """The index of the row that is the header: the first one, or one below titles."""
+    for index in range(1, len(texts)):
+        width = max(width_of(texts[index]), *map(width_of, texts[index:]))
+        if is_below_titles([[*row, *[""] * (width - len(row))] for row in texts], index):
+            return index
+    return 0
+
+
+def _of_width(row: Sequence[Any], width: int, missing: Any) -> list[Any]:
+    """The row without empty cells behind the table, and with those that are missing at its end."""
+    return [*row[: max(width, width_of([cell_text(value) for value in row]))], *[missing] * (width - len(row))]
+
+
+def _chunks(rows: Iterator[Row], source: str, columns: tuple[str, ...]) -> Iterator[Chunk]:
+    width = len(columns)
+    for start in itertools.count(0, CHUNK_SIZE):
+        numbers: list[int] = []
+        cells: list[list[str]] = []
+        typed: list[list[object]] = []
+        memory = MemoryLimit(source)
+        for number, row in itertools.islice(rows, CHUNK_SIZE):
+            values = row if len(row) == width else _of_width(row, width, None)
+            text = [cell_text(value) for value in values]
+            if len(text) > width:
+                raise InputError(wrong_width(f"{source}, {UNIT} {number}", text, columns))
+            memory.add(text, f"{UNIT} {number}")
+            numbers.append(number)
+            cells.append(text)
+            typed.append(values)
+        if cells:
+            yield Chunk(start, numbers, cells, values=typed)
+        if len(cells) < CHUNK_SIZE:
+            return
+
+
+def _rows(sheet: Any, source: str) -> Iterator[Row]:
+    """The rows that are not empty."""
+    # The size that a sheet states may be wrong, and every row would be filled up to it.
+    sheet.reset_dimensions()
+    found = sheet.iter_rows(values_only=True)
+    for number in itertools.count(1):
+        with _damage_as_input_error(source), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            values = next(found, None)
+        if values is None:
+            return
+        if number > MAX_ROWS:
+            raise InputError(f"{source}: the sheet has over {MAX_ROWS:,} rows, more than Excel reads")
+        if any(value is not None and value != "" for value in values):
+            yield number, [_unescaped(value) if isinstance(value, str) else value for value in values]
+
+
+def _unescaped(text: str) -> str:
+    """The text with its characters that XML cannot hold, which are written as _x001B_."""
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text) if "_x" in text else text
+
+
+def _check_parts(path: str | Path, source: str) -> None:
+    """Raise InputError for a file that is not a workbook, or whose parts would fill the memory when they are read."""
+    with open(path, "rb") as file:
+        start = file.read(4)
+    if start == b"\xd0\xcf\x11\xe0":
+        raise InputError(f"{source} has a password or is of an old Excel: save it as .xlsx without a password")
+    with _damage_as_input_error(source), zipfile.ZipFile(path) as archive:
+        parts = archive.infolist()
+        limit = max(MIN_PART_LIMIT, PART_PER_BYTE * os.path.getsize(path))
+        for part in parts:
+            sheet = part.filename.startswith("xl/worksheets/") and part.filename.endswith(".xml")
+            if part.file_size > (MAX_UNPACKED if sheet else limit):
+                raise InputError(
+                    f"{source}: {short_repr(part.filename)} in it unpacks to {part.file_size:,} bytes, far more than "
+                    "its size: give the sheet as CSV"
+                )
+            # The size that an archive states is the most that is unpacked.
+            if sheet:
+                with archive.open(part) as file:
+                    _check_sheet(file, source)
+
+
+def _check_sheet(file: Any, source: str) -> None:
+    """Raise InputError for a sheet with a row that would fill the memory, or more than XML of plain elements."""
+    pending = 0
+    tail = b""
+    while block := file.read(2**20):
+        text = tail + block
+        if b"<!" in text:
+            raise InputError(f"{source}: a sheet holds declarations, which Excel does not write: save it again")
+        ends = [found.end() for found in _ROW_END.finditer(text)]
+        pending = len(text) - ends[-1] if ends else pending + len(block)
+        if pending > MAX_LINE_BYTES:
+            raise InputError(f"{source}: a row of a sheet of over {MAX_LINE_BYTES:,} bytes: is this a table?")
+        tail = text[-64:]
+
+
+@contextmanager
+def _damage_as_input_error(source: str) -> Iterator[None]:
+    """Raise InputError for any error of openpyxl, which has none of its own for damaged files."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        why = (str(error) or type(error).__name__).split("\n")[0].rstrip(".")
+        raise InputError(f"{source} cannot be read as a workbook ({why}): save it again") from error
