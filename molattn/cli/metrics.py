@@ -44,6 +44,7 @@ def print_metrics(
         intervals: {target: {metric: [lower, upper]}} of `measured`, shown where it is one column of
             a table; None for none.
     """
+    from molattn.data.tables.units import has_unit
     from molattn.training.metrics import METRICS
 
     names = [name for name in METRICS if name in next(iter(measured.values()))]
@@ -56,7 +57,8 @@ def print_metrics(
                 columns[f"the {unseen[target]['n']} not seen in training"] = [number(unseen[target][n]) for n in names]
             if baseline:
                 columns[f"always {always}"] = [number(baseline[target][n]) for n in names]
-            unit = f" in {units[target]}" if units[target] and any(METRICS[n].has_unit for n in names) else ""
+            shown = units[target] and not has_unit(target, units[target]) and any(METRICS[n].has_unit for n in names)
+            unit = f" in {units[target]}" if shown else ""
             print_line()
             print_line(f"{target}{unit}, {model['n']} {molecules}{_censored(model)}:")
             labels = [METRICS[n].label for n in names]

@@ -43,6 +43,8 @@ def _print(
     predictor: "Predictor", smiles: Sequence[str], as_json: bool, options: "PredictionOptions"
 ) -> list["RowPrediction"]:
     """Print the predictions of each SMILES; return the ones that failed."""
+    from molattn.data.tables.units import has_unit
+
     names = [c.name for c in predictor.extra_columns_for(options)]
     rows = list(predictor.predict_rows(smiles, options=options))
     if as_json:
@@ -60,7 +62,9 @@ def _print(
     units = list(predictor.units)
     if predictor.task.kind == "binary":
         units = [f"probability of {names[1]}" for names in predictor.task.classes] or ["probability"] * len(units)
-    header = [f"{t} ({u})" if u else t for t, u in zip(predictor.targets, units, strict=True)] + names
+    header = [
+        f"{t} ({u})" if u and not has_unit(t, u) else t for t, u in zip(predictor.targets, units, strict=True)
+    ] + names
     if len(header) > MAX_COLUMNS:
         _print_table(header, rows)
     else:

@@ -14,6 +14,7 @@ import tomli_w
 
 from molattn.data.files import write_text
 from molattn.data.schema import InstanceOf, PartialRecord, Schema, String, parse_json
+from molattn.data.tables.units import find_without_unit
 from molattn.errors import InputError, UsageError
 from molattn.training import distributed, run_folder
 from molattn.training.bases import FINE_TUNING, FINE_TUNING_MANY, FROM_SCRATCH
@@ -238,6 +239,8 @@ def _check_settings(path: Path, config: RunConfig) -> None:
             # Each run finds them in the table.
             if not now["data"][column]:
                 now["data"][column] = before["data"][column]
+        found = before["data"]["target_columns"]
+        now["data"]["target_columns"] = [find_without_unit(found, target) for target in now["data"]["target_columns"]]
         for section, name in _DATA_DEPENDENT:
             if f"{section}.{name}" not in config.explicit_keys and name in before[section]:
                 now[section][name] = before[section][name]

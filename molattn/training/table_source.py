@@ -9,6 +9,7 @@ from pathlib import Path
 from molattn.data import fetch_dataset, guess_smiles_column, read_columns
 from molattn.data.tables.columns import find_column, format_names, is_unnamed
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
+from molattn.data.tables.units import find_without_unit, split_unit
 from molattn.errors import UsageError, short_repr
 from molattn.training.config import ATOM_PREFIX, TASK_TYPES, DataConfig
 
@@ -23,7 +24,7 @@ class TableSource:
         config: the settings, with every column named.
         path: of the table.
         name: that on its card, or the stem of its file.
-        units: unit of each target, empty where unknown.
+        units: unit of each target, from the card or in brackets at the end of its name; empty where unknown.
         message: how it was downloaded, if this call did that; otherwise empty.
         columns_message: which columns patterns such as "tox_*" stand for; empty without.
     """
@@ -63,12 +64,14 @@ def find_table(config: DataConfig) -> TableSource:
         reserved = _reserved_columns(config, smiles)
         # A column without a name is the index of a data frame more often than a target.
         others = [c for c in columns if c.strip() not in reserved and not is_unnamed(c)]
-        targets = config.target_columns or (tuple(others) if len(others) == 1 else ())
+        named = tuple(find_without_unit(columns, name) for name in config.target_columns)
+        targets = named or (tuple(others) if len(others) == 1 else ())
         if not targets:
             raise UsageError(f"name the columns to learn with --target-columns: {path} has {', '.join(others)}")
         config = replace(config, smiles_column=smiles, target_columns=targets)
         _check_columns(config, columns, str(path))
-        return TableSource(config, path, path.stem, ("",) * len(targets), "", columns_message)
+        units = tuple(split_unit(name)[1] for name in targets)
+        return TableSource(config, path, path.stem, units, "", columns_message)
     if table_options_of(config) != DEFAULT_TABLE_OPTIONS:
         raise UsageError(
             f"the data set {config.dataset} is one of molattn's: --encoding, --no-header-row and --sheet go with a path"

@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
+from molattn.data.tables.units import has_unit
 from molattn.errors import UsageError
 from molattn.models.artifact import Artifact
 from molattn.models.calibration import NONE, Calibration, apply_calibration, prediction_intervals, prediction_sets
@@ -175,7 +176,7 @@ def parity_plot(
     """
     known = np.isfinite(true) & np.isfinite(predicted)
     target = shorten(name, 40)
-    words = f"{target} ({shorten(unit, 30)})" if unit else target
+    words = f"{target} ({shorten(unit, 30)})" if unit and not has_unit(name, unit) else target
     of_unit = f" {shorten(unit, 30)}" if unit else ""
     with default_style():
         figure = new_figure(5.0, 5.0)
