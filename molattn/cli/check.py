@@ -27,6 +27,8 @@ NOT_TRAINABLE = 1
     "descriptor_columns",
     "standardize",
     "add_hs",
+    "target_transform",
+    "replicates",
     "data_dir",
     "split",
     "split_sizes",
@@ -102,15 +104,18 @@ def _curate(config: "RunConfig", quiet: bool) -> "Curation":
             settings.loss,
             settings.alpha,
         )
-    return curate(dataset, standardize=True, num_workers=settings.num_workers)
+    return curate(dataset, in_run=False, num_workers=settings.num_workers)
 
 
 def _report(found: "Curation") -> None:
     """Print the counts, what needs attention, and what else there is to know."""
     content, dataset = found.to_dict(), found.dataset
     targets = ", ".join(content["targets"][:6]) + (", ..." if len(content["targets"]) > 6 else "")
+    merged = f", {content['merged']:,} merged into those" if content["merged"] else ""
     left_out = f", {content['left_out']:,} left out" if content["left_out"] else ""
-    print_line(f"{content['rows']:,} rows, {content['used']:,} can be used{left_out}; {content['task']} of {targets}")
+    print_line(
+        f"{content['rows']:,} rows, {content['used']:,} can be used{merged}{left_out}; {content['task']} of {targets}"
+    )
     if dataset.task_message:
         print_line(dataset.task_message)
     print_line(", ".join(f"{label} {count:,}" for label, count in content["split"].items()))

@@ -47,7 +47,7 @@ def evaluate(
     """
     if output_dir is not None and output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
         raise UsageError(f"{output_dir} exists: give another --output-dir")
-    from molattn.cli.metrics import print_metrics, print_uncertainty
+    from molattn.cli.metrics import print_metrics, print_transformed, print_uncertainty
     from molattn.cli.progress import TerminalReporter
 
     predictor = load_predictor(run)
@@ -82,6 +82,8 @@ def evaluate(
         "rejected": rejected,
     }
     content |= {"baseline": result.baseline, "seen": int(result.seen.sum()), "unseen": result.unseen_metrics}
+    if result.transformed:
+        content["transformed"] = result.transformed
     if result.uncertainty:
         content["uncertainty"] = result.uncertainty
     if output_dir is not None:
@@ -103,5 +105,6 @@ def evaluate(
         units = dict(zip(predictor.targets, predictor.units, strict=True))
         always, unseen, intervals = predictor.task.baseline_label, result.unseen_metrics, result.intervals
         print_metrics(result.metrics, of, units, result.baseline, always, unseen, intervals)
+        print_transformed(result.transformed)
         if result.uncertainty:
             print_uncertainty(result.uncertainty, of, units)

@@ -31,6 +31,7 @@ def print_metrics(
     always: str = "",
     unseen: Mapping[str, Mapping[str, Any]] | None = None,
     intervals: Mapping[str, Mapping[str, Any]] | None = None,
+    others: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
 ) -> None:
     """Print metrics target by target, with the reason of each that is undefined.
 
@@ -43,10 +44,12 @@ def print_metrics(
         unseen: the same for the molecules that the model has not seen; None if they are not told apart.
         intervals: {target: {metric: [lower, upper]}} of `measured`, shown where it is one column of
             a table; None for none.
+        others: the same as `measured` for other models, by what they are.
     """
     from molattn.data.tables.units import has_unit
     from molattn.training.metrics import METRICS
 
+    others = others or {}
     names = [name for name in METRICS if name in next(iter(measured.values()))]
     if len(measured) <= MAX_TABLES:
         for target, model in measured.items():
@@ -55,6 +58,8 @@ def print_metrics(
                 columns["95% interval"] = [_interval(intervals[target][n]) for n in names]
             if unseen:
                 columns[f"the {unseen[target]['n']} not seen in training"] = [number(unseen[target][n]) for n in names]
+            for what, other in others.items():
+                columns[what] = [number(other[target][n]) for n in names]
             if baseline:
                 columns[f"always {always}"] = [number(baseline[target][n]) for n in names]
             shown = units[target] and not has_unit(target, units[target]) and any(METRICS[n].has_unit for n in names)
@@ -70,12 +75,22 @@ def print_metrics(
         rows.append(["mean of all", "", *(_mean(measured, n) for n in names)])
         if unseen:
             rows.append(["mean of those not seen in training", "", *(_mean(unseen, n) for n in names)])
+        rows += [[what, "", *(_mean(other, n) for n in names)] for what, other in others.items()]
         if baseline:
             rows.append([f"always {always}", "", *(_mean(baseline, n) for n in names)])
         _print(["", "labels", *(METRICS[n].label for n in names)], rows)
     for target, model in measured.items():
         for name, reason in model.get("why", {}).items():
             print_line(f"{target}: {METRICS[name].label} is undefined: {reason}")
+
+
+def print_transformed(measured: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print the metrics of targets that have a transform, in its unit, one line per target."""
+    from molattn.training.metrics import METRICS
+
+    for target, values in list(measured.items())[:MAX_UNCERTAINTIES]:
+        texts = [f"{METRICS[n].label} {number(values[n])}" for n in METRICS if n in values]
+        print_line(f"{target} as {values['unit']}: {', '.join(texts)}")
 
 
 def print_uncertainty(measured: Mapping[str, Any], molecules: str, units: Mapping[str, str]) -> None:

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
 
 def report_run(result: "RunResult") -> None:
     """Print the test metrics next to the baseline's, the run's folder, and the next commands."""
-    from molattn.cli.metrics import print_metrics, print_uncertainty
+    from molattn.cli.metrics import print_metrics, print_transformed, print_uncertainty
 
     metrics, always = result.metrics, result.dataset.task.baseline_label
     of = "atoms of " if result.dataset.task.of_atoms else ""
     test, baseline, intervals = metrics["test"], metrics["baseline"]["test"], metrics["test_intervals"]
     print_metrics(test, f"{of}test molecules", metrics["units"], baseline, always, intervals=intervals)
+    print_transformed(metrics.get("transformed", {}).get("test", {}))
     if "uncertainty" in metrics:
         print_uncertainty(metrics["uncertainty"], f"{of}test molecules", metrics["units"])
     run, program = shlex.quote(str(result.folder)), _program()

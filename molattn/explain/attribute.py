@@ -22,7 +22,7 @@ from molattn.models.tasks import Binary, Multiclass
 class ExplainedOutput:
     """The output of a model that an attribution explains.
 
-    y = mean + std * output
+    y = mean + std * output,   y the transformed target if it has a transform, log10(nM) and not nM
 
     Attributes:
         target: its name.
@@ -45,9 +45,9 @@ class ExplainedOutput:
 def explained_output(artifact: Artifact, target: str | None, outputs: np.ndarray) -> ExplainedOutput:
     """The output to explain for `target`, given the outputs of the molecule, (outputs,).
 
-    For regression it is in the unit of the target, for a binary target the log-odds of its positive class. For several
-    classes it is the score, before the softmax, of one class: the class of a prediction column NAME_prob_CLASS, or the
-    predicted class if `target` is the name of the target.
+    For regression it is in the unit of the target, or of its transform if it has one; for a binary target the log-odds
+    of its positive class. For several classes it is the score, before the softmax, of one class: the class of a
+    prediction column NAME_prob_CLASS, or the predicted class if `target` is the name of the target.
 
     Raises:
         UsageError: unknown target, several targets and none is named, or a model that predicts evidence.
@@ -77,7 +77,10 @@ def explained_output(artifact: Artifact, target: str | None, outputs: np.ndarray
         if task.classes:
             of = f"{task.classes[t][1]} of {name}" if several else task.classes[t][1]
         return ExplainedOutput(name, t, "log-odds", quantity=f"log-odds of {of}", class_of=(t, 1))
-    return ExplainedOutput(name, t, artifact.units[t], artifact.scaler.mean[t], artifact.scaler.std[t])
+    scaler = artifact.scaler
+    f = scaler.transforms[t] if scaler.transforms else None
+    unit = artifact.units[t] if f is None else f.transformed_unit(artifact.units[t])
+    return ExplainedOutput(name, t, unit, scaler.mean[t], scaler.std[t])
 
 
 def _class_score(artifact: Artifact, columns: Sequence[str], output: int) -> ExplainedOutput:

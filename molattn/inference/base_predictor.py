@@ -23,7 +23,6 @@ from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.calibration import (
     NONE,
     check_level,
-    prediction_intervals,
     prediction_sets,
     resolve_calibration_method,
 )
@@ -263,7 +262,7 @@ class BatchPredictor:
     ) -> list[RowValues]:
         a, task = self.artifact, self.artifact.task
         raw = a.predict(molecules, z, self.uncertainty, failures)
-        calibrated = raw if self.calibration == NONE else a.apply_calibration(raw, self.calibration)
+        calibrated = a.apply_calibration(raw, self.calibration)
         extra: list[list[Any]] = calibrated.extra_values.tolist()
         if self.options.interval is not None:
             ends = self._intervals_or_sets(raw, self.options.interval)
@@ -282,7 +281,7 @@ class BatchPredictor:
         a, task = self.artifact, self.artifact.task
         calibration = None if self.calibration == NONE else a.calibration
         if isinstance(task, Regression):
-            lower, upper = prediction_intervals(raw, task, level, calibration, self.calibration)
+            lower, upper = a.prediction_intervals(raw, level, self.calibration)
             return np.stack([lower, upper], 2).reshape(len(lower), 2 * len(a.targets)).tolist()
         calibrated = raw if calibration is None else a.apply_calibration(raw, self.calibration)
         masks = prediction_sets(calibrated, task, level, calibration, self.calibration)

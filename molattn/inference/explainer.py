@@ -104,7 +104,7 @@ class Explainer(BasePredictor):
             z = np.zeros((len(molecules), len(a.descriptors.names)))
         for molecule, (outputs, weights) in zip(molecules, iter_attention(a.model, molecules, z), strict=True):
             with np.errstate(over="ignore", invalid="ignore"):
-                decoded = a.task.decode(outputs if a.task.of_atoms else outputs[None], a.scaler)
+                decoded = a.scaler.in_units(a.task.decode(outputs if a.task.of_atoms else outputs[None], a.scaler))
             if not all(np.isfinite(x).all() for x in (outputs, weights, decoded.values, decoded.distribution)):
                 yield SmilesError(molecule.smiles, NOT_FINITE)
                 continue

@@ -24,7 +24,7 @@ from molattn.data.schema import CHECKSUMS, ValidationError, dumps_checksummed
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.applicability_domain import ApplicabilityDomain
 from molattn.models.base import MODELS, Molecule, MoleculeModel, build
-from molattn.models.calibration import Calibration, apply_calibration
+from molattn.models.calibration import Calibration, apply_calibration, prediction_intervals
 from molattn.models.config_file import (
     CALIBRATION,
     CONFIG,
@@ -43,11 +43,13 @@ from molattn.models.config_file import (
     read_config,
     read_descriptor_scaler,
     read_domain,
+    read_target_scaler,
     select_prefix,
+    transform_settings,
 )
 from molattn.models.predictions import Predictions
 from molattn.models.scaler import DescriptorScaler, TargetScaler
-from molattn.models.tasks import REGRESSION, Task, task_from_dict
+from molattn.models.tasks import REGRESSION, Regression, Task, task_from_dict
 from molattn.models.tensor_file import (
     TensorSpec,
     check_finite,
@@ -114,7 +116,10 @@ class Artifact:
         uncertainty: str = "",
         failures: dict[int, str] | None = None,
     ) -> Predictions:
-        """Predictions before calibration; see `molattn.models.uncertainty.predict_with_uncertainty`."""
+        """Predictions of the transformed targets, before calibration; `apply_calibration` turns them into answers.
+
+        See `molattn.models.uncertainty.predict_with_uncertainty`.
+        """
         method = uncertainty or self.uncertainty
         return predict_with_uncertainty(
             self.models, self.task, self.scaler, molecules, method, self.samples, descriptors, failures
@@ -126,10 +131,28 @@ class Artifact:
         return NONE if self.calibration is None else self.calibration.method
 
     def apply_calibration(self, predictions: Predictions, method: str = "") -> Predictions:
-        """`predictions` after calibration; see `molattn.models.calibration.apply_calibration`."""
-        if self.calibration is None:
-            return predictions
-        return apply_calibration(predictions, self.task, self.calibration, method or self.calibration.method)
+        """The answers from `predict`: after calibration, and in the units of the targets.
+
+        See `molattn.models.calibration.apply_calibration` and `TargetScaler.in_units`.
+        """
+        if self.calibration is not None:
+            method = method or self.calibration.method
+            predictions = apply_calibration(predictions, self.task, self.calibration, method)
+        return self.scaler.in_units(predictions)
+
+    def prediction_intervals(
+        self, predictions: Predictions, level: float, method: str
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Intervals in the units of the targets, from `predict`; see `molattn.models.calibration.prediction_intervals`.
+
+        Raises:
+            UsageError: as there.
+            TypeError: the targets are classes.
+        """
+        if not isinstance(self.task, Regression):
+            raise TypeError("classes have prediction sets, not intervals")
+        calibration = None if method == NONE else self.calibration
+        return self.scaler.bounds_in_units(*prediction_intervals(predictions, self.task, level, calibration, method))
 
 
 def save_artifact(folder: str | Path, artifact: Artifact) -> None:
@@ -151,8 +174,10 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
         "molattn": version("molattn"),
         "model": dataclasses.asdict(artifact.model.config),
         "targets": [
-            {"name": name, "unit": unit, "mean": mean, "std": std}
-            for name, unit, mean, std in zip(artifact.targets, artifact.units, scaler.mean, scaler.std, strict=True)
+            {"name": name, "unit": unit, "mean": mean, "std": std, **transform_settings(scaler, t)}
+            for t, (name, unit, mean, std) in enumerate(
+                zip(artifact.targets, artifact.units, scaler.mean, scaler.std, strict=True)
+            )
         ],
         "task": artifact.task.to_dict(),
         "molecules": dataclasses.asdict(artifact.read_options),
@@ -270,7 +295,7 @@ def _build_artifact(config: dict[str, Any], specs: dict[str, TensorSpec], folder
     method = config["uncertainty"]
     return Artifact(
         model=first,
-        scaler=TargetScaler(tuple(t["mean"] for t in targets), tuple(t["std"] for t in targets)),
+        scaler=read_target_scaler(targets),
         targets=tuple(t["name"] for t in targets),
         units=tuple(t["unit"] for t in targets),
         read_options=ReadOptions(**{**molecules, "conformers": conformers and Conformers(**conformers)}),

@@ -31,8 +31,9 @@ from molattn.models.base import MoleculeModel
 from molattn.models.calibration import NONE, Calibration, resolve_calibration_method, score_names
 from molattn.models.config import CONFIGS, GraphModelConfig, ModelConfig
 from molattn.models.losses import LOSSES
-from molattn.models.scaler import DescriptorScaler
-from molattn.models.tasks import Task
+from molattn.models.scaler import DescriptorScaler, TargetScaler
+from molattn.models.target_transform import MAX_KNOTS, MOLAR, RANK, TRANSFORMS, TargetTransform
+from molattn.models.tasks import Regression, Task
 from molattn.models.tensor_file import TensorSpec
 from molattn.models.uncertainty import methods
 
@@ -91,7 +92,11 @@ MODEL_FIELDS: Mapping[str, Record] = {
 }
 """The settings of each kind of model; a setting that is missing has its default."""
 
-_TARGET = Record({"name": NAME, "unit": NAME, "mean": Number(), "std": Number(0.0, exclusive=True)})
+_KNOTS = ListOf(Number(), MAX_KNOTS, min_length=1)
+_TRANSFORM = Record({"name": OneOf(TRANSFORMS)}, {"unit": OneOf(tuple(MOLAR)), "values": _KNOTS, "scores": _KNOTS})
+_TARGET = Record(
+    {"name": NAME, "unit": NAME, "mean": Number(), "std": Number(0.0, exclusive=True)}, {"transform": _TRANSFORM}
+)
 _DESCRIPTOR = Record({"name": NAME, "mean": Number(), "std": Number(0.0), "computed": Boolean()})
 _CONFORMERS = Record(
     {"seed": Integer(0, 2**31 - 2), "timeout": TIMEOUT, "on_failure": OneOf(("paths", "reject", "stop"))}
@@ -192,6 +197,15 @@ def _check_consistency(config: dict[str, Any]) -> None:
     """Raise ValidationError for values that are in range but inconsistent."""
     targets, task = config["targets"], config["task"]
     _check_unique("targets", [target["name"] for target in targets])
+    for t, target in enumerate(targets):
+        if "transform" not in target:
+            continue
+        if task["kind"] != Regression.kind or task["of_atoms"]:
+            raise ValidationError(f"targets[{t}].transform goes with numbers of molecules, which these targets are not")
+        try:
+            _transform(target)
+        except ValueError as error:
+            raise ValidationError(f"targets[{t}].transform: {error}") from None
     _check_unique("descriptors", [d["name"] for d in config["descriptors"]])
     computed = [d["computed"] for d in config["descriptors"]]
     if computed != sorted(computed):
@@ -280,6 +294,32 @@ def _length(found: Mapping[str, TensorSpec], name: str, minimum: int, maximum: i
             f"the tensor {short_repr(name)} is {found[name]}; its length is from {minimum:,} to {maximum:,}"
         )
     return shape[0]
+
+
+def transform_settings(scaler: TargetScaler, t: int) -> dict[str, Any]:
+    """The transform of target t as it is written to `config.json`; empty without one."""
+    f = scaler.transforms[t] if scaler.transforms else None
+    if f is None:
+        return {}
+    knots = {"values": list(f.values), "scores": list(f.scores)} if f.values else {}
+    return {"transform": {"name": f.name, **({"unit": f.unit} if f.unit else {}), **knots}}
+
+
+def read_target_scaler(targets: Sequence[Mapping[str, Any]]) -> TargetScaler:
+    """The scaler of the targets, with their transforms."""
+    transforms = tuple(map(_transform, targets))
+    mean, std = (tuple(t[key] for t in targets) for key in ("mean", "std"))
+    return TargetScaler(mean, std, transforms if any(transforms) else ())
+
+
+def _transform(target: Mapping[str, Any]) -> TargetTransform | None:
+    """The transform in the settings of a target, None for none; raises ValueError for parts that do not go together."""
+    if (settings := target.get("transform")) is None:
+        return None
+    values, scores = (tuple(map(float, settings.get(key, ()))) for key in ("values", "scores"))
+    if settings["name"] == RANK and not values:
+        raise ValueError("the target transform rank has no knots")
+    return TargetTransform(settings["name"], settings.get("unit", ""), values, scores)
 
 
 def read_descriptor_scaler(descriptors: Sequence[Mapping[str, Any]]) -> DescriptorScaler | None:

@@ -44,7 +44,7 @@ def predict_molecules(
 
     They are `Predictions.values`: for regression, numbers in the units of the targets.
     """
-    return task.decode(compute_outputs(model, molecules, batch_size), scaler).values
+    return scaler.in_units(task.decode(compute_outputs(model, molecules, batch_size), scaler)).values
 
 
 def compute_outputs(

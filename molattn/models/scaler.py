@@ -1,24 +1,28 @@
 """Scalers: models are trained on standardised targets and descriptors, and predict in the units of the targets."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
 from molattn.errors import short_repr
+from molattn.models.predictions import Predictions
+from molattn.models.target_transform import TargetTransform, transform_targets
 
 
 @dataclass(frozen=True)
 class TargetScaler:
-    """z = (y - mean) / std, target by target.
+    """z = (f(y) - mean) / std, target by target; f is the transform of the target, t = f(y), or t = y without one.
 
     Attributes:
-        mean, std: (T,) in the targets' units; std is 1 for a constant target.
+        mean, std: (T,) of t; std is 1 for a constant target. Without transforms they are in the targets' units.
+        transforms: f of each target, None for none; empty if no target has one.
     """
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    transforms: tuple[TargetTransform | None, ...] = ()
 
     @classmethod
     def fit(cls, targets: np.ndarray) -> "TargetScaler":
@@ -35,12 +39,48 @@ class TargetScaler:
         return cls((0.0,) * num_targets, (1.0,) * num_targets)
 
     def scale(self, targets: np.ndarray) -> np.ndarray:
-        """(n, T) in the units of the targets -> standardised."""
+        """(n, T) t -> standardised."""
         return (targets - np.array(self.mean)) / np.array(self.std)
 
     def unscale(self, outputs: np.ndarray) -> np.ndarray:
-        """(n, T) standardised -> in the units of the targets, float64."""
+        """(n, T) standardised -> t, float64."""
         return outputs.astype(np.float64) * np.array(self.std) + np.array(self.mean)
+
+    def transform(self, targets: np.ndarray) -> np.ndarray:
+        """(n, T) in the units of the targets -> t."""
+        return transform_targets(self.transforms, targets)
+
+    def in_units(self, predictions: Predictions) -> Predictions:
+        """Predictions of t -> in the units of the targets.
+
+        y = f^-1(t);   the quantiles q of y are f^-1 of those of t, in the order of y: where f falls, the lower quantile
+        of y is from the upper one of t;   std y = |dy / dt| std t, to first order in std t
+        """
+        if not any(self.transforms):
+            return predictions
+        values, std, quantiles = predictions.values.copy(), predictions.std, predictions.distribution.copy()
+        std = None if std is None else std.copy()
+        count = len(self.transforms)
+        for t, f in enumerate(self.transforms):
+            if f is None:
+                continue
+            values[:, t] = f.inverse(predictions.values[:, t])
+            if std is not None:
+                std[:, t] *= f.slope(predictions.values[:, t])
+            of_target = f.inverse(predictions.distribution[:, t::count])
+            quantiles[:, t::count] = of_target if f.increasing else of_target[:, ::-1]
+        return replace(predictions, values=values, distribution=quantiles, std=std)
+
+    def bounds_in_units(self, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The ends of intervals of t, (n, T) each -> those of y, the smaller ones first; their coverage is the same."""
+        if not any(self.transforms):
+            return lower, upper
+        lower, upper = lower.copy(), upper.copy()
+        for t, f in enumerate(self.transforms):
+            if f is not None:
+                ends = f.inverse(lower[:, t]), f.inverse(upper[:, t])
+                lower[:, t], upper[:, t] = ends if f.increasing else ends[::-1]
+        return lower, upper
 
 
 @dataclass(frozen=True)

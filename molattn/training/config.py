@@ -25,6 +25,8 @@ LOSSES = (
     *("mse", "mae", "huber", "mve", "evidential", "quantile", "bounded-mse", "bounded-mae"),
     *("bce", "cross-entropy", "dirichlet"),
 )
+REPLICATES = ("keep", "mean", "median", "drop")
+TRANSFORMS = ("log10", "log1p", "neg-log10-molar", "rank")
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,8 @@ class DataConfig:
         conformer_timeout: whole seconds for each of the two attempts at a fragment.
         on_3d_failure: for a molecule without a geometry: "paths" uses path lengths times a bond length and warns,
             "reject" leaves the row out, "stop" ends the run.
+        replicates: rows of one molecule, with equal descriptors: "keep" uses each; "mean" and "median" merge them into
+            one label (of classes, the most frequent), "drop" leaves out molecules whose labels are in conflict.
         split: "random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone" or "stratified".
         split_sizes: fractions of training, validation and test.
         calibration_size: fraction of all molecules that is held out from training for calibration, by `split`; 0 for
@@ -103,6 +107,8 @@ class DataConfig:
         splits_file: a table of SMILES and split labels, used instead of `split`; empty for none.
         num_folds: of a cross-validation; 1 for none.
         fold: the test fold of this run, from 0; -1 for all of them, one after the other.
+        target_transform: what is learned in place of the targets: "log10", "log1p", "neg-log10-molar" or "rank" for all
+            of them, or "NAME=log10" for one; predictions and metrics are in the units of the targets. Empty for none.
         task_type: "regression", "binary" or "multiclass", or if each cell holds a list with a value for every atom
             "atom-regression", "atom-binary" or "atom-multiclass"; inferred from the targets when empty.
         positive_class: of targets with two classes, the word (or number) of the class whose probability is predicted;
@@ -133,6 +139,9 @@ class DataConfig:
         "", "Of two classes the one whose probability is predicted, such as active.", metavar="WORD"
     )
     max_unreadable: float = option(0.1, "Share of target values that may be unreadable.", metavar="SHARE")
+    target_transform: tuple[str, ...] = option(
+        (), f"Learn a transform: {', '.join(TRANSFORMS)}, for one target NAME=log10.", metavar="NAME"
+    )
     weight_column: str = option("", "Column of weights of the rows.", metavar="NAME")
     group_column: str = option("", "Column of groups: the rows of a group have the same split label.", metavar="NAME")
     descriptor_columns: tuple[str, ...] = option(
@@ -152,6 +161,7 @@ class DataConfig:
     on_3d_failure: str = option(
         "paths", "A molecule without a 3D geometry: paths (path lengths instead), reject or stop."
     )
+    replicates: str = option("keep", f"Rows of one molecule: {', '.join(REPLICATES)}.")
     split: str = option(
         "random",
         f"How to split: {', '.join(SPLITS)}.",

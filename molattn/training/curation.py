@@ -1,5 +1,6 @@
 """What is off with the data of a run: replicates, salts, targets, classes and splits, before a model is trained."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,8 @@ from molattn.training.dataset import PreparedDataset
 from molattn.training.findings import Finding
 from molattn.training.label_checks import check_classes, check_labels, check_ranges, check_splits
 from molattn.training.molecule_checks import check_fragments, check_replicates, check_sizes, check_standardized
+
+_NAMED_FILE = re.compile(r"[,;] see \w+\.csv")
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,7 @@ class Curation:
         return {
             "rows": len(data.smiles),
             "used": len(data.rows),
+            "merged": len(data.merged_rows),
             "left_out": len(data.rejected),
             "task": data.task.name,
             "targets": list(data.config.target_columns),
@@ -51,24 +55,31 @@ class Curation:
         }
 
 
-def curate(dataset: PreparedDataset, standardize: bool = False, num_workers: int = 0) -> Curation:
+def curate(dataset: PreparedDataset, in_run: bool = True, num_workers: int = 0) -> Curation:
     """Look at the data of a run.
 
     Args:
         dataset: as training reads it.
-        standardize: whether to count, by standardising up to 2,000 molecules, how many `--standardize
-            parent` would change, which takes seconds.
+        in_run: whether a training follows, whose folder has the files that messages name. If not, up to 2,000 molecules
+            are standardised to count those that `--standardize parent` would change, which takes seconds.
         num_workers: processes that standardise.
     """
     keys = dataset.molecules.keys
-    found = [
-        *(Finding("reading", message) for message in dataset.warnings),
+    # Numbers near the limits of float64 must not stop a training here.
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = _find(dataset, keys, in_run, num_workers)
+    return Curation(dataset, tuple(found))
+
+
+def _find(dataset: PreparedDataset, keys: list[str], in_run: bool, num_workers: int) -> list[Finding]:
+    warnings = dataset.warnings if in_run else [_NAMED_FILE.sub("", message) for message in dataset.warnings]
+    return [
+        *(Finding("reading", message) for message in warnings),
         *check_replicates(dataset, keys),
         *check_fragments(dataset, keys),
-        *(check_standardized(dataset, keys, num_workers) if standardize and not dataset.config.standardize else ()),
+        *(check_standardized(dataset, keys, num_workers) if not (in_run or dataset.config.standardize) else ()),
         *check_sizes(dataset),
         *(check_ranges(dataset) if isinstance(dataset.task, Regression) else check_classes(dataset)),
         *check_labels(dataset),
         *check_splits(dataset),
     ]
-    return Curation(dataset, tuple(found))

@@ -15,6 +15,7 @@ from molattn.data.store.batches import Batch
 from molattn.data.store.molecule_store import MoleculeStore, select_molecules
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import DescriptorScaler
+from molattn.models.target_transform import TargetTransform, transform_bounds, transform_targets
 from molattn.models.tasks import REGRESSION, Task
 from molattn.training.config import DataConfig
 
@@ -43,7 +44,8 @@ class LabelledMolecules:
 
     Attributes:
         molecules: n of them.
-        targets: (n, T) in their units, NaN where a label is missing; (N, T) for targets of atoms, molecule by molecule.
+        targets: (n, T) as they are learned, after their transforms, NaN where a label is missing; (N, T) for targets of
+            atoms, molecule by molecule.
         weights: (n,) the weight of each molecule in the loss, and of all its atoms; None for equal weights. Metrics do
             not use them.
         offsets: (n + 1,) for targets of atoms: where the rows of targets of each molecule begin, and where the last
@@ -78,6 +80,25 @@ class LabelledMolecules:
 
 
 @dataclass(frozen=True)
+class ReplicateRow:
+    """A row of a molecule that is in several rows, after they were merged.
+
+    Attributes:
+        row: of the table.
+        molecule: its canonical SMILES.
+        values: the T labels in this row, NaN where missing.
+        labels: the T labels of the molecule; empty if it was left out.
+        merged_into: the row of the table that stands for the molecule; None if it was left out.
+    """
+
+    row: int
+    molecule: str
+    values: tuple[float, ...]
+    labels: tuple[float, ...]
+    merged_into: int | None
+
+
+@dataclass(frozen=True)
 class PreparedDataset:
     """The molecules, targets and split of a run, and the rows that were rejected.
 
@@ -105,6 +126,9 @@ class PreparedDataset:
             molecule.
         bounds: (n, T, 2) lower and upper bounds of targets that are not known exactly, which are NaN in `targets`; NaN
             where there is none. None without.
+        transforms: the transform of each target, fitted to the training molecules, None for none; empty if no target
+            has one.
+        replicates: what became of the rows of molecules that are in several; empty if each row is used by itself.
         lines: where each row of the table starts in its source, in `line_unit`.
         line_unit: "line", "record" or "row".
     """
@@ -129,8 +153,15 @@ class PreparedDataset:
     descriptor_scaler: DescriptorScaler | None = None
     offsets: np.ndarray | None = None
     bounds: np.ndarray | None = None
+    transforms: tuple[TargetTransform | None, ...] = ()
+    replicates: tuple[ReplicateRow, ...] = ()
     lines: Sequence[int] = ()
     line_unit: str = "line"
+
+    @property
+    def merged_rows(self) -> dict[int, int]:
+        """The rows of the table that were merged into another one, and that one."""
+        return {r.row: r.merged_into for r in self.replicates if r.merged_into is not None and r.merged_into != r.row}
 
     def line(self, i: int) -> int:
         """Where molecule i, of the n, is in the source of the table, in `line_unit`."""
@@ -162,13 +193,13 @@ class PreparedDataset:
         return [(row, form) for row, form in forms if form != self.smiles[row]]
 
     def subset(self, split: str) -> LabelledMolecules:
-        """The molecules with the split label `split`, and their targets."""
+        """The molecules with the split label `split`, and their targets as they are learned: after the transforms."""
         indices = self.indices(split)
         weights = None if self.weights is None else self.weights[indices]
         offsets = None if self.offsets is None else offsets_from_counts(np.diff(self.offsets)[indices])
         descriptors = None if self.descriptors is None else self.descriptors[indices]
-        targets = self.targets[self.targets_of(indices)]
-        bounds = None if self.bounds is None else self.bounds[indices]
+        targets = transform_targets(self.transforms, self.targets[self.targets_of(indices)])
+        bounds = None if self.bounds is None else transform_bounds(self.transforms, self.bounds[indices])
         return LabelledMolecules(self.molecules[indices], targets, weights, offsets, descriptors, bounds=bounds)
 
 

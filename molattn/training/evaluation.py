@@ -20,10 +20,10 @@ from molattn.training.bootstrap import interval_by_target
 from molattn.training.class_names import ZERO_ONE, fold, positive_of
 from molattn.training.descriptors import append_computed_descriptors
 from molattn.training.labels import NO_ATOM_LIMIT, MatchedLabels, check_atom_targets, match_labels
-from molattn.training.metrics import LEVEL, mean_over_targets, resolve_metrics, uncertainty_metrics
-from molattn.training.run_folder import metrics_by_target
+from molattn.training.metrics import LEVEL, mean_over_targets, metrics_by_target, resolve_metrics, uncertainty_metrics
 from molattn.training.run_status import SPLITS_FILE
 from molattn.training.targets import encode_targets
+from molattn.training.transforms import reject_undefined, transformed_metrics
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Evaluation:
             per molecule.
         uncertainty: the metrics of the model's uncertainties, in the format of a run's metrics.json, with these
             molecules as the test split; empty for a model without uncertainties.
+        transformed: the metrics of the transformed targets, each with its "unit"; no targets without a transform.
         warnings: messages on how the table was read.
     """
 
@@ -67,6 +68,7 @@ class Evaluation:
     rejected: list[RejectedRow]
     offsets: np.ndarray | None = None
     uncertainty: dict[str, Any] = field(default_factory=dict)
+    transformed: dict[str, dict[str, Any]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 
@@ -130,6 +132,7 @@ def evaluate(
         matched = match_labels(
             records, sizes, lambda i: getattr(outcomes[i], "reason", unusable.get(i, "")), table, encoded, targets
         )
+        matched = reject_undefined(matched, artifact.scaler.transforms, targets, records, table)
         molecules = [outcome for i in matched.indices if not isinstance(outcome := outcomes[i], SmilesError)]
         if not molecules:
             first = matched.rejected[:1]
@@ -150,7 +153,8 @@ def evaluate(
     by_target = metrics_by_target(task, targets, true, answers, names, matched.bounds)
     baseline = {}
     if isinstance(task, Regression):
-        constant = task.baseline_predictions(np.array([artifact.scaler.mean]), len(true))
+        mean = task.baseline_predictions(np.array([artifact.scaler.mean]), len(true))
+        constant = artifact.scaler.in_units(mean)
         baseline = metrics_by_target(task, targets, true, constant, names)
     smiles = [records.smiles[i] for i in matched.indices]
     is_seen, keys = _are_seen(smiles, seen, read_options.standardize, num_workers)
@@ -165,7 +169,8 @@ def evaluate(
     calibration, uncertainty = artifact.calibration, {}
     if raw.std is not None or calibration is not None:
         method = artifact.calibration_method
-        test = uncertainty_metrics(true, raw, task, targets, calibration, method)
+        learned = artifact.scaler.transform(true)
+        test = uncertainty_metrics(learned, raw, task, targets, calibration, method, scaler=artifact.scaler)
         uncertainty = {"method": artifact.uncertainty, "calibration": method, "level": LEVEL, "test": test}
     return Evaluation(
         rows=records.rows[matched.indices],
@@ -181,6 +186,7 @@ def evaluate(
         rejected=matched.rejected,
         offsets=matched.offsets,
         uncertainty=uncertainty,
+        transformed=transformed_metrics(task, targets, artifact.units, artifact.scaler.transforms, true, raw, names),
         warnings=(*table.messages, *encoded.warnings, *class_messages, *records.warnings),
     )
 

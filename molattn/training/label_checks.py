@@ -7,6 +7,7 @@ import numpy as np
 
 from molattn.errors import short_repr
 from molattn.models.predictions import normal_quantile
+from molattn.models.target_transform import LOG10, NEG_LOG10_MOLAR, parse_molar
 from molattn.training.dataset import PreparedDataset
 from molattn.training.findings import Finding, count_noun
 
@@ -14,8 +15,8 @@ MIN_LABELS = 50
 """Targets with fewer labels than this are reported."""
 MIN_SHARE = 0.05
 """Classes with a smaller share of the labels than this are reported."""
-ORDERS = 1000.0
-"""Positive targets whose central 98% span this factor, and are skewed, are better learned as logarithms."""
+ORDERS = 3.0
+"""Positive, skewed targets whose central 98% spans so many orders of magnitude are better learned as logarithms."""
 MAX_HALF_WIDTH = {"RMSE": 0.2, "AUROC": 0.1, "accuracy": 0.1}
 """Splits in which the 95% interval of the metric is wider than plus or minus this are reported; the RMSE's is relative,
 the AUROC is taken at 0.8, the accuracy at 1/2."""
@@ -26,17 +27,18 @@ U = normal_quantile(0.975)
 def check_ranges(dataset: PreparedDataset) -> list[Finding]:
     """Positive, skewed targets over several orders of magnitude."""
     found = []
-    for name, y in zip(dataset.config.target_columns, dataset.targets.T, strict=True):
+    for t, (name, y) in enumerate(zip(dataset.config.target_columns, dataset.targets.T, strict=True)):
         known = y[np.isfinite(y)]
-        if len(known) < 2 or known.min() <= 0:
+        if len(known) < 2 or known.min() <= 0 or (dataset.transforms and dataset.transforms[t] is not None):
             continue
         low, high = np.quantile(known, [0.01, 0.99])
+        orders = float(np.log10(high) - np.log10(low))
         skew, skew_of_log = _skewness(known), _skewness(np.log10(known))
-        if high / low >= ORDERS and skew > max(1.0, abs(skew_of_log)):
-            orders = math.log10(high / low)
+        if orders >= ORDERS and math.isfinite(skew) and skew > max(1.0, abs(skew_of_log)):
+            transform = NEG_LOG10_MOLAR if parse_molar(dataset.units[t]) else LOG10
             message = (
                 f"column {short_repr(name)} spans {orders:.1f} orders of magnitude, {known.min():g} to "
-                f"{known.max():g}: the largest values decide the loss"
+                f"{known.max():g}; the largest values decide the loss: try --target-transform {transform}"
             )
             found.append(Finding("range", message, True, {"target": name, "orders": orders, "skewness": skew}))
     return found

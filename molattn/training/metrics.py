@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from molattn.data.tables.bounds import has_bounds
 from molattn.errors import UsageError
 from molattn.models.calibration import Calibration, apply_calibration, prediction_intervals, prediction_sets
 from molattn.models.predictions import Predictions, normal_quantile
+from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Regression, Task
 
 VAL_LOSS = "val_loss"
@@ -69,6 +71,29 @@ def compute_metrics(true: np.ndarray, scores: np.ndarray, names: Sequence[str]) 
         except UndefinedMetric as reason:
             values[name], why[name] = None, str(reason)
     return {**values, "why": why} if why else values
+
+
+def metrics_by_target(
+    task: Task,
+    targets: Sequence[str],
+    true: np.ndarray,
+    answers: Predictions,
+    names: Sequence[str],
+    bounds: np.ndarray | None = None,
+) -> dict[str, dict[str, Any]]:
+    """The metrics `names` of every target, and how many labels it has; `true` is (n, T).
+
+    Labels of which only a bound is known, `bounds` (n, T, 2), are not measured but counted, as "censored".
+    """
+    censored = None if bounds is None else has_bounds(bounds).sum(0).tolist()
+    return {
+        target: {
+            **compute_metrics(true[:, t], task.scores(answers, t), names),
+            "n": int(np.isfinite(true[:, t]).sum()),
+            **({} if censored is None else {"censored": censored[t]}),
+        }
+        for t, target in enumerate(targets)
+    }
 
 
 def mean_over_targets(measured: Mapping[str, Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:
@@ -258,8 +283,12 @@ def uncertainty_metrics(
     calibration: Calibration | None,
     method: str,
     level: float = LEVEL,
+    scaler: TargetScaler | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Metrics of the uncertainties of every target: {target: {name: value}}; a value is None without labels.
+
+    Of targets with a transform, `true` and `answers` are transformed, which is where errors are taken to be normal; the
+    width alone is in the unit of the target, by `scaler`.
 
     nll, ence, miscalibration_area: of standard deviations, see below; for classes nll and ece of probabilities.
     coverage, width: the fraction of intervals of level `level` that contain the true value, and their mean width in the
@@ -292,9 +321,10 @@ def uncertainty_metrics(
                 }
             if ends is not None:
                 lower, upper = (end[known, t] for end in ends)
+                low, high = (end[known, t] for end in (ends if scaler is None else scaler.bounds_in_units(*ends)))
                 values |= {
                     "coverage": _mean((lower <= y) & (y <= upper)),
-                    "width": _mean(upper - lower),
+                    "width": _mean(high - low),
                 }
         else:
             p, classes = task.probabilities(scaled, t)[known], y.astype(int)

@@ -9,6 +9,7 @@ import numpy as np
 from molattn.chem import MoleculeGraph, standardized_smiles
 from molattn.chem.molecule import map_rows
 from molattn.errors import SmilesError, short_repr
+from molattn.models.target_transform import transform_targets
 from molattn.training.dataset import PreparedDataset
 from molattn.training.findings import MAX_EXAMPLES, Finding, count_noun, list_words
 from molattn.training.labels import NO_ATOM_LIMIT
@@ -30,12 +31,13 @@ def check_replicates(dataset: PreparedDataset, keys: Sequence[str]) -> list[Find
     if dataset.offsets is not None:
         return [Finding("replicates", f"{count}; they are on one side of the split", False, details)]
     names, targets = dataset.config.target_columns, dataset.targets
-    conflicts = find_conflicts(groups, targets, dataset.task)
+    learned = transform_targets(dataset.transforms, targets)
+    conflicts = find_conflicts(groups, learned, dataset.task)
     details["conflicting"] = int(conflicts.any(1).sum())
     if not conflicts.any():
         return [Finding("replicates", f"{count}, with labels that agree", False, details)]
-    spread = label_spread(targets, dataset.task)
-    difference = np.where(conflicts, groups.highest(targets) - groups.lowest(targets), -np.inf)
+    spread = label_spread(learned, dataset.task)
+    difference = np.where(conflicts, groups.highest(learned) - groups.lowest(learned), -np.inf)
     worst = difference / np.where(spread > 0, spread, 1.0)
     examples = []
     for flat in np.argsort(-worst, axis=None, kind="stable")[: min(MAX_EXAMPLES, int(conflicts.sum()))]:
@@ -59,7 +61,7 @@ def check_replicates(dataset: PreparedDataset, keys: Sequence[str]) -> list[Find
         f"{count}; the labels of {details['conflicting']:,} differ{limit}, most those of "
         f"{short_repr(first['molecule'])}, {place}: {list_words(values)}{of_target}"
     )
-    return [Finding("replicates", message, True, details)]
+    return [Finding("replicates", f"{message}; --replicates mean, median or drop merges them", True, details)]
 
 
 def check_fragments(dataset: PreparedDataset, keys: Sequence[str]) -> list[Finding]:

@@ -43,6 +43,7 @@ class EstimatorOptions(TypedDict, total=False):
     normalizer: str | None
     join: str | None
     temperature: float | None
+    target_transform: Sequence[str] | str | None
     molecule_featurizers: Sequence[str] | str | None
     add_hs: bool | None
     max_atoms: int | None
@@ -99,6 +100,7 @@ class TrainOptions(EstimatorOptions, total=False):
     weight_column: str | None
     group_column: str | None
     descriptor_columns: Sequence[str] | str | None
+    replicates: str | None
     split_sizes: Sequence[float] | float | None
     split_column: str | None
     splits_file: str | None

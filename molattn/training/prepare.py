@@ -29,16 +29,18 @@ from molattn.errors import ConformerError, InputError, UsageError, short_repr
 from molattn.models.base import MoleculeModel
 from molattn.models.tasks import Regression
 from molattn.training.config import DataConfig
-from molattn.training.dataset import PreparedDataset
+from molattn.training.dataset import PreparedDataset, ReplicateRow
 from molattn.training.descriptors import (
     append_computed_descriptors,
     computed_descriptor_names,
     fit_descriptor_scaler,
 )
 from molattn.training.labels import check_atom_targets, match_labels, molecule_means
+from molattn.training.merge_replicates import KEEP, UsableRows, check_replicates_setting, merge_rows
 from molattn.training.table_source import find_table, table_options_of
 from molattn.training.targets import encode_targets, has_atom_targets
 from molattn.training.task_inference import resolve_task, single_class_targets
+from molattn.training.transforms import Transforms, fit_transforms, reject_undefined, resolve_transforms
 from molattn.training.unreadable import check_unreadable
 
 
@@ -147,6 +149,7 @@ def prepare(
     config, path = source.config, source.path
     table = read_table(path, table_options_of(config))
     of_atoms = has_atom_targets(table, config.target_columns, config.task_type)
+    check_replicates_setting(config.replicates, of_atoms)
     if of_atoms:
         check_atom_targets(model, config.standardize)
         # Descriptors of molecules do not apply to atoms.
@@ -179,24 +182,36 @@ def prepare(
         line = f", {table.location(int(records.rows[error.row]))}" if error.row is not None else ""
         raise InputError(f"{path}{line}: {error}; --on-3d-failure paths or reject goes on") from error
     matched = match_labels(records, outcomes.sizes, lambda i: outcomes[i].reason, table, encoded, config.target_columns)
+    transforms: Transforms = ()
+    if config.target_transform and len(matched.indices):
+        known = config.task_type, loss, matched.targets, config.target_columns, encoded.classes, of_atoms, alpha
+        transforms = resolve_transforms(
+            config.target_transform, config.target_columns, source.units, resolve_task(*known, matched.bounds)[0]
+        )
+        matched = reject_undefined(matched, transforms, config.target_columns, records, table)
     usable, targets, rejected = matched.indices, matched.targets, matched.rejected
     molecules = outcomes[usable]
     if not len(molecules):
         first = f"the first, {rejected[0].location}: {rejected[0].reason}" if rejected else "it has none"
         raise InputError(f"{path}: no row can be used; {first}")
-    rows = records.rows[usable]
     task, task_message = resolve_task(
         config.task_type, loss, targets, config.target_columns, encoded.classes, of_atoms, alpha, matched.bounds
     )
     config = replace(config, task_type=task.name)
     smiles = column(table, config.smiles_column)
     split_labels = np.full(len(smiles), "", dtype="<U5")
+    explicit, origin = _explicit_labels(config, table, smiles)
     # Two SMILES of one molecule have the same key, so they get the same split label.
-    keys = molecules.keys
-    groups = None if records.groups is None else [records.groups[i].strip() for i in usable]
+    used = UsableRows.of_records(records, usable, molecules.keys, targets, rejected, matched.bounds)
+    replicates: tuple[ReplicateRow, ...] = ()
+    merge_message = ""
+    if config.replicates != KEEP:
+        used, kept, replicates, merge_message = merge_rows(config, used, task, transforms, table, explicit)
+        molecules = molecules[kept]
+    rows, keys, groups, targets, rejected = used.rows, used.keys, used.groups, used.targets, used.rejected
     stratify = targets if matched.offsets is None else molecule_means(targets, matched.offsets)
     try:
-        assigned, origin = _split(config, table, smiles, rows, keys, stratify, seed, groups)
+        assigned = _split(config, keys, stratify, seed, groups) if explicit is None else explicit[rows]
         if config.calibration_size:
             if CALIBRATION in assigned:
                 raise UsageError(
@@ -209,6 +224,10 @@ def prepare(
         # Rejected rows may be the cause.
         raise InputError("; ".join([str(error), *rejected_rows(rejected)])) from error
     split_labels[rows] = assigned
+    leakage = split_leakage(rows, keys, groups, split_labels, origin)
+    for replicate in replicates:
+        if replicate.merged_into is not None:
+            split_labels[replicate.row] = split_labels[replicate.merged_into]
     dataset = PreparedDataset(
         config=config,
         name=source.name,
@@ -226,22 +245,24 @@ def prepare(
             *encoded.warnings,
             *records.warnings,
             *rejected_rows(rejected, ", see rejected.csv"),
+            *filter(None, [merge_message]),
             *unreliable_molecules(molecules),
-            *split_leakage(rows, keys, groups, split_labels, origin),
+            *leakage,
         ],
         task=task,
         task_message="; ".join(filter(None, [source.columns_message, task_message])),
-        weights=None if records.weights is None else records.weights[usable],
+        weights=used.weights,
         groups=groups,
         stored_in=stored_in,
         offsets=matched.offsets,
+        transforms=fit_transforms(transforms, targets[split_labels[rows] == "train"]) if transforms else (),
+        replicates=replicates,
         lines=table.lines,
         line_unit=table.unit,
-        bounds=matched.bounds,
+        bounds=used.bounds,
     )
     _check_splits(dataset)
-    descriptor_columns = None if records.descriptors is None else records.descriptors[usable]
-    descriptors = append_computed_descriptors(computed, descriptor_columns, molecules, num_workers)
+    descriptors = append_computed_descriptors(computed, used.descriptors, molecules, num_workers)
     if descriptors is not None:
         dataset = _with_descriptors(dataset, descriptors, table)
     dataset.warnings.extend([*single_class_labels(dataset), *standardized_molecules(dataset, table)])
@@ -269,17 +290,8 @@ def featurization(config: DataConfig, model: type[MoleculeModel]) -> Featurizati
     )
 
 
-def _split(
-    config: DataConfig,
-    table: Table,
-    smiles: list[str],
-    rows: np.ndarray,
-    keys: list[str],
-    targets: np.ndarray,
-    seed: int,
-    groups: list[str] | None,
-) -> tuple[np.ndarray, str]:
-    """The split labels of the usable rows, and where they come from if a column or file specifies them."""
+def _explicit_labels(config: DataConfig, table: Table, smiles: list[str]) -> tuple[np.ndarray | None, str]:
+    """The split labels of all rows from a column or a file, None for neither, and where they come from."""
     options = (("split_column", config.split_column), ("splits_file", config.splits_file))
     explicit = [name for name, value in options if value]
     if len(explicit) > 1:
@@ -287,15 +299,17 @@ def _split(
     if explicit and config.num_folds > 1:
         raise UsageError(f"{explicit[0]} is one split, not {config.num_folds} folds: leave out one or the other")
     if config.splits_file:
-        return read_split_file(config.splits_file, smiles)[rows], f"{config.splits_file} is taken as it is"
+        return read_split_file(config.splits_file, smiles), f"{config.splits_file} is taken as it is"
     if config.split_column:
-        return read_split_column(table, config.split_column)[rows], f"column {config.split_column!r} is taken as it is"
+        return read_split_column(table, config.split_column), f"column {config.split_column!r} is taken as it is"
+    return None, ""
+
+
+def _split(config: DataConfig, keys: list[str], targets: np.ndarray, seed: int, groups: list[str] | None) -> np.ndarray:
+    """The split labels of the usable rows, by the split of the settings."""
     if config.num_folds > 1:
-        labels = fold_labels(
-            config.split, keys, targets, config.split_sizes, seed, config.num_folds, config.fold, groups
-        )
-        return labels, ""
-    return split_labels(config.split, keys, targets, config.split_sizes, seed, groups), ""
+        return fold_labels(config.split, keys, targets, config.split_sizes, seed, config.num_folds, config.fold, groups)
+    return split_labels(config.split, keys, targets, config.split_sizes, seed, groups)
 
 
 def _with_descriptors(dataset: PreparedDataset, descriptors: np.ndarray, table: Table) -> PreparedDataset:

@@ -4,7 +4,6 @@ import hashlib
 import logging
 import shutil
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,7 +24,6 @@ from molattn.models.predictions import Predictions
 from molattn.models.uncertainty import methods as uncertainty_methods
 from molattn.models.uncertainty import resolve_uncertainty_method
 from molattn.training import distributed, run_folder
-from molattn.training.bootstrap import interval_by_target
 from molattn.training.calibrate import calibrate, check_calibration, fit_domain
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import DataConfig, RunConfig
@@ -43,7 +41,9 @@ from molattn.training.metrics import (
 )
 from molattn.training.objectives import class_weights
 from molattn.training.prepare import prepare, read_options
+from molattn.training.run_metrics import intervals_of_test, transformed_by_split
 from molattn.training.run_status import CHECKPOINT, METRICS, MODEL, check_resumable, resume_hint
+from molattn.training.transforms import check_transforms, describe_transforms
 
 _log = logging.getLogger(__name__)
 
@@ -166,6 +166,8 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
         _log.debug("loaded the molecules from the cache in %s", dataset.stored_in)
     if dataset.task_message:
         reporter.stage(dataset.task_message)
+    if message := describe_transforms(dataset.transforms, dataset.config.target_columns, dataset.units):
+        reporter.stage(message)
     for warning in dataset.warnings:
         reporter.warning(warning)
     task, settings = dataset.task, config.training
@@ -241,13 +243,14 @@ def _train_and_evaluate(
         run_folder.write_splits(path, dataset)
         run_folder.write_rejected(path, dataset)
         run_folder.write_standardized(path, dataset)
+        run_folder.write_replicates(path, dataset)
         curation = curate(dataset)
         run_folder.write_curation(path, curation)
         for message in curation.summary():
             reporter.stage(message)
     task = dataset.task
     train, val = dataset.subset("train"), dataset.subset("val")
-    scaler = task.fit_scaler(train.targets)
+    scaler = replace(task.fit_scaler(train.targets), transforms=dataset.transforms)
     tracking_metric = resolve_tracking_metric(task.kind, names, settings.tracking_metric)
     start = time.perf_counter()
     before = 0.0
@@ -293,7 +296,7 @@ def _train_and_evaluate(
         rows = dataset.indices(CALIBRATION)
         calibration = calibrate(
             answers[rows],
-            dataset.targets[rows],
+            scaler.transform(dataset.targets[rows]),
             task,
             artifact.uncertainty,
             settings.calibration_method,
@@ -308,11 +311,13 @@ def _train_and_evaluate(
             artifact, domain=fit_domain(artifact.model, train.molecules, keys, size, seed, train.descriptors)
         )
     raw, answers = answers, artifact.apply_calibration(answers)
-    baseline = task.baseline_predictions(train.targets, len(dataset.targets))
+    # With a transform, that is its mean: the geometric mean of the targets for a logarithm.
+    baseline = scaler.in_units(task.baseline_predictions(train.targets, len(dataset.targets)))
     metrics = {
         **run_folder.metrics_by_split(dataset, answers, names),
-        "test_intervals": _test_intervals(dataset, answers, names, settings.seed),
+        "test_intervals": intervals_of_test(dataset, answers, names, settings.seed),
         "baseline": {"what": task.baseline} | run_folder.metrics_by_split(dataset, baseline, names),
+        **transformed_by_split(dataset, raw, names),
         **_uncertainty(dataset, artifact, raw),
         "units": dict(zip(data.target_columns, dataset.units, strict=True)),
         "best_epoch": [f.best_epoch for f in fitted.fits] if several else first.best_epoch,
@@ -334,18 +339,6 @@ def _train_and_evaluate(
     )
 
 
-def _test_intervals(
-    dataset: PreparedDataset, answers: Predictions, names: Sequence[str], seed: int
-) -> dict[str, dict[str, Any]]:
-    """The "test_intervals" entry of `metrics.json`; see `molattn.training.bootstrap.interval_by_target`."""
-    test = dataset.indices("test")
-    rows, owners = dataset.targets_of(test), np.array(dataset.molecules[test].keys, dtype=object)
-    if dataset.offsets is not None:
-        owners = np.repeat(owners, np.diff(dataset.offsets)[test])
-    targets = dataset.config.target_columns
-    return interval_by_target(dataset.task, targets, dataset.targets[rows], answers[rows], names, owners, seed)
-
-
 def _uncertainty(dataset: PreparedDataset, artifact: Artifact, answers: Predictions) -> dict[str, Any]:
     """The "uncertainty" entry of `metrics.json`, from predictions before calibration; empty without uncertainties."""
     if artifact.uncertainty == NONE and artifact.calibration is None:
@@ -355,7 +348,13 @@ def _uncertainty(dataset: PreparedDataset, artifact: Artifact, answers: Predicti
     for split in ("val", "test"):
         rows = dataset.targets_of(dataset.indices(split))
         result[split] = uncertainty_metrics(
-            dataset.targets[rows], answers[rows], artifact.task, artifact.targets, calibration, method
+            artifact.scaler.transform(dataset.targets[rows]),
+            answers[rows],
+            artifact.task,
+            artifact.targets,
+            calibration,
+            method,
+            scaler=artifact.scaler,
         )
     return {"uncertainty": result}
 
@@ -425,6 +424,7 @@ def check_config(config: RunConfig) -> None:
         MODEL_FIELDS[config.model.kind].validate(asdict(config.model), "model")
     except ValidationError as error:
         raise UsageError(f"a setting is out of range: {error}") from None
+    check_transforms(config.data.target_transform)
     distributed.check_world_size(config.training)
     for name, value, known in (
         ("uncertainty_method", config.training.uncertainty_method, uncertainty_methods()),

@@ -16,16 +16,15 @@ import tomli_w
 
 from molattn.data import ALL_SPLIT_LABELS, SPLIT_LABELS, format_list
 from molattn.data.files import clear_folder, lock_folder, remove_temporary_files, write_text
-from molattn.data.tables.bounds import format_bound, has_bounds
+from molattn.data.tables.bounds import format_bound
 from molattn.data.tables.table import write_table
 from molattn.errors import UsageError
 from molattn.models.predictions import Predictions
-from molattn.models.tasks import Task
 from molattn.training.config import RunConfig
 from molattn.training.curation import Curation
 from molattn.training.dataset import PreparedDataset
 from molattn.training.fit import EpochRecord
-from molattn.training.metrics import compute_metrics, mean_over_targets
+from molattn.training.metrics import mean_over_targets, metrics_by_target
 from molattn.training.run_status import CONFIG, SPLITS_FILE, check_new_folder, check_resumable
 
 _PACKAGES = ("molattn", "torch", "rdkit", "numpy", "torch-geometric", "safetensors")
@@ -115,11 +114,43 @@ def write_standardized(folder: Path, dataset: PreparedDataset) -> None:
         write_table(folder / "standardized.csv", ("row", "smiles", "standardized"), rows)
 
 
+def write_replicates(folder: Path, dataset: PreparedDataset) -> None:
+    """Write `replicates.csv`: the rows of molecules that are in several, and what became of them; no file without any.
+
+    Each row has its own labels, those of the molecule, and the row that stands for it; the last two are empty for a
+    molecule that was left out.
+    """
+    if not dataset.replicates:
+        return
+    targets, task = dataset.config.target_columns, dataset.task
+
+    def cells(labels: Sequence[float]) -> list[str]:
+        return ["" if np.isnan(y) else _exact(task.table_value(y, t)) for t, y in enumerate(labels)] or [""] * len(
+            targets
+        )
+
+    columns = ("row", "smiles", "molecule", *targets, *(f"{t}_merged" for t in targets), "merged_into")
+    rows = [
+        (
+            str(r.row),
+            dataset.smiles[r.row],
+            r.molecule,
+            *cells(r.values),
+            *cells(r.labels),
+            "" if r.merged_into is None else str(r.merged_into),
+        )
+        for r in dataset.replicates
+    ]
+    write_table(folder / "replicates.csv", columns, rows)
+
+
 def write_predictions(folder: Path, dataset: PreparedDataset, answers: Predictions, extra: Sequence[str]) -> None:
     """Write `predictions.csv`: the labels and predictions of every molecule of every split, in the order of the table.
 
     For targets of atoms each cell holds a list in JSON, with null for a missing label. A label of which only a bound is
     known is empty, so that metrics can be computed from the column as it is; a last column NAME_bound has it, as >10.0.
+    A row that was merged into another row of its molecule has the prediction and no label: the label is in the row that
+    stands for the molecule.
 
     extra: the names of the columns of `answers.extra_values`.
     """
@@ -134,19 +165,25 @@ def write_predictions(folder: Path, dataset: PreparedDataset, answers: Predictio
         # A missing label is an empty cell.
         return ["" if np.isnan(x) else _exact(task.table_value(x, t)) for t, x in enumerate(numbers)]
 
-    def cells_of(i: int) -> list[str]:
-        """The cells of molecule i."""
+    def cells_of(i: int, labelled: bool) -> list[str]:
+        """The cells of molecule i, with or without its labels."""
         parts = [
-            [*cells(dataset.targets[k]), *cells(answers.values[k]), *map(_exact, more[k].tolist())]
+            [
+                *cells(dataset.targets[k] if labelled else np.full(len(targets), np.nan)),
+                *cells(answers.values[k]),
+                *map(_exact, more[k].tolist()),
+            ]
             for k in dataset.targets_of(np.array([i]))
         ]
-        of_bounds = [] if bounds is None else [format_bound(*pair) for pair in bounds[i]]
+        of_bounds = [] if bounds is None else [format_bound(*pair) if labelled else "" for pair in bounds[i]]
         return list(map(format_list, zip(*parts, strict=True))) if task.of_atoms else [*parts[0], *of_bounds]
 
     def rows() -> Iterable[Sequence[str]]:
-        for i, row in enumerate(dataset.rows):
+        merged, index_of = dataset.merged_rows, {int(row): i for i, row in enumerate(dataset.rows)}
+        for row in sorted([*index_of, *merged]):
             if split := str(dataset.split_labels[row]):
-                yield (str(row), split, dataset.smiles[row], *cells_of(i))
+                i = index_of[merged.get(row, row)]
+                yield (str(row), split, dataset.smiles[row], *cells_of(i, row not in merged))
 
     write_table(folder / "predictions.csv", columns, rows())
 
@@ -216,26 +253,3 @@ def metrics_by_split(
 def split_names(dataset: PreparedDataset) -> tuple[str, ...]:
     """The labels of its splits: train, val and test, and the calibration split if there is one."""
     return ALL_SPLIT_LABELS if dataset.has_calibration else SPLIT_LABELS
-
-
-def metrics_by_target(
-    task: Task,
-    targets: Sequence[str],
-    true: np.ndarray,
-    answers: Predictions,
-    names: Sequence[str],
-    bounds: np.ndarray | None = None,
-) -> dict[str, dict[str, Any]]:
-    """The metrics `names` of every target, and how many labels it has; `true` is (n, T).
-
-    Labels of which only a bound is known, `bounds` (n, T, 2), are not measured but counted, as "censored".
-    """
-    censored = None if bounds is None else has_bounds(bounds).sum(0).tolist()
-    return {
-        target: {
-            **compute_metrics(true[:, t], task.scores(answers, t), names),
-            "n": int(np.isfinite(true[:, t]).sum()),
-            **({} if censored is None else {"censored": censored[t]}),
-        }
-        for t, target in enumerate(targets)
-    }

@@ -12,6 +12,7 @@ from molattn.models.artifact import Artifact
 from molattn.models.base import MODELS, Molecule
 from molattn.models.calibration import NONE
 from molattn.models.scaler import DescriptorScaler
+from molattn.models.target_transform import transform_targets
 from molattn.models.tasks import Task
 from molattn.models.uncertainty import resolve_uncertainty_method
 from molattn.training.calibrate import calibrate, check_calibration, fit_domain
@@ -27,6 +28,7 @@ from molattn.training.initialization import resolve_initialization
 from molattn.training.metrics import resolve_metrics, resolve_tracking_metric
 from molattn.training.prepare import read_options
 from molattn.training.run import Reporter, check_config
+from molattn.training.transforms import Transforms, fit_transforms, resolve_transforms, undefined_target
 
 
 @dataclass(frozen=True)
@@ -108,12 +110,14 @@ def train_arrays(
             reporter.warning(warning)
         z = _scale(descriptor_scaler, descriptors, used)
     splits = ("train", "val", CALIBRATION)
-    train, val, cal = (_subset(molecules, targets, weights, z, used[labels == split]) for split in splits)
+    transforms = _transforms(data.target_transform, targets, names, task, used, labels)
+    learned = transform_targets(transforms, targets)
+    train, val, cal = (_subset(molecules, learned, weights, z, used[labels == split]) for split in splits)
     for name, values in zip(names, train.targets.T, strict=True):
         if not np.isfinite(values).any():
             raise InputError(f"the training molecules have no label of {short_repr(name)}: there is nothing to learn")
 
-    scaler = task.fit_scaler(train.targets)
+    scaler = replace(task.fit_scaler(train.targets), transforms=transforms)
     config, _ = resolve_initialization(config, task.of_atoms, len(train.molecules))
     settings = config.training
     method = resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
@@ -153,6 +157,22 @@ def train_arrays(
         domain = fit_domain(artifact.model, train.molecules, train_keys, size, seed, train.descriptors)
         artifact = replace(artifact, domain=domain)
     return TrainedArrays(artifact, fitted.fits[0].history, fitted.fits[0].best_epoch)
+
+
+def _transforms(
+    settings: Sequence[str],
+    targets: np.ndarray,
+    names: Sequence[str],
+    task: Task,
+    used: np.ndarray,
+    labels: np.ndarray,
+) -> Transforms:
+    """The transforms of the targets, (n, T), fitted to training; InputError if one of a molecule is undefined."""
+    transforms = resolve_transforms(settings, names, ("",) * len(names), task)
+    for i in used.tolist() if transforms else ():
+        if reason := undefined_target(transforms, targets[i].tolist(), names):
+            raise InputError(f"row {i} (from 0): {reason}; leave it out")
+    return fit_transforms(transforms, targets[used[labels == "train"]])
 
 
 def _scale(scaler: DescriptorScaler, descriptors: np.ndarray, used: np.ndarray) -> np.ndarray:

@@ -285,7 +285,7 @@ def _run_trial(
     single = replace(config, training=replace(config.training, ensemble_size=1))
     task = dataset.task
     train, val = dataset.subset("train"), dataset.subset("val")
-    scaler = task.fit_scaler(train.targets)
+    scaler = replace(task.fit_scaler(train.targets), transforms=dataset.transforms)
     initialize_model(
         single, len(task.target_of_output(len(scaler.mean))), task.of_atoms
     )  # what does not go together fails here

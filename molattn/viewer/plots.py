@@ -10,7 +10,15 @@ from matplotlib.ticker import MaxNLocator
 from molattn.data.tables.units import has_unit
 from molattn.errors import UsageError
 from molattn.models.artifact import Artifact
-from molattn.models.calibration import NONE, Calibration, apply_calibration, prediction_intervals, prediction_sets
+from molattn.models.calibration import (
+    ISOTONIC,
+    NONE,
+    ZSCALING,
+    Calibration,
+    apply_calibration,
+    prediction_intervals,
+    prediction_sets,
+)
 from molattn.models.losses import LOSSES
 from molattn.models.predictions import Predictions
 from molattn.models.tasks import Regression, Task
@@ -55,11 +63,14 @@ def uncertainty_plot(artifact: Artifact, true: np.ndarray, raw: Predictions, t: 
 
     The diagonal on the left is exact coverage. The right panel shows, for predictions with a standard deviation, the
     errors against it, a point for each tenth of the molecules, with the diagonal for exact agreement; for others the
-    mean width of the intervals, or the mean size of the sets, at each level.
+    mean width of the intervals, or the mean size of the sets, at each level. Widths and errors of a target with a
+    transform are those of the transformed target.
     """
     target = shorten(artifact.targets[t], 40)
     known = np.isfinite(true[:, t])
-    y, answers = true[known, t], raw[known]
+    y, answers = artifact.scaler.transform(true)[known, t], raw[known]
+    f = artifact.scaler.transforms[t] if artifact.scaler.transforms else None
+    unit = unit if f is None else f.transformed_unit(unit)
     with default_style():
         figure = new_figure(9.4, 4.6)
         figure.set_layout_engine("constrained")
@@ -127,8 +138,8 @@ def _errors(axes: Axes, artifact: Artifact, y: np.ndarray, answers: Predictions,
     """Draw root mean square errors against predicted standard deviations, by bins."""
     assert answers.std is not None
     curves = [("the model's own", answers, _OWN)]
-    scaled = artifact.apply_calibration(answers)
-    if scaled is not answers:
+    if artifact.calibration is not None and artifact.calibration.method in (ZSCALING, ISOTONIC):
+        scaled = apply_calibration(answers, artifact.task, artifact.calibration, artifact.calibration.method)
         curves.append((artifact.calibration_method, scaled, _CALIBRATED))
     top = 0.0
     for label, found, style in curves:

@@ -44,7 +44,8 @@ def test_a_table_is_read_as_it_was_meant_or_refused_with_one_sentence(tmp_path: 
     assert {rejected.line for rejected in dataset.rejected} == set(habit.rejected)
     for rejected in dataset.rejected:
         assert habit.rejected[rejected.line] in rejected.reason
-    assert len(dataset.rows) + len(dataset.rejected) == len(dataset.smiles), "a row was lost"
+    accounted = len(dataset.rows) + len(dataset.rejected) + len(dataset.merged_rows)
+    assert accounted == len(dataset.smiles), "a row was lost"
 
 
 def test_no_two_habits_have_one_name() -> None:

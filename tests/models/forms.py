@@ -20,6 +20,7 @@ from molattn.models.calibration import Calibration
 from molattn.models.config import GraphModelConfig, ModelConfig, SmilesModelConfig
 from molattn.models.presets import PRESETS
 from molattn.models.scaler import DescriptorScaler, TargetScaler
+from molattn.models.target_transform import TargetTransform
 from molattn.models.tasks import REGRESSION, Binary, Regression, Task
 
 GRAPH = GraphModelConfig(hidden_dim=8, num_heads=2, num_layers=1)
@@ -49,6 +50,12 @@ def _domain() -> ApplicabilityDomain:
     return ApplicabilityDomain.fit(chance.normal(size=(6, 8)), bits)
 
 
+def _transformed() -> Artifact:
+    artifact = _artifact("yz")
+    transforms = TargetTransform("neg-log10-molar", "nM"), TargetTransform("rank").fit(np.linspace(1.0, 3.0, 12))
+    return replace(artifact, scaler=replace(artifact.scaler, transforms=transforms))
+
+
 FORMS: dict[str, Callable[[], Artifact]] = {
     "regression": _artifact,
     "conformers": lambda: _artifact(config=MAT, read_options=ReadOptions(conformers=Conformers())),
@@ -59,6 +66,7 @@ FORMS: dict[str, Callable[[], Artifact]] = {
     "ensemble": lambda: _artifact(size=2, calibration=Calibration("conformal-regression", "ensemble", (SCORES,))),
     "tokens": lambda: _artifact(config=TOKENS),
     "quantile": lambda: _artifact(task=Regression("quantile"), domain=_domain()),
+    "transform": _transformed,
     "computed": lambda: _artifact(descriptors=DescriptorScaler(("qed",), (0.5,), (0.2,), ("qed",))),
 }
 """Functions that make an artifact, by the name of its form."""

@@ -27,7 +27,7 @@ def _curate(path: Path, rows: Sequence[Sequence[object]], model: Any = GraphMode
     """The checks of a table whose first row is its header."""
     path.write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
     config = DataConfig(dataset=str(path), **settings)
-    return curate(prepare(config, model, seed=0), standardize=True)
+    return curate(prepare(config, model, seed=0), in_run=False)
 
 
 def _messages(found: Curation, check: str, attention: bool = True) -> list[str]:

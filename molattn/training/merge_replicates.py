@@ -1,0 +1,273 @@
+"""Merging the rows of one molecule into one row with one label: `data.replicates`."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from molattn.data import Records, RejectedRow, Table
+from molattn.data.splits.groups import connect_groups
+from molattn.data.tables.bounds import format_bound, has_bounds
+from molattn.errors import InputError, UsageError, short_repr
+from molattn.models.target_transform import TargetTransform
+from molattn.models.tasks import Regression, Task
+from molattn.training.config import REPLICATES, DataConfig
+from molattn.training.dataset import ReplicateRow
+from molattn.training.findings import count_noun
+from molattn.training.replicates import find_conflicts, find_replicates
+
+KEEP, MEAN, MEDIAN, DROP = "keep", "mean", "median", "drop"
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What became of the n rows that can be used.
+
+    Attributes:
+        kept: (k,) the indices of the rows that remain, ascending: the first of each molecule.
+        targets: (k, T) their labels.
+        groups: for each molecule that was in several rows, the indices of these rows.
+        labels: for each of them, its label of every target; empty for one that was dropped.
+        dropped: for each molecule that was dropped, by its number in `groups`, the reason.
+    """
+
+    kept: np.ndarray
+    targets: np.ndarray
+    groups: list[np.ndarray] = field(default_factory=list)
+    labels: list[tuple[float, ...]] = field(default_factory=list)
+    dropped: dict[int, str] = field(default_factory=dict)
+
+    def message(self, method: str) -> str:
+        """What was done, with counts; empty if no molecule was in several rows."""
+        if not self.groups:
+            return ""
+        rows = [len(group) for number, group in enumerate(self.groups) if number not in self.dropped]
+        how = {MEAN: "their mean", MEDIAN: "their median", DROP: "their mean"}[method]
+        text = f"{sum(rows):,} rows of {count_noun(len(rows), 'molecule', 'molecules')} are merged, by {how}"
+        if self.dropped:
+            lost = sum(len(self.groups[number]) for number in self.dropped)
+            count = count_noun(len(self.dropped), "molecule", "molecules")
+            text = f"{text}; {lost:,} rows of {count} are left out, see rejected.csv"
+        return f"{text}; see replicates.csv"
+
+
+@dataclass(frozen=True)
+class UsableRows:
+    """The rows of a table that can be used.
+
+    Attributes:
+        rows: (n,) of the table, ascending.
+        smiles: n SMILES as written.
+        keys: n canonical SMILES.
+        targets: (n, T), NaN where missing; (N, T) for targets of atoms.
+        rejected: the other rows, and why.
+        groups, weights, descriptors: of these rows; None without.
+        bounds: (n, T, 2) of targets of which only a bound is known; None without.
+    """
+
+    rows: np.ndarray
+    smiles: list[str]
+    keys: list[str]
+    targets: np.ndarray
+    rejected: list[RejectedRow]
+    groups: list[str] | None = None
+    weights: np.ndarray | None = None
+    descriptors: np.ndarray | None = None
+    bounds: np.ndarray | None = None
+
+    @classmethod
+    def of_records(
+        cls,
+        records: Records,
+        indices: np.ndarray,
+        keys: list[str],
+        targets: np.ndarray,
+        rejected: list[RejectedRow],
+        bounds: np.ndarray | None = None,
+    ) -> "UsableRows":
+        """Those of the records that have these indices."""
+        return cls(
+            rows=records.rows[indices],
+            smiles=[records.smiles[i] for i in indices],
+            keys=keys,
+            targets=targets,
+            rejected=rejected,
+            groups=None if records.groups is None else [records.groups[i].strip() for i in indices],
+            weights=None if records.weights is None else records.weights[indices],
+            descriptors=None if records.descriptors is None else records.descriptors[indices],
+            bounds=bounds,
+        )
+
+
+def check_replicates_setting(method: str, of_atoms: bool) -> None:
+    """Raise UsageError for a value of `data.replicates` that does not exist, or does not go with targets of atoms."""
+    if method not in REPLICATES:
+        raise UsageError(f"there is no way to treat replicates {method!r}: choose one of {', '.join(REPLICATES)}")
+    if method != KEEP and of_atoms:
+        raise UsageError("--replicates merges labels of molecules, and the targets are of atoms: leave it out")
+
+
+def merge_rows(
+    config: DataConfig,
+    used: UsableRows,
+    task: Task,
+    transforms: Sequence[TargetTransform | None],
+    table: Table,
+    sides: np.ndarray | None,
+) -> tuple[UsableRows, np.ndarray, tuple[ReplicateRow, ...], str]:
+    """Merge the rows of one molecule as `config.replicates` says, see `merge_replicates`.
+
+    Rows with other descriptors, such as another pH, are not merged, nor rows on two sides of a split that is given. A
+    merged row has the mean of the weights, and belongs to the groups of all its rows.
+
+    Args:
+        config: the settings.
+        used: the rows before.
+        task, transforms: of the targets.
+        table: that they are of.
+        sides: the split label of every row of the table, if it is given; None if it is still to be made.
+
+    Returns: the rows after, the indices of those that are left among those before, what became of each row of a
+    molecule that is in several, and what was done in one sentence.
+
+    Raises:
+        InputError: no row is left, or a label of a molecule that is in several rows is a bound.
+    """
+    keys: list[object] = [
+        (key, None if used.descriptors is None else tuple(used.descriptors[i]), None if sides is None else sides[row])
+        for i, (key, row) in enumerate(zip(used.keys, used.rows.tolist(), strict=True))
+    ]
+    places = [table.location(row) for row in used.rows.tolist()]
+    merged = merge_replicates(config.replicates, keys, used.targets, task, transforms, config.target_columns, places)
+    _check_bounds(used, merged.groups, config.target_columns, places)
+    rejected, replicates = list(used.rejected), []
+    weights = None if used.weights is None else used.weights.copy()
+    for number, (group, labels) in enumerate(zip(merged.groups, merged.labels, strict=True)):
+        if weights is not None:
+            weights[group[0]] = weights[group].mean()
+        into = None if number in merged.dropped else int(used.rows[group[0]])
+        for i in group.tolist():
+            row = int(used.rows[i])
+            values = tuple(used.targets[i].tolist())
+            replicates.append(ReplicateRow(row, used.keys[i], values, labels, into))
+            if into is None:
+                reason = merged.dropped[number]
+                rejected.append(RejectedRow(row, table.lines[row], used.smiles[i], reason, table.unit))
+    rejected.sort(key=lambda r: r.row)
+    kept = merged.kept
+    if not len(kept):
+        first = rejected[0]
+        raise InputError(f"{table.source}: no row can be used; the first, {first.location}: {first.reason}")
+    groups = None if used.groups is None else connect_groups(used.groups, used.keys)
+    after = UsableRows(
+        rows=used.rows[kept],
+        smiles=[used.smiles[i] for i in kept],
+        keys=[used.keys[i] for i in kept],
+        targets=merged.targets,
+        rejected=rejected,
+        groups=None if groups is None else [groups[i] for i in kept],
+        weights=None if weights is None else weights[kept],
+        descriptors=None if used.descriptors is None else used.descriptors[kept],
+        bounds=None if used.bounds is None else used.bounds[kept],
+    )
+    return after, kept, tuple(sorted(replicates, key=lambda r: r.row)), merged.message(config.replicates)
+
+
+def _check_bounds(used: UsableRows, groups: Sequence[np.ndarray], names: Sequence[str], places: Sequence[str]) -> None:
+    """Raise InputError if a label in one of these groups of rows is a bound: it has no mean."""
+    if used.bounds is None or not groups:
+        return
+    rows = np.concatenate(groups)
+    found = np.argwhere(has_bounds(used.bounds[rows]))
+    if len(found):
+        i, t = int(rows[found[0, 0]]), int(found[0, 1])
+        raise InputError(
+            f"{places[i]}, column {short_repr(names[t])}: {format_bound(*used.bounds[i, t])} is a bound, of a molecule "
+            "in several rows, which --replicates cannot merge: leave the row or --replicates out"
+        )
+
+
+def merge_replicates(
+    method: str,
+    keys: Sequence[object],
+    targets: np.ndarray,
+    task: Task,
+    transforms: Sequence[TargetTransform | None],
+    names: Sequence[str],
+    places: Sequence[str],
+) -> Merged:
+    """Merge the rows of one molecule into the first of them.
+
+    The label of a molecule is the mean or the median of its known labels, target by target, after the transform, which
+    is then undone: the geometric mean for a logarithm. For classes it is the one that most rows have; a tie leaves the
+    target without a label, and a molecule without any label is dropped. The method "drop" drops molecules whose labels
+    are in conflict, see `find_conflicts`, and merges the others by their mean.
+
+    Args:
+        method: "mean", "median" or "drop".
+        keys: n of them; rows are of one molecule if they have the same one.
+        targets: (n, T), NaN where missing.
+        task, names: of the targets.
+        transforms: of each target, None for none; empty if no target has one.
+        places: where each of the n rows is, for the reasons.
+    """
+    # A rank is known only once there is a split.
+    smooth = [f if f is not None and f.name != "rank" else None for f in transforms] or [None] * targets.shape[1]
+    learned = np.stack([y if f is None else f.forward(y) for f, y in zip(smooth, targets.T, strict=True)], 1)
+    found = find_replicates(keys)
+    conflicts = find_conflicts(found, learned, task)
+    merged = targets.copy()
+    kept = np.ones(len(targets), dtype=bool)
+    groups, labels, dropped = [], [], {}
+    for number in range(len(found)):
+        rows = found.rows(number)
+        groups.append(rows)
+        kept[rows[1:]] = False
+        reason = ""
+        if method == DROP and conflicts[number].any():
+            t = int(conflicts[number].argmax())
+            reason = f"{_disagreement(targets[rows, t], rows, task, t, names, places)}: --replicates drop"
+        label = [_label(learned[rows, t], method, task) for t in range(targets.shape[1])]
+        if not reason and not np.isfinite(label).any():
+            reason = f"{_disagreement(targets[rows, 0], rows, task, 0, names, places)}: no class is the most frequent"
+        if reason:
+            kept[rows[0]] = False
+            dropped[number] = reason
+            labels.append(())
+            continue
+        label = [
+            float(targets[rows[0], t]) if (targets[rows, t] == targets[rows[0], t]).all() else _undone(value, f)
+            for t, (value, f) in enumerate(zip(label, smooth, strict=True))
+        ]
+        merged[rows[0]] = label
+        labels.append(tuple(label))
+    return Merged(np.flatnonzero(kept), merged[kept], groups, labels, dropped)
+
+
+def _label(values: np.ndarray, method: str, task: Task) -> float:
+    """The label of a molecule from those of its rows, NaN where missing."""
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return np.nan
+    if isinstance(task, Regression):
+        return float(np.median(known) if method == MEDIAN else np.mean(known))
+    classes, counts = np.unique(known, return_counts=True)
+    most = classes[counts == counts.max()]
+    return float(most[0]) if len(most) == 1 else np.nan
+
+
+def _undone(value: float, f: TargetTransform | None) -> float:
+    return value if f is None else float(f.inverse(np.array([value]))[0])
+
+
+def _disagreement(
+    values: np.ndarray, rows: np.ndarray, task: Task, t: int, names: Sequence[str], places: Sequence[str]
+) -> str:
+    """The first label of target t and the one that differs most from it, with their places."""
+    known = np.flatnonzero(np.isfinite(values))
+    low, high = known[values[known].argmin()], known[values[known].argmax()]
+    texts = []
+    for i in sorted((low, high)):
+        value = task.table_value(float(values[i]), t)
+        texts.append(f"{f'{value:g}' if isinstance(value, float) else short_repr(value)} in {places[int(rows[i])]}")
+    return f"column {short_repr(names[t])} of the molecule is {' and '.join(texts)}"

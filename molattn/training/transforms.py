@@ -1,0 +1,171 @@
+"""The transforms of targets that the settings name: which target each is of, and rows for which one is undefined."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from molattn.data import Records, RejectedRow, Table
+from molattn.errors import InputError, UsageError, short_repr
+from molattn.models.predictions import Predictions
+from molattn.models.target_transform import (
+    MOLAR,
+    NEG_LOG10_MOLAR,
+    TRANSFORMS,
+    TargetTransform,
+    parse_molar,
+    transform_targets,
+)
+from molattn.models.tasks import Regression, Task
+from molattn.training.config import closest_name
+from molattn.training.labels import MatchedLabels
+from molattn.training.metrics import metrics_by_target
+
+Transforms = tuple[TargetTransform | None, ...]
+
+
+def resolve_transforms(settings: Sequence[str], names: Sequence[str], units: Sequence[str], task: Task) -> Transforms:
+    """The transform of each target, None for none; empty if no target has one.
+
+    Args:
+        settings: `data.target_transform`: "log10" for all targets, or "name=log10" for one of them.
+        names, units: of the targets, units empty where unknown.
+        task: of the targets.
+
+    Raises:
+        UsageError: a transform or target that does not exist, two for one target, targets that are not numbers of
+            molecules, or a unit that is needed and not known.
+    """
+    check_transforms(settings)
+    if not settings:
+        return ()
+    if not isinstance(task, Regression) or task.of_atoms:
+        raise UsageError(
+            f"--target-transform goes with numbers of molecules, and the task is {task.name}: leave it out, or add "
+            f"--task-type regression"
+        )
+    chosen: dict[str, str] = {}
+    for setting in settings:
+        target, equals, transform = setting.rpartition("=")
+        if equals and target not in names:
+            closest = closest_name(target, names)
+            raise UsageError(f"--target-transform {setting}: there is no target {target!r}{closest}")
+        for name in (target,) if equals else names:
+            if name in chosen:
+                raise UsageError(f"--target-transform gives {short_repr(name)} two transforms: give it one")
+            chosen[name] = transform.strip()
+    found = [
+        _transform(chosen[name], name, unit) if name in chosen else None
+        for name, unit in zip(names, units, strict=True)
+    ]
+    return tuple(found)
+
+
+def check_transforms(settings: Sequence[str]) -> None:
+    """Raise UsageError for a transform that does not exist, before any table is read."""
+    for setting in settings:
+        text = setting.rpartition("=")[2].strip()
+        kind, _, given = text.partition(":")
+        if kind not in TRANSFORMS or (given and kind != NEG_LOG10_MOLAR):
+            raise UsageError(f"there is no target transform {text!r}{closest_name(text, TRANSFORMS)}")
+
+
+def _transform(text: str, name: str, unit: str) -> TargetTransform:
+    kind, _, given = text.partition(":")
+    if kind != NEG_LOG10_MOLAR:
+        return TargetTransform(kind)
+    molar = parse_molar(given or unit)
+    if molar:
+        return TargetTransform(kind, molar)
+    known = f"is in {short_repr(given or unit)}" if given or unit else "has no known unit"
+    raise UsageError(
+        f"--target-transform {kind}: column {short_repr(name)} {known}, and a concentration is needed, one of "
+        f"{', '.join(MOLAR)}: write {kind}:nM if it is in nM"
+    )
+
+
+def fit_transforms(transforms: Transforms, train: np.ndarray) -> Transforms:
+    """The transforms with what they take from the training targets, (n, T)."""
+    return tuple(f and f.fit(y) for f, y in zip(transforms, train.T, strict=True)) if transforms else ()
+
+
+def undefined_target(transforms: Transforms, targets: Sequence[float], names: Sequence[str]) -> str:
+    """Why one of the T targets of a row has no transform, with its column; empty if all have."""
+    for f, y, name in zip(transforms, targets, names, strict=False):
+        if f is not None and np.isfinite(y) and (reason := f.undefined(float(y))):
+            return f"column {short_repr(name)}: {reason}"
+    return ""
+
+
+def reject_undefined(
+    matched: MatchedLabels,
+    transforms: Transforms,
+    names: Sequence[str],
+    records: Records,
+    table: Table,
+) -> MatchedLabels:
+    """The same without the rows that have a target without a transform, which are rejected with the reason.
+
+    Raises:
+        InputError: no row is left.
+    """
+    known = matched.targets
+    if matched.bounds is not None:
+        known = np.where(np.isfinite(known), known, np.fmax(matched.bounds[..., 0], matched.bounds[..., 1]))
+    reasons = [undefined_target(transforms, row, names) for row in known.tolist()] if transforms else []
+    if not any(reasons):
+        return matched
+    rejected = list(matched.rejected)
+    for i, reason in zip(matched.indices.tolist(), reasons, strict=True):
+        if reason:
+            row = int(records.rows[i])
+            rejected.append(RejectedRow(row, table.lines[row], records.smiles[i], reason, table.unit))
+    rejected.sort(key=lambda r: r.row)
+    kept = np.array([not reason for reason in reasons])
+    if not kept.any():
+        raise InputError(f"{table.source}: no row can be used; the first, {rejected[0].location}: {rejected[0].reason}")
+    bounds = None if matched.bounds is None else matched.bounds[kept]
+    indices, targets = matched.indices[kept], matched.targets[kept]
+    return replace(matched, indices=indices, targets=targets, rejected=rejected, bounds=bounds)
+
+
+def transformed_metrics(
+    task: Task,
+    targets: Sequence[str],
+    units: Sequence[str],
+    transforms: Transforms,
+    true: np.ndarray,
+    raw: Predictions,
+    names: Sequence[str],
+) -> dict[str, dict[str, Any]]:
+    """The metrics of the transformed targets, each with its "unit": {target: {metric: value}}; no other targets.
+
+    Args:
+        task, targets, units, transforms: of the model.
+        true: (n, T) in the units of the targets, NaN where missing.
+        raw: the predictions of the transformed targets.
+        names: of the metrics.
+    """
+    if not any(transforms):
+        return {}
+    measured = metrics_by_target(task, targets, transform_targets(transforms, true), raw, names)
+    return {
+        name: {"unit": f.transformed_unit(unit), **measured[name]}
+        for f, name, unit in zip(transforms, targets, units, strict=True)
+        if f is not None
+    }
+
+
+def describe_transforms(transforms: Transforms, names: Sequence[str], units: Sequence[str]) -> str:
+    """A sentence on what is learned in place of the targets; empty without transforms."""
+    learned = [
+        f"{name} as {f.transformed_unit(unit)}" for f, name, unit in zip(transforms, names, units, strict=False) if f
+    ]
+    if not learned:
+        return ""
+    more = ", ..." if len(learned) > 3 else ""
+    return (
+        f"learned with a transform: {', '.join(learned[:3])}{more}; losses and validation errors of epochs are in that "
+        "unit, predictions and final metrics in the unit of the target"
+    )

@@ -1,0 +1,202 @@
+"""Training with a target transform: answers, metrics and intervals are in the unit of the target."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import molattn
+from molattn.errors import UsageError
+from molattn.models.graph_model import GraphModel
+from molattn.models.target_transform import TargetTransform
+from molattn.models.tasks import Binary, Regression
+from molattn.sklearn import MolAttentionRegressor
+from molattn.training.config import DataConfig
+from molattn.training.prepare import prepare
+from molattn.training.transforms import resolve_transforms
+from tests.molecules import esol
+from tests.training.runs import SMALL
+
+SMILES, LOG = esol(90)
+NANOMOLAR = [float(f"{10 ** (3 - y):.6g}") for y in LOG]
+PLAIN = [*SMALL, "data.molecule_featurizers=[]", "training.auxiliary=0"]
+OPTIONS: dict[str, Any] = {"settings": PLAIN, "epochs": 2, "batch_size": 32, "accelerator": "cpu", "quiet": True}
+
+
+def _table(path: Path, values: list[float] = NANOMOLAR, name: str = "ic50") -> Path:
+    pd.DataFrame({"smiles": SMILES, name: values}).to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that learns pIC50, with standard deviations and a calibration."""
+    folder = tmp_path_factory.mktemp("transform")
+    molattn.train(
+        _table(folder / "t.csv"),
+        output_dir=folder / "run",
+        target_transform="neg-log10-molar:nM",
+        loss="mve",
+        calibration_size=0.3,
+        **OPTIONS,
+    )
+    return folder / "run"
+
+
+def test_metrics_are_in_the_unit_of_the_target_and_of_the_transform(run: Path) -> None:
+    metrics = json.loads((run / "metrics.json").read_text())
+    rows = pd.read_csv(run / "predictions.csv")
+    sides = {side: rows[rows["split"] == side] for side in ("train", "test")}
+    y, p = sides["test"]["ic50"], sides["test"]["ic50_pred"]
+    assert metrics["test"]["ic50"]["rmse"] == pytest.approx(np.sqrt(np.mean((y - p) ** 2)))
+    transformed = metrics["transformed"]["test"]["ic50"]
+    assert transformed["unit"] == "-log10(mol/L)"
+    assert transformed["rmse"] == pytest.approx(np.sqrt(np.mean((np.log10(y) - np.log10(p)) ** 2)))
+    # The order of the molecules is the same, or reversed for both.
+    assert transformed["spearman"] == pytest.approx(metrics["test"]["ic50"]["spearman"])
+    # Always the training mean: the inverse of the mean of the transformed, which is the geometric mean.
+    geometric = np.exp(np.log(sides["train"]["ic50"]).mean())
+    baseline = metrics["baseline"]["test"]["ic50"]["rmse"]
+    assert baseline == pytest.approx(np.sqrt(np.mean((y - geometric) ** 2)))
+    lower, upper = metrics["test_intervals"]["ic50"]["rmse"]
+    assert lower <= metrics["test"]["ic50"]["rmse"] <= upper
+    assert sorted(rows["ic50"]) == pytest.approx(sorted(NANOMOLAR))
+
+
+def test_a_loaded_model_answers_in_the_unit_of_the_target(run: Path) -> None:
+    rows = pd.read_csv(run / "predictions.csv")
+    predictor = molattn.load(run)
+    answers, std = predictor.predict(list(rows["smiles"]), return_std=True)
+    np.testing.assert_allclose(answers, rows["ic50_pred"], rtol=1e-4)
+    np.testing.assert_allclose(std, rows["ic50_std"], rtol=1e-3)
+    assert (answers > 0).all() and (std > 0).all()
+    attention = predictor.attention(SMILES[3])
+    assert attention.prediction["ic50"] == pytest.approx(predictor.predict([SMILES[3]])[0], rel=1e-5)
+    # An attribution explains the transformed answer, and says so.
+    attribution = predictor.attributions(SMILES[3])
+    assert attribution.unit == "-log10(mol/L)"
+    assert 10 ** (9 - attribution.prediction) == pytest.approx(attention.prediction["ic50"], rel=1e-5)
+
+
+def test_intervals_are_those_of_the_transform_with_the_same_coverage(run: Path) -> None:
+    predictor = molattn.load(run)
+    artifact = predictor._artifact
+    wide, narrow = (predictor.predict_interval(SMILES, level) for level in (0.9, 0.5))
+    answers = predictor.predict(SMILES)
+    for lower, upper in (wide, narrow):
+        assert (lower > 0).all() and (lower <= upper).all()
+        assert ((lower <= answers) & (answers <= upper)).all()
+    assert (wide[0] <= narrow[0]).all() and (narrow[1] <= wide[1]).all()
+    # The width is a factor, not a difference: conformal scores are those of the logarithm.
+    raw = artifact.predict(artifact.model.read(SMILES))
+    assert raw.std is not None
+    scores = artifact.calibration.scores[0]  # pyright: ignore[reportOptionalMemberAccess]
+    ratio = np.log10(wide[1] / wide[0]) / (raw.std[:, 0] + scores["b"][0])
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-6)
+    uncertainty = json.loads((run / "metrics.json").read_text())["uncertainty"]["test"]["ic50"]
+    test = pd.read_csv(run / "predictions.csv").query("split == 'test'")
+    lower, upper = predictor.predict_interval(list(test["smiles"]), 0.9)
+    assert uncertainty["coverage"] == pytest.approx(((lower <= test["ic50"]) & (test["ic50"] <= upper)).mean())
+    assert uncertainty["width"] == pytest.approx(float(np.mean(upper - lower)), rel=1e-3)
+
+
+def test_evaluate_gives_the_metrics_of_training(run: Path, tmp_path: Path) -> None:
+    metrics = json.loads((run / "metrics.json").read_text())
+    rows = pd.read_csv(run / "predictions.csv").query("split == 'test'")[["smiles", "ic50"]]
+    bad = pd.DataFrame({"smiles": ["CCCCCCO"], "ic50": [-1.0]})
+    pd.concat([rows, bad]).to_csv(tmp_path / "test.csv", index=False)
+    found = molattn.load(run).evaluate(tmp_path / "test.csv")
+    assert found.metrics["ic50"]["rmse"] == pytest.approx(metrics["test"]["ic50"]["rmse"], rel=1e-4)
+    assert found.transformed["ic50"]["rmse"] == pytest.approx(metrics["transformed"]["test"]["ic50"]["rmse"], rel=1e-4)
+    assert found.baseline["ic50"]["rmse"] == pytest.approx(metrics["baseline"]["test"]["ic50"]["rmse"], rel=1e-6)
+    assert found.uncertainty["test"]["ic50"]["nll"] == pytest.approx(
+        metrics["uncertainty"]["test"]["ic50"]["nll"], rel=1e-3
+    )
+    (rejected,) = found.rejected
+    assert "column 'ic50': -1 has no logarithm" in rejected.reason
+
+
+def test_quantiles_of_a_falling_transform_are_in_order(tmp_path: Path) -> None:
+    result = molattn.train(
+        _table(tmp_path / "t.csv"),
+        output_dir=tmp_path / "run",
+        target_transform="neg-log10-molar:uM",
+        loss="quantile",
+        **OPTIONS,
+    )
+    rows = pd.read_csv(result.folder / "predictions.csv")
+    assert (rows["ic50_q5"] < rows["ic50_pred"]).all() and (rows["ic50_pred"] < rows["ic50_q95"]).all()
+
+
+def test_one_target_of_several_has_a_transform(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"smiles": SMILES, "ic50": NANOMOLAR, "log_s": LOG})
+    frame.loc[::3, "ic50"] = np.nan
+    result = molattn.train(
+        frame, target_columns=["ic50", "log_s"], target_transform=["ic50=rank"], output_dir=tmp_path / "r", **OPTIONS
+    )
+    assert set(result.metrics["transformed"]["test"]) == {"ic50"}
+    assert result.metrics["transformed"]["test"]["ic50"]["unit"] == "normal score"
+    rows = pd.read_csv(result.folder / "predictions.csv")
+    train = rows[rows["split"] == "train"]
+    assert rows["ic50_pred"].between(train["ic50"].min(), train["ic50"].max()).all()
+    loaded = molattn.load(result.folder).predict(list(rows["smiles"]))
+    np.testing.assert_allclose(loaded, rows[["ic50_pred", "log_s_pred"]], rtol=1e-4, atol=1e-5)
+
+
+def test_the_estimator_of_scikit_learn_takes_a_transform() -> None:
+    options: dict[str, Any] = {"settings": PLAIN, "epochs": 1, "accelerator": "cpu"}
+    model = MolAttentionRegressor(target_transform="log10", calibration_size=0.3, **options).fit(SMILES, NANOMOLAR)
+    predicted = model.predict(SMILES)
+    assert (predicted > 0).all()
+    lower, upper = model.predictor_.predict_interval(SMILES, 0.8)
+    assert (lower <= predicted).all() and (predicted <= upper).all()
+    with pytest.raises(ValueError, match="row 1 .*has no logarithm.*leave it out"):
+        MolAttentionRegressor(target_transform="log10", **options).fit(SMILES[:3], [1.0, 0.0, 2.0])
+    with pytest.raises(ValueError, match="write neg-log10-molar:nM"):
+        MolAttentionRegressor(target_transform="neg-log10-molar", **options).fit(SMILES, NANOMOLAR)
+
+
+def test_rows_without_a_logarithm_are_left_out_with_the_reason(tmp_path: Path) -> None:
+    values = [*NANOMOLAR]
+    values[4], values[7] = 0.0, -2.5
+    config = DataConfig(dataset=str(_table(tmp_path / "t.csv", values)), target_transform=("log10",))
+    dataset = prepare(config, GraphModel, seed=0)
+    assert [(r.line, r.reason) for r in dataset.rejected] == [
+        (6, "column 'ic50': 0 has no logarithm, which --target-transform log10 takes"),
+        (9, "column 'ic50': -2.5 has no logarithm, which --target-transform log10 takes"),
+    ]
+    assert len(dataset.rows) + 2 == len(values)
+    np.testing.assert_allclose(dataset.subset("train").targets, np.log10(dataset.targets[dataset.indices("train")]))
+
+
+def test_the_unit_of_a_concentration_comes_from_the_table_or_the_setting() -> None:
+    task, nano = Regression(), TargetTransform("neg-log10-molar", "nM")
+    assert resolve_transforms(("neg-log10-molar",), ("a",), ("nM",), task) == (nano,)
+    assert resolve_transforms(("a=neg-log10-molar:nM",), ("a", "b"), ("mg", ""), task) == (nano, None)
+    assert resolve_transforms(("x=y=log10",), ("x=y",), ("",), task) == (TargetTransform("log10"),)
+    assert resolve_transforms((), ("a",), ("",), Binary()) == ()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (("neg-log10-molar",), "column 'a' has no known unit.*write neg-log10-molar:nM"),
+        (("neg-log10-molar:mg/L",), "column 'a' is in 'mg/L'"),
+        (("sqrt",), "there is no target transform 'sqrt'"),
+        (("log10:nM",), "there is no target transform 'log10:nM'; did you mean 'log10'"),
+        (("z=log10",), "there is no target 'z'"),
+        (("log10", "a=rank"), "gives 'a' two transforms"),
+    ],
+)
+def test_a_transform_that_makes_no_sense_is_one_sentence(settings: tuple[str, ...], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        resolve_transforms(settings, ("a", "b"), ("", ""), Regression())
+
+
+def test_classes_and_atoms_have_no_transform() -> None:
+    for task in (Binary(), Regression(of_atoms=True)):
+        with pytest.raises(UsageError, match="goes with numbers of molecules"):
+            resolve_transforms(("log10",), ("a",), ("",), task)
