@@ -31,7 +31,7 @@ from molattn.chem.descriptors import (
     unknown_descriptors,
 )
 from molattn.chem.features import Feature
-from molattn.chem.fingerprints import Fingerprints, butina_clusters, morgan_bits
+from molattn.chem.fingerprints import Fingerprints, butina_clusters, morgan_bits, morgan_counts
 from molattn.chem.generate import grow_molecules, mutate_molecules, nci_molecules, random_smiles, round_trip_smiles
 from molattn.chem.molecule import DEFAULT_READ_OPTIONS, MoleculeGraph, Progress, ReadOptions, featurize, molecule_graph
 from molattn.chem.parse import MAX_ATOMS, MAX_LENGTH, MAX_RINGS, canonical_smiles, read_smiles
@@ -92,6 +92,7 @@ __all__ = [
     "inchikey_skeletons",
     "molecule_graph",
     "morgan_bits",
+    "morgan_counts",
     "murcko_scaffold",
     "mutate_molecules",
     "nci_molecules",

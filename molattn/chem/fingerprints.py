@@ -51,6 +51,16 @@ def morgan_bits(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.ndar
     return np.array(rows, dtype=np.uint8).reshape(len(rows), BITS // 8)
 
 
+def morgan_counts(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.ndarray:
+    """How often each bit of the same fingerprints is set, (n, 2048) uint16.
+
+    Raises SmilesError for a SMILES that cannot be read.
+    """
+    fingerprint = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS).GetCountFingerprintAsNumPy
+    rows = [np.minimum(_compute(fingerprint, text, max_atoms), 2**16 - 1).astype(np.uint16) for text in smiles]
+    return np.array(rows, dtype=np.uint16).reshape(len(rows), BITS)
+
+
 def _compute(fingerprint: Callable[[Chem.Mol], Any], text: str, max_atoms: int) -> Any:
     mol = read_smiles(text, max_atoms=max_atoms)
     with convert_rdkit_errors(text, "make its fingerprint"):

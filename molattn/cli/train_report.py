@@ -20,7 +20,8 @@ def report_run(result: "RunResult") -> None:
     metrics, always = result.metrics, result.dataset.task.baseline_label
     of = "atoms of " if result.dataset.task.of_atoms else ""
     test, baseline, intervals = metrics["test"], metrics["baseline"]["test"], metrics["test_intervals"]
-    print_metrics(test, f"{of}test molecules", metrics["units"], baseline, always, intervals=intervals)
+    forest = {"random forest": metrics["baseline_forest"]["test"]} if "baseline_forest" in metrics else {}
+    print_metrics(test, f"{of}test molecules", metrics["units"], baseline, always, None, intervals, forest)
     print_transformed(metrics.get("transformed", {}).get("test", {}))
     if "uncertainty" in metrics:
         print_uncertainty(metrics["uncertainty"], f"{of}test molecules", metrics["units"])

@@ -229,6 +229,8 @@ class TrainingConfig:
             for none.
         metrics: the metrics to report, names in `molattn.training.metrics.METRICS`, the first of them after every
             epoch; the defaults of the task when empty.
+        baseline: whether to train a random forest on fingerprints and descriptors as well, with the same split, and to
+            report its metrics beside those of the model.
         class_balance: gives the classes of a target equal total weight in the loss; probabilities are then those of
             balanced classes.
         positive_weights: of binary targets, the weight of the positive class in the loss, relative to the negative
@@ -280,6 +282,7 @@ class TrainingConfig:
     metrics: tuple[str, ...] = option(
         (), "What is reported: rmse mae, or auroc auprc.", "--metric", metavar="NAME", table="metric", hidden=False
     )
+    baseline: bool = option(False, "Measure a random forest beside the model.")
     class_balance: bool = option(False, "Weight classes equally in the loss.", hidden=False)
     positive_weights: tuple[float, ...] = ()
 

@@ -107,6 +107,7 @@ class TrainOptions(EstimatorOptions, total=False):
     num_folds: int | None
     fold: int | None
     seed: int | None
+    baseline: bool | None
     checkpoint_every: int | None
     num_replicates: int | None
     devices: str | None

@@ -6,6 +6,7 @@ import shutil
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -24,9 +25,10 @@ from molattn.models.predictions import Predictions
 from molattn.models.uncertainty import methods as uncertainty_methods
 from molattn.models.uncertainty import resolve_uncertainty_method
 from molattn.training import distributed, run_folder
+from molattn.training.baseline import check_baseline, forest_metrics
 from molattn.training.calibrate import calibrate, check_calibration, fit_domain
 from molattn.training.checkpoint import Checkpoints
-from molattn.training.config import DataConfig, RunConfig
+from molattn.training.config import DataConfig, RunConfig, TrainingConfig
 from molattn.training.curation import curate
 from molattn.training.dataset import PreparedDataset
 from molattn.training.descriptors import check_featurizers
@@ -172,6 +174,8 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
         reporter.warning(warning)
     task, settings = dataset.task, config.training
     check_featurizers(config, task.of_atoms)
+    if settings.baseline:
+        check_baseline(task)
     names = resolve_metrics(task.kind, task.metrics, settings.metrics)
     # Called here so that invalid settings are an error before the folder is created.
     resolve_tracking_metric(task.kind, names, settings.tracking_metric)
@@ -317,6 +321,7 @@ def _train_and_evaluate(
         **run_folder.metrics_by_split(dataset, answers, names),
         "test_intervals": intervals_of_test(dataset, answers, names, settings.seed),
         "baseline": {"what": task.baseline} | run_folder.metrics_by_split(dataset, baseline, names),
+        **({"baseline_forest": _forest(dataset, names, settings, reporter)} if settings.baseline else {}),
         **transformed_by_split(dataset, raw, names),
         **_uncertainty(dataset, artifact, raw),
         "units": dict(zip(data.target_columns, dataset.units, strict=True)),
@@ -337,6 +342,15 @@ def _train_and_evaluate(
     return RunResult(
         path, metrics, dataset, answers.values, first.history, answers.extra_values, artifact, answers, raw
     )
+
+
+def _forest(
+    dataset: PreparedDataset, names: tuple[str, ...], settings: TrainingConfig, reporter: Reporter
+) -> dict[str, Any]:
+    """The "baseline_forest" entry of `metrics.json`, measured by rank 0."""
+    reporter.stage("training the baseline, a random forest")
+    measure = partial(forest_metrics, dataset, names, settings.seed, settings.num_workers, settings.threads)
+    return distributed.broadcast_object(measure)
 
 
 def _uncertainty(dataset: PreparedDataset, artifact: Artifact, answers: Predictions) -> dict[str, Any]:

@@ -1,0 +1,115 @@
+"""A simple model beside the network, on the same split: a random forest on fingerprints and descriptors.
+
+Source: Breiman, Mach. Learn. 2001, 45, 5 (https://doi.org/10.1023/A:1010933404324), on counts of the substructures of
+Morgan fingerprints and RDKit's descriptors.
+"""
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from molattn.chem import featurizer_descriptors, morgan_counts
+from molattn.errors import UsageError
+from molattn.models.predictions import Predictions, no_columns
+from molattn.models.scaler import TargetScaler
+from molattn.models.tasks import Regression, Task
+from molattn.training.dataset import PreparedDataset
+from molattn.training.descriptors import compute_descriptors
+from molattn.training.metrics import mean_over_targets, metrics_by_target
+
+TREES = 200
+MAX_MOLECULES = 20_000
+"""The maximum number of training molecules, of which a random sample is taken: the time grows with their number."""
+CHUNK = 5_000
+"""Molecules whose features are in memory at once when the forest predicts."""
+FEATURIZERS = ("rdkit_2d",)
+LABEL = "random forest"
+SPLITS = ("val", "test")
+
+
+def check_baseline(task: Task) -> None:
+    """Raise UsageError for targets of atoms, which have no fingerprint."""
+    if task.of_atoms:
+        raise UsageError("--baseline is a model of molecules, and the targets are of atoms: leave it out")
+
+
+def forest_metrics(
+    dataset: PreparedDataset, names: tuple[str, ...], seed: int, num_workers: int = 0, threads: int = 1
+) -> dict[str, Any]:
+    """The metrics of a forest for each target, trained on the training molecules of a run, for "val" and "test".
+
+    Args:
+        dataset: of the run.
+        names: of the metrics.
+        seed: of the forest.
+        num_workers: processes that compute descriptors.
+        threads: that grow trees.
+    """
+    train = dataset.indices("train")
+    if len(train) > MAX_MOLECULES:
+        train = np.sort(np.random.default_rng(seed).choice(train, MAX_MOLECULES, replace=False))
+    features = _features(dataset, train, num_workers)
+    learned = TargetScaler.identity(len(dataset.config.target_columns))
+    scaler = TargetScaler(learned.mean, learned.std, dataset.transforms)
+    targets = scaler.transform(dataset.targets[train])
+    weights = None if dataset.weights is None else dataset.weights[train]
+    forests = []
+    for y in targets.T:
+        known = np.isfinite(y)
+        if weights is not None and (known & (weights > 0)).any():
+            known &= weights > 0
+        forest = _forest(dataset.task, seed, threads)
+        forests.append(forest.fit(features[known], y[known], None if weights is None else weights[known]))
+    targets_of = dataset.config.target_columns
+    result: dict[str, Any] = {"what": f"{LABEL} of {TREES} trees, on Morgan counts and descriptors of RDKit"}
+    for split in SPLITS:
+        rows = dataset.indices(split)
+        answers = scaler.in_units(_predict(dataset, forests, rows, num_workers))
+        result[split] = metrics_by_target(dataset.task, targets_of, dataset.targets[rows], answers, names)
+    if len(targets_of) > 1:
+        result["mean"] = {split: mean_over_targets(result[split], names) for split in SPLITS}
+    return result
+
+
+def _forest(task: Task, seed: int, threads: int) -> Any:
+    from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+
+    if isinstance(task, Regression):
+        return RandomForestRegressor(TREES, max_features=1 / 3, random_state=seed, n_jobs=threads)
+    return RandomForestClassifier(TREES, max_features="sqrt", random_state=seed, n_jobs=threads)
+
+
+def _features(dataset: PreparedDataset, rows: np.ndarray, num_workers: int) -> np.ndarray:
+    """(n, k) float32: counts of Morgan substructures, RDKit's descriptors, and the extra descriptors of the run."""
+    smiles = [molecule.encoded_smiles for molecule in dataset.molecules[rows]]
+    names = featurizer_descriptors(FEATURIZERS)
+    computed = compute_descriptors(smiles, names, num_workers, max_atoms=sys.maxsize)
+    parts = [morgan_counts(smiles, max_atoms=sys.maxsize), np.nan_to_num(computed)]
+    if dataset.descriptors is not None:
+        parts.append(dataset.descriptors[rows])
+    limit = float(np.finfo(np.float32).max)
+    return np.concatenate([np.clip(part, -limit, limit).astype(np.float32) for part in parts], 1)
+
+
+def _predict(dataset: PreparedDataset, forests: list[Any], rows: np.ndarray, num_workers: int) -> Predictions:
+    """The predictions for some molecules, of the transformed targets."""
+    parts: list[list[np.ndarray]] = [[] for _ in forests]
+    for start in range(0, len(rows), CHUNK):
+        features = _features(dataset, rows[start : start + CHUNK], num_workers)
+        for t, forest in enumerate(forests):
+            parts[t].append(_answers(dataset.task, forest, features, t))
+    answers = [np.concatenate(of_target) for of_target in parts]
+    if isinstance(dataset.task, Regression):
+        values = np.stack(answers, 1)
+        return Predictions(values, no_columns(values))
+    return dataset.task.with_probabilities(answers)
+
+
+def _answers(task: Task, forest: Any, features: np.ndarray, t: int) -> np.ndarray:
+    """(n,) numbers, or (n, classes) probabilities; a class without training labels has the probability 0."""
+    if isinstance(task, Regression):
+        return forest.predict(features)
+    probabilities = np.zeros((len(features), len(task.class_names(t))))
+    probabilities[:, forest.classes_.astype(int)] = forest.predict_proba(features)
+    return probabilities
