@@ -326,10 +326,11 @@ def _unsqueeze_like(mask: Tensor, x: Tensor) -> Tensor:
 
 
 def _max_along(x: Tensor, mask: Tensor, dim: int) -> Tensor:
+    mask = _unsqueeze_like(mask, x)
+    x = x.masked_fill(~mask, torch.finfo(x.dtype).min)
     if x.shape[dim] == 0:
         return x.sum(dim)  # zeros; amax raises on an empty dimension
-    mask = _unsqueeze_like(mask, x)
-    return x.masked_fill(~mask, torch.finfo(x.dtype).min).amax(dim).masked_fill(~mask.any(dim), 0.0)
+    return x.amax(dim).masked_fill(~mask.any(dim), 0.0)
 
 
 def _max_into(x: Tensor, index: Tensor, size: int) -> Tensor:

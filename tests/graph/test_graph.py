@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch_geometric.data import Batch, Data
 
+from molattn.attention import DenseLayout, PaddedGraphLayout
 from molattn.graph import (
     NODES_TO_GRAPH,
     AttentionEdgeUpdate,
@@ -246,11 +247,32 @@ def test_there_is_a_count_for_each_node_and_each_graph(sizes):
     assert_identical(own.receiver, listed.node_graph)
 
 
+@pytest.mark.parametrize("density", [None, 0.4, 0.0])
+def test_the_edges_of_a_graph_are_those_into_its_nodes(density):
+    graph = random_graphs([4, 1, 3, 2], density=density)
+    listed = graph.to_edge_list()
+    counts = [int((listed.node_graph[listed.receiver] == g).sum()) for g in range(4)]
+    assert graph.count_all_edges().tolist() == listed.count_all_edges().tolist() == counts
+    assert counts == [int(edges.sum()) for edges in graph.edges]
+
+
 def test_the_attention_layout_has_the_edges_of_the_graph_in_every_head():
     graph = random_graphs([4, 1, 3], density=0.5)
     mask = graph.attention_layout.mask
     assert mask is not None and mask.shape == (3, 1, 4, 4)
     assert_identical(mask.expand(3, 2, 4, 4)[:, 1], graph.edges)
+
+
+def test_the_attention_layout_that_a_compiler_traces_has_the_same_edges(monkeypatch):
+    for density in (None, 0.5):
+        graph = random_graphs([4, 1, 3], density=density)
+        eager = graph.attention_layout
+        assert isinstance(eager, PaddedGraphLayout)  # which kernels take, and compilers cannot trace
+        with monkeypatch.context() as patch:
+            patch.setattr(torch.compiler, "is_compiling", lambda: True)
+            traced = graph.attention_layout
+        assert type(traced) is DenseLayout and traced.mask is not None and eager.mask is not None
+        assert_identical(traced.mask, eager.mask)
 
 
 def test_right_padded_sizes_are_computed_again_for_another_mask():
@@ -262,6 +284,18 @@ def test_right_padded_sizes_are_computed_again_for_another_mask():
     assert fewer.right_padded_sizes is not None and fewer.right_padded_sizes.tolist() == [3, 2, 0]
     uncached = random_graphs([4, 2]).replace(u=None)
     assert uncached.right_padded_sizes is not None and uncached.right_padded_sizes.tolist() == [4, 2]
+
+
+def test_the_maxima_of_graphs_without_nodes_are_zeros_in_both_forms():
+    none = torch.zeros(0, dtype=torch.long)
+    listed = Graph(torch.zeros(0, 4), none, none, none, num_graphs=2)
+    dense = listed.to_dense()
+    assert dense.v.shape == (2, 0, 4)
+    for graph, edges in ((listed, torch.zeros(0, 3)), (dense, torch.zeros(2, 0, 0, 3))):
+        assert_identical(graph.max_nodes(graph.v), torch.zeros(2, 4))
+        assert_identical(graph.max_all_edges(edges), torch.zeros(2, 3))
+        assert_identical(graph.max_senders(graph.v), graph.v)
+        assert graph.max_edges(edges).shape == (*graph.v.shape[:-1], 3)
 
 
 def test_an_empty_batch_converts_between_forms():
