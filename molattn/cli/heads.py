@@ -96,6 +96,7 @@ def heads(
             smiles_column=smiles_column,
             input_format=input_format,
             table_options=table_options(encoding, no_header_row, sheet),
+            warn=warn,
             max_rows=max_rows,
             num_workers=num_workers,
             strict=strict,

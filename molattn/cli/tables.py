@@ -126,6 +126,7 @@ def attention(
         smiles_column=smiles_column,
         input_format=input_format,
         table_options=table_options(encoding, no_header_row, sheet),
+        warn=warn,
         layer=layer,
         head=head,
         num_workers=num_workers,

@@ -22,7 +22,7 @@ from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 from molattn.explain import AttentionMap, HeadSummary
 from molattn.inference.explainer import Explainer
 from molattn.inference.rows import AttentionCounts
-from molattn.inference.table_engine import ProgressFactory, warn_user
+from molattn.inference.table_engine import ProgressFactory, Warn, warn_user
 
 ROW_GROUP = 500_000
 """The number of weights in a row group, which is held in memory at a time."""
@@ -37,6 +37,7 @@ def write_attention(
     smiles_column: str | None = None,
     input_format: str | None = None,
     table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
+    warn: Warn = warn_user,
     layer: int | None = None,
     head: str | None = None,
     num_workers: int = 0,
@@ -56,6 +57,7 @@ def write_attention(
                 smiles_column=smiles_column,
                 input_format=input_format,
                 table_options=table_options,
+                warn=warn,
             )
         )
         writer = _FrameWriter(stack.enter_context(atomic_write(output)), output.suffix.lower())
@@ -73,6 +75,7 @@ def summarize_table(
     smiles_column: str | None = None,
     input_format: str | None = None,
     table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
+    warn: Warn = warn_user,
     max_rows: int | None = None,
     num_workers: int = 0,
     strict: bool = False,
@@ -91,6 +94,7 @@ def summarize_table(
         smiles_column=smiles_column,
         input_format=input_format,
         table_options=table_options,
+        warn=warn,
     ) as maps:
         for _, found in maps:
             summary.add(found)
@@ -170,6 +174,7 @@ def _open_maps(
     smiles_column: str | None,
     input_format: str | None,
     table_options: TableOptions,
+    warn: Warn,
 ) -> Iterator[Iterator[tuple[int, AttentionMap]]]:
     """Row and map of each molecule of a table, in order; `counts` gets the rows that cannot be read.
 
@@ -179,7 +184,7 @@ def _open_maps(
     """
     places: deque[tuple[int, object]] = deque()
     with ExitStack() as stack:
-        stream = stack.enter_context(open_stream(input, input_format, table_options, tell=warn_user))
+        stream = stack.enter_context(open_stream(input, input_format, table_options, tell=warn))
         name = smiles_column or stream.smiles_column or guess_smiles_column(stream.columns)
         index = find_column(stream.columns, name, stream.source)
         total = count_rows(input, input_format, table_options) if input.is_file() else None

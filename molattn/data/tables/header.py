@@ -51,7 +51,7 @@ def read_header(cells: Sequence[str], where: str, number_duplicate_columns: bool
         number_duplicate_columns: whether duplicate names are numbered instead of raising an error.
         tell: takes the message that columns have no name.
 
-    Raises InputError for duplicate names, and for a row that is one of the data.
+    Raises InputError for duplicate names or none, UsageError for a row of data.
     """
     written = tuple(cells)
     if not any(map(str.strip, written)):
@@ -77,13 +77,13 @@ def unnamed_message(where: str, columns: Sequence[str], added: Sequence[int]) ->
 
 def numbered_header(rows: Sequence[Sequence[str]], source: str, tell: Tell) -> Header:
     """The header of a table without one, given its first rows: column_1, column_2 and so on."""
-    columns = tuple(f"column_{i + 1}" for i in range(len(rows[0])))
+    columns = [f"column_{i + 1}" for i in range(len(rows[0]))]
     found = find_smiles(rows)
     smiles = None if found is None else columns[found]
     last = f" to {columns[-1]}" if len(columns) > 1 else ""
     molecules = "" if smiles is None else f"; {smiles} holds the SMILES"
     tell(f"{source} is read without a header row: its columns are called {columns[0]}{last}{molecules}")
-    return Header(columns, (), smiles)
+    return Header(tuple(columns), (), smiles)
 
 
 def find_smiles(rows: Sequence[Sequence[str]]) -> int | None:

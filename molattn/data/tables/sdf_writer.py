@@ -26,7 +26,7 @@ class SdfFormat:
     """
 
     suffix = ".sdf"
-    max_rows = None
+    max_rows: int | None = None
 
     def __init__(self, stream: RowStream, added: Sequence[NewColumn], smiles_column: str):
         self.smiles = find_column(stream.columns, smiles_column, stream.source)

@@ -31,7 +31,7 @@ class WorkbookFormat:
     """
 
     suffix = ".xlsx"
-    max_rows = MAX_ROWS - 1
+    max_rows: int | None = MAX_ROWS - 1
 
     def __init__(self, columns: Sequence[str], added: Sequence[NewColumn]):
         try:

@@ -132,7 +132,7 @@ class TextFormat:
     `comma`, new numbers have a decimal comma."""
 
     suffix = ".csv"
-    max_rows = None
+    max_rows: int | None = None
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class ParquetFormat:
     """Parquet, with the types of the input if it is typed, and strings otherwise."""
 
     suffix = ".parquet"
-    max_rows = None
+    max_rows: int | None = None
 
     def __init__(self, stream: RowStream, added: Sequence[NewColumn]):
         import pyarrow as pa
@@ -251,7 +251,7 @@ class NpyFormat:
     """The new columns alone, all of numbers, as one float32 matrix for `numpy.load`; NaN for a missing value."""
 
     suffix = ".npy"
-    max_rows = None
+    max_rows: int | None = None
 
     def __init__(self, added: Sequence[NewColumn]):
         self.width = len(added)
