@@ -35,6 +35,12 @@ def evaluate(
         list[str] | None, typer.Option("--metric", help="What to report; may be repeated.", show_default=False)
     ] = None,
     num_workers: NumWorkers = 0,
+    decimal: Annotated[
+        str, typer.Option("--decimal", metavar="MARK", help="Decimal mark of the labels; found if not given.")
+    ] = "",
+    thousands: Annotated[
+        str, typer.Option("--thousands", metavar="MARK", help="Thousands separator of the labels; found if not given.")
+    ] = "",
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row cannot be measured.")] = False,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
@@ -60,6 +66,8 @@ def evaluate(
             num_workers=num_workers,
             progress=progress,
             table_options=table_options(encoding, no_header_row, sheet),
+            decimal=decimal,
+            thousands=thousands,
         )
     for warning in result.warnings:
         warn(warning)

@@ -11,6 +11,8 @@ MAX_CLASSES = 100
 """The largest number of classes of a multiclass target."""
 MAX_INFERRED_CLASSES = 20
 """The largest number of different words from which a multiclass target is inferred."""
+MAX_SPELLINGS = 1_000
+"""The largest number of different texts in a column of such words."""
 
 PAIRS = (
     *(("inactive", "active"), ("negative", "positive"), ("neg", "pos"), ("no", "yes"), ("n", "y"), ("false", "true")),
@@ -49,9 +51,10 @@ def count_labels(texts: Sequence[str]) -> Labels:
 
 def are_words(labels: Labels) -> bool:
     """Whether a column holds a few words that repeat, and no number."""
-    count = sum(spellings.total() for spellings in labels.values())
     return (
-        2 <= len(labels) <= MAX_INFERRED_CLASSES and count >= 2 * len(labels) and not any(map(starts_a_number, labels))
+        2 <= len(labels) <= MAX_INFERRED_CLASSES
+        and sum(map(Counter.total, labels.values())) >= 2 * len(labels)
+        and not any(map(starts_a_number, labels))
     )
 
 

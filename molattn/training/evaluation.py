@@ -83,6 +83,8 @@ def evaluate(
     seen: Iterable[str] = (),
     progress: Callable[[int, int], None] | None = None,
     table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
+    decimal: str = "",
+    thousands: str = "",
 ) -> Evaluation:
     """Evaluate a model on a table that has the columns of its targets.
 
@@ -95,6 +97,7 @@ def evaluate(
         read_options: how molecules are read; None for as in training.
         seen: SMILES of the molecules that the model was trained, chosen or calibrated with; see `seen_smiles`.
         table_options: encoding, header and sheet of the table.
+        decimal, thousands: how the numbers of the targets are written, as in `DataConfig`.
 
     Raises:
         UsageError: a column or a metric that does not exist.
@@ -107,7 +110,16 @@ def evaluate(
     column = smiles_column or guess_smiles_column(table.columns, table.smiles_column)
     if task.of_atoms:
         check_atom_targets(type(artifact.model), read_options.standardize)
-    encoded = encode_targets(table, targets, task.name, task.classes, task.of_atoms, read_options.add_hs)
+    encoded = encode_targets(
+        table,
+        targets,
+        task.name,
+        task.classes,
+        task.of_atoms,
+        read_options.add_hs,
+        decimal=decimal,
+        thousands=thousands,
+    )
     class_messages = () if task.classes else _words_as_numbers(targets, encoded.classes)
     scaler = artifact.descriptors
     descriptor_columns = () if scaler is None else scaler.provided

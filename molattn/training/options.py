@@ -97,6 +97,8 @@ class TrainOptions(EstimatorOptions, total=False):
     task_type: str | None
     positive_class: str | None
     max_unreadable: float | None
+    decimal: str | None
+    thousands: str | None
     weight_column: str | None
     group_column: str | None
     descriptor_columns: Sequence[str] | str | None

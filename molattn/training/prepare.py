@@ -162,6 +162,8 @@ def prepare(
         add_hs=config.add_hs,
         positive_class=config.positive_class,
         loss=loss,
+        decimal=config.decimal,
+        thousands=config.thousands,
     )
     check_unreadable(encoded.table, encoded.unreadable, encoded.num_cells, config.max_unreadable)
     table = encoded.table

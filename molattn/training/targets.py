@@ -12,13 +12,14 @@ from molattn.data.tables.atom_lists import (
 )
 from molattn.data.tables.columns import NUMBER
 from molattn.data.tables.missing import is_missing_word
-from molattn.data.tables.records import with_decimal_points
+from molattn.data.tables.number_format import is_grouped, with_plain_numbers
 from molattn.data.tables.table import Table, column, column_index
 from molattn.data.tables.target_cells import without_missing_words
 from molattn.errors import UsageError, short_repr
 from molattn.models.losses import why_no_bounds
-from molattn.models.tasks import ATOM_PREFIX, Binary, Regression
+from molattn.models.tasks import ATOM_PREFIX, Binary, Multiclass, Regression
 from molattn.training.class_names import (
+    MAX_SPELLINGS,
     ZERO_ONE,
     abbreviated,
     class_codes,
@@ -84,11 +85,11 @@ def _holds_lists(cells: Sequence[str]) -> bool:
 
 
 def _is_list(text: str) -> bool:
-    """Whether a cell certainly holds a list: in brackets, or several numbers separated by spaces."""
+    """Whether a cell certainly holds a list: in brackets, or several numbers separated by spaces, but not 1 234."""
     if text.strip().startswith("["):
         return True
     items = text.split()
-    return len(items) > 1 and all(map(NUMBER.fullmatch, items))
+    return len(items) > 1 and all(map(NUMBER.fullmatch, items)) and not is_grouped(text.strip())
 
 
 def encode_targets(
@@ -100,6 +101,8 @@ def encode_targets(
     add_hs: bool = False,
     positive_class: str = "",
     loss: str = "",
+    decimal: str = "",
+    thousands: str = "",
 ) -> EncodedTable:
     """Encode class names as indices, empty cells of missing values, bring lists of atoms into the order of the SMILES.
 
@@ -115,6 +118,7 @@ def encode_targets(
         add_hs: whether hydrogens are atoms, after the others.
         positive_class: the positive one of two classes; empty to find it.
         loss: that of numbers, which cannot use bounds, or can; empty if it is chosen by the targets.
+        decimal, thousands: how numbers are written; empty to find it, see `molattn.data.tables.number_format`.
 
     Raises:
         InputError: a column of classes holds fewer than two, too many, or fractions.
@@ -128,11 +132,16 @@ def encode_targets(
         table, reasons, warnings = ordered.table, ordered.reasons, _left_out(ordered)
     else:
         table, warnings = without_missing_words(table, columns, classes)
-        table, commas = with_decimal_points(table, columns)
-        warnings += commas
+        if kind != Multiclass.kind and not classes:
+            table, messages = with_plain_numbers(table, columns, decimal, thousands)
+            warnings += messages
     positions = [column_index(table, name) for name in columns]
     no_bounds = f"a {kind} target has none" if kind == Binary.kind else why_no_bounds(loss)
-    if kind == Regression.kind and not positive_class:
+    # Of a long column of numbers, it is not worth counting each as a label.
+    is_long = not (kind or classes or of_atoms) and any(
+        len({row[position] for row in table.rows}) > MAX_SPELLINGS for position in positions
+    )
+    if (kind == Regression.kind or is_long) and not positive_class:
         return _numbers(table, columns, of_atoms, no_bounds, reasons, warnings)
     cells = [[_labels(row[position], of_atoms) for row in table.rows] for position in positions]
     labels = [

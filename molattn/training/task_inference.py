@@ -85,8 +85,8 @@ def _describe_bounds(names: Sequence[str], targets: np.ndarray, bounds: np.ndarr
     return f"{what} {hold_or_holds(names)} numbers, and {int(found.sum()):,} of {total:,} are bounds such as {first}"
 
 
-def _infer_kind(targets: np.ndarray, classes: tuple[tuple[str, ...], ...], has_bounds: bool) -> str:
-    if has_bounds:
+def _infer_kind(targets: np.ndarray, classes: tuple[tuple[str, ...], ...], bounded: bool) -> str:
+    if bounded:
         return Regression.kind
     if classes:
         return "binary" if all(len(of_target) == 2 for of_target in classes) else "multiclass"

@@ -173,6 +173,26 @@ def test_bounds_are_learned_and_not_measured(molattn: Molattn, tmp_path: Path) -
     assert len(_rows(tmp_path / "mae" / "predictions.csv")) == 36
 
 
+def test_units_of_headers_are_kept_and_thousands_are_read(molattn: Molattn, tmp_path: Path) -> None:
+    header, numbers = "IC50 [nM]", [round(1000 * (v + 15)) for v in VALUES]
+    table, run = _write(tmp_path / "t.csv", **{header: [f'"{n:,}"' for n in numbers]}), tmp_path / "run"
+    command = ("train", table, *QUICK, "-o", run, "--target-columns", "IC50")
+    answer = molattn(*command)
+    assert answer.code == 3 and "reads two ways" in answer.err and "with --thousands ',' and" in answer.err
+    answer = molattn(*command, "--thousands", ",")
+    assert answer.code == 0 and "column 'IC50 [nM]' has thousands separators ','" in answer.err
+    assert "IC50 [nM], 6 test molecules:" in answer.out, "the unit is there once"
+    assert json.loads((run / "metrics.json").read_text())["units"] == {header: "nM"}
+    predictor = library.load(run)
+    assert (predictor.targets, predictor.units) == ((header,), ("nM",))
+    rows = _rows(run / "predictions.csv")
+    assert [float(r[header]) for r in rows] == numbers and f"{header}_pred" in rows[0]
+    assert molattn("predict", run, "--smiles", "CCO").out.split("\n")[0].split("  ")[-1] == header
+    assert "reads two ways" in molattn("evaluate", run, table).err
+    assert molattn("evaluate", run, table, "--thousands", ",").code == 0
+    assert predictor.evaluate(table, thousands=",").targets[:, 0].tolist() == numbers
+
+
 def test_several_targets_with_missing_labels(molattn: Molattn, tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     columns = {f"t{i}": ["" if draw.random() < 0.2 else str(int(r >= 10 * (i + 1))) for r in RANKS] for i in range(4)}

@@ -26,6 +26,13 @@ def _with(cells: dict[int, object]) -> list[object]:
 
 _MISSING = {1: "NA", 4: "n.a.", 7: "#N/A", 9: "NaN", 12: "null", 15: "?", 18: "-"}
 
+
+def _quoted(cells: Sequence[str]) -> bytes:
+    """`SMILES` with a target column of these cells, which may contain commas."""
+    return _table([f'"{cell}"' for cell in cells])
+
+
+_COUNT = range(1, 21)
 _BOUNDS = {1: ">3", 4: "<= -2", 8: ">= 0.5", 13: "< 4.5", 19: "\u22655"}
 _ROWS = list(zip(SMILES, VALUES, strict=True))
 _BINARY = [(int(i % 3 == 0),) for i in range(20)]
@@ -182,5 +189,64 @@ HABITS = [
         smiles=[s for i, s in enumerate(SMILES) if i not in (2, 9)],
         targets=[(v,) for i, v in enumerate(VALUES) if i not in (2, 9)],
         rejected={4: "approximate one: write 3 if it may be", 11: "approximate one: write 5.5 if it may be"},
+    ),
+    *(
+        Habit(
+            f"thousands and fractions as {name}",
+            _quoted([f"{i},234.5".replace(",", "T").replace(".", decimal).replace("T", thousands) for i in _COUNT]),
+            targets=[(1000 * i + 234.5,) for i in _COUNT],
+            says=(f"is read as {1234.5}",),
+        )
+        for name, thousands, decimal in (
+            ("1,234.5", ",", "."),
+            ("1.234,5", ".", ","),
+            ("1 234.5", " ", "."),
+            ("1 234,5", "\u202f", ","),
+            ("1'234.5", "'", "."),
+        )
+    ),
+    Habit(
+        "thousands with a space",
+        _quoted([f"{i} 000" for i in _COUNT]),
+        targets=[(1000 * i,) for i in _COUNT],
+        says=("column 'y' has thousands separators ' ': '1 000' is read as 1000",),
+    ),
+    Habit(
+        "decimal commas between commas",
+        _quoted([str(v).replace(".", ",") for v in VALUES]),
+        says=("column 'y' has decimal commas: '-1,5' is read as -1.5",),
+    ),
+    Habit(
+        "a comma that may be either",
+        _quoted([f"{i},700" for i in _COUNT]),
+        error="column 'y' reads two ways: '1,700' is 1700 with --thousands ',' and 1.700 with --decimal ',';",
+    ),
+    Habit(
+        "a comma that is said to separate thousands",
+        _quoted([f"{i},700" for i in _COUNT]),
+        options={"thousands": ","},
+        targets=[(1000 * i + 700,) for i in _COUNT],
+        says=("'1,700' is read as 1700",),
+    ),
+    Habit(
+        "a comma that is said to be a decimal mark",
+        _quoted([f"{i},700" for i in _COUNT]),
+        options={"decimal": ","},
+        targets=[(i + 0.7,) for i in _COUNT],
+        says=("'1,700' is read as 1.700",),
+    ),
+    Habit(
+        "bounds with decimal commas",
+        _table([f"> {i},5" if i % 4 == 0 else f"{i},25" for i in _COUNT], delimiter=";"),
+        targets=[(None if i % 4 == 0 else i + 0.25,) for i in _COUNT],
+        says=("decimal commas", "5 of 20 are bounds such as >4.5"),
+    ),
+    Habit("a unit in the header", _table(VALUES, "IC50 [nM]")),
+    Habit("a column named without its unit", _table(VALUES, "logS (mol/L)"), options={"target_columns": ("logS",)}),
+    Habit(
+        "a column named without its unit, which two have",
+        csv_bytes([("smiles", "Ki [nM]", "Ki [uM]"), *zip(SMILES, VALUES, VALUES, strict=True)]),
+        options={"target_columns": ("Ki",)},
+        error="has no column 'Ki'; it has 'smiles', 'Ki [nM]', 'Ki [uM]'",
     ),
 ]

@@ -142,6 +142,20 @@ def test_an_interruption_keeps_finished_folds_and_can_be_resumed(
             assert file.read_bytes() == (run / file.relative_to(folds)).read_bytes(), file
 
 
+def test_folds_of_a_target_with_bounds_are_resumed_as_they_were(tmp_path: Path) -> None:
+    rows = [f"{s},{'>' if i % 4 == 1 else ''}{y}" for i, (s, y) in enumerate(zip(*esol(45), strict=True))]
+    own = tmp_path / "own.csv"
+    own.write_text("\n".join(["smiles,y [mol/L]", *rows]) + "\n")
+    options = {**OPTIONS, "target_columns": "y"}
+    whole = molattn.train(own, output_dir=tmp_path / "whole", num_folds=3, **options)
+    tested = [metrics["test"]["y [mol/L]"] for metrics in whole.runs.values()]
+    assert sum(m["censored"] for m in tested) == 11 and sum(m["n"] for m in tested) == 34
+    run = tmp_path / "run"
+    _stop(run, own, 4, target_columns="y")
+    molattn.train(resume=run, quiet=True)
+    assert (run / "metrics.json").read_bytes() == (tmp_path / "whole" / "metrics.json").read_bytes()
+
+
 def test_an_immediate_interruption_leaves_no_folder(table: Path, tmp_path: Path) -> None:
     _stop(tmp_path / "run", table, 1)
     assert not (tmp_path / "run").exists()

@@ -116,7 +116,7 @@ def test_a_model_of_words_reads_both_spellings_and_zeros_and_ones() -> None:
 @pytest.mark.parametrize(
     "cells",
     [
-        ["0,5", "0,5", "1,5", "1,5"],
+        ["0,5", "0.5", "1,5", "1,5"],
         ["<10", "<10", ">20", ">20"],
         ["red", "green", "blue", "grey"],  # every word once: names, not classes
         ["same", "same", "same", "same"],

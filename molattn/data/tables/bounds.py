@@ -34,4 +34,4 @@ def format_bound(lower: float, upper: float) -> str:
 
 def has_bounds(bounds: np.ndarray) -> np.ndarray:
     """Which labels are bounds: (n, T) from (n, T, 2)."""
-    return np.isfinite(bounds).any(-1)
+    return np.isfinite(bounds[..., LOWER]) | np.isfinite(bounds[..., UPPER])
