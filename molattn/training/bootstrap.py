@@ -161,7 +161,7 @@ def _by_value(x: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray
     order = np.argsort(x, kind="stable")
     starts = np.flatnonzero(np.concatenate([[True], x[order][1:] != x[order][:-1]]))
     value_of = np.empty(len(x), dtype=np.int64)
-    value_of[order] = np.repeat(np.arange(len(starts)), np.diff([*starts, len(x)]))
+    value_of[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(x)))
     return np.add.reduceat(counts[:, order], starts, axis=1), value_of
 
 

@@ -89,13 +89,13 @@ def check_standardized(dataset: PreparedDataset, keys: Sequence[str], num_worker
     """What `--standardize parent` would change, from all molecules or a random sample of them."""
     if dataset.offsets is not None or not len(keys):
         return []
-    indices = np.arange(len(keys))
+    indices = list(range(len(keys)))
     if len(keys) > MAX_STANDARDIZED:
-        indices = np.sort(np.random.default_rng(0).choice(len(keys), MAX_STANDARDIZED, replace=False))
+        indices = sorted(np.random.default_rng(0).choice(len(keys), MAX_STANDARDIZED, replace=False).tolist())
     forms = map_rows(
         [keys[i] for i in indices], partial(standardized_smiles, how="parent", max_atoms=NO_ATOM_LIMIT), num_workers
     )
-    changed = [(int(i), f) for i, f in zip(indices, forms, strict=True) if isinstance(f, str) and f != keys[i]]
+    changed = [(i, f) for i, f in zip(indices, forms, strict=True) if isinstance(f, str) and f != keys[i]]
     of = f"{len(keys):,} molecules" if len(indices) == len(keys) else f"a sample of {len(indices):,} molecules"
     details: dict[str, Any] = {"looked_at": len(indices), "changed": len(changed)}
     if not changed:
