@@ -201,9 +201,8 @@ class TrainingConfig:
         ema: decay per step of the exponential moving average of the weights, which is validated and saved; 0 for none.
             It is smaller in the first steps, so that a short training does not average its random initialization.
         grad_clip: maximum norm of the gradient.
-        tracking_metric: what chooses the epoch whose weights are kept, and stops the training: "val_loss" or one of the
-            reported metrics, on the validation molecules. The default is the first of them for binary targets, and
-            "val_loss" otherwise.
+        tracking_metric: what chooses the epoch whose weights are kept, and stops the training: "val_loss", the loss of
+            the validation molecules, or one of their reported metrics, such as "auroc".
         patience: epochs without a better `tracking_metric` after which training stops.
         seed: of the split, the weights, the batches and the dropout.
         base: the initialization: the name of a base model, or the folder of one that `molattn pretrain` wrote; "none"
@@ -256,7 +255,7 @@ class TrainingConfig:
     ema: float = 0.99
     grad_clip: float = 1.0
     tracking_metric: str = option(
-        "", "What chooses the epoch: val_loss or a metric. [default: a metric for binary targets]", table="metric"
+        "val_loss", "What chooses the epoch: val_loss or a reported metric, such as auroc.", table="metric"
     )
     patience: int = option(40, "Stop after this many epochs without a better one.", metavar="N", hidden=False)
     seed: int = option(0, "Of split, weights, batches.", metavar="N", hidden=False, show_default=True)

@@ -50,11 +50,11 @@ def fit(
     task: Task = REGRESSION,
     metric: str = "",
     auxiliary_objective: AuxiliaryObjective | None = None,
-    tracking_metric: str = VAL_LOSS,
 ) -> FitResult:
     """Fit `model` in place to `train`; it ends with the weights of the epoch that is the best on `val`.
 
-    That is the earliest epoch with the least loss on `val`, or with the best value of another `tracking_metric`.
+    That is the earliest one with the least loss, or with the best value of another `config.tracking_metric`. An epoch
+    where this metric is undefined is chosen only if it is undefined in every epoch: then it is the first.
 
     loss = mean over known labels of ((y - mean) / std - model)^2, or the loss of another task in `TaskLoss`
 
@@ -76,10 +76,9 @@ def fit(
         on_epoch: called after every epoch.
         checkpoints: to save the training, and to resume it if there is one already; None for neither.
         task: of the model.
-        metric: computed on `val` after every epoch; the task's first by default.
+        metric: computed on `val` after every epoch, unless `config.tracking_metric` is another one; the task's first by
+            default.
         auxiliary_objective: an additional loss on `train`; None without.
-        tracking_metric: what chooses the epoch, and stops the training: "val_loss", or a metric, which then stands for
-            `metric`. An epoch where the metric is undefined is chosen only if it is so in every epoch: then the first.
 
     Raises:
         InputError: no epoch had a finite validation loss.
@@ -91,9 +90,10 @@ def fit(
         molecule_sizes(train.molecules), config.batch_size, config.seed, rank=rank, world_size=size
     )
     steps = config.epochs * len(sampler)
-    metric = metric or task.metrics[0] if tracking_metric == VAL_LOSS else tracking_metric
+    tracked = config.tracking_metric
+    metric = metric or task.metrics[0] if tracked == VAL_LOSS else tracked
     learner = Learner(model, train, scaler, config, task, metric, auxiliary_objective, steps)
-    early_stopping = EarlyStopping(config.patience, on_epoch, model.state_dict(), tracking_metric)
+    early_stopping = EarlyStopping(config.patience, on_epoch, model.state_dict(), tracked)
     checkpointer = None if checkpoints is None else EpochCheckpointer(checkpoints, early_stopping)
     rows_of_val = [rows[rank::size] for rows in batches_by_size(molecule_sizes(val.molecules), 4 * config.batch_size)]
     pin = device.type == "cuda"  # a GPU copies the next batch while it computes this one
@@ -213,7 +213,6 @@ def fit_ensemble(
     on_member: Callable[[int, Checkpoints | None], None] = lambda _, __: None,
     checkpoints: Callable[[int], Checkpoints | None] = lambda _: None,
     warn: Callable[[str], None] = lambda _: None,
-    tracking_metric: str = VAL_LOSS,
 ) -> FittedEnsemble:
     """Fit `config.training.ensemble_size` models to the same molecules, one after the other.
 
@@ -221,18 +220,18 @@ def fit_ensemble(
     with the same validation molecules; by their loss if the tracking metric is undefined for the labels of these.
 
     Args:
-        metric: the validation metric of every epoch.
+        metric: the validation metric of every epoch, see `fit`.
         on_epoch: called after every epoch of every member.
         on_member: called as a member begins, with its index, from 0, and its checkpoints.
         checkpoints: returns those of a member; a member whose training is finished is not trained again.
         warn: called with messages for the user.
-        tracking_metric: the quantity that chooses the epoch, see `fit`.
     """
     models, fits = [], []
-    if tracking_metric != VAL_LOSS and (reason := why_undefined(tracking_metric, task.kind, val.targets)):
-        label = label_of(tracking_metric)
+    tracked = config.training.tracking_metric
+    if tracked != VAL_LOSS and (reason := why_undefined(tracked, task.kind, val.targets)):
+        label = label_of(tracked)
         warn(f"the {label} of the validation molecules is undefined ({reason}): their loss chooses the epoch instead")
-        tracking_metric = VAL_LOSS
+        config = replace(config, training=replace(config.training, tracking_metric=VAL_LOSS))
     explicit = "training.auxiliary" in config.explicit_keys
     train = add_auxiliary_targets(train, config.training, warn if explicit else lambda _: None)
     for i in range(config.training.ensemble_size):
@@ -248,7 +247,6 @@ def fit_ensemble(
         saved = checkpoints(i)
         on_member(i, saved)
         auxiliary_objective = build_auxiliary_objective(model, train, training)
-        chosen_by = (metric, auxiliary_objective, tracking_metric)
-        fits.append(fit(model, train, val, scaler, training, on_epoch, saved, task, *chosen_by))
+        fits.append(fit(model, train, val, scaler, training, on_epoch, saved, task, metric, auxiliary_objective))
         models.append(model.cpu().eval())
     return FittedEnsemble(tuple(models), tuple(fits))

@@ -120,26 +120,13 @@ def resolve_metrics(kind: str, default: Sequence[str], requested: Sequence[str])
     return tuple(dict.fromkeys(requested)) or tuple(default)
 
 
-def resolve_tracking_metric(kind: str, names: Sequence[str], requested: str) -> str:
-    """The quantity that chooses the epoch: the requested one, or the default for targets of this kind.
-
-    That is the first reported metric for the kinds in `TRACKED_BY_METRIC`, and `VAL_LOSS` for the others.
-
-    Args:
-        kind: of the targets.
-        names: the reported metrics.
-        requested: a name; empty for the default.
-
-    Raises:
-        UsageError: it is neither `VAL_LOSS` nor a reported metric.
-    """
-    if not requested:
-        return names[0] if kind in TRACKED_BY_METRIC else VAL_LOSS
-    if requested in (VAL_LOSS, *names):
-        return requested
-    known = f"choose among {', '.join((VAL_LOSS, *names))}"
-    resolve_metrics(kind, (), (requested,))
-    raise UsageError(f"the tracking metric {requested!r} is not reported: add --metric {requested}, or {known}")
+def check_tracking_metric(kind: str, names: Sequence[str], requested: str) -> None:
+    """Raise UsageError unless a quantity can choose the epoch: `VAL_LOSS`, or one of the reported metrics `names`."""
+    if requested not in (VAL_LOSS, *names):
+        known = f"choose among {', '.join((VAL_LOSS, *names))}"
+        if requested not in METRICS or kind not in METRICS[requested].tasks:
+            raise UsageError(f"the tracking metric {requested!r} does not go with {kind} targets: {known}")
+        raise UsageError(f"the tracking metric {requested!r} is not reported: add --metric {requested}, or {known}")
 
 
 def why_undefined(name: str, kind: str, targets: np.ndarray) -> str:
@@ -266,9 +253,6 @@ METRICS: dict[str, Metric] = {
     "f1": Metric("F1", _CLASSIFICATION, True, _f1),
 }
 """The metrics by name."""
-
-TRACKED_BY_METRIC = ("binary",)
-"""The kinds of targets whose epoch is chosen by the first reported metric; `docs/epochs.md` has the evidence."""
 
 
 LEVEL = 0.9

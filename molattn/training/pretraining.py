@@ -26,6 +26,7 @@ from molattn.training.config import RunConfig
 from molattn.training.dataset import LabelledMolecules
 from molattn.training.descriptors import DescriptorTargets, compute_descriptors, standardize_targets
 from molattn.training.fit import EpochRecord, FitResult, fit, initialize_model
+from molattn.training.metrics import VAL_LOSS
 from molattn.training.objectives import MaskedAtomPrediction
 from molattn.training.prepare import featurization, read_options
 from molattn.training.run import Reporter, check_config
@@ -213,7 +214,8 @@ def _check(config: PretrainConfig) -> None:
         raise UsageError("a setting is out of range: masked_weight is above 0")
     if data.conformers or data.standardize or data.descriptor_columns or data.molecule_featurizers:
         raise UsageError("a base learns from molecules as they are: leave out conformers, standardize and descriptors")
-    if config.run.training.auxiliary or config.run.training.loss or config.run.training.metrics:
+    training = config.run.training
+    if training.auxiliary or training.loss or training.metrics or training.tracking_metric != VAL_LOSS:
         raise UsageError("a base learns descriptors: leave out auxiliary targets, losses and metrics")
 
 

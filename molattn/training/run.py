@@ -34,13 +34,7 @@ from molattn.training.dataset import PreparedDataset
 from molattn.training.descriptors import check_featurizers
 from molattn.training.fit import EpochRecord, fit_ensemble, initialize_model
 from molattn.training.initialization import resolve_initialization
-from molattn.training.metrics import (
-    LEVEL,
-    label_of,
-    resolve_metrics,
-    resolve_tracking_metric,
-    uncertainty_metrics,
-)
+from molattn.training.metrics import LEVEL, check_tracking_metric, label_of, resolve_metrics, uncertainty_metrics
 from molattn.training.objectives import class_weights
 from molattn.training.prepare import prepare, read_options
 from molattn.training.run_metrics import intervals_of_test, transformed_by_split
@@ -178,7 +172,7 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
         check_baseline(task)
     names = resolve_metrics(task.kind, task.metrics, settings.metrics)
     # Called here so that invalid settings are an error before the folder is created.
-    resolve_tracking_metric(task.kind, names, settings.tracking_metric)
+    check_tracking_metric(task.kind, names, settings.tracking_metric)
     class_weights(task, dataset.subset("train").targets, settings.class_balance, settings.positive_weights)
     config, message = resolve_initialization(
         replace(config, data=dataset.config), task.of_atoms, len(dataset.indices("train"))
@@ -255,7 +249,6 @@ def _train_and_evaluate(
     task = dataset.task
     train, val = dataset.subset("train"), dataset.subset("val")
     scaler = replace(task.fit_scaler(train.targets), transforms=dataset.transforms)
-    tracking_metric = resolve_tracking_metric(task.kind, names, settings.tracking_metric)
     start = time.perf_counter()
     before = 0.0
 
@@ -273,7 +266,7 @@ def _train_and_evaluate(
         reporter.epoch(record, settings.epochs)
 
     fitted = fit_ensemble(
-        config, task, scaler, train, val, names[0], on_epoch, on_member, checkpoints, reporter.warning, tracking_metric
+        config, task, scaler, train, val, names[0], on_epoch, on_member, checkpoints, reporter.warning
     )
     seconds = before + time.perf_counter() - start
     first = fitted.fits[0]

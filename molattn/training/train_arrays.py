@@ -25,7 +25,7 @@ from molattn.training.descriptors import (
 )
 from molattn.training.fit import EpochRecord, fit_ensemble
 from molattn.training.initialization import resolve_initialization
-from molattn.training.metrics import resolve_metrics, resolve_tracking_metric
+from molattn.training.metrics import check_tracking_metric, resolve_metrics
 from molattn.training.prepare import read_options
 from molattn.training.run import Reporter, check_config
 from molattn.training.transforms import Transforms, fit_transforms, resolve_transforms, undefined_target
@@ -122,15 +122,12 @@ def train_arrays(
     settings = config.training
     method = resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
     metrics = resolve_metrics(task.kind, task.metrics, settings.metrics)
-    tracking_metric = resolve_tracking_metric(task.kind, metrics, settings.tracking_metric)
+    check_tracking_metric(task.kind, metrics, settings.tracking_metric)
 
     def on_epoch(record: EpochRecord) -> None:
         reporter.epoch(record, settings.epochs)
 
-    warn = reporter.warning
-    fitted = fit_ensemble(
-        config, task, scaler, train, val, metrics[0], on_epoch, warn=warn, tracking_metric=tracking_metric
-    )
+    fitted = fit_ensemble(config, task, scaler, train, val, metrics[0], on_epoch, warn=reporter.warning)
     for model in fitted.models:
         model.requires_grad_(False)
     artifact = Artifact(

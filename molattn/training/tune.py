@@ -17,7 +17,7 @@ from molattn.training.dataset import PreparedDataset
 from molattn.training.descriptors import check_featurizers
 from molattn.training.fit import EpochRecord, fit_ensemble, initialize_model
 from molattn.training.initialization import resolve_initialization
-from molattn.training.metrics import METRICS, VAL_LOSS, resolve_metrics, resolve_tracking_metric
+from molattn.training.metrics import METRICS, VAL_LOSS, check_tracking_metric, resolve_metrics
 from molattn.training.prepare import prepare
 from molattn.training.run import Reporter, check_config
 from molattn.training.run_status import BEST
@@ -125,9 +125,10 @@ def tune(
         raise
     task, start = default.dataset.task, default.resolved({})
     names = resolve_metrics(task.kind, task.metrics, config.training.metrics)
-    tracking_metric = resolve_tracking_metric(task.kind, names, config.training.tracking_metric)
+    tracked = config.training.tracking_metric
+    check_tracking_metric(task.kind, names, tracked)
     # Losses of trials with different settings cannot be compared.
-    metric = names[0] if tracking_metric == VAL_LOSS else tracking_metric
+    metric = names[0] if tracked == VAL_LOSS else tracked
     defaults = {name: value_of(start, name) for name in space}
     # The sampler learns from the default unless the other trials start elsewhere.
     known = {name: value for name, value in defaults.items() if searched is default and space[name].contains(value)}
@@ -148,7 +149,7 @@ def tune(
                 break
             own = default if is_default(trial) else searched
             suggested = {name: space[name] for name in (known if is_default(trial) else space)}
-            _try(study, trial, own, suggested, metric, tracking_metric, reporter)
+            _try(study, trial, own, suggested, metric, reporter)
             study.write_trials(defaults, metric)
         if waiting:
             reporter.trial(study.finished, trials, study.best_value)
@@ -211,13 +212,7 @@ def _plan(config: RunConfig, search: Sequence[str], reporter: TuneReporter) -> t
 
 
 def _try(
-    study: SharedStudy,
-    trial: "optuna.Trial",
-    start: _Start,
-    space: Space,
-    metric: str,
-    tracking_metric: str,
-    reporter: TuneReporter,
+    study: SharedStudy, trial: "optuna.Trial", start: _Start, space: Space, metric: str, reporter: TuneReporter
 ) -> None:
     """Run a trial with values from `space`, and tell the study what came of it."""
     import optuna
@@ -226,7 +221,7 @@ def _try(
     try:
         values = {name: _suggest(trial, name, where) for name, where in space.items()}
         config = start.resolved({} if is_default(trial) else values)
-        found = _run_trial(config, start.dataset, metric, tracking_metric, trial, reporter)
+        found = _run_trial(config, start.dataset, metric, trial, reporter)
     except optuna.TrialPruned:
         study.study.tell(trial, state=pruned)
     except (UsageError, InputError) as error:
@@ -274,11 +269,10 @@ def _run_trial(
     config: RunConfig,
     dataset: PreparedDataset,
     metric: str,
-    tracking_metric: str,
     trial: "optuna.Trial",
     reporter: TuneReporter,
 ) -> float:
-    """The value of a trial: the metric of the validation molecules at the epoch that `tracking_metric` chooses."""
+    """The value of a trial: the metric of the validation molecules at the epoch that is kept."""
     import optuna
 
     check_config(config)
@@ -301,7 +295,7 @@ def _run_trial(
             if trial.should_prune() and not is_default(trial):
                 raise optuna.TrialPruned
 
-    fit_ensemble(single, task, scaler, train, val, metric, on_epoch, tracking_metric=tracking_metric)
+    fit_ensemble(single, task, scaler, train, val, metric, on_epoch)
     if not math.isfinite(best):
         raise InputError(
             f"the {METRICS[metric].label} of the validation molecules is undefined: choose another --metric"

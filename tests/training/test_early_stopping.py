@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from molattn.errors import UsageError
+from molattn.training.config import TrainingConfig
 from molattn.training.early_stopping import EarlyStopping, EpochRecord
 from molattn.training.learner import Learner
-from molattn.training.metrics import METRICS, VAL_LOSS, resolve_tracking_metric, why_undefined
+from molattn.training.metrics import METRICS, VAL_LOSS, check_tracking_metric, why_undefined
 from tests.cli.conftest import Molattn
 from tests.cli.conftest import molattn as molattn  # the fixture
 from tests.molecules import esol
@@ -119,16 +120,14 @@ def test_the_text_of_an_epoch_names_what_chooses_it() -> None:
 
 
 def test_the_tracking_metric_is_the_loss_or_a_reported_metric() -> None:
-    assert resolve_tracking_metric("binary", ("auprc", "auroc"), "") == "auprc"
-    assert resolve_tracking_metric("regression", ("rmse", "mae"), "") == VAL_LOSS
-    for name in (VAL_LOSS, "mae"):
-        assert resolve_tracking_metric("regression", ("rmse", "mae"), name) == name
+    assert TrainingConfig().tracking_metric == VAL_LOSS
+    for name in (VAL_LOSS, "rmse", "mae"):
+        check_tracking_metric("regression", ("rmse", "mae"), name)
     with pytest.raises(UsageError, match="'r2' is not reported: add --metric r2, or choose among val_loss, rmse, mae"):
-        resolve_tracking_metric("regression", ("rmse", "mae"), "r2")
-    with pytest.raises(UsageError, match="'auroc' does not go with regression targets"):
-        resolve_tracking_metric("regression", ("rmse",), "auroc")
-    with pytest.raises(UsageError, match="there is no metric 'kappa'"):
-        resolve_tracking_metric("binary", ("auroc",), "kappa")
+        check_tracking_metric("regression", ("rmse", "mae"), "r2")
+    for name in ("auroc", "kappa", ""):
+        with pytest.raises(UsageError, match=f"'{name}' does not go with regression targets: choose among val_loss"):
+            check_tracking_metric("regression", ("rmse",), name)
 
 
 @pytest.mark.parametrize(
@@ -175,8 +174,8 @@ PARTS = ["train"] * 30 + ["val"] * 20 + ["test"] * 10
 @pytest.mark.parametrize(
     ("labels", "options", "name", "shown"),
     [
-        (SOLUBLE, (), "auroc", "AUROC"),
-        (SOLUBLE, ("--tracking-metric", "val_loss"), "val_loss", "loss"),
+        (SOLUBLE, (), "val_loss", "loss"),
+        (SOLUBLE, ("--tracking-metric", "auroc"), "auroc", "AUROC"),
         (SOLUBLE, ("--metric", "auroc", "--metric", "auprc", "--tracking-metric", "auprc"), "auprc", "AUPRC"),
         (VALUES, (), "val_loss", "loss"),
         (VALUES, ("--tracking-metric", "spearman"), "spearman", "Spearman"),
@@ -212,7 +211,7 @@ def test_screen_history_metrics_and_weights_name_one_epoch(
 def test_the_metric_of_several_targets_is_their_mean_as_it_is_reported(molattn: Molattn, tmp_path: Path) -> None:
     second = ["" if i % 3 == 0 else 1 - soluble for i, soluble in enumerate(SOLUBLE)]
     run, table = tmp_path / "run", write(tmp_path / "t.csv", SOLUBLE, PARTS, second)
-    both = ("--target-columns", "y", "--target-columns", "z", "--task-type", "binary")
+    both = ("--target-columns", "y", "--target-columns", "z", "--task-type", "binary", "--tracking-metric", "auroc")
     answer = molattn("train", table, *SMALL, *both, "--split-column", "part", "--epochs", "3", "-o", run)
     assert answer.code == 0, answer.err
     history, metrics = rows(run / "history.csv"), json.loads((run / "metrics.json").read_text())
@@ -226,7 +225,8 @@ def test_a_metric_that_is_undefined_on_the_validation_molecules_gives_way_to_the
 ) -> None:
     labels = [1 if part == "val" else i % 2 for i, part in enumerate(PARTS)]
     run, table = tmp_path / "run", write(tmp_path / "t.csv", labels, PARTS)
-    answer = molattn("train", table, *SMALL, "--split-column", "part", "--epochs", "2", "-o", run)
+    options = ("--tracking-metric", "auroc", "--split-column", "part", "--epochs", "2")
+    answer = molattn("train", table, *SMALL, *options, "-o", run)
     assert answer.code == 0, answer.err
     said = " ".join(answer.err.split())
     assert (
@@ -253,7 +253,12 @@ def test_a_resumed_run_that_tracks_a_metric_is_bitwise_equal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = write(tmp_path / "t.csv", SOLUBLE, PARTS)
-    options = {"settings": JUMPY, "split_column": "part", "target_columns": ("y",)}
+    options = {
+        "settings": JUMPY,
+        "split_column": "part",
+        "target_columns": ("y",),
+        "tracking_metric": "auroc",
+    }
     train_small(table, tmp_path / "whole", **options)
     history = rows(tmp_path / "whole" / "history.csv")
     interrupt(table, tmp_path / "run", 4, **options)

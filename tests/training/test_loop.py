@@ -111,8 +111,8 @@ def test_fit_prints_and_writes_nothing(
 @pytest.mark.parametrize("patience", [1, 3])
 def test_a_constant_value_stops_the_training(patience: int, tracking_metric: str) -> None:
     # With a learning rate of 0 every epoch has the same loss and metrics.
-    config = replace(CONFIG, learning_rate=0.0, epochs=6, patience=patience)
-    recorded = fitted(config, tracking_metric=tracking_metric)
+    config = replace(CONFIG, learning_rate=0.0, epochs=6, patience=patience, tracking_metric=tracking_metric)
+    recorded = fitted(config)
     assert [r.best for r in recorded.history] == [True] + [False] * patience
     assert recorded.best_epoch == 1
     assert {r.tracking_metric for r in recorded.history} == {tracking_metric}
