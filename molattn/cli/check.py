@@ -5,16 +5,13 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from molattn.cli import train_options as opt
-from molattn.cli.terminal import print_json, print_line, print_status
+from molattn.cli.terminal import print_json, print_line
 from molattn.errors import InputError
 from molattn.training.config import resolve
 
 if TYPE_CHECKING:
     from molattn.training.config import RunConfig
     from molattn.training.curation import Curation
-
-NOT_TRAINABLE = 1
-"""The exit code for a table that no model can be trained on."""
 
 
 @opt.with_settings(
@@ -49,7 +46,7 @@ def check(
 ) -> None:
     """Read a table as training would, and say what is off with it: replicates, salts, ranges, classes, splits.
 
-    `molattn check my.csv --target-columns y` exits with 0 if a model can be trained on the table, and with 1 and one
+    `molattn check my.csv --target-columns y` exits with 0 if a model can be trained on the table, and with 3 and one
     sentence if not.
     """
     if table is not None and options["dataset"] is not None:
@@ -62,9 +59,7 @@ def check(
     except InputError as error:
         if as_json:
             print_json({"trainable": False, "error": str(error)})
-        else:
-            print_status(f"error: {error}")
-        raise typer.Exit(NOT_TRAINABLE) from None
+        raise
     if as_json:
         print_json({"trainable": True, **found.to_dict()})
     else:

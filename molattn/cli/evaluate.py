@@ -53,8 +53,9 @@ def evaluate(
     """
     if output_dir is not None and output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
         raise UsageError(f"{output_dir} exists: give another --output-dir")
-    from molattn.cli.metrics import print_metrics, print_transformed, print_uncertainty
+    from molattn.cli.metrics import print_metrics, print_transformed
     from molattn.cli.progress import TerminalReporter
+    from molattn.cli.uncertainty_metrics import print_uncertainty
 
     predictor = load_predictor(run)
     with TerminalReporter(quiet) as reporter:

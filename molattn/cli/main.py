@@ -100,7 +100,7 @@ def _molattn(
 ) -> None:
     """Graph attention for chemistry: learn a property from SMILES, predict it, see what atoms attend to.
 
-    Exit codes: 0 done, 1 internal error or failed check, 2 usage, 3 bad input data, 4 rows failed under --strict,
+    Exit codes: 0 done, 1 internal error, 2 usage, 3 bad input data, 4 rows failed under --strict,
     5 a missing extra, 6 a process that others wait for has ended.
     """
 

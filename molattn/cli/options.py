@@ -48,6 +48,12 @@ Target = Annotated[
     typer.Option("--target", help="What to explain, where the model has several targets.", show_default=False),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue an unfinished output.")]
+# As in molattn.inference.table_job, which is not imported for the help screen.
+LOCAL, RAY = "local", "ray"
+Engine = Annotated[str, typer.Option(help="local, or ray: on the processors of a Ray cluster, or of this machine.")]
+EscapeFormulas = Annotated[
+    bool, typer.Option("--escape-formulas", help="Put ' before cells that a spreadsheet takes for a formula.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output file.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Errors and warnings only.")]
 

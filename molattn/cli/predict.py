@@ -7,7 +7,11 @@ from typing import Annotated
 import typer
 
 from molattn.cli.options import (
+    LOCAL,
+    RAY,
     Encoding,
+    Engine,
+    EscapeFormulas,
     Force,
     InputFormat,
     NoHeaderRow,
@@ -24,9 +28,6 @@ from molattn.cli.options import (
     table_options,
 )
 from molattn.cli.terminal import stdout_writer, warn
-
-# As in molattn.inference.table_job, which is not imported for the help screen.
-LOCAL, RAY = "local", "ray"
 
 
 def predict(
@@ -58,9 +59,7 @@ def predict(
     num_workers: NumWorkers = 0,
     shard: Shard = None,
     resume: Resume = False,
-    engine: Annotated[
-        str, typer.Option(help="local, or ray: on the processors of a Ray cluster, or of this machine.")
-    ] = LOCAL,
+    engine: Engine = LOCAL,
     interval: Annotated[
         float | None,
         typer.Option(
@@ -85,9 +84,7 @@ def predict(
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row has no prediction.")] = False,
     force: Force = False,
-    escape_formulas: Annotated[
-        bool, typer.Option("--escape-formulas", help="Put ' before cells that a spreadsheet takes for a formula.")
-    ] = False,
+    escape_formulas: EscapeFormulas = False,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print rows as JSON, with --smiles.")] = False,
 ) -> None:
@@ -95,11 +92,11 @@ def predict(
 
     `molattn predict runs/esol --smiles CCO` prints. `molattn predict runs/esol in.csv -o out.csv` keeps every row and
     column of in.csv, in order, and adds `<target>_pred`, `status` (ok or error) and `error` (why). Of a binary target
-    the prediction is the probability of 1; of several classes a class, and `<target>_prob_<class>` for each; of a
-    target of atoms a list, in the order of the SMILES. Tables may be of any length: memory is bounded, a long output is
-    written in parts until it is complete, and `--resume` continues after an interruption. Text is
-    UTF-8, with semicolons and decimal commas if the table has them. The outputs of `--shard 1/4` to `4/4`, one below
-    the other, are the output of the whole. A model with `--descriptor-columns` reads these columns from the table.
+    the prediction is the probability of the positive class; of several classes a class, and `<target>_prob_<class>` for
+    each; of a target of atoms a list, in the order of the SMILES. Tables may be of any length: memory is bounded, a
+    long output is written in parts until it is complete, and `--resume` continues after an interruption. Text is UTF-8,
+    with semicolons and decimal commas if the table has them. The outputs of `--shard 1/4` to `4/4`, one below the
+    other, are the output of the whole. A model with `--descriptor-columns` reads these columns from the table.
 
     Several tables go into a folder, each under its own name: `molattn predict runs/esol data/*.parquet -o out/`.
     `--engine ray` (extra `ray`) distributes them, part by part, over the processors of the Ray cluster in RAY_ADDRESS,
@@ -107,8 +104,7 @@ def predict(
 
     `--interval 0.9` adds `<target>_lower` and `<target>_upper`, or of classes `<target>_set`, from the calibration
     molecules of `molattn train --calibration-size 0.1`. `--applicability` adds the distance to the nearest training
-    molecules in the model's own embedding, the largest Tanimoto similarity, and `unlike_training`: no, embedding,
-    fingerprint or both.
+    molecules in the model's embedding, the largest Tanimoto similarity, and `unlike_training` with the reason.
     """
     if (not tables) == (not smiles):
         raise typer.BadParameter("give either a table or --smiles")

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 def report_run(result: "RunResult") -> None:
     """Print the test metrics next to the baseline's, the run's folder, and the next commands."""
-    from molattn.cli.metrics import print_metrics, print_transformed, print_uncertainty
+    from molattn.cli.metrics import print_metrics, print_transformed
+    from molattn.cli.uncertainty_metrics import print_uncertainty
 
     metrics, always = result.metrics, result.dataset.task.baseline_label
     of = "atoms of " if result.dataset.task.of_atoms else ""

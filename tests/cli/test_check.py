@@ -39,11 +39,11 @@ def test_a_table_that_cannot_be_trained_on_gives_1_and_a_sentence(molattn: Molat
     path = tmp_path / "bad.csv"
     path.write_text("smiles,y\n" + "C1CC,1\n" * 20)
     answer = molattn("check", path)
-    assert answer.code == 1
+    assert answer.code == 3
     (line,) = answer.err.strip().splitlines()
     assert line.startswith(f"error: {path}: no row can be used; the first, line 2")
     answer = molattn("check", path, "--json")
-    assert answer.code == 1
+    assert answer.code == 3
     found = json.loads(answer.out)
     assert found["trainable"] is False and "no row can be used" in found["error"]
 

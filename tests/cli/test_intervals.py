@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import molattn as library
-from molattn.cli.metrics import EXPLANATIONS, print_uncertainty
+from molattn.cli.uncertainty_metrics import EXPLANATIONS, print_uncertainty
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.inference import table_engine
 from tests.cli.conftest import QUICK, Molattn
