@@ -10,6 +10,9 @@ MAX_TRANSFORMED = 12
 MAX_TABLES = 3
 """Up to this many targets, each has its own table."""
 
+LARGE = 1e5
+"""Numbers from here on, such as errors of a concentration in nM, are printed with four significant digits."""
+
 
 def print_metrics(
     measured: Mapping[str, Mapping[str, Any]],
@@ -110,6 +113,8 @@ def _interval(ends: Sequence[float] | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """The value with three decimals, or "undefined"."""
+    """The value with three decimals, with four digits if it is large, or "undefined"."""
+    if value is not None and abs(value) >= LARGE:
+        return f"{value:.4g}"
     # Adding zero turns -0.0 into 0.0.
     return "undefined" if value is None else f"{round(value, 3) + 0.0:.3f}"

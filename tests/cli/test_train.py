@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from molattn.chem import read_smiles
+from molattn.cli.metrics import number
 from molattn.cli.progress import TerminalReporter
 from molattn.data import SPLITS, SPLITS_BY_TARGET
 from molattn.models.losses import LOSSES
@@ -83,6 +84,12 @@ def test_the_commands_at_the_end_suit_the_model(
     for command in commands:
         done = molattn(*command[1:])
         assert done.code == 0, (command, done.err)
+
+
+def test_numbers_have_three_decimals_or_four_digits() -> None:
+    texts = {0.4486: "0.449", -0.0001: "0.000", 99_999.5: "99999.500", 48108371667.051: "4.811e+10", -2e6: "-2e+06"}
+    assert {value: number(value) for value in texts} == texts
+    assert number(None) == "undefined"
 
 
 def test_the_run_folder_is_complete(run: Path, table: Path) -> None:
@@ -322,8 +329,8 @@ def test_folds_end_with_a_table_of_all_runs(molattn: Molattn, table: Path, tmp_p
     assert answer.code == 0, answer.err
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     rmse = metrics["test"]["y"]["rmse"]
-    for number in (*rmse["values"], rmse["mean"], rmse["std"]):
-        assert f"{number:.3f}" in answer.out
+    for value in (*rmse["values"], rmse["mean"], rmse["std"]):
+        assert f"{value:.3f}" in answer.out
     assert "fold_0, 1 of 2" in answer.err
     *_, where, smiles = answer.out.strip().splitlines()
     assert str(tmp_path / "run") in where
