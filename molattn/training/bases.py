@@ -15,8 +15,9 @@ AUTO, NONE = "auto", "none"
 DEFAULT = "nci"
 """The base model that `AUTO` selects."""
 
-FINE_TUNING: dict[str, dict[str, Any]] = {"model": {"dropout": 0.05}, "training": {"epochs": 40}}
-"""Default settings of a training from a base model, where they differ from the general ones, by section."""
+FINE_TUNING: dict[str, dict[str, Any]] = {"model": {"dropout": 0.05}, "training": {"epochs": 40, "patience": 15}}
+"""Default settings of a training from a base model, where they differ from the general ones, by section. For the
+patience see `docs/epochs.md`."""
 
 FROM_SCRATCH: dict[str, dict[str, Any]] = {
     "data": {"molecule_featurizers": ("rdkit_few",)},

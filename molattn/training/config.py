@@ -203,7 +203,8 @@ class TrainingConfig:
         grad_clip: maximum norm of the gradient.
         tracking_metric: what chooses the epoch whose weights are kept, and stops the training: "val_loss", the loss of
             the validation molecules, or one of their reported metrics, such as "auroc".
-        patience: epochs without a better `tracking_metric` after which training stops.
+        patience: epochs without a better `tracking_metric` after which training stops. The default is 15 for a training
+            from a base model.
         seed: of the split, the weights, the batches and the dropout.
         base: the initialization: the name of a base model, or the folder of one that `molattn pretrain` wrote; "none"
             to train from scratch, "auto" for molattn's default base model if it is compatible.

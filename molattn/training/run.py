@@ -271,6 +271,13 @@ def _train_and_evaluate(
     seconds = before + time.perf_counter() - start
     first = fitted.fits[0]
     tracked = first.history[0].tracking_metric
+    lengths = [len(f.history) for f in fitted.fits]
+    if min(lengths) < settings.epochs:
+        after = f"epoch{'s' * several} {', '.join(map(str, lengths))} of {settings.epochs}"
+        without = (
+            f"{settings.patience} epoch{'s' * (settings.patience > 1)} without a better validation {label_of(tracked)}"
+        )
+        reporter.stage(f"training stopped after {after}: {without}, see training.patience")
     if several:
         which = f"the ensemble of {settings.ensemble_size}, each at its best epoch"
     else:
@@ -320,7 +327,7 @@ def _train_and_evaluate(
         "units": dict(zip(data.target_columns, dataset.units, strict=True)),
         "best_epoch": [f.best_epoch for f in fitted.fits] if several else first.best_epoch,
         "tracking_metric": tracked,
-        "epochs": [len(f.history) for f in fitted.fits] if several else len(first.history),
+        "epochs": lengths if several else lengths[0],
         "parameters": sum(p.numel() for model in fitted.models for p in model.parameters()),
     }
     if distributed.is_main_process():

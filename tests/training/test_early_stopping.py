@@ -208,6 +208,20 @@ def test_screen_history_metrics_and_weights_name_one_epoch(
     assert measured == pytest.approx(float(history[kept][of_model]), rel=1e-4)
 
 
+def test_a_training_that_stops_says_when_and_why(molattn: Molattn, tmp_path: Path) -> None:
+    run, table = tmp_path / "run", write(tmp_path / "t.csv", VALUES, PARTS)
+    jumpy = [word for setting in (*JUMPY, "training.patience=1") for word in ("--set", setting)]
+    answer = molattn("train", table, *SMALL, *jumpy, "--split-column", "part", "--epochs", "60", "-o", run)
+    assert answer.code == 0, answer.err
+    history, metrics = rows(run / "history.csv"), json.loads((run / "metrics.json").read_text())
+    assert len(history) == metrics["epochs"] == metrics["best_epoch"] + 1 < 60
+    said = " ".join(answer.err.split())
+    assert (
+        f"training stopped after epoch {len(history)} of 60: 1 epoch without a better validation loss, "
+        "see training.patience" in said
+    )
+
+
 def test_the_metric_of_several_targets_is_their_mean_as_it_is_reported(molattn: Molattn, tmp_path: Path) -> None:
     second = ["" if i % 3 == 0 else 1 - soluble for i, soluble in enumerate(SOLUBLE)]
     run, table = tmp_path / "run", write(tmp_path / "t.csv", SOLUBLE, PARTS, second)

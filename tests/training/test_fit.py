@@ -67,6 +67,9 @@ def test_the_final_weights_are_those_of_the_best_epoch() -> None:
 def test_training_stops_without_improvement() -> None:
     _, fitted = _fit(epochs=50, learning_rate=0.03, ema=0.0, patience=3)
     assert len(fitted.history) == fitted.best_epoch + 3 < 50
+    # Up to there it is the training that would have gone on.
+    _, longer = _fit(epochs=50, learning_rate=0.03, ema=0.0, patience=6)
+    assert longer.history[: len(fitted.history)] == fitted.history != longer.history
 
 
 def test_training_lowers_the_error() -> None:

@@ -83,6 +83,7 @@ def test_sizes_and_weights_are_those_of_the_base_and_the_head_is_new(base: str) 
 def test_fine_tuning_defaults_apply_unless_set_explicitly(base: str) -> None:
     config, message = resolve_initialization(resolve(None, {"base": base}))
     assert config.training.epochs == FINE_TUNING["training"]["epochs"] != TrainingConfig.epochs
+    assert config.training.patience == FINE_TUNING["training"]["patience"] != TrainingConfig.patience
     assert config.model.dropout == FINE_TUNING["model"]["dropout"] != GraphModelConfig.dropout
     assert base in message
     config, _ = resolve_initialization(
