@@ -258,7 +258,13 @@ class TrainingConfig:
     tracking_metric: str = option(
         "val_loss", "What chooses the epoch: val_loss or a reported metric, such as auroc.", table="metric"
     )
-    patience: int = option(40, "Stop after this many epochs without a better one.", metavar="N", hidden=False)
+    patience: int = option(
+        40,
+        f"Epochs without a better one. [default: {FINE_TUNING['training']['patience']} from a base, 40 from scratch]",
+        metavar="N",
+        hidden=False,
+        show_default=False,
+    )
     seed: int = option(0, "Of split, weights, batches.", metavar="N", hidden=False, show_default=True)
     base: str = option(
         AUTO,
