@@ -168,3 +168,16 @@ def test_a_run_accounts_for_every_row(tmp_path: Path) -> None:
             tmp_path / "t.csv", output_dir=tmp_path / "again", splits_file=str(run / "splits.csv"), **options
         )
     assert again.metrics["test"] == result.metrics["test"]
+
+
+def test_a_bound_of_a_molecule_in_several_rows_is_one_sentence_and_others_stay(tmp_path: Path) -> None:
+    values: list[Any] = [float(i) for i in range(len(SMILES))]
+    values[3] = ">7"
+    frame = pd.DataFrame({"smiles": [*SMILES, SMILES[0]], "y": [*values, 2.0]})
+    dataset = _prepare(tmp_path / "t.csv", frame, replicates="mean")
+    assert dataset.bounds is not None and len(dataset.bounds) == len(dataset.targets) == len(SMILES)
+    assert dataset.bounds[3, 0].tolist() == pytest.approx([7.0, np.nan], nan_ok=True)
+    assert dataset.targets[0].tolist() == [1.0]
+    again = pd.DataFrame({"smiles": [*SMILES, SMILES[3]], "y": [*values, 2.0]})
+    with pytest.raises(InputError, match=r"^line 5, column 'y': >7\.0 is a bound, of a molecule in several rows"):
+        _prepare(tmp_path / "u.csv", again, replicates="mean")

@@ -200,3 +200,29 @@ def test_classes_and_atoms_have_no_transform() -> None:
     for task in (Binary(), Regression(of_atoms=True)):
         with pytest.raises(UsageError, match="goes with numbers of molecules"):
             resolve_transforms(("log10",), ("a",), ("",), task)
+
+
+def test_bounds_are_transformed_and_change_sides_where_the_transform_falls(tmp_path: Path) -> None:
+    """An IC50 above 10 uM is a pIC50 below 5; the bound in the unit of the table stays as it is."""
+    values: list[Any] = [*NANOMOLAR]
+    values[::9] = [">10000"] * len(values[::9])
+    pd.DataFrame({"smiles": SMILES, "ic50 [nM]": values}).to_csv(tmp_path / "t.csv", index=False)
+    data = DataConfig(dataset=str(tmp_path / "t.csv"), target_transform=("neg-log10-molar",))
+    dataset = prepare(data, GraphModel, seed=0)
+    train = dataset.subset("train")
+    assert dataset.bounds is not None and train.bounds is not None
+    bounded = np.isfinite(train.bounds).any((1, 2))
+    assert bounded.sum() > 2 and np.isnan(train.targets[bounded]).all() and np.isfinite(train.targets[~bounded]).all()
+    assert np.isnan(train.bounds[bounded, 0, 0]).all()
+    assert train.bounds[bounded, 0, 1] == pytest.approx(5.0)
+    assert np.unique(dataset.bounds[np.isfinite(dataset.bounds)]).tolist() == [10000.0]
+
+
+def test_a_bound_without_a_logarithm_is_left_out_with_the_reason(tmp_path: Path) -> None:
+    values: list[Any] = [*NANOMOLAR]
+    values[4], values[6] = "<0", "<50"
+    pd.DataFrame({"smiles": SMILES, "y": values}).to_csv(tmp_path / "t.csv", index=False)
+    dataset = prepare(DataConfig(dataset=str(tmp_path / "t.csv"), target_transform=("log10",)), GraphModel, seed=0)
+    ((row, reason),) = [(r.row, r.reason) for r in dataset.rejected]
+    assert row == 4 and "0 has no logarithm" in reason
+    assert dataset.bounds is not None and len(dataset.bounds) == len(dataset.targets) == len(SMILES) - 1
