@@ -123,7 +123,7 @@ def test_predict_embed_and_evaluate_read_the_same_columns(molattn: Molattn, run:
     answer = molattn("predict", run, table, "-o", tmp_path / "out.csv")
     assert answer.code == 0, answer.err
     assert "2 of 40 rows have no prediction; the first, line 2: no value in column 'MW'" in answer.err
-    out = pd.read_csv(tmp_path / "out.csv")
+    out = pd.read_csv(tmp_path / "out.csv", sep=";")
     assert out["error"][2].startswith("column 'logP': 'N/D' is not a finite number")
     good = [i for i in range(40) if i not in (0, 2)]
     frame = pd.DataFrame({"logP": LOGP, "MW": MASS}).iloc[good]

@@ -23,7 +23,7 @@ from molattn.errors import UsageError
 _CHUNKS_PER_ROW_GROUP = 16  # of Parquet
 _LINES_PER_WRITE = 64  # of text
 
-Column = Sequence[str | float | Sequence[str] | Sequence[float] | None]
+Column = Sequence[str | float | Sequence[str] | Sequence[float | None] | None]
 
 
 @dataclass(frozen=True)
@@ -290,7 +290,7 @@ def digits(value: float | None) -> str:
     return "" if value is None else f"{value:.7g}"
 
 
-def cell_of(value: str | float | Sequence[str] | Sequence[float] | None) -> str:
+def cell_of(value: str | float | Sequence[str] | Sequence[float | None] | None) -> str:
     """The cell of a text, of a number, or of a list of them."""
     if isinstance(value, str):
         return value
@@ -299,7 +299,7 @@ def cell_of(value: str | float | Sequence[str] | Sequence[float] | None) -> str:
     return format_list([item if isinstance(item, str) else digits(item) for item in value])
 
 
-def _comma_text(value: str | float | Sequence[str] | Sequence[float] | None) -> str:
+def _comma_text(value: str | float | Sequence[str] | Sequence[float | None] | None) -> str:
     """As `cell_of`, with a decimal comma in a number; those of a list keep their points."""
     text = cell_of(value)
     return text.replace(".", ",") if isinstance(value, float) else text
