@@ -28,6 +28,14 @@ def evaluate(
         typer.Option("--output-dir", "-o", help="A new folder for metrics.json and plots.", show_default=False),
     ] = None,
     smiles_column: SmilesColumn = None,
+    target_columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Columns of the labels, in the order of the model's targets. [default: the targets' names]",
+            metavar="NAME",
+            show_default=False,
+        ),
+    ] = None,
     encoding: Encoding = None,
     no_header_row: NoHeaderRow = False,
     sheet: Sheet = None,
@@ -45,7 +53,7 @@ def evaluate(
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
 ) -> None:
-    """Measure a model on a table whose columns have the names of its targets.
+    """Measure a model on a table with labels of its targets.
 
     `molattn evaluate runs/esol other.csv` prints the metrics that training printed. Rows without a label or with a
     SMILES that cannot be read are left out and counted. Molecules that the model was trained or chosen with (in
@@ -63,6 +71,7 @@ def evaluate(
         result = predictor.evaluate(
             table,
             smiles_column=smiles_column or "",
+            target_columns=target_columns or (),
             metrics=tuple(metrics or ()),
             num_workers=num_workers,
             progress=progress,

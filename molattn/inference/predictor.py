@@ -226,6 +226,7 @@ class Predictor(TablePredictor):
         table: str | Path,
         *,
         smiles_column: str = "",
+        target_columns: Sequence[str] = (),
         metrics: Sequence[str] = (),
         num_workers: int = 0,
         progress: Progress | None = None,
@@ -238,6 +239,7 @@ class Predictor(TablePredictor):
         Args:
             table: its path.
             smiles_column: found by its name when empty.
+            target_columns: the columns of the labels, in the order of `targets`; of the same names when empty.
             metrics: such as "rmse" or "auroc"; the task's own when empty.
             num_workers, progress: as for `molattn.chem.featurize`.
             table_options: encoding, header and sheet of the table.
@@ -258,6 +260,7 @@ class Predictor(TablePredictor):
             self._artifact,
             table,
             smiles_column=smiles_column,
+            target_columns=target_columns,
             metrics=tuple(metrics),
             num_workers=num_workers,
             read_options=self.read_options,

@@ -12,7 +12,7 @@ from molattn.chem import ReadOptions, canonical_smiles, read_smiles, standardize
 from molattn.chem.molecule import map_rows
 from molattn.data import RejectedRow, guess_smiles_column, read_records, read_table
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
-from molattn.errors import InputError, SmilesError, short_repr
+from molattn.errors import InputError, SmilesError, UsageError, short_repr
 from molattn.models.artifact import Artifact
 from molattn.models.predictions import Predictions
 from molattn.models.tasks import Regression
@@ -77,6 +77,7 @@ def evaluate(
     path: str | Path,
     *,
     smiles_column: str = "",
+    target_columns: Sequence[str] = (),
     metrics: tuple[str, ...] = (),
     num_workers: int = 0,
     read_options: ReadOptions | None = None,
@@ -86,12 +87,13 @@ def evaluate(
     decimal: str = "",
     thousands: str = "",
 ) -> Evaluation:
-    """Evaluate a model on a table that has the columns of its targets.
+    """Evaluate a model on a table that has the labels of its targets.
 
     Args:
         artifact: the model.
         path: of the table.
         smiles_column: found by its name when empty.
+        target_columns: the columns of the labels, in the order of the model's targets; of the same names when empty.
         metrics: names in `METRICS`; the task's defaults when empty.
         num_workers, progress: as for `molattn.chem.featurize`.
         read_options: how molecules are read; None for as in training.
@@ -100,10 +102,16 @@ def evaluate(
         decimal, thousands: how the numbers of the targets are written, as in `DataConfig`.
 
     Raises:
-        UsageError: a column or a metric that does not exist.
+        UsageError: a column or a metric that does not exist, or another number of columns than targets.
         InputError: a table that cannot be read, labels that do not go with the model's task, or no usable row.
     """
     task, targets = artifact.task, artifact.targets
+    columns = tuple(target_columns) or targets
+    if len(columns) != len(targets):
+        raise UsageError(
+            f"--target-columns names {len(columns)} columns for {len(targets)} targets: give a column for each, "
+            f"in this order: {', '.join(targets)}"
+        )
     read_options = read_options or artifact.read_options
     names = resolve_metrics(task.kind, task.metrics, metrics)
     table = read_table(path, table_options)
@@ -112,7 +120,7 @@ def evaluate(
         check_atom_targets(type(artifact.model), read_options.standardize)
     encoded = encode_targets(
         table,
-        targets,
+        columns,
         task.name,
         task.classes,
         task.of_atoms,
@@ -120,11 +128,11 @@ def evaluate(
         decimal=decimal,
         thousands=thousands,
     )
-    class_messages = () if task.classes else _words_as_numbers(targets, encoded.classes)
+    class_messages = () if task.classes else _words_as_numbers(columns, encoded.classes)
     scaler = artifact.descriptors
     descriptor_columns = () if scaler is None else scaler.provided
     records = read_records(
-        encoded.table, column, targets, of_atoms=task.of_atoms, descriptor_columns=descriptor_columns
+        encoded.table, column, columns, of_atoms=task.of_atoms, descriptor_columns=descriptor_columns
     )
     outcomes = artifact.model.read(records.smiles, read_options, num_workers, progress)
     scaled, unusable = None, {}
@@ -142,15 +150,15 @@ def evaluate(
             for i, outcome in enumerate(outcomes)
         ]
         matched = match_labels(
-            records, sizes, lambda i: getattr(outcomes[i], "reason", unusable.get(i, "")), table, encoded, targets
+            records, sizes, lambda i: getattr(outcomes[i], "reason", unusable.get(i, "")), table, encoded, columns
         )
-        matched = reject_undefined(matched, artifact.scaler.transforms, targets, records, table)
+        matched = reject_undefined(matched, artifact.scaler.transforms, columns, records, table)
         molecules = [outcome for i in matched.indices if not isinstance(outcome := outcomes[i], SmilesError)]
         if not molecules:
             first = matched.rejected[:1]
             why = f"; the first, {first[0].location}: {first[0].reason}" if first else ""
             raise InputError(f"{path}: no row can be evaluated{why}")
-        task.check(matched.targets, targets)
+        task.check(matched.targets, columns)
         failed: dict[int, str] = {}
         descriptors = None if scaled is None else scaled[matched.indices]
         predictions = artifact.predict(molecules, descriptors, failures=failed)

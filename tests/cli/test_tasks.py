@@ -275,6 +275,20 @@ def test_molecules_of_the_training_are_measured_apart(molattn: Molattn, run: Pat
     assert "no other is in the table" in molattn("evaluate", run, write("known.csv", known)).err
 
 
+def test_labels_in_columns_of_other_names_are_measured_alike(
+    molattn: Molattn, run: Path, table: Path, tmp_path: Path
+) -> None:
+    renamed = tmp_path / "renamed.csv"
+    header, rest = table.read_text().split("\n", 1)
+    renamed.write_text(header.replace("y", "log S") + "\n" + rest)
+    found = molattn("evaluate", run, renamed, "--target-columns", "log S", "--json")
+    assert found.code == 0, found.err
+    assert json.loads(found.out)["targets"] == json.loads(molattn("evaluate", run, table, "--json").out)["targets"]
+    several = molattn("evaluate", run, renamed, "--target-columns", "log S", "smiles")
+    assert several.code == 2
+    assert "--target-columns names 2 columns for 1 targets" in several.err
+
+
 def test_evaluate_needs_the_targets_columns(molattn: Molattn, run: Path, binary: Path) -> None:
     answer = molattn("evaluate", run, binary)
     assert answer.code == 2
