@@ -7,7 +7,7 @@ import typer
 
 from molattn.cli import train_options as opt
 from molattn.cli.launch import end_with_launcher, launch
-from molattn.cli.terminal import print_json
+from molattn.cli.terminal import print_json, print_status
 from molattn.training.config import resolve
 from molattn.training.distributed import is_main_process, launched_world_size, requested_world_size
 from molattn.training.run_status import check_new_folder, resolve_resume
@@ -45,13 +45,20 @@ def train(
         raise typer.Exit(launch(sys.argv[1:], several // nodes, nodes))
     end_with_launcher()
     from molattn.cli.download import fetch_with_progress
+    from molattn.data.tables.columns import format_names
     from molattn.training.table_source import find_table, is_path
 
     if output_dir is not None and resume is None:
         check_new_folder(output_dir, force)
     if resolved.data.dataset and not is_path(resolved.data.dataset):
         fetch_with_progress(resolved.data.dataset, resolved.data.data_dir, quiet or not is_main_process())
-    find_table(resolved.data)
+    source = find_table(resolved.data)
+    if not quiet and is_main_process():
+        # Before torch and RDKit are imported, which takes seconds.
+        names = format_names(source.config.target_columns)
+        print_status(
+            f"{source.name}: learning {names} from the SMILES in {format_names([source.config.smiles_column])}"
+        )
 
     from molattn._train import run
     from molattn.cli.progress import TerminalReporter

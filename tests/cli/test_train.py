@@ -37,6 +37,7 @@ def test_the_output_ends_with_metrics_the_folder_and_commands_that_run_as_printe
 ) -> None:
     answer = molattn("train", table, *QUICK, "-o", tmp_path / "run")
     assert answer.code == 0
+    assert answer.err.startswith(f"{table.stem}: learning 'y' from the SMILES in 'smiles'\n")
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     for side in (metrics["test"], metrics["baseline"]["test"]):
         for name in ("rmse", "mae", "r2"):
