@@ -49,7 +49,7 @@ from molattn.models.config_file import (
 )
 from molattn.models.predictions import Predictions
 from molattn.models.scaler import DescriptorScaler, TargetScaler
-from molattn.models.tasks import REGRESSION, Regression, Task, task_from_dict
+from molattn.models.tasks import REGRESSION, Regression, Task, share_predictions, task_from_dict
 from molattn.models.tensor_file import (
     TensorSpec,
     check_finite,
@@ -80,6 +80,8 @@ class Artifact:
         samples: the number of passes of the uncertainty method "dropout".
         calibration: the scores for prediction intervals and sets; None for a model without.
         domain: the applicability domain; None for a model without.
+        class_shares: for each target the share of each of its classes in training, see `Task.class_shares`; empty for
+            numbers, and where it is not known.
     """
 
     model: MoleculeModel
@@ -94,6 +96,7 @@ class Artifact:
     samples: int = 10
     calibration: Calibration | None = None
     domain: ApplicabilityDomain | None = None
+    class_shares: tuple[tuple[float, ...], ...] = ()
 
     def __post_init__(self):
         if not self.uncertainty:
@@ -140,6 +143,16 @@ class Artifact:
             predictions = apply_calibration(predictions, self.task, self.calibration, method)
         return self.scaler.in_units(predictions)
 
+    def baseline_predictions(self, n: int) -> Predictions | None:
+        """The predictions for n molecules or atoms by the training mean, or by the training shares of the classes.
+
+        With transforms it is the mean of the transformed targets, in the units of the targets. None where the model
+        does not hold the shares.
+        """
+        if isinstance(self.task, Regression):
+            return self.scaler.in_units(self.task.baseline_predictions(np.array([self.scaler.mean]), n))
+        return share_predictions(self.task, self.class_shares, n) if self.class_shares else None
+
     def prediction_intervals(
         self, predictions: Predictions, level: float, method: str
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -174,9 +187,9 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
         "molattn": version("molattn"),
         "model": dataclasses.asdict(artifact.model.config),
         "targets": [
-            {"name": name, "unit": unit, "mean": mean, "std": std, **transform_settings(scaler, t)}
-            for t, (name, unit, mean, std) in enumerate(
-                zip(artifact.targets, artifact.units, scaler.mean, scaler.std, strict=True)
+            {"name": name, "unit": unit, "mean": mean, "std": std, **transform_settings(scaler, t), **shares}
+            for t, (name, unit, mean, std, shares) in enumerate(
+                zip(artifact.targets, artifact.units, scaler.mean, scaler.std, _class_shares(artifact), strict=True)
             )
         ],
         "task": artifact.task.to_dict(),
@@ -195,6 +208,13 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
         write_bytes(folder / WEIGHTS, weights)
     finally:
         _finish_replacement(folder)
+
+
+def _class_shares(artifact: Artifact) -> list[dict[str, Any]]:
+    """The class shares of each target as they are written to `config.json`; empty without."""
+    if not artifact.class_shares:
+        return [{}] * len(artifact.targets)
+    return [{"class_shares": list(shares)} for shares in artifact.class_shares]
 
 
 def _weights(model: MoleculeModel) -> dict[str, Tensor]:
@@ -306,4 +326,5 @@ def _build_artifact(config: dict[str, Any], specs: dict[str, TensorSpec], folder
         samples=method["samples"],
         calibration=read_calibration(config, tensors, task),
         domain=read_domain(config, tensors),
+        class_shares=tuple(tuple(t["class_shares"]) for t in targets if "class_shares" in t),
     )

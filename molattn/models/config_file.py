@@ -95,7 +95,8 @@ MODEL_FIELDS: Mapping[str, Record] = {
 _KNOTS = ListOf(Number(), MAX_KNOTS, min_length=1)
 _TRANSFORM = Record({"name": OneOf(TRANSFORMS)}, {"unit": OneOf(tuple(MOLAR)), "values": _KNOTS, "scores": _KNOTS})
 _TARGET = Record(
-    {"name": NAME, "unit": NAME, "mean": Number(), "std": Number(0.0, exclusive=True)}, {"transform": _TRANSFORM}
+    {"name": NAME, "unit": NAME, "mean": Number(), "std": Number(0.0, exclusive=True)},
+    {"transform": _TRANSFORM, "class_shares": ListOf(Number(0.0, 1.0), TARGETS, min_length=1)},
 )
 _DESCRIPTOR = Record({"name": NAME, "mean": Number(), "std": Number(0.0), "computed": Boolean()})
 _CONFORMERS = Record(
@@ -221,6 +222,7 @@ def _check_consistency(config: dict[str, Any]) -> None:
         _check_unique(f"task.classes[{t}]", names)
         if task["kind"] == "binary" and len(names) != 2:
             raise ValidationError(f"task.classes[{t}] has {len(names):,} names, and a binary target has two classes")
+    _check_class_shares(targets, task["kind"], classes)
     if "alpha" in task and task["loss"] in LOSSES and not LOSSES[task["loss"]].has_quantiles:
         raise ValidationError(f"task.alpha goes with the loss quantile, and task.loss is {short_repr(task['loss'])}")
     if task["of_atoms"] and (found := next((k for k in ("calibration", "domain") if config[k] is not None), None)):
@@ -232,6 +234,24 @@ def _check_consistency(config: dict[str, Any]) -> None:
         )
     if model.needs_3d and not three_d:
         raise ValidationError("model.edges reads distances, and there is no molecules.conformers")
+
+
+def _check_class_shares(
+    targets: Sequence[Mapping[str, Any]], kind: str, classes: Sequence[Sequence[str]] | None
+) -> None:
+    """Raise ValidationError unless all targets or none have the share of each of their classes."""
+    if not (found := [t for t, target in enumerate(targets) if "class_shares" in target]):
+        return
+    if kind == Regression.kind:
+        raise ValidationError(f"targets[{found[0]}].class_shares goes with classes, and task.kind is 'regression'")
+    if len(found) != len(targets):
+        raise ValidationError(f"class_shares are those of {len(found):,} targets, and there are {len(targets):,}")
+    for t, target in enumerate(targets):
+        shares, count = target["class_shares"], len(classes[t]) if classes else 2
+        if len(shares) != count:
+            raise ValidationError(f"targets[{t}].class_shares has {len(shares):,} numbers for {count:,} classes")
+        if abs(sum(shares) - 1) > 1e-6:
+            raise ValidationError(f"targets[{t}].class_shares has the sum {sum(shares):g}, and shares add up to 1")
 
 
 def _check_unique(field: str, names: Any) -> None:

@@ -60,6 +60,10 @@ class Task(ABC):
     def baseline_predictions(self, train: np.ndarray, n: int) -> Predictions:
         """The baseline for n molecules or atoms, from the training targets alone."""
 
+    def class_shares(self, train: np.ndarray) -> tuple[tuple[float, ...], ...]:  # noqa: ARG002
+        """For each target the share of each of its classes among the training targets, (n, T); empty for numbers."""
+        return ()
+
     def distribution_columns(self, targets: Sequence[str]) -> list[str]:  # noqa: ARG002
         """The names of the columns of `Predictions.distribution`."""
         return []
@@ -212,8 +216,10 @@ class Binary(Task):
         return Predictions(p[..., 1], no_columns(outputs), None if std is None else std[..., 1])
 
     def baseline_predictions(self, train: np.ndarray, n: int) -> Predictions:
-        share = np.broadcast_to(np.array(TargetScaler.fit(train).mean), (n, train.shape[1]))
-        return Predictions(share, no_columns(share), np.sqrt(share * (1 - share)) if self.has_std else None)
+        return share_predictions(self, self.class_shares(train), n)
+
+    def class_shares(self, train: np.ndarray) -> tuple[tuple[float, ...], ...]:
+        return tuple((1 - share, share) for share in TargetScaler.fit(train).mean)
 
     def probabilities(self, predictions: Predictions, t: int) -> np.ndarray:
         return np.stack([1 - predictions.values[:, t], predictions.values[:, t]], 1)
@@ -261,13 +267,12 @@ class Multiclass(Task):
         return self.with_probabilities([p for p, _ in of_targets], np.stack(of_predicted, 1) if of_predicted else None)
 
     def baseline_predictions(self, train: np.ndarray, n: int) -> Predictions:
-        shares = []
-        for t, names in enumerate(self.classes):
-            known = train[np.isfinite(train[:, t]), t].astype(int)
-            counts = np.bincount(known, minlength=len(names))
-            shares.append(np.broadcast_to(counts / counts.sum(), (n, len(names))))
-        largest = np.stack([share.max(1) for share in shares], 1)
-        return self.with_probabilities(shares, np.sqrt(largest * (1 - largest)) if self.has_std else None)
+        return share_predictions(self, self.class_shares(train), n)
+
+    def class_shares(self, train: np.ndarray) -> tuple[tuple[float, ...], ...]:
+        known = [y[np.isfinite(y)].astype(int) for y in train.T]
+        counts = [np.bincount(y, minlength=len(names)) for y, names in zip(known, self.classes, strict=True)]
+        return tuple(tuple((count / count.sum()).tolist()) for count in counts)
 
     def distribution_columns(self, targets: Sequence[str]) -> list[str]:
         return [f"{t}_prob_{c}" for t, names in zip(targets, self.classes, strict=True) for c in names]
@@ -306,6 +311,14 @@ class Multiclass(Task):
     def with_probabilities(self, probabilities: Sequence[np.ndarray], std: np.ndarray | None = None) -> Predictions:
         values = np.stack([p.argmax(1) for p in probabilities], 1).astype(np.float64)
         return Predictions(values, np.concatenate(probabilities, 1), std)
+
+
+def share_predictions(task: Task, shares: Sequence[Sequence[float]], n: int) -> Predictions:
+    """The baseline of classes for n molecules or atoms: each class has its share, from `Task.class_shares`."""
+    probabilities = [np.broadcast_to(np.array(of_target), (n, len(of_target))) for of_target in shares]
+    # Of the predicted class of several, and of the positive one of two; of two both have the same.
+    largest = np.stack([p.max(1) for p in probabilities], 1)
+    return task.with_probabilities(probabilities, np.sqrt(largest * (1 - largest)) if task.has_std else None)
 
 
 def _probabilities(task: Task, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:

@@ -15,7 +15,6 @@ from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.errors import InputError, SmilesError, UsageError, short_repr
 from molattn.models.artifact import Artifact
 from molattn.models.predictions import Predictions
-from molattn.models.tasks import Regression
 from molattn.training.bootstrap import interval_by_target
 from molattn.training.class_names import ZERO_ONE, fold, positive_of
 from molattn.training.descriptors import append_computed_descriptors
@@ -41,8 +40,8 @@ class Evaluation:
         intervals: the 95% intervals of the metrics, {target: {metric: [lower, upper]}}; see
             `molattn.training.bootstrap`.
         mean: of the metrics over the targets; empty for one target.
-        baseline: the metrics of always answering the training mean; empty for classes, whose training shares a model
-            does not hold.
+        baseline: the metrics of always answering the training mean, or the training shares of the classes; empty where
+            the model does not hold them, as those of bases and of earlier versions do not.
         seen: (n,) whether the model was trained, chosen or calibrated with the molecule of each row; all False where
             the run's split is not known.
         unseen_metrics: the metrics of the other rows; empty if all rows or none have been seen.
@@ -171,10 +170,8 @@ def evaluate(
     true = matched.targets
     answers = artifact.apply_calibration(raw)
     by_target = metrics_by_target(task, targets, true, answers, names, matched.bounds)
-    baseline = {}
-    if isinstance(task, Regression):
-        mean = task.baseline_predictions(np.array([artifact.scaler.mean]), len(true))
-        constant = artifact.scaler.in_units(mean)
+    constant, baseline = artifact.baseline_predictions(len(true)), {}
+    if constant is not None:
         baseline = metrics_by_target(task, targets, true, constant, names)
     smiles = [records.smiles[i] for i in matched.indices]
     is_seen, keys = _are_seen(smiles, seen, read_options.standardize, num_workers)

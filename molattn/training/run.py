@@ -294,6 +294,7 @@ def _train_and_evaluate(
         fitted.models[1:],
         resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout),
         settings.dropout_sampling_size,
+        class_shares=task.class_shares(train.targets),
     )
     answers = artifact.predict(dataset.molecules, dataset.descriptors)
     if dataset.has_calibration and settings.calibration_method != NONE:

@@ -141,6 +141,7 @@ def train_arrays(
         members=fitted.models[1:],
         uncertainty=method,
         samples=settings.dropout_sampling_size,
+        class_shares=task.class_shares(train.targets),
     )
     if len(cal) and settings.calibration_method != NONE:
         of_cal, of_val = (artifact.predict(part.molecules, part.descriptors) for part in (cal, val))

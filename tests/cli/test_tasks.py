@@ -87,6 +87,11 @@ def test_two_words_are_predicted_as_the_probability_of_the_positive_one(molattn:
     metrics = json.loads((run / "metrics.json").read_text())
     again = json.loads(molattn("evaluate", run, table, "--json").out)
     assert again["targets"]["y"]["n"] == 59
+    # The larger class of training has the share above one half, and is the answer for every molecule.
+    share = np.mean([float(r["y"]) for r in rows if r["split"] == "train"])
+    labels = np.array([float(r["y"]) for r in rows])
+    assert again["baseline"]["y"]["auroc"] == 0.5
+    assert again["baseline"]["y"]["accuracy"] == pytest.approx(np.mean(labels == (share > 0.5)))
     # The other way round, and as 0 and 1: the same labels.
     numbers = _write(tmp_path / "numbers.csv", y=["1", *(str(int(w == "Soluble")) for w in words[1:-1]), ""])
     answer = molattn("evaluate", run, numbers, "--json")
@@ -114,6 +119,12 @@ def test_strings_are_predicted_as_classes(molattn: Molattn, tmp_path: Path) -> N
     answer = molattn("train", table, *QUICK, "-o", run, "--metric", "accuracy", "--metric", "f1", "--class-balance")
     assert answer.code == 0
     assert "task: multiclass, grade holds words: fair, good, poor" in answer.err
+    answer = molattn("evaluate", run, table)
+    assert answer.code == 0 and "always the training shares" in answer.out
+    shares = [row["grade"] for row in _rows(run / "predictions.csv") if row["split"] == "train"]
+    most = max(names, key=shares.count)
+    baseline = json.loads(molattn("evaluate", run, table, "--json").out)["baseline"]["grade"]
+    assert baseline["accuracy"] == pytest.approx(np.mean([names[r // 20] == most for r in RANKS]))
     metrics = json.loads((run / "metrics.json").read_text())
     assert set(metrics["test"]["grade"]) >= {"accuracy", "f1", "n"}
     rows = _rows(run / "predictions.csv")

@@ -59,7 +59,7 @@ def _transformed() -> Artifact:
 FORMS: dict[str, Callable[[], Artifact]] = {
     "regression": _artifact,
     "conformers": lambda: _artifact(config=MAT, read_options=ReadOptions(conformers=Conformers())),
-    "binary": lambda: _artifact("c", task=Binary()),
+    "binary": lambda: _artifact("c", task=Binary(), class_shares=((0.25, 0.75),)),
     "parent": lambda: _artifact("yz", read_options=ReadOptions(standardize="parent")),
     "atoms": lambda: _artifact("q", task=Regression(of_atoms=True)),
     "descriptors": lambda: _artifact(descriptors=DescriptorScaler(("z",), (0.5,), (2.0,))),

@@ -190,10 +190,17 @@ def test_scaler_leaves_out_missing_labels_and_constant_targets() -> None:
 )
 def test_the_task_is_loaded(tmp_path: Path, task: Task) -> None:
     model = GraphModel(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), len(task.target_of_output(1))).eval()
-    written = Artifact(model, TargetScaler.identity(1), ("y",), ("",), task=task)
+    shares = task.class_shares(np.array([[0.0], [1.0], [1.0], [np.nan]]))
+    written = Artifact(model, TargetScaler.identity(1), ("y",), ("",), task=task, class_shares=shares)
     save_artifact(tmp_path, written)
     loaded = load_artifact(tmp_path)
     assert loaded.task == task
+    assert loaded.class_shares == shares
+    constant = loaded.baseline_predictions(3)
+    assert constant is not None
+    expected = {"regression": 0.0, "binary": 2 / 3, "multiclass": 1.0}[task.kind]
+    np.testing.assert_allclose(constant.values, np.full((3, 1), expected))
+    assert (replace(loaded, class_shares=()).baseline_predictions(3) is None) == (task.kind != "regression")
     assert loaded.model.head.out_features == len(task.target_of_output(1))
 
 

@@ -132,10 +132,36 @@ def test_a_setting_that_is_out_of_range_is_named(folder: Path, key: str, value: 
             "written by a later version of molattn: upgrade molattn",
         ),
         (lambda c: c.update(more=1), "the file has an unknown field 'more'"),
+        (
+            lambda c: c["targets"][0].update(class_shares=[0.5, 0.5]),
+            "targets[0].class_shares goes with classes, and task.kind is 'regression'",
+        ),
     ],
 )
 def test_the_error_names_an_invalid_value(folder: Path, change: Callable[[dict[str, Any]], object], said: str) -> None:
     assert said in _changed(folder, change)
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ([0.5, 0.25, 0.25], "targets[0].class_shares has 3 numbers for 2 classes"),
+        ([0.5, 0.75], "targets[0].class_shares has the sum 1.25, and shares add up to 1"),
+        ([-0.5, 1.5], "targets[0].class_shares[0] is -0.5, and must be a number from 0 to 1"),
+        ([], "targets[0].class_shares has 0 values, and must have 1 to"),
+    ],
+)
+def test_shares_of_classes_that_cannot_be_are_named(tmp_path: Path, shares: list[float], said: str) -> None:
+    folder = Path(shutil.copytree(model_folders()["binary"], tmp_path / "model"))
+    assert said in _changed(folder, lambda c: c["targets"][0].update(class_shares=shares))
+
+
+def test_shares_are_those_of_all_targets(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(model_folders()["binary"], tmp_path / "model"))
+    other = {"name": "d", "unit": "", "mean": 0.0, "std": 1.0}
+    assert "class_shares are those of 1 targets, and there are 2" in _changed(
+        folder, lambda c: c["targets"].append(other)
+    )
 
 
 def test_a_missing_checksum_is_an_error(folder: Path) -> None:
