@@ -51,6 +51,8 @@ class Hostile:
     """Its cells; None for one that a test cannot know, such as a canonical SMILES."""
     status: tuple[str, ...] = ()
     """ok or error, for each row."""
+    delimiter: str = ","
+    """Of the CSV that is written for a table that is right: a semicolon comes back."""
 
 
 def hostile(number: int) -> Hostile:
@@ -107,14 +109,21 @@ def _right_csv(chance: Chance) -> Hostile:
     data = (b"\xef\xbb\xbf" if way == "mark" else b"") + text.encode()
     if chance.random() < 0.2:
         data, suffix = gzip.compress(data), suffix + ".gz"
-    return _known(f"t{suffix}", data, f"csv, {way}", columns, rows, 1)
+    return _known(f"t{suffix}", data, f"csv, {way}", columns, rows, 1, delimiter)
 
 
 def _known(
-    name: str, data: bytes, way: str, columns: Sequence[str], rows: Sequence[Sequence[str | None]], place: int
+    name: str,
+    data: bytes,
+    way: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str | None]],
+    place: int,
+    delimiter: str = "",
 ) -> Hostile:
     smiles = [row[place] or "" for row in rows]
-    return Hostile(name, data, way, RIGHT, tuple(columns), tuple(map(tuple, rows)), _status(smiles))
+    written = ";" if delimiter == ";" else ","
+    return Hostile(name, data, way, RIGHT, tuple(columns), tuple(map(tuple, rows)), _status(smiles), written)
 
 
 def _broken_csv(chance: Chance) -> Hostile:
@@ -130,7 +139,8 @@ def _broken_csv(chance: Chance) -> Hostile:
         head[chance.choice((0, 2))] = "smiles"
     elif way == "no name":
         head[chance.choice((0, 2))] = chance.choice(("", " "))
-        return _known("t.csv", _text(chance, [head, *rows], delimiter, end).encode(), "csv, no name", head, rows, 1)
+        data = _text(chance, [head, *rows], delimiter, end).encode()
+        return _known("t.csv", data, "csv, no name", head, rows, 1, delimiter)
     elif way == "NUL in the head":
         head[2] = "no\0te"
     elif way == "no molecules":

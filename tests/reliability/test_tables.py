@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import io
 import resource
 import subprocess
 import sys
@@ -200,7 +201,13 @@ def _refused(score: Score, answer: Answer, said: str) -> None:
 def _answered(score: Score, table: Hostile, out: Path, said: str) -> None:
     """Every row is there, ok or with a reason; of a table that is right they are its rows."""
     with open(out, newline="", encoding="utf-8") as file:
-        head, *rows = csv.reader(file, strict=True)
+        text = file.read()
+    heads = {d: next(csv.reader(io.StringIO(text, newline=""), delimiter=d)) for d in ",;"}
+    delimiter = next((d for d, names in heads.items() if names[-1].startswith("error")), "")
+    if not score.check(bool(delimiter), f"{said}: no last column error"):
+        return
+    head, *rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    score.check(table.must != RIGHT or delimiter == table.delimiter, f"{said}: delimiter {delimiter}")
     score.check(all(len(row) == len(head) for row in rows), f"{said}: ragged")
     status, error = head.index(next(n for n in head[::-1] if n.startswith("status"))), len(head) - 1
     told = all(row[status] == ("error" if row[error] else "ok") for row in rows)
