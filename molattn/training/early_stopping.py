@@ -131,6 +131,13 @@ class EarlyStopping:
         history = [EpochRecord(**r) for r in saved["history"]]
         if [r.epoch for r in history] != list(range(1, len(history) + 1)) or saved["best_epoch"] > len(history):
             raise ValidationError("watch.history does not have consecutive epochs, the best among them")
+        for i, record in enumerate(history):
+            if record.metric not in METRICS:
+                raise mismatch(f"watch.history[{i}].metric", record.metric, "the name of a metric")
+            if record.tracking_metric != self.tracking_metric:
+                raise mismatch(
+                    f"watch.history[{i}].tracking_metric", record.tracking_metric, repr(self.tracking_metric)
+                )
         if (state is None) != (saved["best_epoch"] < 1):
             raise ValidationError("it has weights of the best epoch without a best epoch, or the reverse")
         if state is not None:

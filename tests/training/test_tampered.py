@@ -82,6 +82,14 @@ def tamper(run: Path, state: dict[str, Any], tensors: dict[str, torch.Tensor] | 
         (lambda s: s.pop("watch"), r"\(KeyError\)"),
         (lambda s: s["watch"].update(history=3), "watch.history is 3, and must be a list"),
         (lambda s: s["watch"]["history"][0].update(more=1), "has an unknown field 'more'"),
+        (
+            lambda s: s["watch"]["history"][0].update(metric="x"),
+            r"watch.history\[0\].metric is 'x', and must be the name of a metric",
+        ),
+        (
+            lambda s: s["watch"]["history"][1].update(tracking_metric="rmse"),
+            r"watch.history\[1\].tracking_metric is 'rmse', and must be 'val_loss'",
+        ),
         (lambda s: s["watch"].update(best_epoch=99), "watch.history does not have consecutive epochs"),
         (lambda s: s["watch"].update(best_epoch=3), "watch.history does not have consecutive epochs"),
         (lambda s: s["watch"].update(best_epoch=0), "it has weights of the best epoch without a best epoch"),
