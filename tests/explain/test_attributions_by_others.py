@@ -321,6 +321,11 @@ def test_the_explained_output_follows_from_the_target() -> None:
     binary = artifact_of(model_of(2), ("p", "q"), Binary())
     expected = ExplainedOutput("q", 1, "log-odds", 0.0, 1.0, "log-odds of q", (1, 1))
     assert explained_output(binary, "q", outputs) == expected
+    words = Binary(classes=(("no", "yes"), ("inactive", "active")))
+    of_two = explained_output(artifact_of(model_of(2), ("p", "q"), words), "q", outputs)
+    assert of_two.quantity == "log-odds of active of q"
+    of_one = explained_output(artifact_of(model_of(1), ("p",), Binary(classes=(("no", "yes"),))), "p", outputs[:1])
+    assert of_one.quantity == "log-odds of yes"
     alone = artifact_of(model_of(1))
     assert explained_output(alone, None, outputs[:1]) == explained_output(alone, "y", outputs[:1])
     for task in (Binary("dirichlet"), Multiclass("dirichlet", (("a", "b"),))):

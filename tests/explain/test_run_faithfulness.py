@@ -10,7 +10,7 @@ from rdkit import Chem
 
 from molattn.chem import MoleculeGraph, atom_contributions, molecule_graph
 from molattn.data import load_card
-from molattn.errors import InputError, SmilesError, UsageError
+from molattn.errors import InputError, MolattnWarning, SmilesError, UsageError
 from molattn.explain import run_faithfulness
 from molattn.explain.faithfulness import Faithfulness, MethodScores
 from molattn.explain.faithfulness_file import FILE
@@ -74,6 +74,9 @@ def test_the_molecules_of_a_table_are_all_of_them(tmp_path: Path) -> None:
         molecules_of_table(path) == molecules_of_table(str(path)) == EvaluationMolecules(["CC", "CCC"], "some.csv", "")
     )
     assert molecules_of_table(path, "other").smiles == ["C", "N"]
+    path.write_text(",smiles\n0,CC\n")
+    with pytest.warns(MolattnWarning, match="column 1 has no name"):
+        assert molecules_of_table(path).smiles == ["CC"]
 
 
 def test_the_molecules_of_an_sdf_are_its_structures_not_a_property_called_smiles(tmp_path: Path) -> None:

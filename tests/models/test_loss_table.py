@@ -4,7 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from molattn.models.losses import BOUNDED_LOSSES, LOSSES, Loss, losses_of, register_loss, uncertainty_methods
+from molattn.models.losses import (
+    BOUNDED_LOSSES,
+    LOSSES,
+    Loss,
+    losses_of,
+    register_loss,
+    uncertainty_methods,
+    why_no_bounds,
+)
 
 
 def _squared(outputs: torch.Tensor, z: torch.Tensor, _: object) -> torch.Tensor:
@@ -29,6 +37,10 @@ def test_a_loss_has_a_name_of_its_own_and_one_for_classes_has_probabilities() ->
 def test_the_losses_and_uncertainty_methods_of_each_kind_of_task() -> None:
     bounded = ("bounded-mse", "bounded-mae")
     assert losses_of("regression") == ("mse", "mae", "huber", "mve", "evidential", "quantile", *bounded)
+    for loss in ("mse", "mae", "huber", "mve", "evidential", "quantile"):
+        assert why_no_bounds(loss) == f"the loss {loss} cannot use it: --loss-function bounded-mse or bounded-mae can"
+    for loss in (*bounded, "bce", "cross-entropy", "no such loss", ""):
+        assert why_no_bounds(loss) == ""
     assert bounded == BOUNDED_LOSSES == tuple(name for name, loss in LOSSES.items() if loss.reads_bounds)
     assert losses_of("binary") == ("bce", "dirichlet")
     assert losses_of("multiclass") == ("cross-entropy", "dirichlet")

@@ -79,6 +79,8 @@ def test_the_baseline_is_the_share_of_the_classes() -> None:
     shares = CLASSES.baseline_predictions(train, 1)
     assert shares.extra_values[0] == pytest.approx([1 / 3, 2 / 3, 1 / 3, 0, 2 / 3])
     assert shares.values.tolist() == [[1.0, 2.0]]
+    assert Binary().class_shares(train[:, :1]) == ((pytest.approx(1 / 3), pytest.approx(2 / 3)),)
+    assert Regression().class_shares(train) == ()
 
 
 def two(task: Task) -> TargetScaler:

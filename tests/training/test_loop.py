@@ -205,6 +205,21 @@ def test_a_state_of_early_stopping_that_no_training_has_is_refused(
     assert (monitor.history, monitor.state, monitor.best_epoch) == ([], None, 0)
 
 
+@pytest.mark.parametrize(
+    ("names", "where"),
+    [
+        ({"metric": "x"}, r"history\[1\]\.metric is 'x', and must be the name of a metric"),
+        ({"tracking_metric": "mae"}, r"history\[1\]\.tracking_metric is 'mae', and must be 'val_loss'"),
+    ],
+)
+def test_a_history_of_other_metrics_is_refused(names: dict[str, str], where: str) -> None:
+    monitor = EarlyStopping(3, lambda _: None, {})
+    records = [EpochRecord(1, 0.1, 1.0, math.nan, 3.0, False), EpochRecord(2, 0.1, 1.0, math.nan, 3.0, False)]
+    history = [asdict(records[0]), asdict(records[1]) | names]
+    with pytest.raises(ValidationError, match=where):
+        monitor.restore({"history": history, "best": math.nan, "best_epoch": 0}, None)
+
+
 def test_a_fit_ends_with_the_averaged_weights_of_the_best_epoch_and_a_learning_rate_of_0() -> None:
     model = model_of()
     recorded = fit(model, TRAIN, VAL, SCALER, replace(CONFIG, epochs=4))

@@ -146,10 +146,16 @@ MODULES = {
         "training/test_objectives.py",
     ],
     "training/learner": ["training/test_learner.py", "training/test_loop.py"],
+    "training/early_stopping": [
+        "training/test_early_stopping.py",
+        "training/test_loop.py",
+        "--deselect=tests/training/test_loop.py::test_regression_does_not_import_slow_packages",
+    ],
     "training/fit": [
         "training/test_loop.py",
         "--deselect=tests/training/test_loop.py::test_regression_does_not_import_slow_packages",
         "training/test_fit.py",
+        "training/test_early_stopping.py",
     ],
     "explain/methods": ["explain/test_attributions.py", "explain/test_attributions_by_others.py"],
     "explain/attribute": ["explain/test_attributions.py", "explain/test_attributions_by_others.py"],
