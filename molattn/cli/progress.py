@@ -110,7 +110,7 @@ class TuneReporter(TerminalReporter):
         if self.trials.disable:
             if not self.quiet:
                 so_far = "" if best is None else f": best {_number(best)}"
-                print_status(f"trial {done} of {total} finished{so_far}")
+                print_status(f"{done} of {total} trials finished{so_far}")
             return
         if self.trials_task is None:
             self.trials.start()

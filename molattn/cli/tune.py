@@ -30,8 +30,13 @@ def tune(
     ] = None,
     *,
     num_trials: Annotated[
-        int, typer.Option(help="Trials in all: the default, pruned ones, and those of other processes among them.")
-    ] = 20,
+        int | None,
+        typer.Option(
+            help="Trials in all: the default, pruned ones, and those of other processes among them. [default: 20, or "
+            "those of the study that is resumed]",
+            show_default=False,
+        ),
+    ] = None,
     search: Annotated[
         list[str] | None,
         typer.Option(
@@ -87,19 +92,23 @@ def tune(
             raise UsageError("a study that is resumed has its own settings: give only --resume and --num-trials")
         from molattn.training.study_folder import read_study
 
-        resolved, own_where, own_pruner = read_study(resume)
+        study = read_study(resume)
+        resolved = study.config
         # Others than those of the study are refused below.
-        where, pruner = where or own_where, pruner or own_pruner
+        where, pruner = where or study.search, pruner or study.pruner
+        num_trials = study.num_trials if num_trials is None else num_trials
         if options["num_workers"] is not None:
             resolved = resolved.updated({"training": {"num_workers": options["num_workers"]}}, "--num-workers")
     else:
         resolved = resolve(config, options, settings or ())
     from molattn.cli.progress import TuneReporter
+    from molattn.training.tune import DEFAULT_TRIALS
     from molattn.training.tune import tune as run
 
     folder = resume or output_dir or Path("runs") / f"{Path(resolved.data.dataset).stem or 'study'}-tune"
     with TuneReporter(quiet) as reporter:
-        found = run(resolved, folder, reporter, num_trials, where, pruner or "median", resume is not None)
+        trials = DEFAULT_TRIALS if num_trials is None else num_trials
+        found = run(resolved, folder, reporter, trials, where, pruner or "median", resume is not None)
     if as_json:
         content = {"folder": str(found.folder), "metric": found.metric, "value": found.value}
         content |= {"trials": found.trials, "values": found.values, "best_trial": found.number}

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 PRUNERS = ("median", "hyperband", "none")
 
+DEFAULT_TRIALS = 20
+
 
 @dataclass(frozen=True)
 class TuneResult:
@@ -72,7 +74,7 @@ def tune(
     config: RunConfig,
     folder: Path,
     reporter: TuneReporter,
-    trials: int = 20,
+    trials: int = DEFAULT_TRIALS,
     search: Sequence[str] = (),
     pruner: str = "median",
     resume: bool = False,
@@ -113,10 +115,10 @@ def tune(
     search_space(search, resolve_initialization(config)[0])
     settings = {**config.explicit_settings(), "search": list(search), "pruner": pruner}
     if resume:
-        check_study_folder(folder, settings)
+        check_study_folder(folder, settings, trials)
     else:
         with lock_folder(folder):
-            create_study_folder(folder, settings)
+            create_study_folder(folder, settings, trials)
     try:
         default, searched, space = _plan(config, search, reporter)
     except BaseException:

@@ -46,7 +46,7 @@ def test_the_best_settings_train_as_they_were_tried(molattn: Molattn, table: Pat
     folder = tmp_path / "study"
     answer = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "4", "--pruner", "none", "-o", folder)
     assert answer.code == 0, answer.err
-    assert "trial 4 of 4 finished: best" in answer.err
+    assert "4 of 4 trials finished: best" in answer.err
     assert f"molattn train --config {folder / 'best.toml'}" in answer.out
     trials = _trials(folder)
     assert [t["state"] for t in trials] == ["complete"] * 4
@@ -120,7 +120,7 @@ def test_an_interrupted_study_can_be_resumed(
     assert len(before) == 2
     again = molattn("tune", table, *QUICK, "-o", folder, "-q")
     assert again.code == 2 and f"--resume {folder} continues it" in again.err
-    answer = molattn("tune", "--resume", folder, "--num-trials", "4", "-q", "--json")
+    answer = molattn("tune", "--resume", folder, "-q", "--json")
     assert answer.code == 0, answer.err
     trials = _trials(folder)
     assert trials[:2] == before
@@ -130,6 +130,8 @@ def test_an_interrupted_study_can_be_resumed(
     assert json.loads(answer.out)["trials"] == 4
     more = molattn("tune", "--resume", folder, "--num-trials", "5", "-q", "--json")
     assert json.loads(more.out)["trials"] == 5
+    again = molattn("tune", "--resume", folder, "-q", "--json")
+    assert again.out == more.out, "a study keeps its latest number of trials"
     refused = molattn("tune", "--resume", folder, "--epochs", "9")
     assert refused.code == 2 and "has its own settings" in refused.err
     for options, name in ((("--pruner", "none"), "pruner"), (("--search", "training.ema=0.5..0.9"), "search")):
@@ -139,6 +141,9 @@ def test_an_interrupted_study_can_be_resumed(
     (folder / "tune.toml").write_text(settings.replace("pruner =", "other ="))
     refused = molattn("tune", "--resume", folder)
     assert refused.code == 2 and "tune.toml is damaged, it has no 'pruner'" in refused.err
+    (folder / "tune.toml").write_text(settings.replace("num_trials = 5", "num_trials = 'x'"))
+    refused = molattn("tune", "--resume", folder)
+    assert refused.code == 2 and "tune.toml is damaged, num_trials is not a number" in refused.err
 
 
 def test_a_study_without_a_model_is_an_error(
@@ -261,7 +266,7 @@ def test_two_processes_share_the_trials_of_a_study(
     from molattn.training import study as study_module
     from molattn.training import tune as tune_module
 
-    folder, total = tmp_path / "study", ("--num-trials", "4", "-q", "--json")
+    folder, total = tmp_path / "study", ("-q", "--json")
     others: list[subprocess.Popen[str]] = []
     # Imported here, after `importorskip`.
     from optuna.storages import JournalStorage
@@ -281,7 +286,7 @@ def test_two_processes_share_the_trials_of_a_study(
 
     monkeypatch.setattr(tune_module, "_run_trial", run_trial)
     monkeypatch.setattr(study_module, "SECONDS_BETWEEN_LOOKS", 0.05)
-    answer = molattn("tune", table, *QUICK, *WHERE, *total, "-o", folder)
+    answer = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "4", *total, "-o", folder)
     out, err = others[0].communicate(timeout=300)
     assert answer.code == 0 and others[0].returncode == 0, (answer.err, err)
     trials = _trials(folder)
