@@ -173,7 +173,10 @@ def _heads_first(x, c, m):
 def _padded_edges(e, m):
     """(N, m, f), with zeros beyond n."""
     c, n, _, f = e.shape
-    return (e if m == n else F.pad(e, (0, 0, 0, m - n))).reshape(c * n, m, f)
+    if m != n:
+        # torch 2.7 does not pad tensors without elements.
+        e = F.pad(e, (0, 0, 0, m - n)) if f else e.new_zeros(c, n, m, 0)
+    return e.reshape(c * n, m, f)
 
 
 def _pad_columns(w, rows):
