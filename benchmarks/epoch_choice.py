@@ -2,6 +2,7 @@
 
     python benchmarks/epoch_choice.py tdc
     python benchmarks/epoch_choice.py tdc --datasets herg caco2_wang --folds 0 1 2 --epochs 20
+    python benchmarks/epoch_choice.py tdc --seconds
     python benchmarks/epoch_choice.py --page docs/epochs.md
 
 `tdc` is a folder with a table NAME/train_val.csv for each data set, columns Drug and Y; the tables of test molecules
@@ -13,14 +14,18 @@ One training with the default settings goes through all its epochs, whatever the
 and metrics of the validation molecules and the metrics of the held-out ones are written down, by the averaged weights
 that would be kept. What a rule would have kept, and after how many epochs it would have stopped, is computed from these
 lines, see `epoch_rules.py`. The same command goes on where it was stopped.
+
+`--seconds` measures what an epoch takes instead: the CPU time of one thread, validation included, the median of three
+epochs after the first, on the training molecules of the first fold. Of one training all epochs cost the same.
 """
 
 import argparse
 import csv
+import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +33,7 @@ from unittest import mock
 
 import numpy as np
 import torch
-from epoch_rules import METRICS, page, read_trainings, write_rules
+from epoch_rules import EPOCHS, METRICS, page, read_lines, read_trainings, write_rules
 from folds import FOLDS, canonical, folds
 
 from molattn.chem import murcko_scaffold
@@ -38,8 +43,9 @@ from molattn.data.store.molecule_store import molecule_sizes
 from molattn.errors import MolattnError
 from molattn.models.base import MODELS
 from molattn.training import fit
-from molattn.training.config import resolve
-from molattn.training.dataset import LabelledMolecules, collate_step
+from molattn.training.config import RunConfig, resolve
+from molattn.training.dataset import LabelledMolecules, PreparedDataset, collate_step
+from molattn.training.early_stopping import EpochRecord
 from molattn.training.initialization import resolve_initialization
 from molattn.training.learner import Learner
 from molattn.training.metrics import compute_metrics
@@ -48,6 +54,7 @@ from molattn.training.prepare import prepare
 MEASURED = [f"{side}_{name}" for names in METRICS.values() for name in names for side in ("val", "held")]
 COLUMNS = ["dataset", "task", "split", "fold", "epochs", "train", "val", "epoch", "train_loss", "val_loss", *MEASURED]
 RESULTS = Path(__file__).parent / "results"
+SECONDS = RESULTS / "epoch_choice_seconds.csv"
 SPLITS = {"random": canonical, "scaffold": murcko_scaffold}
 
 
@@ -85,11 +92,11 @@ def readable(smiles: str) -> bool:
         return False
 
 
-def curves(path: Path, split: str, fold: int, epochs: int) -> list[dict[str, Any]]:
-    """One training, a line for each epoch."""
+def read_fold(path: Path, split: str, fold: int, epochs: int) -> tuple[RunConfig, PreparedDataset]:
+    """The settings of a training from the base by default, and its molecules; the held-out ones are the test side."""
     table = read_table(path)
     rows = [(s, y) for s, y in zip(column(table, "Drug"), column(table, "Y"), strict=True) if readable(s)]
-    labels, lines = sides([s for s, _ in rows], split, fold), []
+    labels = sides([s for s, _ in rows], split, fold)
     with tempfile.TemporaryDirectory() as folder:
         labelled = [(s, y, side) for (s, y), side in zip(rows, labels, strict=True)]
         write_table(Path(folder) / "fold.csv", ("smiles", "y", "split"), labelled)
@@ -97,9 +104,15 @@ def curves(path: Path, split: str, fold: int, epochs: int) -> list[dict[str, Any
         config = resolve(None, {**wanted, "epochs": epochs, "patience": 10_000})
         resolved, _ = resolve_initialization(config)
         dataset = prepare(resolved.data, MODELS[config.model.kind], config.training.seed, 0, lambda *_: None, "", 0.1)
-    task, train, val = dataset.task, dataset.subset("train"), dataset.subset("val")
-    held, names = dataset.subset("test"), METRICS[dataset.task.kind]
-    config, _ = resolve_initialization(replace(config, data=dataset.config), task.of_atoms, len(train.molecules))
+    of_atoms, count = dataset.task.of_atoms, len(dataset.subset("train").molecules)
+    return resolve_initialization(replace(config, data=dataset.config), of_atoms, count)[0], dataset
+
+
+def curves(path: Path, split: str, fold: int, epochs: int) -> list[dict[str, Any]]:
+    """One training, a line for each epoch."""
+    config, dataset = read_fold(path, split, fold, epochs)
+    train, val, held = (dataset.subset(side) for side in ("train", "val", "test"))
+    names, lines = METRICS[dataset.task.kind], []
 
     class Recorder(fit.EarlyStopping):
         """`EarlyStopping` that also measures the molecules held out."""
@@ -115,9 +128,27 @@ def curves(path: Path, split: str, fold: int, epochs: int) -> list[dict[str, Any
             return stop
 
     with mock.patch.object(fit, "EarlyStopping", Recorder):
-        fit.fit_ensemble(config, task, task.fit_scaler(train.targets), train, val, task.metrics[0])
-    where = {"task": task.kind, "train": len(train.molecules), "val": len(val.molecules)}
+        train_on(config, dataset)
+    where = {"task": dataset.task.kind, "train": len(train.molecules), "val": len(val.molecules)}
     return [where | {"epochs": config.training.epochs} | line for line in lines]
+
+
+def train_on(
+    config: RunConfig, dataset: PreparedDataset, on_epoch: Callable[[EpochRecord], None] = lambda _: None
+) -> None:
+    """Train the model, or the ensemble, of these settings."""
+    task, train, val = dataset.task, dataset.subset("train"), dataset.subset("val")
+    fit.fit_ensemble(config, task, task.fit_scaler(train.targets), train, val, task.metrics[0], on_epoch)
+
+
+def seconds_of_epoch(path: Path) -> dict[str, Any]:
+    """The CPU time of an epoch on the first fold by molecule."""
+    config, dataset = read_fold(path, "random", 0, EPOCHS)
+    config = replace(config, training=replace(config.training, epochs=4))
+    ends: list[float] = []
+    train_on(config, dataset, lambda _: ends.append(time.process_time()))
+    count = len(dataset.subset("train").molecules)
+    return {"task": dataset.task.kind, "train": count, "seconds": f"{statistics.median(np.diff(ends)):.3g}"}
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -137,14 +168,29 @@ def run(arguments: argparse.Namespace) -> None:
             continue
         start = time.process_time()
         found = curves(arguments.data / name / "train_val.csv", split, fold, epochs)
-        new = not arguments.output.is_file()
-        with arguments.output.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
-            if new:
-                writer.writeheader()
-            writer.writerows({"dataset": name, "split": split, "fold": fold} | line for line in found)
+        where = {"dataset": name, "split": split, "fold": fold}
+        append_lines(arguments.output, COLUMNS, [where | line for line in found])
         seconds = time.process_time() - start
         print(f"{name}, {split} {fold}, {epochs} epochs: {seconds:.0f} s of CPU", file=sys.stderr, flush=True)
+
+
+def measure_seconds(data: Path, names: Sequence[str], output: Path) -> None:
+    """A line for each data set that has none yet."""
+    done = {line["dataset"] for line in read_lines(output)}
+    for name in names or sorted(path.parent.name for path in data.glob("*/train_val.csv")):
+        if name not in done:
+            line = {"dataset": name} | seconds_of_epoch(data / name / "train_val.csv")
+            append_lines(output, list(line), [line])
+
+
+def append_lines(path: Path, columns: Sequence[str], lines: Sequence[dict[str, Any]]) -> None:
+    """Write lines at the end of a CSV file, which gets its header first if it is new."""
+    new = not path.is_file()
+    with path.open("a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerows(lines)
 
 
 def main() -> None:
@@ -160,14 +206,18 @@ def main() -> None:
     parser.add_argument("--splits", nargs="+", default=list(SPLITS), choices=list(SPLITS))
     parser.add_argument("--folds", type=int, nargs="+", default=[0], choices=range(FOLDS))
     parser.add_argument("--epochs", type=int, nargs="+", default=[40])
+    parser.add_argument("--seconds", action="store_true", help="measure what an epoch takes, and train nothing else")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    if arguments.data:
+    if arguments.data and arguments.seconds:
+        measure_seconds(arguments.data, arguments.datasets, SECONDS)
+    elif arguments.data:
         run(arguments)
     trainings = read_trainings(arguments.output)
     write_rules(trainings, arguments.rules)
     if arguments.page:
-        arguments.page.write_text(page(trainings), encoding="utf-8")
+        seconds = {line["dataset"]: float(line["seconds"]) for line in read_lines(SECONDS)}
+        arguments.page.write_text(page(trainings, seconds), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Rules that choose the epoch of a training, applied to the lines of `epoch_choice.py`, and the page docs/epochs.md."""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,11 +31,13 @@ class Training:
     Attributes:
         key: its data set, kind of split, fold and epochs.
         kind: of its targets.
+        train: how many molecules it trains on.
         values: by the name of a column, (epochs,); those where less is better have their sign turned.
     """
 
     key: Key
     kind: str
+    train: int
     values: dict[str, np.ndarray]
 
 
@@ -60,7 +62,7 @@ def read_trainings(path: Path) -> list[Training]:
             numbers = np.array([float(line[measured] or "nan") for line in own])
             name = measured.partition("_")[2]
             values[measured] = numbers if name in KNOWN and KNOWN[name].larger_is_better else -numbers
-        found.append(Training(key, kind, values))
+        found.append(Training(key, kind, int(own[0]["train"]), values))
     return found
 
 
@@ -181,9 +183,37 @@ def table_of_schedules(trainings: Sequence[Training]) -> str:
     return markdown(["epochs", "rule", "trainings", "better by"], rows)
 
 
-def page(trainings: Sequence[Training]) -> str:
-    """The text of docs/epochs.md."""
-    parts = [INTRODUCTION]
+PATIENCE = 15
+"""The patience of a training from a base model by default."""
+
+
+def table_of_time(trainings: Sequence[Training], seconds: Mapping[str, float]) -> str:
+    """A line for each data set: the least loss of all epochs beside the least loss with the default patience.
+
+    Args:
+        seconds: of CPU for an epoch, by data set; trainings of other sets are left out.
+    """
+    rows, all_spent = [], np.zeros(2)
+    for name in sorted(dict.fromkeys(t.key[0] for t in trainings if t.key[0] in seconds), key=lambda n: seconds[n]):
+        own = [t for t in trainings if t.key[0] == name]
+        found = [[apply_rule(t, RULES[0], patience) for t in own] for patience in (0, PATIENCE)]
+        means = [{key: float(np.mean([f[key] for f in of_rule])) for key in of_rule[0]} for of_rule in found]
+        spent = np.array([seconds[name] * mean["trained"] for mean in means])
+        all_spent += spent
+        metric = KNOWN[METRICS[own[0].kind][0]].label
+        cells = [f"{mean[key]:.{digits}f}" for key, digits in (("kept", 0), ("held", 3)) for mean in means]
+        rows.append([name, own[0].train, metric, len(own), *cells, *(f"{s:.0f}" for s in spent)])
+    rows.append(["all", "", "", "", "", "", "", "", *(f"{s:.0f}" for s in all_spent)])
+    heads = ["epoch kept, all 40", f"patience {PATIENCE}", "held out, all 40", f"patience {PATIENCE}"]
+    return markdown(
+        ["data set", "molecules", "metric", "trainings", *heads, "seconds, all 40", f"patience {PATIENCE}"], rows
+    )
+
+
+def page(trainings: Sequence[Training], seconds: Mapping[str, float]) -> str:
+    """The text of docs/epochs.md; `seconds` are those of an epoch, by data set."""
+    whole = [t for t in trainings if t.key[3] == EPOCHS]
+    parts = [INTRODUCTION, f"{OF_TIME}\n\n{table_of_time(whole, seconds)}"]
     for kind, (title, unit) in KINDS.items():
         of_kind = [t for t in trainings if t.kind == kind]
         if own := [t for t in of_kind if t.key[3] == EPOCHS]:
@@ -239,6 +269,11 @@ KINDS = {
     "binary": ("Classes", "They are hundredths of the AUROC."),
     "regression": ("Numbers", "They are per cent of the RMSE."),
 }
+OF_TIME = (
+    "## Before and after\n\nThe least validation loss of all 40 epochs, and that with a patience of 15, the default "
+    "since: the mean over the trainings of the epoch kept, of the metric of the molecules held out, and of the seconds "
+    "of CPU, which are the epochs trained times what one takes (`--seconds`, one thread, validation included)."
+)
 OF_SETS = "{} of the molecules held out, the mean over the trainings, and in brackets the epoch kept, of {}:"
 OF_RULES = (
     "All {} trainings: by how much the held-out molecules are predicted better than by the least loss of all {} "
