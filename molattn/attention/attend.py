@@ -209,7 +209,7 @@ def _fused_unsupported_reason(args: _AttendArguments) -> str:
 
 
 def _edge_kernel_unsupported_reason(args: _AttendArguments) -> str:
-    """Which condition that the compiled and chunked kernels share the arguments do not meet; empty if they meet all."""
+    """The first requirement of the compiled and chunked kernels that is not met; empty if all are met."""
     if torch.compiler.is_compiling():
         return "inside torch.compile"
     if args.score is not scaled_dot or not _is_dot_product_softmax(args):
@@ -291,8 +291,8 @@ def _fused(args: _AttendArguments) -> Tensor:
         attended = layout.attended_keys()
         if not all_true(attended):
             k, v = k.masked_fill(~attended, 0.0), v.masked_fill(~attended, 0.0)
-    # Some kernels give NaN for a query without a valid key, forward or backward: unmask all of its keys (the masked
-    # ones are zero by now) and zero its output.
+    # Some kernels return NaN for a query without a valid key, in the output or the gradients. Such a query attends to
+    # all keys instead (those that no query attends to are finite here), and its output is set to zero.
     has_valid_key = mask_any(mask, -1)
     no_valid_key = None if all_true(has_valid_key) else ~has_valid_key.unsqueeze(-1)
     if no_valid_key is not None:

@@ -15,7 +15,7 @@ from molattn.errors import MissingExtra, UsageError
 
 
 def from_torch(layer: nn.MultiheadAttention) -> MultiHeadAttention:
-    """`MultiHeadAttention.from_torch`."""
+    """See `MultiHeadAttention.from_torch`."""
     if layer.bias_k is not None or layer.add_zero_attn:
         raise ValueError(
             "torch's add_bias_kv and add_zero_attn, which add a key that is not in the input, are not supported"
@@ -36,7 +36,7 @@ def from_torch(layer: nn.MultiheadAttention) -> MultiHeadAttention:
 
 
 def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
-    """`MultiHeadAttention.to_torch`."""
+    """See `MultiHeadAttention.to_torch`."""
     join = _concat_join(layer, "torch")
     requirements = {
         "heads of embed_dim / num_heads channels": layer.num_heads * layer.head_dim == layer.embed_dim,
@@ -65,7 +65,7 @@ def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
 
 
 def from_keras(layer: Any) -> MultiHeadAttention:
-    """`MultiHeadAttention.from_keras`."""
+    """See `MultiHeadAttention.from_keras`."""
     keras = _import_keras("converting a Keras layer")
     if not isinstance(layer, keras.layers.MultiHeadAttention):
         raise TypeError(f"from_keras takes a keras.layers.MultiHeadAttention, not a {type(layer).__name__}")
@@ -105,7 +105,7 @@ def from_keras(layer: Any) -> MultiHeadAttention:
 
 
 def to_keras(layer: MultiHeadAttention) -> Any:
-    """`MultiHeadAttention.to_keras`."""
+    """See `MultiHeadAttention.to_keras`."""
     keras = _import_keras("converting to a Keras layer")
     join = _concat_join(layer, "Keras")
     output_dim = join.linear.out_features
@@ -133,7 +133,7 @@ def to_keras(layer: MultiHeadAttention) -> Any:
 
 
 def _concat_join(layer: MultiHeadAttention, target: str) -> ConcatHeads:
-    """The join of a layer that torch and Keras can represent; otherwise a ValueError with what they do not support."""
+    """The `ConcatHeads` of a layer; raises ValueError with all features of the layer that `target` does not support."""
     unsupported = {
         "a score other than scaled_dot": layer.score is not scaled_dot,
         "a normalizer other than softmax": layer.normalizer != softmax,

@@ -1,6 +1,6 @@
 """Attention layouts: which keys each query may attend to, as a dense masked matrix or as an edge list.
 
-Scores and normalizers are written once against the few operations that both layouts have.
+Scores and normalizers use only operations that both layouts provide, so that each is written once.
 """
 
 from dataclasses import dataclass
@@ -91,7 +91,7 @@ class DenseLayout:
         return self._fill_masked_with_min(x.detach()).amax(-1, keepdim=True).expand_as(x)
 
     def softmax(self, logits: Tensor) -> Tensor:
-        # The second fill turns rows without a valid key, and any rounding left over, into exact zeros.
+        # Masked weights become exact zeros, also in rows without a valid key.
         return self.zero_masked(torch.softmax(self._fill_masked_with_min(logits), dim=-1))
 
     def weighted_sum(self, weights: Tensor, v: Tensor) -> Tensor:
@@ -241,7 +241,7 @@ def _in_any_head(rows: Tensor) -> Tensor:
 
 
 def _zero_nonfinite(x: Tensor, except_in: Tensor) -> Tensor:
-    # Returns `x` itself where possible: another node in the autograd graph would add gradients in another order.
+    # Returns `x` itself where possible: another autograd node would change the order in which gradients are added.
     if all_true(except_in):
         return x
     unchanged = except_in | x.isfinite()
@@ -253,7 +253,7 @@ _SMALL = 4096
 
 
 def mask_any(mask: Tensor, dim: int) -> Tensor:
-    """`mask.any(dim)`; for large masks the maximum of their bytes, thirty times faster on a CPU at 1024 by 1024."""
+    """`mask.any(dim)`; for large masks the maximum of their bytes, 30 times faster for 1024 x 1024 on a CPU."""
     if torch.compiler.is_compiling():
         return mask.sum(dim) > 0  # the C++ that torch 2.7 generates for two calls of `any` does not compile
     if not _can_view_as_bytes(mask) or mask.numel() <= _SMALL:

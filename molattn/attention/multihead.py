@@ -26,7 +26,8 @@ class MultiHeadAttention(nn.Module):
         head_dim: channels of a query and a key in one head (Keras' key_dim); embed_dim / num_heads by default.
         value_head_dim: channels of a value in one head (Keras' value_dim); head_dim by default.
         key_dim, value_dim: channels of keys and values passed to `forward` (torch's kdim, vdim); embed_dim by default.
-        output_dim: channels of the output; embed_dim by default, value_head_dim if the join keeps its channels.
+        output_dim: channels of the output; by default embed_dim, or value_head_dim for the joins "w_h", "mean" and
+            "max".
         bias: whether the projections and the "concat" join have a bias.
         dropout: dropout probability of the attention weights, in training.
         score: a name in `SCORES` or `SCORES_WITH_WEIGHTS`, or a score for queries and keys of head_dim channels. All

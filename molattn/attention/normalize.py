@@ -65,7 +65,7 @@ def hardmax(logits: Tensor, layout: AttentionLayout) -> Tensor:
     the values are learned through it.
     """
     top = layout.zero_masked((logits >= layout.max_over_keys(logits)).to(logits.dtype))
-    # Zeros that keep the logits in the graph: their gradient is then zero, not None, which autograd.grad rejects.
+    # Zeros that depend on the logits, so that the gradient is zero rather than None, which autograd.grad rejects.
     zeros = logits.masked_fill(torch.ones_like(logits, dtype=torch.bool), 0.0)
     return layout.zero_masked(top / layout.sum_over_keys(top)) + zeros
 

@@ -12,7 +12,7 @@ from molattn.kernels.operations import all_true
 # The number of attention weights, over all heads, of a chunk: its tensors fit into the second-level cache of a CPU.
 _CHUNK = 2**18
 VECTOR = 16
-"""The floats of a vector register: torch's softmax does not vectorize shorter rows, and is then ten times slower."""
+"""Floats in a vector register: torch's softmax does not vectorize shorter rows, and is then ten times slower."""
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ class BlockWeights:
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """The channels c of a node, w of all heads together, and inside the feed-forward network."""
+        """(c, w, hidden): the channels of a node, of all heads together, and inside the feed-forward network."""
         return len(self.tensors.norm_v_w), len(self.tensors.w_q), len(self.tensors.first_w)
 
 

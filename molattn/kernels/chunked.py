@@ -10,7 +10,7 @@ from torch import Tensor
 from molattn.kernels.batch_layout import VECTOR, BatchLayout
 from molattn.kernels.edge_attention import edge_attention_reference
 
-# The least number of receivers for which padding a matrix to 16 columns saves time.
+# The smallest number of receivers for which padding a matrix to 16 columns saves time.
 _MIN_PADDED_ROWS = 512
 
 
@@ -35,8 +35,8 @@ def chunked_edge_attention(
 class _ChunkedEdgeAttention(torch.autograd.Function):
     """Letters: N = c n receivers of the c graphs of a chunk, m keys, f edge channels.
 
-    Heads come first, (h, c, n, m). Batched matrix products over heads and graphs, h c matrices, and those over
-    receivers, N matrices, can then both use views; for the latter, the rows of a matrix (h, m) have the stride c n m.
+    Tensors are (h, c, n, m), heads first. Then the batched matrix products over heads and graphs (h c matrices) and
+    those over receivers (N matrices) both use views. In the latter, the rows of a matrix (h, m) have the stride c n m.
     """
 
     @staticmethod

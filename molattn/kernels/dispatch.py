@@ -1,11 +1,11 @@
-"""Selects the implementation of an operation: a table of operations and their implementations, and a switch.
+"""Selects the implementation of each operation, by its arguments and the allowed backends.
 
 | backend     | what it is                                                                                      |
 |-------------|-------------------------------------------------------------------------------------------------|
 | `compiled`  | C of `molattn/kernels/csrc`, built for this processor at first use; float32 on the CPU          |
 | `chunked`   | torch's operations, a few graphs at a time, with a gradient written by hand                     |
 | `fused`     | `torch.nn.functional.scaled_dot_product_attention`                                              |
-| `reference` | the core's own score, normalizer and sum, and torch's functions; all inputs, on any device       |
+| `reference` | the equations of `molattn.attention` and torch's functions; all inputs, on any device            |
 
 Each operation uses the first of its implementations that is allowed and supports the arguments; `OPERATIONS` lists them
 in order. The results differ only by rounding.
@@ -104,7 +104,7 @@ _recorded: list[Call] | None = None
 def backend(*names: str) -> Iterator[None]:
     """Allow only these backends, as `torch.nn.attention.sdpa_kernel` does for torch's attention.
 
-    With "reference" everything goes through the core's own score, normalizer and sum. If none of the named backends
+    With "reference", attention is computed as score, normalizer and weighted sum. If none of the named backends
     supports the arguments, the reference runs. It applies to all threads of the process and can be nested; outside of
     it, the environment variable MOLATTN_BACKEND, names separated by commas, sets the default.
 

@@ -206,7 +206,7 @@ def _backward(dy: Tensor, *arguments_and_flag: Any) -> tuple[Tensor, ...]:
     check_argument("the gradient of the output", dy, q.shape)
     task, tensors = _prepare(*arguments)
     dy = dy.contiguous()
-    # As q, whatever the default type and device of tensors are.
+    # With the dtype and device of q, not the defaults.
     d_q, d_k, d_v = (q.new_empty(q.shape) for _ in range(3))
     task.d_stride = task.h * task.d
     d_w_ke, d_w_ve, d_w_be = (q.new_empty(x.shape) for x in (w_ke, w_ve, w_ke[:, 0]))

@@ -100,7 +100,7 @@ def _call(name: str, p: float, key: int, *tensors: Tensor) -> None:
 
 
 def _mask(shape: Sequence[int], p: float, key: int) -> Tensor:
-    y = torch.empty(shape, dtype=torch.float32, device="cpu")  # whatever the default dtype and device
+    y = torch.empty(shape, dtype=torch.float32, device="cpu")  # not the default dtype and device
     _call("dropout_mask", p, key, y)
     return y
 

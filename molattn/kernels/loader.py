@@ -9,8 +9,8 @@ A library that compiles is not trusted yet. Its structs must have the memory lay
 checked whenever it is loaded; and it must pass a self-test against the reference implementation on small examples.
 That it passed is recorded next to the library.
 
-MOLATTN_COMPILE=0 disables building and loading. MOLATTN_MARCH builds for another processor, named as for the compiler's
--march: x86-64-v3, like most machines, has neither AVX-512 nor AMX. MOLATTN_SANITIZE=1 builds with the address and
+MOLATTN_COMPILE=0 disables building and loading. MOLATTN_MARCH builds for another processor, named as in the compiler's
+option -march, such as x86-64-v3, which has neither AVX-512 nor AMX. MOLATTN_SANITIZE=1 builds with the address and
 undefined behaviour sanitizers, for `.ci/sanitize`. `molattn doctor` reports whether the kernels are built.
 """
 
@@ -186,8 +186,8 @@ def build(source: Path, folder: Path, compiler: str) -> Path:
     check_private_folder(folder)
     if is_intact(path):
         return path
-    # A build that fails in one environment, such as without a linker in PATH, may work in another: one record for each
-    # environment. A compiler that hangs does so for every file: one record for all files.
+    # A build that fails in one environment, such as without a linker in PATH, may work in another, so failures are
+    # recorded per environment. A compiler that hangs does so for every file, so a timeout is recorded for all files.
     environment = "\n".join(os.environ.get(name, "") for name in _COMPILER_ENVIRONMENT)
     failed = folder / f"{source.stem}-{_digest(inputs + environment)}.failed"
     hung = folder / f"compiler-{_digest(compiled_by + environment)}.failed"
@@ -214,7 +214,7 @@ def _options() -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """The options of the compiler, and alternatives for the processor; the first one that works is used."""
     flags, march = FLAGS, os.environ.get(MARCH_VARIABLE, "").strip()
     if os.environ.get(SANITIZE_VARIABLE, "").strip() == "1":
-        if "asan" not in os.environ.get("LD_PRELOAD", ""):  # the library would end this process
+        if "asan" not in os.environ.get("LD_PRELOAD", ""):  # without it, loading the library ends this process
             raise OSError(f"{SANITIZE_VARIABLE} is 1, but LD_PRELOAD does not name libasan.so")
         flags = (*FLAGS, *SANITIZED)
     if not march:
@@ -281,7 +281,7 @@ def _run(command: Sequence[str], seconds: float) -> tuple[int, str]:
 def _check_instruction_sets(macros: str, native: Sequence[str]) -> None:
     """Raise an OSError if the compiler would use instructions that this processor does not have.
 
-    Such an instruction would end the process. `NATIVE` is not checked, because the compiler detects the processor.
+    Such an instruction would end the process (SIGILL). `NATIVE` is not checked: the compiler detects the processor.
     """
     available = {flag.replace("_", "") for flag in _cpu_description().split()}
     if native[:1] == NATIVE[:1] or "sse2" not in available:  # or if the instruction sets are unknown

@@ -1,4 +1,4 @@
-"""What every operation in C needs: checks of its tensors, its registration with torch, and its self-test."""
+"""Helpers of the C operations: checks of their tensors, registration with torch, and self-tests."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ def data_pointer(x: Tensor | None) -> int | None:
 
 
 def eager_unsupported_reason(*tensors: Tensor | None) -> str:
-    """Why C kernels do not support these tensors: a compiler, `torch.func`, or not float32 on the CPU; else empty."""
+    """Why C kernels do not support these tensors: torch.compile, `torch.func`, not float32 on the CPU; else empty."""
     if torch.compiler.is_compiling():
         return "inside torch.compile"
     for x in tensors:
@@ -55,8 +55,8 @@ def is_transformed(*tensors: Tensor | None) -> bool:
 
 
 def has_concrete_values(x: Tensor) -> bool:
-    """Whether Python can read the values: False under a compiler, in a function that `torch.func` transforms, on the
-    meta device and for fake tensors."""
+    """Whether Python can read the values: False inside torch.compile or a `torch.func` transform, and for meta and fake
+    tensors."""
     return (
         not torch.compiler.is_compiling() and type(x) in (Tensor, Parameter) and not x.is_meta and not is_transformed(x)
     )

@@ -98,7 +98,7 @@ def segment_attention_reference(
 
 
 def _padded(x: Tensor | None, dim: int) -> Tensor | None:
-    """Pad the channels, dimension `dim`, with zeros to whole vectors."""
+    """Pad the channels, dimension `dim`, with zeros to a multiple of the vector length."""
     if x is None or not (missing := -x.shape[dim] % _LANES):
         return x
     return F.pad(x, (0, missing) if dim == -1 else (0, 0, 0, missing))
@@ -178,7 +178,7 @@ def _forward(*arguments: Any) -> tuple[Tensor, Tensor]:
     task, tensors = _prepare(*arguments)
     q = arguments[0]
     d = q.shape[2]
-    # As q, whatever the default type and device of tensors are.
+    # With the dtype and device of q, not the defaults.
     output, weights = q.new_empty(task.receivers, task.h, task.d), q.new_empty(task.edges, task.h)
     task.output, task.weights = output.data_ptr(), weights.data_ptr()
     _run("molattn_segments_forward", task)
