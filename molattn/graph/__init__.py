@@ -13,7 +13,7 @@
 | 14.9 ebar_il = sum_kjh e'_ikjh w_jhl | `self.w_jhl(self.rho_ev(e))` in `GraphNetBlock._equations`      |
 
 Keys and values are computed from the sender and its edge; `AttentionEdgeUpdate._add_edge_terms` adds the edge's part.
-`AttentionEdgeUpdate.forward` computes the same numbers faster and forms no e'_k: `EdgeMessages` holds their factors.
+`AttentionEdgeUpdate.forward` computes the same numbers faster, without materializing e'_k: see `EdgeMessages`.
 Published attention layers built from the same parts are in `molattn.graph.published`.
 """
 

@@ -1,4 +1,4 @@
-"""rho, the aggregations of edges to their receivers and of a graph, and the readouts; with tables by name.
+"""Aggregations (rho) of edges into nodes, and of edges and nodes into graph features; and readouts; by name.
 
 A readout takes the nodes, (n, d) or (b, n, d), and their graph, and returns (b, d). It computes in the precision of the
 nodes.
@@ -40,7 +40,7 @@ def mean_edges(messages: Messages) -> Tensor:
 def max_edges(messages: Messages) -> Tensor:
     """rho e->v: ebar_i = max_k e'_k over the edges into node i, elementwise; shapes as for `sum_edges`.
 
-    Every e'_k is formed.
+    Materializes every e'_k.
     """
     return messages.graph.max_edges(messages.per_edge()).flatten(-2)
 
@@ -50,7 +50,7 @@ class AttentionOverEdges(nn.Module):
 
     ebar_i = sum_k a_k e'_k,    a_k = softmax_k( q . e'_k / sqrt(d) )    in each head
 
-    Every e'_k is formed. Shapes as for `sum_edges`.
+    Materializes every e'_k. Shapes as for `sum_edges`.
 
     Args:
         num_heads, head_dim: h and d.
@@ -90,7 +90,7 @@ def mean_all_edges(messages: Messages) -> Float[Tensor, "b hd"]:
 def max_all_edges(messages: Messages) -> Float[Tensor, "b hd"]:
     """rho e->u: ebar = max_k e'_k over the edges of a graph, elementwise; shapes as for `sum_all_edges`.
 
-    Every e'_k is formed.
+    Materializes every e'_k.
     """
     return messages.graph.max_all_edges(messages.per_edge().flatten(-2))
 
@@ -143,7 +143,7 @@ def virtual_node(v: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float[Tensor,
 
 
 class AttentionReadout(nn.Module):
-    """The average of the nodes, weighted by attention to a learned query; the query is updated with it and reused.
+    """The average of the nodes, weighted by attention to a learned query, to which it is added for the next step.
 
     r_t = sum_i a_i x_i,    a_i = softmax_i( q_t . x_i / sqrt(d) ),    q_{t+1} = q_t + r_t
 
@@ -151,7 +151,7 @@ class AttentionReadout(nn.Module):
 
     Args:
         dim: d.
-        steps: how many times the query is applied.
+        steps: the number of steps t.
     """
 
     def __init__(self, dim: int, steps: int = 3):

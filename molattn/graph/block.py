@@ -30,7 +30,7 @@ EdgeFeatureUpdate = Callable[[Messages, Tensor | None], Tensor]
 class EdgeUpdate(Protocol):
     """The interface of a phi_e: a module with `forward` and `literal`, as `AttentionEdgeUpdate` has them.
 
-    e'_k = phi_e(e_k, v_r, v_s, u), for all edges at once. The block passes a graph whose nodes and u are normalised. If
+    e'_k = phi_e(e_k, v_r, v_s, u), for all edges at once. The block passes a graph whose nodes and u are normalized. If
     the heads of e'_k differ from the block's in number or size, phi_e must have the attributes `num_heads` and
     `head_dim`.
     """
@@ -40,7 +40,7 @@ class EdgeUpdate(Protocol):
         ...
 
     def literal(self, graph: AnyGraph) -> LiteralMessages:
-        """The e'_k of every edge, each one formed; a dense graph is converted to an edge list."""
+        """The e'_k of every edge, materialized; a dense graph is converted to an edge list."""
         ...
 
 
@@ -89,7 +89,7 @@ class GraphNetBlock(nn.Module):
     vbar'   = rho_vu(V')
     u'      = phi_u(ebar', vbar', u)
 
-    The inputs of phi_e are the normalised nodes and u (pre-norm; `norm_v` and `norm_u` can be set to `nn.Identity()`),
+    The inputs of phi_e are the normalized nodes and u (pre-norm; `norm_v` and `norm_u` can be set to `nn.Identity()`),
     and the output graph has the input's e, unless `edges` is given. Every part can be replaced by passing another; the
     layers in `molattn.graph.published` are built in this way.
 
@@ -101,7 +101,7 @@ class GraphNetBlock(nn.Module):
         num_heads: h; a head has node_dim / h channels.
         hidden_dim: channels inside the feed-forward steps; 2 * node_dim by default.
         global_aggr: the default of rho_eu and rho_vu, a name in `EDGES_TO_GRAPH` and `NODES_TO_GRAPH`.
-        dropout: in training.
+        dropout: dropout probability, in training.
         phi_e: the edge update; `AttentionEdgeUpdate` of these sizes by default.
         rho_ev: the aggregation of edges, a name in `EDGES_TO_NODES` or a function or module of the messages.
         join: the layer from the aggregated heads to node_dim channels; `ConcatHeads` by default.
@@ -204,7 +204,7 @@ class GraphNetBlock(nn.Module):
         return messages
 
     def literal(self, graph: AnyGraph) -> tuple[AnyGraph, LiteralMessages]:
-        """`forward_with_messages` with every e'_k formed; returns an edge list. Same numbers, slower."""
+        """`forward_with_messages` with every e'_k materialized; returns an edge list. Same numbers, slower."""
         if isinstance(graph, DenseGraph):
             graph = graph.to_edge_list()
         return self._equations(graph, self.phi_e.literal)

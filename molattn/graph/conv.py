@@ -33,9 +33,9 @@ class TensorDotConv(MessagePassing):
 
     where m_i is the aggregated e'_k, with the heads joined.
 
-    e'_k is that of `AttentionEdgeUpdate`. It is summed without being formed wherever an edge has fewer features than a
-    head has channels; `literal` forms it for every edge. `forward_dense` gives the same numbers for padded batches,
-    without an edge list, and is faster for complete graphs. With `share_edge_weight`, which makes W_ve and W_ke one
+    e'_k is that of `AttentionEdgeUpdate`. It is not materialized where an edge has fewer features than a head has
+    channels; `literal` returns it for every edge. `forward_dense` gives the same numbers for padded batches, without an
+    edge list, and is faster for complete graphs. With `share_edge_weight`, which makes W_ve and W_ke one
     matrix, the equations are those of `TransformerConv`; `from_pyg` and `to_pyg` convert the weights.
 
     It is a `MessagePassing` and works with PyG's explainers, hooks, `to_hetero` and `HeteroConv`. `message` and
@@ -70,7 +70,7 @@ class TensorDotConv(MessagePassing):
 
     Raises:
         ValueError: incompatible arguments; at a call, shapes that do not match the layer or each other, and, on a CPU,
-            where the check does not synchronise, an index out of range.
+            where the check does not synchronize, an index out of range.
         TypeError: an edge_index that is neither a tensor of integers nor a sparse adjacency matrix of torch's.
 
     Source: Battaglia et al. 2018, arXiv:1806.01261; Vaswani et al. 2017, arXiv:1706.03762; with one edge weight, Shi et
@@ -248,7 +248,7 @@ class TensorDotConv(MessagePassing):
         u: Tensor | None = None,
         batch: Tensor | Pair | None = None,
     ) -> LiteralMessages:
-        """e'_k of every edge, formed: `e` (m, heads, out_channels) and `weights` (m, heads), in edge_index's order.
+        """e'_k of every edge, materialized: `e` (m, heads, out_channels) and `weights` (m, heads), in edge order.
 
         `forward` returns, for each node, their sum over the edges into it, joined, plus W_root x_i + b_root.
         """
@@ -398,7 +398,7 @@ class TensorDotConv(MessagePassing):
 
     @property
     def _needs_propagate(self) -> bool:
-        """Whether an explainer, a hook, the aggregation or a subclass needs every e'_k; if not, none is formed."""
+        """Whether an explainer, a hook, the aggregation or a subclass needs every e'_k; if not, none is computed."""
         kind = type(self)
         return (
             bool(self.explain)

@@ -59,7 +59,7 @@ def parse_inputs(
     edge_dim: int | None,
     flow: str,
 ) -> ConvInputs:
-    """Validate and convert the inputs, without checks that would synchronise with a GPU.
+    """Validate and convert the inputs, without checks that would synchronize with a GPU.
 
     Args:
         x, edge_index, edge_attr, u, batch: as `TensorDotConv.forward` takes them.

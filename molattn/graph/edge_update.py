@@ -44,8 +44,8 @@ class AttentionEdgeUpdate(nn.Module):
     The softmax runs over the edges into one receiver, so this phi_e is not strictly a function of one edge. Without
     edge features it is the book's equations 14.2 to 14.7.
 
-    If the score is a product, neither W_ke e_k nor W_ve e_k is ever formed per edge: q . (W_ke e) = (W_ke^T q) . e,
-    and sum_k alpha_k W_ve e_k = W_ve sum_k alpha_k e_k. `literal` forms them, and gives the same numbers.
+    If the score is a product, neither W_ke e_k nor W_ve e_k is materialized: q . (W_ke e) = (W_ke^T q) . e, and
+    sum_k alpha_k W_ve e_k = W_ve sum_k alpha_k e_k. `literal` materializes them, and gives the same numbers.
 
     Args:
         node_dim, edge_dim, global_dim: d_v, d_e, d_u; 0 for graphs without edge or graph features.
@@ -121,7 +121,7 @@ class AttentionEdgeUpdate(nn.Module):
         return EdgeMessages(graph, weights, _apply_mask(weights, mask), v, *_value_factors(edges))
 
     def literal(self, graph: AnyGraph, senders: Graph | None = None) -> "LiteralMessages":
-        """The e'_k of every edge, each formed as a tensor: the equations, one line each; `senders` as in `forward`."""
+        """The e'_k of every edge, materialized: the equations, one line each; `senders` as in `forward`."""
         if isinstance(graph, DenseGraph):
             graph = graph.to_edge_list()
         q, k, v = self._project(graph, senders)
@@ -290,7 +290,7 @@ class _AttentionCall(NamedTuple):
 
 @dataclass(frozen=True)
 class EdgeMessages:
-    """The e'_k of every edge as factors, which are summed without forming any e'_k.
+    """The e'_k of every edge as factors, which are summed without materializing any e'_k.
 
     e'_k = alpha_k (value_s + W_ve f_k)
 
@@ -391,7 +391,7 @@ class LazyEdgeMessages(EdgeMessages):
 
 @dataclass(frozen=True)
 class LiteralMessages:
-    """The e'_k of every edge, each formed as a tensor; a custom phi_e may return it.
+    """The e'_k of every edge, materialized; a custom phi_e may return it.
 
     Attributes:
         graph: the input of phi_e; `AttentionEdgeUpdate.literal` converts it to an edge list.

@@ -21,7 +21,7 @@ def look_up(table: Float[Tensor, "c d"], codes: Integer[Tensor, "*items"]) -> Fl
     Shapes: table (c, d) and codes (...,) -> (..., d).
 
     Raises:
-        IndexError: a code that is out of range; on a GPU, where torch asserts that, a RuntimeError.
+        IndexError: a code that is out of range; on a GPU it is the RuntimeError of a device-side assertion.
         ValueError: codes that are not integers.
     """
     return _sum_of_rows(table, codes.unsqueeze(-1), (len(table),), None, None)
@@ -39,7 +39,7 @@ class SumEmbedding(nn.Module):
         dim: channels.
 
     Raises:
-        IndexError: a code that is out of range; on a GPU, where torch asserts that, a RuntimeError.
+        IndexError: a code that is out of range; on a GPU it is the RuntimeError of a device-side assertion.
         ValueError: another number of codes than F, or codes that are not integers.
     """
 
@@ -52,7 +52,7 @@ class SumEmbedding(nn.Module):
         # Initialized so that the sum of the rows, not each row, has a variance of 1.
         nn.init.normal_(self.table.weight, std=len(sizes) ** -0.5)
         self.sizes = tuple(sizes)
-        # Buffers, since creating them at every call would synchronise with a GPU.
+        # Buffers, since creating them at every call would synchronize with a GPU.
         self.register_buffer("offsets", torch.tensor(lookup.starts(self.sizes), dtype=torch.int64), persistent=False)
         self.register_buffer("limits", torch.tensor(self.sizes, dtype=torch.int64), persistent=False)
 

@@ -14,7 +14,7 @@ from molattn.kernels.operations import all_true
 
 @dataclass(frozen=True)
 class Graph:
-    """b graphs as one edge list, in Battaglia's letters: nodes v_i, edges e_k from s_k to r_k, globals u.
+    """b graphs as one edge list, in Battaglia's notation: nodes v_i, edges e_k from s_k to r_k, globals u.
 
     Attributes:
         v: (n, d_v) node features, the graphs one after another.
@@ -24,8 +24,8 @@ class Graph:
         num_graphs: b; passed explicitly, never inferred from the largest index.
         e: (m, d_e) edge features, or None.
         u: (b, d_u) graph features, or None.
-        degree: (n,) the number of neighbours of each node, where that is not the number of edges into it: in a molecule
-            whose edges join all pairs of atoms, its number of bonds. None for the number of edges into each node.
+        degree: (n,) the number of neighbours of each node, if it is not the number of edges into it: in a complete
+            graph of atoms, the number of bonds. None for the number of edges into each node.
     """
 
     v: Float[Tensor, "n d_v"]

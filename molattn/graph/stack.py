@@ -62,7 +62,7 @@ def run_blocks(blocks: Iterable[Any], graph: DenseGraph, edges: EdgeEmbedding | 
     Args:
         blocks: in the order in which they are applied.
         graph: the input of the first block.
-        edges: used instead of `graph.e`; if they were not looked up, the returned graph has no e.
+        edges: used instead of `graph.e`. Only if the blocks run unfused, they are looked up and returned as e.
 
     Raises:
         IndexError: an edge code that is out of range.

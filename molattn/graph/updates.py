@@ -18,7 +18,7 @@ class NodeUpdate(nn.Module):
     Args:
         node_dim, global_dim: d_v and d_u; 0 for graphs without graph features.
         hidden_dim: channels between W_1 and W_2.
-        dropout: in training.
+        dropout: dropout probability, in training.
 
     Raises:
         ValueError: at a call, a graph without u if global_dim is not 0.
@@ -76,11 +76,11 @@ class GlobalUpdate(nn.Module):
 
 
 class ResidualEdges(nn.Module):
-    """A residual update of the edge features: e'_k is normalised, projected and added.
+    """A residual update of the edge features: e'_k is normalized, projected and added.
 
     e_k <- e_k + W norm(e'_k)
 
-    Every e'_k is formed.
+    Materializes every e'_k.
 
     Args:
         edge_dim: d_e.

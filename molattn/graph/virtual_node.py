@@ -15,7 +15,7 @@ class VirtualNode(nn.Module):
     e_0j, e_i0, e_00 = three learned vectors: to the virtual node, from the virtual node, its self-loop
 
     The virtual node is node 0, and node i becomes node i + 1. Nodes, edges and masks grow by one; u is unchanged, and
-    the virtual node has degree 0. An `edge_mask` is True for its edges; the padding still has no edges.
+    the virtual node has degree 0. If there is an `edge_mask`, it is True for the new edges; the padding has no edges.
 
     Args:
         node_dim, edge_dim: d_v and d_e; edge_dim 0 for graphs without edge features.

@@ -1,4 +1,4 @@
-"""Sequences on the attention core: the Transformer, the recurrent encoder-decoders before it, and decoding.
+"""Sequence models: the Transformer, the recurrent encoder-decoders of Bahdanau and of Luong, and decoding.
 
 All three models have the same interface, and each is a `StepDecoder` for `greedy_search` and `beam_search`:
 

@@ -13,7 +13,7 @@ from molattn.sequence.transformer import Transformer
 
 
 def encoder_layer_from_torch(layer: nn.Module) -> EncoderLayer:
-    """`EncoderLayer.from_torch`."""
+    """See `EncoderLayer.from_torch`."""
     if not isinstance(layer, nn.TransformerEncoderLayer):
         raise ValueError(f"a {type(layer).__name__} is not a torch.nn.TransformerEncoderLayer")
     ours = EncoderLayer(
@@ -31,7 +31,7 @@ def encoder_layer_from_torch(layer: nn.Module) -> EncoderLayer:
 
 
 def decoder_layer_from_torch(layer: nn.Module) -> DecoderLayer:
-    """`DecoderLayer.from_torch`."""
+    """See `DecoderLayer.from_torch`."""
     if not isinstance(layer, nn.TransformerDecoderLayer):
         raise ValueError(f"a {type(layer).__name__} is not a torch.nn.TransformerDecoderLayer")
     ours = DecoderLayer(
@@ -51,7 +51,7 @@ def decoder_layer_from_torch(layer: nn.Module) -> DecoderLayer:
 
 
 def encoder_from_torch(stack: nn.TransformerEncoder) -> Encoder:
-    """`Encoder.from_torch`."""
+    """See `Encoder.from_torch`."""
     layers = [encoder_layer_from_torch(layer) for layer in stack.layers]
     ours = Encoder(0, *_sizes(layers))
     ours.layers, ours.norm = nn.ModuleList(layers), _final_norm(stack.norm)
@@ -59,7 +59,7 @@ def encoder_from_torch(stack: nn.TransformerEncoder) -> Encoder:
 
 
 def decoder_from_torch(stack: nn.TransformerDecoder) -> Decoder:
-    """`Decoder.from_torch`."""
+    """See `Decoder.from_torch`."""
     layers = [decoder_layer_from_torch(layer) for layer in stack.layers]
     ours = Decoder(0, *_sizes(layers))
     ours.layers, ours.norm = nn.ModuleList(layers), _final_norm(stack.norm)
@@ -74,7 +74,7 @@ def transformer_from_torch(
     channel_order: str | ChannelOrder = "concatenated",
     dropout: float = 0.0,
 ) -> Transformer:
-    """`Transformer.from_torch`."""
+    """See `Transformer.from_torch`."""
     if not isinstance(model.encoder, nn.TransformerEncoder) or not isinstance(model.decoder, nn.TransformerDecoder):
         raise ValueError("a torch model with a custom_encoder or custom_decoder is not supported")
     encoder, decoder = encoder_from_torch(model.encoder), decoder_from_torch(model.decoder)

@@ -83,8 +83,8 @@ def sinusoidal_positions(
     P_(p, sine i)   = sin(p w_i)
     P_(p, cosine i) = cos(p w_i);    w_i = 10000^(-2i / d_model)
 
-    The two channel orders have the same columns in different order, so a following layer can learn from either. With
-    an odd d_model the last cosine is left out.
+    The channel orders differ only in the order of the columns, which makes no difference to a learned layer after them.
+    With an odd d_model the last cosine is left out.
 
     Args:
         length: number of positions.

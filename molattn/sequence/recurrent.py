@@ -18,7 +18,7 @@ State = TypeVar("State")
 
 @runtime_checkable
 class DecodingState(Protocol):
-    """What attention reads of a state: `memory`, `keys` and `source_mask`, see `BahdanauState`."""
+    """The fields of a decoding state that attention reads: see `BahdanauState`."""
 
     @property
     def memory(self) -> Tensor: ...
@@ -178,7 +178,7 @@ def unroll(
 
 
 class RecurrentDecoder(nn.Module, Generic[State]):
-    """What the recurrent encoder-decoders share: one step after the other, and the logits of each."""
+    """The base class of the recurrent encoder-decoders: decoding step by step, and the logits of each step."""
 
     output: nn.Linear
 

@@ -17,7 +17,7 @@
 
 Each is an `Encoding`, a module with `dim` channels; `forward(molecules)` takes a batch of `Molecules` and returns
 (b, n, n, dim), or (b, n, dim) for the last two. Values in the padding of the molecules are never read; the returned
-features are finite there, and zero for the two weights. `Sum` and `Concat` combine several encodings.
+features are finite there, and zero for `DistanceKernel` and `AdjacencyWeights`. `Sum` and `Concat` combine encodings.
 """
 
 from molattn.graph.encodings.base import Concat, Encoding, Molecules, Sum, adjacency, pair_mask

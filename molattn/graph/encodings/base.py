@@ -1,4 +1,4 @@
-"""The base class of encodings, their input, a batch of molecules, and combinations of encodings."""
+"""The base class of encodings, their input `Molecules`, and combinations of encodings."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable

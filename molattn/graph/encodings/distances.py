@@ -194,7 +194,7 @@ class AdjacencyWeights(Encoding):
 
     Shapes: molecules of n atoms -> (b, n, n, 1).
 
-    Source: the adjacency of the Molecule Attention Transformer, Maziarka et al. 2020, arXiv:2002.08264, normalised
+    Source: the adjacency of the Molecule Attention Transformer, Maziarka et al. 2020, arXiv:2002.08264, normalized
     as in the authors' code.
     """
 

@@ -14,7 +14,7 @@ from molattn.graph.encodings.bonds import bond_codes
 from molattn.graph.stack import EdgeEmbedding
 
 DISCONNECTED = 255
-"""The path length that stands for no path."""
+"""The path length of pairs of atoms without a path."""
 
 
 def path_codes(molecules: Molecules, max_path: int, disconnected: int = DISCONNECTED) -> Integer[Tensor, "b n n"]:
@@ -37,7 +37,7 @@ class PathEncoding(Encoding):
     Args:
         dim: channels.
         max_path: paths of this length or longer share one row; in bonds.
-        disconnected: the path length that stands for no path.
+        disconnected: the path length of pairs of atoms without a path.
     """
 
     code_of_length: Tensor
@@ -96,7 +96,7 @@ class NeighbourhoodOrder(Encoding):
 
     Args:
         max_order: paths of this length or longer share one column; in bonds.
-        disconnected: the path length that stands for no path.
+        disconnected: the path length of pairs of atoms without a path.
 
     Source: the neighbourhood embedding of R-MAT, Maziarka et al. 2021, arXiv:2110.05841.
     """

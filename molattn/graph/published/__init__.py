@@ -1,6 +1,6 @@
-"""Published attention layers on graphs, each a `GraphNetBlock` with other parts. `BLOCKS` lists them by name.
+"""Published attention layers on graphs, each a `GraphNetBlock` with custom parts. `BLOCKS` lists them by name.
 
-Edge encodings, virtual nodes and readouts are chosen where a model is built.
+Edge encodings, virtual nodes and readouts are not part of a block: the model chooses them.
 """
 
 from collections.abc import Callable

@@ -11,7 +11,7 @@ def graphormer(config: BlockConfig) -> GraphNetBlock:
     e'_k = softmax_k( (W_q v_r) . (W_k v_s) / sqrt(d) + e_k ) W_v v_s,    e_ij = b_phi(i,j) + c_ij
 
     b is learned for each length phi(i,j) of the shortest path, and c is computed from the edges along it; all layers
-    share them. Both come from `molattn.graph.encodings`, and so does the centrality of the nodes. The graph token is
+    share them. Both, and the centrality encoding, come from `molattn.graph.encodings`. The graph token is
     `molattn.graph.VirtualNode`.
 
     Source: Ying et al. 2021, arXiv:2106.05234, equations 5 to 9.

@@ -23,8 +23,8 @@ class GritEdgeUpdate(nn.Module):
     alpha_k = softmax_k( w_a . h_k )
     e'_k    = alpha_k (W_v v_s + W_ve h_k)                                                        in each head
 
-    with * elementwise, rho(x) = sign(x) sqrt(|x|), computed as x / sqrt(|x| + 1e-6), and the edges normalised
-    first (pre-norm). h_k is formed for every edge and returned as `edges` of the messages.
+    with * elementwise, rho(x) = sign(x) sqrt(|x|), computed as x / sqrt(|x| + 1e-6), and the edges normalized
+    first (pre-norm). h_k is materialized for every edge and returned as `edges` of the messages.
 
     Args:
         node_dim, edge_dim: d_v and d_e.
@@ -53,7 +53,7 @@ class GritEdgeUpdate(nn.Module):
         self.w_ve = nn.Parameter(torch.randn(num_heads, head_dim, head_dim) * head_dim**-0.5)
 
     def forward(self, graph: AnyGraph) -> EdgeMessages:
-        """The e'_k of every edge, not yet multiplied out."""
+        """The e'_k of every edge, as factors."""
         h, v = self._edge_hidden(graph)
         logits = (h * self.w_a).sum(-1)
         weights = softmax(logits if isinstance(graph, Graph) else logits.permute(0, 3, 1, 2), graph.attention_layout)
@@ -61,7 +61,7 @@ class GritEdgeUpdate(nn.Module):
         return EdgeMessages(graph, weights, self._drop(weights), values, h, self.w_ve)
 
     def literal(self, graph: AnyGraph) -> LiteralMessages:
-        """The e'_k of every edge, each formed as a tensor."""
+        """The e'_k of every edge, materialized."""
         if isinstance(graph, DenseGraph):
             graph = graph.to_edge_list()
         h, v = self._edge_hidden(graph)
@@ -88,7 +88,7 @@ class GritEdgeUpdate(nn.Module):
 
 
 class DegreeScaledSum(nn.Module):
-    """rho e->v: the sum over the edges, scaled by the node's degree, which attention weights that sum to 1 hide.
+    """rho e->v: the sum over the edges, scaled by the node's degree, which normalized weights do not represent.
 
     ebar_i = a * sum_k e'_k + b * log(1 + degree_i) sum_k e'_k,    a and b learned, channel by channel
 
@@ -115,7 +115,7 @@ class GritEdges(nn.Module):
     Args:
         edge_dim: d_e.
         width: h * d, the channels of h_k.
-        dropout: probability, in training.
+        dropout: dropout probability, in training.
 
     Source: Ma et al. 2023, arXiv:2305.17589.
     """

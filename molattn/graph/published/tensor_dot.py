@@ -24,7 +24,7 @@ class BlockConfig:
         num_heads: h.
         hidden_dim: channels inside the feed-forward steps; 2 * node_dim by default.
         global_aggr: rho_eu and rho_vu, a name in `EDGES_TO_GRAPH` and `NODES_TO_GRAPH`.
-        dropout: probability, in training.
+        dropout: dropout probability, in training.
         score, normalizer, join: for "molattn" and "tensor-dot" only: names in `molattn.attention.SCORES` or
             `SCORES_WITH_WEIGHTS`, in `NORMALIZERS` and in `JOINS`.
         temperature: of the softmax, for the same two.
