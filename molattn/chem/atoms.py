@@ -20,7 +20,7 @@ from molattn.chem.stereo import StereoLabels, stereo_labels
 
 
 class AtomProperties(NamedTuple):
-    """The properties of an atom of a sanitised molecule, from RDKit."""
+    """The properties of an atom of a sanitized molecule, from RDKit."""
 
     symbol: str
     """Element symbol; `*` or a label for a dummy atom."""
@@ -74,7 +74,7 @@ def _count(name: str, maximum: int) -> AtomFeature:
 
 
 def _hybridisation(name: str) -> str:
-    # RDKit leaves most metals without a hybridisation: no reason for a warning.
+    # RDKit assigns no hybridization to most metals: they are coded as unknown without a warning.
     return UNKNOWN if name in ("UNSPECIFIED", "OTHER") else name
 
 
@@ -109,8 +109,8 @@ _HYBRIDISATIONS = {value: value.name for value in Chem.HybridizationType.values.
 def _ring_sizes(mol: Chem.Mol) -> list[frozenset[int]]:
     """The ring sizes of every atom.
 
-    From the symmetrised smallest set of smallest rings, which sanitisation computes and which holds all equivalent
-    rings; a single smallest set would depend on the order of the atoms (cubane has 6 rings, not 5).
+    From the symmetrized SSSR, which sanitization computes and which contains all equivalent rings. A plain SSSR would
+    depend on the order of the atoms (cubane has 6 rings, not 5).
     """
     sizes = [_NO_RINGS] * mol.GetNumAtoms()
     for ring in mol.GetRingInfo().AtomRings():
@@ -127,7 +127,7 @@ def _with_size(sizes: frozenset[int], size: int) -> frozenset[int]:
 
 @lru_cache(4096)
 def _row(properties: AtomProperties) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """The codes of an atom, and a message for each unknown label; cached, since few kinds of atoms are common."""
+    """The codes of an atom, and a message for each unknown label; cached, since few combinations are common."""
     labels = [to_label(properties[field]) for field, to_label in _GETTERS]
     unknown = [
         f"{feature.name} {label} is coded as unknown"
@@ -142,7 +142,7 @@ def atom_codes(mol: Chem.Mol, stereo: StereoLabels | None = None) -> tuple[npt.N
     """The codes of all features of all atoms, and a warning for each atom that the tables do not cover.
 
     Args:
-        mol: A sanitised molecule.
+        mol: A sanitized molecule.
         stereo: Its CIP labels, if already computed.
 
     Returns:

@@ -1,10 +1,10 @@
 """The codes of a molecule from its RDKit pickle (`Mol.ToBinary`): one call of RDKit and one of `binary.c`.
 
-`codes_by_getters` calls RDKit about ten times per atom, and each call costs as much as all the work of C for that atom.
-`Mol.ToBinary` holds the same properties. Its format is internal to RDKit and may change with the version: a header that
-is not in `VERSIONS` is rejected, and before its first use the compiled reader must return the same codes as the getters
-for `CHECK_SMILES`, once for each build of it and each version of RDKit. If it does not, if there is no C compiler, and
-for each molecule with something that the tables do not cover (which needs a warning), the getters are used.
+`codes_by_getters` calls RDKit about ten times per atom, and each of these calls takes as long as `binary.c` takes for
+the atom. `Mol.ToBinary` contains the same properties. Its format is internal to RDKit and may change with the version,
+so a header that is not in `VERSIONS` is rejected. Before its first use, the compiled reader must return the same codes
+as the getters for `CHECK_SMILES`, once for each build of it and each version of RDKit. The getters are used if that
+check fails, if there is no C compiler, and for molecules with a property that is not in the tables and needs a warning.
 """
 
 import ctypes
@@ -44,10 +44,10 @@ PROPERTIES: dict[str, Callable[[int], Any]] = {
     "radicals": int,
     "cip": lambda byte: ("none", "R", "S")[byte],
 }
-"""The atom properties that `binary.c` reads, in its order: from its byte to the value in `AtomProperties`.
+"""The atom properties that `binary.c` reads, in its order: functions from a byte to the value in `AtomProperties`.
 
-A binary holds no CIP labels. `cip.h` assigns those that CIP rule 1 decides; if a molecule has any others, all its
-labels come from RDKit."""
+The binary format has no CIP labels. `cip.h` assigns those that CIP rule 1 decides; if a molecule has any others, all
+its labels come from RDKit."""
 
 _CODE_MODULES = ("atoms.py", "binary.py", "bonds.py", "codes.py", "features.py", "stereo.py")
 _LABELS = ("none", "E", "Z")
@@ -110,7 +110,7 @@ class Tables(ctypes.Structure):
 
 
 def molecule_codes(mol: Chem.Mol) -> Codes:
-    """The codes of a sanitised molecule: see `MoleculeGraph`."""
+    """The codes of a sanitized molecule: see `MoleculeGraph`."""
     read = reader()
     return (read is not None and read(mol)) or codes_by_getters(mol)
 
@@ -149,9 +149,9 @@ def _load_reader() -> tuple[Callable[[Chem.Mol], Codes | None] | None, str]:
 
 
 def _agreement_marker(library: ctypes.CDLL) -> Path:
-    """The empty file next to the library which records that the check passed: it takes a fifth of the start-up time.
+    """The empty file next to the library that records that the check, a fifth of the start-up time, has passed.
 
-    Its name holds a hash of RDKit's version, the tables, and the modules that compute codes in either way.
+    Its name contains a hash of RDKit's version, the tables, and the modules that compute codes by either method.
     """
     digest = hashlib.sha256(rdkit.__version__.encode())
     for name in _CODE_MODULES:
@@ -168,7 +168,7 @@ def _version(binary: bytes) -> tuple[int, ...]:
 
 
 def agrees_with_getters(read: Callable[[Chem.Mol], Codes | None], mol: Chem.Mol) -> bool:
-    """Whether the reader returns the codes of the getters, or leaves the molecule, with warnings, to them."""
+    """Whether the reader returns the codes of the getters, or None for a molecule for which they have warnings."""
     ours, true = read(mol), codes_by_getters(mol)
     if ours is None:
         return bool(true.warnings)
@@ -177,7 +177,7 @@ def agrees_with_getters(read: Callable[[Chem.Mol], Codes | None], mol: Chem.Mol)
 
 
 def bind_tables(library: ctypes.CDLL) -> Callable[..., int]:
-    """`molattn_read` of `binary.c` with its tables bound: from a binary, its length, n and an output buffer."""
+    """`molattn_read` of `binary.c` with its tables bound; its arguments are a binary, its length, n and a buffer."""
     arrays = _tables()
     tables = Tables(
         features=len(ATOM_FEATURES), self=SELF, **{name: array.ctypes.data for name, array in arrays.items()}

@@ -15,7 +15,7 @@ from molattn.chem.features import UNKNOWN, Feature, bonds_of
 from molattn.chem.stereo import StereoLabels, stereo_labels
 
 BOND_FEATURES: tuple[Feature, ...] = (
-    # "dative to": the receiver i gives its electron pair to the sender j; "dative from": i gets that of j.
+    # "dative to": the receiver i is the donor and the sender j the acceptor; "dative from": the reverse.
     Feature(
         "kind",
         (
@@ -42,7 +42,7 @@ BOND_SIZE = math.prod(feature.size for feature in BOND_FEATURES)
 
 _RADIX = tuple(feature.size for feature in BOND_FEATURES)
 _KIND, _, _, _STEREO = BOND_FEATURES
-# The label of a bond from its begin atom to its end atom, and back.
+# The labels of a bond with its begin atom as the receiver, and with its end atom as the receiver.
 _KINDS = {
     Chem.BondType.SINGLE: ("single", "single"),
     Chem.BondType.DOUBLE: ("double", "double"),
@@ -84,7 +84,7 @@ def unpack_bond(packed: npt.ArrayLike) -> npt.NDArray[np.uint8]:
 
 
 SELF = int(pack_bond([_KIND.index["self"], 0, 0, 0]))
-"""The byte of an atom with itself."""
+"""The byte of the pair of an atom and itself, on the diagonal."""
 
 _UNPACKED = np.stack(np.unravel_index(np.arange(BOND_SIZE), _RADIX), axis=-1).astype(np.uint8)
 
@@ -93,7 +93,7 @@ def bond_codes(mol: Chem.Mol, stereo: StereoLabels | None = None) -> tuple[npt.N
     """The codes of all pairs of atoms, and a warning for each bond that the table does not cover.
 
     Args:
-        mol: A sanitised molecule.
+        mol: A sanitized molecule.
         stereo: Its CIP labels, if already computed.
 
     Returns:
@@ -119,7 +119,7 @@ def bond_codes(mol: Chem.Mol, stereo: StereoLabels | None = None) -> tuple[npt.N
 def pair_codes(kind: Chem.BondType, in_ring: bool, conjugated: bool, stereo: str = "none") -> tuple[int, int]:
     """The byte of a bond with its begin atom as the receiver, and with its end atom as the receiver."""
     forward, backward = _KINDS.get(kind, (UNKNOWN, UNKNOWN))
-    # Labels of atropisomers are not E or Z.
+    # Atropisomers have labels other than E and Z.
     label = _STEREO.index.get(stereo, _STEREO.index[UNKNOWN])
     rest = [int(in_ring), int(conjugated), label]
     return int(pack_bond([_KIND.index[forward], *rest])), int(pack_bond([_KIND.index[backward], *rest]))

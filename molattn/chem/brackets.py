@@ -1,8 +1,8 @@
 """Validation of bracket atoms: syntax, ranges, and that RDKit parses each bracket as it is written.
 
-RDKit stores the numbers in brackets in 8 or 16 bits, and larger ones wrap: it reads `[CH260]` as methane and `[C-255]`
-as a cation. So each bracket is parsed here first, and RDKit's result is compared with it. The meaning of a bracket does
-not depend on the text around it, so results are cached per bracket.
+RDKit stores the numbers in brackets in 8 or 16 bits, and larger ones overflow: it reads `[CH260]` as methane and
+`[C-255]` as a cation. So each bracket is parsed here first, and RDKit's result is compared with it. The meaning of a
+bracket does not depend on the text around it, so results are cached per bracket.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from rdkit import Chem, rdBase
 
 MAX_ISOTOPE, MAX_HYDROGENS, MAX_CHARGE, MAX_CLASS = 65_535, 127, 127, 999_999_999
-"""The largest numbers in a bracket; charges may be as far below 0. Beyond them RDKit's integers wrap or it fails."""
+"""The largest numbers in a bracket, and the largest absolute charge; RDKit overflows or fails beyond them."""
 
 _ELEMENTS = (
     "H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y Zr Nb "
@@ -92,7 +92,7 @@ def bracket_error(smiles: str) -> str:
     'the bracket [CH260] at character 1 has 260 hydrogens, over the limit of 127'
     """
     position = smiles.find("[")
-    # Not a regular expression: it takes several times as long when RDKit has just filled the processor's caches.
+    # Not a regular expression: it takes several times as long right after RDKit, with the processor's caches cold.
     for part in smiles.split("[")[1:]:
         inside, end, _ = part.partition("]")
         if not end:
@@ -111,7 +111,7 @@ def _truncated(text: str) -> str:
 
 @lru_cache(maxsize=1 << 14)
 def _check_bracket(bracket: str) -> str:
-    """What is wrong with one bracket, as the end of a sentence that begins with it; empty if it is valid."""
+    """What is wrong with one bracket, as a predicate such as "has an unknown element: X"; empty if it is valid."""
     atom = parse_bracket(bracket)
     if isinstance(atom, str):
         return atom
@@ -132,7 +132,7 @@ def _check_bracket(bracket: str) -> str:
 
 
 def parse_bracket(bracket: str) -> BracketAtom | str:
-    """Parse a bracket; for an invalid one return the reason, as the end of a sentence that begins with it.
+    """Parse a bracket; for an invalid one, return the reason as a predicate, as in `_check_bracket`.
 
     Source: OpenSMILES 1.0, 3.1 (http://opensmiles.org/opensmiles.html), and RDKit's `#6` for an element.
     """

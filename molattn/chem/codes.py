@@ -1,4 +1,4 @@
-"""The codes of a molecule by RDKit's getters, atom by atom and bond by bond, and the path lengths between its atoms."""
+"""The codes of a molecule from RDKit's getters, atom by atom and bond by bond; and the path lengths between atoms."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from molattn.chem.features import atoms_of
 from molattn.chem.stereo import stereo_labels
 
 MAX_PATH = 254
-"""Longer paths are cut to this length."""
+"""Longer path lengths are clipped to this."""
 
 DISCONNECTED = 255
 """The code of a pair of atoms in different fragments."""
@@ -39,12 +39,12 @@ def _by_rdkit(mol: Chem.Mol) -> npt.NDArray[np.float64]:
 
 
 def _by_scipy(mol: Chem.Mol) -> npt.NDArray[np.float64]:
-    # Here, because predictions start a tenth faster without it.
+    # Imported here, because predictions start a tenth faster without it.
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import shortest_path
 
     n = mol.GetNumAtoms()
-    # int32: scipy before 1.15 supports no other.
+    # int32: scipy before 1.15 supports no other index dtype.
     ends = np.array([(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in mol.GetBonds()], np.int32).reshape(-1, 2)
     adjacency = csr_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(n, n))
     return np.asarray(shortest_path(adjacency, directed=False, unweighted=True))
@@ -62,7 +62,7 @@ class Codes(NamedTuple):
 
 
 def codes_by_getters(mol: Chem.Mol) -> Codes:
-    """The codes of any sanitised molecule."""
+    """The codes of any sanitized molecule."""
     stereo = stereo_labels(mol)
     atoms, atom_warnings = atom_codes(mol, stereo)
     bonds, bond_warnings = bond_codes(mol, stereo)

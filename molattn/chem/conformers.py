@@ -1,7 +1,7 @@
 """3D conformers: coordinates of the atoms of a molecule, and the distances between them.
 
-The geometry is computed by ETKDG and MMFF94 for an isolated molecule: it is likely, but neither measured nor the only
-one. Each fragment is embedded in its canonical form, so that all SMILES of a molecule give the same distances.
+The geometry is computed by ETKDG and MMFF94 for an isolated molecule: a plausible one, neither measured nor unique.
+Each fragment is embedded in its canonical form, so that all SMILES of a molecule give the same distances.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ NO_GEOMETRY = f"distances are path lengths times {BOND_LENGTH} angstrom: "
 """Start of the warning about a molecule whose distances are path lengths."""
 
 NOT_OPTIMISED = "3D geometry not optimised: "
-"""Start of the warning about a molecule whose geometry MMFF94 did not minimise."""
+"""Start of the warning about a molecule whose geometry MMFF94 did not minimize."""
 
 _STEPS = 2_000
 _MAX_SEED = 2**31 - 2
@@ -45,7 +45,7 @@ class Conformers:
     """
 
     seed: int = 0
-    """Seed of the random start; the same seed gives the same geometry to the bit, in any process."""
+    """Random seed of the embedding; the same seed gives bitwise the same geometry in any process."""
 
     timeout: int = 10
     """Whole seconds for each of the two attempts at a fragment. Reaching it depends on the machine's speed."""
@@ -71,7 +71,7 @@ class Conformer(NamedTuple):
     each other are unknown."""
 
     warnings: tuple[str, ...]
-    """A sentence for each failure of the MMFF94 optimisation."""
+    """A sentence for each failure of the MMFF94 optimization."""
 
 
 def conformer(
@@ -91,7 +91,7 @@ def conformer(
         smiles: SMILES, as `read_smiles` takes it.
         add_hs: Whether hydrogens are atoms of the graph; they then follow the others.
         max_atoms: Largest number of atoms.
-        seed: Seed of the random start.
+        seed: Random seed of the embedding.
         timeout: Whole seconds for each of the two attempts at a fragment.
 
     Raises SmilesError for text that is not a molecule within the limits; ConformerError, a subclass, if RDKit finds
@@ -106,7 +106,7 @@ def distances(
     """d_ij = |x_i - x_j| within a fragment and inf between fragments, and the warnings.
 
     Args:
-        mol: A sanitised molecule.
+        mol: A sanitized molecule.
         smiles: The SMILES, for errors.
         paths: Its path lengths, (n, n).
         settings: How the geometry is computed, and the policy for a molecule without one.
@@ -140,7 +140,7 @@ def embed(mol: Chem.Mol, smiles: object, settings: Conformers) -> Conformer:
         fragments = Chem.GetMolFrags(full, asMols=True, fragsMolAtomMapping=atom_indices)
         x = np.zeros((full.GetNumAtoms(), 3))
         for fragment, indices in zip(fragments, atom_indices, strict=True):
-            # A single atom has no geometry.
+            # A single atom stays at the origin.
             if len(indices) > 1:
                 x[list(indices)], found = _embed_fragment(fragment, smiles, settings)
                 warnings += found
@@ -198,7 +198,7 @@ def _canonical(fragment: Chem.Mol) -> tuple[Chem.Mol, list[int]]:
 
 
 def _optimise(mol: Chem.Mol) -> list[str]:
-    """Minimise the energy of MMFF94 in place; return the warnings."""
+    """Minimize the energy of MMFF94 in place; return the warnings."""
     if not rdForceFieldHelpers.MMFFHasAllMoleculeParams(mol):
         return [f"{NOT_OPTIMISED}MMFF94 has no parameters for it"]
     if rdForceFieldHelpers.MMFFOptimizeMolecule(mol, maxIters=_STEPS):

@@ -14,7 +14,7 @@ from molattn.chem.generate import nci_molecules
 from molattn.chem.parse import MAX_ATOMS, MAX_LENGTH, read_smiles
 from molattn.errors import UsageError
 
-# Ipc grows without bounds, up to 1e100; AvgIpc is its normalised form.
+# Ipc grows without bounds, up to 1e100; AvgIpc is its normalized form.
 _EXCLUDED = ("Ipc",)
 
 FEW_DESCRIPTORS: tuple[str, ...] = (
@@ -38,7 +38,7 @@ MOLECULE_FEATURIZERS: tuple[str, ...] = ("rdkit_few", "rdkit_2d")
 
 
 def featurizer_descriptors(featurizers: Sequence[str]) -> tuple[str, ...]:
-    """The descriptors of some `MOLECULE_FEATURIZERS`, each once, in order.
+    """The names of the descriptors of some `MOLECULE_FEATURIZERS`, without duplicates, in order.
 
     >>> len(featurizer_descriptors(["rdkit_few"]))
     12

@@ -42,7 +42,7 @@ class Fingerprints:
 
 
 def morgan_bits(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.ndarray:
-    """The bits of the same fingerprints, (n, 256) uint8, packed by `numpy.packbits`.
+    """The fingerprints of `Fingerprints` as bits, (n, 256) uint8, packed by `numpy.packbits`.
 
     Raises SmilesError for a SMILES that cannot be read.
     """
@@ -52,7 +52,7 @@ def morgan_bits(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.ndar
 
 
 def morgan_counts(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.ndarray:
-    """How often each bit of the same fingerprints is set, (n, 2048) uint16.
+    """Morgan count fingerprints with the same radius and size, (n, 2048) uint16.
 
     Raises SmilesError for a SMILES that cannot be read.
     """
@@ -75,8 +75,8 @@ def butina_clusters(
 ) -> list[np.ndarray]:
     """Butina clustering by Tanimoto similarity of Morgan fingerprints.
 
-    Molecules are visited by decreasing number of neighbours, ties in order. Each that is in no cluster yet becomes the
-    centre of a new one, with those of its neighbours that are in none. All n^2 pairs are compared, in C++: a few
+    Molecules are visited by decreasing number of neighbours, ties in order. Each molecule without a cluster becomes the
+    centre of a new one, together with its neighbours without a cluster. All n^2 pairs are compared, in C++: a few
     seconds for n = 5,000.
 
     Args:

@@ -34,9 +34,9 @@ def random_smiles(mol: Chem.Mol, seed: int) -> str:
 
 
 def round_trip_smiles(text: str, max_length: int) -> str | None:
-    """The canonical SMILES of a molecule, if it is short, has one fragment and survives parsing and writing.
+    """The canonical SMILES of a molecule, if it is short, has one fragment and is the same after a round trip.
 
-    None for anything else: no molecule, several fragments, more than `max_length` characters, or one of the few
+    None otherwise: no molecule, several fragments, more than `max_length` characters, or one of the few
     canonical SMILES that RDKit parses and then writes differently.
     """
     try:
@@ -72,8 +72,8 @@ def mutate_molecules(
 ) -> list[str]:
     """New molecules, each an input molecule after one to three random edits.
 
-    An edit changes an element or a bond order, adds or removes an atom, keeps one of the fragments of a cut bond, or
-    joins two of the input molecules.
+    An edit changes an element or a bond order, adds or removes an atom, breaks a bond and keeps one fragment, or joins
+    two of the input molecules.
 
     Args:
         smiles: Input molecules; none of them is returned.
@@ -111,7 +111,7 @@ def mutate(mol: Chem.Mol, other: Chem.Mol, rng: np.random.Generator) -> Chem.Mol
 
 
 def sanitized(new: Chem.Mol | None) -> Chem.Mol | None:
-    """The edited molecule, sanitised; None if it is invalid or has a radical."""
+    """The edited molecule, sanitized; None if it is invalid or has a radical."""
     if new is None or not new.GetNumAtoms():
         return None
     try:
@@ -180,7 +180,7 @@ EDITS: tuple[Edit, ...] = (_change_element, _change_bond, _add_atom, _remove_ato
 
 
 def _atom_with_hydrogen(mol: Chem.Mol, rng: np.random.Generator) -> int | None:
-    """A random atom with a hydrogen, which a bond can replace."""
+    """A random atom with a hydrogen, which can be replaced by a bond."""
     atoms = [atom.GetIdx() for atom in mol.GetAtoms() if atom.GetTotalNumHs()]
     return atoms[rng.integers(len(atoms))] if atoms else None
 

@@ -34,7 +34,7 @@ Progress = Callable[[int, int], None]
 class MoleculeGraph:
     """One molecule: n atoms and all n * n ordered pairs of them, including each atom with itself.
 
-    Methane is one atom attending to itself. Atoms are in the order of the SMILES.
+    Methane, without explicit hydrogens, is one atom and one pair. Atoms are in the order of the SMILES.
 
     Raises ValueError if the shapes or types of the fields are inconsistent.
     """
@@ -55,8 +55,8 @@ class MoleculeGraph:
     """n element symbols."""
 
     warnings: tuple[str, ...] = ()
-    """A sentence for all that the codes do not represent: unknown elements, charges, bonds, geometries; isotopes; and
-    with conformers, for distances that are not those of an optimised geometry."""
+    """One sentence for each thing that the codes do not represent: unknown elements, charges, bonds or stereochemistry,
+    and isotopes; and, with conformers, for distances that are not those of an optimized geometry."""
 
     distances: npt.NDArray[np.float32] | None = None
     """(n, n) in angstrom: 0 on the diagonal, symmetric, inf between fragments, whose relative positions are unknown;
@@ -75,7 +75,7 @@ class MoleculeGraph:
 
     @classmethod
     def from_codes(cls, smiles: str, codes: Codes) -> "MoleculeGraph":
-        """The graph of `codes`, whose shapes are consistent."""
+        """The graph of `codes`, whose shapes are not validated."""
         graph = cls.__new__(cls)
         # Bypasses the checks and `__setattr__` of the frozen dataclass, which take as long as computing the codes.
         values = graph.__dict__
@@ -94,7 +94,7 @@ class MoleculeGraph:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """Compute symbols that follow from the codes at their first use."""
+            """Compute `symbols` from the codes at the first use."""
             if name != "symbols" or "atom_codes" not in self.__dict__:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             return self.__dict__.setdefault("symbols", symbols_from_codes(self.atom_codes))
@@ -111,7 +111,7 @@ class MoleculeGraph:
 
     @property
     def encoded_smiles(self) -> str:
-        """The SMILES whose atoms are encoded, in their order."""
+        """The SMILES that has the atom order of the codes."""
         return self.smiles
 
     @property
@@ -129,7 +129,7 @@ class MoleculeGraph:
     def permute(self, order: Sequence[int]) -> "MoleculeGraph":
         """The molecule with renumbered atoms: atom k of the result is atom `order[k]` of this one.
 
-        `smiles` and `warnings` are unchanged, and so keep the old numbers.
+        `smiles` and `warnings` are unchanged: they have the old atom order and numbers.
         """
         index = np.asarray(order)
         if not np.array_equal(np.sort(index), np.arange(self.num_atoms)):

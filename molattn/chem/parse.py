@@ -1,8 +1,8 @@
 """Parsing of SMILES: a molecule, or an error with the reason.
 
-The text is validated before RDKit parses it. RDKit takes everything after a space or an unknown letter for a name, so
-that it reads a Cyrillic look-alike of `CC` as another molecule; it needs minutes for some texts of 20 kB and crashes on
-others; and numbers in brackets wrap, see `brackets`.
+The text is validated before RDKit parses it. RDKit treats the text from a space or an unknown letter on as a name, so
+that it reads a Cyrillic look-alike of `CC` as another molecule. It needs minutes for some texts of 20 kB and crashes on
+others. And numbers in brackets overflow: see `brackets`.
 """
 
 import math
@@ -36,7 +36,7 @@ _HYDROGENS = re.compile(r"\[\d*[H#]")
 
 
 def read_smiles(text: object, *, max_atoms: int = MAX_ATOMS, add_hs: bool = False) -> Chem.Mol:
-    """Parse a SMILES into a sanitised molecule, its atoms in the order of the text.
+    """Parse a SMILES into a sanitized molecule, its atoms in the order of the text.
 
     Explicit hydrogens become implicit, as in RDKit, except H2, protons, deuterium and those that define the
     stereochemistry of an imine. `[HH]` is read as `[H][H]`. Spaces at both ends are dropped.
@@ -131,7 +131,7 @@ def _validated(text: object, max_atoms: int) -> str:
     elif not isinstance(text, str):
         raise SmilesError(text, _not_text(text))
     if len(text) > MAX_LENGTH:
-        # Enough to identify the text, not a megabyte of it.
+        # The start identifies the text; the whole could be megabytes.
         raise SmilesError(text[:100], f"it is {len(text):,} characters long, over the limit of {MAX_LENGTH:,}")
     smiles = str(text).strip(" ")
     if not smiles:
@@ -178,7 +178,7 @@ def _not_printable(character: str, position: int) -> str:
 def _with_hydrogens(mol: Chem.Mol, text: object, on_atoms: list[int] | None = None) -> Chem.Mol:
     with convert_rdkit_errors(text, "add its hydrogens"):
         mol = Chem.AddHs(mol, onlyOnAtoms=on_atoms)
-        # RDKit leaves it unset on added hydrogens, and sets it on parsed ones.
+        # RDKit sets the hybridization of parsed hydrogens, but not of added ones.
         Chem.SetHybridization(mol)
     return mol
 

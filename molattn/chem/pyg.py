@@ -1,6 +1,6 @@
 """Conversion to and from PyG's `Data`: the complete graph as an edge list.
 
-Only here "receiver i, sender j" becomes PyG's `edge_index`, whose row 0 is the sender and row 1 the receiver.
+The pair [i, j], receiver i and sender j, becomes a column of PyG's `edge_index`: row 0 is the sender j, row 1 is i.
 """
 
 from typing import Any

@@ -14,7 +14,7 @@ from molattn.chem.parse import MAX_ATOMS, canonical_smiles, convert_rdkit_errors
 from molattn.errors import InputError, SmilesError
 
 _V3000_COUNTS = re.compile(r"^M  V30 COUNTS +(\d+)", re.MULTILINE)
-# Numbers that wrap in RDKit: those of V3000, and the charge lines of V2000, in columns of four characters.
+# Numbers that overflow in RDKit: those of V3000, and the charge lines of V2000, in columns of four characters.
 _V3000_NUMBERS = re.compile(r"\b(CHG|MASS)=([+-]?\d+)", re.IGNORECASE)
 _V2000_CHARGES = re.compile(r"^M  CHG...(.*)", re.MULTILINE)
 _INDEX = "_molblock_index"
@@ -48,7 +48,7 @@ def smiles_from_molblock(block: str, max_atoms: int = MAX_ATOMS) -> str:
 
 
 def read_molblock(block: str, max_atoms: int = MAX_ATOMS) -> tuple[str, MolblockAtomMap]:
-    """The result of `smiles_from_molblock`, and the indices in the block of its atoms; takes twice the time."""
+    """The SMILES as from `smiles_from_molblock`, and the indices of its atoms in the block; takes twice the time."""
     _check_numbers(block, max_atoms)
     full = _parsed(block, remove_hs=False)
     for atom in full.GetAtoms():
@@ -186,7 +186,7 @@ def scan_sdf(lines: Iterable[str]) -> SdfSummary:
 
 
 def read_record(record: list[str], with_atoms: bool = False) -> SdfRecord:
-    """Parse a record; for a structure that cannot be read `smiles` is its error.
+    """Parse a record; if its structure cannot be read, `smiles` is the error.
 
     `with_atoms` also maps the atoms of the SMILES to those of the record, which doubles the time.
     """
@@ -240,11 +240,11 @@ def _name_in(line: str) -> str:
 
 
 EMPTY_MOLBLOCK = "     molattn\n\n  0  0  0  0  0  0  0  0  0  0999 V2000\nM  END\n"
-"""A structure without atoms, after its title."""
+"""A mol block without atoms, from its second line on."""
 
 
 def molblock_from_smiles(smiles: object, title: str = "") -> str:
-    """The mol block of a SMILES, its atoms in the order of the text, with coordinates for a drawing.
+    """The mol block of a SMILES, its atoms in the order of the text, with 2D coordinates.
 
     It is V2000, or V3000 for over 999 atoms.
 

@@ -1,4 +1,4 @@
-"""Standardisation of molecules, and the InChIKeys that identify them."""
+"""Standardization of molecules, and the InChIKeys that identify them."""
 
 from collections.abc import Callable
 
@@ -8,10 +8,10 @@ from molattn.chem.parse import MAX_ATOMS, canonical_smiles, convert_rdkit_errors
 
 
 def parent(mol: Chem.Mol) -> Chem.Mol:
-    """The parent molecule: functional groups normalised, the largest fragment, neutralised where possible.
+    """The parent molecule: functional groups normalized, the largest fragment, neutralized where possible.
 
-    Metals bound to oxygen, nitrogen or fluorine are disconnected first, so that a salt is recognised however it is
-    drawn. Charges that cannot be neutralised stay, as in quaternary ammonium.
+    Metals bound to oxygen, nitrogen or fluorine are disconnected first, so that a salt is recognized however it is
+    drawn. Charges that cannot be neutralized stay, as in quaternary ammonium.
 
     Source: RDKit's MolStandardize.
     """
@@ -43,7 +43,7 @@ def standardized_smiles(smiles: object, how: str, max_atoms: int = MAX_ATOMS) ->
         max_atoms: Largest number of atoms, counterions included.
 
     Raises SmilesError for text that is not a molecule within the limits, and for molecules that RDKit fails to
-    standardise.
+    standardize.
     """
     mol = read_smiles(smiles, max_atoms=max_atoms)
     if not how:

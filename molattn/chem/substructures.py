@@ -13,7 +13,7 @@ def murcko_scaffold(molecule: Chem.Mol | str, *, max_atoms: int = MAX_ATOMS) -> 
     RDKit's variant: atoms joined to a ring or a linker by a double bond (C=O, say) belong to the scaffold.
 
     Args:
-        molecule: A sanitised molecule, or SMILES.
+        molecule: A sanitized molecule, or SMILES.
         max_atoms: Largest number of atoms.
 
     Raises SmilesError for SMILES that cannot be read; InputError for a molecule that is too large.

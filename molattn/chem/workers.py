@@ -31,7 +31,7 @@ def map_chunks(
     Args:
         rows: Any number of rows, of any type.
         function: Applied to each row; with workers it is pickled.
-        num_workers: Number of worker processes; 0 for none, row by row.
+        num_workers: Number of worker processes; 0 to process rows one by one in this process.
         chunk_size: Number of rows that a worker gets at once.
 
     Raises UsageError if workers die as they start; and what `map_chunk` raises.
@@ -101,7 +101,7 @@ class _Pool:
         try:
             return self.executor.submit(self.function, rows)
         except BrokenProcessPool as error:
-            # Raised when its turn comes, like a death during the work.
+            # Raised by `result`, like the death of a worker during the work.
             future: Future[list[Any]] = Future()
             future.set_exception(error)
             return future
