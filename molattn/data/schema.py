@@ -24,7 +24,7 @@ class ValidationError(ValueError):
 
 @runtime_checkable
 class Schema(Protocol):
-    """What a value may be."""
+    """The interface of a schema, which validates a value."""
 
     def validate(self, value: Any, path: str) -> Any:
         """The value, in the type that it is used in.

@@ -49,7 +49,7 @@ class TargetColumn:
 
 @dataclass(frozen=True)
 class Download:
-    """The public file that a table is made from."""
+    """The public file that a table is built from."""
 
     urls: tuple[str, ...]
     """Its addresses, tried in this order."""
@@ -58,7 +58,7 @@ class Download:
     smiles_column: str
     """The name of the column of SMILES in the file."""
     columns: dict[str, str]
-    """The name in the file of each target column, by its name in the card. If empty, every column except SMILES and
+    """From the name of each target column in the card to its name in the file. If empty, every column except SMILES and
     `leave_out` is a target and keeps its name."""
     leave_out: tuple[str, ...] = ()
     """Columns that are not targets, if `columns` is empty."""

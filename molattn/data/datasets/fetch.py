@@ -247,7 +247,7 @@ def _select_columns(card: DatasetCard, public_file: Download, table: Table) -> t
 
 
 def describe_datasets() -> str:
-    """Which data sets are here, and how many others can be fetched or computed, in one line.
+    """One line: the data sets that are stored on this machine, and how many others can be fetched or computed.
 
     Raises:
         RuntimeError: a table that comes with molattn is missing.

@@ -25,10 +25,11 @@ def assign_folds(
     seed: int,
     groups: Sequence[str] | None = None,
 ) -> np.ndarray:
-    """The fold, from 0, that tests each row; molecules, scaffolds or clusters stay whole, as in the split `name`.
+    """The fold, from 0, in which each row is a test row; molecules, scaffolds or clusters are not divided.
 
-    They are shuffled with `seed` and sorted by size, the largest first, or by stratum in the stratified split. Each is
-    assigned to the fold with the fewest rows so far. The order of the rows does not matter.
+    They are the units of the split `name`, shuffled with `seed` and sorted by size, the largest first, or by stratum in
+    the stratified split. Each is assigned to the fold with the fewest rows so far. The order of the rows does not
+    matter.
 
     keys: n canonical SMILES. targets: (n,) or (n, T), NaN if missing. groups: as for `split_labels`. Returns (n,)
     integers.

@@ -9,14 +9,14 @@ from itertools import pairwise
 import numpy as np
 
 NO_SIZE_LIMIT = sys.maxsize
-"""The `max_atoms` of molecules that were already checked against the limit of their table."""
+"""The `max_atoms` for molecules whose number of atoms was already checked."""
 
 NUM_BINS = 10
 """Number of strata of continuous targets."""
 
 
 def rows_of(keys: Sequence[str]) -> dict[str, list[int]]:
-    """The rows of each key, from 0."""
+    """The indices of the rows of each key, from 0."""
     groups: dict[str, list[int]] = defaultdict(list)
     for row, key in enumerate(keys):
         groups[key].append(row)

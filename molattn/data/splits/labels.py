@@ -107,7 +107,7 @@ def assign_groups_evenly(
 
     The last groups are assigned to subsets with a size above 0 that are still empty.
 
-    Raises InputError for fewer groups than subsets with a size above 0; its message calls a group `what`.
+    Raises InputError for fewer groups than subsets with a size above 0; `what` is the word for a group in its message.
     """
     check_enough(len(groups), sizes, what)
     labels = np.full(n, "", dtype="<U5")
@@ -164,7 +164,7 @@ def find_leakage(keys: Sequence[str], labels: Sequence[str] | Labels) -> list[Le
 
 
 def describe_leakage(leaks: Sequence[Leak], what: str = "molecule") -> str:
-    """The result of `find_leakage` as a sentence with counts and up to three examples; the keys are called `what`."""
+    """The result of `find_leakage` as a sentence with counts and up to three examples; `what` is the word for a key."""
     if not leaks:
         return f"no {what} is in more than one subset of the split"
     examples = "; ".join(

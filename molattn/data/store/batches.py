@@ -33,7 +33,7 @@ class Batch(Protocol):
 
     @property
     def descriptors(self) -> Tensor | None:
-        """(b, k) standardised extra descriptors of the molecules; None if there are none."""
+        """(b, k) standardized extra descriptors of the molecules; None if there are none."""
         ...
 
     def __len__(self) -> int: ...
@@ -54,7 +54,7 @@ class MoleculeBatch:
         mask: (b, n), True for atoms.
         targets: (b, T), or (N, T) of all atoms, molecule by molecule, NaN for a missing label; None in prediction.
         distances: (b, n, n) float32 in angstrom, inf between fragments; None if the molecules have none.
-        descriptors: (b, k) float32, standardised; None if there are none.
+        descriptors: (b, k) float32, standardized; None if there are none.
     """
 
     atom_codes: Tensor
@@ -84,7 +84,7 @@ def collate(
 ) -> MoleculeBatch:
     """One batch of `molecules`, in order, padded with zeros to the largest one.
 
-    targets: (b, T), (N, T) or None. descriptors: (b, k), standardised, or None.
+    targets: (b, T), (N, T) or None. descriptors: (b, k), standardized, or None.
 
     Raises:
         ValueError: some of the molecules have distances and others have none.
@@ -145,7 +145,7 @@ class TokenBatch:
     Attributes:
         codes: (b, n) bytes, 0 for padding.
         targets: (b, T), NaN for a missing label; None in prediction.
-        descriptors: (b, k) float32, standardised; None if there are none.
+        descriptors: (b, k) float32, standardized; None if there are none.
     """
 
     codes: Tensor

@@ -37,8 +37,8 @@ class Featurization:
     """How SMILES are converted into molecules.
 
     Attributes:
-        featurize: a function from one SMILES to its molecule, which raises SmilesError for an invalid one. It takes
-            `on_molecule` as `molecule_graph` does, and can be pickled.
+        featurize: a function from one SMILES to its molecule, which raises SmilesError for an invalid one. It takes the
+            argument `on_molecule` of `molecule_graph`, and can be pickled.
         packing: the packing of the molecules in a store.
         settings: everything that `featurize` depends on, as JSON.
         stop_on_conformer_error: whether a molecule without a 3D geometry raises its error.
@@ -75,7 +75,7 @@ def cached_molecules(
         smiles: n SMILES.
         featurization: how they are converted into molecules.
         num_workers: worker processes; 0 for none.
-        progress: called now and then with the numbers of finished and of all molecules, unless they are in the cache.
+        progress: called regularly with the numbers of finished and of all molecules, unless they are in the cache.
 
     Raises:
         ConformerError: with its `row`, for the first molecule without a geometry, if `stop_on_conformer_error`.
@@ -129,7 +129,7 @@ def _identity(smiles: Sequence[str], featurization: Featurization) -> dict[str, 
     """Everything that the molecules depend on."""
     digest = hashlib.sha256()
     for start in range(0, len(smiles), 4096):
-        # As JSON, which is different for different lists.
+        # As JSON, so that different lists have different digests.
         digest.update(json.dumps(list(smiles[start : start + 4096])).encode())
     return {
         "schema": SCHEMA,
@@ -159,8 +159,8 @@ def _open(
     """The store in a folder.
 
     Raises:
-        DamagedFileError: there is no store, it is another one or has changed, or it is not `final` and was not written
-            just now.
+        DamagedFileError: the store is missing, was changed or has another identity; or it is not `final`, and was not
+            just written.
     """
     try:
         if not just_written:
@@ -195,7 +195,7 @@ def _write(folder: Path, identity: Mapping[str, Any], work: _Work) -> Path:
                         outcome.row = done
                         raise outcome
                     else:
-                        # A process that died may not die at the next try.
+                        # A row whose worker died may succeed next time: the store is not final.
                         final = final and outcome.reason != WORKER_DIED
                         writer.write(pack_error(outcome))
                     done += 1

@@ -1,4 +1,4 @@
-"""A sequence of featurized molecules in memory-mapped files: only those in use take memory."""
+"""A sequence of featurized molecules in memory-mapped files: only molecules in use take memory."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from molattn.data.store.ragged import RaggedColumns, encode_row
 from molattn.errors import ConformerError, SmilesError
 
 TEXT_COLUMNS = {name: np.dtype("u1") for name in ("smiles", "key", "notes")}
-"""The columns of every store: the SMILES, the canonical SMILES, and a JSON object of rare data."""
+"""The columns of every store: the SMILES, the canonical SMILES, and a JSON object of data that few rows have."""
 
 Index = Sequence[int] | npt.NDArray[Any]  # of integers
 

@@ -26,7 +26,7 @@ class Packing(Protocol):
         ...
 
     def pack(self, molecule: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The columns of one molecule, and a JSON object of rare data that has no column."""
+        """The columns of one molecule, and a JSON object of data that has no column."""
         ...
 
     def unpack(self, columns: RaggedColumns, row: int, smiles: str, notes: Mapping[str, Any]) -> Any:

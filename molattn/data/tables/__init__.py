@@ -1,1 +1,1 @@
-"""Tables: CSV, TSV, SMI, SDF, Parquet and data frames, read and written in chunks of rows."""
+"""Tables: CSV, TSV, SMI, SDF, Parquet, Excel and data frames, read and written in chunks of rows."""

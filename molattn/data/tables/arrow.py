@@ -25,13 +25,13 @@ from molattn.data.tables.row_stream import CELL_BYTES, CHUNK_SIZE, MAX_CHUNK_BYT
 from molattn.errors import InputError, UsageError
 
 MIN_MEMORY_LIMIT, MEMORY_PER_BYTE = 2**29, 4
-"""For a chunk of Parquet rows Arrow may take the larger of `MIN_MEMORY_LIMIT` bytes, and `MEMORY_PER_BYTE` bytes for
-each byte of the file: it holds a page of every column at once. See `parquet_check`."""
+"""Arrow may use `MIN_MEMORY_LIMIT` bytes for a chunk of Parquet rows, or `MEMORY_PER_BYTE` times the size of the file
+if that is more: a page of every column is in memory at once. See `parquet_check`."""
 
 
 @contextmanager
 def parquet_stream(path: str | Path, source: str, tell: Tell = say_nothing) -> Iterator[RowStream]:
-    """The rows of a Parquet file; `tell` takes the message that columns have no name.
+    """The rows of a Parquet file; `tell` is called if columns have no name.
 
     Raises InputError for a file that is not Parquet or is damaged, and for rows that would fill the memory.
     """
@@ -56,7 +56,7 @@ def count_parquet_rows(path: str | Path, source: str) -> int:
 
 @lru_cache(maxsize=256)
 def _checked(source: str, path: str, size: int, *_: int) -> int:
-    """The number of rows by `parquet_check`; size, inode and time identify the version of the file for the cache."""
+    """The number of rows by `parquet_check`; size, inode and time identify the file's version in the `lru_cache`."""
     limit = max(MIN_MEMORY_LIMIT, MEMORY_PER_BYTE * size)
     found = _run_check(path, limit)
     rows = f"rows {found['rows']} to {found['rows'] + CHUNK_SIZE - 1}"
@@ -87,9 +87,9 @@ def _run_check(path: str, limit: int) -> dict[str, Any]:
 
 
 def frame_stream(frame: Any, tell: Tell = say_nothing) -> RowStream:
-    """The rows of a data frame of pandas, polars or pyarrow; an index is not a column.
+    """The rows of a data frame of pandas, polars or pyarrow, without its index.
 
-    `tell` takes the message that columns have no name.
+    `tell` is called if columns have no name.
 
     Raises UsageError for anything else, InputError for a column of mixed types.
     """
@@ -120,9 +120,9 @@ def to_arrow_table(frame: Any) -> pa.Table:
 
 
 def cache_frame(frame: Any) -> Path:
-    """Write a data frame to a Parquet file in the user's cache; `read_table` reads both alike.
+    """Write a data frame to a Parquet file in the user's cache; `read_table` gives the same table for both.
 
-    Equal frames have the same file.
+    Equal frames have the same path.
     """
     buffer = io.BytesIO()
     pq.write_table(to_arrow_table(frame), buffer)
@@ -140,9 +140,9 @@ def table_text(frame: pa.Table) -> list[list[str]]:
 
 
 def column_text(column: pa.ChunkedArray) -> list[str]:
-    """A column as text: a missing value or NaN is empty, true is 1 and false 0, lists and the like are JSON.
+    """A column as text: a missing value or NaN is empty, true is 1 and false 0, nested values are JSON.
 
-    A number has the digits of its precision: a float32 of 0.1 is not 0.10000000149011612.
+    A number has the digits of its own precision: the float32 0.1 is 0.1, not 0.10000000149011612.
     """
     if pa.types.is_boolean(column.type):
         column = pc.cast(column, pa.int8())
@@ -178,7 +178,7 @@ def _batches(file: pq.ParquetFile, source: str) -> Iterator[pa.RecordBatch]:
 
 
 def _chunks(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
-    """The rows in chunks of `CHUNK_SIZE`, regrouped because batches of a Parquet file end where its row groups do."""
+    """The rows in chunks of `CHUNK_SIZE`, regrouped because batches of a Parquet file end with its row groups."""
     start = 0
     pending = pa.Table.from_batches([], schema)
     for batch in batches:

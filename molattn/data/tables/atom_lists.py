@@ -74,7 +74,7 @@ def offsets_from_counts(counts: Sequence[int] | np.ndarray) -> npt.NDArray[np.in
 
 
 def label_rows(offsets: npt.NDArray[np.int64], molecules: Sequence[int] | np.ndarray) -> npt.NDArray[np.int64]:
-    """The rows of the labels of some molecules, molecule by molecule.
+    """The indices of the label rows of some molecules, molecule by molecule.
 
     Args:
         offsets: (n + 1,), see `offsets_from_counts`: a molecule has one row of labels, or one for each atom.

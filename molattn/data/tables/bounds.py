@@ -1,4 +1,4 @@
-"""Labels of which only a bound is known, as `>10` and `<= 6.1`: the value is at least, or at most, that number."""
+"""Censored labels, such as `>10` and `<= 6.1`: only a lower or an upper bound of the value is known."""
 
 import re
 
@@ -8,13 +8,13 @@ _BOUND = re.compile("(>=|=>|>{1,2}|\u2265|\u2a7e|<=|=<|<{1,2}|\u2264|\u2a7d)\\s*
 _FIRST = frozenset("<>=\u2264\u2265\u2a7d\u2a7e")
 
 LOWER, UPPER = 0, 1
-"""The places of a lower and of an upper bound in an array of bounds, (n, T, 2), NaN where there is none."""
+"""Indices of the lower and the upper bound in an array of bounds, (n, T, 2); NaN where there is none."""
 
 
 def split_bound(text: str) -> tuple[int, str] | None:
-    """`LOWER` or `UPPER`, and what is written after the sign; None for a cell without one.
+    """`LOWER` or `UPPER`, and the text after the sign; None for a cell without a sign.
 
-    The borders are not told apart: `>10` and `>=10` are one bound.
+    Strict and other bounds are not distinguished: `>10` and `>=10` are the same bound.
 
     >>> split_bound(" > 100")
     (0, '100')
@@ -33,5 +33,5 @@ def format_bound(lower: float, upper: float) -> str:
 
 
 def has_bounds(bounds: np.ndarray) -> np.ndarray:
-    """Which labels are bounds: (n, T) from (n, T, 2)."""
+    """(n, T), True where a label is a bound; `bounds` is (n, T, 2)."""
     return np.isfinite(bounds[..., LOWER]) | np.isfinite(bounds[..., UPPER])

@@ -9,7 +9,7 @@ from molattn.data.tables.missing import is_missing_word
 from molattn.errors import InputError, UsageError, short_repr
 
 _MAX_SHOWN, _MAX_SEARCHED, _MAX_LENGTH = 40, 1000, 200
-"""Maximum names that an error lists, names searched for the closest match, and characters in each of those."""
+"""Maximum number of names in an error, of names searched for the closest match, and of characters in such a name."""
 
 _UNNAMED = re.compile(r"Unnamed: \d+(\.\d+)?", re.ASCII)
 
@@ -42,7 +42,7 @@ def validate_column_names(where: str, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def name_columns(names: Iterable[str]) -> tuple[str, ...]:
-    """The names, with `Unnamed: 0` and so on, as in pandas, by their index, for those that are empty.
+    """The names; empty ones are replaced by `Unnamed: 0` and so on, with the index of the column, as in pandas.
 
     >>> name_columns(["", "smiles", "Unnamed: 0"])
     ('Unnamed: 0.1', 'smiles', 'Unnamed: 0')
@@ -64,7 +64,7 @@ def name_columns(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_unnamed(name: str) -> bool:
-    """Whether a name is one of `name_columns`, here or in the program that wrote the table."""
+    """Whether a name has the form that `name_columns` and pandas give to columns without a name."""
     return _UNNAMED.fullmatch(name.strip()) is not None
 
 
@@ -95,7 +95,7 @@ def find_column(columns: Sequence[str], name: str, source: str) -> int:
 
 
 def guess_smiles_column(columns: Sequence[str], known: str | None = None) -> str:
-    """The column of molecules: `known`, which the format defines, or else the best match by name.
+    """The SMILES column: `known`, which the format defines, or else the best match by name.
 
     Case is ignored; `smiles` comes first, then a name that contains `smiles` (`canonical_smiles`), then `structure`,
     `molecule`, `mol`.
@@ -116,15 +116,15 @@ def guess_smiles_column(columns: Sequence[str], known: str | None = None) -> str
 
 
 def names_a_smiles_column(names: Iterable[str]) -> bool:
-    """Whether a column of molecules is among the names, as `guess_smiles_column` finds it."""
+    """Whether any of the names could be that of a SMILES column, as for `guess_smiles_column`."""
     return bool(_smiles_names(names))
 
 
 def _smiles_names(names: Iterable[str]) -> list[str]:
-    """The names that fit a column of molecules best, all equally well."""
+    """The best matches for a SMILES column, all equally good."""
     names = [*names]
     if not _MAYBE_SMILES.search("\n".join(names)):
-        return []  # at once, also of a million names
+        return []  # fast also for a million names
     folded = {name: name.strip().casefold() for name in names}
     tiers = (
         [name for name, text in folded.items() if text == "smiles"],
@@ -173,9 +173,9 @@ def parse_required_numbers(cells: Sequence[object], names: Sequence[str]) -> tup
 
 
 def replace_decimal_commas(cells: Sequence[object]) -> list[object] | None:
-    """The cells of a column with commas replaced by points, if it has fractions, all with decimal commas; else None.
+    """The cells of a column with decimal points, if all fractions in it have decimal commas; else None.
 
-    If a decimal point occurs as well, a comma may be a thousands separator.
+    It is None if a decimal point occurs as well, because a comma may then be a thousands separator.
 
     >>> replace_decimal_commas(["-11,01", "", "3"])
     ['-11.01', '', '3']

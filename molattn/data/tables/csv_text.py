@@ -1,4 +1,4 @@
-"""CSV and TSV: delimiter and header are found, rows are read strictly, and written so that they are read back equal."""
+"""CSV and TSV: delimiter and header are inferred, rows are parsed strictly, and written rows are read back equal."""
 
 import csv
 import io
@@ -23,10 +23,10 @@ from molattn.data.tables.row_stream import CHUNK_SIZE, Chunk, MemoryLimit, RowSt
 from molattn.errors import InputError, short_repr
 
 MAX_CELL_CHARS = 2**24
-"""Maximum characters of a cell, and so of the text that is read after an unclosed quote."""
+"""Maximum characters of a cell; reading stops there after an unclosed quote."""
 
 DELIMITERS = ",;\t"
-"""The delimiters that are looked for in a header, in this order."""
+"""The delimiters that are searched for in a header, in this order."""
 
 _MAX_HEAD = 2**20
 """Characters after which no more lines are searched for the header."""
@@ -44,7 +44,7 @@ def csv_stream(
     header_row: bool = True,
     tell: Tell = say_nothing,
 ) -> RowStream:
-    """The rows of a CSV; empty lines are skipped, and so are titles above the header.
+    """The rows of a CSV; empty lines, and title lines above the header, are skipped.
 
     Args:
         lines: with their line ends.
@@ -52,7 +52,7 @@ def csv_stream(
         delimiter: between cells; inferred from the header if empty.
         number_duplicate_columns: whether duplicate names in the header are numbered instead of raising an error.
         header_row: whether the first row names the columns.
-        tell: takes messages about the header.
+        tell: called with messages about the header.
 
     Raises InputError, with the line, for duplicate names in the header, and, when the row is reached, for one that is
     too short or too long and for unmatched quotes; UsageError for a header that is a row of data.
@@ -62,10 +62,10 @@ def csv_stream(
     lines = iter(lines)
     head = _first_lines(lines, delimiter, header_row)
     start, delimiter = _find_header(head, delimiter) if header_row else (0, delimiter or _delimiter_of_rows(head))
-    # Lines of titles become empty ones, so that the others keep their numbers.
+    # Title lines are replaced by empty lines, so that line numbers do not change.
     titles = itertools.repeat("\n", sum(len(line.text) for line in head[:start]))
     lines = itertools.chain(titles, *(line.text for line in head[start:]), lines)
-    # strict: without it an unclosed quote swallows the rest of the file as one cell.
+    # strict: without it, an unclosed quote makes the rest of the file one cell.
     rows = _rows(csv.reader(lines, delimiter=delimiter, strict=True), source)
     line, names = next(rows, (1, []))
     if not names:
@@ -94,7 +94,7 @@ def csv_line(cells: Sequence[str], delimiter: str = ",", quote_commas: bool = Tr
 
     csv.writer is not used, because it leaves a carriage return within a cell unquoted when lines end with LF.
 
-    quote_commas: whether cells with commas are quoted between other delimiters, as those of a header must be.
+    quote_commas: whether cells with commas are quoted even if the delimiter is another, as those of a header must be.
     """
     if len(cells) == 1 and not cells[0]:
         return '""\n'  # an empty line would be skipped
@@ -103,9 +103,9 @@ def csv_line(cells: Sequence[str], delimiter: str = ",", quote_commas: bool = Tr
 
 
 def _head(lines: Iterator[str]) -> tuple[Iterator[str], str]:
-    """The lines up to the end of the header, whose cells may span several lines, and its unquoted text.
+    """The lines of the next row, whose cells may span several lines, after any empty lines; and its unquoted text.
 
-    Every character is scanned once, however many lines an unclosed quote includes.
+    Every character is scanned once, even if an unclosed quote spans many lines.
     """
     blank = 0
     head, unquoted = io.StringIO(newline=""), io.StringIO()
@@ -147,15 +147,15 @@ def _outside(line: str, quoted: bool) -> tuple[str, bool]:
 
 @dataclass(frozen=True)
 class _Line:
-    """A line of a table, whose cells may span several lines of the file."""
+    """An unparsed row of a table, whose cells may span several lines of the file."""
 
     text: list[str]
-    """Lines of the file, empty ones before it included."""
+    """Its lines, after the empty lines before it."""
     unquoted: str
 
 
 def _first_lines(lines: Iterator[str], delimiter: str, header_row: bool) -> list[_Line]:
-    """The first lines of a table: its header, and if it could be a title or is missing, some more."""
+    """The first rows of a table: the header, and more rows if that could be a title or there is no header."""
     head: list[_Line] = []
     while len(head) < MAX_LINES and sum(len(text) for line in head for text in line.text) < _MAX_HEAD:
         text, unquoted = _head(lines)
@@ -165,7 +165,7 @@ def _first_lines(lines: Iterator[str], delimiter: str, header_row: bool) -> list
         if not header_row:
             continue
         cells = _cells(line, delimiter or _delimiter(line))
-        # Two rows without an empty cell are no titles.
+        # If the first two rows have no empty cell, the first is not a title.
         if (len(head) == 1 and is_plain_header(cells)) or (
             len(head) == 2 and is_full(cells) and is_full(_cells(head[0], delimiter or _delimiter(head[0])))
         ):
@@ -174,7 +174,7 @@ def _first_lines(lines: Iterator[str], delimiter: str, header_row: bool) -> list
 
 
 def _find_header(head: Sequence[_Line], delimiter: str) -> tuple[int, str]:
-    """The index of the line that is the header, and the delimiter."""
+    """The index of the header in `head`, and the delimiter."""
     for index in range(1, len(head)):
         found = delimiter or _delimiter(head[index])
         if is_below_titles([_cells(line, found) for line in head], index):
@@ -185,8 +185,8 @@ def _find_header(head: Sequence[_Line], delimiter: str) -> tuple[int, str]:
 def _delimiter(line: _Line, rows: Sequence[_Line] = ()) -> str:
     """The delimiter of a header; a comma for a single column.
 
-    It is the first of `DELIMITERS` that occurs outside quotes, or if several do, the first one that makes a column of
-    the name smiles, or else gives all of `rows` the same number of cells.
+    It is the first of `DELIMITERS` that occurs outside quotes. If several do, one that yields a column named smiles is
+    preferred, then one with which all `rows` have the same number of cells.
     """
     marks = [mark for mark in DELIMITERS if mark in line.unquoted] or [DELIMITERS[0]]
     if len(marks) == 1:
@@ -197,7 +197,7 @@ def _delimiter(line: _Line, rows: Sequence[_Line] = ()) -> str:
 
 
 def _delimiter_of_rows(head: Sequence[_Line]) -> str:
-    """The delimiter of a table without a header: rows of one width, with a column of SMILES."""
+    """The delimiter of a table without a header: all rows have the same number of cells, and a column holds SMILES."""
     for mark in DELIMITERS:
         rows = [_cells(line, mark) for line in head]
         if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1 and find_smiles(rows) is not None:
@@ -206,7 +206,7 @@ def _delimiter_of_rows(head: Sequence[_Line]) -> str:
 
 
 def _cells(line: _Line, delimiter: str) -> list[str]:
-    """The cells of a line; none if its quotes do not match."""
+    """The cells of a row; empty if its quotes do not match."""
     try:
         return next(filter(None, csv.reader(line.text, delimiter=delimiter, strict=True)), [])
     except csv.Error:
@@ -257,7 +257,7 @@ def wrong_width(where: str, cells: Sequence[str], columns: tuple[str, ...]) -> s
 
 
 def escape_formula(cell: str) -> str:
-    """The cell, prefixed with an apostrophe if a spreadsheet would read it as a formula; numbers are unchanged."""
+    """The cell, prefixed with an apostrophe if a spreadsheet would evaluate it as a formula; numbers are unchanged."""
     return f"'{cell}" if cell.lstrip(" ").startswith(_FORMULA) and not _NUMBER.fullmatch(cell.strip(" ")) else cell
 
 

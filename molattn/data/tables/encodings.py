@@ -1,4 +1,4 @@
-"""The encoding of text: recognized by the first bytes of a file, and other encodings turned into UTF-8."""
+"""Text encodings: detection, and conversion to UTF-8."""
 
 import codecs
 from collections.abc import Iterable, Iterator
@@ -8,7 +8,7 @@ from molattn.errors import InputError
 
 UTF_8, WINDOWS = "utf-8", "cp1252"
 NAMES = {UTF_8: "UTF-8", WINDOWS: "Windows-1252"}
-"""How the encodings that are tried are called in messages."""
+"""The names of the encodings in messages."""
 
 # UTF-32 first: its mark starts with that of UTF-16.
 _MARKS = {
@@ -25,9 +25,9 @@ _OTHER_FILES = {
 
 
 def marked_encoding(blocks: Iterator[bytes], source: str) -> tuple[str, Iterator[bytes]]:
-    """The encoding that a byte-order mark says, empty for UTF-8 and for none; and the blocks, unchanged.
+    """The encoding given by a byte-order mark, empty for UTF-8 or without a mark; and the blocks, unchanged.
 
-    No more blocks are read than are needed to see the mark.
+    Only the blocks that contain the mark are read.
 
     Raises InputError for a file that is not text.
     """
@@ -45,7 +45,7 @@ def marked_encoding(blocks: Iterator[bytes], source: str) -> tuple[str, Iterator
 
 
 def as_utf_8(blocks: Iterable[bytes], encoding: str, source: str) -> Iterator[bytes]:
-    """The blocks of a text in another encoding as UTF-8.
+    """The blocks of a text, converted from `encoding` to UTF-8.
 
     Raises InputError, with the line, for bytes that are not text in this encoding.
     """
@@ -69,9 +69,9 @@ def as_utf_8(blocks: Iterable[bytes], encoding: str, source: str) -> Iterator[by
 
 
 def first_encoding(data: bytes) -> tuple[int, str]:
-    """The index of the first line that is not ASCII, and whether it is `UTF_8` or, if it is not, `WINDOWS`.
+    """The index of the first line that is not ASCII, and its encoding: `UTF_8` if it is valid, else `WINDOWS`.
 
-    A line that is neither is to be read as UTF-8, which fails.
+    For a line that is valid in neither it is `UTF_8`, so that decoding fails.
     """
     index, line = next((i, line) for i, line in enumerate(data.splitlines(keepends=True)) if not line.isascii())
     for encoding in (UTF_8, WINDOWS):

@@ -1,4 +1,4 @@
-"""The header of a table: below lines of titles, with columns that have no name, or missing altogether."""
+"""The header of a table: below title rows, with columns without a name, or missing."""
 
 import re
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from molattn.data.tables.options import Tell
 from molattn.errors import InputError, SmilesError, UsageError, short_repr
 
 MAX_LINES = 10
-"""How many of the first lines of a table are searched for its header."""
+"""Maximum number of rows that are searched for the header."""
 
 _MAX_SEARCHED = 1000
-"""How many of the first cells of a row are searched for a SMILES."""
+"""Maximum number of cells of a row that are searched for a SMILES."""
 _MIN_SMILES = 2
-"""The length from which the name of a column is taken for a SMILES: C and N are also names of elements."""
+"""Minimum length of a column name to be taken for a SMILES: C and N are also names of elements."""
 # Atoms, bonds, branches and ring closures, the first of them an atom.
 _SMILES_LIKE = re.compile(
     r"(\[[^\[\]\s]+\]|Br|Cl|[BCNOPSFIbcnops*])(\[[^\[\]\s]+\]|Br|Cl|[BCNOPSFIbcnops*\d=#$:/\\.~()%+-])*"
@@ -32,9 +32,9 @@ class Header:
     """The names of the columns of a table.
 
     Attributes:
-        columns: with a name for each column.
-        written: as the file has them, if some are empty; otherwise empty.
-        smiles_column: the column of molecules, if they were searched for it.
+        columns: a name for each column.
+        written: the names in the file, if some of them are empty; otherwise ().
+        smiles_column: the SMILES column that was found in a table without a header; otherwise None.
     """
 
     columns: tuple[str, ...]
@@ -46,12 +46,12 @@ def read_header(cells: Sequence[str], where: str, number_duplicate_columns: bool
     """The header in a row.
 
     Args:
-        cells: of the row.
+        cells: the cells of the row.
         where: the table and the row, for errors.
         number_duplicate_columns: whether duplicate names are numbered instead of raising an error.
-        tell: takes the message that columns have no name.
+        tell: called if columns have no name.
 
-    Raises InputError for duplicate names or none, UsageError for a row of data.
+    Raises InputError for duplicate names or no names, UsageError for a row of data.
     """
     written = tuple(cells)
     if not any(map(str.strip, written)):
@@ -67,7 +67,7 @@ def read_header(cells: Sequence[str], where: str, number_duplicate_columns: bool
 
 
 def unnamed_message(where: str, columns: Sequence[str], added: Sequence[int]) -> str:
-    """The message that the columns with the indices `added` have no name, and what they are called."""
+    """The message that the columns with the indices `added` have no name, and the names that they get."""
     shown = ", ".join(short_repr(columns[i]) for i in added[:5])
     if len(added) == 1:
         return f"{where}: column {added[0] + 1} has no name: it is called {shown}, and left as it is"
@@ -87,11 +87,11 @@ def numbered_header(rows: Sequence[Sequence[str]], source: str, tell: Tell) -> H
 
 
 def find_smiles(rows: Sequence[Sequence[str]]) -> int | None:
-    """The index of the column whose cells are SMILES in all of these rows; of several, that of the longest texts."""
+    """The index of the column in which most cells are SMILES, of several the one with the longest texts; or None."""
     lengths: dict[int, int] = {}
     for index in range(min(_MAX_SEARCHED, *map(len, rows))):
         cells = [cell for row in rows if (cell := row[index].strip())]
-        # Some other row may have a SMILES that cannot be read.
+        # More than half, because some SMILES may be invalid.
         good = sum(map(_is_smiles, cells))
         if good and 2 * good > len(cells):
             lengths[index] = sum(map(len, cells))
@@ -99,7 +99,7 @@ def find_smiles(rows: Sequence[Sequence[str]]) -> int | None:
 
 
 def is_plain_header(cells: Sequence[str]) -> bool:
-    """Whether a first row certainly is the header: it has a column of SMILES, and is not one line of text."""
+    """Whether a first row is certainly the header: it names a SMILES column, and is not a single line of text."""
     named = [cell for cell in cells if cell.strip()]
     return any(cell.strip().casefold() == "smiles" for cell in named) or (
         len(named) > 1 and names_a_smiles_column(named)
@@ -107,13 +107,13 @@ def is_plain_header(cells: Sequence[str]) -> bool:
 
 
 def is_full(cells: Sequence[str]) -> bool:
-    """Whether a row has several cells and none of them is empty, so that it is no title."""
+    """Whether a row has several cells and none is empty, so that it is not a title."""
     return len(cells) > 1 and all(map(str.strip, cells))
 
 
 def is_below_titles(rows: Sequence[Sequence[str]], index: int) -> bool:
-    """Whether a row is the header, and those above are titles: it names a column of SMILES, they have fewer cells, and
-    all below have as many."""
+    """Whether a row is the header below title rows: it names a SMILES column, all rows above have fewer cells, and all
+    rows below have the same number."""
     header = rows[index]
     return (
         names_a_smiles_column(header)
@@ -137,7 +137,7 @@ def width_of(cells: Sequence[str]) -> int:
 
 
 def _check_is_header(cells: Sequence[str], where: str) -> None:
-    """Raise UsageError for a row of data: a SMILES and a number."""
+    """Raise UsageError for a row that contains a SMILES and a number, and so is data."""
     first = [cell.strip() for cell in cells[:_MAX_SEARCHED]]
     if not any(map(NUMBER.fullmatch, first)) or names_a_smiles_column(cells):
         return

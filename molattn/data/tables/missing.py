@@ -1,4 +1,4 @@
-"""Words that stand for a missing value: those that pandas reads as NaN, and a few more of laboratory tables."""
+"""Missing-value markers: the words that pandas reads as NaN, and a few more that occur in laboratory tables."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ MISSING = frozenset((*_OF_PANDAS, "n.a.", "n.a", "n/d", "n.d.", "n.d", "nd", "?"
 """The words, in lower case."""
 
 DASHES = frozenset(("-", "--", "\u2013", "\u2014"))
-"""Missing values too, except where a column also holds `+`: then `-` is the other one of two classes."""
+"""Markers as well, except in a column that also holds `+`: there `-` is the negative class."""
 
 
 def is_missing_word(text: str) -> bool:
-    """Whether a cell, without surrounding white space, holds a word for a missing value, or a dash."""
+    """Whether a cell, without surrounding white space, is a missing-value marker."""
     return text in DASHES or text.casefold() in MISSING
 
 
 def missing_words(cells: Sequence[str]) -> Counter[str]:
-    """How often each word for a missing value occurs in the cells of a column, as written.
+    """The count of each missing-value marker in the cells of a column, as written.
 
     >>> missing_words(["1.5", "NA", " NA ", "-", ""])
     Counter({'NA': 2, '-': 1})
@@ -34,7 +34,7 @@ def missing_words(cells: Sequence[str]) -> Counter[str]:
 
 
 def describe_missing_words(found: Counter[str], names: Sequence[str]) -> str:
-    """How many cells of the columns `names` were read as missing values, and their most frequent words."""
+    """The message that cells of the columns `names` were read as missing: how many, and the most frequent markers."""
     count = found.total()
     where = f"column {names[0]!r}" if len(names) == 1 else "the target columns"
     cells, are = ("1 cell", "is") if count == 1 else (f"{count:,} cells", "are")

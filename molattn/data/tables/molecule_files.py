@@ -28,8 +28,8 @@ class _Row:
 def smi_stream(lines: Iterable[str], source: str, tell: Tell = say_nothing) -> RowStream:
     """One molecule per line: a SMILES and, after a space or a tab, a name, as the columns `smiles` and `name`.
 
-    A first line that begins with the word SMILES is a header, whose columns are separated by tabs. `tell` takes
-    messages about it.
+    A first line that begins with the word SMILES is a header; if a tab follows the word, it names the columns, which
+    are separated by tabs. `tell` is called with messages about it.
 
     Raises InputError for an empty file.
     """
@@ -53,7 +53,7 @@ def _smi_rows(lines: Iterable[str]) -> Iterator[_Row]:
         if not line.strip():
             continue
         words = re.split(r"[ \t]+", line.strip(" \t\r\n"), maxsplit=1)
-        # `m` and `e` are not atoms, so "smiles" is not a SMILES.
+        # The word smiles is not a SMILES: `m` and `e` are not atoms.
         if not (first and words[0].casefold() == "smiles"):
             yield _Row(number, [words[0], words[1] if len(words) > 1 else ""])
         first = False

@@ -1,6 +1,6 @@
-"""How the numbers of a column are written, decided for the whole column: its decimal mark and its thousands separator.
+"""The decimal mark and the thousands separator of numbers, inferred for each column as a whole.
 
-The words are those of pandas: `decimal` and `thousands` of `pandas.read_csv`.
+`decimal` and `thousands` mean the same as in `pandas.read_csv`.
 """
 
 import re
@@ -15,7 +15,7 @@ from molattn.errors import InputError, UsageError, short_repr
 
 DECIMALS = (".", ",")
 THOUSANDS = (",", ".", " ", "'")
-# What people and programs write for a space and an apostrophe between digits.
+# Other characters that are used as a space and as an apostrophe between digits.
 _VARIANTS = {" ": " \u00a0\u2009\u202f", "'": "'\u2019"}
 _MARKS = ".,'\u2019 \u00a0\u2009\u202f"
 _NUMBER_LIKE = re.compile(rf"[+-]?[{_MARKS}]*\d[\d{_MARKS}]*([eE][+-]?\d+)?", re.ASCII)
@@ -23,7 +23,7 @@ _NUMBER_LIKE = re.compile(rf"[+-]?[{_MARKS}]*\d[\d{_MARKS}]*([eE][+-]?\d+)?", re
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """A way of writing numbers.
+    """A number format.
 
     Attributes:
         decimal: the decimal mark.
@@ -41,7 +41,7 @@ class NumberFormat:
         return re.compile(rf"[+-]?(?:{digits}(?:{mark}\d*)?|{mark}\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
     def normalize(self, text: str) -> str | None:
-        """A number of this format with a decimal point and without separators; None if it is none.
+        """The number with a decimal point and without thousands separators; None if it does not have this format.
 
         >>> NumberFormat(",", ".").normalize("-1.234,5")
         '-1234.5'
@@ -58,15 +58,15 @@ FORMATS = (PLAIN, *(NumberFormat(d, t) for d in DECIMALS for t in ("", *THOUSAND
 
 
 def is_grouped(text: str) -> bool:
-    """Whether a text is a number with spaces between groups of three digits, as 1 234, and so perhaps not a list."""
+    """Whether a text is a number with spaces between groups of three digits, such as 1 234, and may not be a list."""
     return any(NumberFormat(mark, " ").normalize(text) is not None for mark in DECIMALS)
 
 
 def formats_of(texts: Iterable[str], decimal: str = "", thousands: str = "") -> list[tuple[NumberFormat, str]]:
-    """The formats that all of the numbers may have, each with the first of them that needs it; one for each reading.
+    """The formats that fit all numbers, one for each interpretation, each with the first number that it changes.
 
     Args:
-        texts: numbers without surrounding white space; what is certainly no number is ignored.
+        texts: numbers without surrounding white space; text that cannot be a number is ignored.
         decimal, thousands: as configured; empty for any.
     """
     numbers = [text for text in dict.fromkeys(texts) if _NUMBER_LIKE.fullmatch(text)]
@@ -93,17 +93,17 @@ def check_number_format(decimal: str, thousands: str) -> None:
 def with_plain_numbers(
     table: Table, columns: Sequence[str], decimal: str = "", thousands: str = ""
 ) -> tuple[Table, tuple[str, ...]]:
-    """The table with numbers as 1234.5 in some columns, and a message for each column that wrote them in another way.
+    """The table with the numbers of some columns rewritten as 1234.5, and a message for each column that changed.
 
-    In a table whose delimiter is a semicolon, a comma is a decimal mark wherever it may be one.
+    If the delimiter of the table is a semicolon, a comma is a decimal mark wherever it can be one.
 
     Args:
         table, columns: the table, and the names of the columns.
-        decimal, thousands: as configured; empty to find them, column by column.
+        decimal, thousands: as configured; empty to infer them, column by column.
 
     Raises:
         UsageError: a format that does not exist.
-        InputError: a column that reads two ways, or in which numbers do not have the configured format.
+        InputError: a column whose format is ambiguous, or with numbers that do not have the configured format.
     """
     check_number_format(decimal, thousands)
     messages, rows = [], table.rows
@@ -139,7 +139,7 @@ def with_plain_numbers(
 
 
 def _split(text: str) -> tuple[str, str]:
-    """The sign of a bound, empty without one, and the rest of a cell."""
+    """The sign of a bound, empty if there is none, and the rest of the cell."""
     if (bound := split_bound(text)) is None:
         return "", text
     return text[: len(text) - len(bound[1])], bound[1]
@@ -152,7 +152,7 @@ def _describe(name: str, number_format: NumberFormat, example: str) -> str:
 
 
 def _two_ways(found: Sequence[tuple[NumberFormat, str]]) -> str:
-    """The readings of the number that differs, each with its option."""
+    """The interpretations of the first ambiguous number, each with the option that selects it."""
     example = found[0][1]
     ways = [
         f"{f.normalize(example)} with "

@@ -1,4 +1,4 @@
-"""How a table is read where its file does not say it: encoding, header and sheet."""
+"""Options for reading a table: encoding, header and sheet."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,18 +6,17 @@ from dataclasses import dataclass
 from molattn.errors import UsageError
 
 Tell = Callable[[str], object]
-"""Takes a message for the user about how a table is read."""
+"""Callback for a message to the user about how a table is read."""
 
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How a table is read; the defaults find it out.
+    """Options for reading a table.
 
     Attributes:
-        encoding: of text, a name that Python knows; empty for UTF-8, or UTF-16 if a byte-order mark says so, or else
-            Windows-1252.
-        header_row: whether the first row names the columns; otherwise they are column_1, column_2 and so on.
-        sheet: of a workbook; its first one when empty.
+        encoding: of text, the name of a Python codec; empty to detect UTF-8, UTF-16, UTF-32 or Windows-1252.
+        header_row: whether the table has a header; otherwise its columns are named column_1, column_2 and so on.
+        sheet: the name of the sheet of a workbook; empty for the first sheet.
     """
 
     encoding: str = ""
@@ -47,7 +46,7 @@ DEFAULT_TABLE_OPTIONS = TableOptions()
 
 
 def say_once(tell: Tell) -> Tell:
-    """A function that passes each message on once."""
+    """A callback that passes each distinct message to `tell` only once."""
     said: set[str] = set()
 
     def say(message: str) -> None:

@@ -8,7 +8,7 @@ once. So the file is first read here, `ROWS` rows at a time, with `MEMORY_LIMIT`
 takes (on Linux; elsewhere only the size of the rows is checked); a file that makes Arrow crash ends only this process.
 The result is printed as one line of JSON.
 
-No module imports this script, and it imports nothing from molattn, so that it starts in a fraction of a second.
+No module imports this script, and it imports nothing from molattn, to start in a fraction of a second.
 """
 
 import json
@@ -58,7 +58,7 @@ def text_bytes(array: Any, cell: int) -> int:
         array = array.storage
     kind = array.type
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-        # Arrow before 24 cannot tell the size of views.
+        # Arrow before 24 cannot compute the size of views.
         return text_bytes(array.cast(pa.large_binary()), cell)
     if pa.types.is_dictionary(kind):
         return text_bytes(array.dictionary_decode(), cell)

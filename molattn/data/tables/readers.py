@@ -61,12 +61,12 @@ def open_stream(
 ) -> Iterator[RowStream]:
     """Open the rows of a file, or of standard input for "-".
 
-    The encoding of text is found by `read_lines`; lines end with LF, CRLF or CR. The delimiter of a CSV is a comma, or,
-    if the header has none, a semicolon, or else a tab; empty lines are skipped. A line of an SMI is a SMILES, and
-    a name after the first space or tab; a first line that begins with `smiles` is a header. Each record of an SDF is a
-    row with the canonical SMILES of its structure, its title, and all properties that occur in the file. Parquet keeps
-    its types. The cells of a workbook of Excel have the text of its CSV. Each may be gzipped, as in `.csv.gz`. Parquet,
-    SDF and workbooks from standard input, and gzipped Parquet and workbooks, are copied to a temporary file on disk.
+    The encoding of text is detected by `read_lines`; lines end with LF, CRLF or CR. The delimiter of a CSV, a comma,
+    semicolon or tab, is inferred from its header; empty lines are skipped. A line of an SMI is a SMILES, and a name
+    after the first space or tab; a first line that begins with `smiles` is a header. Each record of an SDF is a row
+    with the canonical SMILES of its structure, its title, and all properties that occur in the file. Parquet keeps its
+    types. The cells of an Excel workbook have the text of its CSV. All may be gzipped, as in `.csv.gz`. Parquet, SDF
+    and workbooks from standard input, and gzipped Parquet and workbooks, are copied to a temporary file on disk.
 
     Args:
         path: The file; "-" for standard input.
@@ -77,7 +77,7 @@ def open_stream(
         max_bytes: Maximum unpacked bytes of a gzip; None for no limit.
         atom_maps: Whether the chunks of an SDF have `Chunk.atom_maps`.
         molblocks: Whether the chunks of an SDF have `Chunk.molblocks`.
-        tell: Takes messages about how the table is read, each once, some only when the rows are reached.
+        tell: Called with messages about how the table is read, each once, some only when the rows are reached.
 
     Raises InputError, once the location is reached, for a malformed table; UsageError for an unknown format or an
     option that the format does not have; MissingExtra for a workbook without openpyxl.

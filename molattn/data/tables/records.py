@@ -29,11 +29,11 @@ class RejectedRow:
     row: int
     """Its index among the data rows, from 0."""
     line: int
-    """The number of the line on which it starts, or of what `unit` names."""
+    """The number of the line on which it starts, or of another `unit`."""
     smiles: str
     reason: str
     unit: str = "line"
-    """What `line` counts: "line" or "record", from 1, or "row", from 0."""
+    """What `line` counts: "line", "record" or "sheet row", from 1, or "row", from 0."""
 
     @property
     def location(self) -> str:
@@ -80,10 +80,10 @@ def read_records(
 ) -> Records:
     """The SMILES and targets of a table; `smiles_column` None guesses it, `of_atoms` parses target cells as lists.
 
-    An empty target is a missing value, and one such as >10 a bound, see `molattn.data.tables.bounds`. In a table whose
-    delimiter is a semicolon, a column of numbers whose fractions all have decimal commas is read as such. A row is
-    rejected if a target is not a finite number, or all targets are missing; if its weight is not a number of 0 or more,
-    its group is empty, or a descriptor is not a finite number; and if its source has the molecule in a form that cannot
+    An empty target is a missing value, and one such as >10 is a bound: see `molattn.data.tables.bounds`. If the
+    delimiter of the table is a semicolon, decimal commas are read as such in columns whose fractions all have them. A
+    row is rejected if a target is not a finite number, or all targets are missing; if its weight is not a number of 0
+    or more, its group is empty, or a descriptor is not a finite number; and if the structure of its SDF record cannot
     be read. Without target columns no row is rejected for its targets.
 
     Raises UsageError for a column that is missing or requested twice.
@@ -159,7 +159,7 @@ def read_records(
 
 
 def with_decimal_points(table: Table, names: Sequence[str]) -> tuple[Table, tuple[str, ...]]:
-    """The table with decimal points instead of decimal commas, and a warning for each column that had them."""
+    """The table with decimal points instead of decimal commas, and a warning for each column that changed."""
     rows, warnings = table.rows, []
     for name in names if table.decimal_commas else ():
         index = column_index(table, name)
@@ -189,7 +189,7 @@ def _targets(cells: Sequence[str], names: Sequence[str]) -> tuple[list[float], l
 
 
 def parse_bound(cell: str) -> tuple[float, float] | None:
-    """The lower and the upper bound in a cell, NaN for the one that it does not have; None for a cell without a bound.
+    """The lower and the upper bound in a cell, one of them NaN; None for a cell without a bound.
 
     >>> parse_bound("<= 6.1")
     (nan, 6.1)

@@ -72,20 +72,20 @@ class Chunk:
     start: int
     """The index of the first row, from 0."""
     lines: Sequence[int]
-    """The n numbers of the lines on which the rows start, or of what `RowStream.unit` names."""
+    """The n numbers of the lines on which the rows start, or of another `RowStream.unit`."""
     cells: list[list[str]] | None = None
     """n rows of text cells; None if the source is typed."""
     arrow_table: Any = None
     """The n rows as a `pyarrow.Table`, if the source is typed."""
     values: list[list[object]] | None = None
-    """The n rows as the numbers, dates and strings of a workbook, of which `cells` are the text."""
+    """The n rows as the numbers, dates and strings of a workbook; `cells` has their text."""
     errors: Mapping[int, SmilesError] = field(default_factory=dict)
     """The error of each row of an SDF whose structure cannot be read, by index in the chunk."""
     atom_maps: Mapping[int, Any] = field(default_factory=dict)
     """The `MolblockAtomMap` of each row of an SDF, from the atoms of its SMILES to those of its record, by index in the
     chunk, if requested."""
     molblocks: Sequence[str] = ()
-    """The n structures of an SDF as they are written, if requested."""
+    """The n mol blocks of an SDF, unchanged, if requested."""
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -118,17 +118,17 @@ class RowStream:
     unit: str = "line"
     """What `Chunk.lines` counts: "line", "record" or "sheet row", from 1, or "row", from 0."""
     smiles_column: str | None = None
-    """The column of molecules, if the format defines it, or a table without a header was searched for it."""
+    """The SMILES column, if the format defines it, or if it was found in a table without a header."""
     schema: Any = None
     """The `pyarrow.Schema` of the columns, if the source is typed."""
     decimal_commas: bool = False
     """Whether numbers may have a decimal comma: the delimiter is a semicolon."""
     header: tuple[str, ...] = ()
-    """The names of the columns as they are written, where some are empty; otherwise empty."""
+    """The names of the columns in the source, if some of them are empty; otherwise ()."""
 
     @property
     def written_columns(self) -> tuple[str, ...]:
-        """The names of the columns as they are written, which may be empty."""
+        """The names of the columns in the source, which may be empty."""
         return self.header or self.columns
 
     def numeric_column(self, chunk: Chunk, index: int) -> list[object]:
@@ -137,7 +137,7 @@ class RowStream:
         return (replace_decimal_commas(values) or values) if self.decimal_commas else values
 
     def molecule_column(self, chunk: Chunk, index: int) -> list[object]:
-        """The values of a column in a chunk; in the column of molecules, the errors of rows that have none."""
+        """The values of a column in a chunk; in the SMILES column, the error of each row that has one."""
         values = chunk.column(index)
         if self.columns[index] == self.smiles_column:
             for row, error in chunk.errors.items():
@@ -148,7 +148,7 @@ class RowStream:
 def peek_decimal_commas(stream: RowStream, smiles_column: str) -> tuple[RowStream, bool]:
     """The stream, unchanged, and whether its first chunk has numbers with decimal commas, and none with points.
 
-    Only columns of numbers count, and none but those of a stream that may have decimal commas.
+    Only columns in which all cells are numbers count. It is False if the stream cannot have decimal commas.
     """
     if not stream.decimal_commas or (first := next(stream.chunks, None)) is None:
         return stream, False
@@ -235,9 +235,9 @@ def read_lines(
 ) -> Iterator[str]:
     """The lines with their ends (LF, CRLF or CR), without a byte-order mark.
 
-    Without `encoding`, a byte-order mark says that the text is UTF-8, UTF-16 or UTF-32. Otherwise the first line that
-    is not ASCII decides for the whole file: it is UTF-8 if that line is, or else Windows-1252, which is told. This does
-    not depend on how much of a pipe is read at once.
+    Without `encoding`, a byte-order mark selects UTF-8, UTF-16 or UTF-32. Without a mark, the first line that is not
+    ASCII decides for the whole file: UTF-8 if that line is valid UTF-8, else Windows-1252, with a message. The result
+    does not depend on how much of a pipe is read at once.
 
     Args:
         file: an open binary file.
@@ -245,7 +245,7 @@ def read_lines(
         latin: whether a line that is not UTF-8 is decoded as Latin-1, whatever the others are.
         max_bytes: as for `read_blocks`.
         encoding: the name of the encoding, which must exist.
-        tell: takes the message that the text is read as Windows-1252.
+        tell: called if the text is read as Windows-1252.
 
     Raises InputError, with the line, for text that is not in the encoding of the file and for a line over
     `MAX_LINE_BYTES`.

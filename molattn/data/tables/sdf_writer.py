@@ -13,16 +13,16 @@ from molattn.data.tables.writers import Column, NewColumn, TableWriter, cell_of
 from molattn.errors import SmilesError
 
 _TITLES = ("name", "title", "id")
-"""Columns that give the title of a record, the first of them that a table has."""
+"""Names of the column with the titles of the records; the first one in the table is used."""
 
 
 class SdfFormat:
     """SDF, in UTF-8.
 
-    The structure of an SDF is written as it was, that of another table is made of the SMILES, with coordinates for a
-    drawing. A row without a molecule has a structure without atoms. All columns are properties; of an SDF the title is
-    none, and neither is a property that a record does not have. A text that a property cannot hold, one with an empty
-    line, is written as a string of JSON.
+    The mol blocks of an SDF are written unchanged; those of another table are generated from its SMILES, with 2D
+    coordinates. A row without a molecule has a mol block without atoms. All columns become properties, except, if the
+    input is an SDF, its title and the properties that a record does not have. A text that a property cannot hold, such
+    as one with an empty line, is written as a JSON string.
     """
 
     suffix = ".sdf"
@@ -48,17 +48,17 @@ class SdfFormat:
                     file.write(block)
 
     def record(self, row: Sequence[str], block: str, new: Sequence[str]) -> str:
-        """The record of a row with a structure."""
+        """The record of a row; `block` is its mol block."""
         old = list(zip(self.names, row, strict=True))
         if self.from_sdf:
-            # Its second column is the title, where it has one.
+            # The second column is the title, if the file has titles.
             is_title = len(old) > 1 and _TITLE.fullmatch(old[1][0]) and old[1][1] == block.partition("\n")[0].strip()
             old = [(name, text) for i, (name, text) in enumerate(old) if text and not (is_title and i == 1)]
         properties = [*old, *zip(self.added, new, strict=True)]
         return block + "".join(f">  <{name}>\n{_value(text)}\n\n" for name, text in properties) + "$$$$\n"
 
     def molblock(self, row: Sequence[str]) -> str:
-        """The structure of a row, made of its SMILES."""
+        """The mol block of a row, generated from its SMILES."""
         title = "" if self.title is None else _one_line(row[self.title])
         try:
             return molblock_from_smiles(row[self.smiles], title)
@@ -94,7 +94,7 @@ def _one_line(text: str) -> str:
 
 
 def _value(text: str) -> str:
-    """The text of a property: its lines, or one string of JSON where a line would end the property or the record."""
+    """The text of a property: its lines, or a JSON string if one of them would end the property or the record."""
     lines = text.splitlines()
     if len(lines) < 2 and not text.startswith("$$$$"):
         return " ".join(lines) if text.strip() else ""

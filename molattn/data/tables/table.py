@@ -22,8 +22,8 @@ from molattn.data.tables.row_stream import RowStream, read_lines, row_bytes
 from molattn.errors import InputError, UsageError
 
 MIN_MEMORY_LIMIT, MEMORY_PER_BYTE = 2**29, 64
-"""The rows of a compressed file may take the larger of `MIN_MEMORY_LIMIT` bytes, and `MEMORY_PER_BYTE` bytes for each
-byte of the file."""
+"""The rows of a compressed file may take `MIN_MEMORY_LIMIT` bytes, or `MEMORY_PER_BYTE` times the size of the file if
+that is more."""
 
 
 @runtime_checkable
@@ -46,19 +46,19 @@ class Table:
     source: str
     """The path that the table was read from, for errors."""
     lines: list[int]
-    """The n numbers of the lines on which the rows start, or of what `unit` names; the header is usually line 1."""
+    """The n numbers of the lines on which the rows start, or of another `unit`; the header is usually line 1."""
     unit: str = "line"
     """What `lines` counts: "line", "record" or "sheet row", from 1, or "row", from 0."""
     unreadable: dict[int, str] = field(default_factory=dict)
-    """Why a row (from 0) has no SMILES, if the source has its molecule in another form that cannot be read."""
+    """For each row (from 0) of an SDF whose structure cannot be read, the reason."""
     smiles_column: str | None = None
-    """The column of molecules, if the format defines it."""
+    """The SMILES column, if the format defines it, or if it was found in a table without a header."""
     atom_maps: dict[int, Any] = field(default_factory=dict)
     """The `MolblockAtomMap` of each row (from 0) of an SDF, from the atoms of its SMILES to those of its record."""
     decimal_commas: bool = False
     """Whether numbers may have a decimal comma: the delimiter is a semicolon."""
     messages: tuple[str, ...] = ()
-    """How the table was read, where a user may have meant something else."""
+    """Messages about choices made in reading the table, such as its encoding."""
 
     def location(self, row: int) -> str:
         """Where a row (from 0) is in its source, such as `line 5`."""
@@ -81,7 +81,7 @@ def read_table(
 
     Raises InputError, with line and column, for a missing or empty file, text in another encoding, duplicate names in
     the header, rows that are too short or too long, unmatched quotes, and a compressed file that unpacks to far more
-    than its size; UsageError for options that do not go with the file.
+    than its size; UsageError for options that do not apply to the file.
     """
     messages: list[str] = []
     with _opened(source, options, number_duplicate_columns, messages.append) as stream:
@@ -90,7 +90,7 @@ def read_table(
 
 
 def _memory_limit(source: Any) -> int | float:
-    """Maximum bytes of the rows of a source, against files that were made to unpack to far more than their size."""
+    """Maximum bytes of the rows of a source, as a protection against decompression bombs."""
     if isinstance(source, str | Path) and (
         infer_format(source) in ("parquet", "xlsx") or Path(source).suffix.lower() == ".gz"
     ):
@@ -105,7 +105,7 @@ def read_table_bytes(data: bytes, source: str, *, number_duplicate_columns: bool
 
 
 def read_columns(source: Any, options: TableOptions = DEFAULT_TABLE_OPTIONS) -> tuple[tuple[str, ...], str | None]:
-    """The names of a table's columns, and that of its molecules if the format defines it; no rows are read.
+    """The names of a table's columns, and its `smiles_column`: see `Table`.
 
     Raises InputError and UsageError as `read_table` does.
     """
@@ -164,7 +164,7 @@ def _read_all(stream: RowStream, max_bytes: int | float = math.inf) -> Table:
 
 @contextmanager
 def _gc_disabled() -> Iterator[None]:
-    """Disable garbage collection in the block: on the lists of a long table it wastes half of the time."""
+    """Disable garbage collection in the block: with the lists of a long table it takes half of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""The cells of target columns as people write them, rewritten as plain numbers, words and empty cells."""
+"""Missing-value markers in target columns."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from molattn.data.tables.table import Table, column_index
 def without_missing_words(
     table: Table, columns: Sequence[str], classes: tuple[tuple[str, ...], ...] = ()
 ) -> tuple[Table, tuple[str, ...]]:
-    """The table with empty cells in place of words for a missing value, and a message about them, if there are any.
+    """The table with empty cells in place of missing-value markers, and a message about them, if there are any.
 
-    A word that is one of the classes of its column is not missing.
+    A marker that is one of the classes of its column stays.
     """
     positions = [column_index(table, name) for name in columns]
     missing: dict[int, Counter[str]] = {}

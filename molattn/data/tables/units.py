@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 _UNIT = re.compile(r"(.*\S)\s*(?:\[([^\[\]]+)\]|\(([^()]*(?:\([^()]*\)[^()]*)*)\))\s*", re.DOTALL)
 MAX_LENGTH = 24
-"""Characters of the longest unit."""
+"""Maximum characters of a unit."""
 NOT_UNITS = frozenset(
     (
         *("mean", "median", "average", "avg", "std", "sd", "sem", "min", "max", "n", "count", "log", "raw", "final"),
@@ -14,13 +14,13 @@ NOT_UNITS = frozenset(
         *("y/n", "yes/no", "0/1", "true/false"),
     )
 )
-"""Words that people write in the same place, in lower case, and that are no units."""
+"""Words, in lower case, that occur in the same place but are not units."""
 
 
 def split_unit(name: str) -> tuple[str, str]:
     """The name of a column without its unit, and the unit; empty if it has none.
 
-    A unit is what stands in brackets or parentheses at the end, with a letter, a degree sign or a percent sign in it.
+    A unit is a text in brackets or parentheses at the end that contains a letter, a degree sign or a percent sign.
 
     >>> split_unit("IC50 [nM]")
     ('IC50', 'nM')
@@ -37,7 +37,7 @@ def split_unit(name: str) -> tuple[str, str]:
 
 
 def find_without_unit(columns: Sequence[str], name: str) -> str:
-    """The column whose name is `name` and a unit; `name` itself if it is a column, or if there is none or several.
+    """The only column whose name without its unit is `name`; `name` itself if it is a column, or if there is not one.
 
     >>> find_without_unit(["smiles", "IC50 [nM]"], "IC50")
     'IC50 [nM]'
@@ -50,5 +50,5 @@ def find_without_unit(columns: Sequence[str], name: str) -> str:
 
 
 def has_unit(name: str, unit: str) -> bool:
-    """Whether the name of a target says its unit already, so that it need not be said again."""
+    """Whether the name of a target already contains its unit."""
     return bool(unit) and split_unit(name)[1] == unit

@@ -33,8 +33,8 @@ MAX_ROWS = 2**20
 """Maximum rows of a sheet, by the format."""
 
 MIN_PART_LIMIT, PART_PER_BYTE = 2**26, 16
-"""A part of a workbook that is held in memory, such as its shared strings, may unpack to the larger of `MIN_PART_LIMIT`
-bytes, and `PART_PER_BYTE` bytes for each byte of the file. Sheets are streamed."""
+"""A part of a workbook that is loaded into memory, such as its shared strings, may unpack to `MIN_PART_LIMIT` bytes, or
+`PART_PER_BYTE` times the size of the file if that is more. Sheets are streamed."""
 
 _ROW_END = re.compile(rb"</(?:\w+:)?row>|<(?:\w+:)?row [^<>]*/>")
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
@@ -47,7 +47,7 @@ Row = tuple[int, list[object]]
 def workbook_stream(
     path: str | Path, source: str, options: TableOptions, number_duplicate_columns: bool, tell: Tell
 ) -> Iterator[RowStream]:
-    """The rows of a sheet; empty rows are skipped, and so are titles above the header.
+    """The rows of a sheet; empty rows, and title rows above the header, are skipped.
 
     The values of formulas are those that the workbook has stored. A cell without a value is empty; true is TRUE; a
     number has all its digits, a whole one no decimal point; dates are 2024-01-31, with a time 2024-01-31 12:30:00.
@@ -62,10 +62,10 @@ def workbook_stream(
     except ImportError:
         raise MissingExtra("openpyxl", "excel", f"{source}: a workbook") from None
     _check_parts(path, source)
-    # Opened here: a copy of standard input does not have the suffix that openpyxl asks for.
+    # Opened here: a copy of standard input does not have the suffix that openpyxl requires.
     with open(path, "rb") as file:
         with _damage_as_input_error(source), warnings.catch_warnings():
-            # Of parts that do not matter here, such as the validation of cells.
+            # Warnings about parts that are not read, such as the validation of cells.
             warnings.simplefilter("ignore")
             workbook = openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)
         sheet = _find_sheet(workbook, options.sheet, source, tell)
@@ -115,7 +115,7 @@ def _sheet_stream(
     texts = [[cell_text(value) for value in values] for _, values in head]
     start = _header_index(texts) if options.header_row else 0
     number = head[start][0]
-    # A sheet does not say how wide its table is. A column without a name is noticed in the first rows.
+    # A sheet does not state the width of its table. A column without a name is detected in the first rows.
     width = max(map(width_of, texts[start:]))
     padded = [_of_width(row, width, "") for row in texts[start:]]
     if start:
@@ -142,7 +142,7 @@ def _header_index(texts: Sequence[Sequence[str]]) -> int:
 
 
 def _of_width(row: Sequence[Any], width: int, missing: Any) -> list[Any]:
-    """The row without empty cells behind the table, and with those that are missing at its end."""
+    """The row without empty cells beyond `width`, padded to `width` with `missing`."""
     return [*row[: max(width, width_of([cell_text(value) for value in row]))], *[missing] * (width - len(row))]
 
 
@@ -170,7 +170,7 @@ def _chunks(rows: Iterator[Row], source: str, columns: tuple[str, ...]) -> Itera
 
 def _rows(sheet: Any, source: str) -> Iterator[Row]:
     """The rows that are not empty."""
-    # The size that a sheet states may be wrong, and every row would be filled up to it.
+    # The size that a sheet states may be wrong, and every row would be padded to it.
     sheet.reset_dimensions()
     found = sheet.iter_rows(values_only=True)
     for number in itertools.count(1):
@@ -186,7 +186,7 @@ def _rows(sheet: Any, source: str) -> Iterator[Row]:
 
 
 def _unescaped(text: str) -> str:
-    """The text with its characters that XML cannot hold, which are written as _x001B_."""
+    """The text with escapes such as _x001B_ decoded, which stand for characters that XML does not allow."""
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text) if "_x" in text else text
 
 
@@ -206,14 +206,14 @@ def _check_parts(path: str | Path, source: str) -> None:
                     f"{source}: {short_repr(part.filename)} in it unpacks to {part.file_size:,} bytes, far more than "
                     "its size: give the sheet as CSV"
                 )
-            # The size that an archive states is the most that is unpacked.
+            # No more is unpacked than the size that an archive states.
             if sheet:
                 with archive.open(part) as file:
                     _check_sheet(file, source)
 
 
 def _check_sheet(file: Any, source: str) -> None:
-    """Raise InputError for a sheet with a row that would fill the memory, or more than XML of plain elements."""
+    """Raise InputError for a sheet with a row that would fill the memory, or with a DOCTYPE, comment or CDATA."""
     pending = 0
     tail = b""
     while block := file.read(2**20):

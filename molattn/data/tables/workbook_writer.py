@@ -15,17 +15,19 @@ from molattn.data.tables.writers import Column, NewColumn, TableWriter, cell_of,
 from molattn.errors import MissingExtra, UsageError
 
 MAX_COLUMNS, MAX_CELL = 2**14, 32_767
-"""Columns of a sheet and characters of a cell, at most, by the format."""
+"""Maximum columns of a sheet and characters of a cell, by the format."""
 
 # Characters that XML cannot hold, and text that looks like their escape.
 _UNWRITABLE = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]|_x[0-9A-Fa-f]{4}_")
-# The date of a file is not that of its writing, so that the same rows give the same bytes.
+# A fixed date instead of the current one, so that the same rows give the same bytes.
 _DATE, _PROPERTIES = (1980, 1, 1, 0, 0, 0), "docProps/core.xml"
 _TIME = re.compile(rb">\d{4}-\d\d-\d\dT[^<]*<")
 
 
 class WorkbookFormat:
-    """A workbook with one sheet. The numbers and dates of a workbook stay what they are; the text of others is text.
+    """A workbook with one sheet.
+
+    Numbers and dates of a workbook, and numbers of a typed input, keep their types; all other cells are strings.
 
     Raises UsageError for more columns than a sheet has, MissingExtra without openpyxl.
     """
@@ -86,14 +88,14 @@ class _Sheet:
         self.add(header)
 
     def __del__(self) -> None:
-        # Without this, openpyxl complains on standard error of a sheet that was not saved, because of an error.
+        # Without this, openpyxl writes to standard error if the sheet was not saved because of an error.
         if not getattr(self, "saved", True):
             with suppress(Exception):
                 self.sheet.close()
                 self.sheet._writer.cleanup()
 
     def add(self, row: Iterable[Any], escaped: bool = False) -> None:
-        """Add a row; with `escaped` its texts are those of another workbook."""
+        """Add a row; with `escaped`, its strings are escaped already, as those of a part are."""
         self.rows += 1
         if self.rows > MAX_ROWS:
             raise UsageError(f"a sheet has {MAX_ROWS:,} rows, and the table more: write .csv or .parquet")
@@ -116,7 +118,7 @@ class _Sheet:
                 )
             cell = WriteOnlyCell(self.sheet)
             cell._value = value if escaped else _UNWRITABLE.sub(_escape, value)
-            # Always text, also if it begins with = as formulas do.
+            # A string even if it begins with =, as formulas do.
             cell.data_type = "s"
             yield cell
 
@@ -132,14 +134,13 @@ class _Sheet:
         """Write the workbook into an open, binary file."""
         from openpyxl.writer.excel import ExcelWriter
 
-        # An archive needs a file in which it can go back, and closes what it is given.
         with _Archive(file, "w", zipfile.ZIP_DEFLATED, allowZip64=True) as archive:
             ExcelWriter(self.book, archive).write_data()
         self.saved = True
 
 
 class _Archive(zipfile.ZipFile):
-    """A zip archive without times."""
+    """A zip archive with a fixed date instead of the current time."""
 
     def writestr(self, name: Any, data: Any, *_: Any, **__: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         data = data.encode() if isinstance(data, str) else data
@@ -158,7 +159,7 @@ class _Archive(zipfile.ZipFile):
 
 
 def _values(chunk: Chunk) -> Iterable[Sequence[Any]]:
-    """The rows of a chunk; those of a typed source with their numbers."""
+    """The rows of a chunk; numbers of a typed source stay numbers."""
     if chunk.arrow_table is None:
         return chunk.rows() if chunk.values is None else chunk.values
     import pyarrow as pa
@@ -174,7 +175,7 @@ def _values(chunk: Chunk) -> Iterable[Sequence[Any]]:
 
 
 def _number(value: float | None) -> float | None:
-    """A number of the precision of the other formats."""
+    """A number, rounded to the precision of text formats."""
     return None if value is None else float(digits(value))
 
 

@@ -88,7 +88,7 @@ def output_format(
         path: the output file.
         stream, added: the columns of the input, and the new ones.
         escape_formulas: whether cells of CSV and TSV that a spreadsheet would read as formulas get an apostrophe.
-        smiles_column: the column of molecules, for SDF.
+        smiles_column: the SMILES column, for SDF.
         comma: whether new numbers of CSV and TSV have a decimal comma.
 
     Raises UsageError for a suffix of a format that is not written.
@@ -143,7 +143,7 @@ class TextFormat:
         comma: bool = False,
     ):
         self.delimiter, self.escape_formulas, self.comma = delimiter, escape_formulas, comma
-        # Numbers with decimal commas stay as they are between semicolons or tabs.
+        # Between semicolons or tabs, numbers with decimal commas need no quotes.
         self.quote_commas = delimiter != ";" and not comma
         self.header = csv_line(self._safe([*columns, *(a.name for a in added)]), delimiter)
 
@@ -202,7 +202,7 @@ class ParquetFormat:
         types = {"string": pa.string(), "float64": pa.float64(), "float32": pa.float32()}
         types |= {f"list<{kind}>": pa.list_(types[kind]) for kind in ("string", "float64")}
         old = [pa.field(name, pa.string()) for name in stream.columns] if stream.schema is None else [*stream.schema]
-        # Without the metadata of the schema: that of pandas describes other rows and columns.
+        # Without the metadata of the schema: that of pandas describes the columns of the input.
         self.schema = pa.schema([*old, *(pa.field(a.name, types[a.kind]) for a in added)])
 
     def writer(self, file: Any) -> TableWriter:
@@ -291,7 +291,7 @@ def digits(value: float | None) -> str:
 
 
 def cell_of(value: str | float | Sequence[str] | Sequence[float | None] | None) -> str:
-    """The cell of a text, of a number, or of a list of them."""
+    """The text of a cell that holds a string, a number, or a list of these."""
     if isinstance(value, str):
         return value
     if value is None or isinstance(value, int | float):
@@ -300,7 +300,7 @@ def cell_of(value: str | float | Sequence[str] | Sequence[float | None] | None) 
 
 
 def _comma_text(value: str | float | Sequence[str] | Sequence[float | None] | None) -> str:
-    """As `cell_of`, with a decimal comma in a number; those of a list keep their points."""
+    """As `cell_of`, with a decimal comma in a number; numbers in a list keep decimal points."""
     text = cell_of(value)
     return text.replace(".", ",") if isinstance(value, float) else text
 
