@@ -161,7 +161,7 @@ def _embed_fragment(
     for random in (False, True):
         # The first attempt, from eigenvectors of the distance matrix, fails for long chains.
         parameters = rdDistGeom.ETKDGv3()
-        # RDKit treats the seeds 0 and 1 alike.
+        # RDKit gives the same geometry for the seeds 0 and 1.
         parameters.randomSeed = settings.seed + 1
         parameters.timeout = settings.timeout
         parameters.useRandomCoords = random

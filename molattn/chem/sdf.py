@@ -22,7 +22,7 @@ _INDEX = "_molblock_index"
 
 @dataclass(frozen=True)
 class MolblockAtomMap:
-    """From the atoms of a SMILES to those of the mol block that it was read from; indices from 0."""
+    """A map from the atoms of a SMILES to those of the mol block that it was read from; indices from 0."""
 
     size: int
     """Number of atoms in the block, explicit hydrogens included."""
@@ -41,7 +41,7 @@ def smiles_from_molblock(block: str, max_atoms: int = MAX_ATOMS) -> str:
         block: V2000 or V3000, from the title to `M  END`.
         max_atoms: Largest number of atoms, including hydrogens that become implicit.
 
-    Raises SmilesError, with the title of the block, for what is not a molecule within the limits.
+    Raises SmilesError, with the title of the block, for a block that is not a molecule within the limits.
     """
     _check_numbers(block, max_atoms)
     return canonical_smiles(_parsed(block, remove_hs=True), max_atoms=max_atoms)
@@ -127,7 +127,7 @@ class SdfRecord:
     properties: dict[str, str]
     """Values by name; the lines of a value are joined by LF."""
     atoms: MolblockAtomMap | None = None
-    """From the atoms of the SMILES to those of the record; None if not requested or the structure is invalid."""
+    """The map to the atoms of the record; None if not requested or the structure is invalid."""
 
 
 def split_records(lines: Iterable[str]) -> Iterator[list[str]]:

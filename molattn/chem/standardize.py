@@ -52,7 +52,7 @@ def standardized_smiles(smiles: object, how: str, max_atoms: int = MAX_ATOMS) ->
         before = canonical_smiles(mol, max_atoms=max_atoms)
         # From the canonical SMILES, so that all SMILES of a molecule have the same standard form.
         after = canonical_smiles(STANDARDIZE[how](read_smiles(before, max_atoms=max_atoms)), max_atoms=max_atoms)
-        # The result must be the canonical SMILES of what is parsed from it.
+        # Parsed and written once more, because the result must be canonical.
         after = canonical_smiles(read_smiles(after, max_atoms=max_atoms), max_atoms=max_atoms)
     return str(smiles) if after == before else after
 
@@ -76,7 +76,7 @@ def inchi_key(smiles: object, max_atoms: int = MAX_ATOMS) -> str:
 def inchikey_skeletons(smiles: object, max_atoms: int = MAX_ATOMS) -> tuple[str, ...]:
     """The first blocks of the InChIKeys of a molecule and, if it has several, of each of its fragments.
 
-    Stereoisomers, isotopes, and an acid and its anion share a block; a salt also has that of its acid.
+    Stereoisomers and isotopologues share a block, and so do an acid and its anion; a salt also has that of its acid.
 
     >>> inchikey_skeletons("[Na+].CC(=O)[O-]")
     ('VMHLLURERBWHNL', 'FKNQFGJONOIPTF', 'QTBSBXVTEAMEQO')

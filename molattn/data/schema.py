@@ -19,7 +19,7 @@ MAX_FLOAT = sys.float_info.max
 
 
 class ValidationError(ValueError):
-    """A value that does not match its schema; the message is a clause that says why."""
+    """A value that does not match its schema; the message gives the reason."""
 
 
 @runtime_checkable
@@ -61,7 +61,7 @@ def _constant(name: str) -> None:
 
 
 def mismatch(path: str, value: object, expected: str) -> ValidationError:
-    """The error of a value at `path` that is not what is `expected`."""
+    """The error for a value at `path` that does not match `expected`."""
     # A long string or list is cut before it is formatted.
     short = value[:100] if isinstance(value, str | list | tuple) else value
     if isinstance(value, dict):

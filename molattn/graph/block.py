@@ -130,7 +130,7 @@ class GraphNetBlock(nn.Module):
     >>> tuple(after.v.shape), tuple(after.u.shape), tuple(messages.weights.shape)
     ((2, 5, 16), (2, 8), (2, 4, 5, 5))
 
-    Custom parts can be functions, here those of a block that counts edges:
+    Custom parts can be functions, here in a block that counts edges:
 
     >>> block = GraphNetBlock(
     ...     node_dim=16, num_heads=4, edge_dim=3, phi_v=lambda ebar, graph: graph.v + ebar,

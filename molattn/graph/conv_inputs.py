@@ -23,7 +23,7 @@ class ConvInputs:
     Attributes:
         graph: the receivers, and the edges into them.
         senders: the nodes that `graph.sender` indexes, if x is a pair; None if they are the receivers.
-        edge_index: (2, m), its rows ordered as `flow` says, for `MessagePassing.propagate`.
+        edge_index: (2, m), with rows in the order given by `flow`, for `MessagePassing.propagate`.
         passed_edge_index: edge_index as the caller passed it, which may be a sparse adjacency matrix.
         size: the number of nodes that row 0 of `edge_index` can index, and the number that row 1 can.
     """

@@ -158,7 +158,7 @@ class AttentionEdgeUpdate(nn.Module):
         return k, v, bias
 
     def _transform_weights(self, weights: Tensor, graph: AnyGraph) -> Tensor:  # noqa: ARG002
-        """The final weights, from those of the normalizer; here the same."""
+        """The final weights, computed from the output of the normalizer; here the identity."""
         return weights
 
     @property

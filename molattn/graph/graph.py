@@ -1,4 +1,4 @@
-"""Graphs: several of them as one edge list (`Graph`), or padded to one size (`DenseGraph`)."""
+"""Batches of graphs, as one edge list (`Graph`) or padded to one size (`DenseGraph`)."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property

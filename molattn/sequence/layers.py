@@ -222,7 +222,7 @@ class KVCache:
         return self.k.shape[-2]
 
     def append(self, later: "KVCache") -> "KVCache":
-        """This cache, followed by that of later tokens."""
+        """This cache with the keys and values of later tokens appended."""
         if not len(self):
             return later
         return KVCache(torch.cat([self.k, later.k], dim=-2), torch.cat([self.v, later.v], dim=-2))

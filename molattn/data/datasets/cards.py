@@ -22,7 +22,7 @@ DATA_VARIABLE = "MOLATTN_DATA"
 def data_dirs(data_dir: str | Path = "") -> list[Path]:
     """The folders that are searched for a table, in this order.
 
-    `data_dir`, then those of MOLATTN_DATA, then that of the package, then the user's cache. They need not exist.
+    `data_dir`, the folders in MOLATTN_DATA, the bundled data sets and the user's cache. They need not exist.
     """
     folders = [data_dir, *os.environ.get(DATA_VARIABLE, "").split(os.pathsep)]
     return [*(Path(folder).expanduser() for folder in folders if folder), datasets_dir(), cache_dir()]
@@ -76,7 +76,7 @@ class DatasetCard:
     """The value of `--dataset`."""
     title: str
     folder: Path
-    """The folder of the table; that of the card until the table has been found."""
+    """The folder of the table; before `find_dataset`, that of the card."""
     file: str
     """The table's file name in `folder`."""
     verified: bool
@@ -87,7 +87,7 @@ class DatasetCard:
     """Data rows in the table, without the header; None if it was not available."""
     smiles_column: str
     targets: tuple[TargetColumn, ...]
-    """If empty, every column of the table but that of SMILES is a target."""
+    """If empty, every column of the table except `smiles_column` is a target."""
     task: str
     """`regression` or `classification`."""
     metric: str

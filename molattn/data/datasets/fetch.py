@@ -57,7 +57,7 @@ def download(url: str, path: Path, sha256: str = "", progress: Progress | None =
 
     Raises:
         UnreachableError: the server does not respond.
-        InputError: it responds with an error, fewer bytes than it reported, or other bytes.
+        InputError: it responds with an error, fewer bytes than it reported, or a file with another checksum.
     """
     _check_scheme(url)
     opener = urllib.request.build_opener(

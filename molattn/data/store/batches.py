@@ -199,8 +199,8 @@ class BucketBatchSampler:
     Every epoch shuffles all molecules, sorts pools of `pool_size` batches by size, cuts them into batches and shuffles
     the batches. The same seed gives the same batches in each epoch.
 
-    Large molecules, of which `batch_size` would have more than `max_pairs` pairs, are batched separately, as many as
-    fit; their batches are the same in every epoch. So no small molecule is padded to their size.
+    Molecules so large that `batch_size` of them would exceed `max_pairs` are batched separately, as many as fit, in the
+    same batches in every epoch. So no small molecule is padded to their size.
 
     Args:
         sizes: atoms, or tokens, of each molecule.

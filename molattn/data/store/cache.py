@@ -1,4 +1,4 @@
-"""The cache of featurized molecules: those of a table are computed once and stored for later runs."""
+"""The cache of featurized molecules: a table is featurized once, and the result is stored for later runs."""
 
 import hashlib
 import json

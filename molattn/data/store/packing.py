@@ -144,7 +144,7 @@ def _symmetric(below: npt.NDArray[np.bool_], values: npt.NDArray[Any]) -> npt.ND
 
 @dataclass(frozen=True)
 class TokenPacking:
-    """`SmilesTokens` in columns: their codes are those of the canonical SMILES."""
+    """`SmilesTokens` in columns; `encoded_smiles` is the concatenation of the tokens."""
 
     @property
     def dtypes(self) -> Mapping[str, np.dtype[Any]]:

@@ -270,7 +270,7 @@ _SPECIAL_BUT_COMMAS = re.compile(r'[";\t\r\n]')
 
 
 def _quoted(cell: str, special: re.Pattern[str]) -> str:
-    # A byte-order mark at the very start would be read as that of the file.
+    # An unquoted byte-order mark at the start of a file would be removed on reading.
     if cell.startswith("\ufeff") or special.search(cell):
         return '"' + cell.replace('"', '""') + '"'
     return cell

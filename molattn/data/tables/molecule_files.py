@@ -20,9 +20,9 @@ class _Row:
     error: SmilesError | None = None
     """Why the record has no molecule."""
     atom_map: Any = None
-    """The `MolblockAtomMap` of an SDF record, from the atoms of its SMILES to those of the record, if requested."""
+    """The `MolblockAtomMap` of an SDF record, if requested."""
     molblock: str | None = None
-    """The structure of an SDF record as it is written, if requested."""
+    """The mol block of an SDF record, unchanged, if requested."""
 
 
 def smi_stream(lines: Iterable[str], source: str, tell: Tell = say_nothing) -> RowStream:

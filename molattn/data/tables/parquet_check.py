@@ -4,9 +4,9 @@
 
 A few bytes of Parquet can unpack to gigabytes: a page that compresses well, one long value that a dictionary repeats, a
 list of a billion zeros. The sizes that the file itself states may be false, and Arrow allocates the memory of a row at
-once. So the file is first read here, `ROWS` rows at a time, with `MEMORY_LIMIT` more bytes of memory than an empty file
-takes (on Linux; elsewhere only the size of the rows is checked); a file that makes Arrow crash ends only this process.
-The result is printed as one line of JSON.
+once. So the file is first read here, `ROWS` rows at a time, in a process that may allocate `MEMORY_LIMIT` more bytes
+(on Linux; elsewhere only the size of the rows is checked). A file that makes Arrow crash ends only this process. The
+result is printed as one line of JSON.
 
 No module imports this script, and it imports nothing from molattn, to start in a fraction of a second.
 """

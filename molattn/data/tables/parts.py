@@ -53,7 +53,7 @@ class PartFiles:
 
 
 class Parts(PartFiles):
-    """The finished parts of one output, and what they depend on, which is in their `manifest.json`.
+    """The finished parts of one output, and their dependencies, which are stored in `manifest.json`.
 
     Args:
         path: the output file.

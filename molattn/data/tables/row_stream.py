@@ -82,8 +82,7 @@ class Chunk:
     errors: Mapping[int, SmilesError] = field(default_factory=dict)
     """The error of each row of an SDF whose structure cannot be read, by index in the chunk."""
     atom_maps: Mapping[int, Any] = field(default_factory=dict)
-    """The `MolblockAtomMap` of each row of an SDF, from the atoms of its SMILES to those of its record, by index in the
-    chunk, if requested."""
+    """The `MolblockAtomMap` of each row of an SDF, by index in the chunk, if requested."""
     molblocks: Sequence[str] = ()
     """The n mol blocks of an SDF, unchanged, if requested."""
 
@@ -190,7 +189,7 @@ def open_input(path: str | Path) -> Iterator[Any]:
         return
     path = Path(path)
     try:
-        # Closed below, where errors are no longer those of opening it.
+        # Closed below, outside of this block, which handles only errors of opening the file.
         file = gzip.open(path, "rb") if path.suffix.lower() == ".gz" else open(path, "rb")  # noqa: SIM115
     except FileNotFoundError as error:
         raise InputError(f"there is no file {path}") from error
@@ -242,7 +241,7 @@ def read_lines(
     Args:
         file: an open binary file.
         source: its name, for errors.
-        latin: whether a line that is not UTF-8 is decoded as Latin-1, whatever the others are.
+        latin: whether each line that is not UTF-8 is decoded as Latin-1, independently of the other lines.
         max_bytes: as for `read_blocks`.
         encoding: the name of the encoding, which must exist.
         tell: called if the text is read as Windows-1252.

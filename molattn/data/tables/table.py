@@ -40,7 +40,7 @@ class Table:
     """A table of text, with the location of each row in its source."""
 
     columns: tuple[str, ...]
-    """The names in the header, c of them, as written."""
+    """The c names of the columns; for empty ones see `name_columns`."""
     rows: list[list[str]]
     """n rows of c cells each, as written."""
     source: str
@@ -54,7 +54,7 @@ class Table:
     smiles_column: str | None = None
     """The SMILES column, if the format defines it, or if it was found in a table without a header."""
     atom_maps: dict[int, Any] = field(default_factory=dict)
-    """The `MolblockAtomMap` of each row (from 0) of an SDF, from the atoms of its SMILES to those of its record."""
+    """The `MolblockAtomMap` of each row (from 0) of an SDF."""
     decimal_commas: bool = False
     """Whether numbers may have a decimal comma: the delimiter is a semicolon."""
     messages: tuple[str, ...] = ()

@@ -50,7 +50,7 @@ def workbook_stream(
     """The rows of a sheet; empty rows, and title rows above the header, are skipped.
 
     The values of formulas are those that the workbook has stored. A cell without a value is empty; true is TRUE; a
-    number has all its digits, a whole one no decimal point; dates are 2024-01-31, with a time 2024-01-31 12:30:00.
+    number has all its digits, and no point if it is whole; dates are 2024-01-31, with a time 2024-01-31 12:30:00.
 
     Raises:
         InputError: a file that is not a workbook, is damaged, or unpacks to far more than its size.

@@ -95,7 +95,7 @@ class _Sheet:
                 self.sheet._writer.cleanup()
 
     def add(self, row: Iterable[Any], escaped: bool = False) -> None:
-        """Add a row; with `escaped`, its strings are escaped already, as those of a part are."""
+        """Add a row; with `escaped`, its strings are already escaped."""
         self.rows += 1
         if self.rows > MAX_ROWS:
             raise UsageError(f"a sheet has {MAX_ROWS:,} rows, and the table more: write .csv or .parquet")
