@@ -1,4 +1,4 @@
-"""The applicability domain: how unlike the training set a molecule is, by its embedding and by its fingerprint."""
+"""The applicability domain: how far a molecule is from the training set, by its embedding and by its fingerprint."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ NUM_NEIGHBOURS = 5
 FINGERPRINT_BYTES = 256
 """Size of the packed fingerprint of a molecule."""
 COVERAGE = 0.95
-"""The share of the training molecules themselves that are within each limit."""
+"""The share of the training molecules that are within each limit."""
 LABELS = ("no", "embedding", "fingerprint", "both")
 """Whether a molecule is outside the domain, and by which measure."""
 
@@ -31,7 +31,7 @@ class ApplicabilityDomain:
 
     @classmethod
     def fit(cls, embeddings: np.ndarray, bits: np.ndarray) -> "ApplicabilityDomain":
-        """From the embeddings and bits of m training molecules, two or more; each is compared with the others."""
+        """Fit to the embeddings and bits of m >= 2 training molecules; each is compared with the others."""
         embeddings = embeddings.astype(np.float32)
         distances = mean_nearest_distance(embeddings, embeddings, exclude_self=True)
         similarities = max_tanimoto(bits, bits, exclude_self=True)
@@ -39,7 +39,7 @@ class ApplicabilityDomain:
         return cls(embeddings, bits, float(max_distance), float(min_similarity))
 
     def measure(self, embeddings: np.ndarray, bits: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
-        """For each molecule, mean distance to the 5 nearest, largest Tanimoto similarity, and one of `LABELS`."""
+        """For each molecule: mean distance to the 5 nearest, largest Tanimoto similarity, and one of `LABELS`."""
         distances = mean_nearest_distance(embeddings, self.embeddings)
         similarities = max_tanimoto(bits, self.bits)
         flags = (distances > self.max_distance).astype(int) + 2 * (similarities < self.min_similarity)

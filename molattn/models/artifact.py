@@ -74,14 +74,14 @@ class Artifact:
         units: T units, empty where unknown.
         read_options: how molecules are read, as in training.
         task: what the model's outputs mean.
-        descriptors: the names and the scaling of the descriptors that the model reads; None for a model without.
+        descriptors: the names and the scaling of the descriptors that the model reads; None if it reads none.
         members: the other models of an ensemble, of which `model` is the first.
         uncertainty: how standard deviations are computed, one of `molattn.models.uncertainty.methods()`.
         samples: the number of passes of the uncertainty method "dropout".
-        calibration: the scores for prediction intervals and sets; None for a model without.
-        domain: the applicability domain; None for a model without.
-        class_shares: for each target the share of each of its classes in training, see `Task.class_shares`; empty for
-            numbers, and where it is not known.
+        calibration: the scores for prediction intervals and sets; None for an uncalibrated model.
+        domain: the applicability domain; None if the model has none.
+        class_shares: for each target the share of each class among the training labels, see `Task.class_shares`; empty
+            for regression, and for models that were saved without them.
     """
 
     model: MoleculeModel
@@ -119,7 +119,7 @@ class Artifact:
         uncertainty: str = "",
         failures: dict[int, str] | None = None,
     ) -> Predictions:
-        """Predictions of the transformed targets, before calibration; `apply_calibration` turns them into answers.
+        """Predictions before calibration, of the transformed targets; pass them to `apply_calibration`.
 
         See `molattn.models.uncertainty.predict_with_uncertainty`.
         """
@@ -134,7 +134,7 @@ class Artifact:
         return NONE if self.calibration is None else self.calibration.method
 
     def apply_calibration(self, predictions: Predictions, method: str = "") -> Predictions:
-        """The answers from `predict`: after calibration, and in the units of the targets.
+        """The predictions of `predict`, calibrated and in the units of the targets.
 
         See `molattn.models.calibration.apply_calibration` and `TargetScaler.in_units`.
         """
@@ -144,10 +144,10 @@ class Artifact:
         return self.scaler.in_units(predictions)
 
     def baseline_predictions(self, n: int) -> Predictions | None:
-        """The predictions for n molecules or atoms by the training mean, or by the training shares of the classes.
+        """The baseline for n molecules or atoms: the training mean, or the shares of the classes in training.
 
-        With transforms it is the mean of the transformed targets, in the units of the targets. None where the model
-        does not hold the shares.
+        For a target with a transform it is the mean of the transformed target, converted to the unit of the target.
+        None if the shares were not saved with the model.
         """
         if isinstance(self.task, Regression):
             return self.scaler.in_units(self.task.baseline_predictions(np.array([self.scaler.mean]), n))
@@ -211,7 +211,7 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
 
 
 def _class_shares(artifact: Artifact) -> list[dict[str, Any]]:
-    """The class shares of each target as they are written to `config.json`; empty without."""
+    """The class shares of each target as written to `config.json`; empty if they are not known."""
     if not artifact.class_shares:
         return [{}] * len(artifact.targets)
     return [{"class_shares": list(shares)} for shares in artifact.class_shares]
@@ -242,17 +242,17 @@ def _descriptors(scaler: DescriptorScaler | None) -> list[dict[str, Any]]:
 
 
 MAX_BUFFER_NUMBERS = 10_000_000
-"""The most numbers that a model may have in addition to its weights, such as the centres of radial bases."""
+"""The maximum number of tensor elements of a model besides its weights, such as the centres of radial bases."""
 
 
 def load_artifact(folder: str | Path) -> Artifact:
     """Read a model that `save_artifact` wrote, on the CPU.
 
-    Values in the files are used only if they are in range and consistent, so that an untrusted folder cannot take more
-    time or memory than its size warrants.
+    Values in the files are used only if they are in range and consistent, so that loading an untrusted folder takes no
+    more time or memory than its size warrants.
 
     Raises:
-        InputError: a file is missing, damaged, newer than this molattn, or made with another vocabulary.
+        InputError: a file is missing, damaged, newer than this molattn, or trained with another vocabulary.
         UsageError: a plugin cannot be loaded.
     """
     load_plugins()

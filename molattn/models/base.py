@@ -51,23 +51,23 @@ class Molecule(Protocol):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the model cannot represent of it, one sentence each."""
+        """Features of the molecule that the model cannot represent, one sentence each."""
         ...
 
 
 class MoleculeModel(nn.Module, ABC):
-    """A model from molecules, or from their atoms, to T numbers, with attention between the positions of a molecule.
+    """A model with attention between the positions of a molecule, and outputs for each molecule or each atom.
 
     It defines how molecules are read and collated, so that training, prediction and files on disk are the same for all
     models.
 
     Attributes:
         config: its configuration.
-        head: the final linear layer, to the T outputs, from the readout followed by the descriptors, or from an atom.
+        head: the final linear layer, from the readout followed by the descriptors, or from the vector of an atom.
         num_descriptors: k, the number of descriptors of each molecule that are appended to its readout.
-        supports_atom_targets: whether models of this kind support targets of atoms.
-        of_atoms: whether the targets of this model are of atoms.
-        virtual_labels: labels of the rows and columns of the attention that come after those of the positions.
+        supports_atom_targets: whether models of this kind support atom-level targets.
+        of_atoms: whether this model has atom-level targets.
+        virtual_labels: labels of the virtual nodes, whose rows and columns of attention follow those of the positions.
         rows_sum_to_one: whether the attention weights of a position sum to 1.
         position_type: whether the positions of a molecule are atoms or tokens.
     """
@@ -142,7 +142,7 @@ class MoleculeModel(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, batch: Any) -> Tensor:
-        """(b, T), in the units that the model was trained in.
+        """(b, T) raw outputs, such as standardised values or logits; see `Task.decode`.
 
         A model of atoms returns (N, T): a row for each of the N atoms of the batch, molecule by molecule, in order.
         """
@@ -168,7 +168,7 @@ class MoleculeModel(nn.Module, ABC):
         return molecules if z is None else torch.cat([molecules, z.to(molecules.dtype)], dim=-1)
 
     def slow_reason(self) -> str:
-        """Why this model runs slower on the CPU than it could, in words; empty if it does not."""
+        """Why this model runs slower on the CPU than it could; empty if it does not."""
         return ""
 
     def initialize_bias(self, bias: np.ndarray) -> None:  # noqa: ARG002

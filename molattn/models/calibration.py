@@ -62,7 +62,7 @@ def resolve_calibration_method(requested: str, task: Task) -> str:
     """The requested calibration method, or the conformal one if that is empty.
 
     Raises:
-        UsageError: an unknown method, or one that does not go with such targets.
+        UsageError: an unknown method, or one for other kinds of targets.
     """
     available = REGRESSION_METHODS if isinstance(task, Regression) else CLASSIFICATION_METHODS
     if requested and requested not in METHODS:
@@ -108,7 +108,7 @@ def prediction_intervals(
     """Lower and upper ends, (n, T) each, of intervals that contain the true value with a probability of `level`.
 
     conformal-regression: mean +- q (std + b),   q the ceil((k + 1) level)-th smallest |y - mean| / (std + b) of the k
-        calibration molecules, b their typical std, so that a std that happens to be tiny has little effect;
+        calibration molecules, b the median std of the validation molecules, so that a tiny std has little effect;
         mean +- q, q the same quantile of |y - mean|, without a std; for quantile models lower - q and upper + q, q the
         same quantile of max(lower - y, y - upper)
     zscaling: mean +- u sqrt(mean z^2) std,   u the (1 + level) / 2 quantile of the normal distribution

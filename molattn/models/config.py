@@ -14,17 +14,17 @@ class GraphModelConfig:
         num_layers: the number of blocks.
         num_heads: heads of a block; the number must divide hidden_dim.
         edges: the edge features, names in `molattn.models.encodings.EDGE_ENCODINGS`.
-        join_edges: whether those are added ("sum") or concatenated ("concat").
+        join_edges: whether the edge features are added ("sum") or concatenated ("concat").
         edge_dim: channels of an edge, or of each learned encoding in it.
-        nodes: what is added to the atoms' codes, names in `molattn.models.encodings.NODE_ENCODINGS`.
+        nodes: what is added to the embeddings of the atoms, names in `molattn.models.encodings.NODE_ENCODINGS`.
         neighbours: the atoms that an atom may attend to: "all", or "bonded" ones and itself.
         virtual_node: whether each molecule gets one extra node, connected to all atoms.
         global_dim: channels of the graph features u; 0 for none.
         feed_forward: channels inside the feed-forward steps, as a multiple of hidden_dim.
-        readout: how the atoms become one vector, a name in `molattn.graph.READOUTS`.
+        readout: how the vectors of the atoms are pooled into one, a name in `molattn.graph.READOUTS`.
         dropout: probability, in training.
-        max_path: path lengths of this many bonds or more share one row of the table. Training from scratch uses 6
-            unless it is set.
+        max_path: path lengths of this many bonds or more share one embedding. Training from scratch uses 6 unless it
+            is set.
         path_edges: for "path-edges": the length, in bonds, of the longest path whose bonds it reads.
         walk_steps: for "random-walks": the number of powers of the random walk.
         radial_bases, num_bases, cutoff: for "distance": "gaussian" or "bessel", number, and cutoff in angstrom.

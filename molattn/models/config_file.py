@@ -1,4 +1,4 @@
-"""The configuration of an artifact, validated, and the parts that are built from it and its tensors."""
+"""The configuration file of an artifact: its schema, its validation, and the objects built from it and the tensors."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ from molattn.models.tensor_file import TensorSpec
 from molattn.models.uncertainty import methods
 
 SCHEMA = 1
-"""The number of the form of the file. From the first release on, a later molattn reads all earlier forms."""
+"""The version of the file format. From the first release on, a later molattn reads all earlier versions."""
 
 WEIGHTS, CONFIG, NEXT_CONFIG = "model.safetensors", "config.json", "config.next.json"
 
@@ -135,8 +135,8 @@ _CONFIG = Record(
 def read_config(folder: Path, name: str = CONFIG) -> dict[str, Any]:
     """The configuration of the model in `folder`, validated: checksums, schema, and the type and range of each value.
 
-    Values that depend on each other are checked for consistency, but not the names of attentions, losses or
-    descriptors, which other modules define.
+    Values that depend on each other are checked for consistency. The names of attentions, losses and descriptors are
+    not checked here: other modules define them.
 
     Raises:
         InputError: the file is missing, damaged, newer than this molattn, or invalid.
@@ -263,13 +263,13 @@ def _check_unique(field: str, names: Any) -> None:
 
 
 MEMBERS, CALIBRATION, DOMAIN = "members", "calibration", "domain"
-"""Prefixes of the names of tensors that are not of the first model; a dot follows."""
+"""Prefixes of the names of tensors that do not belong to the first model; a dot follows."""
 
 MAX_SCORES = 1_000_000
 
 
 def select_prefix(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """The items whose names begin with `prefix` and a dot, renamed without these; if it is empty, the first model's."""
+    """The items named `prefix.NAME`, by NAME; for an empty prefix those of the first model."""
     if not prefix:
         return {k: v for k, v in tensors.items() if k.partition(".")[0] not in (MEMBERS, CALIBRATION, DOMAIN)}
     return {k.removeprefix(f"{prefix}."): v for k, v in tensors.items() if k.startswith(f"{prefix}.")}
@@ -317,7 +317,7 @@ def _length(found: Mapping[str, TensorSpec], name: str, minimum: int, maximum: i
 
 
 def transform_settings(scaler: TargetScaler, t: int) -> dict[str, Any]:
-    """The transform of target t as it is written to `config.json`; empty without one."""
+    """The transform of target t as written to `config.json`; empty if it has none."""
     f = scaler.transforms[t] if scaler.transforms else None
     if f is None:
         return {}
@@ -333,7 +333,7 @@ def read_target_scaler(targets: Sequence[Mapping[str, Any]]) -> TargetScaler:
 
 
 def _transform(target: Mapping[str, Any]) -> TargetTransform | None:
-    """The transform in the settings of a target, None for none; raises ValueError for parts that do not go together."""
+    """The transform in the settings of a target, None for none; raises ValueError for inconsistent settings."""
     if (settings := target.get("transform")) is None:
         return None
     values, scores = (tuple(map(float, settings.get(key, ()))) for key in ("values", "scores"))
@@ -343,7 +343,7 @@ def _transform(target: Mapping[str, Any]) -> TargetTransform | None:
 
 
 def read_descriptor_scaler(descriptors: Sequence[Mapping[str, Any]]) -> DescriptorScaler | None:
-    """The scaler of the descriptors; None for a model without.
+    """The scaler of the descriptors; None if the model reads none.
 
     Raises:
         UsageError: a descriptor that this RDKit does not compute.
@@ -358,7 +358,7 @@ def read_descriptor_scaler(descriptors: Sequence[Mapping[str, Any]]) -> Descript
 
 
 def read_calibration(config: Mapping[str, Any], tensors: Mapping[str, Tensor], task: Task) -> Calibration | None:
-    """The calibration; None for a model without.
+    """The calibration; None for an uncalibrated model.
 
     Raises:
         UsageError: unknown methods.
@@ -381,7 +381,7 @@ def read_calibration(config: Mapping[str, Any], tensors: Mapping[str, Tensor], t
 
 
 def read_domain(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> ApplicabilityDomain | None:
-    """The applicability domain; None for a model without."""
+    """The applicability domain; None if the model has none."""
     if (settings := config[DOMAIN]) is None:
         return None
     arrays = {name: x.numpy() for name, x in select_prefix(tensors, DOMAIN).items()}

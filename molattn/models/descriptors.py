@@ -1,4 +1,4 @@
-"""Extra descriptors of molecules, provided or computed, which are joined to a stream of molecules for a model."""
+"""Extra descriptors of molecules, provided or computed, joined to a stream of molecules."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -16,12 +16,12 @@ from molattn.models.scaler import DescriptorScaler
 
 
 class Row(NamedTuple):
-    """One SMILES on its way to a prediction.
+    """The input of a prediction: one SMILES, its molecule and its descriptors.
 
     Attributes:
         smiles: as in the input.
-        molecule: as the model reads it, or the error where it cannot be used.
-        descriptors: standardised, (k,); None without.
+        molecule: as the model reads it, or the error if it cannot be used.
+        descriptors: (k,), standardised; None if the model reads none.
     """
 
     smiles: object
@@ -33,7 +33,7 @@ class DescriptorStream:
     """The descriptors of a stream of molecules.
 
     Args:
-        scaler: of the descriptors that the model reads; None for a model without.
+        scaler: of the descriptors that the model reads; None if it reads none.
         provided: an iterable of n rows of numbers, one for each of `scaler.provided`, or a data frame with these
             columns; None for none.
 
@@ -55,7 +55,7 @@ class DescriptorStream:
         self._rows = _rows(provided, names) if names else None
 
     def reader(self, make: Callable[[object], Molecule]) -> Callable[[object], "Molecule | DescribedMolecule"]:
-        """A function from a SMILES to its molecule, which `make` reads, with its computed descriptors if there are any.
+        """A function that reads a SMILES with `make`, and adds the computed descriptors if the model has any.
 
         It can be pickled if `make` can.
         """
@@ -129,7 +129,7 @@ def compute_descriptors(molecule: Molecule, names: tuple[str, ...]) -> list[floa
 
 
 def usable_molecules(rows: Sequence[Row]) -> tuple[list[Molecule], np.ndarray | None]:
-    """The n molecules of the rows that have one, and their descriptors, (n, k), None without."""
+    """The n molecules of the rows that have one, and their descriptors, (n, k), or None."""
     molecules = [row.molecule for row in rows if not isinstance(row.molecule, SmilesError)]
     descriptors = [row.descriptors for row in rows if row.descriptors is not None]
     return molecules, np.stack(descriptors) if descriptors else None

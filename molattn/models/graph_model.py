@@ -129,7 +129,7 @@ class GraphModel(MoleculeModel):
         }
 
     def forward(self, batch: MoleculeBatch) -> Tensor:
-        """(b, T), in the units that the model was trained in; (N, T) of atoms, molecule by molecule."""
+        """(b, T) raw outputs, see `MoleculeModel.forward`; (N, T) of atoms, molecule by molecule."""
         return self.forward_head(self.forward_features(batch), batch)
 
     def forward_embedded(self, graph: DenseGraph, batch: MoleculeBatch) -> Tensor:
@@ -137,7 +137,7 @@ class GraphModel(MoleculeModel):
         return self.forward_head(self.forward_blocks(graph), batch)
 
     def forward_features(self, batch: MoleculeBatch) -> DenseGraph:
-        """The batch as graphs after all blocks, without edge features if they were not looked up."""
+        """The batch as graphs after all blocks; without edge features if the blocks use the embedding tables."""
         edges = self.edges.edge_embedding(batch) if self.edges is not None and self.virtual_node is None else None
         if edges is not None:
             return run_blocks(self.blocks, self._embed_nodes(batch), edges)
@@ -148,7 +148,7 @@ class GraphModel(MoleculeModel):
         return run_blocks(self.blocks, graph)
 
     def slow_reason(self) -> str:
-        """Why the blocks of this model do not run fused on the CPU, in words; empty if they do.
+        """Why the blocks of this model do not run fused on the CPU; empty if they do.
 
         Also empty if the user has disabled compilation with MOLATTN_COMPILE=0.
         """
@@ -207,7 +207,7 @@ class GraphModel(MoleculeModel):
     def initialize_bias(self, bias: np.ndarray) -> None:
         """With the readouts "sum" and "additive", initialize the head's bias, the output for no atoms, with `bias`.
 
-        Without this, the terms of the atoms would have to learn the offset of the mean of the targets.
+        With a bias of 0, the terms of the atoms would have to learn the offset of the mean of the targets.
         """
         if self.readout_name in ("sum", "additive") and not self.of_atoms:
             with torch.no_grad():

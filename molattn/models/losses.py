@@ -1,7 +1,7 @@
-"""The loss functions by name: what each minimises, how the outputs of its models are decoded, and how it is plotted.
+"""The loss functions by name: their equations, how the outputs of their models are decoded, how they are plotted.
 
 To add your own, `register_loss(Loss(...))` in a module that `MOLATTN_PLUGINS` names or in a package with an entry point
-in the group `molattn.plugins`; `--loss-function` and all else then have it.
+in the group `molattn.plugins`; `--loss-function` then accepts its name.
 
 In the equations, o are the outputs of a model and z the targets, w is 1 without weights, and l is
 `training.evidential_regularization`. `molattn.models.predictions` defines gamma, nu, alpha, beta, q_p, a_c, S and
@@ -43,8 +43,8 @@ class LossArguments:
             None for none.
         alpha: see `DEFAULT_ALPHA`.
         regularization: `training.evidential_regularization`.
-        is_lower, is_upper: (b, T) of booleans, where the target is a lower, or an upper, bound of the true value; None
-            for exact targets. Only losses that read bounds get targets that are bounds.
+        is_lower, is_upper: (b, T) of booleans, True where the target is a lower, or an upper, bound of the true value
+            (censored); None for exact targets. Only losses with `reads_bounds` get targets that are bounds.
     """
 
     target_of_output: Tensor
@@ -83,14 +83,15 @@ class Loss:
         outputs: the number of outputs for a target; 0 is one for each class. The outputs of a model are the first
             of each target, then the second of each target, ...; but for several classes, those of the first target,
             then those of the second, ...
-        spread: for regression, the distribution from the outputs after the first, (n, T) each, the unit of each target,
-            (T,), and alpha. The first output is the standardised value. None if that is all.
-        probabilities: for classes, the probabilities and their standard deviations, None for none, (..., C) each, from
-            the outputs of a target, (..., outputs).
+        spread: for regression, a function that returns the `Spread`. Its arguments are the outputs after the first,
+            (n, T) each, the scale of each target (the std of its scaler), (T,), and alpha. The first output is the
+            standardised value; None if it is the only one.
+        probabilities: for classes, a function from the outputs of a target, (..., outputs), to the probabilities and
+            their standard deviations, (..., C) each; None in place of the latter if there are none.
         uncertainty_methods: the methods of `--uncertainty-method` that this loss provides, the default first: for each
-            the part of the variance that it is, "total", "epistemic" or "aleatoric".
+            the part of the variance that it returns, "total", "epistemic" or "aleatoric".
         has_quantiles: whether the spread has quantiles; the setting `training.alpha` applies to such losses.
-        root: whether a learning curve has the square root of the loss.
+        root: whether a learning curve plots the square root of the loss.
         reads_bounds: whether targets may be bounds.
         is_explainable: whether the first outputs are standardised values, log-odds or scores, which attributions can
             explain.
@@ -137,7 +138,7 @@ BOUNDED_LOSSES = ("bounded-mse", "bounded-mae")
 
 
 def why_no_bounds(loss: str) -> str:
-    """Why a regression with this loss cannot learn from bounds; empty if it can, or if there is no such regression."""
+    """Why this loss cannot learn from bounds; empty if it can, or if it is not a loss of regression."""
     if loss not in LOSSES or LOSSES[loss].reads_bounds or "regression" not in LOSSES[loss].kinds:
         return ""
     return f"the loss {loss} cannot use it: --loss-function {' or '.join(BOUNDED_LOSSES)} can"
@@ -164,7 +165,7 @@ def _huber(outputs: Tensor, z: Tensor, _: LossArguments) -> Tensor:
 
 
 def _within_bounds(outputs: Tensor, z: Tensor, arguments: LossArguments) -> Tensor:
-    """o, but z where it is a bound that o is within: above a lower one, or below an upper one"""
+    """o, but z where z is a bound that o satisfies: o above a lower bound, or below an upper one"""
     if arguments.is_lower is None or arguments.is_upper is None:
         return outputs
     within = (arguments.is_lower & (outputs > z)) | (arguments.is_upper & (outputs < z))
@@ -172,12 +173,12 @@ def _within_bounds(outputs: Tensor, z: Tensor, arguments: LossArguments) -> Tens
 
 
 def _bounded_mse(outputs: Tensor, z: Tensor, arguments: LossArguments) -> Tensor:
-    """(o - z)^2, but 0 where z is a bound that o is within"""
+    """(o - z)^2, but 0 where z is a bound that o satisfies"""
     return (_within_bounds(outputs, z, arguments) - z).square()
 
 
 def _bounded_mae(outputs: Tensor, z: Tensor, arguments: LossArguments) -> Tensor:
-    """|o - z|, but 0 where z is a bound that o is within"""
+    """|o - z|, but 0 where z is a bound that o satisfies"""
     return (_within_bounds(outputs, z, arguments) - z).abs()
 
 

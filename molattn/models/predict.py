@@ -16,20 +16,20 @@ from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Task
 
 MAX_BATCH_MOLECULES = 512
-"""The most molecules in a batch."""
+"""The maximum number of molecules in a batch."""
 
 NOT_FINITE = (
     "the model's output for it is not a finite number: its weights are too large for it, or the molecule is too far "
     "from those of training; use another model"
 )
-"""The error for a molecule whose numbers overflow."""
+"""The error for a molecule whose outputs are not finite."""
 
 MAX_ATTENTION_PAIRS = 2**17
 """Pairs of positions in a batch, padding included, when attention is computed: 16 MB with 4 layers of 8 heads."""
 
 
-# Parts of the messages of memory errors that have no class of their own: those of torch's CPU allocator, on Linux and
-# macOS and on Windows, and those of C++ elsewhere.
+# Parts of the messages of memory errors without an exception class of their own: of torch's CPU allocator (on Linux and
+# macOS, and on Windows), and of C++.
 _OUT_OF_MEMORY_MESSAGES = ("can't allocate memory", "not enough memory", "std::bad_alloc")
 
 
@@ -79,7 +79,7 @@ def embed_molecules(
     descriptors: np.ndarray | None = None,
     failures: dict[int, str] | None = None,
 ) -> np.ndarray:
-    """The fingerprints of `molecules`, (n, d + k) float64: the input of the head for each.
+    """The learned fingerprints (embeddings) of `molecules`, (n, d + k) float64: the input of the head for each.
 
     Args:
         batch_size, descriptors, failures: as for `compute_outputs`.
@@ -168,7 +168,7 @@ def out_of_memory_message(model: MoleculeModel, size: int) -> str:
 def compute_attention(
     model: MoleculeModel, molecule: Molecule, descriptors: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The outputs of one molecule, (T,), standardised, and its attention weights, (layers, heads, n, n).
+    """The raw outputs of one molecule, (T,), and its attention weights, (layers, heads, n, n).
 
     The outputs of a model of atoms are (n, T).
 

@@ -1,4 +1,4 @@
-"""Scalers: models are trained on standardised targets and descriptors, and predict in the units of the targets."""
+"""Scalers: models are trained on standardised targets and descriptors; predictions are in the units of the targets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -53,8 +53,8 @@ class TargetScaler:
     def in_units(self, predictions: Predictions) -> Predictions:
         """Predictions of t -> in the units of the targets.
 
-        y = f^-1(t);   the quantiles q of y are f^-1 of those of t, in the order of y: where f falls, the lower quantile
-        of y is from the upper one of t;   std y = |dy / dt| std t, to first order in std t
+        y = f^-1(t);   std y = |dy / dt| std t, to first order in std t;   the quantiles of y are f^-1 of those of t: if
+        f is decreasing, the lower quantile of y is f^-1 of the upper quantile of t
         """
         if not any(self.transforms):
             return predictions
@@ -72,7 +72,7 @@ class TargetScaler:
         return replace(predictions, values=values, distribution=quantiles, std=std)
 
     def bounds_in_units(self, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The ends of intervals of t, (n, T) each -> those of y, the smaller ones first; their coverage is the same."""
+        """The ends of intervals of t, (n, T) each -> those of y, the lower ends first; their coverage is the same."""
         if not any(self.transforms):
             return lower, upper
         lower, upper = lower.copy(), upper.copy()
@@ -130,7 +130,7 @@ class DescriptorScaler:
         return [name for name, std in zip(self.names, self.std, strict=True) if std == 0]
 
     def scale(self, descriptors: np.ndarray) -> np.ndarray:
-        """(n, k) in their own units -> standardised float32; infinite for a number too far from those of training."""
+        """(n, k) in their own units -> standardised float32; infinite where that overflows."""
         std = np.array(self.std)
         with np.errstate(over="ignore"):
             z = (descriptors - np.array(self.mean)) / np.where(std == 0, 1.0, std)

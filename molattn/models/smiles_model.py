@@ -102,7 +102,7 @@ class SmilesModel(MoleculeModel):
         return {"tokens": list(TOKENS)}
 
     def forward(self, batch: TokenBatch) -> Tensor:
-        """(b, T), in the units that the model was trained in."""
+        """(b, T) raw outputs, see `MoleculeModel.forward`."""
         return self.apply_head(self.fingerprint(batch))
 
     def attention(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Monotonic transforms of targets, applied before they are standardised and undone in what a model answers."""
+"""Monotonic transforms of targets: applied before the targets are standardised, and inverted for predictions."""
 
 import math
 from collections.abc import Sequence
@@ -54,15 +54,15 @@ class TargetTransform:
 
     @property
     def increasing(self) -> bool:
-        """Whether t rises with y; otherwise it falls."""
+        """Whether t increases with y; otherwise it decreases."""
         return self.name != NEG_LOG10_MOLAR
 
     def fit(self, train: np.ndarray) -> "TargetTransform":
-        """This transform with what it takes from the training labels, (n,), NaN where missing: the knots of rank."""
+        """This transform fitted to the training labels, (n,), NaN where missing: the knots of rank."""
         if self.name != RANK:
             return self
         values, counts = np.unique(train[np.isfinite(train)], return_counts=True)
-        # Labels that are equal have the middle of their ranks.
+        # Equal labels share the mean of their ranks.
         shares = (np.cumsum(counts) - counts / 2) / counts.sum()
         chosen = np.unique(np.linspace(0, len(values) - 1, min(len(values), MAX_KNOTS)).round().astype(int))
         scores = tuple(normal_quantile(float(p)) for p in shares[chosen])
@@ -150,7 +150,7 @@ def transform_targets(transforms: Transforms, targets: np.ndarray) -> np.ndarray
 def transform_bounds(transforms: Transforms, bounds: np.ndarray) -> np.ndarray:
     """(n, T, 2) lower and upper bounds in the units of the targets -> those of t; NaN stays NaN.
 
-    Where f falls, a lower bound of y is an upper one of t.
+    If f is decreasing, a lower bound of y becomes an upper bound of t.
     """
     if not any(transforms):
         return bounds

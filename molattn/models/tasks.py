@@ -23,12 +23,11 @@ class Task(ABC):
     Attributes:
         kind: its name.
         metrics: the metrics that are reported by default; the first is reported after each epoch.
-        baseline: a description of the baseline, the prediction that does not depend on the molecule.
+        baseline: a description of the baseline, a prediction that is the same for all molecules.
         baseline_label: a shorter description of it.
         loss: the name of the loss that the model minimises, in `molattn.models.losses.LOSSES`.
-        of_atoms: whether the targets are of atoms. If so, n is the number of atoms of all molecules, molecule by
-            molecule.
-        classes: for each target the names of its classes; empty for numbers, and for classes that are 0 and 1.
+        of_atoms: whether the targets are atom-level. If so, n counts the atoms of all molecules, molecule by molecule.
+        classes: for each target the names of its classes; empty for regression, and for the classes 0 and 1.
     """
 
     kind: ClassVar[str]
@@ -61,7 +60,7 @@ class Task(ABC):
         """The baseline for n molecules or atoms, from the training targets alone."""
 
     def class_shares(self, train: np.ndarray) -> tuple[tuple[float, ...], ...]:  # noqa: ARG002
-        """For each target the share of each of its classes among the training targets, (n, T); empty for numbers."""
+        """For each target the share of each class among the training labels, (n, T); empty for regression."""
         return ()
 
     def distribution_columns(self, targets: Sequence[str]) -> list[str]:  # noqa: ARG002
@@ -189,7 +188,7 @@ class Regression(Task):
 
 @dataclass(frozen=True)
 class Binary(Task):
-    """Yes or no, 1 or 0; the model predicts the probability of 1, the positive class.
+    """Two classes, 0 and 1; the model predicts the probability of 1, the positive class.
 
     Its `classes` are the names of the negative and the positive class of each target; empty for 0 and 1.
     """
@@ -314,9 +313,9 @@ class Multiclass(Task):
 
 
 def share_predictions(task: Task, shares: Sequence[Sequence[float]], n: int) -> Predictions:
-    """The baseline of classes for n molecules or atoms: each class has its share, from `Task.class_shares`."""
+    """The baseline of classification for n molecules or atoms: the probability of a class is its share in training."""
     probabilities = [np.broadcast_to(np.array(of_target), (n, len(of_target))) for of_target in shares]
-    # Of the predicted class of several, and of the positive one of two; of two both have the same.
+    # The standard deviation is that of the predicted class, for two classes that of the positive one, which is equal.
     largest = np.stack([p.max(1) for p in probabilities], 1)
     return task.with_probabilities(probabilities, np.sqrt(largest * (1 - largest)) if task.has_std else None)
 

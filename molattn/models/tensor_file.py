@@ -111,7 +111,7 @@ def check_tensor_specs(found: Mapping[str, TensorSpec], expected: Mapping[str, T
 def check_finite(tensors: Mapping[str, Tensor]) -> None:
     """Raise ValidationError if a tensor has a number that is not finite."""
     for name, x in tensors.items():
-        # The sum is not finite if a number is not; it may also overflow, so the numbers themselves are checked then.
+        # A fast test first: the sum is not finite if a number is not. The sum may also overflow, so all numbers follow.
         if x.is_floating_point() and not math.isfinite(x.sum().item()) and not bool(torch.isfinite(x).all()):
             value = x[~torch.isfinite(x)].reshape(-1)[0].item()
             raise ValidationError(f"the tensor {short_repr(name)} holds {value}, which is not a finite number")
@@ -130,13 +130,13 @@ def default_float32() -> Iterator[None]:
 
 @contextmanager
 def limit_allocation(max_numbers: int) -> Iterator[None]:
-    """Raise ValidationError before a new tensor takes the numbers allocated within the block above `max_numbers`."""
+    """Raise ValidationError before the tensors created in the block have more than `max_numbers` elements in all."""
     with _AllocationLimit(max_numbers):
         yield
 
 
 class _AllocationLimit(TorchFunctionMode):
-    """Counts the numbers of new tensors."""
+    """Counts the elements of new tensors."""
 
     def __init__(self, max_numbers: int):
         super().__init__()

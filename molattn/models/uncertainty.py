@@ -25,7 +25,7 @@ def methods() -> tuple[str, ...]:
 
 
 def resolve_uncertainty_method(requested: str, task: Task, num_models: int, dropout: float) -> str:
-    """The requested method; if that is empty, the default of the ensemble or of the loss.
+    """The requested method; if that is empty, "ensemble" for an ensemble, otherwise the default of the loss.
 
     Args:
         requested: one of `methods()`, or empty.
@@ -81,7 +81,7 @@ def predict_with_uncertainty(
     1050.
 
     Args:
-        method: one of `methods()`; the default of the ensemble or the loss if empty.
+        method: one of `methods()`; if empty, see `resolve_uncertainty_method`.
         samples: passes of the method "dropout".
         descriptors, failures: as for `compute_outputs`.
     """
@@ -147,7 +147,7 @@ def _dropout_passes(model: MoleculeModel, samples: int, seed: int) -> Iterator[M
 
 @contextmanager
 def _dropout_enabled(model: MoleculeModel) -> Iterator[None]:
-    # No model here keeps statistics of its batches: dropout is all that training mode changes.
+    # No model here has batch normalization: training mode changes only dropout.
     model.train()
     try:
         yield
