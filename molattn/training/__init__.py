@@ -1,1 +1,1 @@
-"""Training: fit, metrics, the run folder and its settings; translating SMILES."""
+"""Training: settings, data preparation, fitting, metrics, calibration, and the run folder."""

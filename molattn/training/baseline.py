@@ -1,4 +1,4 @@
-"""A simple model beside the network, on the same split: a random forest on fingerprints and descriptors.
+"""The baseline of `--baseline`: a random forest on fingerprints and descriptors, on the same split as the model.
 
 Source: Breiman, Mach. Learn. 2001, 45, 5 (https://doi.org/10.1023/A:1010933404324), on counts of the substructures of
 Morgan fingerprints and RDKit's descriptors.
@@ -20,9 +20,9 @@ from molattn.training.metrics import mean_over_targets, metrics_by_target
 
 TREES = 200
 MAX_MOLECULES = 20_000
-"""The maximum number of training molecules, of which a random sample is taken: the time grows with their number."""
+"""The maximum number of training molecules; of more, a random sample is used, to bound the time."""
 CHUNK = 5_000
-"""Molecules whose features are in memory at once when the forest predicts."""
+"""The number of molecules whose features are in memory at once during prediction."""
 FEATURIZERS = ("rdkit_2d",)
 LABEL = "random forest"
 SPLITS = ("val", "test")
@@ -37,7 +37,7 @@ def check_baseline(task: Task) -> None:
 def forest_metrics(
     dataset: PreparedDataset, names: tuple[str, ...], seed: int, num_workers: int = 0, threads: int = 1
 ) -> dict[str, Any]:
-    """The metrics of a forest for each target, trained on the training molecules of a run, for "val" and "test".
+    """Train a forest for each target on the training molecules of a run; return its metrics for "val" and "test".
 
     Args:
         dataset: of the run.
@@ -93,7 +93,7 @@ def _features(dataset: PreparedDataset, rows: np.ndarray, num_workers: int) -> n
 
 
 def _predict(dataset: PreparedDataset, forests: list[Any], rows: np.ndarray, num_workers: int) -> Predictions:
-    """The predictions for some molecules, of the transformed targets."""
+    """The predictions of the transformed targets for the molecules `rows`."""
     parts: list[list[np.ndarray]] = [[] for _ in forests]
     for start in range(0, len(rows), CHUNK):
         features = _features(dataset, rows[start : start + CHUNK], num_workers)
@@ -107,7 +107,7 @@ def _predict(dataset: PreparedDataset, forests: list[Any], rows: np.ndarray, num
 
 
 def _answers(task: Task, forest: Any, features: np.ndarray, t: int) -> np.ndarray:
-    """(n,) numbers, or (n, classes) probabilities; a class without training labels has the probability 0."""
+    """(n,) numbers, or (n, classes) probabilities; a class without training labels has probability 0."""
     if isinstance(task, Regression):
         return forest.predict(features)
     probabilities = np.zeros((len(features), len(task.class_names(t))))

@@ -16,7 +16,7 @@ DEFAULT = "nci"
 """The base model that `AUTO` selects."""
 
 FINE_TUNING: dict[str, dict[str, Any]] = {"model": {"dropout": 0.05}, "training": {"epochs": 40, "patience": 15}}
-"""Default settings of a training from a base model, where they differ from the general ones, by section. For the
+"""Default settings of a training from a base model, by section, where they differ from the general defaults. For the
 patience see `docs/epochs.md`."""
 
 FROM_SCRATCH: dict[str, dict[str, Any]] = {
@@ -25,16 +25,16 @@ FROM_SCRATCH: dict[str, dict[str, Any]] = {
     "training": {"auxiliary": 0.3},
 }
 """Default settings of a graph model trained from scratch. It needs descriptors, which a base model has already
-learned, and shorter paths: few molecules have enough pairs of distant atoms to learn from."""
+learned. It distinguishes only short paths: small data sets have too few pairs of distant atoms to learn from."""
 
 MANY_MOLECULES = range(1_500, 100_001)
 """The numbers of training molecules for which `FINE_TUNING_MANY` applies. Computing descriptors of more molecules would
 take minutes."""
 
 FINE_TUNING_MANY: dict[str, dict[str, Any]] = {"model": {"dropout": 0.0}, "training": {"auxiliary": 1.0}}
-"""Default settings of a training from a base model on many molecules, in addition to `FINE_TUNING`. So many steps
-would make it forget the descriptors that the base model has learned, unless it goes on learning them. It needs no
-dropout."""
+"""Default settings of a training from a base model on many molecules, in addition to `FINE_TUNING`. In so many steps
+the model would forget the descriptors that the base model has learned, so they remain auxiliary targets. Dropout is not
+needed."""
 
 CARD = "card.toml"
 
@@ -117,7 +117,7 @@ def find_base(name: str) -> Base:
 
 
 def conflicts(base: Base, model: ModelConfig, add_hs: bool, conformers: bool) -> list[str]:
-    """The settings in which a run differs from its base model, a phrase each; if any differ, it cannot be used."""
+    """The settings in which a run differs from a base model, a phrase each; if any differ, the base cannot be used."""
     if model.kind != base.model.kind:
         return [f"model is {model.kind} and was {base.model.kind}"]
     names = [f.name for f in fields(model) if f.name not in _OVERRIDABLE]

@@ -1,7 +1,7 @@
-"""Confidence intervals of metrics, by resampling the molecules that they were measured on.
+"""Bootstrap confidence intervals of metrics, by resampling the molecules that they were computed on.
 
-A resample of n labels is a row of n counts, how often each label is drawn, so that the metrics of all resamples are
-computed at once from a matrix of counts, (B, n).
+A resample of n labels is a row of n counts, how often each label is drawn. The metrics of all resamples are computed at
+once from a matrix of counts, (B, n).
 
 Source: Efron and Tibshirani (1993), An Introduction to the Bootstrap, chapter 13: the percentile interval.
 """
@@ -43,8 +43,8 @@ def interval_by_target(
         true: (n, T), NaN where the label is missing.
         answers: the predictions.
         names: of the metrics.
-        molecules: n of them, the molecule of each row of `true`, such as its canonical SMILES: rows of one molecule,
-            among them its atoms, are drawn together.
+        molecules: n keys, the molecule of each row of `true`, such as its canonical SMILES: the rows of a molecule,
+            such as its atoms, are drawn together.
         seed: of the resamples.
     """
     return {
@@ -63,7 +63,7 @@ def metric_intervals(
 ) -> dict[str, Any]:
     """The percentile intervals of metrics of one target: {name: [lower, upper]}; see `interval_by_target`.
 
-    Shapes: true (n,), NaN where missing; scores (n,) or (n, classes); molecules n, each row its own if None.
+    Shapes: true (n,), NaN where missing; scores (n,) or (n, classes); molecules n, or None if each row is a molecule.
     """
     known = np.isfinite(true)
     y, p = np.asarray(true, dtype=np.float64)[known], np.asarray(scores, dtype=np.float64)[known]
@@ -106,7 +106,7 @@ def _counts(owners: np.ndarray, molecules: int, resamples: int, seed: int) -> It
 
 
 def _one_by_one(name: str) -> Resampled:
-    """A metric without a formula for all resamples, such as one of a plugin."""
+    """A metric computed resample by resample, for those that are not in `RESAMPLED`, such as one of a plugin."""
 
     def resampled(y: np.ndarray, p: np.ndarray, counts: np.ndarray) -> np.ndarray:
         values = []
@@ -129,7 +129,7 @@ def _mae(y: np.ndarray, p: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def _r2(y: np.ndarray, p: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The total sum of squares is sum_i w_i (y_i - c)^2 - W (mean y - c)^2, c near the mean, against cancellation."""
+    """The total sum of squares is sum_i w_i (y_i - c)^2 - W (mean y - c)^2, c near the mean, to avoid cancellation."""
     centred, total = y - y.mean(), counts.sum(1)
     squares = counts @ centred**2 - (counts @ centred) ** 2 / total
     constant = _is_constant(y, counts)
@@ -245,4 +245,4 @@ RESAMPLED: dict[str, Resampled] = {
     "accuracy": _accuracy,
     "f1": _f1,
 }
-"""The metrics by name, for all resamples at once; other metrics are computed one by one."""
+"""The metrics by name, for all resamples at once; other metrics are computed resample by resample."""

@@ -41,10 +41,10 @@ def calibrate(
         uncertainty: the method of the standard deviations in `answers`.
         method: one of `molattn.models.calibration.METHODS`, or empty.
         targets: T names.
-        others: the predictions for the validation molecules, for the typical size of standard deviations.
+        others: the predictions for the validation molecules, for the median of their standard deviations.
 
     Raises:
-        UsageError: a method that does not go with the task, or targets of atoms.
+        UsageError: a method that does not apply to the task, or atom-level targets.
         InputError: a target without a label.
     """
     check_calibration(task, method)
@@ -67,7 +67,7 @@ def calibrate(
 
 
 def check_calibration(task: Task, method: str) -> None:
-    """Raise UsageError if a task cannot be calibrated, or not by that method."""
+    """Raise UsageError if a task cannot be calibrated, or not with this method."""
     if task.of_atoms:
         raise UsageError(
             "calibration requires molecules that are independent of each other, and the atoms of a molecule are not: "
@@ -119,7 +119,7 @@ def fit_domain(
         keys: n canonical SMILES.
         size: the maximum number of molecules, at least 2; 0 for no domain.
         seed: of the sample.
-        descriptors: (n, k), standardised; None for a model without.
+        descriptors: (n, k), standardised; None if the model reads none.
     """
     rows = np.sort(np.unique(np.array(keys, dtype=object), return_index=True)[1])
     if model.of_atoms or size < 2 or len(rows) < 2:

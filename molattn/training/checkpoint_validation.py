@@ -1,8 +1,7 @@
 """Validate a checkpoint against the training that resumes from it.
 
-The training that wrote a checkpoint had the same settings as the one that resumes from it, so all names, types and
-sizes must be equal. If they differ, the checkpoint is damaged or was changed, and the message of ValidationError says
-where.
+Both have the same settings, so all names, types and sizes must be equal. If they differ, the checkpoint is damaged or
+was changed, and the message of the ValidationError names the place.
 """
 
 import math
@@ -25,7 +24,7 @@ def check_tensors(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -
         *({name: TensorSpec(x.dtype, tuple(x.shape)) for name, x in of.items()} for of in (found, expected))
     )
     for name, x in found.items():
-        # Integers among weights are counts, such as of steps.
+        # Integer tensors of a training are counts, such as of steps, or indices.
         if not x.is_floating_point() and bool((x < 0).any()):
             raise ValidationError(f"the tensor {name!r} has the negative count {int(x.min())}")
 
@@ -57,13 +56,13 @@ _IMPLEMENTATION = ("foreach", "fused", "capturable")
 def validated_optimizer_state(
     groups: Sequence[dict[str, Any]], tensors: Mapping[str, Tensor], optimizer: torch.optim.Optimizer
 ) -> dict[str, Any]:
-    """A state for `optimizer.load_state_dict`, from the settings of its groups and its tensors, named INDEX.NAME.
+    """A state for `optimizer.load_state_dict`, from its parameter groups and its tensors, named INDEX.NAME.
 
     Only the learning rate may differ from that of the optimizer. Settings of the implementation, and settings that the
     checkpoint lacks, are taken from the optimizer.
 
     Raises:
-        ValidationError: they are not those of such an optimizer.
+        ValidationError: the groups or tensors do not match the optimizer.
     """
     fresh = optimizer.state_dict()["param_groups"]
     for group, own in zip(groups, fresh, strict=True):

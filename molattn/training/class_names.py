@@ -1,4 +1,4 @@
-"""Words in target columns as classes: which spellings are one class, and which of two classes is the positive one."""
+"""Class names in target columns: which spellings are one class, and which of two classes is the positive one."""
 
 import math
 from collections import Counter
@@ -12,15 +12,15 @@ MAX_CLASSES = 100
 MAX_INFERRED_CLASSES = 20
 """The largest number of different words from which a multiclass target is inferred."""
 MAX_SPELLINGS = 1_000
-"""The largest number of different texts in a column of such words."""
+"""The largest number of different texts in a column from which classes are inferred."""
 
 PAIRS = (
     *(("inactive", "active"), ("negative", "positive"), ("neg", "pos"), ("no", "yes"), ("n", "y"), ("false", "true")),
     *(("f", "t"), ("-", "+"), ("nontoxic", "toxic"), ("fail", "pass"), ("failed", "passed"), ("absent", "present")),
     *(("low", "high"), ("off", "on"), ("decoy", "active"), ("nonbinder", "binder")),
 )
-"""The negative and the positive class of two, in lower case; also any WORD with `non`, `not`, `in`, `im` or `un` before
-it, as in `insoluble` and `soluble`: WORD is positive."""
+"""Known pairs of a negative and a positive class, in lower case. In addition, WORD is the positive class next to WORD
+with a prefix of `_NEGATIONS`, such as `soluble` next to `insoluble`."""
 _NEGATIONS = ("non", "not", "in", "im", "un")
 ZERO_ONE = ("0", "1")
 
@@ -42,7 +42,7 @@ def label(text: str) -> str:
 
 
 def count_labels(texts: Sequence[str]) -> Labels:
-    """The labels among some texts that are not empty."""
+    """The labels among texts that are not empty."""
     found: dict[str, Counter[str]] = {}
     for text, times in Counter(texts).items():
         found.setdefault(fold(text), Counter())[text] = times
@@ -71,11 +71,11 @@ def find_classes(
     Args:
         columns, labels: the names of the target columns, and their labels.
         kind: "regression", "binary" or "multiclass"; empty to infer classes from words.
-        positive_class: the positive one of two classes, in the columns that hold it; found by `two_classes` when empty.
+        positive_class: the positive one of two classes, for the columns that hold it; if empty, see `two_classes`.
 
     Raises:
         InputError: a column does not hold the classes of its kind.
-        UsageError: a positive class that is none of two classes.
+        UsageError: `positive_class` is not one of two classes.
     """
     chosen = [positive_class if fold(positive_class) in of_column else "" for of_column in labels]
     if positive_class and not any(chosen):
@@ -127,10 +127,10 @@ def class_names(column: str, labels: Labels) -> tuple[str, ...]:
 
 
 def two_classes(labels: Labels, positive: str = "") -> tuple[str, str] | None:
-    """The negative and the positive class of a column with two classes; None if it is none.
+    """The negative and the positive class of a column with two classes; None for any other column.
 
-    A column may hold only one of two classes, if the other one is known; or other labels too, which are then of
-    neither. Numbers other than 0 and 1 are classes only if `positive` is one of them.
+    A column may also hold a single label, if the other one of its pair is known. Numbers other than 0 and 1 are classes
+    only if `positive` is one of them.
 
     Args:
         labels: of the column.
@@ -157,7 +157,7 @@ def two_classes(labels: Labels, positive: str = "") -> tuple[str, str] | None:
 
 
 def known_pair(labels: Labels) -> tuple[str, str] | None:
-    """Two classes of which it is known which one is positive, among some labels; None unless there is one such pair."""
+    """The only pair among the labels whose positive class is known; None if there is no such pair, or several."""
     if len(labels) > MAX_CLASSES:
         return None
     pairs = {(a, b) for a in labels for b in labels if a != b and positive_of(a, b) == b}
@@ -179,7 +179,7 @@ def positive_of(a: str, b: str) -> str:
 
 
 def class_codes(classes: Sequence[str]) -> dict[str, int]:
-    """The index of each class by its name, and by the name in lower case where that is of one class only."""
+    """The index of each class by its name, and by its name in lower case if no other class has the same."""
     counts = Counter(map(fold, classes))
     codes = {fold(name): i for i, name in enumerate(classes) if counts[fold(name)] == 1}
     return codes | {name: i for i, name in enumerate(classes)}

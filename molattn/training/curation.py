@@ -1,4 +1,4 @@
-"""What is off with the data of a run: replicates, salts, targets, classes and splits, before a model is trained."""
+"""Checks of the data of a run before training: replicates, salts, targets, classes and splits."""
 
 import re
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ _NAMED_FILE = re.compile(r"[,;] see \w+\.csv")
 
 @dataclass(frozen=True)
 class Curation:
-    """What was found in the data of a run.
+    """The findings of all checks of the data of a run.
 
     Attributes:
-        dataset: what was looked at.
+        dataset: the data that was checked.
         findings: in the order of the checks.
     """
 
@@ -56,7 +56,7 @@ class Curation:
 
 
 def curate(dataset: PreparedDataset, in_run: bool = True, num_workers: int = 0) -> Curation:
-    """Look at the data of a run.
+    """Check the data of a run.
 
     Args:
         dataset: as training reads it.
@@ -65,7 +65,7 @@ def curate(dataset: PreparedDataset, in_run: bool = True, num_workers: int = 0) 
         num_workers: processes that standardise.
     """
     keys = dataset.molecules.keys
-    # Numbers near the limits of float64 must not stop a training here.
+    # Overflow near the limits of float64 must not stop a training here.
     with np.errstate(over="ignore", invalid="ignore"):
         found = _find(dataset, keys, in_run, num_workers)
     return Curation(dataset, tuple(found))

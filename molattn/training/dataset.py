@@ -26,9 +26,9 @@ class StepInputs(NamedTuple):
     Attributes:
         batch: the molecules, with their targets.
         weights: of the rows of targets, (b,) or (N,); None for equal weights.
-        auxiliary_targets: (b, A); None without.
-        num_molecules: that were requested; 0 for the part of a rank without a molecule.
-        bounds: (b, T, 2) of the targets that are not known exactly, as in `LabelledMolecules`; None without.
+        auxiliary_targets: (b, A), or None.
+        num_molecules: the number of molecules requested; 0 for a rank that has none of this batch.
+        bounds: (b, T, 2), as in `LabelledMolecules`; None without bounds.
     """
 
     batch: Batch
@@ -44,16 +44,16 @@ class LabelledMolecules:
 
     Attributes:
         molecules: n of them.
-        targets: (n, T) as they are learned, after their transforms, NaN where a label is missing; (N, T) for targets of
-            atoms, molecule by molecule.
+        targets: (n, T), after their transforms and before the scaler, NaN where a label is missing; (N, T) for targets
+            of atoms, molecule by molecule.
         weights: (n,) the weight of each molecule in the loss, and of all its atoms; None for equal weights. Metrics do
             not use them.
         offsets: (n + 1,) for targets of atoms: where the rows of targets of each molecule begin, and where the last
             end; None for one row per molecule.
-        descriptors: (n, k) extra descriptors of each molecule, standardised; None without.
-        auxiliary_targets: (n, A) targets of an auxiliary objective, standardised, NaN where missing; None without.
-        bounds: (n, T, 2) lower and upper bounds, in their units, of targets that are not known exactly and NaN in
-            `targets`; NaN where there is none. None without.
+        descriptors: (n, k) extra descriptors of each molecule, standardised, or None.
+        auxiliary_targets: (n, A) targets of an auxiliary objective, standardised, NaN where missing, or None.
+        bounds: (n, T, 2) lower and upper bounds of censored targets, on the same scale as `targets`, where these are
+            NaN; NaN where there is no bound. None if no target has bounds.
     """
 
     molecules: Sequence[Molecule]
@@ -81,14 +81,14 @@ class LabelledMolecules:
 
 @dataclass(frozen=True)
 class ReplicateRow:
-    """A row of a molecule that is in several rows, after they were merged.
+    """A row of a molecule that was in several rows, after these were merged.
 
     Attributes:
         row: of the table.
         molecule: its canonical SMILES.
         values: the T labels in this row, NaN where missing.
-        labels: the T labels of the molecule; empty if it was left out.
-        merged_into: the row of the table that stands for the molecule; None if it was left out.
+        labels: the T merged labels of the molecule; empty if it was left out.
+        merged_into: the row of the table that was kept for the molecule; None if the molecule was left out.
     """
 
     row: int
@@ -104,7 +104,7 @@ class PreparedDataset:
 
     Attributes:
         config: the settings, with the columns that were found.
-        name: of the data set: that on its card, or the stem of its file.
+        name: of the data set, from its card, or the stem of its file name.
         units: unit of each target, empty where unknown.
         sha256: of the table's bytes.
         smiles: of every row of the table, as written.
@@ -116,19 +116,19 @@ class PreparedDataset:
         rejected: the rows that cannot be used, and why.
         warnings: messages for the user.
         task: the task; multiclass targets are class indices.
-        task_message: in one sentence, which task was inferred; empty if the task type was configured.
+        task_message: a sentence on which task was inferred; empty if the task type was configured.
         weights: the weight of each of the n rows, (n,); None without a weight column.
         groups: the group of each of the n rows; None without a group column.
         stored_in: the folder from which the molecules were loaded; None if this run read them from SMILES.
-        descriptors: (n, k) extra descriptors of each molecule, standardised; None without.
+        descriptors: (n, k) extra descriptors of each molecule, standardised, or None.
         descriptor_scaler: the scaler of `descriptors`, fitted to the training molecules.
         offsets: (n + 1,) where the rows of targets of each molecule begin, and where the last end; None for one row per
             molecule.
-        bounds: (n, T, 2) lower and upper bounds of targets that are not known exactly, which are NaN in `targets`; NaN
-            where there is none. None without.
+        bounds: (n, T, 2) lower and upper bounds of censored targets, which are NaN in `targets`; NaN where there is no
+            bound. None if no target has bounds.
         transforms: the transform of each target, fitted to the training molecules, None for none; empty if no target
             has one.
-        replicates: what became of the rows of molecules that are in several; empty if each row is used by itself.
+        replicates: how the rows of molecules in several rows were merged; empty if rows are not merged.
         lines: where each row of the table starts in its source, in `line_unit`.
         line_unit: "line", "record" or "row".
     """
@@ -160,15 +160,15 @@ class PreparedDataset:
 
     @property
     def merged_rows(self) -> dict[int, int]:
-        """The rows of the table that were merged into another one, and that one."""
+        """{merged row: the row that it was merged into}, rows of the table."""
         return {r.row: r.merged_into for r in self.replicates if r.merged_into is not None and r.merged_into != r.row}
 
     def line(self, i: int) -> int:
-        """Where molecule i, of the n, is in the source of the table, in `line_unit`."""
+        """The place of molecule i, of the n, in the source of the table, in `line_unit`."""
         return self.lines[int(self.rows[i])]
 
     def location(self, i: int) -> str:
-        """The same in words, such as `line 5`."""
+        """The place of molecule i in words, such as `line 5`."""
         return f"{self.line_unit} {self.line(i)}"
 
     def indices(self, split: str) -> np.ndarray:
@@ -193,7 +193,7 @@ class PreparedDataset:
         return [(row, form) for row, form in forms if form != self.smiles[row]]
 
     def subset(self, split: str) -> LabelledMolecules:
-        """The molecules with the split label `split`, and their targets as they are learned: after the transforms."""
+        """The molecules with the split label `split`, and their targets after the transforms."""
         indices = self.indices(split)
         weights = None if self.weights is None else self.weights[indices]
         offsets = None if self.offsets is None else offsets_from_counts(np.diff(self.offsets)[indices])

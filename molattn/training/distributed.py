@@ -28,7 +28,7 @@ T = TypeVar("T")
 ACCELERATORS = ("auto", "cpu", "gpu", "cuda")
 
 GRACE = 5.0
-"""Seconds that a rank has to end by itself after SIGTERM, before it is ended."""
+"""Seconds after SIGTERM in which a rank can end by itself, before its process is ended."""
 
 _in_process_group = False
 
@@ -119,8 +119,8 @@ def process_group(settings: "TrainingConfig") -> Iterator[None]:
 def end_on_sigterm(grace: float) -> Iterator[None]:
     """End this process, with a shell's exit code 143, if it is still in the block `grace` seconds after SIGTERM.
 
-    Python runs a signal's handler in the main thread, between two of its own instructions: never, while that thread
-    waits in torch for a rank that does not respond. Does nothing outside the main thread.
+    Python runs signal handlers in the main thread, between bytecode instructions: not while that thread waits inside
+    torch for a rank that does not respond. Does nothing outside the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -137,7 +137,7 @@ def end_on_sigterm(grace: float) -> Iterator[None]:
                     os._exit(128 + signal.SIGTERM)
         os.close(received)
 
-    # The number of each signal that has a handler is written here at once, whatever the main thread does.
+    # The number of a signal that has a handler is written here at once, even if the main thread is blocked.
     before = signal.set_wakeup_fd(sent, warn_on_full_buffer=False)
     threading.Thread(target=watch, daemon=True).start()
     try:
@@ -238,8 +238,8 @@ def broadcast(tensors: Iterable["Tensor"]) -> None:
 def select_device(config: "TrainingConfig") -> "torch.device":
     """The device of this process.
 
-    `training.accelerator` is "cpu", "gpu" or "cuda", which are the same, or "auto": a GPU if there is one, otherwise
-    the CPU. With several GPUs each rank uses the one at its local rank, among those in `training.devices`.
+    `training.accelerator` is "cpu", "gpu" (or "cuda", the same), or "auto": a GPU if there is one, otherwise the CPU.
+    With several GPUs each rank uses the one at its local rank, among those in `training.devices`.
 
     >>> from molattn.training.config import TrainingConfig
     >>> select_device(TrainingConfig(accelerator="cpu"))

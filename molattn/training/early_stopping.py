@@ -1,4 +1,4 @@
-"""Which epoch of a training is kept, and when the training stops."""
+"""Early stopping: keep the weights of the best epoch, and stop a training that no longer improves."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -27,8 +27,8 @@ class EpochRecord:
             if it is undefined.
         best: whether this epoch is the best so far.
         metric: the name of `val_metric`.
-        tracking_metric: the quantity whose best value chooses the epoch: "val_loss" or `metric`.
-        best_value: the best value of that quantity so far.
+        tracking_metric: the quantity whose best value selects the epoch: "val_loss" or `metric`.
+        best_value: the best value of the tracking metric so far.
     """
 
     epoch: int
@@ -43,11 +43,11 @@ class EpochRecord:
 
     @property
     def tracked_value(self) -> float:
-        """The value of the quantity that chooses the epoch."""
+        """The value of the tracking metric."""
         return self.val_loss if self.tracking_metric == VAL_LOSS else self.val_metric
 
     def describe(self) -> str:
-        """What chooses the epoch, its value and the best so far, and the metric if that is another quantity.
+        """The tracking metric, its value and the best so far; then `val_metric`, if that is another quantity.
 
         >>> EpochRecord(1, 1e-3, 0.5, 0.4, 0.81, True, "auroc", "auroc", 0.81).describe()
         'validation AUROC 0.810, best 0.810'
@@ -96,12 +96,12 @@ class EarlyStopping:
         patience: epochs without improvement after which training stops.
         on_epoch: called with the record of each epoch.
         reference: the state of the model, with the names, dtypes and shapes of the weights.
-        tracking_metric: the quantity that chooses the epoch: "val_loss" or the metric of the learner.
+        tracking_metric: the quantity that selects the epoch: "val_loss" or the metric of the learner.
 
     Attributes:
         history: the records of all epochs.
         state: the weights of the best epoch; None before there is one.
-        best, best_epoch: the best value of the quantity, NaN before there is one, and its epoch, from 1; 0 for none.
+        best, best_epoch: the best value of the tracking metric, NaN before there is one; its epoch, from 1, 0 for none.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class EarlyStopping:
         """Restore the values of `to_dict`, and the weights.
 
         Raises:
-            ValidationError: they are not those of a training of this model.
+            ValidationError: they do not match a training of this model.
         """
         saved = _STATE.validate(saved, "watch")
         history = [EpochRecord(**r) for r in saved["history"]]
@@ -160,7 +160,7 @@ class EarlyStopping:
         return epoch + 1 - self.best_epoch >= self.patience
 
     def _is_better(self, value: float) -> bool:
-        """Whether a value is better than the best; any is better than none, and a number better than NaN."""
+        """Whether a value is better than the best so far; the first always is, and a number is better than NaN."""
         if not self.best_epoch:
             return True
         if math.isnan(self.best) or math.isnan(value):

@@ -36,21 +36,21 @@ class Evaluation:
             atoms, as in `PreparedDataset`.
         answers: the predictions for them.
         metrics: {target: {metric: value, "n": labels}}; "censored" counts the labels that are bounds, such as >10,
-            which are not measured.
+            which the metrics leave out.
         intervals: the 95% intervals of the metrics, {target: {metric: [lower, upper]}}; see
             `molattn.training.bootstrap`.
         mean: of the metrics over the targets; empty for one target.
-        baseline: the metrics of always answering the training mean, or the training shares of the classes; empty where
-            the model does not hold them, as those of bases and of earlier versions do not.
-        seen: (n,) whether the model was trained, chosen or calibrated with the molecule of each row; all False where
-            the run's split is not known.
+        baseline: the metrics of the baseline, which always predicts the training mean, or the shares of the classes in
+            training; empty if the shares were not saved with the model, as by earlier versions.
+        seen: (n,) whether the molecule of each row was used to train, select or calibrate the model; all False if the
+            run's split is not known.
         unseen_metrics: the metrics of the other rows; empty if all rows or none have been seen.
         rejected: the rows that were not evaluated, and why.
         offsets: (n + 1,) where the rows of `targets` of each molecule begin, and where the last end; None for one row
             per molecule.
         uncertainty: the metrics of the model's uncertainties, in the format of a run's metrics.json, with these
             molecules as the test split; empty for a model without uncertainties.
-        transformed: the metrics of the transformed targets, each with its "unit"; no targets without a transform.
+        transformed: the metrics of the transformed targets, each with its "unit"; only targets with a transform.
         warnings: messages on how the table was read.
     """
 
@@ -92,17 +92,17 @@ def evaluate(
         artifact: the model.
         path: of the table.
         smiles_column: found by its name when empty.
-        target_columns: the columns of the labels, in the order of the model's targets; of the same names when empty.
+        target_columns: the columns of the labels, in the order of the model's targets; by default of the same names.
         metrics: names in `METRICS`; the task's defaults when empty.
         num_workers, progress: as for `molattn.chem.featurize`.
-        read_options: how molecules are read; None for as in training.
-        seen: SMILES of the molecules that the model was trained, chosen or calibrated with; see `seen_smiles`.
+        read_options: how molecules are read; by default as in training.
+        seen: SMILES of the molecules that were used to train, select or calibrate the model; see `seen_smiles`.
         table_options: encoding, header and sheet of the table.
         decimal, thousands: how the numbers of the targets are written, as in `DataConfig`.
 
     Raises:
         UsageError: a column or a metric that does not exist, or another number of columns than targets.
-        InputError: a table that cannot be read, labels that do not go with the model's task, or no usable row.
+        InputError: a table that cannot be read, labels that do not match the model's task, or no usable row.
     """
     task, targets = artifact.task, artifact.targets
     columns = tuple(target_columns) or targets
@@ -209,7 +209,7 @@ def evaluate(
 
 
 def _words_as_numbers(targets: Sequence[str], classes: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """How words are read for a model of 0 and 1, for each target that has words.
+    """Messages on how words are read by a model that was trained on 0 and 1, one for each target that has words.
 
     Raises:
         InputError: it is not known which word is the positive class.
@@ -228,7 +228,7 @@ def _words_as_numbers(targets: Sequence[str], classes: Sequence[tuple[str, ...]]
 
 
 def seen_smiles(run: Path) -> list[str]:
-    """The SMILES of a run's `splits.csv` that are not of its test molecules; none where there is no such file."""
+    """The SMILES of a run's `splits.csv` outside its test split; none if there is no such file."""
     path = run / SPLITS_FILE
     if not path.is_file():
         return []
@@ -240,9 +240,9 @@ def seen_smiles(run: Path) -> list[str]:
 def _are_seen(
     smiles: Sequence[str], seen: Iterable[str], standardize: str, num_workers: int
 ) -> tuple[np.ndarray, Sequence[object]]:
-    """(n,) whether each molecule is among those of `seen`, however it is written; and a key of each molecule.
+    """(n,) whether each molecule is one of `seen`, whatever its SMILES; and a key of each molecule.
 
-    Without `seen` the key is the SMILES as it is written.
+    Without `seen` the key is the SMILES as written.
     """
     seen = list(seen)
     if not seen:

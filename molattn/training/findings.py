@@ -1,4 +1,4 @@
-"""What a check of the data finds: one sentence, and whether it needs attention."""
+"""The finding of a check of the data: one sentence, and whether it needs attention."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,10 +10,10 @@ MAX_EXAMPLES = 10
 
 @dataclass(frozen=True)
 class Finding:
-    """Something to know about the data.
+    """The result of a check of the data.
 
     Attributes:
-        check: what was looked at: "replicates", "fragments", "standardize", "size", "range", "labels", "classes",
+        check: the name of the check: "replicates", "fragments", "standardize", "size", "range", "labels", "classes",
             "splits" or "reading".
         message: one sentence.
         needs_attention: whether it can make the model or its metrics worse; otherwise it is for information.

@@ -33,7 +33,7 @@ from molattn.training.objectives import AuxiliaryObjective, add_auxiliary_target
 
 @dataclass(frozen=True)
 class FitResult:
-    """The history of a fit, and the epoch, from 1, whose weights the model has."""
+    """The history of a fit, and the best epoch, from 1, whose weights the model has."""
 
     history: list[EpochRecord]
     best_epoch: int
@@ -51,10 +51,10 @@ def fit(
     metric: str = "",
     auxiliary_objective: AuxiliaryObjective | None = None,
 ) -> FitResult:
-    """Fit `model` in place to `train`; it ends with the weights of the epoch that is the best on `val`.
+    """Fit `model` in place to `train`; it ends with the weights of the best epoch.
 
-    That is the earliest one with the least loss, or with the best value of another `config.tracking_metric`. An epoch
-    where this metric is undefined is chosen only if it is undefined in every epoch: then it is the first.
+    That is the first epoch with the lowest loss on `val`, or with the best value of another `config.tracking_metric`.
+    If this metric is undefined in every epoch, it is the first epoch.
 
     loss = mean over known labels of ((y - mean) / std - model)^2, or the loss of another task in `TaskLoss`
 
@@ -64,13 +64,13 @@ def fit(
 
     The optimizer is AdamW with a linear warm-up and a cosine decay of the learning rate; an exponential
     moving average of the weights is validated and saved. The same seed gives the same weights; the random state of the
-    caller is left as it was.
+    caller is unchanged.
 
     Within `distributed.process_group` each rank computes a share of every training batch and of the validation
     molecules: the steps are those of one process, up to rounding and dropout, and all ranks end with the same weights.
 
     Args:
-        train, val: molecules with targets in their units; a molecule without a known label contributes no gradient.
+        train, val: molecules with targets before the scaler; a molecule without a known label contributes no gradient.
         scaler: of the targets.
         config: the settings.
         on_epoch: called after every epoch.
@@ -78,7 +78,7 @@ def fit(
         task: of the model.
         metric: computed on `val` after every epoch, unless `config.tracking_metric` is another one; the task's first by
             default.
-        auxiliary_objective: an additional loss on `train`; None without.
+        auxiliary_objective: an additional loss on `train`, or None.
 
     Raises:
         InputError: no epoch had a finite validation loss.
@@ -216,13 +216,13 @@ def fit_ensemble(
 ) -> FittedEnsemble:
     """Fit `config.training.ensemble_size` models to the same molecules, one after the other.
 
-    Member i uses the seed of the run plus i for its weights, batches and dropout. All members choose their best epoch
-    with the same validation molecules; by their loss if the tracking metric is undefined for the labels of these.
+    Member i uses the seed of the run plus i for its weights, batches and dropout. The best epoch of every member is
+    selected with the same validation molecules: by the validation loss, if the tracking metric is undefined for them.
 
     Args:
         metric: the validation metric of every epoch, see `fit`.
         on_epoch: called after every epoch of every member.
-        on_member: called as a member begins, with its index, from 0, and its checkpoints.
+        on_member: called before each member is trained, with its index, from 0, and its checkpoints.
         checkpoints: returns those of a member; a member whose training is finished is not trained again.
         warn: called with messages for the user.
     """

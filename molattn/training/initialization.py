@@ -30,13 +30,13 @@ from molattn.training.unlabelled import NCI
 
 
 def resolve_initialization(config: RunConfig, of_atoms: bool = False, molecules: int = 0) -> tuple[RunConfig, str]:
-    """Resolve `training.base` and the settings that depend on it; returns also a message for the user, or an empty one.
+    """Resolve `training.base` and the settings that depend on it; also return a message for the user, or an empty one.
 
     `AUTO` becomes the base model `DEFAULT` if the model has its settings, the targets are of molecules, and the data
     set does not consist of molecules that the base model was trained on; otherwise `NONE`. Settings that are not
     explicit come from `FINE_TUNING` with a base model, and from `FINE_TUNING_MANY` if the number of molecules is in
-    `MANY_MOLECULES`; without one they come from `FROM_SCRATCH`, for a graph model whose targets are measured and of
-    molecules.
+    `MANY_MOLECULES`. Without a base model they come from `FROM_SCRATCH`, if the model is a graph model and its targets
+    are of molecules and not computed by RDKit.
 
     Args:
         config: as requested.
@@ -44,7 +44,7 @@ def resolve_initialization(config: RunConfig, of_atoms: bool = False, molecules:
         molecules: the number of training molecules; 0 if it is not known yet.
 
     Raises:
-        UsageError: there is no such base model, or it does not go with the other settings.
+        UsageError: there is no such base model, or it is incompatible with the other settings.
     """
     name = config.training.base
     if name == NONE:
@@ -71,7 +71,7 @@ def load_base_weights(model: MoleculeModel, base: str) -> None:
 
     Raises:
         UsageError: the model differs from the base model.
-        InputError: the base model is damaged, or made with other codes for molecules.
+        InputError: the base model is damaged, or was trained with another vocabulary.
     """
     if base in (NONE, AUTO):
         return
@@ -86,7 +86,7 @@ def load_base_weights(model: MoleculeModel, base: str) -> None:
 
 
 def _incompatibility(config: RunConfig, name: str, of_atoms: bool) -> str:
-    """Why a run cannot, or with `AUTO` would not, start from a base model; empty if it can."""
+    """Why a run cannot start from a base model, or does not with `AUTO`; empty if it can."""
     base = find_base(name)
     if base.source == NCI and _is_of_nci(config.data):
         return f"the molecules of {config.data.dataset} are those that the base model {name} was trained on"
@@ -147,7 +147,7 @@ def _with_defaults(config: RunConfig, recipe: dict[str, dict[str, Any]]) -> RunC
 def initialize_model(config: RunConfig, outputs: int, of_atoms: bool) -> MoleculeModel:
     """The model before training, with the weights of its base model if it has one.
 
-    The same seed gives the same model, and the caller's random state is left as it was.
+    The same seed gives the same model, and the caller's random state is unchanged.
     """
     with torch.random.fork_rng():
         torch.manual_seed(config.training.seed)

@@ -16,10 +16,10 @@ MIN_LABELS = 50
 MIN_SHARE = 0.05
 """Classes with a smaller share of the labels than this are reported."""
 ORDERS = 3.0
-"""Positive, skewed targets whose central 98% spans so many orders of magnitude are better learned as logarithms."""
+"""Positive, skewed targets whose central 98% spans this many orders of magnitude are better learned as logarithms."""
 MAX_HALF_WIDTH = {"RMSE": 0.2, "AUROC": 0.1, "accuracy": 0.1}
-"""Splits in which the 95% interval of the metric is wider than plus or minus this are reported; the RMSE's is relative,
-the AUROC is taken at 0.8, the accuracy at 1/2."""
+"""Splits are reported if the half-width of the metric's 95% interval exceeds this: relative for the RMSE, for an AUROC
+of 0.8, for an accuracy of 1/2."""
 
 U = normal_quantile(0.975)
 
@@ -87,7 +87,7 @@ def check_labels(dataset: PreparedDataset) -> list[Finding]:
 
 
 def check_splits(dataset: PreparedDataset) -> list[Finding]:
-    """Test and validation molecules that are too few for a metric to mean anything."""
+    """Test and validation splits that are too small for a meaningful metric."""
     found = []
     measure: Callable[[np.ndarray], tuple[str, float]] = {"regression": _rmse_width, "binary": _auroc_width}.get(
         dataset.task.kind, _accuracy_width

@@ -14,7 +14,7 @@ from molattn.models.base import MoleculeModel
 from molattn.training.targets import EncodedTable
 
 NO_ATOM_LIMIT = 10**9
-"""More atoms than any molecule has: the limit was applied when the molecules were first read."""
+"""More atoms than any molecule has: the real limit was applied when the molecules were first read."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,10 @@ class MatchedLabels:
         indices: (n,) of the records that can be used, ascending.
         targets: (N, T) labels, NaN where missing: a row for each molecule, or one for each of its atoms, molecule by
             molecule, in the order of the SMILES.
-        rejected: the rows of the table that cannot be used, and why, in their order.
+        rejected: the rows of the table that cannot be used, in order, and why.
         offsets: (n + 1,) where the rows of targets of each molecule begin, and where the last end; None for one row per
             molecule.
-        bounds: (n, T, 2), as in `Records`; None without.
+        bounds: (n, T, 2), as in `Records`, or None.
     """
 
     indices: np.ndarray
@@ -55,8 +55,8 @@ def match_labels(
         records: of the table.
         sizes: the number of atoms or tokens of each record's molecule; 0 if there is none.
         error: returns why there is no molecule, by the index of the record.
-        table: that the records were read from.
-        encoded: the table's targets, with the reasons why rows hold no class.
+        table: the table that the records were read from.
+        encoded: the table's targets; its reasons explain rows without a class.
         names: of the targets.
     """
     sizes = np.asarray(sizes, dtype=np.int64)

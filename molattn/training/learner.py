@@ -30,7 +30,7 @@ class Learner(nn.Module):
         config: the settings.
         task: of the model.
         metric: the validation metric.
-        auxiliary_objective: an additional loss; None without.
+        auxiliary_objective: an additional loss, or None.
         steps: of the whole training, for the schedule.
 
     Attributes:
@@ -65,7 +65,7 @@ class Learner(nn.Module):
 
     @property
     def auxiliary_objective(self) -> AuxiliaryObjective | None:
-        """The additional loss during training; None without."""
+        """The additional loss during training, or None."""
         return self.companion
 
     def prepare(self, device: torch.device | str = "cpu") -> None:
@@ -168,7 +168,7 @@ class Learner(nn.Module):
 
 
 class _AdamW(torch.optim.AdamW):
-    """`torch.optim.AdamW` without the decorators that exempt it from torch's compiler: they import it, in 2 seconds."""
+    """`torch.optim.AdamW` without the decorators that import torch's compiler, which takes 2 seconds."""
 
     add_param_group, state_dict, load_state_dict, _step = (
         inspect.unwrap(getattr(torch.optim.AdamW, name))
@@ -195,7 +195,7 @@ class _MeanLoss:
         self.count = self.count + weights.sum(0).cpu().numpy()
 
     def pop(self) -> float:
-        """The mean over all labels of all ranks, NaN without one; then reset."""
+        """The mean over all labels of all ranks, NaN without labels; resets the sums."""
         parts = distributed.all_gather((float(np.sum(self.total)), float(np.sum(self.count))))
         total, count = (sum(part) for part in zip(*parts, strict=True))
         self.__init__()

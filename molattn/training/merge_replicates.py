@@ -21,14 +21,14 @@ KEEP, MEAN, MEDIAN, DROP = "keep", "mean", "median", "drop"
 
 @dataclass(frozen=True)
 class Merged:
-    """What became of the n rows that can be used.
+    """The n usable rows of a table, merged.
 
     Attributes:
         kept: (k,) the indices of the rows that remain, ascending: the first of each molecule.
         targets: (k, T) their labels.
         groups: for each molecule that was in several rows, the indices of these rows.
-        labels: for each of them, its label of every target; empty for one that was dropped.
-        dropped: for each molecule that was dropped, by its number in `groups`, the reason.
+        labels: for each of these molecules, its label of every target; empty if the molecule was dropped.
+        dropped: the reason for each molecule that was dropped, by its index in `groups`.
     """
 
     kept: np.ndarray
@@ -61,8 +61,8 @@ class UsableRows:
         keys: n canonical SMILES.
         targets: (n, T), NaN where missing; (N, T) for targets of atoms.
         rejected: the other rows, and why.
-        groups, weights, descriptors: of these rows; None without.
-        bounds: (n, T, 2) of targets of which only a bound is known; None without.
+        groups, weights, descriptors: of these rows, or None.
+        bounds: (n, T, 2) of censored targets, or None.
     """
 
     rows: np.ndarray
@@ -85,7 +85,7 @@ class UsableRows:
         rejected: list[RejectedRow],
         bounds: np.ndarray | None = None,
     ) -> "UsableRows":
-        """Those of the records that have these indices."""
+        """The records with these indices."""
         return cls(
             rows=records.rows[indices],
             smiles=[records.smiles[i] for i in indices],
@@ -100,7 +100,7 @@ class UsableRows:
 
 
 def check_replicates_setting(method: str, of_atoms: bool) -> None:
-    """Raise UsageError for a value of `data.replicates` that does not exist, or does not go with targets of atoms."""
+    """Raise UsageError for an unknown value of `data.replicates`, or one that does not apply to atom-level targets."""
     if method not in REPLICATES:
         raise UsageError(f"there is no way to treat replicates {method!r}: choose one of {', '.join(REPLICATES)}")
     if method != KEEP and of_atoms:
@@ -115,20 +115,20 @@ def merge_rows(
     table: Table,
     sides: np.ndarray | None,
 ) -> tuple[UsableRows, np.ndarray, tuple[ReplicateRow, ...], str]:
-    """Merge the rows of one molecule as `config.replicates` says, see `merge_replicates`.
+    """Merge the rows of each molecule by the method `config.replicates`, see `merge_replicates`.
 
-    Rows with other descriptors, such as another pH, are not merged, nor rows on two sides of a split that is given. A
-    merged row has the mean of the weights, and belongs to the groups of all its rows.
+    Rows with different descriptors, such as pH, are not merged, nor rows with different given split labels. A merged
+    row has the mean of the weights, and belongs to the groups of all its rows.
 
     Args:
         config: the settings.
-        used: the rows before.
+        used: the rows to merge.
         task, transforms: of the targets.
-        table: that they are of.
-        sides: the split label of every row of the table, if it is given; None if it is still to be made.
+        table: the table of these rows.
+        sides: the split label of every row of the table, from a column or file; None if the rows are split later.
 
-    Returns: the rows after, the indices of those that are left among those before, what became of each row of a
-    molecule that is in several, and what was done in one sentence.
+    Returns: the remaining rows, their indices in `used`, a `ReplicateRow` for each row of a molecule in several rows,
+    and a message for the user.
 
     Raises:
         InputError: no row is left, or a label of a molecule that is in several rows is a bound.
@@ -174,7 +174,7 @@ def merge_rows(
 
 
 def _check_bounds(used: UsableRows, groups: Sequence[np.ndarray], names: Sequence[str], places: Sequence[str]) -> None:
-    """Raise InputError if a label in one of these groups of rows is a bound: it has no mean."""
+    """Raise InputError if a label in one of these groups of rows is a bound: bounds have no mean."""
     if used.bounds is None or not groups:
         return
     rows = np.concatenate(groups)
@@ -199,19 +199,19 @@ def merge_replicates(
     """Merge the rows of one molecule into the first of them.
 
     The label of a molecule is the mean or the median of its known labels, target by target, after the transform, which
-    is then undone: the geometric mean for a logarithm. For classes it is the one that most rows have; a tie leaves the
+    is then inverted: the geometric mean for a logarithm. For classes it is the most frequent one; a tie leaves the
     target without a label, and a molecule without any label is dropped. The method "drop" drops molecules whose labels
     are in conflict, see `find_conflicts`, and merges the others by their mean.
 
     Args:
         method: "mean", "median" or "drop".
-        keys: n of them; rows are of one molecule if they have the same one.
+        keys: n keys; rows with equal keys are one molecule.
         targets: (n, T), NaN where missing.
         task, names: of the targets.
         transforms: of each target, None for none; empty if no target has one.
-        places: where each of the n rows is, for the reasons.
+        places: the place of each of the n rows, for the reasons.
     """
-    # A rank is known only once there is a split.
+    # The transform rank is fitted to the training split, which does not exist yet.
     smooth = [f if f is not None and f.name != "rank" else None for f in transforms] or [None] * targets.shape[1]
     learned = np.stack([y if f is None else f.forward(y) for f, y in zip(smooth, targets.T, strict=True)], 1)
     found = find_replicates(keys)
@@ -263,7 +263,7 @@ def _undone(value: float, f: TargetTransform | None) -> float:
 def _disagreement(
     values: np.ndarray, rows: np.ndarray, task: Task, t: int, names: Sequence[str], places: Sequence[str]
 ) -> str:
-    """The first label of target t and the one that differs most from it, with their places."""
+    """The smallest and the largest label of target t, in the order of their rows, with their places."""
     known = np.flatnonzero(np.isfinite(values))
     low, high = known[values[known].argmin()], known[values[known].argmax()]
     texts = []

@@ -1,4 +1,4 @@
-"""Metrics of predictions and of their uncertainties, in the targets' own units; None with a reason where undefined.
+"""Metrics of predictions and of their uncertainties, in the units of the targets; None with a reason if undefined.
 
 A metric is computed from the known labels, (n,), and scores: (n,) numbers, (n,) probabilities of the positive class,
 or (n, classes) probabilities of every class. `METRICS` lists them by name.
@@ -19,10 +19,10 @@ from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Regression, Task
 
 VAL_LOSS = "val_loss"
-"""The quantity, besides the metrics, that can choose the epoch: the loss of the validation molecules."""
+"""The tracking metric that is not in `METRICS`: the loss of the validation molecules."""
 
 THRESHOLD = 0.5
-"""The least probability at which the positive class is predicted."""
+"""The positive class is predicted from this probability on."""
 
 
 class UndefinedMetric(Exception):
@@ -83,7 +83,7 @@ def metrics_by_target(
 ) -> dict[str, dict[str, Any]]:
     """The metrics `names` of every target, and how many labels it has; `true` is (n, T).
 
-    Labels of which only a bound is known, `bounds` (n, T, 2), are not measured but counted, as "censored".
+    The metrics leave out censored labels, of which only `bounds`, (n, T, 2), are known; "censored" is their number.
     """
     censored = None if bounds is None else has_bounds(bounds).sum(0).tolist()
     return {
@@ -121,7 +121,7 @@ def resolve_metrics(kind: str, default: Sequence[str], requested: Sequence[str])
 
 
 def check_tracking_metric(kind: str, names: Sequence[str], requested: str) -> None:
-    """Raise UsageError unless a quantity can choose the epoch: `VAL_LOSS`, or one of the reported metrics `names`."""
+    """Raise UsageError unless the tracking metric is `VAL_LOSS`, or one of the reported metrics `names`."""
     if requested not in (VAL_LOSS, *names):
         known = f"choose among {', '.join((VAL_LOSS, *names))}"
         if requested not in METRICS or kind not in METRICS[requested].tasks:
@@ -130,7 +130,7 @@ def check_tracking_metric(kind: str, names: Sequence[str], requested: str) -> No
 
 
 def why_undefined(name: str, kind: str, targets: np.ndarray) -> str:
-    """Why a metric is undefined for every target, even of perfect predictions; empty if it is defined for one.
+    """Why a metric is undefined for every target, even for perfect predictions; empty if it is defined for one.
 
     Shapes: targets (n, T), NaN where the label is missing.
     """
@@ -145,7 +145,7 @@ def why_undefined(name: str, kind: str, targets: np.ndarray) -> str:
 
 
 def label_of(name: str) -> str:
-    """How a quantity that can choose the epoch is called in a sentence: "loss", or the label of a metric."""
+    """The name of a tracking metric in a sentence: "loss", or the label of a metric."""
     return "loss" if name == VAL_LOSS else METRICS[name].label
 
 
@@ -271,8 +271,8 @@ def uncertainty_metrics(
 ) -> dict[str, dict[str, Any]]:
     """Metrics of the uncertainties of every target: {target: {name: value}}; a value is None without labels.
 
-    Of targets with a transform, `true` and `answers` are transformed, which is where errors are taken to be normal; the
-    width alone is in the unit of the target, by `scaler`.
+    For targets with a transform, `true` and `answers` are transformed: there, errors are assumed to be normal. Only the
+    width is in the unit of the target, converted by `scaler`.
 
     nll, ence, miscalibration_area: of standard deviations, see below; for classes nll and ece of probabilities.
     coverage, width: the fraction of intervals of level `level` that contain the true value, and their mean width in the

@@ -18,7 +18,7 @@ from molattn.training.replicates import CONFLICT, find_conflicts, find_replicate
 LARGE = 150
 """Molecules with more atoms than this are reported."""
 MAX_STANDARDIZED = 2000
-"""At most so many molecules are standardised to see what would change."""
+"""The maximum number of molecules that are standardised to count those that would change."""
 
 
 def check_replicates(dataset: PreparedDataset, keys: Sequence[str]) -> list[Finding]:
@@ -115,7 +115,7 @@ def check_standardized(dataset: PreparedDataset, keys: Sequence[str], num_worker
 
 
 def check_sizes(dataset: PreparedDataset) -> list[Finding]:
-    """Molecules that are very large, and those of one atom; tokens are not counted as atoms."""
+    """Very large molecules, and single atoms; nothing for models of tokens."""
     molecules = dataset.molecules
     if not len(molecules) or not isinstance(molecules[0], MoleculeGraph):
         return []

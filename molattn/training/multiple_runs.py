@@ -121,7 +121,7 @@ def _run_each(
     finish: Callable[[RunResult], None],
     in_runs: bool,
 ) -> MultipleRunsResult:
-    """Do each run in its subfolder of `path`.
+    """Train each run in its subfolder of `path`.
 
     After an error before the first run has started, remove `path`, and with `in_runs` also runs/ if it is empty.
     """
@@ -218,7 +218,7 @@ _DATA_DEPENDENT = {("training", "base")} | {
 
 
 def _write_config(path: Path, config: RunConfig) -> None:
-    """Write the common settings of all runs; those that depend on the data are in the folder of each run."""
+    """Write the common settings of all runs; settings that depend on the data are in the folder of each run."""
     settings = config.to_dict()
     for section, name in _DATA_DEPENDENT:
         if f"{section}.{name}" not in config.explicit_keys:

@@ -69,8 +69,8 @@ class TaskLoss(nn.Module):
 
         A bound is a known label for a loss that reads bounds, and a missing one otherwise.
 
-        Shapes: outputs (b, outputs), targets (b, T) in units, NaN where missing; b counts molecules, or atoms. bounds
-        (b, T, 2) lower and upper bounds in units, NaN where there is none; None without.
+        Shapes: outputs (b, outputs); targets (b, T), not standardised, NaN where missing; b counts molecules, or atoms;
+        bounds (b, T, 2), lower and upper bounds, not standardised, NaN where there is none, or None.
         """
         known, is_lower, is_upper = torch.isfinite(targets), None, None
         if bounds is not None and self.reads_bounds:
@@ -109,7 +109,7 @@ def class_weights(task: Task, train: np.ndarray, balanced: bool, positive: Seque
         positive: explicit weights of the positive class, one for all targets or one for each.
 
     Raises:
-        UsageError: weights that do not go with the task, a wrong number of them, or an invalid value.
+        UsageError: weights that do not apply to the task, a wrong number of them, or an invalid value.
     """
     if not balanced and not positive:
         return ()
@@ -147,7 +147,7 @@ class AuxiliaryObjective(nn.Module, ABC):
     def forward(self, model: Any, batch: Any, auxiliary_targets: Tensor | None) -> tuple[Tensor, Tensor]:
         """The outputs of `model` for `batch`, and the loss to add to that of the targets.
 
-        auxiliary_targets: (b, A) of `LabelledMolecules.auxiliary_targets`; None without.
+        auxiliary_targets: (b, A) of `LabelledMolecules.auxiliary_targets`, or None.
         """
 
 

@@ -12,7 +12,7 @@ from molattn.training.config import DataConfig, TrainingConfig
 class EstimatorOptions(TypedDict, total=False):
     """The settings that are also parameters of the scikit-learn estimators; None is the default of each.
 
-    What they do is said where they are declared: `DataConfig` and `TrainingConfig` in `molattn.training.config`, and
+    They are described where they are declared: `DataConfig` and `TrainingConfig` in `molattn.training.config`, and
     `molattn.models.config`. `model` is the kind of model, and `preset` one of `molattn presets`.
     """
 
@@ -82,9 +82,9 @@ class EstimatorOptions(TypedDict, total=False):
 
 
 class TrainOptions(EstimatorOptions, total=False):
-    """The settings that `molattn.train` takes by their names: those above, and those of a table and of several runs.
+    """The keyword arguments of `molattn.train`: those of `EstimatorOptions`, and those of tables and multiple runs.
 
-    `score` is here, since an estimator's `score` is a method.
+    `score` is only here, since `score` is a method of an estimator.
     """
 
     score: str | None
@@ -117,7 +117,7 @@ class TrainOptions(EstimatorOptions, total=False):
 
 
 def describe_settings(names: Container[str]) -> str:
-    """What those of the settings do that are among `names`, as lines `name: text`, from where they are declared."""
+    """The descriptions of the settings in `names`, as lines `name: text`, from the docstrings of the settings."""
     entries: dict[str, str] = {}
     described: set[str] = set()
     for kind in (*CONFIGS.values(), DataConfig, TrainingConfig):

@@ -1,4 +1,4 @@
-"""Prepare the data set of a run: read the table and its molecules, split them, and warn of what looks wrong."""
+"""Prepare the data set of a run: read the table and its molecules, split them, and collect warnings."""
 
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -57,7 +57,7 @@ def _is_about_3d(warning: str) -> bool:
     return warning.startswith((NO_GEOMETRY, NOT_OPTIMISED))
 
 
-# Problems of molecules, and which of their warnings report them.
+# Problems of molecules, and a test of which warnings report each.
 _PROBLEMS: tuple[tuple[str, Callable[[str], bool]], ...] = (
     ("parts that the codes cannot represent", lambda w: not _is_about_3d(w)),
     ("no 3D geometry", lambda w: w.startswith(NO_GEOMETRY)),
@@ -66,7 +66,7 @@ _PROBLEMS: tuple[tuple[str, Callable[[str], bool]], ...] = (
 
 
 def unreliable_molecules(molecules: MoleculeStore) -> list[str]:
-    """How many molecules the model's input does not represent fully, and the first of them, for each problem."""
+    """For each problem, how many molecules the model's input does not represent fully, and the first of them."""
     messages = []
     warned = list(molecules.warnings)
     for problem, reports in _PROBLEMS:
@@ -81,7 +81,7 @@ def unreliable_molecules(molecules: MoleculeStore) -> list[str]:
 def split_leakage(
     rows: np.ndarray, keys: list[str], groups: list[str] | None, split_labels: np.ndarray, origin: str
 ) -> list[str]:
-    """The molecules, and the groups if there are any, that are in more than one split, by the rows of the table."""
+    """Messages about molecules, and groups if there are any, that are in more than one split."""
     messages = []
     for what, names in (("molecule", keys), ("group", groups)):
         if names is not None:

@@ -38,7 +38,7 @@ from molattn.training.unlabelled import NCI, UnlabelledMolecules, check_molecule
 _CONTINUES = "{} holds an unfinished pretraining: the same command with --resume continues it"
 
 VALIDATION = 0.05
-"""The fraction of the molecules for validation, which chooses the epoch."""
+"""The fraction of the molecules for validation, which selects the best epoch."""
 
 MIN_DIFFERING = 10
 """The number of molecules that must differ from the median of a target."""
@@ -53,7 +53,7 @@ class PretrainConfig:
 
     Attributes:
         molecules: the path of a table, or `NCI`.
-        grow: the number of molecules to grow from them.
+        grow: the number of molecules to generate from them, see `molattn.chem.grow_molecules`.
         exclude: paths of tables with molecules to exclude, in addition to those for evaluation.
         masked_atoms: the fraction of atoms to mask and predict; 0 for none.
         masked_weight: of the loss of masked atoms, relative to that of the descriptors.
@@ -111,10 +111,10 @@ def pretrain(
 
     loss = mean over molecules and descriptors of (z - model)^2 + masked_weight * loss of masked atoms
 
-    with z the standardised and clipped descriptors: see `standardize_targets` and `MaskedAtomPrediction`. A fraction of
-    the molecules, `VALIDATION`, chooses the epoch. The folder then holds `model.safetensors` and `config.json`, a model
-    of the descriptors, `card.toml`, which describes how it was made, and `history.csv`; for a table with rejected rows
-    also `left_out.csv`. No pickle.
+    with z the standardised and clipped descriptors: see `standardize_targets` and `MaskedAtomPrediction`. The best
+    epoch is selected on `VALIDATION` of the molecules. The folder then holds `model.safetensors` and `config.json`, a
+    model of the descriptors, `card.toml`, which describes how it was made, and `history.csv`; for a table with rejected
+    rows also `left_out.csv`. No pickle.
 
     Args:
         config: the settings.
@@ -191,7 +191,7 @@ def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: b
 def _masked_atom_objective(config: PretrainConfig, model: MoleculeModel) -> MaskedAtomPrediction | None:
     """The auxiliary objective of masked atoms; None if the settings mask none.
 
-    The same seed gives the same objective, and the caller's random state is left as it was.
+    The same seed gives the same objective, and the caller's random state is unchanged.
     """
     if not config.masked_atoms:
         return None
@@ -220,7 +220,7 @@ def _check(config: PretrainConfig) -> None:
 
 
 def _prepare_folder(folder: Path, force: bool, resume: bool) -> None:
-    """Check that a base model can be written to `folder`, and empty it if it is to be replaced."""
+    """Check that a base model can be written to `folder`, and empty the folder if the model there is replaced."""
     if resume:
         if not (folder / CHECKPOINT).is_dir():
             raise UsageError(f"{folder} holds no unfinished pretraining: there is nothing to resume")

@@ -8,7 +8,7 @@ import numpy as np
 from molattn.models.tasks import Regression, Task
 
 CONFLICT = 0.5
-"""Numbers of one molecule are in conflict if they differ by more than this share of the standard deviation of all."""
+"""Numbers of one molecule are in conflict if they differ by more than this many standard deviations of all labels."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Replicates:
         return self.order[self.starts[group] : self.starts[group + 1]]
 
     def lowest(self, targets: np.ndarray) -> np.ndarray:
-        """(g, T) the smallest known label of each molecule, from those of all rows, (n, T); NaN without any."""
+        """(g, T) the smallest known label of each molecule, from those of all rows, (n, T); NaN without labels."""
         return self._reduced(np.fmin, targets)
 
     def highest(self, targets: np.ndarray) -> np.ndarray:
-        """(g, T) the largest known label of each molecule, from those of all rows, (n, T); NaN without any."""
+        """(g, T) the largest known label of each molecule, from those of all rows, (n, T); NaN without labels."""
         return self._reduced(np.fmax, targets)
 
     def _reduced(self, function: np.ufunc, targets: np.ndarray) -> np.ndarray:
@@ -47,7 +47,7 @@ class Replicates:
 def find_replicates(keys: Sequence[object]) -> Replicates:
     """The molecules that are in several rows, in the order of their first rows.
 
-    keys: n of them; rows are of one molecule if they have the same one, such as the canonical SMILES.
+    keys: n keys, such as canonical SMILES; rows with equal keys are one molecule.
     """
     number: dict[object, int] = {}
     ids = np.array([number.setdefault(key, len(number)) for key in keys], dtype=np.int64)
@@ -59,7 +59,7 @@ def find_replicates(keys: Sequence[object]) -> Replicates:
 
 
 def label_spread(targets: np.ndarray, task: Task) -> np.ndarray:
-    """(T,) what the labels of one molecule may differ by: `CONFLICT` standard deviations of all labels; 0 for classes.
+    """(T,) how much labels of one molecule may differ: `CONFLICT` standard deviations of all labels; 0 for classes.
 
     targets: (n, T), NaN where missing; each target has a label.
     """

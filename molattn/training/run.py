@@ -316,7 +316,7 @@ def _train_and_evaluate(
             artifact, domain=fit_domain(artifact.model, train.molecules, keys, size, seed, train.descriptors)
         )
     raw, answers = answers, artifact.apply_calibration(answers)
-    # With a transform, that is its mean: the geometric mean of the targets for a logarithm.
+    # For a target with a transform, the mean of the transformed target: for a logarithm, the geometric mean.
     baseline = scaler.in_units(task.baseline_predictions(train.targets, len(dataset.targets)))
     metrics = {
         **run_folder.metrics_by_split(dataset, answers, names),
@@ -337,7 +337,7 @@ def _train_and_evaluate(
         run_folder.write_predictions(path, dataset, answers, artifact.extra_columns())
         env = run_folder.environment(config.training.seed, dataset.sha256, seconds)
         run_folder.write_json(path / "env.json", env)
-        # Last: a run is finished once its metrics are there.
+        # Written last: a run is finished if its metrics exist.
         run_folder.write_json(path / METRICS, metrics)
         shutil.rmtree(path / CHECKPOINT, ignore_errors=True)
     return RunResult(

@@ -70,7 +70,7 @@ def _create_directory(folder: Path) -> bool:
 
 
 def reopen(locks: ExitStack, folder: str | Path) -> Path:
-    """Open the folder of an unfinished run, and remove temporary files that are left from a killed process.
+    """Open the folder of an unfinished run, and remove temporary files that a killed process left.
 
     locks: holds a lock on the folder until it is closed.
 
@@ -103,7 +103,7 @@ def write_rejected(folder: Path, dataset: PreparedDataset) -> None:
 
 
 def write_curation(folder: Path, curation: Curation) -> None:
-    """Write `curation.json`: what was found in the data before the training."""
+    """Write `curation.json`: the findings of the checks of the data."""
     write_json(folder / "curation.json", curation.to_dict())
 
 
@@ -115,10 +115,10 @@ def write_standardized(folder: Path, dataset: PreparedDataset) -> None:
 
 
 def write_replicates(folder: Path, dataset: PreparedDataset) -> None:
-    """Write `replicates.csv`: the rows of molecules that are in several, and what became of them; no file without any.
+    """Write `replicates.csv`: the rows of molecules in several rows, and how they were merged; no file without any.
 
-    Each row has its own labels, those of the molecule, and the row that stands for it; the last two are empty for a
-    molecule that was left out.
+    Each line has the labels of the row, the merged labels of the molecule, and the row that was kept; the last two are
+    empty for a molecule that was left out.
     """
     if not dataset.replicates:
         return
@@ -147,10 +147,9 @@ def write_replicates(folder: Path, dataset: PreparedDataset) -> None:
 def write_predictions(folder: Path, dataset: PreparedDataset, answers: Predictions, extra: Sequence[str]) -> None:
     """Write `predictions.csv`: the labels and predictions of every molecule of every split, in the order of the table.
 
-    For targets of atoms each cell holds a list in JSON, with null for a missing label. A label of which only a bound is
-    known is empty, so that metrics can be computed from the column as it is; a last column NAME_bound has it, as >10.0.
-    A row that was merged into another row of its molecule has the prediction and no label: the label is in the row that
-    stands for the molecule.
+    For targets of atoms each cell holds a list in JSON, with null for a missing label. A censored label is empty, so
+    that metrics can be computed from the column; a last column NAME_bound has its bound, as >10.0. A row that was
+    merged into another row of its molecule has the prediction and no label: the row that was kept has the label.
 
     extra: the names of the columns of `answers.extra_values`.
     """
@@ -209,7 +208,7 @@ def write_history(folder: Path, histories: Sequence[Sequence[EpochRecord]]) -> N
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write `content` as indented JSON; numbers that are not finite are refused, because JSON has none."""
+    """Write `content` as indented JSON; raises ValueError for numbers that are not finite, which JSON lacks."""
     write_text(path, json.dumps(content, indent=1, allow_nan=False) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""Entries of a run's `metrics.json` besides the metrics of its splits: their intervals, and those of transforms."""
+"""Further entries of a run's `metrics.json`: confidence intervals, and the metrics of transformed targets."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -62,13 +62,13 @@ DEFAULT_SPACE: Space = {
     "training.weight_decay": NumericRange(1e-4, 1e-1, False, True),
     "training.batch_size": Categorical((16, 32, 64)),
 }
-"""The default search space, for those of these settings that the model has and that its base model does not fix."""
+"""The default search space; settings that the model lacks or that its base model fixes are left out."""
 
 
 def search_space(texts: Iterable[str], config: RunConfig) -> Space:
     """The space that `--search` describes, or the default one if `texts` is empty.
 
-    The default space is around the base model of `config`, if it names one: settings that this fixes are not searched.
+    If `config` names a base model, the default space leaves out the settings that the base model fixes.
 
     Each text is "section.setting=" followed by a list in TOML, [32, 64], or a range, 2..6 or 1e-4..1e-2; a range of
     positive numbers that spans a factor of ten is searched on a logarithmic scale.

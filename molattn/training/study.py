@@ -1,4 +1,4 @@
-"""An Optuna study in a folder: several processes may work on it at once, and an interruption leaves it whole."""
+"""An Optuna study in a folder: several processes may work on it at once, and interruptions do not damage it."""
 
 import csv
 import io
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 TRIALS = "trials.csv"
 SECONDS_BETWEEN_LOOKS = 1.0
-"""How often a process that has nothing left to do looks whether the trials of the others are finished."""
+"""How often a process without work checks whether the trials of other processes are finished."""
 
 _DEFAULT, _PROCESS = "default", "process"  # user attributes of a trial
 
 
 class SharedStudy:
-    """The trials of a study, of which one, the default, has the settings that are not searched.
+    """The trials of a study. One of them, the default trial, has the given settings unchanged.
 
-    Every process holds a lock as long as it lives, whose name its trials carry. A trial in the state RUNNING whose lock
-    is free was interrupted: it fails, and another with the same settings is run.
+    Each process holds a lock file while it runs, and its trials store the name of the lock. A trial in the state
+    RUNNING whose lock is free was interrupted: it is marked as failed, and its settings are enqueued again.
 
     Args:
         folder: of the study.
@@ -45,8 +45,8 @@ class SharedStudy:
         """A new trial; None once `total` are finished. Waits while other processes run the last of them.
 
         Args:
-            total: the number of trials, pruned ones among them.
-            on_wait: called each time that nothing is left but to wait.
+            total: the number of trials, including pruned ones.
+            on_wait: called before each wait.
         """
         import optuna
 
@@ -67,7 +67,7 @@ class SharedStudy:
             time.sleep(SECONDS_BETWEEN_LOOKS)
 
     def _recover(self) -> None:
-        """Let the trials of processes that have ended fail, and enqueue their settings again."""
+        """Mark the running trials of ended processes as failed, and enqueue their settings again."""
         import optuna
 
         for trial in self.study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
@@ -78,18 +78,18 @@ class SharedStudy:
 
     @property
     def finished(self) -> int:
-        """The number of finished trials, pruned ones among them."""
+        """The number of finished trials, including pruned ones."""
         return sum(trial.state.name in ("COMPLETE", "PRUNED") for trial in self.study.get_trials(deepcopy=False))
 
     @property
     def default_trial(self) -> "optuna.trial.FrozenTrial | None":
-        """The trial of the default, if it has a value."""
+        """The default trial, if it has a value."""
         trials = self.study.get_trials(deepcopy=False)
         return next((t for t in trials if t.state.name == "COMPLETE" and is_default(t)), None)
 
     @property
     def best_trial(self) -> "optuna.trial.FrozenTrial | None":
-        """The best trial, which is the default unless another is better; None if no trial has a value."""
+        """The best trial, in a tie the default one; None if no trial has a value."""
         import optuna
 
         if not any(trial.state.name == "COMPLETE" for trial in self.study.get_trials(deepcopy=False)):
@@ -107,11 +107,11 @@ class SharedStudy:
         return None if self.best_trial is None else self.best_trial.value
 
     def write_trials(self, defaults: Mapping[str, Any], metric: str) -> None:
-        """`trials.csv`: a line for each trial, with its settings, value and state.
+        """Write `trials.csv`: a line for each trial, with its settings, value and state.
 
         Args:
-            defaults: the searched settings, and the values of the default.
-            metric: whose value is that of a trial.
+            defaults: the searched settings, and their values in the default trial.
+            metric: the metric that is the value of a trial.
         """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -134,7 +134,7 @@ class SharedStudy:
 
 
 def is_default(trial: "optuna.Trial | optuna.trial.FrozenTrial") -> bool:
-    """Whether a trial has the settings that are not searched."""
+    """Whether a trial is the default trial."""
     return bool(trial.user_attrs.get(_DEFAULT))
 
 
@@ -146,14 +146,14 @@ def open_study(
     seed: int,
     default: Mapping[str, Any],
 ) -> Iterator[SharedStudy]:
-    """The study in `folder`, created with the default as its first trial if there is none.
+    """The study in `folder`; created, with the default as its first trial, if there is none.
 
     Args:
         folder: of the study.
         larger_is_better: whether the metric is maximised.
         pruner: which ends poor trials early.
         seed: of the sampler.
-        default: the values of the default, of those settings whose search space they are in.
+        default: the values of the default trial that are in the search space, by setting.
 
     Raises:
         InputError: the file of the trials is damaged.

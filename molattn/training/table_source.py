@@ -23,10 +23,10 @@ class TableSource:
     Attributes:
         config: the settings, with every column named.
         path: of the table.
-        name: that on its card, or the stem of its file.
+        name: from its card, or the stem of its file name.
         units: unit of each target, from the card or in brackets at the end of its name; empty where unknown.
-        message: how it was downloaded, if this call did that; otherwise empty.
-        columns_message: which columns patterns such as "tox_*" stand for; empty without.
+        message: how it was downloaded; empty if this call did not download it.
+        columns_message: which columns patterns such as "tox_*" match; empty without patterns.
     """
 
     config: DataConfig
@@ -123,7 +123,7 @@ def _reserved_columns(config: DataConfig, smiles: str) -> set[str]:
 
 
 def _expand(config: DataConfig, columns: Sequence[str], smiles: str) -> tuple[DataConfig, str]:
-    """The settings with every target and descriptor column by its name, and which columns their patterns stand for."""
+    """The settings with patterns of target and descriptor columns expanded, and a message on which columns match."""
     messages: list[str] = []
     for setting in ("descriptor_columns", "target_columns"):
         other = "target_columns" if setting == "descriptor_columns" else "descriptor_columns"

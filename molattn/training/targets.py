@@ -1,4 +1,4 @@
-"""The target columns of a table as numbers: class names encoded as indices, and cells that hold no label."""
+"""The target columns of a table as numbers: class names are encoded as indices, cells without a label are found."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -40,8 +40,7 @@ class EncodedTable:
         table: with empty cells in place of words for a missing value, and for classes with the index of the class in
             each cell, or in each item of its list.
         classes: the names of the classes of each target, the negative one of two first; empty if there are none.
-        reasons: why a row holds no class, or no list of its atoms, by row; the targets of such a row are empty in
-            `table`.
+        reasons: why a row has no valid class, or no valid list, by row; the targets of such a row are empty in `table`.
         warnings: messages for the user.
         unreadable: the target cells that hold no label.
         num_cells: the number of target cells that are not empty.
@@ -56,7 +55,7 @@ class EncodedTable:
 
 
 def has_atom_targets(table: Table, columns: Sequence[str], kind: str) -> bool:
-    """Whether the targets are of atoms: `kind`, the task type, says so, or is empty and most cells hold lists.
+    """Whether the targets are of atoms: by `kind`, the task type, or if it is empty, whether most cells hold lists.
 
     Raises:
         UsageError: some columns hold lists and others do not, or `kind` is one of molecules and columns hold lists.
@@ -104,10 +103,10 @@ def encode_targets(
     decimal: str = "",
     thousands: str = "",
 ) -> EncodedTable:
-    """Encode class names as indices, empty cells of missing values, bring lists of atoms into the order of the SMILES.
+    """Encode class names as indices, empty cells of missing values, and reorder lists of atoms as in the SMILES.
 
-    Targets are classes if `kind` says so, or if it is empty and the columns hold a few repeated words and no number:
-    two are a binary target, see `molattn.training.class_names`. Letter case is ignored.
+    Targets are classes by `kind`, or if it is empty and the columns hold a few repeated words and no number: two words
+    are a binary target, see `molattn.training.class_names`. Letter case is ignored.
 
     Args:
         table, columns: the table and its target columns.
@@ -117,12 +116,12 @@ def encode_targets(
             the SMILES.
         add_hs: whether hydrogens are atoms, after the others.
         positive_class: the positive one of two classes; empty to find it.
-        loss: that of numbers, which cannot use bounds, or can; empty if it is chosen by the targets.
+        loss: the loss for regression, which determines whether bounds can be used; empty to choose it by the targets.
         decimal, thousands: how numbers are written; empty to find it, see `molattn.data.tables.number_format`.
 
     Raises:
         InputError: a column of classes holds fewer than two, too many, or fractions.
-        UsageError: a positive class that is none of two classes.
+        UsageError: `positive_class` is not one of two classes.
     """
     reasons: dict[int, str] = {}
     warnings: tuple[str, ...] = ()
@@ -137,7 +136,7 @@ def encode_targets(
             warnings += messages
     positions = [column_index(table, name) for name in columns]
     no_bounds = f"a {kind} target has none" if kind == Binary.kind else why_no_bounds(loss)
-    # Of a long column of numbers, it is not worth counting each as a label.
+    # A column of so many different texts holds no classes: its labels are not counted.
     is_long = not (kind or classes or of_atoms) and any(
         len({row[position] for row in table.rows}) > MAX_SPELLINGS for position in positions
     )

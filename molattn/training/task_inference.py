@@ -1,4 +1,4 @@
-"""The task of a run: configured, or inferred from the targets, with a sentence on what was inferred."""
+"""The task of a run: configured, or inferred from the targets, with a message on what was inferred."""
 
 from collections.abc import Sequence
 
@@ -34,12 +34,12 @@ def resolve_task(
         classes: names of the classes of each target; empty for numbers.
         of_atoms: whether the targets are of atoms.
         alpha: of the loss "quantile".
-        bounds: (n, T, 2) of targets that are not known exactly, NaN where there is none; None without. The default loss
-            is then one that reads them.
+        bounds: (n, T, 2) of censored targets, NaN where there is none, or None. With bounds, the default loss reads
+            them.
 
     Raises:
-        InputError: the targets do not go with the task type.
-        UsageError: the loss belongs to another task.
+        InputError: the targets do not match the task type.
+        UsageError: the loss is one of another task.
     """
     inferred = kind.removeprefix(ATOM_PREFIX) or _infer_kind(targets, classes, bounds is not None)
     default = BOUNDED_LOSSES[0] if bounds is not None and inferred == Regression.kind else ""

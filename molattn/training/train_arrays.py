@@ -58,8 +58,8 @@ def train_arrays(
 ) -> TrainedArrays:
     """Fit a model to n molecules; no file is written.
 
-    The split of `config.data` assigns some molecules to validation, which chooses the epoch, and to calibration if it
-    is configured; its fraction of test molecules is 0. Equal molecules get the same split label. Molecules without a
+    The split of `config.data` assigns some molecules to validation, which selects the best epoch, and to calibration if
+    it is configured; its fraction of test molecules is 0. Equal molecules get the same split label. Molecules without a
     label, or with a weight of 0, are not used.
 
     Args:
@@ -70,7 +70,7 @@ def train_arrays(
         names: of the targets.
         reporter: of the epochs, and of warnings about molecules.
         weights: the weight of each molecule in the loss, (n,), 0 or more; None for equal weights.
-        descriptors: (n, k) extra descriptors, of the columns that `config` names; None without.
+        descriptors: (n, k) extra descriptors, of the columns that `config` names, or None.
 
     Raises:
         UsageError: invalid settings.
@@ -165,7 +165,7 @@ def _transforms(
     used: np.ndarray,
     labels: np.ndarray,
 ) -> Transforms:
-    """The transforms of the targets, (n, T), fitted to training; InputError if one of a molecule is undefined."""
+    """The transforms of the targets, (n, T), fitted to the training labels; InputError where one is undefined."""
     transforms = resolve_transforms(settings, names, ("",) * len(names), task)
     for i in used.tolist() if transforms else ():
         if reason := undefined_target(transforms, targets[i].tolist(), names):
@@ -174,7 +174,7 @@ def _transforms(
 
 
 def _scale(scaler: DescriptorScaler, descriptors: np.ndarray, used: np.ndarray) -> np.ndarray:
-    """The descriptors, (n, k), standardised; InputError if one of a molecule that is used is out of range."""
+    """The descriptors, (n, k), standardised; InputError if those of a molecule in `used` are out of range."""
     z = scaler.scale(descriptors)
     if far := [int(i) for i in used if not np.isfinite(z[i]).all()]:
         raise InputError(f"row {far[0]} (from 0): {scaler.range_error(descriptors[far[0]].tolist())}")

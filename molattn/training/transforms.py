@@ -1,4 +1,4 @@
-"""The transforms of targets that the settings name: which target each is of, and rows for which one is undefined."""
+"""The target transforms of the settings: which target each applies to, and rows for which one is undefined."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -86,12 +86,12 @@ def _transform(text: str, name: str, unit: str) -> TargetTransform:
 
 
 def fit_transforms(transforms: Transforms, train: np.ndarray) -> Transforms:
-    """The transforms with what they take from the training targets, (n, T)."""
+    """The transforms, fitted to the training targets, (n, T)."""
     return tuple(f and f.fit(y) for f, y in zip(transforms, train.T, strict=True)) if transforms else ()
 
 
 def undefined_target(transforms: Transforms, targets: Sequence[float], names: Sequence[str]) -> str:
-    """Why one of the T targets of a row has no transform, with its column; empty if all have."""
+    """Why the transform of one of the T targets of a row is undefined, with its column; empty if all are defined."""
     for f, y, name in zip(transforms, targets, names, strict=False):
         if f is not None and np.isfinite(y) and (reason := f.undefined(float(y))):
             return f"column {short_repr(name)}: {reason}"
@@ -105,7 +105,7 @@ def reject_undefined(
     records: Records,
     table: Table,
 ) -> MatchedLabels:
-    """The same without the rows that have a target without a transform, which are rejected with the reason.
+    """`matched` without the rows for which a transform is undefined; these are rejected, with the reason.
 
     Raises:
         InputError: no row is left.
@@ -139,7 +139,9 @@ def transformed_metrics(
     raw: Predictions,
     names: Sequence[str],
 ) -> dict[str, dict[str, Any]]:
-    """The metrics of the transformed targets, each with its "unit": {target: {metric: value}}; no other targets.
+    """The metrics of the transformed targets, each with its "unit": {target: {metric: value}}.
+
+    Targets without a transform are left out.
 
     Args:
         task, targets, units, transforms: of the model.
@@ -158,7 +160,7 @@ def transformed_metrics(
 
 
 def describe_transforms(transforms: Transforms, names: Sequence[str], units: Sequence[str]) -> str:
-    """A sentence on what is learned in place of the targets; empty without transforms."""
+    """A message on what is learned in place of the targets; empty without transforms."""
     learned = [
         f"{name} as {f.transformed_unit(unit)}" for f, name, unit in zip(transforms, names, units, strict=False) if f
     ]

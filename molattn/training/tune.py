@@ -39,15 +39,15 @@ class TuneResult:
 
     Attributes:
         folder: of the study.
-        config: the best settings, those that a training with `best.toml` has.
+        config: the best settings, those of a training with `best.toml`.
         values: the values of the searched settings.
         metric: the validation metric that was optimised.
-        value: that of the metric in the best trial.
+        value: the metric in the best trial.
         trials: the number of finished trials, including pruned ones.
-        number: that of the best trial, from 0.
-        default_values: the values of the searched settings in the default.
-        default_value: the metric of the default; None if it has none.
-        is_default: whether no trial was better than the default.
+        number: the number of the best trial, from 0.
+        default_values: the values of the searched settings in the default trial.
+        default_value: the metric in the default trial; None if it has none.
+        is_default: whether no trial was better than the default one.
     """
 
     folder: Path
@@ -81,8 +81,8 @@ def tune(
 ) -> TuneResult:
     """Run trials until `trials` are finished, and write the best settings as `best.toml` for `molattn train --config`.
 
-    The first trial is the default: a training with `config`, as `molattn train` has it. The others change the searched
-    settings. If one of these is fixed by the base model that `config` starts from by default, all but the first trial
+    The first trial is the default one: it trains with `config`, as `molattn train` does. The others change the searched
+    settings. If one of these is fixed by the base model that `config` starts from by default, all trials but the first
     train from scratch.
 
     An interrupted study can be resumed. Several processes may resume one at the same time, and share its trials.
@@ -98,7 +98,7 @@ def tune(
 
     Raises:
         UsageError: invalid settings, a folder that exists, or a study with other settings.
-        InputError: data that cannot be used, or no trial that gave a model.
+        InputError: data that cannot be used, or no trial with a value.
         MissingExtra: Optuna is not installed.
     """
     try:
@@ -132,7 +132,7 @@ def tune(
     # Losses of trials with different settings cannot be compared.
     metric = names[0] if tracked == VAL_LOSS else tracked
     defaults = {name: value_of(start, name) for name in space}
-    # The sampler learns from the default unless the other trials start elsewhere.
+    # The sampler learns from the default trial, unless the other trials start from another initialization.
     known = {name: value for name, value in defaults.items() if searched is default and space[name].contains(value)}
     made = _pruner(pruner, start.training.epochs)
     with open_study(folder, METRICS[metric].larger_is_better, made, config.training.seed, known) as study:
@@ -161,7 +161,7 @@ def tune(
 
 @dataclass(frozen=True)
 class _Start:
-    """What trials have in common: the settings that are not searched, and the data set that they train on."""
+    """What trials share: the settings that are not searched, and the data set."""
 
     config: RunConfig
     dataset: PreparedDataset
@@ -191,7 +191,7 @@ def _start(config: RunConfig, reporter: TuneReporter) -> _Start:
 
 
 def _plan(config: RunConfig, search: Sequence[str], reporter: TuneReporter) -> tuple[_Start, _Start, Space]:
-    """The start of the default, that of the other trials, and the search space."""
+    """The start of the default trial, that of the other trials, and the search space."""
     reporter.stage("reading molecules")
     default = _start(config, reporter)
     for warning in default.dataset.warnings:
@@ -216,7 +216,7 @@ def _plan(config: RunConfig, search: Sequence[str], reporter: TuneReporter) -> t
 def _try(
     study: SharedStudy, trial: "optuna.Trial", start: _Start, space: Space, metric: str, reporter: TuneReporter
 ) -> None:
-    """Run a trial with values from `space`, and tell the study what came of it."""
+    """Run a trial with values from `space`, and report its result to the study."""
     import optuna
 
     pruned = optuna.trial.TrialState.PRUNED
@@ -238,7 +238,7 @@ def _try(
 def _finish(
     folder: Path, study: SharedStudy, default: _Start, searched: _Start, defaults: dict[str, Any], metric: str
 ) -> TuneResult:
-    """Write `best.toml`: the settings that were given, the base model, and those values of the best that differ."""
+    """Write `best.toml`: the given settings, the base model, and the searched values of the best trial."""
     best, first, done = study.best_trial, study.default_trial, study.finished
     if best is None:
         raise InputError(f"none of the {done} trials had a model with a defined metric: see {folder / TRIALS}")
@@ -274,7 +274,7 @@ def _run_trial(
     trial: "optuna.Trial",
     reporter: TuneReporter,
 ) -> float:
-    """The value of a trial: the metric of the validation molecules at the epoch that is kept."""
+    """The value of a trial: the metric of the validation molecules at the best epoch."""
     import optuna
 
     check_config(config)
@@ -284,7 +284,7 @@ def _run_trial(
     scaler = replace(task.fit_scaler(train.targets), transforms=dataset.transforms)
     initialize_model(
         single, len(task.target_of_output(len(scaler.mean))), task.of_atoms
-    )  # what does not go together fails here
+    )  # raises for incompatible settings
     best = math.nan
 
     def on_epoch(record: EpochRecord) -> None:
@@ -317,7 +317,7 @@ def _pruner(name: str, epochs: int) -> "optuna.pruners.BasePruner":
     import optuna
 
     if name == "median":
-        # First a few complete trials to compare with, and a few epochs of every trial.
+        # Never prune the first few trials, to which the others are compared, nor the first few epochs.
         return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=max(1, epochs // 10))
     if name == "hyperband":
         return optuna.pruners.HyperbandPruner(min_resource=max(1, epochs // 10), max_resource=epochs)

@@ -1,4 +1,4 @@
-"""Molecules for pretraining: from a table or RDKit, and grown ones, without those that models are evaluated on."""
+"""Molecules for pretraining: from a table or RDKit, and generated ones, without those for evaluation."""
 
 import hashlib
 import warnings
@@ -29,10 +29,10 @@ class UnlabelledMolecules:
     """Molecules for pretraining.
 
     Attributes:
-        smiles: of n molecules without duplicates, the grown ones last.
+        smiles: of n molecules without duplicates, the generated (grown) ones last.
         source: `NCI`, or the name of the table.
         sha256: of their SMILES, a line each.
-        grown: the number of molecules that were grown from the others.
+        grown: the number of molecules that were generated from the others.
         rejected: the rejected rows of the table, and why.
         left_out: the number of rejected molecules, by reason.
     """
@@ -57,14 +57,14 @@ def collect_molecules(
     num_workers: int = 0,
     progress: Progress | None = None,
 ) -> UnlabelledMolecules:
-    """Collect the unique molecules of a table, and molecules grown from them, without those for evaluation.
+    """Collect the unique molecules of a table, and molecules generated from them, without those for evaluation.
 
     Args:
         molecules: the path of a table, or `NCI`.
-        smiles_column: the table's; found by its name when empty.
-        table_options: its encoding, header and sheet; a `MolattnWarning` says how it is read, if that needs to be said.
-        grown: the number of molecules to grow.
-        seed: of the grown molecules.
+        smiles_column: the SMILES column of the table; found by its name when empty.
+        table_options: its encoding, header and sheet; a `MolattnWarning` reports what was detected or assumed.
+        grown: the number of molecules to generate, see `molattn.chem.grow_molecules`.
+        seed: of the generated molecules.
         exclude: paths of tables with further molecules to exclude.
         max_atoms: larger molecules are rejected.
         num_workers: processes that read molecules.
@@ -151,12 +151,12 @@ def _rejection_reason(found: _Identity, seen: set[str], excluded: ExcludedMolecu
 
 
 def _short_reason(reason: str) -> str:
-    """The reason for counting: all errors of reading a SMILES are one reason."""
+    """The category of a reason, for counting: all errors of reading a SMILES are one."""
     return reason if reason in (EVALUATION, _NO_KEY, _EXCLUDED, _DUPLICATE) else "it cannot be read"
 
 
 def _grow(smiles: Sequence[str], count: int, seed: int, excluded: ExcludedMolecules) -> list[str]:
-    """Grow molecules from those without a dot in their SMILES."""
+    """Generate molecules from those of a single fragment."""
     refused = evaluation_molecules() | excluded
     whole = [text for text in smiles if "." not in text]
     return grow_molecules(whole, count, seed=seed, is_excluded=lambda text: text in refused)

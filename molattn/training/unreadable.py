@@ -1,4 +1,4 @@
-"""Target cells that are to be numbers: bounds, and those that hold no label; and how many of these training accepts."""
+"""Target cells of regression: bounds, cells that hold no label, and the limit on the number of the latter."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from molattn.data.tables.table import Table, column_index
 from molattn.errors import InputError, short_repr
 
 SHOWN = 3
-"""Cells that an error shows."""
+"""The number of cells that an error shows."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class NumberCells:
         table: with empty cells in place of bounds that cannot be used.
         unreadable: the cells that hold no label, those bounds among them.
         num_cells: the number of cells that are not empty.
-        reasons: why a row has no label, by row, if all that it had were such bounds.
+        reasons: why a row has no label, by row, if it had only such bounds.
         warnings: messages for the user.
     """
 
@@ -80,10 +80,10 @@ def read_number_cells(table: Table, columns: Sequence[str], of_atoms: bool, no_b
 
 
 def check_unreadable(table: Table, unreadable: Sequence[UnreadableCell], num_cells: int, max_share: float) -> None:
-    """Raise InputError if too many target cells cannot be read: the wrong column, or a way of writing them.
+    """Raise InputError if too many target cells cannot be read: a wrong column or number format is likely.
 
     Args:
-        table: for the places of the cells.
+        table: the table, for the places of the cells in messages.
         unreadable: the cells that cannot be read.
         num_cells: the number of target cells that are not empty.
         max_share: the largest share of these that may be unreadable.
