@@ -37,8 +37,8 @@ def train(
         force: replace a run in `output_dir`.
         resume: the folder of an unfinished run to continue, with its own settings.
         quiet: print only warnings.
-        options: any setting by its name, `epochs`, `seed`, `split`, `target_columns`, ..., as in `TrainOptions`; what
-            each does is said in `RunConfig`.
+        options: any setting by its name, `epochs`, `seed`, `split`, `target_columns`, ..., as in `TrainOptions`; they
+            are described in `RunConfig`.
 
     Returns:
         A `RunResult`: `.folder`, `.metrics`, `.history` and the predictions; or a `MultipleRunsResult` for folds and
@@ -66,7 +66,7 @@ def run(config: Any, output_dir: str | Path | None, reporter: Any, force: bool =
 
     With `resume`, continue the unfinished run in `output_dir`. Folds and replicates return a `MultipleRunsResult`.
     """
-    # Imported here, because prediction does not need what training imports.
+    # Imported here, because prediction does not need the training modules.
     from molattn.training.distributed import is_main_process
     from molattn.training.multiple_runs import planned_runs, run_multiple
     from molattn.training.run import run as train_and_evaluate
@@ -103,6 +103,6 @@ class PrintReporter:
             print(f"molecule {done} of {total}", file=sys.stderr)
 
     def epoch(self, record: Any, epochs: int) -> None:
-        """Report the end of an epoch, for about ten epochs of at most `epochs`."""
+        """Report the end of about ten of the epochs, evenly spaced."""
         if not self.quiet and record.epoch % max(1, epochs // 10) == 0:
             print(f"epoch {record.epoch}/{epochs}: {record.describe()}", file=sys.stderr)

@@ -17,7 +17,7 @@ CACHE_VARIABLE = "MOLATTN_CACHE"
 
 
 def cache_folder() -> Path:
-    """MOLATTN_CACHE if it is set, else the folder `molattn` in the user's cache folder; it need not exist.
+    """MOLATTN_CACHE if it is set, else the folder `molattn` in the user's cache folder; it may not exist yet.
 
     On Linux, XDG_CACHE_HOME overrides the user's cache folder.
     """
@@ -40,7 +40,7 @@ _NOBODY = 65534
 def check_private_folder(folder: Path) -> None:
     """Check that no other user can add a file to a folder or replace the folder.
 
-    Links are followed.
+    Symbolic links are followed.
 
     Raises:
         OSError: another user can; the message says why and what to do.
@@ -57,7 +57,7 @@ def check_private_folder(folder: Path) -> None:
 def check_parent_folders(path: Path) -> None:
     """Check that no other user can replace this file or folder through one of its parent folders.
 
-    Links are followed.
+    Symbolic links are followed.
 
     Raises:
         OSError: another user can; the message says why and what to do.
@@ -78,7 +78,7 @@ def check_parent_folders(path: Path) -> None:
 
 
 def read_trusted(path: Path) -> bytes | None:
-    """The content of a file; None if it is missing, a link, not a regular file, or writable by other users."""
+    """The content of a file; None if it is missing, a symbolic link, not a regular file, or writable by others."""
     try:
         # O_NONBLOCK, so that opening a pipe does not wait for a writer.
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -95,7 +95,7 @@ def read_trusted(path: Path) -> bytes | None:
 
 
 def is_intact(path: Path) -> bool:
-    """Whether a file is as `install_file` wrote it."""
+    """Whether a file is private and matches its SHA-256 from `install_file`."""
     data, digest = read_trusted(path), read_trusted(checksum_path(path))
     return data is not None and digest is not None and hashlib.sha256(data).hexdigest().encode() == digest.strip()
 

@@ -1,4 +1,4 @@
-"""Errors that molattn explains in one sentence and a next step; the command line maps each class to an exit code.
+"""Errors whose message is one sentence with the next step; the command line maps each class to an exit code.
 
 | exit code | class          | meaning                                    |
 |-----------|----------------|--------------------------------------------|
@@ -53,7 +53,7 @@ class ConformerError(SmilesError):
     """A molecule for which no 3D geometry is found; `reason` says why, without repeating the SMILES."""
 
     row: int | None = None
-    """Its row, counted from 0, if it stopped the reading of several molecules."""
+    """The row of the molecule, counted from 0, if several were being read."""
 
 
 class RowsFailed(MolattnError):
@@ -103,7 +103,7 @@ class MolattnWarning(UserWarning):
 
 
 def describe_bad_smiles(bad: Sequence[tuple[int, object, str]], total: int, limit: int = 5) -> str:
-    """A message about the SMILES, `bad` of `total`, that cannot be used: row, text and reason of the first `limit`."""
+    """A message about the SMILES that cannot be used, `bad` of `total`: row, text and reason of the first `limit`."""
     named = "; ".join(f"row {row}, {short_repr(text)}: {reason}" for row, text, reason in bad[:limit])
     more = f"; and {len(bad) - limit} more" if len(bad) > limit else ""
     return f"{len(bad)} of {total} SMILES cannot be used, rows counted from 0: {named}{more}"

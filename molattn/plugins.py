@@ -1,6 +1,6 @@
-"""Plugins: modules of others that add a loss, a metric, an encoding, a command, ... to the tables of molattn.
+"""Plugins: third-party modules that add a loss, a metric, an encoding, a command, ... to molattn.
 
-A plugin is a Python module that, when it is imported, adds to the tables in `TABLES`, such as
+A plugin is a Python module that, when it is imported, adds entries to the registries in `TABLES`, such as
 
     from molattn.models.losses import Loss, register_loss
 
@@ -12,8 +12,8 @@ It is found by an entry point of an installed package,
     log-cosh = "my_package.log_cosh"
 
 or by the environment variable MOLATTN_PLUGINS: names of modules, or paths of .py files, with commas between them. A
-plugin runs with all rights of the user. Therefore a model folder never names one: a model that needs a plugin opens
-only where its user has it.
+plugin runs with all rights of the user. Therefore a model folder never names one: a model that needs a plugin can be
+loaded only where the plugin is installed.
 """
 
 import importlib
@@ -42,10 +42,10 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "split": ("molattn.data.splits.splitters:SPLITS", "molattn.data.splits.splitters:SPLITS_BY_TARGET"),
     "preset": ("molattn.models.presets:PRESETS",),
 }
-"""The tables that a plugin can add to, "module:NAME", by what they hold."""
+"""The registries that a plugin can add to, "module:NAME", by the kind of their entries."""
 
 Additions = Mapping[str, Mapping[str, tuple[str, ...]]]
-"""For each plugin the names that it added to each of the `TABLES`."""
+"""For each plugin the names that it added to each of the `TABLES`, by kind."""
 
 
 @cache
@@ -88,7 +88,7 @@ def _load(name: str, removal: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def _import_file(path: Path) -> None:
-    """Import a .py file, under its stem as the name of the module."""
+    """Import a .py file as a module named after its stem."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     spec = importlib.util.spec_from_file_location(path.stem, path)

@@ -46,7 +46,7 @@ class AttentionMap:
         add_hs: whether hydrogens are atoms of the map; they follow those of the SMILES.
         virtual: labels of the virtual nodes, whose rows and columns follow those of the atoms.
         rows_sum_to_one: False for a model whose rows do not, such as MAT with the kernel exp(-d).
-        faithfulness: how faithful this model's attention was found to be as an explanation, in one line, which every
+        faithfulness: how faithful this model's attention was measured to be as an explanation, in one line, which every
             picture shows.
         position_type: "atoms", or "tokens" of a SMILES.
     """
@@ -87,7 +87,7 @@ class AttentionMap:
         return [*(form.format(i, symbol) for i, symbol in enumerate(self.symbols)), *self.virtual]
 
     def matrix(self, layer: int = -1, head: int | Literal["mean", "max"] = "mean") -> np.ndarray:
-        """The (n, n) weights of one head of a layer, or their mean or maximum over its heads, virtual nodes included.
+        """The (n, n) weights of one head of a layer, or the mean or maximum over its heads, virtual nodes included.
 
         The rows of a head and of the mean sum to 1, those of the maximum to 1 or more.
 
@@ -208,7 +208,7 @@ class AttentionMap:
         return page([self], attributions, [truth])
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:  # noqa: ARG002
-        """The page in a frame, a picture and a line of text, of which a notebook shows the first that it supports.
+        """The page in a frame, a picture and a line of text; a notebook shows the first that it supports.
 
         Maps of more than `MAX_EMBEDDED_WEIGHTS` weights have no page, which would make the notebook's file too large.
         """
@@ -238,7 +238,7 @@ SCHEMA = 1
 SUFFIX = ".safetensors"
 
 _JSON_NAMES = {"faithfulness": "measured", "position_type": "places"}
-"""Names in the file of fields that are called otherwise in `AttentionMap`."""
+"""Names in the file, for the fields of `AttentionMap` that have another name there."""
 
 
 def save(attention: AttentionMap, path: Path) -> None:

@@ -28,9 +28,9 @@ class ExplainedOutput:
         target: its name.
         output: its index among the outputs of the model.
         unit: unit of y.
-        mean, std: scale from the output to y; 0 and 1 for scores of classes.
-        quantity: the name of y if it is the log-odds or score of a class; empty for numbers.
-        class_of: the indices of the target and of its class whose probability y becomes; None for numbers.
+        mean, std: the scale of y; 0 and 1 for log-odds and scores (logits) of classes.
+        quantity: the name of y if it is the log-odds or score (logit) of a class; empty for regression.
+        class_of: the indices of the target and of the class that y is the log-odds or score of; None for regression.
     """
 
     target: str
@@ -46,7 +46,7 @@ def explained_output(artifact: Artifact, target: str | None, outputs: np.ndarray
     """The output to explain for `target`, given the outputs of the molecule, (outputs,).
 
     For regression it is in the unit of the target, or of its transform if it has one; for a binary target the log-odds
-    of its positive class. For several classes it is the score, before the softmax, of one class: the class of a
+    of its positive class. For several classes it is the score, before the softmax (logit), of one class: the class of a
     prediction column NAME_prob_CLASS, or the predicted class if `target` is the name of the target.
 
     Raises:
@@ -117,7 +117,7 @@ def attribute(
     Args:
         method: a key of `METHODS`; None for the most faithful one that supports the model.
         target: see `explained_output`.
-        faithfulness: how faithful that method was found to be for this model.
+        faithfulness: how faithful the method was measured to be for this model, in one line.
         descriptors: (1, k), standardised; None for a model without descriptors.
 
     Raises:

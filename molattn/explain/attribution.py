@@ -24,7 +24,7 @@ class Attribution:
     If `adds_up`:    prediction = constant + sum_i values_i + sum(other_terms)    in the target's unit
 
     For classes, `prediction` is what the model computes before it becomes a probability: the log-odds of a binary
-    target, log(p / (1 - p)), or the score of a class before the softmax.
+    target, log(p / (1 - p)), or the score (logit) of a class before the softmax.
 
     Attributes:
         smiles: the SMILES of the atoms.
@@ -38,11 +38,11 @@ class Attribution:
         other_terms: attributions to anything but atoms, such as descriptors of the whole molecule, by name.
         adds_up: whether the attributions sum to the prediction (completeness).
         add_hs: whether hydrogens are atoms; they follow those of the SMILES.
-        faithfulness: how faithful the method was found to be for this model, in one line.
+        faithfulness: how faithful the method was measured to be for this model, in one line.
         in_units: whether the values are in the target's unit; False for attention weights, which have none.
         quantity: the name of `prediction` if it is not the predicted value, such as "log-odds of active".
-        probability: that of the class, from `prediction`; None for numbers.
-        calibrated: the probability after calibration, as predictions have it; None if calibration does not change it.
+        probability: the probability of the class, from `prediction`; None for regression.
+        calibrated: the probability after calibration, as in predictions; None if calibration does not change it.
     """
 
     smiles: str

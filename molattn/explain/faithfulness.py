@@ -89,7 +89,7 @@ def agreement(values: np.ndarray, truth: np.ndarray) -> tuple[float, float, floa
     y = np.round(truth, 4)
     size = np.abs(y)
     important = size > size.mean()
-    # All of one size, such as +1 and -1: all atoms are equally important.
+    # If all have the same absolute value, such as +1 and -1, all atoms are equally important.
     auroc = float(roc_auc_score(important, np.abs(v))) if important.any() and not important.all() else 0.5
     if np.ptp(v) == 0:
         return 0.0, 0.0, auroc

@@ -123,9 +123,9 @@ class HeadSummary:
         return keys if by == "distance" else sorted(keys, key=lambda key: -self._uniform[key])
 
     def receivers(self, key: Key) -> int:
-        """Number of receivers; for elements, all atoms of that element, also in molecules without the sender's."""
+        """Number of receivers; for elements, all atoms of that element, also if the sender element is missing."""
         if key[0] == "elements":
-            # A molecule without the sender's element adds no attention, but its receivers count.
+            # A molecule without the sender element adds no attention, but its receivers count.
             return max(self._receivers[k] for k in self._totals if k[:2] == key[:2])
         return self._receivers[key]
 
@@ -148,7 +148,7 @@ class HeadSummary:
         receiver), "group" (functional groups as senders, which overlap) or "entropy" (share is the entropy divided by
         log n, and nats the mean entropy). `atoms` is the number of receivers; ratio is null if uniform is 0.
         """
-        # Here, because prediction imports this module and does not need pyarrow.
+        # Imported here, because prediction imports this module and does not need pyarrow.
         import pyarrow as pa
 
         columns: dict[str, list] = {name: [] for name in COLUMNS}

@@ -187,7 +187,7 @@ def integrated_gradients(model: GraphModel, molecule: MoleculeOrBatch, output: i
 
     Source: Sundararajan, Taly & Yan 2017, arXiv:1703.01365; computed by captum.
     """
-    from captum.attr import IntegratedGradients  # here, because it takes half a second
+    from captum.attr import IntegratedGradients  # imported here, because that takes half a second
 
     batch = as_batch(model, molecule)
     n, first = batch.mask.shape[1], len(model.virtual_labels)

@@ -75,7 +75,7 @@ def measure_run(
 
     Args:
         artifact: the model.
-        read: from SMILES to the molecules of the model.
+        read: a function from SMILES to the molecules that the model reads.
         run: the folder of the run.
         table: a table of molecules; None for the test molecules of the run.
         smiles_column: column of the table; if empty, guessed by name.
@@ -128,7 +128,7 @@ def molecules_of_run(run: Path) -> EvaluationMolecules:
 def molecules_of_table(
     path: str | Path, smiles_column: str = "", options: TableOptions = DEFAULT_TABLE_OPTIONS
 ) -> EvaluationMolecules:
-    """The molecules of a table; a `MolattnWarning` says how it is read, if that needs to be said."""
+    """The molecules of a table; a `MolattnWarning` reports what was detected or assumed in reading it."""
     table = read_table(path, options)
     for message in table.messages:
         warnings.warn(MolattnWarning(message), stacklevel=2)

@@ -1,4 +1,4 @@
-"""A loaded model: how it reads molecules, the options of a prediction, and predictions of a batch with them."""
+"""A loaded model: reading molecules, the options of a prediction, and the prediction of batches with these options."""
 
 import hashlib
 import tempfile
@@ -38,7 +38,7 @@ class BasePredictor:
 
     Args:
         artifact: the model.
-        measured: what `molattn faithfulness` measured, by target and method.
+        measured: the results of `molattn faithfulness`, in words, by target and method.
         folder: the folder that the model was loaded from, if any.
     """
 
@@ -69,7 +69,7 @@ class BasePredictor:
 
     @property
     def dim(self) -> int:
-        """d, the length of a fingerprint.
+        """d, the length of a learned fingerprint.
 
         Raises:
             UsageError: a model of atoms, which has no fingerprint of a molecule.
@@ -98,7 +98,7 @@ class BasePredictor:
         return found
 
     def _read_list(self, smiles: list[object], descriptors: Any) -> list[tuple[Molecule, np.ndarray | None]]:
-        """Molecules with their descriptors; raises SmilesError at the first bad one, warns of a missing geometry."""
+        """Molecules with their descriptors; raises SmilesError at the first bad one, warns of missing 3D geometries."""
         found = []
         stream = DescriptorStream(self._artifact.descriptors, descriptors)
         for row in stream.join(smiles, self._read_molecules(smiles)):
@@ -138,7 +138,7 @@ class BasePredictor:
 
 
 def descriptor_rows(descriptors: Any, single: bool) -> Any:
-    """Rows of descriptors; with `single`, the k numbers of one molecule become its row."""
+    """Rows of descriptors; with `single`, the k numbers of one molecule are one row."""
     if single and isinstance(descriptors, int | float | Sequence | np.ndarray) and np.ndim(descriptors) < 2:
         return [descriptors]
     return descriptors
@@ -155,7 +155,7 @@ class PredictionOptions:
         interval: level of prediction intervals, or of prediction sets of classes; None for neither.
         uncertainty_method: how standard deviations are computed; the model's default when empty.
         calibration_method: how the calibration molecules are used; the model's default when empty.
-        applicability: whether to measure how unlike the training molecules each molecule is.
+        applicability: whether to measure how far each molecule is from the training molecules.
     """
 
     interval: float | None = None
@@ -165,7 +165,7 @@ class PredictionOptions:
 
 
 DEFAULT_OPTIONS = PredictionOptions()
-"""The model's own outputs alone."""
+"""Only the outputs of the model."""
 
 
 @dataclass(frozen=True)
@@ -238,7 +238,7 @@ class BatchPredictor:
                 "the model has no calibration: train with --calibration-size 0.1, or add --calibration-method none for "
                 "what the model itself believes, which may be far too narrow"
             )
-        # A made-up prediction raises the error if there are too few calibration molecules for the level.
+        # A dummy prediction, which raises the error if there are too few calibration molecules for the level.
         one = np.zeros((1, len(a.targets)))
         spread = None if self.uncertainty == NONE else one
         distribution = np.full((1, len(a.task.distribution_columns(a.targets))), 0.5)
@@ -249,7 +249,7 @@ class BatchPredictor:
 
         Args:
             molecules: n molecules.
-            z: (n, k), their standardised descriptors; None for a model without.
+            z: (n, k), their standardised descriptors; None if the model reads none.
             failures: receives, by index, why a molecule has no prediction: it is too large for the memory, or the
                 model's output is not finite.
         """
@@ -277,7 +277,7 @@ class BatchPredictor:
         return [(row, tuple(more)) for row, more in zip(values, extra, strict=True)]
 
     def _intervals_or_sets(self, raw: Predictions, level: float) -> list[list[Value]]:
-        """From uncalibrated predictions: each molecule's interval ends, target by target, or its sets of classes."""
+        """From uncalibrated predictions: the ends of each molecule's intervals, by target, or its sets of classes."""
         a, task = self.artifact, self.artifact.task
         calibration = None if self.calibration == NONE else a.calibration
         if isinstance(task, Regression):

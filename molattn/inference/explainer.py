@@ -26,9 +26,9 @@ from molattn.models.tasks import Multiclass
 class Explainer(BasePredictor):
     """The part of a `Predictor` that explains its predictions.
 
-    Of an ensemble, maps, attributions and fingerprints are those of its first model, with that model's own prediction:
-    the heads of different models are unrelated, so that a mean over them would show none of them.
-    `Predictor.members` are the models one by one.
+    For an ensemble, maps, attributions and fingerprints are those of its first model, with that model's own prediction:
+    the heads of different models are unrelated, so that a mean over them would have no meaning. `Predictor.members` are
+    the models one by one.
     """
 
     def attention(self, smiles: str, descriptors: Any = None) -> AttentionMap:
@@ -54,16 +54,16 @@ class Explainer(BasePredictor):
         progress: Callable[[int], None] | None = None,
         descriptors: Any = None,
     ) -> Generator[AttentionMap | SmilesError, None, None]:
-        """The map of each SMILES, in order, or an error for one that cannot be read, which does not stop the others.
+        """The map of each SMILES, in order; an error in place of one that cannot be read, without stopping the others.
 
-        Any number of SMILES: a few maps are in memory at a time. A `MolattnWarning` at the end reports how many
+        For any number of SMILES: a few maps are in memory at a time. A `MolattnWarning` at the end reports how many
         molecules had path lengths instead of a 3D geometry. Maps of a model with descriptors have no prediction if no
         descriptors are passed.
 
         Args:
             smiles, descriptors: as for `predict`; any iterables.
             num_workers: processes that read molecules.
-            progress: called now and then with the number of SMILES read so far.
+            progress: called after each chunk with the number of SMILES read so far.
         """
         waiting: list[Row] = []
         pairs = done = without_geometry = 0
@@ -153,8 +153,8 @@ class Explainer(BasePredictor):
             smiles: one, or many.
             method: "additive", "occlusion", "integrated-gradients", "cam", "grad-attention", "rollout" or
                 "attention"; None for the first of these that the model offers: they are in order of faithfulness.
-            target: its name, required for a model of several targets; for a target of several classes also the name
-                of a class's column. For binary targets the log-odds are explained.
+            target: its name, required for a model of several targets. For a target of several classes it can also be
+                the prediction column of a class. For binary targets the log-odds are explained.
             descriptors: as for `predict`; with an additive method their contribution is separate from the atoms'.
 
         Raises:
@@ -188,7 +188,7 @@ class Explainer(BasePredictor):
             UsageError: there is no such method, target or column, or there are no molecules to measure on.
             InputError: a table that cannot be used.
         """
-        # Imported here: it brings in scipy and scikit-learn, which prediction does not need.
+        # Imported here: it imports scipy and scikit-learn, which prediction does not need.
         from molattn.explain.run_faithfulness import measure_run
 
         return measure_run(self._artifact, self._read_molecules, run, **options)

@@ -1,4 +1,4 @@
-"""`Predictor`, and `load`, which makes one from a run folder."""
+"""`Predictor`, and `load`, which loads one from a run folder."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -28,8 +28,8 @@ class Predictor(TablePredictor):
         units: T units, empty where unknown.
         extra_columns: M names of its other outputs: the probability of every class, quantiles, standard deviations.
         descriptors: names of the k descriptors that it reads in addition to each molecule; empty for none.
-        read_options: how molecules are read, as in training. Where training would stop at a molecule without a 3D
-            geometry, prediction reports it as an error of its row.
+        read_options: how molecules are read, as in training; but if training stops at a molecule without a 3D
+            geometry, prediction reports an error for its row.
     """
 
     @property
@@ -72,7 +72,7 @@ class Predictor(TablePredictor):
             num_workers: processes that read molecules.
             on_error: "nan", or "raise" if SMILES cannot be read.
             return_std: whether to return standard deviations as well.
-            uncertainty_method: how they are computed, such as "dropout"; the model's default when empty.
+            uncertainty_method: how standard deviations are computed, such as "dropout"; the model's default when empty.
 
         Raises:
             InputError: SMILES that cannot be read, by their rows, if `on_error` is "raise".
@@ -151,8 +151,8 @@ class Predictor(TablePredictor):
         Args:
             smiles, num_workers, descriptors, on_error: as for `predict`.
             level: above 0 and below 1.
-            calibration_method: "conformal-multiclass", "conformal-adaptive" or "isotonic"; "none" for what the model
-                itself believes; the model's default when empty.
+            calibration_method: "conformal-multiclass", "conformal-adaptive" or "isotonic"; "none" for sets from the
+                uncalibrated probabilities; the model's default when empty.
 
         Raises:
             InputError: SMILES that cannot be read, by their rows, if `on_error` is "raise".
@@ -190,7 +190,7 @@ class Predictor(TablePredictor):
         return rows, single
 
     def _squeeze(self, values: np.ndarray) -> np.ndarray:
-        """Without the axis of targets if there is one target."""
+        """`values` without the axis of targets if there is only one target."""
         return values[:, 0] if len(self.targets) == 1 else values
 
     def _arrays(self, rows: Sequence[RowPrediction], width: int) -> tuple[np.ndarray, np.ndarray]:
@@ -203,7 +203,7 @@ class Predictor(TablePredictor):
         return self.task.to_array(Predictions(numbers, extra)), extra[:, max(0, width - len(self.targets)) :]
 
     def embed(self, smiles: str | Iterable[object], num_workers: int = 0, descriptors: Any = None) -> np.ndarray:
-        """Fingerprints, in the order of `smiles`: the input of the model's last, linear layer for each molecule.
+        """Learned fingerprints (embeddings), in the order of `smiles`: the input of the model's final linear layer.
 
         Shapes: (n, d); (d,) for a single string. Descriptors are passed as for `predict`; they are the
         last numbers of a fingerprint, standardised.
@@ -239,21 +239,21 @@ class Predictor(TablePredictor):
         Args:
             table: its path.
             smiles_column: found by its name when empty.
-            target_columns: the columns of the labels, in the order of `targets`; of the same names when empty.
+            target_columns: the columns of the labels, in the order of `targets`; by default of the same names.
             metrics: such as "rmse" or "auroc"; the task's own when empty.
             num_workers, progress: as for `molattn.chem.featurize`.
             table_options: encoding, header and sheet of the table.
-            decimal, thousands: the decimal mark and the thousands separator of the targets; found when empty.
+            decimal, thousands: the decimal mark and the thousands separator of the targets; detected when empty.
 
         Returns:
             An `Evaluation`: `.metrics`, `.answers`, `.targets` and `.rejected`; and `.unseen_metrics`, of the molecules
-            that are not among those of the run's `splits.csv` that the model was trained or chosen with.
+            that, by the run's `splits.csv`, were not used to train, select or calibrate the model.
 
         Raises:
             UsageError: a column or metric that does not exist.
             InputError: a table that cannot be used.
         """
-        # Imported here: prediction does not need what training brings in.
+        # Imported here: prediction does not need what the training modules import.
         from molattn.training.evaluation import evaluate, seen_smiles
 
         return evaluate(

@@ -1,8 +1,8 @@
 """Prediction with Ray Data: the parts of the outputs are written by the processes of a cluster, or of this machine.
 
-Only part numbers travel between processes; tables, model and outputs are files that every machine can read. Each part
-is written as in `table_engine`, complete or not at all, so that the outputs are the same to the byte, and either engine
-can resume what the other has begun.
+Only part numbers are sent between processes; tables, model and outputs are files that every machine can read. Each part
+is written atomically, as in `table_engine`, so that the outputs have the same bytes, and either engine can resume an
+output that the other has begun.
 """
 
 import json
@@ -37,7 +37,7 @@ from molattn.inference.table_engine import (
 from molattn.inference.table_job import TableJob
 
 RETRIES = 4
-"""How often a part is started again after the process that wrote it has died."""
+"""How often a part is started again after the process that was writing it has died."""
 
 STORE = 128 * 2**20
 """Bytes of Ray's object store on this machine: part numbers need few."""
@@ -102,7 +102,7 @@ def run_on_ray(
 def _count(job: TableJob, task: TableTask, warn: Warn) -> _CountedTable:
     tell = say_once(warn)
     with open_table(job, task, tell) as table:
-        # The rows are read by other processes: what is to be said of them is said here.
+        # The rows are read by other processes, which do not report messages: they are reported here.
         first, end = job.row_range(tell)
         check_row_limit(table, first, end)
         parts = open_parts(table, first, end, always=True)
@@ -121,7 +121,7 @@ def _join(table: _CountedTable, task: TableTask) -> RowCounts:
 
 @contextmanager
 def _total_progress(tables: Sequence[_CountedTable], progress: ProgressFactory) -> Iterator[Callable[[int], None]]:
-    """Progress over the rows of all tables; the callback receives the rows of each part."""
+    """Progress over the rows of all tables; the callback receives the number of rows of each part."""
     before, done = sum(RowCounts.of_parts(table.parts).rows for table in tables), 0
     with progress(sum(table.end - table.first for table in tables), before) as report:
 
@@ -171,7 +171,7 @@ def _start(num_workers: int) -> Any:
     """Connect Ray to the cluster in RAY_ADDRESS, or start it on this machine; it sends no usage statistics."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # errors are reported here
-    # With Ray's default niceness of 15, any other process would take the processors away.
+    # With Ray's default niceness of 15, any other process would slow the workers down.
     os.environ.setdefault("RAY_worker_niceness", "0")
     local = not os.environ.get("RAY_ADDRESS")
     if local:
@@ -235,8 +235,8 @@ class _PartWriter:
 def _write_part(job: TableJob, task: TableTask, part: int) -> RowCounts:
     """Write one part of the output of a job.
 
-    If a process began it before and died, its molecules are read in a separate process: a molecule that crashes the
-    reader then becomes an error in its row.
+    If another process began this part and died, the molecules are read in a separate process: a molecule that crashes
+    the reader then becomes an error in its row.
     """
     assert job.output is not None
     with open_table(job, task, lambda _: None) as table:

@@ -1,4 +1,4 @@
-"""Predictions row by row, for any number of SMILES, and what they add to every row of a table."""
+"""Predictions row by row, for any number of SMILES, and the columns that they add to a table."""
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
@@ -40,7 +40,7 @@ class RowPredictor(BasePredictor):
         Args:
             smiles, descriptors: as for `predict`; any iterables.
             num_workers: processes that read molecules.
-            progress: called now and then with the number of SMILES read so far.
+            progress: called after each chunk with the number of SMILES read so far.
             options: what is computed in addition; `extra_columns_for` has the names.
 
         Raises:
@@ -65,7 +65,7 @@ class RowPredictor(BasePredictor):
         progress: Callable[[int], None] | None = None,
         descriptors: Any = None,
     ) -> Generator[RowPrediction, None, None]:
-        """As `predict_rows`, with the d numbers of the fingerprint as `values`."""
+        """As `predict_rows`, with the d numbers of the learned fingerprint as `values`."""
         return self._iter_rows(smiles, num_workers, progress, self._embed_batch, descriptors)
 
     def _predict_batch(
@@ -105,7 +105,7 @@ class RowPredictor(BasePredictor):
 
 
 def _with_failures(predicted: list[RowValues | str], failures: dict[int, str]) -> list[RowValues | str]:
-    """The values of each molecule, or why it has none; no number of them is NaN or infinite."""
+    """The values of each molecule, or why it has none; values with NaN or infinity are replaced by `NOT_FINITE`."""
     return [
         failures[i] if i in failures else one if isinstance(one, str) or all_finite(one) else NOT_FINITE
         for i, one in enumerate(predicted)
@@ -118,18 +118,18 @@ RowFunction = Callable[[Iterable[object], int, Callable[[int], None], object], G
 
 @dataclass(frozen=True)
 class TableTask:
-    """What is added to every row of a table.
+    """The columns that are added to a table, and how they are computed.
 
     Attributes:
-        noun: what a row gets, in messages: "prediction" or "fingerprint".
-        predict_rows: computes it.
+        noun: the result of a row, in messages: "prediction" or "fingerprint".
+        predict_rows: computes the results.
         columns: the new columns; renamed where the table has a column of that name.
         cells: from results to the values of the new columns.
         model_sha256: checksum of the model.
-        options: what else the results depend on, as text.
+        options: the options that the results depend on, as text.
         numbers_only: the output is a .npy matrix of the new columns, without those of the table.
         descriptors: columns of the table that the model reads in addition to the molecules.
-        slow_reason: why the model runs slower than it could; empty where it does not.
+        slow_reason: why the model runs slower than it could; empty if it does not.
     """
 
     noun: str
@@ -155,7 +155,7 @@ def prediction_task(predictor: RowPredictor, options: PredictionOptions = DEFAUL
     kinds = [(f"{t}_pred", kind) for t in predictor.targets] + [(c.name, c.kind) for c in extra]
     if predictor.task.of_atoms:
         kinds = [(name, f"list<{kind}>") for name, kind in kinds]
-    # The manifests of unfinished outputs hold this text, so it keeps its old form: None for options that are not set.
+    # The manifests of unfinished outputs hold this text, so its format must not change: None for unset options.
     text = [options.interval, options.uncertainty_method or None, options.calibration_method or None]
     return TableTask(
         noun="prediction",

@@ -19,7 +19,7 @@ Value = float | str | tuple[float, ...] | tuple[str, ...]
 """The prediction of one target: a number or the name of a class; a tuple of them for the atoms of a molecule."""
 
 RowValues = tuple[tuple[Value, ...], tuple[Value, ...]]
-"""The predictions of a molecule, and the values in addition to them."""
+"""The predictions of a molecule, and its extra values."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,8 @@ class RowPrediction:
             a class; for a target of atoms, a tuple with one for each atom, in the order of the SMILES. From
             `embed_rows`, the numbers of the fingerprint. None when there is an error.
         error: why there is none; empty otherwise.
-        warnings: what the model could not read from the molecule, a sentence each.
-        extra_values: those in addition to the predictions, see `molattn.Predictor.extra_columns`; empty when there is
-            an error.
+        warnings: features of the molecule that the model cannot represent, one sentence each.
+        extra_values: the values of `molattn.Predictor.extra_columns_for`; empty when there is an error.
     """
 
     smiles: object
@@ -104,7 +103,7 @@ def predict_rows(
 
 
 def warn_failed(rows: Sequence[RowPrediction], noun: str) -> None:
-    """Warn, at the caller's caller, of rows that are NaN because they have no `noun`, and of missing 3D geometries."""
+    """Warn, as the caller's caller, of rows that are NaN because they have no `noun`, and of missing 3D geometries."""
     failed = [(i, r) for i, r in enumerate(rows) if r.error]
     if failed:
         i, first = failed[0]
@@ -122,7 +121,7 @@ class RowCounts:
         rows: rows processed.
         failed: rows with an error instead of a result.
         first_failed: place and reason of the first of them.
-        without_geometry: rows whose path lengths stand in for a 3D geometry that was not found.
+        without_geometry: rows with path lengths in place of a 3D geometry, which was not found.
         first_without_geometry: row, SMILES and reason of the first of them.
     """
 
@@ -133,7 +132,7 @@ class RowCounts:
     first_without_geometry: str = ""
 
     def add(self, other: "RowCounts", table: object = None) -> None:
-        """Add the counts of the rows that follow; `table`, if given, is named with the first row of each problem."""
+        """Add the counts of further rows; `table`, if given, is named in the first message of each kind."""
         prefix = "" if table is None else f"{table}, "
         self.rows += other.rows
         self.failed += other.failed

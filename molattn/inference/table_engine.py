@@ -35,18 +35,18 @@ from molattn.inference.rows import RowCounts, RowPrediction
 from molattn.inference.table_job import LOCAL, TableJob, check_engine
 
 NumberedChunk = tuple[int, Chunk]
-"""The number of the part that a chunk of rows belongs to, and the chunk."""
+"""A chunk of rows, after the number of the part of the output that it belongs to."""
 PredictedChunk = tuple[int, Chunk, list[RowPrediction]]
-"""The same with the results of its rows."""
+"""A `NumberedChunk` with the results of its rows."""
 ProgressFactory = Callable[[int | None, int], AbstractContextManager[Callable[[int], None]]]
-"""A function of the number of rows, None if unknown, and of how many an earlier run has finished. It returns a context
-manager of a callback, which receives how many rows this run has read so far."""
+"""A function of the number of rows, None if unknown, and the number that an earlier run has finished. It returns a
+context manager of a callback, which receives the number of rows that this run has read so far."""
 Warn = Callable[[str], object]
 
 LONG = 10_000
 """The number of rows from which a slow model is worth a warning."""
 PART = 16
-"""The number of chunks in a part of the output, which an interruption can lose."""
+"""The number of chunks in a part of the output; an interruption loses at most the unfinished part."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class OpenTable:
     """A table that is open for reading, and how its results are written.
 
     Attributes:
-        job, task: the table, and what is added to its rows.
+        job, task: the table, and the columns that are added to it.
         stream: its rows.
         smiles_column: its column of SMILES.
         output: the format of the result.
@@ -104,7 +104,7 @@ class OpenTable:
 
 @contextmanager
 def open_table(job: TableJob, task: TableTask, warn: Warn) -> Iterator[OpenTable]:
-    """Open the table of a job; `warn` also takes messages about how it is read, some when the rows are reached."""
+    """Open the table of a job; `warn` also receives messages on how it is read, some only when the rows are read."""
     molblocks = is_sdf(job.output)
     with open_stream(job.input, job.input_format, job.table_options, molblocks=molblocks, tell=warn) as stream:
         smiles_column = job.smiles_column or guess_smiles_column(stream.columns, stream.smiles_column)
@@ -125,7 +125,7 @@ def run_jobs(jobs: Sequence[TableJob], task: TableTask, progress: ProgressFactor
 
     Args:
         jobs: the tables; their outputs are locked by the caller, see `locked_outputs`.
-        task: what is added to their rows.
+        task: the columns that are added to them.
         progress: called for each table.
         warn: receives warnings.
 
@@ -147,8 +147,8 @@ def run_jobs(jobs: Sequence[TableJob], task: TableTask, progress: ProgressFactor
 def run_job(job: TableJob, task: TableTask, progress: ProgressFactory, warn: Warn) -> RowCounts:
     """Process one table; see `run_jobs`.
 
-    A file is read once through before the first molecule, so that a malformed row near its end is found within
-    seconds. A pipe is checked as it is read: a malformed row stops it, and leaves the output file as it was.
+    A file is read completely once before the first molecule, so that a malformed row near its end is found within
+    seconds. A pipe is checked while it is read: a malformed row stops it, and leaves the output file unchanged.
     """
     with ExitStack() as stack:
         table = stack.enter_context(open_table(job, task, warn))
@@ -179,7 +179,7 @@ def run_job(job: TableJob, task: TableTask, progress: ProgressFactory, warn: War
 
 
 def check_row_limit(table: OpenTable, first: int, end: int | None) -> None:
-    """Raise UsageError for more rows than the format of the output holds."""
+    """Raise UsageError if the table has more rows than the format of the output can hold."""
     most = table.output.max_rows
     if most is not None and end is not None and end - first > most:
         raise UsageError(
@@ -292,7 +292,7 @@ def _descriptor_indices(stream: RowStream, names: Sequence[str]) -> list[int]:
 
 
 def _without_duplicates(columns: Sequence[NewColumn], existing: Sequence[str], warn: Warn) -> list[NewColumn]:
-    """The columns, with a number added to names that the table already has, so that none of its columns is replaced."""
+    """The columns, with a number appended to names that the table already has, so that no column of it is replaced."""
     renamed: list[NewColumn] = []
     used = set(existing)  # fingerprints have hundreds of columns
     for column in columns:
@@ -308,7 +308,7 @@ def _without_duplicates(columns: Sequence[NewColumn], existing: Sequence[str], w
 
 
 TableProgress = Callable[[int, int | None], object]
-"""Called with the number of rows read so far, and of all rows, None if that is unknown."""
+"""Called with the number of rows read so far, and the number of all rows, None if unknown."""
 
 
 def predict_jobs(

@@ -1,4 +1,4 @@
-"""One table to process: its input, its output, which rows, and the checks made before a model is loaded.
+"""One table to process: its input, its output, its range of rows, and the checks before a model is loaded.
 
 Imports neither torch nor RDKit: the command line checks its arguments first.
 """
@@ -26,8 +26,8 @@ class TableJob:
     Attributes:
         input: the table; "-" for standard input.
         output: the file to write; None writes CSV through `write_text`.
-        write_text: takes the text of the CSV; needed without `output`.
-        smiles_column: found by its name when None.
+        write_text: receives the text of the CSV; required without `output`.
+        smiles_column: name of the SMILES column; guessed when None.
         input_format: "csv", "tsv", "smi", "sdf", "parquet" or "xlsx"; by the file's name when None.
         table_options: encoding, header and sheet of the table.
         shard: (i, n) for the i-th of n shards of the rows, from 1; None for all rows.
@@ -37,7 +37,8 @@ class TableJob:
         force: replace the output file.
         quiet: do not warn about a slow model.
         escape_formulas: put an apostrophe before cells that a spreadsheet takes for a formula.
-        one_of_many: one of several tables: its parts' records are kept until all tables are finished, for `resume`.
+        one_of_many: whether it is one of several tables; the records of its parts are then kept until all are finished,
+            for `resume`.
     """
 
     input: Path
@@ -59,7 +60,7 @@ class TableJob:
         """Validate the arguments.
 
         Raises:
-            UsageError: an argument that makes no sense, or an output that exists.
+            UsageError: an invalid argument, or an output that exists.
             InputError: the folder of the output does not exist.
         """
         table, output = self.input, self.output
@@ -84,8 +85,8 @@ class TableJob:
     def row_range(self, tell: Tell = say_nothing) -> tuple[int, int | None]:
         """The first row to process and the end of the range; the end is None for a pipe, whose rows cannot be counted.
 
-        Reads a file once through, which also finds malformed rows. Shards start at multiples of `CHUNK_SIZE` rows, so
-        that the same molecules share a batch as in the whole table. `tell` takes messages about how it is read.
+        Reads a whole file, which also finds malformed rows. Shards start at multiples of `CHUNK_SIZE` rows, so that the
+        same molecules share a batch as in the whole table. `tell` receives messages on how the file is read.
         """
         if not self.input.is_file():
             return 0, None
@@ -146,7 +147,7 @@ def locked_outputs(jobs: Sequence[TableJob]) -> Iterator[Sequence[TableJob]]:
 
 
 def jobs_of_tables(job: TableJob, tables: Sequence[Path], output: str | None) -> list[TableJob]:
-    """The job of each table, like `job`; `job` itself for one table that goes to one file or to standard output.
+    """A job for each table, with the settings of `job`; `job` itself for one table without an output folder.
 
     Raises:
         UsageError, InputError: as `create_output_folder`, or several tables without a folder.

@@ -50,9 +50,9 @@ class TablePredictor(RowPredictor, Explainer):
         Args:
             input: .csv, .tsv, .smi, .sdf, .parquet or .xlsx; "-" for standard input.
             output: .csv, .tsv, .sdf, .parquet or .xlsx, the text formats also with .gz.
-            smiles_column: found by its name when None.
+            smiles_column: name of the SMILES column; guessed when None.
             input_format: "csv", "tsv", "smi", "sdf", "parquet" or "xlsx"; by the input's name when None.
-            table_options: encoding, header and sheet of the table, which are found out otherwise.
+            table_options: encoding, header and sheet of the table; detected by default.
             options: what is computed in addition, such as intervals.
             shard: (i, n) predicts the i-th of n shards of the rows, from 1; the outputs of all shards, one after the
                 other, are the output of the whole table.
@@ -62,14 +62,14 @@ class TablePredictor(RowPredictor, Explainer):
             strict: raise at the first row without a prediction.
             force: replace the output.
             escape_formulas: put an apostrophe before cells that a spreadsheet takes for a formula.
-            progress: called with the number of rows read so far and of all rows, None if that is unknown.
+            progress: called with the number of rows read so far, and the number of all rows, None if unknown.
 
         Returns:
             The `RowCounts`: `.rows`, `.failed`, `.first_failed` and so on.
 
         Raises:
-            UsageError: an output that exists, a column or option that does not exist, or another process at work on
-                the output.
+            UsageError: an output that exists, a column or option that does not exist, or another process that writes
+                to the output.
             InputError: a table that cannot be read, or unfinished parts of another input, model or options.
             RowsFailed: a row has no prediction, and `strict` is set.
             MissingExtra, ProcessLost: Ray is not installed, or its processes died repeatedly.
@@ -157,7 +157,7 @@ class TablePredictor(RowPredictor, Explainer):
         force: bool = False,
         progress: TableProgress | None = None,
     ) -> RowCounts:
-        """Write the fingerprint of every row of a table: what `molattn embed` does.
+        """Write the learned fingerprint of every row of a table: what `molattn embed` does.
 
         The output has every row and column of the input, in order, and adds `f0`, `f1`, ..., `status` and `error`. A
         .npy file has the fingerprints alone, float32 (n, d), NaN for a bad row. All else is as for `predict_table`.
@@ -229,7 +229,7 @@ class TablePredictor(RowPredictor, Explainer):
 
             predictor.attention_table("in.csv", "maps.parquet", layer=-1, head="mean")
         """
-        from molattn.inference.attention_table import write_attention  # brings in pyarrow
+        from molattn.inference.attention_table import write_attention  # imports pyarrow
 
         check_attention_output(Path(output), force)
         counts = write_attention(
@@ -281,7 +281,7 @@ class TablePredictor(RowPredictor, Explainer):
 
             predictor.summarize_heads("in.csv").save("heads.svg")
         """
-        from molattn.inference.attention_table import summarize_table  # brings in pyarrow
+        from molattn.inference.attention_table import summarize_table  # imports pyarrow
 
         summary, counts = summarize_table(
             self,

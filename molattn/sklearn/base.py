@@ -26,11 +26,11 @@ from molattn.sklearn.validation import MoleculeTable, check_molecules
 from molattn.training.config import closest_name, resolve
 from molattn.training.options import EstimatorOptions, describe_settings
 
-# A model in a pickle: the contents of the files of its folder, by name.
+# A model in a pickle: the content of each file of its folder, by file name.
 _Files = dict[str, bytes]
 
 SETTINGS = tuple(EstimatorOptions.__annotations__)
-"""The settings of `molattn train` that are parameters."""
+"""The settings of `molattn train` that are parameters of the estimators."""
 
 PARAMETERS = """
 Args:
@@ -64,8 +64,8 @@ Attributes:
 class MolAttention(BaseEstimator):
     """The base class of the two estimators. A pickle holds the model as the bytes of its files, not as objects.
 
-    scikit-learn reads the names and defaults of the parameters from the signature of `__init__`, in which each setting
-    has a place.
+    scikit-learn reads the names and defaults of the parameters from the signature of `__init__`, which therefore lists
+    every setting.
     """
 
     num_workers: int | None
@@ -186,7 +186,7 @@ class MolAttention(BaseEstimator):
         super().__setstate__(state)
 
 
-# Each setting by its name, in place of `**options`.
+# The signature lists every setting by its name, in place of `**options`.
 _PARAMETERS = [p for p in signature(MolAttention.__init__).parameters.values() if p.kind is not p.VAR_KEYWORD]
 _PARAMETERS += [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in SETTINGS]
 MolAttention.__init__.__signature__ = Signature(_PARAMETERS)  # pyright: ignore[reportFunctionMemberAccess]

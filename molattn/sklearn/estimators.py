@@ -157,7 +157,7 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
         for t in range(self.n_outputs_):
             names = self.predictor_.task.class_names(t)
             classes = self.classes_ if self._one_d else self.classes_[t]
-            # The class of a target with one class, next to targets with more, is modelled as the first of two.
+            # A target with one class, next to targets with more, is modelled with two, of which its class is the first.
             chosen = [[name in (row[t] if several else row) for name in names[: len(classes)]] for row in rows]
             result.append(np.array(chosen, dtype=bool))
         return result[0] if self._one_d else result
@@ -178,7 +178,7 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
         if self.predictor_.task.kind == "binary":
             predicted = np.stack([1 - predicted, predicted], -1)
         classes = [self.classes_] if self._one_d else self.classes_
-        # The probability is 1 for the class of a target with one class, next to targets with more.
+        # If a target has only one class, next to targets with more, the probability of that class is 1.
         result = [
             predicted[:, t, : len(c)] if len(c) > 1 else np.ones((len(predicted), 1)) for t, c in enumerate(classes)
         ]

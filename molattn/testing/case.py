@@ -1,4 +1,4 @@
-"""`Case`, the interface that the checks use: a layer or model with a batch to test it on; and how a check fails."""
+"""`Case`, the interface that the checks use: a layer or model with a batch to test it on; and `CheckFailed`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Outputs:
     """The outputs for a batch.
 
     Attributes:
-        nodes: (b, n, c), node outputs, which move with the nodes; or None.
+        nodes: (b, n, c), node outputs, permuted with the nodes; or None.
         graphs: (b, c), graph outputs; or None.
         weights: (b, heads, n, n), how much i attends to j; or None.
         node_mask: (b, n) True where there is a node.

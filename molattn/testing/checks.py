@@ -16,8 +16,8 @@ def check_model(
 ) -> list[str]:
     """Check equivariance, invariance to padding and to the batch, finite outputs, gradients and attention weights.
 
-    The model itself is not changed: a copy of it is checked. A little noise is added to every weight of the copy, so
-    that weights that are initialized with zeros do not hide a fault.
+    A copy of the model is checked; the model itself is not changed. Noise is added to every weight of the copy, so that
+    weights initialized with zeros do not hide a fault.
 
     Args:
         model: a molecule model (`molattn.models`); a module from a `Graph` or `DenseGraph` to the updated graph, like

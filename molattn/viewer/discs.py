@@ -1,4 +1,4 @@
-"""Molecules prepared for drawing, and drawn over a disc for each atom."""
+"""Molecules prepared for drawing, and drawn with a disc under each atom."""
 
 import textwrap
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def drawable_molecule(smiles: str, symbols: Sequence[str], add_hs: bool, whose: 
         smiles: the SMILES.
         symbols: the expected element symbols of its atoms, in order.
         add_hs: whether hydrogens are atoms.
-        whose: the owner of the symbols, for the error.
+        whose: the object that has the symbols, for the error.
 
     Raises:
         InputError: its atoms have other symbols.
@@ -59,7 +59,7 @@ def prepare_for_drawing(mol: Chem.Mol) -> Chem.Mol:
     """Prepare a molecule for drawing without changing its atoms: see `drawable_molecule`."""
     for atom in mol.GetAtoms():
         atom.SetAtomMapNum(0)
-    # No hydrogens added at stereocentres: they would be atoms without a value.
+    # Add no hydrogens at stereocentres: they would be atoms without a value.
     mol = rdMolDraw2D.PrepareMolForDrawing(mol, kekulize=True, addChiralHs=False)
     _in_a_row(mol)
     return mol
@@ -139,7 +139,7 @@ def draw_discs(
     footer: str = "",
     size: tuple[int, int] | None = None,
 ) -> Picture:
-    """Draw a molecule over discs for the values of its atoms; atoms with NaN have no disc.
+    """Draw a molecule with a disc under each atom for its value; atoms with NaN have no disc.
 
     Args:
         mol: from `drawable_molecule`.

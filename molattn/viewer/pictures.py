@@ -170,7 +170,7 @@ def draw_atom_values(
 
 
 def footer_text(faithfulness: str) -> str:
-    """The footer of every picture of attention: how faithful the attention is as an explanation."""
+    """The footer of pictures of attention: how faithful the attention is as an explanation."""
     return f"as an explanation of the prediction: {shorten(faithfulness, 200)}"
 
 
@@ -275,6 +275,6 @@ def format_values(values: np.ndarray) -> list[str]:
     """
     power = math.floor(math.log10(float(np.abs(values).max(initial=0.0)) or 1.0))
     decimals = min(max(1 - power if power < 0 else 2 - power, 0), 9)
-    # Adding 0.0 takes the sign from -0.0.
+    # Adding 0.0 turns -0.0 into 0.0.
     rounded = np.round(values, decimals) + 0.0
     return [f"{x:+.{decimals}f}" if x else f"{0:.{decimals}f}" for x in rounded]

@@ -61,8 +61,8 @@ def uncertainty_plots(
 def uncertainty_plot(artifact: Artifact, true: np.ndarray, raw: Predictions, t: int, unit: str = "") -> Picture:
     """Plot the coverage of the intervals, or sets, of target t at each level, and their widths or errors.
 
-    The diagonal on the left is exact coverage. The right panel shows, for predictions with a standard deviation, the
-    errors against it, a point for each tenth of the molecules, with the diagonal for exact agreement; for others the
+    The diagonal on the left is exact coverage. For predictions with a standard deviation, the right panel shows the
+    errors against it, a point for each tenth of the molecules; the diagonal is exact agreement. For others it shows the
     mean width of the intervals, or the mean size of the sets, at each level. Widths and errors of a target with a
     transform are those of the transformed target.
     """
@@ -278,7 +278,7 @@ def write_plots(result: RunResult) -> None:
 def evaluation_plots(
     result: Evaluation, task: Task, targets: Sequence[str], units: Sequence[str]
 ) -> dict[str, Picture]:
-    """The `target_plots` of a model on another table, all of whose molecules are test molecules."""
+    """The `target_plots` of a model on another table; all molecules are shown as test molecules."""
     splits = {"test": np.arange(len(result.targets))}
     rmse = [result.metrics[t].get("rmse") for t in targets]
     return target_plots(task, targets, units, result.targets, result.answers.values, splits, rmse)
@@ -312,7 +312,7 @@ def target_plots(
         if task.kind == "regression":
             pictures[stem] = parity_plot(y, p, splits, name=target, unit=units[t], test_rmse=test_rmse[t])
             continue
-        # Here, since regression does not need scikit-learn, which takes 1.5 s to import.
+        # Imported here, since regression does not need scikit-learn, which takes 1.5 s to import.
         from molattn.viewer.class_plots import class_plot, confusion_plot
 
         if task.kind == "binary":

@@ -1,4 +1,4 @@
-"""The page as a Jupyter widget, whose pinned atom Python can read."""
+"""The interactive page as a Jupyter widget; Python can read and set its selection."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,7 @@
 """The interactive page: data written by Python, shown by an ES module and a style sheet.
 
-`payload` defines the data, `drawing` computes the positions of the atoms, and `document` writes everything into one
-file; `page.js` shows it, in a browser or, with anywidget, in a notebook.
+`payload` computes the data and the drawings of the molecules, and `document` writes everything into one file;
+`page.js` shows it, in a browser or, with anywidget, in a notebook.
 """
 
 from molattn.viewer.web.document import framed, page, write_page

@@ -20,7 +20,7 @@ FRAME_HEIGHT = 980
 """Height of the page in a notebook, in pixels; its content scrolls."""
 
 _START = "\nstart(document);\n"
-# Only this script and this style may be used; nothing may be fetched, sent or framed.
+# Only this script and this style are allowed; the page can neither fetch nor send data, nor embed frames.
 _POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data: blob:; "
     "base-uri 'none'; form-action 'none'"
@@ -113,13 +113,13 @@ def framed(document: str, height: int = FRAME_HEIGHT) -> str:
 def source(name: str) -> str:
     """The text of `page.js` or `page.css`, minified, since each page has its own copy.
 
-    It has no indentation, comment lines, and spaces around some characters.
+    Indentation, comment lines and the spaces around some characters are removed.
     """
     text = files("molattn.viewer.web").joinpath(name).read_text(encoding="utf-8")
     text = re.sub(r"(?m)^\s*(//.*|/\*.*\*/)?$\n|^ +", "", text)
     if name.endswith(".css"):
         return re.sub(r"\s*([{};,])\s*", r"\1", text).replace(": ", ":")
-    # Line breaks after these characters have no meaning.
+    # Line breaks next to these characters have no meaning.
     text = re.sub(r",\n([)\]}])", r"\1", re.sub(r"([({\[;])\n", r"\1", text))
     return re.sub(r"([,?:>])\n", r"\1", re.sub(r" (=>|={1,3}) ", r"\1", text))
 

@@ -190,10 +190,10 @@ def payload(
 
 
 def encode(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Encode weights (..., n, n) as bytes and float32 scales: `bytes * scales[..., None]` is within half a scale.
+    """Encode weights (..., n, n) as bytes and float32 scales: `bytes * scales[..., None]`, within half a scale.
 
     Raises:
-        InputError: weights that are negative or not finite, which have no colour.
+        InputError: weights that are negative or not finite.
     """
     w = np.asarray(weights, dtype=np.float64)
     if not (np.isfinite(w).all() and (w >= 0).all()):
@@ -235,10 +235,10 @@ def _of_map(attention: AttentionMap, truth: Truth | None) -> dict[str, Any]:
 
 
 def _of_attribution(a: Attribution) -> dict[str, Any]:
-    # The SMILES is the concatenation of tokens, and hardly ever of element symbols; then both are the same.
+    # Tokens concatenate to the SMILES. Element symbols rarely do, and then each is also a token.
     position_type = "tokens" if "".join(a.symbols) == a.smiles else "atoms"
     labels = [f"{symbol}{i}" for i, symbol in enumerate(a.symbols)]
-    # Of a class its probability, as in the answers of attention maps.
+    # For a class, its probability, as in the predictions of attention maps.
     predicted, unit = (a.prediction, a.unit) if a.probability is None else (_probability(a), "")
     answer = {"target": _text(a.target), "predicted": _number(predicted), "true": None, "unit": _text(unit)}
     return {**_molecule_of(a, labels, position_type, (), "the attribution"), "attention": None, "answers": [answer]}
@@ -287,7 +287,7 @@ def _attribution(a: Attribution) -> dict[str, Any]:
 
 
 def _probability(a: Attribution) -> float | None:
-    """The probability as predictions have it."""
+    """The probability as in predictions: calibrated, if that changes it."""
     return a.probability if a.calibrated is None else a.calibrated
 
 
