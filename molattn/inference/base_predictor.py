@@ -56,9 +56,9 @@ class BasePredictor:
 
     @property
     def model(self) -> MoleculeModel:
-        """The model itself, a torch module in evaluation mode; its outputs are standardised, not in units.
+        """The model itself, a torch module in evaluation mode, with raw outputs: standardised values, logits, ...
 
-        Of an ensemble, the first; see `members`.
+        For an ensemble, its first model; see `members`.
         """
         return self._artifact.model
 
@@ -154,7 +154,7 @@ class PredictionOptions:
     Attributes:
         interval: level of prediction intervals, or of prediction sets of classes; None for neither.
         uncertainty_method: how standard deviations are computed; the model's default when empty.
-        calibration_method: how the calibration molecules are used; the model's default when empty.
+        calibration_method: one of `molattn.models.calibration.METHODS`; the model's default when empty.
         applicability: whether to measure how far each molecule is from the training molecules.
     """
 

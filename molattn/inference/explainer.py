@@ -177,7 +177,7 @@ class Explainer(BasePredictor):
         """How faithful the methods of `attributions` are for this model: what `molattn faithfulness` does.
 
         Args:
-            run: the folder of the run that the model is from; it gets a file faithfulness.json.
+            run: the folder of the run that the model is from; faithfulness.json is written there.
             options: table, smiles_column, target, methods, max_molecules, seed and progress, as for
                 `molattn.explain.run_faithfulness.measure_run`.
 

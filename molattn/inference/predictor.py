@@ -60,17 +60,18 @@ class Predictor(TablePredictor):
         For targets of atoms the result is a list of arrays, one for each SMILES: (atoms,) for one target, (atoms, T)
         for several, the atoms in the order of the SMILES, followed by the hydrogens that training added.
 
-        A SMILES that cannot be read has NaN, or no atoms, and a `MolattnWarning` says which and why. See
-        `predict_rows` for all reasons. Another warning says which molecules have path lengths instead of a 3D geometry.
+        The result for a SMILES that cannot be read is NaN, or an empty array of atoms. A `MolattnWarning` reports how
+        many there are, with the first reason; `predict_rows` gives all. Another warning reports molecules with path
+        lengths instead of a 3D geometry.
 
         With `return_std` the result is a pair: the predictions and their standard deviations, in the same unit: see
-        `molattn.models.uncertainty.predict_with_uncertainty`. For classes it is the standard deviation of the
-        probability of 1, or of the predicted class, (n,) or (n, T).
+        `molattn.models.uncertainty.predict_with_uncertainty`. For classification it is the standard deviation of the
+        probability of the positive, or the predicted, class, (n,) or (n, T).
 
         Args:
             smiles, descriptors: see above.
             num_workers: processes that read molecules.
-            on_error: "nan", or "raise" if SMILES cannot be read.
+            on_error: "nan", or "raise" to raise InputError for SMILES that cannot be read.
             return_std: whether to return standard deviations as well.
             uncertainty_method: how standard deviations are computed, such as "dropout"; the model's default when empty.
 
@@ -208,7 +209,8 @@ class Predictor(TablePredictor):
         Shapes: (n, d); (d,) for a single string. Descriptors are passed as for `predict`; they are the
         last numbers of a fingerprint, standardised.
 
-        A SMILES that cannot be read has NaN, and a `MolattnWarning` says which and why. See `embed_rows`.
+        The result for a SMILES that cannot be read is NaN. A `MolattnWarning` reports how many there are, with the
+        first reason; `embed_rows` gives all.
 
         Raises:
             UsageError: a model of atoms, which has no fingerprint of a molecule.

@@ -1,8 +1,8 @@
 """Prediction with Ray Data: the parts of the outputs are written by the processes of a cluster, or of this machine.
 
 Only part numbers are sent between processes; tables, model and outputs are files that every machine can read. Each part
-is written atomically, as in `table_engine`, so that the outputs have the same bytes, and either engine can resume an
-output that the other has begun.
+is written atomically, as in `table_engine`, so that both engines write the same bytes, and either can resume an output
+that the other has begun.
 """
 
 import json
@@ -177,7 +177,7 @@ def _start(num_workers: int) -> Any:
     if local:
         # Other users of this machine could connect: require the token that Ray creates.
         os.environ.setdefault("RAY_AUTH_MODE", "token")
-        # Without cluster support Ray listens on the loopback address only, on Linux too. Read when Ray is imported.
+        # Without cluster support Ray listens on the loopback address only, on Linux too. Ray reads this at its import.
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     try:
         import ray

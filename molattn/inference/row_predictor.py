@@ -127,7 +127,7 @@ class TableTask:
         cells: from results to the values of the new columns.
         model_sha256: checksum of the model.
         options: the options that the results depend on, as text.
-        numbers_only: the output is a .npy matrix of the new columns, without those of the table.
+        numbers_only: whether the output is a .npy matrix of the new columns, without those of the table.
         descriptors: columns of the table that the model reads in addition to the molecules.
         slow_reason: why the model runs slower than it could; empty if it does not.
     """

@@ -157,7 +157,7 @@ class RowCounts:
         return f"{self.failed} of {self.rows} rows have no {noun}; the first, {self.first_failed}"
 
     def to_record(self) -> dict[str, Any]:
-        """The counts under the names that the records of finished parts have on disk."""
+        """The counts as stored on disk, in the records of finished parts."""
         return {
             "rows": self.rows,
             "failed": self.failed,

@@ -225,7 +225,7 @@ def _mcc(y: np.ndarray, p: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def _f1(y: np.ndarray, p: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """2 TP / (2 TP + FP + FN); for several classes the mean over those that occur."""
+    """2 TP / (2 TP + FP + FN); for several classes the macro average over those that occur."""
     table = _confusion(y, p, counts)
     correct, both = np.diagonal(table, axis1=1, axis2=2), table.sum(1) + table.sum(2)
     each = 2 * correct / np.where(both > 0, both, 1.0)

@@ -29,7 +29,7 @@ class Curation:
     findings: tuple[Finding, ...]
 
     def summary(self, limit: int = 5) -> list[str]:
-        """Up to `limit` lines on what needs attention, for a terminal, without the warnings of the data set itself."""
+        """Up to `limit` lines on what needs attention, for a terminal, without the warnings from reading the data."""
         messages = [f.message for f in self.findings if f.needs_attention and f.check != "reading"]
         lines = [f"check of the data: {message}" for message in messages[:limit]]
         more = len(messages) - limit
@@ -60,7 +60,7 @@ def curate(dataset: PreparedDataset, in_run: bool = True, num_workers: int = 0) 
 
     Args:
         dataset: as training reads it.
-        in_run: whether a training follows, whose folder has the files that messages name. If not, up to 2,000 molecules
+        in_run: whether a training follows; messages then name files of its run folder. If not, up to 2,000 molecules
             are standardised to count those that `--standardize parent` would change, which takes seconds.
         num_workers: processes that standardise.
     """

@@ -48,8 +48,8 @@ class LabelledMolecules:
             of atoms, molecule by molecule.
         weights: (n,) the weight of each molecule in the loss, and of all its atoms; None for equal weights. Metrics do
             not use them.
-        offsets: (n + 1,) for targets of atoms: where the rows of targets of each molecule begin, and where the last
-            end; None for one row per molecule.
+        offsets: (n + 1,) row pointers for targets of atoms: molecule i has the rows offsets[i] to offsets[i + 1] of
+            `targets`; None for one row per molecule.
         descriptors: (n, k) extra descriptors of each molecule, standardised, or None.
         auxiliary_targets: (n, A) targets of an auxiliary objective, standardised, NaN where missing, or None.
         bounds: (n, T, 2) lower and upper bounds of censored targets, on the same scale as `targets`, where these are
@@ -122,8 +122,7 @@ class PreparedDataset:
         stored_in: the folder from which the molecules were loaded; None if this run read them from SMILES.
         descriptors: (n, k) extra descriptors of each molecule, standardised, or None.
         descriptor_scaler: the scaler of `descriptors`, fitted to the training molecules.
-        offsets: (n + 1,) where the rows of targets of each molecule begin, and where the last end; None for one row per
-            molecule.
+        offsets: (n + 1,) row pointers, as in `LabelledMolecules`; None for one row per molecule.
         bounds: (n, T, 2) lower and upper bounds of censored targets, which are NaN in `targets`; NaN where there is no
             bound. None if no target has bounds.
         transforms: the transform of each target, fitted to the training molecules, None for none; empty if no target

@@ -46,8 +46,7 @@ class Evaluation:
             run's split is not known.
         unseen_metrics: the metrics of the other rows; empty if all rows or none have been seen.
         rejected: the rows that were not evaluated, and why.
-        offsets: (n + 1,) where the rows of `targets` of each molecule begin, and where the last end; None for one row
-            per molecule.
+        offsets: (n + 1,) row pointers, as in `LabelledMolecules`; None for one row per molecule.
         uncertainty: the metrics of the model's uncertainties, in the format of a run's metrics.json, with these
             molecules as the test split; empty for a model without uncertainties.
         transformed: the metrics of the transformed targets, each with its "unit"; only targets with a transform.

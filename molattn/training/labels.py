@@ -26,8 +26,7 @@ class MatchedLabels:
         targets: (N, T) labels, NaN where missing: a row for each molecule, or one for each of its atoms, molecule by
             molecule, in the order of the SMILES.
         rejected: the rows of the table that cannot be used, in order, and why.
-        offsets: (n + 1,) where the rows of targets of each molecule begin, and where the last end; None for one row per
-            molecule.
+        offsets: (n + 1,) row pointers, as in `LabelledMolecules`; None for one row per molecule.
         bounds: (n, T, 2), as in `Records`, or None.
     """
 

@@ -188,7 +188,7 @@ def _sklearn() -> Any:
 
 
 def _auroc(y: np.ndarray, p: np.ndarray) -> float:
-    """Area under the ROC curve; for several classes the unweighted mean over one class against the rest."""
+    """Area under the ROC curve; for several classes the macro average, one-vs-rest."""
     _check_two_classes(y)
     if p.ndim == 1:
         return float(_sklearn().roc_auc_score(y, p))
@@ -213,7 +213,7 @@ def _accuracy(y: np.ndarray, p: np.ndarray) -> float:
 
 
 def _f1(y: np.ndarray, p: np.ndarray) -> float:
-    """2 TP / (2 TP + FP + FN); for several classes the mean over those that occur."""
+    """2 TP / (2 TP + FP + FN); for several classes the macro average over those that occur."""
     predicted = _predicted_class(p)
     if p.ndim == 1:
         if not y.any() and not predicted.any():

@@ -308,7 +308,7 @@ def _explicit_labels(config: DataConfig, table: Table, smiles: list[str]) -> tup
 
 
 def _split(config: DataConfig, keys: list[str], targets: np.ndarray, seed: int, groups: list[str] | None) -> np.ndarray:
-    """The split labels of the usable rows, by the split of the settings."""
+    """The split labels of the usable rows, by the split method of the settings."""
     if config.num_folds > 1:
         return fold_labels(config.split, keys, targets, config.split_sizes, seed, config.num_folds, config.fold, groups)
     return split_labels(config.split, keys, targets, config.split_sizes, seed, groups)

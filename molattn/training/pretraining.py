@@ -41,7 +41,7 @@ VALIDATION = 0.05
 """The fraction of the molecules for validation, which selects the best epoch."""
 
 MIN_DIFFERING = 10
-"""The number of molecules that must differ from the median of a target."""
+"""The number of training molecules that must differ from the median of a target for it to be used."""
 
 PRETRAINING: dict[str, Any] = {"epochs": 50, "batch_size": 64, "learning_rate": 2e-3}
 """Default settings of a pretraining, in the section `training`, where they differ from those of a training."""

@@ -17,7 +17,7 @@ class Replicates:
 
     Attributes:
         order: (m,) the indices of these rows, molecule by molecule, ascending within each.
-        starts: (g + 1,) where each of the g molecules begins in `order`, and where the last ends.
+        starts: (g + 1,) row pointers: molecule i has the rows order[starts[i] : starts[i + 1]].
     """
 
     order: np.ndarray
@@ -69,7 +69,7 @@ def label_spread(targets: np.ndarray, task: Task) -> np.ndarray:
 
 
 def find_conflicts(replicates: Replicates, targets: np.ndarray, task: Task) -> np.ndarray:
-    """(g, T) whether the labels of each molecule are in conflict: classes that differ, or numbers by `CONFLICT`.
+    """(g, T) whether the labels of each molecule are in conflict: they differ by more than `label_spread`.
 
     targets: (n, T), NaN where missing.
     """

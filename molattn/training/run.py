@@ -118,8 +118,8 @@ def run(
 ) -> RunResult:
     """Train and evaluate a model, and write everything into a new run folder.
 
-    A run that is interrupted after an epoch leaves its folder, and can be resumed there; one that fails, or is
-    interrupted before, leaves none.
+    If a run is interrupted after its first checkpoint, its folder is kept, and the run can be resumed. If it fails, or
+    is interrupted before, the folder is removed.
 
     Args:
         config: the settings.

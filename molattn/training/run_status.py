@@ -34,7 +34,7 @@ def resolve_resume(run: str | Path, config: object, output_dir: object, force: b
     """The settings file and the folder of the unfinished run `run`.
 
     Raises:
-        UsageError: there is none, or an option is given that does not go with resuming.
+        UsageError: there is none, or an option that cannot be combined with `--resume`.
     """
     if config is not None or output_dir is not None or force:
         raise UsageError("a run that is resumed has its folder and settings: give no --config, --output-dir or --force")
@@ -44,7 +44,7 @@ def resolve_resume(run: str | Path, config: object, output_dir: object, force: b
 
 
 def check_new_folder(folder: Path, force: bool) -> None:
-    """Raise UsageError if a new run cannot go into `folder`: it is a file, or has files in it that `force` keeps."""
+    """Raise UsageError unless `folder` can hold a new run: it is missing or empty, or holds a run and `force` is set."""
     if folder.is_file():
         raise UsageError(f"{folder} is a file: give another --output-dir")
     if folder.is_dir() and any(folder.iterdir()):

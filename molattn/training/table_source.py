@@ -140,14 +140,14 @@ def _expand(config: DataConfig, columns: Sequence[str], smiles: str) -> tuple[Da
 def expand_columns(
     texts: Sequence[str], columns: Sequence[str], reserved: Container[str], option: str
 ) -> tuple[str, ...]:
-    """The names of columns that `texts` stand for, in this order, each once.
+    """The names of the columns that `texts` select, in this order, each once.
 
-    A text is, in this order, the name of a column; names and patterns separated by commas; or a pattern, where `*`
-    stands for any characters and `?` for one, which chooses among the columns that are not `reserved`. Any other text
-    is left as it is.
+    A text is the first of these that applies: the name of a column; names and patterns, separated by commas; a pattern
+    for the columns that are not `reserved`, in which `*` stands for any characters and `?` for one. Any other text is
+    returned unchanged.
 
     Raises:
-        UsageError: a pattern that no column has; `option` is named in the message.
+        UsageError: a pattern that matches no column; the message names `option`.
     """
     stripped = [name.strip() for name in columns]
     found: list[str] = []
