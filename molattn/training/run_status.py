@@ -44,7 +44,7 @@ def resolve_resume(run: str | Path, config: object, output_dir: object, force: b
 
 
 def check_new_folder(folder: Path, force: bool) -> None:
-    """Raise UsageError unless `folder` can hold a new run: it is missing or empty, or holds a run and `force` is set."""
+    """Raise UsageError unless `folder` can hold a new run: it is missing or empty, or has a run and `force` is set."""
     if folder.is_file():
         raise UsageError(f"{folder} is a file: give another --output-dir")
     if folder.is_dir() and any(folder.iterdir()):
