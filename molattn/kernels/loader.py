@@ -180,7 +180,7 @@ def build(source: Path, folder: Path, compiler: str) -> Path:
     """
     flags, natives = _options()
     compiled_by = "\n".join((*flags, *(flag for native in natives for flag in native), *_compiler_identity(compiler)))
-    inputs = "\n".join((*_source_texts(source), compiled_by, _cpu_description()))
+    inputs = "\n".join((*source_texts(source), compiled_by, _cpu_description()))
     path = folder / f"{source.stem}-{_digest(inputs)}.so"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     check_private_folder(folder)
@@ -224,12 +224,12 @@ def _options() -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     return flags, ((f"-march={march}",),)
 
 
-def _source_texts(source: Path) -> Iterator[str]:
+def source_texts(source: Path) -> Iterator[str]:
     """The text of a C file and of the files of csrc that it includes, in order."""
     text = source.read_text("utf-8")
     yield text
     for name in re.findall(r'^#include "(.+)"$', text, re.MULTILINE):
-        yield from _source_texts(source.parent / name)
+        yield from source_texts(source.parent / name)
 
 
 def _digest(text: str) -> str:

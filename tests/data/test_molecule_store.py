@@ -21,7 +21,7 @@ from molattn.chem import tokenize_all as tokenized
 from molattn.data.datasets.cards import molecule_cache_dir
 from molattn.data.store import ragged
 from molattn.data.store.batches import collate, collate_tokens
-from molattn.data.store.cache import HEADER, Featurization, cached_molecules
+from molattn.data.store.cache import HEADER, Featurization, _code_texts, cached_molecules
 from molattn.data.store.packing import GraphPacking, TokenPacking
 from molattn.errors import ConformerError, SmilesError, UsageError
 from tests.chem.hostile import HOSTILE
@@ -195,6 +195,12 @@ def test_another_version_reads_anew(monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as patch:
             patch.setattr(sys.modules["molattn.data.store.cache"], name, value)
             assert cached_molecules(["C"], _reads_with()).folder is None, name
+
+
+def test_the_code_is_that_of_the_modules_and_of_the_compiled_reader() -> None:
+    texts = list(_code_texts())
+    for name in ("chem/bonds.py", "chem/parse.py", "kernels/csrc/binary.c", "kernels/csrc/cip.h"):
+        assert (ROOT / "molattn" / name).read_text("utf-8") in texts, name
 
 
 def test_no_molecule_at_all() -> None:

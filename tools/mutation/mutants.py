@@ -5,6 +5,8 @@ arguments of `raise`), and the `strict` of `zip`, which is an assertion.
 """
 
 import ast
+import copy
+import hashlib
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -68,11 +70,15 @@ class Module:
     Args:
         path: of the file, as the interpreter knows it.
         name: of the module in the names of its mutants.
+
+    Attributes:
+        digest: a checksum of the code, which comments and docstrings do not change.
     """
 
     def __init__(self, path: Path, name: str):
         self.path, self.name = path, name
         self.tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        self.digest = hashlib.sha256(ast.dump(_without_docstrings(self.tree)).encode()).hexdigest()
         self.mutants = [
             mutant for qualified, f in _functions(self.tree) for mutant in self._function_mutants(qualified, f)
         ]
@@ -142,6 +148,15 @@ class Module:
         else:
             change = f"{_short(node)} -> {_short(other)} in {_short(owner)}"
         return Mutant(self.name, qualified, line, lines, change, apply)
+
+
+def _without_docstrings(tree: ast.AST) -> ast.AST:
+    """A copy of a tree without docstrings, those of attributes among them."""
+    tree = copy.deepcopy(tree)
+    for node in ast.walk(tree):
+        if isinstance(body := getattr(node, "body", None), list):
+            body[:] = [s for s in body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+    return tree
 
 
 def _functions(tree: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple[str, Function]]:

@@ -15,7 +15,6 @@ list of the equivalent ones does not survive an edit; cosmic-ray restarts pytest
 """
 
 import argparse
-import hashlib
 import json
 import os
 import platform
@@ -81,7 +80,7 @@ def _result(
     start = time.perf_counter()
     module = Module(ROOT / "molattn" / f"{name}.py", name)
     of = len(module.mutants)
-    digest = hashlib.sha256(module.path.read_bytes()).hexdigest()
+    digest = module.digest
     known = {} if options.all else dict.fromkeys(equivalent, "survived")
     if before.get("sha256") == digest and not options.all:
         tried_before = _sampled(module.mutants, before["tried"], before["seed"])

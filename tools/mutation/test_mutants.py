@@ -140,3 +140,14 @@ def test_the_page_names_who_survived_and_how_the_sample_was_drawn() -> None:
     assert "Survivors:\n\n- `b f: x -> y`\n\n" in text
     assert "drawn at random, with seed 0." in text
     assert "torch 2. 1,002 seconds" in text
+
+
+def test_the_digest_is_of_the_code_alone(tmp_path: Path) -> None:
+    def digest(text: str) -> str:
+        (tmp_path / "m.py").write_text(text)
+        return Module(tmp_path / "m.py", "m").digest
+
+    assert digest(SOURCE) == digest(
+        SOURCE.replace("It has a text", "Other words").replace("LIMIT = 3", "LIMIT = 3  # 3")
+    )
+    assert digest(SOURCE) != digest(SOURCE.replace("LIMIT = 3", "LIMIT = 4"))

@@ -6,7 +6,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -18,13 +18,14 @@ from filelock import FileLock, Timeout
 
 from molattn import chem
 from molattn.cache import CACHE_VARIABLE, check_parent_folders
-from molattn.chem import Progress, rdkit_version
+from molattn.chem import Progress, binary, rdkit_version
 from molattn.chem.workers import WORKER_DIED, map_chunks
 from molattn.data.datasets.cards import molecule_cache_dir
 from molattn.data.store.molecule_store import MoleculeStore, pack_error, row_packer, store_dtypes
 from molattn.data.store.packing import Packing
 from molattn.data.store.ragged import DamagedFileError, FileDigest, RaggedColumns, RaggedWriter
 from molattn.errors import ConformerError, SmilesError, UsageError
+from molattn.kernels.loader import source_texts
 
 SCHEMA = 1
 HEADER = "header.json"
@@ -145,12 +146,18 @@ def _identity(smiles: Sequence[str], featurization: Featurization) -> dict[str, 
 
 @cache
 def _code_digest() -> str:
-    """A checksum of the code of `molattn.chem`, which may change within a version of molattn during development."""
+    """A checksum of the code that featurizes, which may change within a version of molattn during development."""
     digest = hashlib.sha256()
-    for folder in chem.__path__:
-        for path in sorted([*Path(folder).glob("*.py"), *Path(folder).glob("*.c")]):
-            digest.update(path.read_bytes())
+    for text in _code_texts():
+        digest.update(text.encode())
     return digest.hexdigest()
+
+
+def _code_texts() -> Iterator[str]:
+    """The text of each module of `molattn.chem`, and of the C files of its reader of binaries."""
+    for folder in chem.__path__:
+        yield from (path.read_text("utf-8") for path in sorted(Path(folder).glob("*.py")))
+    yield from source_texts(binary.SOURCE)
 
 
 def _open(
