@@ -42,7 +42,7 @@ PROPERTIES: dict[str, Callable[[int], Any]] = {
     "aromatic": bool,
     "rings": lambda byte: frozenset(size for bit, size in enumerate(_RING_SIZES) if byte >> bit & 1),
     "radicals": int,
-    "cip": lambda byte: ("none", "R", "S")[byte],
+    "cip": lambda byte: ("none", "R", "S", "r", "s")[byte],
 }
 """The atom properties that `binary.c` reads, in its order: functions from a byte to the value in `AtomProperties`.
 

@@ -14,8 +14,9 @@ from rdkit.Chem import rdCIPLabeler
 
 from molattn.chem.features import UNKNOWN, atoms_of, bonds_of
 
-MAX_ITERATIONS = 10_000
-"""Largest number of comparisons by the labeler: a protein needs about 600; some cages would exhaust the memory."""
+MAX_ITERATIONS = 100_000
+"""Largest number of comparisons by the labeler: a protein needs about 600, isomers of rings with aromatic substituents up
+to 40,000, in 5 ms; some cages would exhaust the memory."""
 
 _TETRAHEDRAL = (Chem.ChiralType.CHI_TETRAHEDRAL_CW, Chem.ChiralType.CHI_TETRAHEDRAL_CCW)
 _CIP = "_CIPCode"

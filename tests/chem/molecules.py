@@ -66,6 +66,22 @@ STEREO = [
 ]
 
 # Stereocentres and double bonds that the first of the CIP rules decides, over rings and double bonds of all kinds.
+PSEUDOASYMMETRIC = [
+    "C[C@H]1CC[C@@H](C)CC1",
+    "C[C@H]1CC[C@H](F)CC1",
+    "F[C@H]1C[C@@H](Cl)C1",
+    "O=C(O)[C@]1(C)CC[C@H](F)CC1",
+    "[H][C@]1(F)CC[C@@H](C)CC1",
+    "C[C@H](F)[C@@H](O)[C@H](F)C",
+    "OC[C@H](O)[C@@H](O)[C@H](O)CO",
+    "CN1[C@H]2CC[C@@H]1C[C@@H](O)C2",
+    "NC(=O)c1cccc(O[C@H]2C[C@H]3CC[C@@H](C2)N3Cc2ccccc2)c1",
+    "Cc1nc(C)c(nc1C(=O)N)c1ccc(cc1)[C@@H]1CC[C@@H](Cc2nnn[nH]2)CC1",
+    "O=[S@]1C[C@H](C)O[C@H](C)C1",
+    "C[C@H]1C[P@@](C)(=O)C[C@@H](C)O1",
+]
+"""Centres between branches that are mirror images, which CIP rule 5 labels r or s."""
+
 DECIDED = [
     "C[C@H](N)C(=O)O",
     "C[C@@H](N)C(=O)O",

@@ -33,12 +33,12 @@ from molattn.data.datasets.fetch import find_dataset
 from molattn.errors import SmilesError
 
 from .hostile import HOSTILE
-from .molecules import CAGES, DECIDED, DRUGLIKE, MIRRORED, ODD, STEREO
+from .molecules import CAGES, DECIDED, DRUGLIKE, MIRRORED, ODD, PSEUDOASYMMETRIC, STEREO
 
 pytestmark = pytest.mark.skipif(reader() is None, reason=f"no reader of binaries: {unavailable_reason()}")
 
 NCI = [line.split()[0] for line in (Path(RDConfig.RDDataDir) / "NCI" / "first_5K.smi").read_text().splitlines() if line]
-FEW = [*DRUGLIKE, *STEREO, *DECIDED, *MIRRORED, *CAGES, *ODD, *CHECK_SMILES]
+FEW = [*DRUGLIKE, *STEREO, *DECIDED, *PSEUDOASYMMETRIC, *MIRRORED, *CAGES, *ODD, *CHECK_SMILES]
 
 
 def forms(smiles: Iterable[object], step: int = 1) -> Iterator[Chem.Mol]:
@@ -97,8 +97,10 @@ def test_codes_are_those_of_the_getters():
     assert check(NCI[::50]) > 280
 
 
-def test_labels_of_cip_rule_1_are_assigned_without_rdkits_labeler(monkeypatch):
-    expected = {text: codes_by_getters(read_smiles(text)) for text in DECIDED}
+def test_labels_of_cip_rule_1_and_of_mirror_images_are_assigned_without_rdkits_labeler(monkeypatch):
+    expected = {text: codes_by_getters(read_smiles(text)) for text in [*DECIDED, *PSEUDOASYMMETRIC]}
+    for text in PSEUDOASYMMETRIC:
+        assert np.isin(expected[text].atom_codes[:, -1], [3, 4]).any(), text
     monkeypatch.setattr(binary, "stereo_labels", None)  # must not be called
     for text, codes in expected.items():
         found = molecule_codes(read_for_codes(text))
@@ -109,17 +111,19 @@ def test_labels_of_cip_rule_1_are_assigned_without_rdkits_labeler(monkeypatch):
 @pytest.mark.parametrize(
     "text",
     [
-        "F[C@H]1C[C@@H](F)C1",
-        "C1C[C@@H]2CC[C@H]1C2",
         "C[C@H](F)C[C@H]1CC[C@@H](C)CC1",
+        "O[C@H]1[C@H](O)[C@@H](O)[C@H](O)[C@H](O)[C@@H]1O",
+        "C[C@H]1O[C@@H](C)O[C@H](C)O1",
+        "C[C@]12CC[C@@](C)(CC1)CC2",
+        "F/C=C/[C@H]1CC[C@@H](C)CC1",
         "F/C=C/C(/C=C\\F)=C/O",
         "Cl[Pt@SP1](Cl)(N)N",
         # Slow ones.
-        "F[C@H](c1ccc2ccc3ccc4ccc5ccccc5c4c3c2c1)c1ccc2ccc3ccc4ccc5cc(Cl)ccc5c4c3c2c1",
+        "F" + "[C@@H](O)" * 420 + "Cl",
         f"F[C@H]({'C(C(C)C)' * 30}C){'C(C(C)C)' * 30}CC",
     ],
 )
-def test_labels_beyond_cip_rule_1_come_from_rdkits_labeler(monkeypatch, text):
+def test_other_labels_come_from_rdkits_labeler(monkeypatch, text):
     calls = []
 
     def labels(mol: Chem.Mol) -> StereoLabels:
@@ -131,6 +135,45 @@ def test_labels_beyond_cip_rule_1_come_from_rdkits_labeler(monkeypatch, text):
     found, true = molecule_codes(mol), codes_by_getters(mol)
     assert_same(found._replace(symbols=true.symbols), true)
     assert calls == [mol]
+
+
+def test_mirror_images_are_labelled_as_by_rdkit_whatever_their_substituents_and_spelling():
+    rng = random.Random(0)
+    rings = (
+        "[C@{1}]1({0})CC[C@{2}]({3})CC1",
+        "[C@{1}]1({0})C[C@{2}]({3})C1",
+        "[C@{1}]1({0})COC[C@{2}]({3})OC1",
+        "[C@{1}]1({0})CCC[C@{2}]({3})C1",
+    )
+    meso = (
+        "CN1[C@H]2CC[C@@H]1C[C@{1}]({0})C2",
+        "C[C@{1}]({0})[C@{2}]({3})[C@{1}]({0})C",
+        "C[C@H]({0})[C@{2}]({3})[C@@H]({0})C",
+    )
+    groups = (
+        "F",
+        "C",
+        "CC",
+        "O",
+        "N(C)C",
+        "C(=O)O",
+        "c6ccccc6",
+        "c6ccncc6",
+        "C(F)(F)F",
+        "[N+](C)(C)C",
+        "C#N",
+        "S(C)(=O)=O",
+    )
+
+    def molecule() -> str:
+        tags = rng.choices(("H", "@H"), k=2)
+        return rng.choice((*rings, *meso)).format(rng.choice(groups), *tags, rng.choice(groups))
+
+    texts = [molecule() for _ in range(150)]
+    spelled = [Chem.MolToRandomSmilesVect(Chem.MolFromSmiles(text), 1, randomSeed=k)[0] for k, text in enumerate(texts)]
+    assert check([*texts, *spelled]) > 800
+    of_mirror_images = [molecule_codes(read_smiles(text)).atom_codes[:, -1] for text in texts]
+    assert sum(bool(np.isin(codes, [3, 4]).any()) for codes in of_mirror_images) > 50
 
 
 def test_codes_are_those_of_the_getters_for_hostile_text():

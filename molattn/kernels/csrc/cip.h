@@ -1,11 +1,12 @@
-/* CIP labels of the stereocentres and double bonds that the first CIP rule decides, as RDKit's labeler assigns them; a
- * molecule with any others is left to RDKit.
+/* CIP labels of the stereocentres and double bonds that the first CIP rule decides, and of the pseudoasymmetric centres
+ * between two branches that are mirror images, as in a ring, which the fifth one decides. All are as RDKit's labeler
+ * assigns them; a molecule with any others is left to RDKit.
  *
  * The first rule ranks the substituents of an atom by atomic numbers, sphere by sphere, over the tree of all paths away
  * from it (Hanson et al., J. Chem. Inf. Model. 2018, 58, 1755, https://doi.org/10.1021/acs.jcim.8b00324). Double bonds
  * and ring closures add duplicates of atoms to that tree. If several Kekule structures differ in them, in rings with
  * heteroatoms, the atomic number of a duplicate is the mean over the neighbours; if they still differ, nothing is
- * decided. */
+ * decided. The fifth rule ranks R above S, where both are labels by the tree with the stereocentre as its root. */
 
 #ifndef MOLATTN_CIP_H
 #define MOLATTN_CIP_H
@@ -18,7 +19,7 @@
 enum { ELEMENT, DEGREE, HYDROGENS, CHARGE, HYBRIDISATION, AROMATIC, RINGS, RADICALS, CIP, NUM_PROPERTIES };
 /* The last two: the hydrogens written in brackets, and all hydrogens that are not atoms. */
 enum { TAG = NUM_PROPERTIES, VALENCE, EXPLICIT_HYDROGENS, TOTAL_HYDROGENS, NUM_COLUMNS };
-enum { NO_LABEL, LABEL_R, LABEL_S }; /* of an atom */
+enum { NO_LABEL, LABEL_R, LABEL_S, PSEUDO_R, PSEUDO_S }; /* of an atom */
 enum { LABEL_E = 1, LABEL_Z };       /* of a bond */
 enum { CW = 1, CCW = 2, STEREO_Z = 2, STEREO_E, STEREO_CIS, STEREO_TRANS };
 enum { DOUBLE = 2, TRIPLE, QUADRUPLE, AROMATIC_BOND = 12, DATIVE = 17 };
@@ -30,15 +31,18 @@ typedef struct {
   uint8_t type, conjugated, stereo, label;
 } Bond;
 
-/* Larger cases are left to RDKit, whose first attempt stops at 2,000 comparisons. */
-enum { MAX_NODES = 2048, MAX_PAIRS = 2048, MAX_COMPARISONS = 500, MAX_BRANCHES = 12, MAX_ATOMS = 4096 };
+/* Larger cases are left to RDKit, which labels none of the largest: the depth is what its time grows with. */
+enum { MAX_NODES = 4096, MAX_DEPTH = 200, MAX_PAIRS = 2048, MAX_COMPARISONS = 2000, MAX_BRANCHES = 12 };
+enum { MAX_ATOMS = 4096 };
 enum { NUMBER_SCALE = 12 }; /* makes atomic numbers and their means over up to four neighbours integers */
 
-/* A node of the tree: an atom reached by one path, or a duplicate that ends a path. */
+/* A node of the tree: an atom reached by one path, or a duplicate that ends a path. `below` is the branch that leads to
+ * another root, see `change_root`; else 0. */
 typedef struct {
-  uint16_t atom, number, parent, first;
+  uint16_t atom, number, parent, first, below, depth;
   uint8_t branches, leaf, expanded;
 } Node;
+enum { RING_CLOSURE = 2 }; /* the value of `leaf` for the duplicate of an atom that is above it */
 
 typedef struct {
   size_t n;
@@ -223,11 +227,12 @@ static int find_duplicates(Labeler *w) {
 
 static void add_node(Labeler *w, int parent, uint32_t atom, unsigned number, int leaf) {
   Node *parent_node = w->nodes + parent;
-  if (w->num_nodes == MAX_NODES || parent_node->branches == MAX_BRANCHES) {
+  if (w->num_nodes == MAX_NODES || parent_node->depth == MAX_DEPTH || parent_node->branches == MAX_BRANCHES) {
     w->failed = 1;
     return;
   }
-  w->nodes[w->num_nodes++] = (Node){.atom = atom, .number = number, .parent = parent, .leaf = leaf, .expanded = leaf};
+  w->nodes[w->num_nodes++] = (Node){.atom = atom, .number = number, .parent = parent, .depth = parent_node->depth + 1,
+                                    .leaf = leaf, .expanded = leaf};
   parent_node->branches++;
 }
 
@@ -247,7 +252,7 @@ static void expand_node(Labeler *w, int node) {
     unsigned number = NUMBER_SCALE * w->properties[j * NUM_COLUMNS + ELEMENT];
     unsigned duplicate = w->mean_number[i] ? w->mean_number[i] : number;
     int is_parent = node && w->nodes[current->parent].atom == j, duplicates = w->order[w->bond_of[s]] - 1;
-    if (!is_parent) add_node(w, node, j, number, is_ancestor(w, node, j));
+    if (!is_parent) add_node(w, node, j, number, is_ancestor(w, node, j) ? RING_CLOSURE : 0);
     if (!node || (is_parent && j == origin)) duplicates = 0;
     while (duplicates-- > 0) add_node(w, node, j, duplicate, 1);
   }
@@ -258,8 +263,19 @@ static void expand_node(Labeler *w, int node) {
 static int get_branches(Labeler *w, int node, uint16_t *to) {
   if (!w->nodes[node].expanded) expand_node(w, node);
   if (w->failed) return 0;
-  for (int k = 0; k < w->nodes[node].branches; k++) to[k] = w->nodes[node].first + k;
-  return w->nodes[node].branches;
+  const Node *current = w->nodes + node;
+  int count = 0;
+  for (int k = 0; k < current->branches; k++) {
+    int branch = current->first + k;
+    if (branch != current->below) to[count++] = branch;
+    else if (node) to[count++] = current->parent;
+  }
+  return count;
+}
+
+/* Turns the tree around, so that a node is its root, or turns it back. */
+static void change_root(Labeler *w, int node, int back) {
+  for (int below = node; below; below = w->nodes[below].parent) w->nodes[w->nodes[below].parent].below = back ? 0 : below;
 }
 
 static inline int compare_numbers(const Labeler *w, int a, int b) {
@@ -319,25 +335,132 @@ static int compare_trees(Labeler *w, int a, int b) {
 
 static int start_tree(Labeler *w, uint32_t atom) {
   w->num_nodes = 1, w->num_pairs = 0, w->comparisons_left = MAX_COMPARISONS;
-  w->nodes[0] = (Node){.atom = atom};
+  w->nodes[0] = (Node){.atom = atom, .number = NUMBER_SCALE * w->properties[atom * NUM_COLUMNS + ELEMENT]};
   return !w->needs_double[atom];
 }
 
-static int label_atom(Labeler *w, uint32_t i) {
-  uint8_t *properties = w->properties + i * NUM_COLUMNS;
-  uint32_t degree = w->first[i + 1] - w->first[i], positions[4];
-  uint16_t branches[MAX_BRANCHES];
-  if ((properties[TAG] != CW && properties[TAG] != CCW) || degree < 3 || degree > 4 || !start_tree(w, i)) return 0;
-  int count = get_branches(w, 0, branches), placed = 0, swaps = 0;
-  if (count > 4 || !sort_branches(w, branches, count, compare_trees) || w->failed) return 0;
+static int is_tetrahedral(const Labeler *w, uint32_t i) {
+  uint32_t degree = w->first[i + 1] - w->first[i];
+  uint8_t tag = w->properties[i * NUM_COLUMNS + TAG];
+  return (tag == CW || tag == CCW) && degree >= 3 && degree <= 4 && !w->needs_double[i];
+}
+
+/* The label of a stereocentre i with these branches, by descending rank. */
+static int get_label(const Labeler *w, uint32_t i, const uint16_t *branches, int count) {
+  uint32_t positions[4];
+  int placed = 0, swaps = 0;
   for (int k = 0; k < count; k++) {
-    if (w->nodes[branches[k]].atom == i) continue; /* a hydrogen, which ranks last */
+    if (w->nodes[branches[k]].leaf == 1) continue; /* a hydrogen, which ranks last, or the duplicate of a double bond */
     uint32_t s = w->first[i];
     while (w->neighbours[s] != w->nodes[branches[k]].atom) s++;
     for (int before = 0; before < placed; before++) swaps += positions[before] > s;
     positions[placed++] = s;
   }
-  properties[CIP] = (properties[TAG] == CCW) == (swaps % 2 == 0) ? LABEL_S : LABEL_R;
+  return (w->properties[i * NUM_COLUMNS + TAG] == CCW) == (swaps % 2 == 0) ? LABEL_S : LABEL_R;
+}
+
+/* The label of a stereocentre within the tree of another one, by the first rule; NO_LABEL if that decides nothing. */
+static int get_inner_label(Labeler *w, int node) {
+  uint16_t branches[MAX_BRANCHES + 1];
+  uint32_t i = w->nodes[node].atom;
+  if (!is_tetrahedral(w, i)) return NO_LABEL;
+  int count = get_branches(w, node, branches);
+  branches[count++] = w->nodes[node].parent;
+  if (count > 4) return NO_LABEL;
+  w->comparisons_left = MAX_COMPARISONS;
+  change_root(w, node, 0);
+  int decided = sort_branches(w, branches, count, compare_trees) && !w->failed;
+  change_root(w, node, 1);
+  return decided ? get_label(w, i, branches, count) : NO_LABEL;
+}
+
+static uint64_t mix(uint64_t x) {
+  x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
+  x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
+  return x ^ x >> 32;
+}
+
+/* Checksums of each node with all that is below it, the same for subtrees that the first rule does not tell apart, with
+ * its second part: how far from the root is the atom that a ring closure duplicates. */
+static void find_checksums(const Labeler *w, uint64_t *sums) {
+  memset(sums, 0, w->num_nodes * sizeof *sums);
+  for (int node = w->num_nodes - 1; node > 0; node--) { /* the branches of a node come after it */
+    const Node *current = w->nodes + node;
+    uint64_t own = (uint64_t)current->number << 16 | current->leaf;
+    int above = current->parent;
+    if (current->leaf == RING_CLOSURE) {
+      while (w->nodes[above].atom != current->atom) above = w->nodes[above].parent;
+      own |= (uint64_t)(1 + w->nodes[above].depth) << 32;
+    }
+    sums[node] = mix(sums[node] + mix(own));
+    sums[current->parent] += sums[node];
+  }
+}
+
+/* Sums up the labels of the stereocentres in a branch of the root with their places, and the same for their mirror
+ * images; returns the label of the one next to the root, or NO_LABEL if there are several, or one has no label. */
+static int sum_inner_labels(Labeler *w, int branch, const uint64_t *sums, int num_nodes, uint64_t *total,
+                            uint64_t *mirrored) {
+  int next = 1 << 16, label_of_next = NO_LABEL;
+  *total = *mirrored = 0;
+  for (int node = 1; node < num_nodes; node++) {
+    if (w->nodes[node].leaf || !w->properties[w->nodes[node].atom * NUM_COLUMNS + TAG]) continue;
+    int above = node, depth = w->nodes[node].depth;
+    uint64_t place = sums[node];
+    while (w->nodes[above].parent) {
+      above = w->nodes[above].parent;
+      place = mix(place) + sums[above];
+    }
+    if (above != branch) continue;
+    int label = get_inner_label(w, node);
+    if (!label) return NO_LABEL;
+    *total += mix(place + label);
+    *mirrored += mix(place + (label == LABEL_R ? LABEL_S : LABEL_R));
+    if (depth <= next) label_of_next = depth < next ? label : NO_LABEL;
+    next = depth < next ? depth : next;
+  }
+  return label_of_next;
+}
+
+/* Ranks the only two equal branches of the root by the fifth rule, if the stereocentres of one are the mirror images of
+ * those of the other, so that the third and fourth rule decide nothing; returns 0 otherwise. */
+static int sort_mirror_images(Labeler *w, uint16_t *branches, int count) {
+  int first = -1, labels[2], num_nodes;
+  uint64_t sums[MAX_NODES], totals[2], mirrored[2];
+  for (uint32_t k = 0; k < w->m; k++)
+    if (w->bonds[k].stereo) return 0;
+  w->comparisons_left = MAX_COMPARISONS;
+  for (int k = 0; k + 1 < count; k++) {
+    if (compare_trees(w, branches[k], branches[k + 1])) continue;
+    if (first >= 0) return 0;
+    first = k;
+  }
+  if (w->failed || first < 0) return 0;
+  num_nodes = w->num_nodes; /* equal branches have been compared, and so expanded, to their ends */
+  find_checksums(w, sums);
+  if (sums[branches[first]] != sums[branches[first + 1]]) return 0;
+  for (int k = 0; k < 2; k++) {
+    labels[k] = sum_inner_labels(w, branches[first + k], sums, num_nodes, totals + k, mirrored + k);
+    if (!labels[k]) return 0;
+  }
+  if (labels[0] == labels[1] || totals[0] != mirrored[1]) return 0;
+  if (labels[1] == LABEL_R) {
+    uint16_t lower = branches[first];
+    branches[first] = branches[first + 1];
+    branches[first + 1] = lower;
+  }
+  return 1;
+}
+
+static int label_atom(Labeler *w, uint32_t i) {
+  uint16_t branches[MAX_BRANCHES];
+  if (!is_tetrahedral(w, i) || !start_tree(w, i)) return 0;
+  int count = get_branches(w, 0, branches);
+  if (count > 4) return 0;
+  int differ = sort_branches(w, branches, count, compare_trees);
+  if (w->failed || (!differ && !sort_mirror_images(w, branches, count))) return 0;
+  int label = get_label(w, i, branches, count);
+  w->properties[i * NUM_COLUMNS + CIP] = differ ? label : label == LABEL_R ? PSEUDO_R : PSEUDO_S;
   return 1;
 }
 
