@@ -15,8 +15,8 @@ from rdkit.Chem import rdCIPLabeler
 from molattn.chem.features import UNKNOWN, atoms_of, bonds_of
 
 MAX_ITERATIONS = 100_000
-"""Largest number of comparisons by the labeler: a protein needs about 600, isomers of rings with aromatic substituents up
-to 40,000, in 5 ms; some cages would exhaust the memory."""
+"""Largest number of comparisons by the labeler. A protein needs about 600, isomers of rings with aromatic groups up to
+40,000, in 5 ms; some cages would exhaust the memory."""
 
 _TETRAHEDRAL = (Chem.ChiralType.CHI_TETRAHEDRAL_CW, Chem.ChiralType.CHI_TETRAHEDRAL_CCW)
 _CIP = "_CIPCode"
