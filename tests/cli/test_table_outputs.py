@@ -15,7 +15,7 @@ from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.inference import table_engine
 from tests.cli.conftest import QUICK, Molattn
 
-LONG = 2 * CHUNK_SIZE + 10
+LONG = CHUNK_SIZE + 10
 
 
 class Killed(BaseException):
