@@ -12,6 +12,7 @@ from pathlib import Path
 PEERS = {
     # It includes its C++ featurizer (cuik-molmaker), which requires a certain version of RDKit.
     "chemprop": ("torch==2.13.0", "chemprop==2.3.1"),
+    "catboost": ("catboost==1.2.10", "rdkit==2026.9.1"),
     # `from_smiles`, AttentiveFP, TransformerConv; scikit-learn for the metrics of our script.
     "pyg": ("torch==2.13.0", "torch-geometric==2.8.1", "rdkit==2026.9.1", "scikit-learn==1.9.1"),
 }

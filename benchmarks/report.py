@@ -1,5 +1,6 @@
 """What every benchmark writes: on which machine, how widely figures spread, a table to read and a file to keep."""
 
+import csv
 import json
 import os
 import platform
@@ -73,3 +74,24 @@ def saved(path: str | Path) -> Any:
     """The results that `save` wrote; an empty dict where there is no file yet."""
     path = Path(path)
     return json.loads(path.read_text(encoding="utf-8"))["results"] if path.is_file() else {}
+
+
+def append_row(path: Path, row: Mapping[str, Any]) -> None:
+    """One row more of a CSV file, on the disk when this returns; the header is that of the first row."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = not path.exists()
+    with open(path, "a", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(row), lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerow(row)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file; none where there is no file yet."""
+    if not path.is_file():
+        return []
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
