@@ -49,6 +49,7 @@ def parsed(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--hours", type=float, default=2.8, help="no training starts later than this after the start")
     parser.add_argument("--page", type=Path, help="where the tables are written, docs/arena.md")
     arguments = parser.parse_args(words)
+    arguments.options = [options.strip() for options in arguments.options]
     if bool(arguments.data) != bool(arguments.command) or not (arguments.command or arguments.page):
         parser.error("give DATA and one of train, score and folds, or --page alone")
     if arguments.command == "score" and not arguments.reason.strip():
@@ -60,21 +61,24 @@ def parsed(words: list[str] | None = None) -> argparse.Namespace:
 
 def train(arguments: argparse.Namespace) -> None:
     """The trainings that are missing, the smallest tasks first."""
-    from arena_budget import SEEDS, limit_of
-    from arena_runs import is_finished, records, with_tag
+    from arena_budget import SEEDS
+    from arena_runs import contender, is_finished, records, with_tag
     from arena_runs import train as train_once
     from peers import FOLDER
 
     start, options = time.monotonic(), arguments.options[0]
+    for model in arguments.models:
+        contender(model, options)  # that a name is wrong is said before anything is trained
     for seed in arguments.seeds or SEEDS:
         for name in by_size(arguments.tasks):
             for model in arguments.models:
                 label = with_tag(model, arguments.tag)
                 if is_finished(arguments.runs, label, name, seed):
                     continue
-                spent = sum(record.seconds for record in records(arguments.runs) if record.model == label)
-                if not may_start(start, arguments.hours, spent, limit_of(label), label):
+                if is_late(start, arguments.hours):
                     return
+                if is_spent(label, sum(r.seconds for r in records(arguments.runs) if r.model == label)):
+                    continue
                 peers = arguments.peers or FOLDER
                 record = train_once(arguments.data, arguments.runs, name, model, seed, options, arguments.tag, peers)
                 print(f"{name}, {label}, seed {seed}: {record.seconds:.0f} s of CPU", file=sys.stderr, flush=True)
@@ -82,7 +86,6 @@ def train(arguments: argparse.Namespace) -> None:
 
 def folds(arguments: argparse.Namespace) -> None:
     """The trainings in folds that are missing; then the table of the options beside the first of them."""
-    from arena_budget import limit_of
     from arena_folds import fold_row
     from arena_page import table_of_options
     from peers import FOLDER
@@ -102,7 +105,7 @@ def folds(arguments: argparse.Namespace) -> None:
         if (name, options, fold, seed) in done:
             continue
         spent = sum(float(row["seconds"]) for row in read_rows(path) if row["question"] == question)
-        if not may_start(start, arguments.hours, spent, limit_of(question), question):
+        if is_late(start, arguments.hours) or is_spent(question, spent):
             break
         found = fold_row(arguments.data, name, options, fold, seed, arguments.peers or FOLDER)
         append_row(path, {"question": question, **found})
@@ -136,15 +139,22 @@ def by_size(tasks: list[str]) -> list[str]:
     return sorted(tasks or TASKS, key=lambda name: TASKS[name].molecules)
 
 
-def may_start(start: float, hours: float, spent: float, limit: float, question: str) -> bool:
-    """Whether another training may start; says why not."""
-    if spent >= limit:
-        print(f"{question}: its {limit / 3600:.1f} core-hours are spent; benchmarks/arena_budget.py", file=sys.stderr)
-        return False
-    if time.monotonic() - start >= 3600 * hours:
+def is_late(start: float, hours: float) -> bool:
+    """Whether so many hours are over since the start, in seconds of the monotonic clock; says so."""
+    late = time.monotonic() - start >= 3600 * hours
+    if late:
         print(f"{hours:g} hours are over: the same command goes on from here", file=sys.stderr)
-        return False
-    return True
+    return late
+
+
+def is_spent(question: str, seconds: float) -> bool:
+    """Whether a question has taken its core-hours, given the seconds of CPU time that it took; says so."""
+    from arena_budget import limit_of
+
+    spent = seconds >= limit_of(question)
+    if spent:
+        print(f"{question}: the core-hours of benchmarks/arena_budget.py are spent", file=sys.stderr)
+    return spent
 
 
 def write_page(arguments: argparse.Namespace) -> None:

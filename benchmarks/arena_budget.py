@@ -9,8 +9,8 @@ from molattn.errors import UsageError
 
 COSTS = {
     "molattn": (8.0, 16.0),
-    "forest-morgan": (4.0, 20.0),
-    "catboost": (60.0, 60.0),
+    "forest-morgan": (3.0, 40.0),
+    "catboost": (25.0, 40.0),
     "chemprop": (20.0, 70.0),
     "chemprop-rdkit": (20.0, 80.0),
 }

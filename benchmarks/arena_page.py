@@ -35,7 +35,7 @@ with replacement; the ends shown are the means of those of the five runs, for wh
 interval of the mean score is no wider than that.
 
 **Ranks.** The rank beside a leaderboard is 1 plus the number of its entries that are better. Entries between the ends
-of the interval cannot be told apart from it by these test molecules; how wide the intervals of the entries are is not
+of the interval cannot be told apart from it by these test molecules; that the entries have such intervals too is not
 even counted. The mean of the ranks is over the tasks whose leaderboards have ten entries or more: all but
 bioavailability_ma.
 
@@ -49,6 +49,12 @@ folds, is divided by the standard deviation over the folds of the score of the d
 of these over all tasks of the group has a 95% interval above 0, for which tasks, and then their folds, are drawn 10,000
 times, and no task loses by more than its own 95% interval (of the t distribution, with the variance of Nadeau and
 Bengio, 2003). It is taken for all tasks or for none, and before all tasks are measured nothing is decided.
+"""
+
+COMPUTE = """
+Core-hours, planned from the numbers of molecules and a few trainings of known length before the questions were asked,
+and spent by the trainings of the files above. A command starts no training beyond the core-hours of its question, nor
+after 2.8 hours, and goes on where it was stopped. Which epoch to keep was asked before, see [epochs.md](epochs.md).
 """
 
 
@@ -246,14 +252,6 @@ def _budget(results: Sequence[Row], folds: Sequence[Row]) -> str:
         spent[row["question"]] += float(row["seconds"])
     rows = [[q.name, q.what, q.runs, f"{q.hours:.1f}", f"{spent[q.name] / 3600:.1f}"] for q in QUESTIONS]
     rows.append(["all", "", "", f"{sum(q.hours for q in QUESTIONS):.1f}", f"{sum(spent.values()) / 3600:.1f}"])
-    parts = [
-        "## Compute\n",
-        "Core-hours, estimated from the numbers of molecules before anything was trained, and spent",
-    ]
-    parts.append(
-        "by the trainings of the files above. A command starts no training beyond the core-hours of its question,"
-    )
-    parts.append("nor after 2.8 hours, and goes on where it was stopped. Which epoch to keep is answered in")
-    parts.append("[epochs.md](epochs.md).\n")
+    parts = ["## Compute", COMPUTE]
     parts.append(markdown(["question", "what", "trainings", "planned", "spent"], rows))
     return "\n".join(parts)

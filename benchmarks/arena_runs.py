@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import resource
+import shlex
 import subprocess
 import tempfile
 import time
@@ -71,7 +72,7 @@ def contender(model: str, options: str = "") -> Callable[[Round], np.ndarray]:
         return ARENA[model]
     if model != "molattn":
         raise UsageError(f"{model} takes no options: they are those of `molattn train`")
-    return partial(molattn, options=options.split())
+    return partial(molattn, options=shlex.split(options))
 
 
 def version_of(model: str) -> str:
