@@ -168,6 +168,14 @@ def imports_of(path: Path) -> Iterator[tuple[str, str]]:
     yield from visit(ast.parse(path.read_text(encoding="utf-8")), "")
 
 
+def strings_of(tree: ast.AST) -> Iterator[str]:
+    """The strings of a file that are no docstrings."""
+    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
+            yield node.value
+
+
 def test_nothing_but_the_command_that_scores_imports_what_reads_test_labels() -> None:
     graph = {path.stem: set(imports_of(path)) for path in BENCHMARKS.glob("*.py")}
     own = {(file, function) for file, found in graph.items() for name, function in found if SEAL in name.split(".")}
@@ -181,10 +189,11 @@ def test_nothing_but_the_command_that_scores_imports_what_reads_test_labels() ->
             reached.add(name)
             ahead |= {found for found, _ in graph[name]}
     assert SEAL not in reached and "arena" not in reached
-    # No file goes round the rule: by its name in a string, by importlib, or with a reader of its own.
+    # No file goes round the rule, by a reader of its own or by imports that are no statements.
     for path in BENCHMARKS.glob("*.py"):
         text = path.read_text(encoding="utf-8")
-        assert path.stem in (SEAL, "arena_tasks") or not re.search(r"test\.csv\"\)", text), path
+        named = [string for string in strings_of(ast.parse(text)) if "test.csv" in string]
+        assert path.stem in (SEAL, "arena_tasks") or not named, path
         assert not re.search(r"importlib\.import_module|__import__|runpy|exec\(", text), path
 
 
