@@ -15,8 +15,8 @@ which is in docs/arena.md; options are those of `molattn train`, or the name of 
 
 What is there is not done again, so that each command goes on where it was stopped. No training starts after --hours,
 nor when its question has taken the core-hours that `arena_budget.py` gives it; of `train` the question is the name of
-the model, with its tag. Commands side by side must have
-different tasks or models. Peers run in environments of their own, see `peers.py`.
+the model, with its tag. Commands side by side must have different tasks or models. Peers run in environments of their
+own, see `peers.py`.
 """
 
 import argparse
