@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import molattn
-from molattn.chem import Conformers, ReadOptions, molecule
+from molattn.chem import ConformerOptions, ReadOptions, molecule
 from molattn.errors import ConformerError, InputError, MolattnWarning, SmilesError, UsageError
 from molattn.inference import Predictor
 from molattn.models.artifact import load_artifact
@@ -106,18 +106,18 @@ def folder_3d(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_model_of_3d_embeds_as_it_was_trained(folder_3d: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     predictor = molattn.load(folder_3d)
-    assert predictor.read_options.conformers == Conformers(seed=5)
+    assert predictor.read_options.conformers == ConformerOptions(seed=5)
     settings_used = []
     real = molecule.distances
 
-    def distances(mol: object, smiles: object, paths: np.ndarray, settings: Conformers) -> tuple:
+    def distances(mol: object, smiles: object, paths: np.ndarray, settings: ConformerOptions) -> tuple:
         settings_used.append(settings)
         return real(mol, smiles, paths, settings)  # pyright: ignore[reportArgumentType]
 
     monkeypatch.setattr(molecule, "distances", distances)
     one, _ = predictor.predict(["CCO", "CC"])
     assert predictor.attention("CCO").prediction["y"] == pytest.approx(one, abs=1e-6)
-    assert settings_used == [Conformers(seed=5)] * 3
+    assert settings_used == [ConformerOptions(seed=5)] * 3
 
 
 def test_predictions_from_path_lengths_are_warned_of(folder_3d: Path) -> None:
@@ -130,7 +130,7 @@ def test_predictions_from_path_lengths_are_warned_of(folder_3d: Path) -> None:
 
 def test_a_conformer_failure_that_stops_training_is_a_bad_row_in_prediction(folder_3d: Path) -> None:
     artifact = load_artifact(folder_3d / "model")
-    predictor = Predictor(replace(artifact, read_options=ReadOptions(conformers=Conformers(on_failure="stop"))))
+    predictor = Predictor(replace(artifact, read_options=ReadOptions(conformers=ConformerOptions(on_failure="stop"))))
     counts: list[int] = []
     first, second = predictor.predict_rows(["C1#CC1", "CCO"], progress=counts.append)
     assert "RDKit finds no 3D geometry" in first.error

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from rdkit import Chem
 
-from molattn.chem.features import UNKNOWN, Feature, atoms_of
+from molattn.chem.features import ELEMENT_SYMBOLS, UNKNOWN, Feature, get_atoms
 from molattn.chem.stereo import StereoLabels, stereo_labels
 
 
@@ -34,7 +34,7 @@ class AtomProperties(NamedTuple):
     charge: int
     """Formal charge."""
 
-    hybridisation: str
+    hybridization: str
     """Name of RDKit's `HybridizationType`."""
 
     aromatic: bool
@@ -63,8 +63,6 @@ class AtomFeature(Feature):
 
 _NO_YES = ("no", "yes")
 _CHARGES = tuple(f"{charge:+d}" if charge else "0" for charge in range(-4, 5))
-SYMBOLS = ("*", *(Chem.GetPeriodicTable().GetElementSymbol(z) for z in range(1, 119)))
-"""Element symbols by atomic number; the first is that of the dummy atom."""
 
 
 def _count(name: str, maximum: int) -> AtomFeature:
@@ -73,7 +71,7 @@ def _count(name: str, maximum: int) -> AtomFeature:
     return AtomFeature(name, labels, name, lambda number: labels[min(number, maximum)])
 
 
-def _hybridisation(name: str) -> str:
+def _hybridization(name: str) -> str:
     # RDKit assigns no hybridization to most metals: they are coded as unknown without a warning.
     return UNKNOWN if name in ("UNSPECIFIED", "OTHER") else name
 
@@ -84,15 +82,15 @@ def _ring(size: int) -> AtomFeature:
 
 
 ATOM_FEATURES: tuple[AtomFeature, ...] = (
-    AtomFeature("element", (UNKNOWN, *SYMBOLS[1:]), "symbol", str),
+    AtomFeature("element", (UNKNOWN, *ELEMENT_SYMBOLS[1:]), "symbol", str),
     _count("degree", 6),
     _count("hydrogens", 4),
     AtomFeature("charge", (UNKNOWN, *_CHARGES), "charge", lambda charge: f"{charge:+d}" if charge else "0"),
     AtomFeature(
-        "hybridisation",
+        "hybridization",
         (UNKNOWN, "S", "SP", "SP2", "SP3", "SP2D", "SP3D", "SP3D2"),
-        "hybridisation",
-        _hybridisation,
+        "hybridization",
+        _hybridization,
     ),
     AtomFeature("aromatic", _NO_YES, "aromatic", lambda aromatic: _NO_YES[aromatic]),
     *(_ring(size) for size in range(3, 9)),
@@ -103,7 +101,6 @@ ATOM_FEATURES: tuple[AtomFeature, ...] = (
 
 _GETTERS = tuple((AtomProperties._fields.index(f.source), f.to_label) for f in ATOM_FEATURES)
 _NO_RINGS: frozenset[int] = frozenset()
-_HYBRIDISATIONS = {value: value.name for value in Chem.HybridizationType.values.values()}
 
 
 def _ring_sizes(mol: Chem.Mol) -> list[frozenset[int]]:
@@ -151,13 +148,13 @@ def atom_codes(mol: Chem.Mol, stereo: StereoLabels | None = None) -> tuple[npt.N
     stereo = stereo_labels(mol) if stereo is None else stereo
     rings = _ring_sizes(mol)
     rows, warnings = [], []
-    for i, atom in enumerate(atoms_of(mol)):
+    for i, atom in enumerate(get_atoms(mol)):
         properties = AtomProperties(
             symbol=atom.GetSymbol(),
             degree=atom.GetDegree(),
             hydrogens=atom.GetTotalNumHs(True),  # includes neighbours
             charge=atom.GetFormalCharge(),
-            hybridisation=_HYBRIDISATIONS[atom.GetHybridization()],
+            hybridization=atom.GetHybridization().name,
             aromatic=atom.GetIsAromatic(),
             rings=rings[i],
             radicals=atom.GetNumRadicalElectrons(),
@@ -173,4 +170,4 @@ def atom_codes(mol: Chem.Mol, stereo: StereoLabels | None = None) -> tuple[npt.N
 
 def symbols_from_codes(atom_codes: npt.NDArray[np.uint8]) -> tuple[str, ...]:
     """The element symbols of atom codes (n, F); `*` for an unknown element."""
-    return tuple(map(SYMBOLS.__getitem__, atom_codes[:, 0].tolist()))
+    return tuple(map(ELEMENT_SYMBOLS.__getitem__, atom_codes[:, 0].tolist()))

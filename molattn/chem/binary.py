@@ -19,9 +19,10 @@ import numpy as np
 import rdkit
 from rdkit import Chem, rdBase
 
-from molattn.chem.atoms import ATOM_FEATURES, SYMBOLS, symbols_from_codes
-from molattn.chem.bonds import KINDS, SELF, pair_codes, with_stereo
+from molattn.chem.atoms import ATOM_FEATURES, symbols_from_codes
+from molattn.chem.bonds import BOND_TYPES, SELF, pair_codes, with_stereo
 from molattn.chem.codes import Codes, codes_by_getters
+from molattn.chem.features import ELEMENT_SYMBOLS
 from molattn.chem.stereo import stereo_labels
 from molattn.kernels import loader
 
@@ -31,14 +32,13 @@ VERSIONS = ((16, 4, 0),)
 """Versions of the binary format, as in its header, that the reader supports."""
 
 _RING_SIZES = range(3, 9)
-_HYBRIDISATIONS = {int(value): value.name for value in Chem.HybridizationType.values.values()}
 
 PROPERTIES: dict[str, Callable[[int], Any]] = {
-    "symbol": lambda byte: SYMBOLS[byte],
+    "symbol": lambda byte: ELEMENT_SYMBOLS[byte],
     "degree": int,
     "hydrogens": int,
     "charge": lambda byte: byte - 256 if byte > 127 else byte,
-    "hybridisation": lambda byte: _HYBRIDISATIONS[byte],
+    "hybridization": lambda byte: Chem.HybridizationType.values[byte].name,
     "aromatic": bool,
     "rings": lambda byte: frozenset(size for bit, size in enumerate(_RING_SIZES) if byte >> bit & 1),
     "radicals": int,
@@ -57,45 +57,23 @@ _DONE, _HAS_STEREO = 0, 1
 _BYTES = ctypes.POINTER(ctypes.c_uint8)
 _CIP = next((k for k, feature in enumerate(ATOM_FEATURES) if feature.name == "cip"), None)
 
-CHECK_SMILES = (
-    *("C", "[H][H]", "[2H]C", "[H+]", "[H-].[Na+]", "[He]", "O=[U]=O", "[Og]", "*C", "[1*:3]O", "[CH3:1][CH3:200]"),
-    *("[CH3]", "[CH2]", "[C]", "C[N+](C)(C)C", "[O-][n+]1ccccc1", "[Fe+2].[Cl-].[Cl-]", "[C-4]", "[C+5]", "N#N"),
-    *("[NH3]->[Pt](Cl)(Cl)<-[NH3]", "[Re]$[Re]", "C~C", "F[U](F)(F)(F)(F)(F)F", "FS(F)(F)(F)(F)F", "FP(F)(F)(F)F"),
-    *(
-        "C1CC1",
-        "C1CCC1",
-        "C1CC2CCC1C2",
-        "C12C3C4C1C5C2C3C45",
-        "C1CCCCCCCCC1",
-        "C1CC2(C1)CCC2",
-        "c1cc2ccc3cccc4ccc(c1)c2c34",
-    ),
-    *(
-        "c1cc[nH]c1",
-        "c1ccsc1",
-        "Cn1cnc2c1c(=O)n(C)c(=O)n2C",
-        "c1ccc2ccccc2c1",
-        "c1cc2ccc3cccc4ccc(c1)c2c34",
-        "[bH]1cccc1",
-    ),
-    *("C=CC=O", "C#CC#N", "CC(=O)[O-].[NH4+]", "C=C=C", "B1OB1", "[SiH4]", "C[Si](C)(C)C", "[Al](C)(C)C", "I(=O)(=O)O"),
-    *("C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O", "F/C=C/F", "F/C=C\\F", "C/C(F)=C(/Cl)C", "[H]/N=C(/F)Cl", "C/C=C/C=C\\C"),
-    *("C[C@H]1CC[C@@H](C)CC1", "C[S@](=O)CC", "Cl[Pt@SP1](Cl)(N)N", "C[C@](C)(N)O", "CC=[C@]=CC"),
-    # CIP labels that depend on duplicate atoms: rings with heteroatoms, equivalent rings, rings closed at the centre.
-    *(
-        "C[C@H](c1cccnc1)c1ccccc1",
-        "C[C@@H](c1ncccn1)c1cnccn1",
-        "O[C@H](c1ccc2[nH]cnc2c1)c1ccc2ncccc2c1",
-        "N[C@@H](Cc1c[nH]cn1)C(=O)N1CCC[C@H]1C(N)=O",
-        "C[C@H]1CC(=O)C=C2CC[C@@H]3C[C@H](O)CC[C@]3(C)[C@]12N",
-        "C[C@H](C=C)C#N",
-        "C[P@](=O)(O)c1ccccc1",
-        "C/C(=N\\O)c1cc[n+](C)cc1",
-        "CC/C(C#N)=C(/c1ccccc1)c1ccncc1",
-        "Cn1c(=O)c2c(ncn2C[C@@H](O)CO)n(C)c1=O",
-    ),
-    *("C" * 255, "C1" + "C" * 254 + "=C1", "C" * 150 + "C(=O)O." + "C" * 150 + "C1CC1"),
-)
+_SMILES = r"""
+C [H][H] [2H]C [H+] [H-].[Na+] [He] O=[U]=O [Og] *C [1*:3]O [CH3:1][CH3:200] [CH3] [CH2] [C] C[N+](C)(C)C
+[O-][n+]1ccccc1 [Fe+2].[Cl-].[Cl-] [C-4] [C+5] N#N [NH3]->[Pt](Cl)(Cl)<-[NH3] [Re]$[Re] C~C F[U](F)(F)(F)(F)(F)F
+FS(F)(F)(F)(F)F FP(F)(F)(F)F C1CC1 C1CCC1 C1CC2CCC1C2 C12C3C4C1C5C2C3C45 C1CCCCCCCCC1 C1CC2(C1)CCC2
+c1cc2ccc3cccc4ccc(c1)c2c34 c1cc[nH]c1 c1ccsc1 Cn1cnc2c1c(=O)n(C)c(=O)n2C c1ccc2ccccc2c1 c1cc2ccc3cccc4ccc(c1)c2c34
+[bH]1cccc1 C=CC=O C#CC#N CC(=O)[O-].[NH4+] C=C=C B1OB1 [SiH4] C[Si](C)(C)C [Al](C)(C)C I(=O)(=O)O C[C@H](N)C(=O)O
+C[C@@H](N)C(=O)O F/C=C/F F/C=C\F C/C(F)=C(/Cl)C [H]/N=C(/F)Cl C/C=C/C=C\C C[C@H]1CC[C@@H](C)CC1 C[S@](=O)CC
+Cl[Pt@SP1](Cl)(N)N C[C@](C)(N)O CC=[C@]=CC
+"""
+# CIP labels that depend on duplicate atoms: rings with heteroatoms, equivalent rings, rings closed at the centre.
+_CIP_SMILES = r"""
+C[C@H](c1cccnc1)c1ccccc1 C[C@@H](c1ncccn1)c1cnccn1 O[C@H](c1ccc2[nH]cnc2c1)c1ccc2ncccc2c1
+N[C@@H](Cc1c[nH]cn1)C(=O)N1CCC[C@H]1C(N)=O C[C@H]1CC(=O)C=C2CC[C@@H]3C[C@H](O)CC[C@]3(C)[C@]12N C[C@H](C=C)C#N
+C[P@](=O)(O)c1ccccc1 C/C(=N\O)c1cc[n+](C)cc1 CC/C(C#N)=C(/c1ccccc1)c1ccncc1 Cn1c(=O)c2c(ncn2C[C@@H](O)CO)n(C)c1=O
+"""
+_LARGE_SMILES = ("C" * 255, "C1" + "C" * 254 + "=C1", "C" * 150 + "C(=O)O." + "C" * 150 + "C1CC1")
+CHECK_SMILES = (*_SMILES.split(), *_CIP_SMILES.split(), *_LARGE_SMILES)
 """Molecules for which the reader must return the same codes as the getters before it is used."""
 
 
@@ -239,15 +217,15 @@ def _tables() -> dict[str, np.ndarray]:
         for byte in range(256):
             try:
                 value = PROPERTIES[feature.source](byte)
-            except LookupError:  # no such element, no such hybridisation
+            except LookupError:  # no such element, no such hybridization
                 continue
             codes[byte] = feature.index.get(feature.to_label(value), _NONE)
     pairs = np.full((256, 2, 2, len(_LABELS), 2), _NONE, np.uint8)
-    for kind in KINDS:
+    for bond_type in BOND_TYPES:
         for in_ring in (False, True):
             for conjugated in (False, True):
-                pairs[int(kind), int(in_ring), int(conjugated)] = [
-                    pair_codes(kind, in_ring, conjugated, label) for label in _LABELS
+                pairs[int(bond_type), int(in_ring), int(conjugated)] = [
+                    pair_codes(bond_type, in_ring, conjugated, label) for label in _LABELS
                 ]
     return {
         "property": np.array([names.index(feature.source) for feature in ATOM_FEATURES], np.uint8),

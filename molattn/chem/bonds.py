@@ -1,6 +1,6 @@
 """Bond features of pairs of atoms, packed into one byte each.
 
-A byte holds four features in mixed radix, packed = ((kind * 2 + in_ring) * 2 + conjugated) * 4 + stereo, so
+A byte holds four features in mixed radix, packed = ((bond_type * 2 + in_ring) * 2 + conjugated) * 4 + stereo, so
 that the bonds of a molecule are an (n, n) matrix of bytes. 0 is a pair without a bond.
 """
 
@@ -11,26 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from rdkit import Chem
 
-from molattn.chem.features import UNKNOWN, Feature, bonds_of
+from molattn.chem.features import UNKNOWN, Feature, get_bonds
 from molattn.chem.stereo import StereoLabels, stereo_labels
 
+_BOND_ORDERS = ("single", "double", "triple", "quadruple", "aromatic")
 BOND_FEATURES: tuple[Feature, ...] = (
     # "dative to": the receiver i is the donor and the sender j the acceptor; "dative from": the reverse.
-    Feature(
-        "kind",
-        (
-            "none",
-            "self",
-            "single",
-            "double",
-            "triple",
-            "quadruple",
-            "aromatic",
-            "dative to",
-            "dative from",
-            UNKNOWN,
-        ),
-    ),
+    Feature("bond_type", ("none", "self", *_BOND_ORDERS, "dative to", "dative from", UNKNOWN)),
     Feature("in_ring", ("no", "yes")),
     Feature("conjugated", ("no", "yes")),
     Feature("stereo", ("none", "E", "Z", UNKNOWN)),
@@ -41,17 +28,11 @@ BOND_SIZE = math.prod(feature.size for feature in BOND_FEATURES)
 """Number of values of a packed byte."""
 
 _RADIX = tuple(feature.size for feature in BOND_FEATURES)
-_KIND, _, _, _STEREO = BOND_FEATURES
+_BOND_TYPE, _, _, _STEREO = BOND_FEATURES
 # The labels of a bond with its begin atom as the receiver, and with its end atom as the receiver.
-_KINDS = {
-    Chem.BondType.SINGLE: ("single", "single"),
-    Chem.BondType.DOUBLE: ("double", "double"),
-    Chem.BondType.TRIPLE: ("triple", "triple"),
-    Chem.BondType.QUADRUPLE: ("quadruple", "quadruple"),
-    Chem.BondType.AROMATIC: ("aromatic", "aromatic"),
-    Chem.BondType.DATIVE: ("dative to", "dative from"),
-}
-KINDS = frozenset(_KINDS)
+_TYPE_LABELS = {Chem.BondType.names[name.upper()]: (name, name) for name in _BOND_ORDERS}
+_TYPE_LABELS[Chem.BondType.DATIVE] = ("dative to", "dative from")
+BOND_TYPES = frozenset(_TYPE_LABELS)
 """The bond types that the table covers."""
 
 
@@ -83,7 +64,7 @@ def unpack_bond(packed: npt.ArrayLike) -> npt.NDArray[np.uint8]:
     return _UNPACKED[packed]
 
 
-SELF = int(pack_bond([_KIND.index["self"], 0, 0, 0]))
+SELF = int(pack_bond([_BOND_TYPE.index["self"], 0, 0, 0]))
 """The byte of the pair of an atom and itself, on the diagonal."""
 
 _UNPACKED = np.stack(np.unravel_index(np.arange(BOND_SIZE), _RADIX), axis=-1).astype(np.uint8)
@@ -105,24 +86,24 @@ def bond_codes(mol: Chem.Mol, stereo: StereoLabels | None = None) -> tuple[npt.N
     codes = np.zeros((n, n), dtype=np.uint8)
     np.fill_diagonal(codes, SELF)
     warnings = []
-    for bond in bonds_of(mol):
-        i, j, kind = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx(), bond.GetBondType()
-        if kind not in KINDS:
+    for bond in get_bonds(mol):
+        i, j, bond_type = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx(), bond.GetBondType()
+        if bond_type not in BOND_TYPES:
             ends = f"bond {i}-{j} ({bond.GetBeginAtom().GetSymbol()}, {bond.GetEndAtom().GetSymbol()})"
-            warnings.append(f"{ends}: kind {kind.name} is coded as unknown")
+            warnings.append(f"{ends}: bond type {bond_type.name} is coded as unknown")
         label = stereo.bonds.get(bond.GetIdx(), "none")
-        codes[i, j], codes[j, i] = pair_codes(kind, bond.IsInRing(), bond.GetIsConjugated(), label)
+        codes[i, j], codes[j, i] = pair_codes(bond_type, bond.IsInRing(), bond.GetIsConjugated(), label)
     return codes, tuple(warnings)
 
 
 @cache
-def pair_codes(kind: Chem.BondType, in_ring: bool, conjugated: bool, stereo: str = "none") -> tuple[int, int]:
+def pair_codes(bond_type: Chem.BondType, in_ring: bool, conjugated: bool, stereo: str = "none") -> tuple[int, int]:
     """The byte of a bond with its begin atom as the receiver, and with its end atom as the receiver."""
-    forward, backward = _KINDS.get(kind, (UNKNOWN, UNKNOWN))
+    forward, backward = _TYPE_LABELS.get(bond_type, (UNKNOWN, UNKNOWN))
     # Atropisomers have labels other than E and Z.
     label = _STEREO.index.get(stereo, _STEREO.index[UNKNOWN])
     rest = [int(in_ring), int(conjugated), label]
-    return int(pack_bond([_KIND.index[forward], *rest])), int(pack_bond([_KIND.index[backward], *rest]))
+    return int(pack_bond([_BOND_TYPE.index[forward], *rest])), int(pack_bond([_BOND_TYPE.index[backward], *rest]))
 
 
 def with_stereo(packed: npt.NDArray[np.uint8], stereo: str) -> npt.NDArray[np.uint8]:

@@ -11,17 +11,12 @@ from typing import NamedTuple
 
 from rdkit import Chem, rdBase
 
+from molattn.chem.features import ELEMENT_SYMBOLS
+
 MAX_ISOTOPE, MAX_HYDROGENS, MAX_CHARGE, MAX_CLASS = 65_535, 127, 127, 999_999_999
 """The largest numbers in a bracket, and the largest absolute charge; RDKit overflows or fails beyond them."""
 
-_ELEMENTS = (
-    "H He Li Be B C N O F Ne Na Mg Al Si P S Cl Ar K Ca Sc Ti V Cr Mn Fe Co Ni Cu Zn Ga Ge As Se Br Kr Rb Sr Y Zr Nb "
-    "Mo Tc Ru Rh Pd Ag Cd In Sn Sb Te I Xe Cs Ba La Ce Pr Nd Pm Sm Eu Gd Tb Dy Ho Er Tm Yb Lu Hf Ta W Re Os Ir Pt Au "
-    "Hg Tl Pb Bi Po At Rn Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm Md No Lr Rf Db Sg Bh Hs Mt Ds Rg Cn Nh Fl Mc Lv Ts "
-    "Og"
-)
-_SYMBOLS = _ELEMENTS.split()
-_NUMBERS = {symbol: number for number, symbol in enumerate(_SYMBOLS, 1)} | {"*": 0}
+_NUMBERS = {symbol: number for number, symbol in enumerate(ELEMENT_SYMBOLS)}
 # Systematic symbols of elements before they were named.
 _NUMBERS |= {f"Uu{letter}": number for number, letter in enumerate("nubtqphso", 110)}
 _AROMATIC = ("b", "c", "n", "o", "p", "s", "as", "se", "si", "te")
@@ -78,7 +73,7 @@ class BracketAtom(NamedTuple):
 
 _RANGES = {
     "isotope": ("has isotope {:,}, over the limit of {:,}", MAX_ISOTOPE),
-    "element": ("has element {:,}, and the last is {:,}", len(_SYMBOLS)),
+    "element": ("has element {:,}, and the last is {:,}", len(ELEMENT_SYMBOLS) - 1),
     "hydrogens": ("has {:,} hydrogens, over the limit of {:,}", MAX_HYDROGENS),
     "charge": ("has a charge of {:+,}, over the limit of {:,}", MAX_CHARGE),
     "atom_class": ("has the class {:,}, over the limit of {:,}", MAX_CLASS),

@@ -8,7 +8,7 @@ from rdkit import Chem
 
 from molattn.chem.atoms import atom_codes
 from molattn.chem.bonds import bond_codes
-from molattn.chem.features import atoms_of
+from molattn.chem.features import get_atoms
 from molattn.chem.stereo import stereo_labels
 
 MAX_PATH = 254
@@ -70,6 +70,6 @@ def codes_by_getters(mol: Chem.Mol) -> Codes:
         atom_codes=atoms,
         bond_codes=bonds,
         path_lengths=path_lengths(mol),
-        symbols=tuple(atom.GetSymbol() for atom in atoms_of(mol)),
+        symbols=tuple(atom.GetSymbol() for atom in get_atoms(mol)),
         warnings=atom_warnings + bond_warnings + stereo.warnings,
     )

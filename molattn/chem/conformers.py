@@ -14,10 +14,11 @@ from rdkit.Chem import rdDistGeom, rdForceFieldHelpers
 
 from molattn.chem.codes import DISCONNECTED
 from molattn.chem.parse import MAX_ATOMS, convert_rdkit_errors, read_smiles
+from molattn.chem.stereo import canonical_form
 from molattn.errors import ConformerError
 
 ON_FAILURE = ("paths", "reject", "stop")
-"""Policies for a molecule without a geometry: see `Conformers.on_failure`."""
+"""Policies for a molecule without a geometry: see `ConformerOptions.on_failure`."""
 
 BOND_LENGTH = 1.4
 """Angstrom per bond where path lengths replace distances: between the lengths of C-C and C=C."""
@@ -29,7 +30,7 @@ RDKit checks its timeout too rarely, and takes minutes."""
 NO_GEOMETRY = f"distances are path lengths times {BOND_LENGTH} angstrom: "
 """Start of the warning about a molecule whose distances are path lengths."""
 
-NOT_OPTIMISED = "3D geometry not optimised: "
+NOT_OPTIMIZED = "3D geometry not optimized: "
 """Start of the warning about a molecule whose geometry MMFF94 did not minimize."""
 
 _STEPS = 2_000
@@ -38,8 +39,8 @@ _TIMEOUT = int(rdDistGeom.EmbedFailureCauses.EXCEEDED_TIMEOUT)
 
 
 @dataclass(frozen=True)
-class Conformers:
-    """Settings for the distances between atoms.
+class ConformerOptions:
+    """How the distances between atoms are computed.
 
     Raises ValueError for a setting out of range.
     """
@@ -80,7 +81,7 @@ def conformer(
     add_hs: bool = False,
     max_atoms: int = MAX_ATOMS,
     seed: int = 0,
-    timeout: int = Conformers.timeout,
+    timeout: int = ConformerOptions.timeout,
 ) -> Conformer:
     """The coordinates of one SMILES: ETKDGv3 with all hydrogens, then MMFF94.
 
@@ -97,11 +98,11 @@ def conformer(
     Raises SmilesError for text that is not a molecule within the limits; ConformerError, a subclass, if RDKit finds
     no geometry.
     """
-    return embed(read_smiles(smiles, max_atoms=max_atoms, add_hs=add_hs), smiles, Conformers(seed, timeout))
+    return embed(read_smiles(smiles, max_atoms=max_atoms, add_hs=add_hs), smiles, ConformerOptions(seed, timeout))
 
 
 def distances(
-    mol: Chem.Mol, smiles: object, paths: npt.NDArray[np.uint8], settings: Conformers
+    mol: Chem.Mol, smiles: object, paths: npt.NDArray[np.uint8], settings: ConformerOptions
 ) -> tuple[npt.NDArray[np.float32], tuple[str, ...]]:
     """d_ij = |x_i - x_j| within a fragment and inf between fragments, and the warnings.
 
@@ -128,7 +129,7 @@ def distances(
     return np.where(paths == DISCONNECTED, np.inf, d).astype(np.float32), warnings
 
 
-def embed(mol: Chem.Mol, smiles: object, settings: Conformers) -> Conformer:
+def embed(mol: Chem.Mol, smiles: object, settings: ConformerOptions) -> Conformer:
     """The coordinates of the atoms of `mol`, fragment by fragment; `mol` itself is not changed.
 
     Raises ConformerError, which names the molecule `smiles`.
@@ -149,7 +150,7 @@ def embed(mol: Chem.Mol, smiles: object, settings: Conformers) -> Conformer:
 
 
 def _embed_fragment(
-    fragment: Chem.Mol, smiles: object, settings: Conformers
+    fragment: Chem.Mol, smiles: object, settings: ConformerOptions
 ) -> tuple[npt.NDArray[np.float64], list[str]]:
     """The coordinates of one fragment with all its hydrogens, and the warnings."""
     n = fragment.GetNumAtoms()
@@ -157,7 +158,9 @@ def _embed_fragment(
         raise ConformerError(
             smiles, f"a fragment of {n:,} atoms, hydrogens included, is over the limit of {MAX_EMBEDDED_ATOMS} for 3D"
         )
-    mol, order = _canonical(fragment)
+    # The geometry depends on the order of atoms and of bonds.
+    canonical, order = canonical_form(fragment)
+    mol, order = (fragment, list(range(n))) if canonical is None else (canonical, order)
     for random in (False, True):
         # The first attempt, from eigenvectors of the distance matrix, fails for long chains.
         parameters = rdDistGeom.ETKDGv3()
@@ -172,7 +175,7 @@ def _embed_fragment(
             raise ConformerError(smiles, f"RDKit finds no 3D geometry within {settings.timeout} s")
     else:
         raise ConformerError(smiles, "RDKit finds no 3D geometry that fits its rings, bonds and stereochemistry")
-    warnings = _optimise(mol)
+    warnings = _optimize(mol)
     x = np.empty((n, 3))
     x[order] = mol.GetConformer().GetPositions()
     if not np.isfinite(x).all():
@@ -180,27 +183,10 @@ def _embed_fragment(
     return x, warnings
 
 
-def _canonical(fragment: Chem.Mol) -> tuple[Chem.Mol, list[int]]:
-    """The fragment parsed from its canonical SMILES, and for each atom of it the index in `fragment`.
-
-    The geometry depends on the order of atoms and of bonds.
-    """
-    text = Chem.MolToSmiles(fragment)
-    order = list(fragment.GetPropsAsDict(includePrivate=True, includeComputed=True)["_smilesAtomOutputOrder"])
-    parameters = Chem.SmilesParserParams()
-    parameters.removeHs = False
-    parameters.allowCXSMILES = False
-    parameters.parseName = False
-    canonical = Chem.MolFromSmiles(text, parameters)
-    if canonical is None or canonical.GetNumAtoms() != len(order):
-        return fragment, list(range(fragment.GetNumAtoms()))
-    return canonical, order
-
-
-def _optimise(mol: Chem.Mol) -> list[str]:
+def _optimize(mol: Chem.Mol) -> list[str]:
     """Minimize the energy of MMFF94 in place; return the warnings."""
     if not rdForceFieldHelpers.MMFFHasAllMoleculeParams(mol):
-        return [f"{NOT_OPTIMISED}MMFF94 has no parameters for it"]
+        return [f"{NOT_OPTIMIZED}MMFF94 has no parameters for it"]
     if rdForceFieldHelpers.MMFFOptimizeMolecule(mol, maxIters=_STEPS):
-        return [f"{NOT_OPTIMISED}MMFF94 finds no minimum in {_STEPS:,} steps"]
+        return [f"{NOT_OPTIMIZED}MMFF94 finds no minimum in {_STEPS:,} steps"]
     return []

@@ -1,10 +1,13 @@
-"""Categorical features: their names and the labels of their codes; and the atoms and bonds of a molecule, in order."""
+"""Categorical features: names, and labels of codes; element symbols; and the atoms and bonds of a molecule in order."""
 
 from dataclasses import dataclass, field
 
 from rdkit import Chem
 
 UNKNOWN = "unknown"
+
+ELEMENT_SYMBOLS = ("*", *(Chem.GetPeriodicTable().GetElementSymbol(z) for z in range(1, 119)))
+"""Element symbols by atomic number; the first is that of the dummy atom."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +38,11 @@ class Feature:
         return len(self.labels)
 
 
-def atoms_of(mol: Chem.Mol) -> list[Chem.Atom]:
+def get_atoms(mol: Chem.Mol) -> list[Chem.Atom]:
     """All atoms, in order. Faster than `mol.GetAtoms()`, which checks at each step that the molecule is unchanged."""
     return [mol.GetAtomWithIdx(i) for i in range(mol.GetNumAtoms())]
 
 
-def bonds_of(mol: Chem.Mol) -> list[Chem.Bond]:
+def get_bonds(mol: Chem.Mol) -> list[Chem.Bond]:
     """All bonds, in order."""
     return [mol.GetBondWithIdx(i) for i in range(mol.GetNumBonds())]

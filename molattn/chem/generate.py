@@ -61,10 +61,11 @@ def nci_molecules(max_length: int) -> list[str]:
 _CHAIN = (6, 6, 6, 7, 7, 8, 8, 16, 9, 17, 35)
 _AROMATIC = (6, 7, 8, 16)
 _ORDERS = (Chem.BondType.SINGLE, Chem.BondType.DOUBLE, Chem.BondType.TRIPLE)
-_EDIT_ATTEMPTS = 50
+_ATTEMPTS = 50
 """Largest number of attempts per requested molecule."""
 
-Edit = Callable[[Chem.RWMol, Chem.Mol, np.random.Generator], Chem.Mol | None]
+MAX_LENGTH_GROWN = 100
+"""Largest length of a SMILES of `grow_molecules`: without it, joining would make larger and larger molecules."""
 
 
 def mutate_molecules(
@@ -86,31 +87,86 @@ def mutate_molecules(
     """
     rng = np.random.default_rng(seed)
     mols = [read_smiles(text) for text in smiles]
-    taken = {*exclude, *(round_trip_smiles(text, max_length) for text in smiles)}
-    made: list[str] = []
+    excluded = {*exclude, *(round_trip_smiles(text, max_length) for text in smiles)}
+    return _new_molecules(lambda: _mutated(mols, rng), count if mols else 0, max_length, set(), excluded.__contains__)
+
+
+def grow_molecules(
+    smiles: Sequence[str], count: int, *, seed: int, is_excluded: Callable[[str], bool] = lambda _: False
+) -> list[str]:
+    """New molecules, each two halves of input molecules, or an input molecule after one to three random edits.
+
+    Halves come from two molecules cut at bonds with the same BRICS environments, and are joined by such a bond. No
+    molecule is returned twice, and no input molecule is returned; molecules are compared by InChIKey.
+
+    Args:
+        smiles: input molecules.
+        count: number of molecules; fewer are returned if `_ATTEMPTS` attempts per molecule find no more.
+        seed: the same seed gives the same molecules, in the same order.
+        is_excluded: called with each new SMILES; molecules for which it returns True are dropped.
+
+    Returns: `round_trip_smiles`.
+
+    Raises SmilesError for an input that is not a molecule.
+
+    Source: Degen et al., ChemMedChem 2008, 3, 1503 (https://doi.org/10.1002/cmdc.200800178), for BRICS.
+    """
+    rng = np.random.default_rng(seed)
+    mols = [read_smiles(text) for text in smiles]
     with rdBase.BlockLogs():
-        for _ in range(_EDIT_ATTEMPTS * count if mols else 0):
-            if len(made) == count:
+        cuts = _cuts(mols)
+    environments = [pair for pair, found in cuts.items() for _ in found]
+
+    def propose() -> Chem.Mol | None:
+        if environments and rng.integers(2):
+            return _recombined(cuts, environments[rng.integers(len(environments))], rng)
+        return _mutated(mols, rng)
+
+    known = {inchi_key(text) for text in smiles}
+    return _new_molecules(propose, count if mols else 0, MAX_LENGTH_GROWN, known, is_excluded, inchi_key)
+
+
+def _new_molecules(
+    propose: Callable[[], Chem.Mol | None],
+    count: int,
+    max_length: int,
+    known: set[str],
+    is_excluded: Callable[[str], bool],
+    key_of: Callable[[str], str] = str,
+) -> list[str]:
+    """The `round_trip_smiles` of up to `count` proposed molecules whose keys differ from each other and from `known`.
+
+    `propose` returns None for a failed attempt; a molecule whose key is empty is dropped.
+    """
+    keys, new = set(known), []
+    with rdBase.BlockLogs():
+        for _ in range(_ATTEMPTS * count):
+            if len(new) == count:
                 break
-            mol: Chem.Mol | None = mols[rng.integers(len(mols))]
-            for _ in range(rng.integers(1, 4)):
-                mol = mutate(mol, mols[rng.integers(len(mols))], rng)
-                if mol is None:
-                    break
-            new = None if mol is None else round_trip_smiles(Chem.MolToSmiles(mol), max_length)
-            if new is not None and new not in taken:
-                taken.add(new)
-                made.append(new)
-    return made
+            mol = propose()
+            # Each atom takes at least one character; RDKit crashes on very long chains.
+            if mol is None or mol.GetNumAtoms() > max_length:
+                continue
+            smiles = round_trip_smiles(Chem.MolToSmiles(mol), max_length)
+            if smiles is None or not (key := key_of(smiles)) or key in keys or is_excluded(smiles):
+                continue
+            keys.add(key)
+            new.append(smiles)
+    return new
 
 
-def mutate(mol: Chem.Mol, other: Chem.Mol, rng: np.random.Generator) -> Chem.Mol | None:
-    """`mol` after one of `EDITS`, drawn at random, which may join `other`; None if the result is not a molecule."""
-    edit = EDITS[rng.integers(len(EDITS))]
-    return sanitized(edit(Chem.RWMol(mol), other, rng))
+def _mutated(mols: Sequence[Chem.Mol], rng: np.random.Generator) -> Chem.Mol | None:
+    """A random molecule after one to three `EDITS`; None if an edit gives no valid molecule."""
+    mol: Chem.Mol | None = mols[rng.integers(len(mols))]
+    for _ in range(rng.integers(1, 4)):
+        other = mols[rng.integers(len(mols))]
+        mol = _sanitized(EDITS[rng.integers(len(EDITS))](Chem.RWMol(mol), other, rng))
+        if mol is None:
+            return None
+    return mol
 
 
-def sanitized(new: Chem.Mol | None) -> Chem.Mol | None:
+def _sanitized(new: Chem.Mol | None) -> Chem.Mol | None:
     """The edited molecule, sanitized; None if it is invalid or has a radical."""
     if new is None or not new.GetNumAtoms():
         return None
@@ -176,7 +232,8 @@ def _join(mol: Chem.RWMol, other: Chem.Mol, rng: np.random.Generator) -> Chem.Mo
     return _add_bond(mol, first, n + second)
 
 
-EDITS: tuple[Edit, ...] = (_change_element, _change_bond, _add_atom, _remove_atom, _cut, _join)
+EDITS = (_change_element, _change_bond, _add_atom, _remove_atom, _cut, _join)
+"""The edits: functions of an editable copy of a molecule, of another molecule to join, and of a random generator."""
 
 
 def _atom_with_hydrogen(mol: Chem.Mol, rng: np.random.Generator) -> int | None:
@@ -193,13 +250,6 @@ def _add_bond(mol: Chem.RWMol, i: int, j: int) -> Chem.Mol:
     return mol
 
 
-MAX_LENGTH_GROWN = 100
-"""Largest number of characters of a canonical SMILES: without it, joining would make larger and larger molecules."""
-
-# Largest number of attempts per requested molecule.
-_ATTEMPTS = 50
-_MAX_EDITS = 3
-
 # The BRICS environments of the atom to keep and of the atom beyond the bond.
 _Environments = tuple[str, str]
 
@@ -210,48 +260,6 @@ class _Cut(NamedTuple):
     mol: Chem.Mol
     keep: int
     beyond: int
-
-
-def grow_molecules(
-    smiles: Sequence[str], count: int, *, seed: int, is_excluded: Callable[[str], bool] = lambda _: False
-) -> list[str]:
-    """New molecules, each two halves of input molecules, or an input molecule after one to three random edits.
-
-    Halves come from two molecules cut at bonds with the same BRICS environments, and are joined by such a bond. No
-    molecule is returned twice, and no input molecule is returned; molecules are compared by InChIKey.
-
-    Args:
-        smiles: input molecules.
-        count: number of molecules; fewer are returned if `_ATTEMPTS` attempts per molecule find no more.
-        seed: the same seed gives the same molecules, in the same order.
-        is_excluded: called with each new SMILES; molecules for which it returns True are dropped.
-
-    Returns: `round_trip_smiles`.
-
-    Raises SmilesError for an input that is not a molecule.
-
-    Source: Degen et al., ChemMedChem 2008, 3, 1503 (https://doi.org/10.1002/cmdc.200800178), for BRICS.
-    """
-    rng = np.random.default_rng(seed)
-    mols = [read_smiles(text) for text in smiles]
-    taken = {inchi_key(text) for text in smiles}
-    made: list[str] = []
-    with rdBase.BlockLogs():
-        cuts = _cuts(mols)
-        kinds = [kind for kind, found in cuts.items() for _ in found]
-        for _ in range(_ATTEMPTS * count if mols else 0):
-            if len(made) == count:
-                break
-            if kinds and rng.integers(2):
-                new = _recombined(cuts, kinds[rng.integers(len(kinds))], rng)
-            else:
-                new = _mutated(mols, rng)
-            text = None if new is None else round_trip_smiles(canonical_smiles(new), MAX_LENGTH_GROWN)
-            if text is None or not (key := inchi_key(text)) or key in taken or is_excluded(text):
-                continue
-            taken.add(key)
-            made.append(text)
-    return made
 
 
 def _cuts(mols: Sequence[Chem.Mol]) -> dict[_Environments, list[_Cut]]:
@@ -265,16 +273,16 @@ def _cuts(mols: Sequence[Chem.Mol]) -> dict[_Environments, list[_Cut]]:
 
 
 def _recombined(
-    cuts: dict[_Environments, list[_Cut]], kind: _Environments, rng: np.random.Generator
+    cuts: dict[_Environments, list[_Cut]], environments: _Environments, rng: np.random.Generator
 ) -> Chem.Mol | None:
-    """A half of one molecule joined with the complementary half of another."""
-    first, second = cuts[kind], cuts[kind[1], kind[0]]
+    """A half of one molecule joined to the complementary half of another."""
+    first, second = cuts[environments], cuts[environments[1], environments[0]]
     one, other = first[rng.integers(len(first))], second[rng.integers(len(second))]
     (half, i), (rest, j) = _half(one), _half(other)
     mol, n = Chem.RWMol(half), half.GetNumAtoms()
     mol.InsertMol(rest)
     mol.AddBond(i, n + j, one.mol.GetBondBetweenAtoms(one.keep, one.beyond).GetBondType())
-    return sanitized(mol)
+    return _sanitized(mol)
 
 
 def _half(cut: _Cut) -> tuple[Chem.Mol, int]:
@@ -288,12 +296,3 @@ def _half(cut: _Cut) -> tuple[Chem.Mol, int]:
         for fragment, indices in zip(fragments, atom_indices, strict=True)
         if cut.keep in indices
     )
-
-
-def _mutated(mols: Sequence[Chem.Mol], rng: np.random.Generator) -> Chem.Mol | None:
-    mol: Chem.Mol | None = mols[int(rng.integers(len(mols)))]
-    for _ in range(rng.integers(1, _MAX_EDITS + 1)):
-        mol = mutate(mol, mols[int(rng.integers(len(mols)))], rng)
-        if mol is None:
-            return None
-    return mol

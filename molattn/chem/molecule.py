@@ -13,8 +13,8 @@ from rdkit import Chem
 from molattn.chem.atoms import ATOM_FEATURES, symbols_from_codes
 from molattn.chem.binary import molecule_codes
 from molattn.chem.codes import Codes
-from molattn.chem.conformers import Conformers, distances
-from molattn.chem.parse import MAX_ATOMS, read_for_codes, read_smiles, with_all_hydrogens
+from molattn.chem.conformers import ConformerOptions, distances
+from molattn.chem.parse import MAX_ATOMS, add_hydrogens, read_for_codes, read_smiles
 from molattn.chem.standardize import standardized_smiles
 from molattn.chem.workers import map_chunks
 from molattn.errors import ConformerError, SmilesError
@@ -80,13 +80,7 @@ class MoleculeGraph:
         # Bypasses the checks and `__setattr__` of the frozen dataclass, which take as long as computing the codes.
         values = graph.__dict__
         values["smiles"], values["distances"] = smiles, None
-        (
-            values["atom_codes"],
-            values["bond_codes"],
-            values["path_lengths"],
-            symbols,
-            values["warnings"],
-        ) = codes
+        values["atom_codes"], values["bond_codes"], values["path_lengths"], symbols, values["warnings"] = codes
         if symbols is not None:
             values["symbols"] = symbols
         return graph
@@ -157,7 +151,7 @@ class ReadOptions:
 
     add_hs: bool = False
     max_atoms: int = MAX_ATOMS
-    conformers: Conformers | None = None
+    conformers: ConformerOptions | None = None
     standardize: str = ""
 
 
@@ -169,7 +163,7 @@ def molecule_graph(
     *,
     add_hs: bool = False,
     max_atoms: int = MAX_ATOMS,
-    conformers: Conformers | None = None,
+    conformers: ConformerOptions | None = None,
     standardize: str = "",
     on_molecule: Callable[[Chem.Mol], None] | None = None,
 ) -> MoleculeGraph:
@@ -194,7 +188,7 @@ def molecule_graph(
     if on_molecule is not None:
         on_molecule(mol)
     if add_hs:
-        mol = with_all_hydrogens(mol, smiles, max_atoms)
+        mol = add_hydrogens(mol, smiles, max_atoms)
     graph = MoleculeGraph.from_codes(str(smiles), molecule_codes(mol))
     if conformers is None:
         return graph
@@ -208,7 +202,7 @@ def featurize(
     add_hs: bool = False,
     max_atoms: int = MAX_ATOMS,
     num_workers: int = 0,
-    conformers: Conformers | None = None,
+    conformers: ConformerOptions | None = None,
     progress: Progress | None = None,
     standardize: str = "",
 ) -> list[MoleculeGraph | SmilesError]:

@@ -52,7 +52,7 @@ def read_smiles(text: object, *, max_atoms: int = MAX_ATOMS, add_hs: bool = Fals
     smiles = _validated(text, max_atoms)
     block_logs = rdBase.BlockLogs()  # until it is deleted; `with` takes twice as long
     try:
-        mol = Chem.MolFromSmiles(smiles, _SANITISED)
+        mol = Chem.MolFromSmiles(smiles, _SANITIZED)
     except RDKIT_ERRORS as error:
         raise SmilesError(text, "RDKit fails on it") from error
     finally:
@@ -66,9 +66,9 @@ def read_smiles(text: object, *, max_atoms: int = MAX_ATOMS, add_hs: bool = Fals
         # [HH] and [H][H] must give the same graph.
         hydrogens = [a.GetIdx() for a in mol.GetAtoms() if a.GetAtomicNum() == 1 and a.GetTotalNumHs()]
         if hydrogens:
-            mol = _with_hydrogens(mol, text, hydrogens)
+            mol = _add_hydrogens(mol, text, hydrogens)
             _check_atoms(text, mol.GetNumAtoms(), max_atoms)
-    return with_all_hydrogens(mol, text, max_atoms) if add_hs else mol
+    return add_hydrogens(mol, text, max_atoms) if add_hs else mol
 
 
 def read_for_codes(text: object, *, max_atoms: int = MAX_ATOMS) -> Chem.Mol:
@@ -100,13 +100,13 @@ def _has_stereo_or_hydrogens(text: str) -> bool:
     return "[" in text and _HYDROGENS.search(text) is not None
 
 
-def with_all_hydrogens(mol: Chem.Mol, text: object, max_atoms: int = MAX_ATOMS) -> Chem.Mol:
+def add_hydrogens(mol: Chem.Mol, text: object, max_atoms: int = MAX_ATOMS) -> Chem.Mol:
     """The molecule parsed from `text` with all its hydrogens as atoms, after the others.
 
     Raises SmilesError if it then has more than `max_atoms` atoms.
     """
     _check_atoms(text, mol.GetNumAtoms() + sum(a.GetTotalNumHs() for a in mol.GetAtoms()), max_atoms)
-    return _with_hydrogens(mol, text)
+    return _add_hydrogens(mol, text)
 
 
 def canonical_smiles(mol: Chem.Mol, *, max_atoms: int = MAX_ATOMS) -> str:
@@ -175,7 +175,7 @@ def _not_printable(character: str, position: int) -> str:
     return f"character {position} is U+{ord(character):04X} ({name}); a SMILES is printable ASCII"
 
 
-def _with_hydrogens(mol: Chem.Mol, text: object, on_atoms: list[int] | None = None) -> Chem.Mol:
+def _add_hydrogens(mol: Chem.Mol, text: object, on_atoms: list[int] | None = None) -> Chem.Mol:
     with convert_rdkit_errors(text, "add its hydrogens"):
         mol = Chem.AddHs(mol, onlyOnAtoms=on_atoms)
         # RDKit sets the hybridization of parsed hydrogens, but not of added ones.
@@ -192,8 +192,8 @@ def convert_rdkit_errors(text: object, action: str, error_class: type[SmilesErro
         raise error_class(text, f"RDKit fails to {action}") from error
 
 
-_SANITISED = Chem.SmilesParserParams()
-_SANITISED.allowCXSMILES = _SANITISED.parseName = False
+_SANITIZED = Chem.SmilesParserParams()
+_SANITIZED.allowCXSMILES = _SANITIZED.parseName = False
 
 
 def _parse_error(smiles: str) -> str:

@@ -28,7 +28,7 @@ def to_pyg(graph: MoleculeGraph, y: Any = None) -> Data:
 
     Returns:
         `Data` with x (n, F) long, the atom codes; edge_index (2, n * n) long, by receiver and then by sender;
-        edge_attr (n * n, 5) long: kind, in_ring, conjugated, stereo, path length; smiles; warnings; distances
+        edge_attr (n * n, 5) long: bond type, in_ring, conjugated, stereo, path length; smiles; warnings; distances
         (n * n,) float32 if the graph has them; and y (1, targets) float32 if passed.
     """
     n = graph.num_atoms

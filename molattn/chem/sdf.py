@@ -44,16 +44,16 @@ def smiles_from_molblock(block: str, max_atoms: int = MAX_ATOMS) -> str:
     Raises SmilesError, with the title of the block, for a block that is not a molecule within the limits.
     """
     _check_numbers(block, max_atoms)
-    return canonical_smiles(_parsed(block, remove_hs=True), max_atoms=max_atoms)
+    return canonical_smiles(_parse_molblock(block, remove_hs=True), max_atoms=max_atoms)
 
 
 def read_molblock(block: str, max_atoms: int = MAX_ATOMS) -> tuple[str, MolblockAtomMap]:
     """The SMILES as from `smiles_from_molblock`, and the indices of its atoms in the block; takes twice the time."""
     _check_numbers(block, max_atoms)
-    full = _parsed(block, remove_hs=False)
+    full = _parse_molblock(block, remove_hs=False)
     for atom in full.GetAtoms():
         atom.SetIntProp(_INDEX, atom.GetIdx())
-    with convert_rdkit_errors(_name_of(block), "make its hydrogens implicit"):
+    with convert_rdkit_errors(_block_title(block), "make its hydrogens implicit"):
         mol = Chem.RemoveHs(full, updateExplicitCount=True)  # like the parser
     smiles = canonical_smiles(mol, max_atoms=max_atoms)
     block_index = [atom.GetIntProp(_INDEX) for atom in mol.GetAtoms()]
@@ -70,7 +70,7 @@ def read_molblock(block: str, max_atoms: int = MAX_ATOMS) -> tuple[str, Molblock
 
 def _check_numbers(block: str, max_atoms: int) -> None:
     """Validate the number of atoms, and their charges and isotopes, before parsing."""
-    title = _name_of(block)
+    title = _block_title(block)
     lines = block.split("\n", 4)
     counts = lines[3] if len(lines) > 3 else ""
     found = _V3000_COUNTS.search(block) if "V3000" in counts else None
@@ -94,8 +94,8 @@ def _to_int(digits: str) -> int:
     return int(digits.strip()[:18])
 
 
-def _parsed(block: str, remove_hs: bool) -> Chem.Mol:
-    title = _name_of(block)
+def _parse_molblock(block: str, remove_hs: bool) -> Chem.Mol:
+    title = _block_title(block)
     with convert_rdkit_errors(title, "read it"), rdBase.BlockLogs():
         mol = Chem.MolFromMolBlock(block, sanitize=True, removeHs=remove_hs, strictParsing=True)
     if mol is None:
@@ -105,7 +105,7 @@ def _parsed(block: str, remove_hs: bool) -> Chem.Mol:
     return mol
 
 
-def _name_of(block: str) -> str:
+def _block_title(block: str) -> str:
     return block.partition("\n")[0].strip()
 
 
@@ -190,7 +190,7 @@ def read_record(record: list[str], with_atoms: bool = False) -> SdfRecord:
 
     `with_atoms` also maps the atoms of the SMILES to those of the record, which doubles the time.
     """
-    end = _end(record)
+    end = _num_structure_lines(record)
     atoms = None
     try:
         if not end:
@@ -204,16 +204,16 @@ def read_record(record: list[str], with_atoms: bool = False) -> SdfRecord:
     return SdfRecord(smiles, _title(record), _properties(record), atoms)
 
 
-def structure_of(record: list[str]) -> str:
+def record_molblock(record: list[str]) -> str:
     """The lines of the structure of a record, from its title to `M  END`; empty without `M  END`."""
-    return "".join(f"{line}\n" for line in record[: _end(record)])
+    return "".join(f"{line}\n" for line in record[: _num_structure_lines(record)])
 
 
 def _title(record: list[str]) -> str:
     return record[0].strip() if record else ""
 
 
-def _end(record: list[str]) -> int:
+def _num_structure_lines(record: list[str]) -> int:
     """Number of lines of the structure; 0 without `M  END`."""
     return next((i for i, line in enumerate(record, start=1) if line.startswith("M  END")), 0)
 
@@ -222,8 +222,8 @@ def _properties(record: list[str]) -> dict[str, str]:
     """The data fields after a structure: a line `> <NAME>`, lines of text, an empty line."""
     found: dict[str, list[str]] = {}
     current: list[str] | None = None
-    for line in record[_end(record) :]:
-        name = _name_in(line) if current is None else ""
+    for line in record[_num_structure_lines(record) :]:
+        name = _property_name(line) if current is None else ""
         if name:
             current = found[name] = []
         elif not line.strip():
@@ -233,7 +233,7 @@ def _properties(record: list[str]) -> dict[str, str]:
     return {name: "\n".join(text) for name, text in found.items()}
 
 
-def _name_in(line: str) -> str:
+def _property_name(line: str) -> str:
     """NAME of a line `> <NAME>`, which may hold more text; empty for any other line."""
     start, end = line.find("<", 1), line.rfind(">")
     return line[start + 1 : end].strip() if line.startswith(">") and 0 < start < end else ""

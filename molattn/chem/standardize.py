@@ -34,24 +34,26 @@ STANDARDIZE: dict[str, Callable[[Chem.Mol], Chem.Mol]] = {"parent": parent, "tau
 """The values of `data.standardize`, besides the empty string for none."""
 
 
-def standardized_smiles(smiles: object, how: str, max_atoms: int = MAX_ATOMS) -> str:
+def standardized_smiles(smiles: object, standardize: str, max_atoms: int = MAX_ATOMS) -> str:
     """The SMILES of the standard form, or `smiles` itself if it is the same molecule.
 
     Args:
         smiles: SMILES, as `read_smiles` takes it.
-        how: a key of `STANDARDIZE`; empty changes nothing.
+        standardize: A key of `STANDARDIZE`; empty changes nothing.
         max_atoms: Largest number of atoms, counterions included.
 
     Raises SmilesError for text that is not a molecule within the limits, and for molecules that RDKit fails to
     standardize.
     """
     mol = read_smiles(smiles, max_atoms=max_atoms)
-    if not how:
+    if not standardize:
         return str(smiles)
-    with convert_rdkit_errors(smiles, f"standardise it ({how})"), rdBase.BlockLogs():
+    with convert_rdkit_errors(smiles, f"standardize it ({standardize})"), rdBase.BlockLogs():
         before = canonical_smiles(mol, max_atoms=max_atoms)
         # From the canonical SMILES, so that all SMILES of a molecule have the same standard form.
-        after = canonical_smiles(STANDARDIZE[how](read_smiles(before, max_atoms=max_atoms)), max_atoms=max_atoms)
+        after = canonical_smiles(
+            STANDARDIZE[standardize](read_smiles(before, max_atoms=max_atoms)), max_atoms=max_atoms
+        )
         # Parsed and written once more, because the result must be canonical.
         after = canonical_smiles(read_smiles(after, max_atoms=max_atoms), max_atoms=max_atoms)
     return str(smiles) if after == before else after

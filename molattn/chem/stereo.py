@@ -12,7 +12,7 @@ from typing import NamedTuple
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdCIPLabeler
 
-from molattn.chem.features import UNKNOWN, atoms_of, bonds_of
+from molattn.chem.features import UNKNOWN, get_atoms, get_bonds
 
 MAX_ITERATIONS = 100_000
 """Largest number of comparisons by the labeler. A protein needs about 600, isomers of rings with aromatic groups up to
@@ -43,8 +43,8 @@ def stereo_labels(mol: Chem.Mol, *, max_iterations: int = MAX_ITERATIONS) -> Ste
     labels. If that fails as well, all labels are unknown: a partial result would depend on the order. Centres that are
     not tetrahedral (square planar, octahedral ...) have no CIP label: unknown.
     """
-    atoms = [a.GetIdx() for a in atoms_of(mol) if a.GetChiralTag() != Chem.ChiralType.CHI_UNSPECIFIED]
-    bonds = [b.GetIdx() for b in bonds_of(mol) if b.GetStereo() != Chem.BondStereo.STEREONONE]
+    atoms = [a.GetIdx() for a in get_atoms(mol) if a.GetChiralTag() != Chem.ChiralType.CHI_UNSPECIFIED]
+    bonds = [b.GetIdx() for b in get_bonds(mol) if b.GetStereo() != Chem.BondStereo.STEREONONE]
     if not atoms and not bonds:
         return StereoLabels({}, {}, ())
     labelled = _labelled(Chem.Mol(mol), max_iterations) or _labelled_in_canonical_order(mol, 2 * max_iterations)
@@ -82,32 +82,38 @@ def _labelled(mol: Chem.Mol, max_iterations: int) -> Chem.Mol | None:
 
 def _labelled_in_canonical_order(mol: Chem.Mol, max_iterations: int) -> Chem.Mol | None:
     """A copy of `mol` with the labels of the molecule parsed from its canonical SMILES."""
-    text = Chem.MolToSmiles(mol)
-    order = list(mol.GetPropsAsDict(includePrivate=True, includeComputed=True)["_smilesAtomOutputOrder"])
-    parameters = Chem.SmilesParserParams()
-    parameters.removeHs = False
-    with rdBase.BlockLogs():
-        canonical = Chem.MolFromSmiles(text, parameters)
-    if canonical is None or canonical.GetNumAtoms() != len(order):
-        return None
-    found = _labelled(canonical, max_iterations)
-    if found is None:
+    canonical, order = canonical_form(mol)
+    if canonical is None or _labelled(canonical, max_iterations) is None:
         return None
     labelled = Chem.Mol(mol)
     _clear(labelled)
-    for atom in atoms_of(found):
+    for atom in get_atoms(canonical):
         if atom.HasProp(_CIP):
             labelled.GetAtomWithIdx(order[atom.GetIdx()]).SetProp(_CIP, atom.GetProp(_CIP))
-    for bond in bonds_of(found):
+    for bond in get_bonds(canonical):
         if bond.HasProp(_CIP):
             ends = order[bond.GetBeginAtomIdx()], order[bond.GetEndAtomIdx()]
             labelled.GetBondBetweenAtoms(*ends).SetProp(_CIP, bond.GetProp(_CIP))
     return labelled
 
 
+def canonical_form(mol: Chem.Mol) -> tuple[Chem.Mol | None, list[int]]:
+    """The molecule parsed from the canonical SMILES of `mol`, and for each of its atoms the index in `mol`.
+
+    None instead of the molecule for one of the few SMILES that RDKit does not parse to the same atoms.
+    """
+    text = Chem.MolToSmiles(mol)
+    order = list(mol.GetPropsAsDict(includePrivate=True, includeComputed=True)["_smilesAtomOutputOrder"])
+    parameters = Chem.SmilesParserParams()
+    parameters.removeHs = parameters.allowCXSMILES = parameters.parseName = False
+    with rdBase.BlockLogs():
+        canonical = Chem.MolFromSmiles(text, parameters)
+    return (canonical if canonical is not None and canonical.GetNumAtoms() == len(order) else None), order
+
+
 def _clear(mol: Chem.Mol) -> None:
     """Remove the labels that parsing sets by the older algorithm, which differ."""
-    for atom in atoms_of(mol):
+    for atom in get_atoms(mol):
         atom.ClearProp(_CIP)
-    for bond in bonds_of(mol):
+    for bond in get_bonds(mol):
         bond.ClearProp(_CIP)

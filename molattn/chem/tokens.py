@@ -13,41 +13,20 @@ import numpy as np
 import numpy.typing as npt
 from rdkit import Chem
 
+from molattn.chem.features import ELEMENT_SYMBOLS
 from molattn.chem.molecule import Progress, map_rows
-from molattn.chem.parse import MAX_ATOMS, canonical_smiles, read_smiles, with_all_hydrogens
+from molattn.chem.parse import MAX_ATOMS, add_hydrogens, canonical_smiles, read_smiles
 from molattn.chem.standardize import standardized_smiles
 from molattn.errors import SmilesError
 
 _ORGANIC = ("B", "C", "N", "O", "P", "S", "F", "Cl", "Br", "I", "b", "c", "n", "o", "p", "s", "*")
-_ELEMENTS = tuple(Chem.GetPeriodicTable().GetElementSymbol(z) for z in range(1, 119))
 _AROMATIC = ("se", "as", "te", "si")
 # Chirality classes besides @ and @@; the number that follows is made of digits.
 _GEOMETRIES = ("@TH", "@AL", "@SP", "@TB", "@OH")
-_MARKS = (
-    "[",
-    "]",
-    "(",
-    ")",
-    ".",
-    "-",
-    "=",
-    "#",
-    "$",
-    ":",
-    "/",
-    "\\",
-    "%",
-    "@",
-    "@@",
-    *_GEOMETRIES,
-    "+",
-    "->",
-    "<-",
-    "~",
-)
+_MARKS = (*"[]().-=#$:/\\%@", "@@", *_GEOMETRIES, "+", "->", "<-", "~")
 _DIGITS = tuple("0123456789")
 
-TOKENS: tuple[str, ...] = ("", *dict.fromkeys((*_ORGANIC, *_ELEMENTS, *_AROMATIC, *_MARKS, *_DIGITS)))
+TOKENS: tuple[str, ...] = ("", *dict.fromkeys((*_ORGANIC, *ELEMENT_SYMBOLS[1:], *_AROMATIC, *_MARKS, *_DIGITS)))
 """The vocabulary: `TOKENS[code]` is the token of a code, and code 0 is padding."""
 
 _CODES = {token: code for code, token in enumerate(TOKENS)}
@@ -121,7 +100,7 @@ def smiles_tokens(
     if on_molecule is not None:
         on_molecule(mol)
     if add_hs:
-        mol = with_all_hydrogens(mol, smiles, max_atoms)
+        mol = add_hydrogens(mol, smiles, max_atoms)
     canonical = canonical_smiles(mol, max_atoms=max_atoms)
     labels = tokenize(canonical)
     unknown = [token for token in labels if token not in _CODES]

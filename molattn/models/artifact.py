@@ -18,7 +18,7 @@ import numpy as np
 from safetensors.torch import save
 from torch import Tensor
 
-from molattn.chem import DEFAULT_READ_OPTIONS, STANDARDIZE, Conformers, ReadOptions
+from molattn.chem import DEFAULT_READ_OPTIONS, STANDARDIZE, ConformerOptions, ReadOptions
 from molattn.data.files import write_bytes
 from molattn.data.schema import CHECKSUMS, ValidationError, dumps_checksummed
 from molattn.errors import InputError, UsageError, short_repr
@@ -318,7 +318,7 @@ def _build_artifact(config: dict[str, Any], specs: dict[str, TensorSpec], folder
         scaler=read_target_scaler(targets),
         targets=tuple(t["name"] for t in targets),
         units=tuple(t["unit"] for t in targets),
-        read_options=ReadOptions(**{**molecules, "conformers": conformers and Conformers(**conformers)}),
+        read_options=ReadOptions(**{**molecules, "conformers": conformers and ConformerOptions(**conformers)}),
         task=task,
         descriptors=read_descriptor_scaler(descriptors),
         members=tuple(models[1:]),

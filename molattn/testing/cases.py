@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from molattn.attention import MultiHeadAttention
-from molattn.chem import Conformers, ReadOptions
+from molattn.chem import ConformerOptions, ReadOptions
 from molattn.graph import DenseGraph, Graph
 from molattn.testing.case import TOLERANCE, Outputs, assert_same, functional
 
@@ -268,7 +268,7 @@ def molecule_model_case(model: Any) -> MoleculeModelCase:
 
 
 def read_molecules(model: Any, smiles: Sequence[str]) -> tuple[Any, ...]:
-    conformers = Conformers() if model.config.needs_3d else None
+    conformers = ConformerOptions() if model.config.needs_3d else None
     molecules = tuple(model.read(smiles, ReadOptions(conformers=conformers)))
     for molecule in molecules:
         if isinstance(molecule, Exception):

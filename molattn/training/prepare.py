@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 
-from molattn.chem import NO_GEOMETRY, NOT_OPTIMISED, STANDARDIZE, Conformers, Progress, ReadOptions
+from molattn.chem import NO_GEOMETRY, NOT_OPTIMIZED, STANDARDIZE, ConformerOptions, Progress, ReadOptions
 from molattn.chem.molecule import CHUNK_SIZE, CHUNK_SIZE_3D
 from molattn.data import (
     CALIBRATION,
@@ -54,14 +54,14 @@ def rejected_rows(rejected: list[RejectedRow], where: str = "") -> list[str]:
 
 
 def _is_about_3d(warning: str) -> bool:
-    return warning.startswith((NO_GEOMETRY, NOT_OPTIMISED))
+    return warning.startswith((NO_GEOMETRY, NOT_OPTIMIZED))
 
 
 # Problems of molecules, and a test of which warnings report each.
 _PROBLEMS: tuple[tuple[str, Callable[[str], bool]], ...] = (
     ("parts that the codes cannot represent", lambda w: not _is_about_3d(w)),
     ("no 3D geometry", lambda w: w.startswith(NO_GEOMETRY)),
-    ("a 3D geometry that is not optimised", lambda w: w.startswith(NOT_OPTIMISED)),
+    ("a 3D geometry that is not optimized", lambda w: w.startswith(NOT_OPTIMIZED)),
 )
 
 
@@ -275,7 +275,7 @@ def read_options(config: DataConfig) -> ReadOptions:
     """How the molecules of a run are read."""
     conformers = None
     if config.conformers:
-        conformers = Conformers(config.conformer_seed, config.conformer_timeout, config.on_3d_failure)
+        conformers = ConformerOptions(config.conformer_seed, config.conformer_timeout, config.on_3d_failure)
     return ReadOptions(config.add_hs, config.max_atoms, conformers, config.standardize)
 
 

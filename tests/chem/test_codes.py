@@ -69,7 +69,7 @@ def test_atom_codes_are_those_of_rdkit(smiles):
         assert said["degree"] == str(atom.GetDegree())
         assert said["hydrogens"].rstrip("+") == str(atom.GetTotalNumHs())
         assert int(said["charge"]) == atom.GetFormalCharge()
-        assert said["hybridisation"] == str(atom.GetHybridization())
+        assert said["hybridization"] == str(atom.GetHybridization())
         assert (said["aromatic"] == "yes") == atom.GetIsAromatic()
         assert said["radicals"] == "0"
         assert said["cip"] == "none"
@@ -89,7 +89,7 @@ def test_bond_codes_are_those_of_rdkit(smiles):
             if bond is None:
                 assert graph.bond_codes[i, j] == pack_bond([i == j, 0, 0, 0])
                 continue
-            assert pair_label(graph, i, j, "kind") == str(bond.GetBondType()).lower()
+            assert pair_label(graph, i, j, "bond_type") == str(bond.GetBondType()).lower()
             assert (pair_label(graph, i, j, "in_ring") == "yes") == bond.IsInRing()
             assert (pair_label(graph, i, j, "conjugated") == "yes") == bond.GetIsConjugated()
 
@@ -222,8 +222,8 @@ def test_unknown_is_coded_with_a_warning():
     assert atom_labels(dummy, "element") == ["C", "unknown"]
     assert dummy.warnings == ("atom 1 (*): element * is coded as unknown",)
     bond = molecule_graph("C~C")
-    assert pair_label(bond, 0, 1, "kind") == "unknown"
-    assert bond.warnings == ("bond 0-1 (C, C): kind UNSPECIFIED is coded as unknown",)
+    assert pair_label(bond, 0, 1, "bond_type") == "unknown"
+    assert bond.warnings == ("bond 0-1 (C, C): bond type UNSPECIFIED is coded as unknown",)
     square = molecule_graph("Cl[Pt@SP1](Cl)(N)N")
     assert atom_labels(square, "cip")[1] == "unknown"
     assert "geometry" in square.warnings[0]
@@ -239,8 +239,8 @@ def test_counts_beyond_the_table_share_the_last_code():
 
 def test_dative_bonds_keep_their_direction():
     graph = molecule_graph("[NH3]->[Pt](Cl)Cl")
-    assert pair_label(graph, 0, 1, "kind") == "dative to"
-    assert pair_label(graph, 1, 0, "kind") == "dative from"
+    assert pair_label(graph, 0, 1, "bond_type") == "dative to"
+    assert pair_label(graph, 1, 0, "bond_type") == "dative from"
 
 
 def test_added_hydrogens_change_no_count_of_hydrogens():

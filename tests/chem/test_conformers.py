@@ -14,8 +14,8 @@ import molattn.chem.molecule
 from molattn.chem import (
     BOND_LENGTH,
     NO_GEOMETRY,
-    NOT_OPTIMISED,
-    Conformers,
+    NOT_OPTIMIZED,
+    ConformerOptions,
     MoleculeGraph,
     conformer,
     featurize,
@@ -36,8 +36,8 @@ IMPOSSIBLE = "C1CC2CC1=C2"
 SLOW = "[C@@]12({0})[C@@]3({0})[C@@]4({0})[C@@]1({0})[C@@]5({0})[C@@]2({0})[C@@]3({0})[C@@]45{0}".format("C(C)C")
 
 
-def distances(smiles: str, settings: Conformers | None = None, add_hs: bool = False) -> np.ndarray:
-    d = molecule_graph(smiles, add_hs=add_hs, conformers=settings or Conformers()).distances
+def distances(smiles: str, settings: ConformerOptions | None = None, add_hs: bool = False) -> np.ndarray:
+    d = molecule_graph(smiles, add_hs=add_hs, conformers=settings or ConformerOptions()).distances
     assert d is not None
     return d
 
@@ -49,7 +49,7 @@ def test_without_conformers_there_are_no_distances():
 @pytest.mark.parametrize("smiles", ["C", "CC", ASPIRIN, "[Na+].[Cl-]", "CC(=O)[O-].[NH4+]", "[H][H]", CAGES[0]])
 def test_distances_are_those_of_the_coordinates(smiles: str):
     x, _ = conformer(smiles)
-    graph = molecule_graph(smiles, conformers=Conformers())
+    graph = molecule_graph(smiles, conformers=ConformerOptions())
     d, n = graph.distances, graph.num_atoms
     assert d is not None
     assert x.shape == (n, 3)
@@ -82,7 +82,7 @@ def test_a_geometry_distinguishes_what_a_graph_does_not():
 def test_the_same_seed_gives_the_same_bits_and_another_seed_another_geometry():
     x, _ = conformer(ASPIRIN, seed=0)
     assert np.array_equal(x, conformer(ASPIRIN, seed=0).coordinates)
-    assert not np.allclose(distances(ASPIRIN), distances(ASPIRIN, Conformers(seed=1)), atol=0.05)
+    assert not np.allclose(distances(ASPIRIN), distances(ASPIRIN, ConformerOptions(seed=1)), atol=0.05)
 
 
 def test_hydrogens_are_always_embedded_and_removed_unless_requested():
@@ -127,25 +127,25 @@ def test_fragments_are_embedded_independently():
 
 @pytest.mark.parametrize("smiles", [*DRUGLIKE[:12], *STEREO[:6]])
 def test_ordinary_molecules_have_a_geometry_without_a_warning(smiles: str):
-    graph = molecule_graph(smiles, conformers=Conformers())
+    graph = molecule_graph(smiles, conformers=ConformerOptions())
     assert replace(graph, distances=None) == molecule_graph(smiles)
 
 
 @pytest.mark.parametrize("smiles", ["OB(O)C", "[H][H]"])
 def test_without_mmff_parameters_the_geometry_is_that_of_etkdg_with_a_warning(smiles: str):
-    graph = molecule_graph(smiles, conformers=Conformers())
-    assert graph.warnings[-1] == f"{NOT_OPTIMISED}MMFF94 has no parameters for it"
+    graph = molecule_graph(smiles, conformers=ConformerOptions())
+    assert graph.warnings[-1] == f"{NOT_OPTIMIZED}MMFF94 has no parameters for it"
     assert graph.distances is not None
     assert 0.5 < graph.distances[0, 1] < 1.7
 
 
 def test_a_single_atom_needs_no_parameters():
-    assert molecule_graph("[Re].[H+]", conformers=Conformers()).warnings == ()
+    assert molecule_graph("[Re].[H+]", conformers=ConformerOptions()).warnings == ()
 
 
-def test_an_optimisation_that_does_not_converge_is_a_warning(monkeypatch: pytest.MonkeyPatch):
+def test_an_optimization_that_does_not_converge_is_a_warning(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(rdForceFieldHelpers, "MMFFOptimizeMolecule", lambda *_, **__: 1)
-    assert conformer("CC").warnings == (f"{NOT_OPTIMISED}MMFF94 finds no minimum in 2,000 steps",)
+    assert conformer("CC").warnings == (f"{NOT_OPTIMIZED}MMFF94 finds no minimum in 2,000 steps",)
 
 
 def test_a_molecule_without_a_geometry_is_an_error_in_one_sentence():
@@ -170,7 +170,7 @@ def test_fragments_over_the_limit_are_rejected_at_once():
 
 
 def test_path_lengths_replace_distances_with_a_warning():
-    graph = molecule_graph(f"{IMPOSSIBLE}.O", conformers=Conformers())
+    graph = molecule_graph(f"{IMPOSSIBLE}.O", conformers=ConformerOptions())
     assert graph.distances is not None
     expected = np.where(graph.path_lengths == 255, np.inf, BOND_LENGTH * graph.path_lengths).astype(np.float32)
     assert np.array_equal(graph.distances, expected)
@@ -182,7 +182,7 @@ def test_path_lengths_replace_distances_with_a_warning():
 @pytest.mark.parametrize("policy", ["reject", "stop"])
 def test_one_molecule_without_a_geometry_raises_under_the_other_policies(policy: str):
     with pytest.raises(ConformerError):
-        molecule_graph(IMPOSSIBLE, conformers=Conformers(on_failure=policy))
+        molecule_graph(IMPOSSIBLE, conformers=ConformerOptions(on_failure=policy))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_one_molecule_without_a_geometry_raises_under_the_other_policies(policy:
 )
 def test_settings_out_of_range_are_rejected(settings: dict, says: str):
     with pytest.raises(ValueError, match=says):
-        Conformers(**settings)
+        ConformerOptions(**settings)
 
 
 ROWS = ["CCO", "C1CC", IMPOSSIBLE, *DRUGLIKE[2:20], None, "CCO"]
@@ -205,11 +205,11 @@ def same(one: MoleculeGraph | SmilesError, other: MoleculeGraph | SmilesError) -
 
 def test_workers_keep_order_and_bits_and_report_progress():
     told: list[tuple[int, int]] = []
-    alone = featurize(ROWS, conformers=Conformers(), progress=lambda done, total: told.append((done, total)))
+    alone = featurize(ROWS, conformers=ConformerOptions(), progress=lambda done, total: told.append((done, total)))
     assert told == [(done, len(ROWS)) for done in range(1, len(ROWS) + 1)]
     told.clear()
     shared = featurize(
-        ROWS, conformers=Conformers(), num_workers=2, progress=lambda done, total: told.append((done, total))
+        ROWS, conformers=ConformerOptions(), num_workers=2, progress=lambda done, total: told.append((done, total))
     )
     assert told[-1] == (len(ROWS), len(ROWS))
     assert len(told) > 1
@@ -219,7 +219,7 @@ def test_workers_keep_order_and_bits_and_report_progress():
 
 
 def test_reject_makes_the_row_an_error_and_continues():
-    made = featurize(ROWS, conformers=Conformers(on_failure="reject"))
+    made = featurize(ROWS, conformers=ConformerOptions(on_failure="reject"))
     assert [k for k, outcome in enumerate(made) if isinstance(outcome, SmilesError)] == [1, 2, len(ROWS) - 2]
     assert isinstance(made[2], ConformerError)
 
@@ -230,7 +230,7 @@ def test_stop_raises_the_error_with_its_row(num_workers: int):
     with pytest.raises(ConformerError) as caught:
         featurize(
             [*ROWS, *["CC"] * 40],
-            conformers=Conformers(on_failure="stop"),
+            conformers=ConformerOptions(on_failure="stop"),
             num_workers=num_workers,
             progress=lambda done, _: told.append(done),
         )
@@ -246,7 +246,7 @@ def test_progress_is_reported_without_conformers_too(monkeypatch: pytest.MonkeyP
 
 
 def test_permute_and_equality_include_distances():
-    graph = molecule_graph(ASPIRIN, conformers=Conformers())
+    graph = molecule_graph(ASPIRIN, conformers=ConformerOptions())
     order = np.random.default_rng(0).permutation(graph.num_atoms).tolist()
     moved = graph.permute(order)
     assert graph.distances is not None
@@ -259,14 +259,14 @@ def test_permute_and_equality_include_distances():
 
 @pytest.mark.parametrize("change", [lambda d: d[:1], lambda d: d.astype(np.float64)])
 def test_distances_of_another_shape_or_type_are_rejected(change: Callable[[np.ndarray], np.ndarray]):
-    graph = molecule_graph("CCO", conformers=Conformers())
+    graph = molecule_graph("CCO", conformers=ConformerOptions())
     assert graph.distances is not None
     with pytest.raises(Exception, match="distances"):
         replace(graph, distances=change(graph.distances))
 
 
 def test_pyg_carries_distances_there_and_back():
-    graph = molecule_graph("[Na+].CC(=O)[O-]", conformers=Conformers())
+    graph = molecule_graph("[Na+].CC(=O)[O-]", conformers=ConformerOptions())
     data = to_pyg(graph)
     assert data.distances.shape == (25,)
     receiver, sender = data.edge_index[1], data.edge_index[0]

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from molattn.chem import Conformers, MoleculeGraph, molecule_graph, smiles_tokens
+from molattn.chem import ConformerOptions, MoleculeGraph, molecule_graph, smiles_tokens
 from molattn.data.store.batches import BucketBatchSampler, batches_by_size, collate, collate_tokens
 from molattn.data.store.cache import Featurization, cached_molecules
 from molattn.data.store.packing import GraphPacking, TokenPacking
 
 
 def _graphs(*smiles: str) -> list[MoleculeGraph]:
-    return [molecule_graph(s, conformers=Conformers()) for s in smiles]
+    return [molecule_graph(s, conformers=ConformerOptions()) for s in smiles]
 
 
 def test_distances_are_padded_with_zeros_and_moved_with_the_rest() -> None:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import RDConfig
 
-from molattn.chem import Conformers, canonical_smiles, featurize, molecule_graph, read_smiles, smiles_tokens
+from molattn.chem import ConformerOptions, canonical_smiles, featurize, molecule_graph, read_smiles, smiles_tokens
 from molattn.chem import tokenize_all as tokenized
 from molattn.data.datasets.cards import molecule_cache_dir
 from molattn.data.store import ragged
@@ -103,7 +103,7 @@ def test_tokens_are_what_reading_gives() -> None:
 def test_distances_are_what_reading_gives() -> None:
     smiles = ["C", "[Na+].[Cl-]", "CCO", "C1CC2CC1=C2", "C1CC", "OB(O)C", "F/C=C/[C@H](O)Cl"]
     for policy in ("paths", "reject"):
-        c = Conformers(on_failure=policy)
+        c = ConformerOptions(on_failure=policy)
         make = partial(molecule_graph, conformers=c)
         how = Featurization(featurize=make, packing=GraphPacking(distances=True), settings={"policy": policy})
         found, wanted = cached_molecules(smiles, how).molecules, featurize(smiles, conformers=c)

@@ -9,7 +9,7 @@ import torch
 from scipy.special import expit, softmax
 
 import molattn
-from molattn.chem import Conformers, molecule_graph
+from molattn.chem import ConformerOptions, molecule_graph
 from molattn.errors import SmilesError, UsageError
 from molattn.explain.attribute import attribute
 from molattn.explain.attribution import Attribution
@@ -196,7 +196,7 @@ def test_all_methods_of_a_preset_work_for_one_atom_and_for_more(preset):
     model = build(config, 1).eval().requires_grad_(False)
     names = available_methods(model)
     assert {"occlusion", "integrated-gradients", "grad-attention", "rollout", "attention"} <= set(names)
-    conformers = Conformers() if config.needs_3d else None
+    conformers = ConformerOptions() if config.needs_3d else None
     for smiles in ("C", "[Na+].[Cl-]", "CCO"):
         molecule = molecule_graph(smiles, conformers=conformers)
         for name in names:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from molattn.chem import Conformers, ReadOptions
+from molattn.chem import ConformerOptions, ReadOptions
 from molattn.models.applicability_domain import FINGERPRINT_BYTES, ApplicabilityDomain
 from molattn.models.artifact import Artifact, save_artifact
 from molattn.models.base import build
@@ -58,7 +58,7 @@ def _transformed() -> Artifact:
 
 FORMS: dict[str, Callable[[], Artifact]] = {
     "regression": _artifact,
-    "conformers": lambda: _artifact(config=MAT, read_options=ReadOptions(conformers=Conformers())),
+    "conformers": lambda: _artifact(config=MAT, read_options=ReadOptions(conformers=ConformerOptions())),
     "binary": lambda: _artifact("c", task=Binary(), class_shares=((0.25, 0.75),)),
     "parent": lambda: _artifact("yz", read_options=ReadOptions(standardize="parent")),
     "atoms": lambda: _artifact("q", task=Regression(of_atoms=True)),

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from molattn.chem import Conformers, ReadOptions, molecule_graph
+from molattn.chem import ConformerOptions, ReadOptions, molecule_graph
 from molattn.data.schema import dumps_checksummed
 from molattn.errors import InputError
 from molattn.models import artifact as artifact_module
@@ -133,7 +133,7 @@ def test_the_error_for_a_newer_model_says_upgrade(folder: Path) -> None:
 
 
 def test_a_3d_model_saves_its_conformer_settings(artifact: Artifact, tmp_path: Path) -> None:
-    options = ReadOptions(conformers=Conformers(seed=7, timeout=3, on_failure="reject"))
+    options = ReadOptions(conformers=ConformerOptions(seed=7, timeout=3, on_failure="reject"))
     save_artifact(tmp_path, replace(artifact, read_options=options))
     assert load_artifact(tmp_path).read_options == options
 
@@ -231,7 +231,7 @@ def everything() -> Artifact:
         scaler=TargetScaler((1.0, 2.0), (3.0, 4.0)),
         targets=("a", "b"),
         units=("m", ""),
-        read_options=ReadOptions(True, 50, Conformers(seed=7), "parent"),
+        read_options=ReadOptions(True, 50, ConformerOptions(seed=7), "parent"),
         task=task,
         descriptors=DescriptorScaler(("d", "e"), (0.5, 1.5), (2.5, 0.0)),
         members=tuple(models[1:]),

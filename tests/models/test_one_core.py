@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from molattn.attention import BACKENDS, DenseLayout, EdgeListLayout, PaddedGraphLayout, backend, record_backends
-from molattn.chem import Conformers, ReadOptions, molecule_graph
+from molattn.chem import ConformerOptions, ReadOptions, molecule_graph
 from molattn.kernels.blocks import unavailable_reason
 from molattn.models.base import build
 from molattn.models.presets import PRESETS
@@ -35,7 +35,7 @@ def made(request):
     config = resolve(None, given, (*SETTINGS, *extra, *settings)).model
     torch.manual_seed(0)
     model = build(config, 1).eval()
-    reader = model.reader(ReadOptions(conformers=Conformers() if config.needs_3d else None))
+    reader = model.reader(ReadOptions(conformers=ConformerOptions() if config.needs_3d else None))
     return model, model.collate([reader(smiles) for smiles in SMILES])
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from molattn.chem import Conformers, ReadOptions, conformer, molecule_graph
+from molattn.chem import ConformerOptions, ReadOptions, conformer, molecule_graph
 from molattn.data.store.batches import collate
 from molattn.errors import SmilesError, UsageError
 from molattn.graph import GraphNetBlock
@@ -36,7 +36,7 @@ def small(preset, *settings):
 
 
 def graph_of(model, smiles, seed=0):
-    return molecule_graph(smiles, conformers=Conformers(seed=seed) if model.config.needs_3d else None)
+    return molecule_graph(smiles, conformers=ConformerOptions(seed=seed) if model.config.needs_3d else None)
 
 
 def test_mat_with_the_softmax_kernel_has_rows_that_sum_to_1():
@@ -69,7 +69,7 @@ def test_predictions_are_invariant_to_rotation_and_translation_but_not_to_the_co
 
 @pytest.mark.parametrize("name", EDGE_ENCODINGS)
 def test_every_edge_encoding_changes_the_output(name):
-    conformers = Conformers() if name.startswith("distance") else None
+    conformers = ConformerOptions() if name.startswith("distance") else None
     torch.manual_seed(0)
     config = GraphModelConfig(hidden_dim=16, num_heads=2, num_layers=1, edges=(name,), max_path=3)
     model = GraphModel(config).double()
@@ -203,7 +203,7 @@ def test_requesting_attention_changes_no_prediction_and_attention_is_batch_invar
         TargetScaler((1.0,), (2.0,)),
         ("y",),
         ("",),
-        ReadOptions(conformers=Conformers() if model.config.needs_3d else None),
+        ReadOptions(conformers=ConformerOptions() if model.config.needs_3d else None),
     )
     predictor = Predictor(artifact)
     smiles = [ASPIRIN, "C", "not one", "CC(=O)[O-].[NH4+]", FLEXIBLE]

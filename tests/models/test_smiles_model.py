@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from molattn.chem import Conformers, ReadOptions
+from molattn.chem import ConformerOptions, ReadOptions
 from molattn.errors import SmilesError, UsageError
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
 from molattn.models.base import MODELS, Molecule, MoleculeModel, build
@@ -55,7 +55,7 @@ def test_all_smiles_of_a_molecule_predict_the_same(model: MoleculeModel) -> None
 
 def test_conformers_are_an_error() -> None:
     with pytest.raises(UsageError, match="'smiles-transformer' reads no 3D"):
-        SmilesModel.read(["C"], ReadOptions(conformers=Conformers()))
+        SmilesModel.read(["C"], ReadOptions(conformers=ConformerOptions()))
 
 
 def test_order_matters(model: MoleculeModel) -> None:

@@ -202,9 +202,9 @@ def test_molecules_whose_distances_are_path_lengths_are_counted(tmp_path: Path) 
     dataset = _prepare(_with_3d(tmp_path / "t.csv", "paths"), seed=0)
     assert len(dataset.molecules) == len(GOOD) + 3
     assert all(m.distances is not None for m in dataset.molecules if isinstance(m, MoleculeGraph))
-    without, unoptimised = dataset.warnings
+    without, unoptimized = dataset.warnings
     assert without.startswith("2 molecules have no 3D geometry; the first, C1CC2CC1=C2: distances are path lengths")
-    assert unoptimised.startswith("1 molecule has a 3D geometry that is not optimised; the first, OB(O)C: ")
+    assert unoptimized.startswith("1 molecule has a 3D geometry that is not optimized; the first, OB(O)C: ")
 
 
 def test_molecules_without_a_geometry_can_be_left_out(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def sdf_stream(
             text, error = ("", parsed.smiles) if isinstance(parsed.smiles, SmilesError) else (parsed.smiles, None)
             title = [parsed.name] if found.titles else []
             cells = [text, *title, *(parsed.properties.get(n, "") for n in found.properties)]
-            yield _Row(number, cells, error, parsed.atoms, sdf.structure_of(record) if molblocks else None)
+            yield _Row(number, cells, error, parsed.atoms, sdf.record_molblock(record) if molblocks else None)
 
     return RowStream(source, columns, _chunks(rows(), source, "record"), "record", smiles)
 

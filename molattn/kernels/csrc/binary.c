@@ -15,7 +15,7 @@
 enum { DONE, HAS_STEREO, NOT_COVERED, NOT_UNDERSTOOD }; /* result codes */
 enum { NO_CODE = 255 };                                     /* a value without a code */
 enum { HEADER_SIZE = 30, MAX_PATH = 254, DISCONNECTED = 255 };
-enum { DEFAULT_HYBRIDISATION = 4, DEFAULT_BOND_TYPE = 1 }; /* values that are not written */
+enum { DEFAULT_HYBRIDIZATION = 4, DEFAULT_BOND_TYPE = 1 }; /* values that are not written */
 
 /* molattn.chem.binary.Tables */
 typedef struct {
@@ -81,7 +81,7 @@ static int read_atom(Bytes *b, uint8_t *properties) {
   properties[AROMATIC] = flags >> 6 & 1;
   properties[CHARGE] = read_byte_if(&at, present >> 1 & 1, 0);
   properties[TAG] = read_byte_if(&at, present >> 2 & 1, 0);
-  properties[HYBRIDISATION] = read_byte_if(&at, present >> 3 & 1, DEFAULT_HYBRIDISATION);
+  properties[HYBRIDIZATION] = read_byte_if(&at, present >> 3 & 1, DEFAULT_HYBRIDIZATION);
   unsigned hydrogens = properties[EXPLICIT_HYDROGENS] = read_byte_if(&at, present >> 4 & 1, 0);
   properties[VALENCE] = read_byte_if(&at, present >> 5 & 1, 0); /* the explicit valence */
   unsigned implicit = read_byte_if(&at, present >> 6 & 1, 0);

@@ -16,7 +16,7 @@
 #include <string.h>
 
 /* The properties of an atom: binary.PROPERTIES; then those that only the labels need. */
-enum { ELEMENT, DEGREE, HYDROGENS, CHARGE, HYBRIDISATION, AROMATIC, RINGS, RADICALS, CIP, NUM_PROPERTIES };
+enum { ELEMENT, DEGREE, HYDROGENS, CHARGE, HYBRIDIZATION, AROMATIC, RINGS, RADICALS, CIP, NUM_PROPERTIES };
 /* The last two: the hydrogens written in brackets, and all hydrogens that are not atoms. */
 enum { TAG = NUM_PROPERTIES, VALENCE, EXPLICIT_HYDROGENS, TOTAL_HYDROGENS, NUM_COLUMNS };
 enum { NO_LABEL, LABEL_R, LABEL_S, PSEUDO_R, PSEUDO_S }; /* of an atom */
