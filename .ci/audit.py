@@ -1,7 +1,7 @@
-"""Known vulnerabilities of the versions in constraints.txt, as pip-audit finds them: `python .ci/audit.py`.
+"""Known vulnerabilities of the versions in constraints.txt, found by pip-audit: `python .ci/audit.py`.
 
-It fails where there is one. Where the service that knows them cannot be asked, of all versions or of some, it says so
-and does not fail: what is not known is neither good nor bad.
+The exit code is 1 if there is one. Versions for which the vulnerability service gives no answer are reported as not
+audited, and do not change the exit code.
 """
 
 import json
@@ -13,27 +13,27 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 
 
-def verdict(report: dict[str, Any] | None) -> tuple[str, int]:
-    """What to say of pip-audit's report, None for none at all, and the exit code."""
+def summarize(report: dict[str, Any] | None) -> tuple[str, int]:
+    """The message for the report of pip-audit, None if there is none, and the exit code."""
     packages = [] if report is None else report["dependencies"]
-    asked = [package for package in packages if "skip_reason" not in package]
+    audited = [package for package in packages if "skip_reason" not in package]
     found = [
-        f"{package['name']} {package['version']}: {known['id']}, mended in {', '.join(known['fix_versions']) or 'none'}"
-        for package in asked
+        f"{package['name']} {package['version']}: {known['id']}, fixed in {', '.join(known['fix_versions']) or 'none'}"
+        for package in audited
         for known in package["vulns"]
     ]
     if found:
         return "known vulnerabilities:\n" + "\n".join(found), 1
-    if not asked:
-        return "NOT AUDITED: the service that knows vulnerabilities could not be asked", 0
-    if len(asked) < len(packages):
+    if not audited:
+        return "NOT AUDITED: the service of known vulnerabilities is not available", 0
+    if len(audited) < len(packages):
         names = ", ".join(package["name"] for package in packages if "skip_reason" in package)
-        return f"no known vulnerability in {len(asked)} versions; NOT AUDITED: {names}", 0
-    return f"no known vulnerability in {len(asked)} versions", 0
+        return f"no known vulnerability in {len(audited)} versions; NOT AUDITED: {names}", 0
+    return f"no known vulnerability in {len(audited)} versions", 0
 
 
 def main() -> None:
-    """See above."""
+    """Audit the versions, and print the result."""
     options = [
         "-r",
         str(ROOT / "constraints.txt"),
@@ -44,13 +44,15 @@ def main() -> None:
         "--progress-spinner",
         "off",
     ]
-    done = subprocess.run([sys.executable, "-m", "pip_audit", *options], capture_output=True, text=True, check=False)
+    completed = subprocess.run(
+        [sys.executable, "-m", "pip_audit", *options], capture_output=True, text=True, check=False
+    )
     try:
-        report = json.loads(done.stdout)
+        report = json.loads(completed.stdout)
     except ValueError:
-        print(done.stderr[-2000:])
+        print(completed.stderr[-2000:])
         report = None
-    text, code = verdict(report)
+    text, code = summarize(report)
     print(text)
     sys.exit(code)
 

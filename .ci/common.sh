@@ -1,15 +1,15 @@
-# What .ci/run and .ci/long share; to be sourced in bash, in the root of a clone.
+# Functions of .ci/run and .ci/long; source it in bash, in the root of a clone.
 
 step() { printf '\n=== %s (%s s) ===\n' "$1" "$SECONDS"; }
 
-# The commands are read from the README, so that what it promises is what runs.
+# The first command in the README that contains a text, so that the documented commands are the tested ones.
 readme_command() {
   local command
   command=$(grep -m1 -F -- "$1" README.md) || { echo "README.md has no command with: $1"; exit 1; }
   printf '%s\n' "$command"
 }
 
-# Without a browser the tests of the page fail here.
+# Install a browser, without which the tests of the HTML page fail.
 browser() {
   export MOLATTN_REQUIRE_BROWSER=1
   if ! command -v chromium-headless-shell >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
@@ -18,30 +18,30 @@ browser() {
   fi
 }
 
-# `in_way WAY COMMAND...`: a command as another machine would run it. Torch's own kernels, those of MKL and of oneDNN
-# each choose by the processor, and each has a variable of its own.
-in_way() {
-  local way=$1
+# `run_in CONFIGURATION COMMAND...`: runs a command as on another machine. The kernels of torch, MKL and oneDNN are each
+# selected by the processor, and each library has a variable to override it.
+run_in() {
+  local configuration=$1
   shift
-  # What torch's compiler has written for one processor, it takes from its cache for another.
+  # Separate caches, because torch's compiler would reuse code for another processor.
   local -x TORCHINDUCTOR_CACHE_DIR
-  TORCHINDUCTOR_CACHE_DIR=${TMPDIR:-/tmp}/molattn-inductor-$way
-  case $way in
+  TORCHINDUCTOR_CACHE_DIR=${TMPDIR:-/tmp}/molattn-inductor-$configuration
+  case $configuration in
     plain | lowest | newest) "$@" ;;
-    # No C compiler, no wide registers, one thread.
+    # No C compiler, no AVX, one thread.
     uncompiled)
       MOLATTN_COMPILE=0 ATEN_CPU_CAPABILITY=default MKL_ENABLE_INSTRUCTIONS=SSE4_2 ONEDNN_MAX_CPU_ISA=SSE41 \
         OMP_NUM_THREADS=1 "$@" ;;
-    # A processor with AVX2, and neither AVX-512 nor AMX; two threads.
+    # A processor with AVX2, without AVX-512 and AMX; two threads.
     x86-64-v3)
       MOLATTN_MARCH=x86-64-v3 ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 ONEDNN_MAX_CPU_ISA=AVX2 \
         OMP_NUM_THREADS=2 "$@" ;;
-    *) echo "no such way: $way" && return 2 ;;
+    *) echo "no such configuration: $configuration" && return 2 ;;
   esac
 }
 
-# `every_library PYTHON...`: each C file is built, or this fails.
-every_library() {
+# `build_libraries PYTHON...`: builds each C file, and fails if one cannot be built.
+build_libraries() {
   "$@" - <<'PYTHON'
 from pathlib import Path
 import molattn
@@ -53,24 +53,24 @@ for source in sorted(Path(molattn.__file__).parent.rglob("*.c")):
 PYTHON
 }
 
-# `nothing_skipped WAY LOG...`: fails where something was skipped, for lack of an install say. The tests of the compiled
-# code itself may be where nothing is compiled, and those of our reader of RDKit's binaries with an RDKit that it leaves
-# to RDKit. The logs are those of `pytest -rs`, with a line for each reason.
-nothing_skipped() {
-  local way=$1 left may=''
+# `check_skipped CONFIGURATION LOG...`: fails if a test was skipped, such as for a missing package. Allowed are the tests
+# of compiled code where nothing is compiled, and those of the reader of RDKit binaries with a version of RDKit that it
+# does not support. The logs are those of `pytest -rs`, with a line for each reason.
+check_skipped() {
+  local configuration=$1 skipped allowed=''
   shift
-  case $way in
-    uncompiled) may='MOLATTN_COMPILE is 0' ;;
-    lowest) may='binaries of version [0-9.]* are not supported' ;;
+  case $configuration in
+    uncompiled) allowed='MOLATTN_COMPILE is 0' ;;
+    lowest) allowed='binaries of version [0-9.]* are not supported' ;;
   esac
-  if [ -n "$may" ]; then
-    left=$(grep -hE '^SKIPPED|[0-9]+ xfailed' "$@" | grep -vE "$may" || true)
+  if [ -n "$allowed" ]; then
+    skipped=$(grep -hE '^SKIPPED|[0-9]+ xfailed' "$@" | grep -vE "$allowed" || true)
   else
-    left=$(grep -hE '^SKIPPED|(^|[ ,])[0-9]+ (skipped|xfailed)' "$@" || true)
+    skipped=$(grep -hE '^SKIPPED|(^|[ ,])[0-9]+ (skipped|xfailed)' "$@" || true)
   fi
-  if [ -n "$left" ]; then
-    echo "something that should run was skipped:"
-    printf '%s\n' "$left"
+  if [ -n "$skipped" ]; then
+    echo "skipped tests:"
+    printf '%s\n' "$skipped"
     return 1
   fi
 }

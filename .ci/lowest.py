@@ -2,8 +2,8 @@
 
     python .ci/lowest.py [--except torch] > lowest.txt
 
-Of what is excepted the list has the version in constraints.txt: a processor's build of an old torch, say, is not to be
-had everywhere. What comes along with these packages is left to pip.
+The packages of --except have the version in constraints.txt: for example, CPU builds of old versions of torch are not
+available everywhere. The versions of further dependencies are chosen by pip.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = ("test", "keras", "notebook", "ray", "tune", "widget")
-"""Of these too; the others are tools for whoever develops."""
+"""The extras whose requirements are included; the others are development tools."""
 
 
 def lowest(requirements: list[str]) -> dict[str, str]:
@@ -22,20 +22,20 @@ def lowest(requirements: list[str]) -> dict[str, str]:
     for requirement in requirements:
         match = re.fullmatch(r"([A-Za-z0-9._-]+)(?:\[[\w,]+\])?>=([0-9.]+)", requirement)
         if match is None:
-            raise SystemExit(f"pyproject.toml: {requirement!r} has no lower bound alone")
+            raise SystemExit(f"pyproject.toml: {requirement!r} must have a lower bound and nothing else")
         name, version = match.groups()
         found[name] = max(found.get(name, version), version, key=lambda v: [int(part) for part in v.split(".")])
     return found
 
 
 def pins() -> dict[str, str]:
-    """Those of constraints.txt."""
+    """The versions in constraints.txt."""
     lines = (line.partition("==") for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines())
     return {name: version for name, equals, version in lines if equals}
 
 
 def main() -> None:
-    """See above."""
+    """Print the list."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--except", dest="excepted", nargs="*", default=[], metavar="PACKAGE")
     excepted = parser.parse_args().excepted
