@@ -3,22 +3,21 @@
 from collections.abc import Mapping
 from typing import Any
 
-_PAGE = """# How many faults the tests detect
+_PAGE = """# Mutation testing
 
 Made by `python tools/mutation/run.py --page docs/mutation.md`.
 
-One fault at a time is introduced into the body of a function: a comparison, an operator, a constant, a condition, a
-bound of a slice, a returned value, a call or a `raise` left out. Then the tests of the module that reach the line are
-run until one fails. Messages are not changed. "Killed" counts the mutants that a test detected, or that exceeded their
-time limit. "Equivalent" are those that do what the original does, or differ in speed or memory only: the reasons are in
-`tools/mutation/equivalent.toml`.
+A mutant has one change in the body of a function: of a comparison, an operator, a constant, a condition, a bound of a
+slice, a returned value, or a removed call or `raise`. The tests of the module that reach the line are run until one
+fails. Messages are not changed. "Killed" mutants are detected by a test, or exceed their time limit. "Equivalent" ones
+behave as the original, or differ only in speed or memory: the reasons are in `tools/mutation/equivalent.toml`.
 
 {table}
 
 {survivors}
 
 {versions} {seconds} seconds with one thread, for the last run of each module, in
-which mutants killed before were not tried again.
+which mutants killed before were not run again.
 """
 
 

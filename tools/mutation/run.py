@@ -8,10 +8,10 @@ unchanged since, are not tried again. equivalent.toml lists the mutants that no 
 with the reason: they are not tried either. `--all` tries both again. `--page` writes the table of all modules with
 results.
 
-Needs the extra `test`, and Linux. mutmut 3.8 runs the tests of attention/score, at 2.5 mutants a second, but only with
-the shape checks turned off (it imports molattn before jaxtyping's hook, which then refuses), it leaves out functions
-with decorators (one in nine here: properties, static methods, context managers), and it numbers its mutants, so that a
-list of the equivalent ones does not survive an edit; cosmic-ray restarts pytest and torch for each mutant.
+Needs the extra `test`, and Linux. Other tools do not suffice: mutmut 3.8 requires the shape checks to be turned off (it
+imports molattn before jaxtyping's hook), skips functions with decorators (one in nine here: properties, static methods,
+context managers), and numbers its mutants, so that a list of equivalent ones is invalid after an edit; cosmic-ray
+restarts pytest and torch for each mutant.
 """
 
 import argparse
@@ -37,7 +37,7 @@ RESULTS = Path(__file__).with_name("results.json")
 
 
 def main() -> None:
-    """See above."""
+    """Test the mutants, print the table, and write the results."""
     options = _options()
     os.chdir(ROOT)
     os.environ["OMP_NUM_THREADS"] = "1"  # a forked child would wait forever for the threads of its parent
@@ -76,13 +76,12 @@ def main() -> None:
 def _result(
     name: str, before: dict[str, Any], equivalent: dict[str, str], options: argparse.Namespace, outcomes_of: Any
 ) -> dict[str, Any] | None:
-    """The outcomes of the mutants of one module; None if its tests fail without any."""
+    """The outcomes of the mutants of one module; None if its tests fail without mutants."""
     start = time.perf_counter()
     module = Module(ROOT / "molattn" / f"{name}.py", name)
     of = len(module.mutants)
-    digest = module.digest
     known = {} if options.all else dict.fromkeys(equivalent, "survived")
-    if before.get("sha256") == digest and not options.all:
+    if before.get("sha256") == module.digest and not options.all:
         tried_before = _sampled(module.mutants, before["tried"], before["seed"])
         known |= {m.name: "killed" for m in tried_before if m.name not in before["not_killed"]}
     module.mutants = _sampled(module.mutants, options.sample or of, options.seed)
@@ -94,7 +93,7 @@ def _result(
         print(f"listed as equivalent, but killed: {key}", flush=True)
     packages = ("torch", "pytest", "hypothesis")
     return {
-        "sha256": digest,
+        "sha256": module.digest,
         "of": of,
         "seed": options.seed,
         "seconds": round(time.perf_counter() - start),
@@ -112,16 +111,31 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("modules", nargs="*", help=f"all by default: {', '.join(MODULES)}")
     parser.add_argument("-o", "--output", type=lambda p: Path(p).absolute(), default=RESULTS)
-    parser.add_argument("--all", action="store_true", help="try again what was killed, and the equivalent ones")
-    parser.add_argument("--sample", type=int, metavar="N", help="N mutants of each module, chosen at random")
-    parser.add_argument("--seed", type=int, default=0, help="of the sample")
-    cores = len(os.sched_getaffinity(0))
-    parser.add_argument("-j", "--jobs", type=int, default=cores, help=f"modules at a time ({cores}: one for each core)")
-    parser.add_argument("--page", type=lambda p: Path(p).absolute(), help="write the table there")
-    parser.add_argument("--at-least", type=float, default=0.0, metavar="PERCENT", help="to be killed, or equivalent")
-    parser.add_argument("--no-run", action="store_true", help="try nothing; for --page")
     parser.add_argument(
-        "--take", type=lambda p: Path(p).absolute(), nargs="+", default=[], metavar="JSON", help="outputs of other runs"
+        "--all", action="store_true", help="also run mutants that were killed before, and equivalent ones"
+    )
+    parser.add_argument("--sample", type=int, metavar="N", help="N mutants of each module, chosen at random")
+    parser.add_argument("--seed", type=int, default=0, help="random seed of the sample")
+    cores = len(os.sched_getaffinity(0))
+    parser.add_argument(
+        "-j",
+        "--jobs",
+        type=int,
+        default=cores,
+        help=f"number of concurrent modules (default: {cores}, the number of cores)",
+    )
+    parser.add_argument("--page", type=lambda p: Path(p).absolute(), help="the Markdown file to write")
+    parser.add_argument(
+        "--at-least", type=float, default=0.0, metavar="PERCENT", help="fail if fewer mutants are killed or equivalent"
+    )
+    parser.add_argument("--no-run", action="store_true", help="run no mutants; for --page")
+    parser.add_argument(
+        "--take",
+        type=lambda p: Path(p).absolute(),
+        nargs="+",
+        default=[],
+        metavar="JSON",
+        help="results of other runs to include",
     )
     return parser.parse_args()
 

@@ -1,8 +1,8 @@
 """Tests mutants inside pytest: one collection of the tests, then a forked child for each mutant.
 
-Nothing is imported again: the code of the function is replaced in place, and the tests that reach the line in the
-unchanged module are run, the fastest first, until one fails. A child has limits of CPU time for each test, of time for
-all of them, and of memory, so that no mutant hangs or fills the machine.
+Modules are imported once: the code of the function is replaced in place, and the tests that reach the line in the
+unchanged module are run, the fastest first, until one fails. A child has limits of CPU time for each test, of wall time
+for all of them, and of memory.
 """
 
 import contextlib
@@ -30,19 +30,19 @@ _IMPORTED = (
     *("captum", "matplotlib", "molattn", "numpy", "pandas", "pyarrow", "rdkit", "scipy", "sklearn"),
     *("torch", "torch_geometric"),
 )
-"""Packages that take long to import."""
-_NUM_KILLERS = 3  # this many tests that killed mutants most recently run first: the next mutant is nearby
+"""Packages that are slow to import."""
+_NUM_KILLERS = 3  # the tests that killed the most recent mutants run first: they often reach the next mutant, too
 _MEMORY = 4 << 30  # bytes that a child may allocate in addition to those of its parent
 
 
 def outcomes_of(module: Module, tests: list[str], known: dict[str, str], root: Path) -> dict[str, str] | None:
-    """The outcome of each mutant of a module by name; None if the tests fail without any.
+    """The outcome of each mutant of a module by name; None if the tests fail without mutants.
 
     Args:
         module: with the mutants to test.
         tests: test files, or tests in them, relative to tests/, and options of pytest; the doctests of the module are
             run, too.
-        known: outcomes that are not tested again.
+        known: outcomes of mutants that are not tested again.
         root: of the repository, which is the current folder.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -78,14 +78,14 @@ class Mutation:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Replaces the loop of pytest."""
-        # Once here, instead of in every child and in the time of its first test.
+        # Import here, instead of in every child, where the first test would include the time.
         for name in self._baseline(session)[2]:
             with contextlib.suppress(Exception):
                 importlib.import_module(name)
         reached, seconds, _ = self._baseline(session)
         functions = _find_functions(self.module)
         killers: list[str] = []
-        gc.freeze()  # or the collector of each child copies the pages that it visits
+        gc.freeze()  # otherwise the garbage collector of each child copies the pages that it visits
         for number, mutant in enumerate(self.module.mutants, 1):
             outcome = self.known.get(mutant.name)
             if outcome is None:
@@ -103,7 +103,7 @@ class Mutation:
         return True
 
     def pytest_report_teststatus(self) -> tuple[str, str, str]:
-        """No dots."""
+        """Print no progress characters."""
         return "", "", ""
 
     def _baseline(self, session: pytest.Session) -> tuple[dict[str, frozenset[int]], dict[str, float], list[str]]:
@@ -132,20 +132,20 @@ class Mutation:
                     _protocol(session, i)
                     sys.settrace(None)
                     if session.testsfailed:
-                        sys.stderr.write(f"{item.nodeid} fails without any mutant\n")
+                        sys.stderr.write(f"{item.nodeid} fails without a mutant\n")
                         return 1
                     found[item.nodeid] = _processor_seconds() - start, sorted(lines)
-                late = sorted(
+                imported = sorted(
                     name for name in sys.modules.keys() - loaded_before if name.partition(".")[0] in _IMPORTED
                 )
-                Path(file.name).write_text(json.dumps([found, late]))
+                Path(file.name).write_text(json.dumps([found, imported]))
                 return 0
 
             if _in_child(run, 3600, silent=False) != 0:
                 raise pytest.UsageError("the tests must pass first")
-            found, late = json.loads(Path(file.name).read_text())
+            found, imported = json.loads(Path(file.name).read_text())
         reached = defaultdict(frozenset, {name: frozenset(lines) for name, (_, lines) in found.items()})
-        return reached, {name: seconds for name, (seconds, _) in found.items()}, late
+        return reached, {name: seconds for name, (seconds, _) in found.items()}, imported
 
 
 def _test_mutant(
@@ -158,7 +158,7 @@ def _test_mutant(
     """The outcome of a mutant, and the test that killed it."""
     if not tests:
         return "not reached", None
-    session, place = tests[0].session, mmap.mmap(-1, 8)  # the index of the running test, for the parent to read
+    session, test_index = tests[0].session, mmap.mmap(-1, 8)  # shared with the child
 
     def run() -> int:
         try:
@@ -173,24 +173,24 @@ def _test_mutant(
         for i in range(len(tests)):
             limit = time.process_time() + 10 + 5 * seconds[tests[i].nodeid]
             resource.setrlimit(resource.RLIMIT_CPU, (int(limit), hardest))
-            place[:] = i.to_bytes(8, "little")
+            test_index[:] = i.to_bytes(8, "little")
             _protocol(session, i)
             if session.testsfailed:
                 return 1
         return 0
 
     code = _in_child(run, 60 + 10 * sum(seconds[item.nodeid] for item in tests))
-    outcomes = {0: "survived", 3: "not exchanged", None: "timeout", -signal.SIGXCPU: "timeout"}
+    outcomes = {0: "survived", 3: "not replaced", None: "timeout", -signal.SIGXCPU: "timeout"}
     outcome = outcomes.get(code, "killed")
-    return outcome, tests[int.from_bytes(place[:], "little")].nodeid if outcome == "killed" else None
+    return outcome, tests[int.from_bytes(test_index[:], "little")].nodeid if outcome == "killed" else None
 
 
 def _find_functions(module: Module) -> dict[str, list[list[types.FunctionType]]]:
     """By name, the live functions of each code object of `Module.compile_functions`."""
     file = str(module.path)
-    everyone = [f for f in gc.get_objects() if type(f) is types.FunctionType and f.__code__.co_filename == file]
+    functions = [f for f in gc.get_objects() if type(f) is types.FunctionType and f.__code__.co_filename == file]
     found = defaultdict(list)
-    for f in everyone:
+    for f in functions:
         found[f.__code__.co_qualname, f.__code__.co_firstlineno].append(f)
     return {
         name: [found[name, code.co_firstlineno] for code in codes] for name, codes in module.compile_functions().items()
@@ -247,7 +247,7 @@ def _in_child(run: Callable[[], int], limit: float, silent: bool = True) -> int 
                 return os.waitstatus_to_exitcode(status)
             time.sleep(0.01)
     finally:
-        with contextlib.suppress(ProcessLookupError):  # its children, too
+        with contextlib.suppress(ProcessLookupError):  # including its children
             os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return None
