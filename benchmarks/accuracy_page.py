@@ -1,4 +1,4 @@
-"""The tables of `accuracy.py`, made from its file of results and from nothing else."""
+"""The page docs/accuracy.md, made from the file of results of `accuracy.py`."""
 
 import statistics
 from collections import defaultdict
@@ -6,41 +6,41 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-from report import markdown
-from scipy import stats
+from report import corrected_half_interval, markdown, mean_and_std
 
 OURS = "molattn"
 ORDER = ("random", "scaffold", "scaffold-balanced")
 ENSEMBLE = "-ensemble"
 """The suffix of the name of an ensemble, after that of its members."""
 
-INTRODUCTION = """# How accurate, beside others
+INTRODUCTION = """# Accuracy
 
-Made by `python benchmarks/accuracy.py` from `benchmarks/results/accuracy.csv`, which has a row for every run; that
-command's help has the protocol. RMSE in the unit of the target, smaller is better; AUROC, larger is better. Mean and
-standard deviation over the splits and seeds that all contenders of the table have run; in brackets, how many. Of
-ensembles (five members, which differ in their seeds) each has a table of its own, beside the same model alone. molattn
-starts from its base, molattn-scratch (`--base none`) from nothing.
+Made by `python benchmarks/accuracy.py` from `benchmarks/results/accuracy.csv`, which has a row for every run; the help
+of the command describes the protocol. RMSE in the unit of the target, smaller is better; AUROC, larger is better. Mean
+and standard deviation over the splits and seeds that all models of the table have run, whose number is in brackets.
+Each ensemble (five members, which differ in their seeds) has a table of its own with the same model as a single one.
+molattn starts from its base model, molattn-scratch (`--base none`) from random weights.
 
-The last table of each set takes the difference to molattn on the same split and seed, run by run, over the random
-splits: its mean and the 95% confidence interval of the t distribution, with the variance of Nadeau and Bengio (2003,
-Machine Learning 52, 239), (1/n + test/train) s^2, since the splits share their training molecules. An interval
-without 0 is a difference.
+The last table of each data set has the difference to molattn on the same split and seed, over the random splits: its
+mean and the 95% confidence interval of the t distribution, with the variance of Nadeau and Bengio (2003, Machine
+Learning 52, 239), (1/n + test/train) s^2, since the splits share their training molecules. A difference is significant
+if its interval excludes 0.
 
-molattn's recipe and its base model were chosen on the validation sides of ESOL's splits (`benchmarks/README.md`). Those
-share their molecules: what one split validates with, another tests with, so that over all of them ESOL's figures are
-not quite blind to the choice. What many molecules are trained with was chosen on the validation sides of
-Lipophilicity's random0 to random2, with a look at those of BBBP's random0 and random1; those of FreeSolv had a say in
-which base came along. The recipe from scratch was chosen by folds of the training and validation molecules of ESOL's
-scaffold split and random0 (`benchmarks/folds.py`), before its own test errors were measured; but these folds were asked
-again, with more seeds, when what they had chosen first had 0.892 on the scaffold split, so that split's figure from
-scratch is not quite blind. An error of ESOL below 0.45 is near what the measured values are worth; the README says why
-it is not a leak.
+molattn's default settings and its base model were chosen by the validation molecules of ESOL's splits
+(`benchmarks/README.md`). The splits share molecules: validation molecules of one split are test molecules of another,
+so over all splits the results of ESOL are not fully independent of the choice. The settings for large data sets were
+chosen by the validation molecules of Lipophilicity's random0 to random2, checked with those of BBBP's random0 and
+random1; the validation molecules of FreeSolv contributed to the choice of the base model. The settings from scratch
+were chosen by folds of the training and validation molecules of ESOL's scaffold split and random0
+(`benchmarks/folds.py`), before their own test errors were measured. But the folds were run again, with more seeds, when
+the first choice had 0.892 on the scaffold split, so the result of that split from scratch is not fully independent of
+the choice. An error of ESOL below 0.45 is close to the error of the measured values; the README explains why it is not
+a leak.
 """
 
 
 class Run(Protocol):
-    """What is read of a result."""
+    """The fields of a result that the tables use."""
 
     dataset: str
     split: str
@@ -53,31 +53,30 @@ class Run(Protocol):
 
 
 def kind_of(split: str) -> str:
-    """`random3` is one of the random splits."""
+    """The kind of a split without its number, such as "random" for random3."""
     return split.rstrip("0123456789")
 
 
 def difference(ours: Sequence[Run], theirs: Sequence[Run]) -> tuple[float, float, int] | None:
-    """Mean of ours minus theirs over the runs that both have, half its confidence interval, and how many runs.
+    """The mean of ours minus theirs over the runs that both have, half its 95% interval, and the number of runs.
 
-    The corrected variance of resampled splits: (1/n + test/train) s^2. None for fewer than two runs.
+    None for fewer than two runs.
     """
-    mine = {(run.split, run.seed): run for run in ours}
-    pairs = [(mine[run.split, run.seed], run) for run in theirs if (run.split, run.seed) in mine]
+    by_key = {(run.split, run.seed): run for run in ours}
+    pairs = [(by_key[run.split, run.seed], run) for run in theirs if (run.split, run.seed) in by_key]
     if len(pairs) < 2:
         return None
     differences = np.array([a.test_error - b.test_error for a, b in pairs])
-    n, share = len(pairs), statistics.mean(a.test / a.train for a, _ in pairs)
-    half = stats.t.ppf(0.975, n - 1) * np.sqrt((1 / n + share) * differences.var(ddof=1))
-    return float(differences.mean()), float(half), n
+    share = statistics.mean(a.test / a.train for a, _ in pairs)
+    return float(differences.mean()), corrected_half_interval(differences, share), len(pairs)
 
 
 def page(results: Sequence[Run]) -> str:
     """All tables, as Markdown."""
-    sets = defaultdict(list)
+    by_dataset = defaultdict(list)
     for run in results:
-        sets[run.dataset].append(run)
-    return "\n".join([INTRODUCTION, *(_section(name, runs) for name, runs in sets.items())])
+        by_dataset[run.dataset].append(run)
+    return "\n".join([INTRODUCTION, *(_section(name, runs) for name, runs in by_dataset.items())])
 
 
 def _section(name: str, runs: Sequence[Run]) -> str:
@@ -91,11 +90,8 @@ def _section(name: str, runs: Sequence[Run]) -> str:
     def of_kind(model: str, kind: str) -> list[Run]:
         return [run for run in by_model[model] if kind_of(run.split) == kind]
 
-    def compared_alike(what: str, models: Sequence[str]) -> tuple[str, list[str]]:
-        """The table of these, the best first, over what all of them have run: splits differ more than contenders do.
-
-        And their names, in that order.
-        """
+    def comparison(title: str, models: Sequence[str]) -> tuple[str, list[str]]:
+        """The table of these models over the runs that all of them have, and their names; best first."""
         shared = [kind for kind in kinds if all(of_kind(model, kind) for model in models)]
         errors: dict[str, list[list[float]]] = {model: [] for model in models}
         for kind in shared:
@@ -109,16 +105,16 @@ def _section(name: str, runs: Sequence[Run]) -> str:
 
         ordered = sorted(models, key=rank)
         rows = [[model, *(_cell(values) for values in errors[model])] for model in ordered]
-        return markdown([what, *shared], rows), ordered
+        return markdown([title, *shared], rows), ordered
 
     ensembles = [model for model in by_model if model.endswith(ENSEMBLE)]
     singles = [model for model in by_model if model not in ensembles]
-    table, ordered = compared_alike(f"test {metric}", singles)
+    table, ordered = comparison(f"test {metric}", singles)
     parts = [f"## {name}\n", table]
     for ensemble in ensembles:
         single = ensemble.removesuffix(ENSEMBLE)
         pair = [ensemble, single] if single in singles else [ensemble]
-        parts += ["", compared_alike(f"test {metric}, ensembles", pair)[0]]
+        parts += ["", comparison(f"test {metric}, ensembles", pair)[0]]
     compared = []
     for model in [*ordered, *ensembles]:
         if model != OURS and (found := difference(of_kind(OURS, "random"), of_kind(model, "random"))):
@@ -137,8 +133,4 @@ def _section(name: str, runs: Sequence[Run]) -> str:
 
 
 def _cell(values: Sequence[float]) -> str:
-    if not values:
-        return ""
-    if len(values) == 1:
-        return f"{values[0]:.3f} (1)"
-    return f"{statistics.mean(values):.3f} ± {statistics.stdev(values):.3f} ({len(values)})"
+    return f"{mean_and_std(values)} ({len(values)})" if values else ""

@@ -1,22 +1,22 @@
-"""The arena of the field: TDC's 22 ADMET tasks and 20 targets of MoleculeACE, by their protocols.
+"""The benchmarks of the field: TDC's 22 ADMET tasks and 20 targets of MoleculeACE, by their protocols.
 
     python benchmarks/arena.py DATA train --tasks hia_hou caco2_wang --seeds 1 2 3 4 5 --models molattn forest-morgan
     python benchmarks/arena.py DATA score --reason "the defaults of version 0.1"
     python benchmarks/arena.py DATA folds --question losses --options "" "--set training.ema=0" --tasks herg dili
     python benchmarks/arena.py --page docs/arena.md
 
-DATA holds tdc/TASK/train_val.csv, tdc/TASK/test.csv and moleculeace/TARGET.csv.
+DATA has the files tdc/TASK/train_val.csv, tdc/TASK/test.csv and moleculeace/TARGET.csv.
 
-`train` trains each model on each task with each seed. It gets a table with columns smiles, y and split, in which y of
-the test molecules is empty, and its answers to them are kept in the folder of runs, with a record. `score` reads the
-labels of the test molecules, counts that, and writes the scores of all trainings in the folder that have none; it alone
-can read them. `folds` measures settings on the labelled molecules alone, and says what the rule of choice says of them,
-which is in docs/arena.md; options are those of `molattn train`, or the name of another model.
+`train` trains each model on each task with each seed. The model gets a table with columns smiles, y and split, in which
+y of the test molecules is empty; its predictions of them are written to the folder of runs, with a record. `score`
+reads the labels of the test molecules, counts that, and writes the scores of all trainings in the folder that have
+none; no other command can read these labels. `folds` compares settings on the labeled molecules alone by the decision
+rule in docs/arena.md; options are those of `molattn train`, or the name of another model.
 
-What is there is not done again, so that each command goes on where it was stopped. No training starts after --hours,
-nor when its question has taken the core-hours that `arena_budget.py` gives it; of `train` the question is the name of
-the model, with its tag. Commands side by side must have different tasks or models. Peers run in environments of their
-own, see `peers.py`.
+Finished trainings are not repeated, so that an interrupted command can be resumed. No training starts after --hours, or
+after the core-hours in `arena_budget.py` of its question are spent; for `train` the question is the name of the model
+with its tag. Concurrent commands must have different tasks or models. Models of other projects run in environments of
+their own, see `peers.py`.
 """
 
 import argparse
@@ -30,54 +30,54 @@ RESULTS = ROOT / "benchmarks" / "results"
 COMMANDS = ("train", "score", "folds")
 
 
-def parsed(words: list[str] | None = None) -> argparse.Namespace:
+def parse_arguments(words: list[str] | None = None) -> argparse.Namespace:
     """The arguments of the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("data", type=Path, nargs="?", help="the folder of the tables; only the page goes without it")
+    parser.add_argument("data", type=Path, nargs="?", help="the folder of the data; not needed for --page")
     parser.add_argument("command", nargs="?", choices=COMMANDS)
-    parser.add_argument("--tasks", nargs="+", default=[], help="all if none is named, the smallest first")
-    parser.add_argument("--seeds", type=int, nargs="+", help="1 to 5; of folds 0")
-    parser.add_argument("--models", nargs="+", default=["molattn"], help="of `contenders.py`")
-    parser.add_argument("--options", nargs="+", default=[""], help="of `molattn train`, a line each; '' for none")
-    parser.add_argument("--tag", default="", help="train: follows the model's name in the results; options need one")
+    parser.add_argument("--tasks", nargs="+", default=[], help="default: all, the smallest first")
+    parser.add_argument("--seeds", type=int, nargs="+", help="default: 1 to 5; for folds 0")
+    parser.add_argument("--models", nargs="+", default=["molattn"], help="names in `compared_models.py`")
+    parser.add_argument("--options", nargs="+", default=[""], help="options of `molattn train`, quoted; '' for none")
+    parser.add_argument("--tag", default="", help="train: appended to the name of the model; required with --options")
     parser.add_argument("--folds", type=int, nargs="+", default=[0, 1, 2, 3, 4], choices=range(5))
-    parser.add_argument("--question", default="defaults", help="folds: whose core-hours, see `arena_budget.py`")
+    parser.add_argument("--question", default="defaults", help="folds: a question in `arena_budget.py`")
     parser.add_argument("--reason", default="", help="score: why the test labels are read")
     parser.add_argument("--runs", type=Path, default=ROOT / "build" / "arena", help="the folder of trainings")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the folder of arena.csv and the others")
-    parser.add_argument("--peers", type=Path, help="where the peers' environments lie")
-    parser.add_argument("--hours", type=float, default=2.8, help="no training starts later than this after the start")
-    parser.add_argument("--page", type=Path, help="where the tables are written, docs/arena.md")
+    parser.add_argument("--peers", type=Path, help="the folder with the environments of other projects")
+    parser.add_argument("--hours", type=float, default=2.8, help="no training starts later than this")
+    parser.add_argument("--page", type=Path, help="the Markdown file to write, docs/arena.md")
     arguments = parser.parse_args(words)
     arguments.options = [options.strip() for options in arguments.options]
     if bool(arguments.data) != bool(arguments.command) or not (arguments.command or arguments.page):
         parser.error("give DATA and one of train, score and folds, or --page alone")
     if arguments.command == "score" and not arguments.reason.strip():
-        parser.error("--reason says in the file of reads why test labels are read")
+        parser.error("score requires --reason: why the test labels are read")
     if arguments.command == "train" and any(arguments.options) and not (arguments.tag and len(arguments.options) == 1):
-        parser.error("train takes one line of --options, and a --tag to tell its runs from those of the defaults")
+        parser.error("train accepts --options once, with a --tag to distinguish the runs from those of the defaults")
     return arguments
 
 
 def train(arguments: argparse.Namespace) -> None:
-    """The trainings that are missing, the smallest tasks first."""
+    """Make the missing trainings, the smallest tasks first."""
     from arena_budget import SEEDS
-    from arena_runs import contender, is_finished, records, with_tag
+    from arena_runs import find_model, is_finished, records, tagged_name
     from arena_runs import train as train_once
     from peers import FOLDER
 
     start, options = time.monotonic(), arguments.options[0]
     for model in arguments.models:
-        contender(model, options)  # that a name is wrong is said before anything is trained
+        find_model(model, options)  # raises an error before anything is trained
     for seed in arguments.seeds or SEEDS:
-        for name in by_size(arguments.tasks):
+        for name in tasks_by_size(arguments.tasks):
             for model in arguments.models:
-                label = with_tag(model, arguments.tag)
+                label = tagged_name(model, arguments.tag)
                 if is_finished(arguments.runs, label, name, seed):
                     continue
-                if is_late(start, arguments.hours):
+                if is_time_over(start, arguments.hours):
                     return
-                if is_spent(label, sum(r.seconds for r in records(arguments.runs) if r.model == label)):
+                if is_budget_spent(label, sum(r.seconds for r in records(arguments.runs) if r.model == label)):
                     continue
                 peers = arguments.peers or FOLDER
                 record = train_once(arguments.data, arguments.runs, name, model, seed, options, arguments.tag, peers)
@@ -85,47 +85,46 @@ def train(arguments: argparse.Namespace) -> None:
 
 
 def folds(arguments: argparse.Namespace) -> None:
-    """The trainings in folds that are missing; then the table of the options beside the first of them."""
-    from arena_folds import fold_row
+    """Make the missing trainings in folds; then print the comparison of the options with the first of them."""
     from arena_page import table_of_options
+    from arena_runs import train_fold
     from peers import FOLDER
-    from report import append_row, read_rows
+    from tables import append_rows, read_rows
 
     start, path, question = time.monotonic(), arguments.results / "arena_folds.csv", arguments.question
-    rows = read_rows(path)
-    done = {(row["task"], row["options"], int(row["fold"]), int(row["seed"])) for row in rows}
-    wanted = [
+    done = {(row["task"], row["options"], int(row["fold"]), int(row["seed"])) for row in read_rows(path)}
+    requested = [
         (name, options, fold, seed)
         for seed in arguments.seeds or [0]
         for fold in arguments.folds
-        for name in by_size(arguments.tasks)
+        for name in tasks_by_size(arguments.tasks)
         for options in arguments.options
     ]
-    for name, options, fold, seed in wanted:
+    for name, options, fold, seed in requested:
         if (name, options, fold, seed) in done:
             continue
-        spent = sum(float(row["seconds"]) for row in read_rows(path) if row["question"] == question)
-        if is_late(start, arguments.hours) or is_spent(question, spent):
+        seconds = sum(float(row["seconds"]) for row in read_rows(path) if row["question"] == question)
+        if is_time_over(start, arguments.hours) or is_budget_spent(question, seconds):
             break
-        found = fold_row(arguments.data, name, options, fold, seed, arguments.peers or FOLDER)
-        append_row(path, {"question": question, **found})
-        print(f"{name}, {options!r}, fold {fold}: {found['seconds']} s of CPU", file=sys.stderr, flush=True)
-    first, *others = arguments.options
+        row = train_fold(arguments.data, name, options, fold, seed, arguments.peers or FOLDER)
+        append_rows(path, [{"question": question, **row}])
+        print(f"{name}, {options!r}, fold {fold}: {row['seconds']} s of CPU", file=sys.stderr, flush=True)
+    reference, *others = arguments.options
     if others:
-        print(table_of_options(read_rows(path), others, first))
+        print(table_of_options(read_rows(path), others, reference))
 
 
 def score(arguments: argparse.Namespace) -> None:
-    """The scores that are missing: the one function that imports what reads test labels."""
-    from arena_seal import score as score_finished
+    """Write the missing scores: the only function that imports code that reads test labels."""
+    from arena_score import score as score_finished_runs
 
     results, reads = arguments.results / "arena.csv", arguments.results / "arena_reads.csv"
-    for record in score_finished(arguments.data, arguments.runs, arguments.reason, results, reads):
+    for record in score_finished_runs(arguments.data, arguments.runs, arguments.reason, results, reads):
         print(f"{record.task}, {record.model}, seed {record.seed}: one read of its test labels", file=sys.stderr)
 
 
-def by_size(tasks: list[str]) -> list[str]:
-    """The tasks, all if none is named, the smallest first.
+def tasks_by_size(names: list[str]) -> list[str]:
+    """The tasks, all by default, the smallest first.
 
     Raises:
         UsageError: there is no such task.
@@ -134,33 +133,33 @@ def by_size(tasks: list[str]) -> list[str]:
 
     from molattn.errors import UsageError
 
-    if unknown := [name for name in tasks if name not in TASKS]:
-        raise UsageError(f"there is no task {unknown[0]!r} in the arena: choose among {', '.join(TASKS)}")
-    return sorted(tasks or TASKS, key=lambda name: TASKS[name].molecules)
+    if unknown := [name for name in names if name not in TASKS]:
+        raise UsageError(f"there is no task {unknown[0]!r}: choose among {', '.join(TASKS)}")
+    return sorted(names or TASKS, key=lambda name: TASKS[name].molecules)
 
 
-def is_late(start: float, hours: float) -> bool:
-    """Whether so many hours are over since the start, in seconds of the monotonic clock; says so."""
-    late = time.monotonic() - start >= 3600 * hours
-    if late:
-        print(f"{hours:g} hours are over: the same command goes on from here", file=sys.stderr)
-    return late
+def is_time_over(start: float, hours: float) -> bool:
+    """Whether that many hours have passed since `start`, in seconds of the monotonic clock; prints a message."""
+    is_over = time.monotonic() - start >= 3600 * hours
+    if is_over:
+        print(f"{hours:g} hours are over: run the same command again to continue", file=sys.stderr)
+    return is_over
 
 
-def is_spent(question: str, seconds: float) -> bool:
-    """Whether a question has taken its core-hours, given the seconds of CPU time that it took; says so."""
-    from arena_budget import limit_of
+def is_budget_spent(question: str, seconds: float) -> bool:
+    """Whether a question has used its core-hours, given its CPU seconds so far; prints a message."""
+    from arena_budget import max_seconds
 
-    spent = seconds >= limit_of(question)
-    if spent:
-        print(f"{question}: the core-hours of benchmarks/arena_budget.py are spent", file=sys.stderr)
-    return spent
+    is_spent = seconds >= max_seconds(question)
+    if is_spent:
+        print(f"{question}: the core-hours in benchmarks/arena_budget.py are spent", file=sys.stderr)
+    return is_spent
 
 
 def write_page(arguments: argparse.Namespace) -> None:
-    """The page, from the files of results."""
+    """Write the page from the files of results."""
     from arena_page import page
-    from report import read_rows
+    from tables import read_rows
 
     names = ("arena.csv", "arena_reads.csv", "arena_folds.csv")
     text = page(*(read_rows(arguments.results / name) for name in names))
@@ -169,9 +168,9 @@ def write_page(arguments: argparse.Namespace) -> None:
 
 
 def main(words: list[str] | None = None) -> None:
-    """Do what is missing; then write the page."""
+    """Run the command, then write the page if requested."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    arguments = parsed(words)
+    arguments = parse_arguments(words)
     if arguments.command:
         {"train": train, "score": score, "folds": folds}[arguments.command](arguments)
     if arguments.page:

@@ -1,4 +1,4 @@
-"""The compute of `arena.py`, written down before it is spent: core-hours for each question, and where it stops."""
+"""The compute budget of `arena.py`, planned before it is spent: core-hours for each question."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,79 +14,71 @@ COSTS = {
     "chemprop": (20.0, 70.0),
     "chemprop-rdkit": (20.0, 80.0),
 }
-"""CPU seconds of one training: for its start, and for each 1,000 molecules trained on."""
+"""CPU seconds of one training: for the start, and for each 1,000 training molecules."""
 
 SEEDS = (1, 2, 3, 4, 5)
 FOLDS = 5
 FOLD_SHARE = 0.7
-"""Of the labelled molecules, trained on in a fold."""
-
-
-def seconds_of(model: str, molecules: float) -> float:
-    """CPU seconds of one training on so many molecules."""
-    start, per_thousand = COSTS[model]
-    return start + per_thousand * molecules / 1000
-
-
-def hours_of_protocol(model: str) -> float:
-    """Core-hours of all tasks with five seeds."""
-    shares = {TDC: 0.875, MOLECULEACE: 0.9}
-    seconds = sum(seconds_of(model, share * t.molecules) for group, share in shares.items() for t in tasks_of(group))
-    return len(SEEDS) * seconds / 3600
-
-
-def hours_of_folds(settings: int, model: str = "molattn", times: float = 1.0) -> float:
-    """Core-hours of settings on all folds of TDC's tasks with one seed; one training takes `times` as long as usual."""
-    seconds = sum(seconds_of(model, FOLD_SHARE * task.molecules) for task in tasks_of(TDC))
-    return settings * times * FOLDS * seconds / 3600
+"""Share of the labeled molecules that are trained on in a fold."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked, and what it may cost.
+    """What is measured, and its budget.
 
     Attributes:
-        name: as `--question` has it; of a protocol the name of its model.
-        what: in words.
-        runs: how many trainings of what.
-        hours: core-hours; no training starts beyond them.
+        name: the value of `--question`; for the protocols, the name of the model.
+        description: in words.
+        trainings: the number of trainings, in words.
+        hours: core-hours; no training starts after they are spent.
     """
 
     name: str
-    what: str
-    runs: str
+    description: str
+    trainings: str
     hours: float
 
 
-def _of_protocol(model: str, what: str) -> Question:
-    return Question(model, what, "42 tasks x 5 seeds", hours_of_protocol(model))
+def _seconds(model: str, molecules: float) -> float:
+    """CPU seconds of one training on that many molecules."""
+    start, per_thousand = COSTS[model]
+    return start + per_thousand * molecules / 1000
 
 
-def _of_folds(name: str, what: str, settings: int, model: str = "molattn", times: float = 1.0) -> Question:
-    text = f"22 tasks x 5 folds x {settings} setting{'s' if settings > 1 else ''}"
-    return Question(name, what, text, hours_of_folds(settings, model, times))
+def _protocol(model: str, description: str) -> Question:
+    """All tasks with five seeds."""
+    shares = {TDC: 0.875, MOLECULEACE: 0.9}
+    seconds = sum(_seconds(model, share * t.molecules) for group, share in shares.items() for t in tasks_of(group))
+    return Question(model, description, "42 tasks x 5 seeds", len(SEEDS) * seconds / 3600)
+
+
+def _folds(name: str, description: str, settings: int, model: str = "molattn", factor: float = 1.0) -> Question:
+    """Settings on all folds of TDC's tasks with one seed; a training takes `factor` times as long as by default."""
+    seconds = sum(_seconds(model, FOLD_SHARE * task.molecules) for task in tasks_of(TDC))
+    trainings = f"22 tasks x 5 folds x {settings} setting{'s' if settings > 1 else ''}"
+    return Question(name, description, trainings, settings * factor * FOLDS * seconds / 3600)
 
 
 QUESTIONS: Sequence[Question] = (
-    _of_protocol("molattn", "the defaults by the protocols of both groups"),
-    _of_protocol("forest-morgan", "a random forest on counts of Morgan fingerprints"),
-    _of_protocol("catboost", "CatBoost as MapLight sets it up"),
-    _of_protocol("chemprop", "chemprop at its defaults"),
-    _of_protocol("chemprop-rdkit", "chemprop with RDKit's descriptors"),
-    _of_folds("defaults", "the defaults, which the settings below are compared to", 1),
-    _of_folds("averages", "an average over five seeds, or over snapshots of one training", 2, times=3.0),
-    _of_folds("base", "the base model frozen, or thawed after some epochs", 2),
-    _of_folds("losses", "the loss: MAE, or ranks", 2),
-    _of_folds("transforms", "the logarithm, or ranks, of the target", 2),
-    _of_folds("morgan", "counts of Morgan fingerprints beside the descriptors", 1),
-    _of_folds("tasks", "another task learned together", 1, times=2.0),
-    _of_folds("trees", "trees on the same molecules, and their average with the network", 1, model="catboost"),
+    _protocol("molattn", "the default settings by the protocols of both groups"),
+    _protocol("forest-morgan", "a random forest on counts of Morgan fingerprints"),
+    _protocol("catboost", "CatBoost with the settings of MapLight"),
+    _protocol("chemprop", "chemprop with its default settings"),
+    _protocol("chemprop-rdkit", "chemprop with RDKit's descriptors"),
+    _folds("defaults", "the default settings, with which the settings below are compared", 1),
+    _folds("averages", "an average over five seeds, or over snapshots of one training", 2, factor=3.0),
+    _folds("base", "the base model frozen, or frozen for the first epochs", 2),
+    _folds("losses", "the loss: MAE, or a ranking loss", 2),
+    _folds("transforms", "the logarithm, or ranks, of the target", 2),
+    _folds("morgan", "counts of Morgan fingerprints in addition to the descriptors", 1),
+    _folds("tasks", "multitask training with another task", 1, factor=2.0),
+    _folds("trees", "boosted trees, and their average with the network", 1, model="catboost"),
 )
-"""All questions; which epoch to keep was asked before, see docs/epochs.md."""
+"""All questions. The choice of the epoch was measured before: see docs/epochs.md."""
 
 
-def limit_of(name: str) -> float:
-    """CPU seconds that a question may take.
+def max_seconds(name: str) -> float:
+    """The budget of a question in CPU seconds.
 
     Raises:
         UsageError: there is no such question.
@@ -96,6 +88,5 @@ def limit_of(name: str) -> float:
             return 3600 * question.hours
     known = ", ".join(question.name for question in QUESTIONS)
     raise UsageError(
-        f"there is no question {name!r} in benchmarks/arena_budget.py: write down what it may cost first; "
-        f"there are {known}"
+        f"there is no question {name!r} in benchmarks/arena_budget.py: add its budget first, or choose among {known}"
     )

@@ -1,4 +1,4 @@
-"""The page docs/arena.md, made from the files of results of `arena.py` and the published figures, and nothing else."""
+"""The page docs/arena.md, made from the files of results of `arena.py` and the published results."""
 
 import json
 import statistics
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from arena_budget import QUESTIONS
-from arena_statistics import Difference, differences, overall, rank, ranks, verdict
+from arena_statistics import Difference, decide, differences, mean_standardized_difference, rank, rank_range
 from arena_tasks import MOLECULEACE, TASKS, TDC, tasks_of
 from report import markdown
 
@@ -17,44 +17,43 @@ from molattn.training.metrics import METRICS
 Row = Mapping[str, str]
 PUBLISHED: dict[str, Any] = json.loads((Path(__file__).parent / "arena_published.json").read_text(encoding="utf-8"))
 REFERENCE = "MapLight"
-RANKED = 10
-"""Entries that a leaderboard needs for its ranks to enter a mean."""
+MIN_ENTRIES = 10
+"""Smallest number of entries of a leaderboard whose ranks are in the mean rank."""
 
-INTRODUCTION = """# The arena: TDC's ADMET group and MoleculeACE
+INTRODUCTION = """# TDC's ADMET group and MoleculeACE
 
 Made by `python benchmarks/arena.py --page docs/arena.md` from `benchmarks/results/arena.csv` (a row for each score),
-`arena_reads.csv` (a line for each time that labels of test molecules were read) and `arena_folds.csv` (a row for each
-training in a fold); the command's help has the protocol, and `benchmarks/arena_published.json` the published figures
-and where they are from. The tables of the data sets and their labels are not part of the project.
+`arena_reads.csv` (a row for each read of labels of test molecules) and `arena_folds.csv` (a row for each training in a
+fold). The help of the command describes the protocol; the published results and their sources are in
+`benchmarks/arena_published.json`. The data sets and their labels are not part of the project.
 
-**Scores.** TDC's tables of test molecules are fixed. For each of the seeds 1 to 5 the other molecules are split by
-scaffold, 87.5% to train and the others to validate, and one model is trained; the mean and standard deviation (that of
-numpy, as in TDC's package) of its five scores are reported. MoleculeACE's targets have a fixed split too, and a tenth
-of the training molecules validates, another one for each seed. An interval is that of test molecules drawn 1,000 times
-with replacement; the ends shown are the means of those of the five runs, for which the same molecules are drawn. The
-interval of the mean score is no wider than that.
+**Scores.** The test molecules of TDC's tasks are fixed. For each of the seeds 1 to 5 the other molecules are split by
+scaffold, 87.5% for training and the others for validation, and one model is trained; the mean and standard deviation
+(of numpy, as in TDC's package) of the five test scores are reported. MoleculeACE has a fixed test split too, and a
+random tenth of the training molecules is for validation, another one for each seed. Intervals are percentile bootstrap
+intervals over the test molecules, with 1,000 samples; the ends shown are the means over the five runs, which have the
+same samples. The interval of the mean score is no wider than that.
 
-**Ranks.** The rank beside a leaderboard is 1 plus the number of its entries that are better. Entries between the ends
-of the interval cannot be told apart from it by these test molecules; that the entries have such intervals too is not
-even counted. The mean of the ranks is over the tasks whose leaderboards have ten entries or more: all but
-bioavailability_ma.
+**Ranks.** The rank in a leaderboard is 1 plus the number of better entries. Entries within the interval cannot be
+distinguished from the model by these test molecules; the intervals of the entries themselves are not considered. The
+mean rank is over the tasks whose leaderboards have at least ten entries: all except bioavailability_ma.
 
-**The test is sealed.** A training gets the SMILES of test molecules and answers them; no code that trains can import
-the code that reads their labels, which a test of the project holds. Each read is counted below, those included that
-were made before they were counted. A training that has its score is not scored again.
+**Test labels.** A training gets the SMILES of the test molecules and predicts them; no code that trains can import the
+code that reads their labels, which a test of the project checks. Each read is counted below, including those before the
+count was recorded. A training that has a score is not scored again.
 
-**The rule of choice**, written before anything was chosen by it. Settings are compared on the labelled molecules of
-train_val alone, in five folds by scaffold of each task. The difference that a setting makes for a task, a mean over
-folds, is divided by the standard deviation over the folds of the score of the defaults. A setting is taken if the mean
-of these over all tasks of the group has a 95% interval above 0, for which tasks, and then their folds, are drawn 10,000
-times, and no task loses by more than its own 95% interval (of the t distribution, with the variance of Nadeau and
-Bengio, 2003). It is taken for all tasks or for none, and before all tasks are measured nothing is decided.
+**The decision rule**, fixed before it was first applied. Settings are compared on the labeled molecules of train_val
+alone, in five folds by scaffold of each task. The difference that a setting makes for a task, a mean over folds, is
+divided by the standard deviation over the folds of the score of the defaults. A setting is accepted if the mean of
+these over all tasks of the group has a 95% interval above 0 (a bootstrap interval with 10,000 samples of tasks, and
+then of their folds), and no task is worse by more than its own 95% interval (of the t distribution, with the variance
+of Nadeau and Bengio, 2003). It is accepted for all tasks or for none, and undecided until all tasks are measured.
 """
 
 COMPUTE = """
-Core-hours, planned from the numbers of molecules and a few trainings of known length before the questions were asked,
-and spent by the trainings of the files above. A command starts no training beyond the core-hours of its question, nor
-after 2.8 hours, and goes on where it was stopped. Which epoch to keep was asked before, see [epochs.md](epochs.md).
+Core-hours, planned from the numbers of molecules and a few timed trainings, and used by the trainings of the files
+above. A command starts no training after the core-hours of its question are spent, or after 2.8 hours, and can be
+resumed. The choice of the epoch was measured before, see [epochs.md](epochs.md).
 """
 
 
@@ -67,12 +66,11 @@ def page(results: Sequence[Row], reads: Sequence[Row], folds: Sequence[Row]) -> 
 
 
 def _measured(results: Sequence[Row], folds: Sequence[Row]) -> str:
-    """What is measured and what is not, in a sentence for each model."""
-    lines = ["## What is measured\n"]
+    """The number of runs of each model."""
+    lines = ["## Runs\n"]
     models = list(dict.fromkeys(row["model"] for row in results))
     if not models:
-        lines.append("No training has been scored by this command yet: the tables of scores below have published")
-        lines.append("figures alone.")
+        lines.append("No training has been scored yet: the tables of scores below have published results only.")
     for model in models:
         shares = []
         for group, title in ((TDC, "TDC"), (MOLECULEACE, "MoleculeACE")):
@@ -95,7 +93,7 @@ def mean_of(rows: Sequence[Row], column: str = "score") -> float:
 
 
 def cell(rows: Sequence[Row]) -> str:
-    """Mean and standard deviation over seeds, for a table; empty without runs."""
+    """Mean and standard deviation over seeds; empty without runs."""
     if not rows:
         return ""
     spread = f" ± {statistics.pstdev(float(row['score']) for row in rows):.3f}" if len(rows) > 1 else ""
@@ -103,42 +101,47 @@ def cell(rows: Sequence[Row]) -> str:
 
 
 def means_of(task: str) -> list[float]:
-    """The published means of a task's leaderboard, the best first."""
+    """The published means in the leaderboard of a task, the best first."""
     return [mean for _, mean, _ in PUBLISHED["tdc"][task]["entries"]]
 
 
 def _tdc(results: Sequence[Row], reads: Sequence[Row]) -> str:
     own = [row for row in results if TASKS[row["task"]].group == TDC]
     models = list(dict.fromkeys(row["model"] for row in own))
-    read = Counter[str]()
-    for line in reads:
-        read[line["task"]] += int(line["count"])
+    num_reads = Counter[str]()
+    for row in reads:
+        num_reads[row["task"]] += int(row["count"])
     rows = []
     for task in tasks_of(TDC):
         entries = PUBLISHED["tdc"][task.name]["entries"]
         reference = next((f"{mean:.3f}" for name, mean, _ in entries if name == REFERENCE), "")
         best = f"{entries[0][1]:.3f} ({entries[0][0]})"
         scores = [cell(scores_of(own, task.name, model)) for model in models]
-        rows.append([task.name, METRICS[task.metric].label, len(entries), best, reference, *scores, read[task.name]])
+        rows.append(
+            [task.name, METRICS[task.metric].label, len(entries), best, reference, *scores, num_reads[task.name]]
+        )
     columns = ["task", "metric", "entries", "best entry", REFERENCE, *models, "reads"]
-    parts = ["## TDC's ADMET group\n", "Mean and standard deviation over seeds; in brackets how many, if not five.\n"]
+    parts = [
+        "## TDC's ADMET group\n",
+        "Mean and standard deviation over seeds; in brackets the number of seeds, if not five.\n",
+    ]
     parts.append(markdown(columns, rows))
-    parts += [_beside_leaderboard(own, model) for model in models]
+    parts += [_leaderboard_ranks(own, model) for model in models]
     parts.append(_published_ranks())
     return "\n".join(parts)
 
 
 def ranks_of(results: Sequence[Row], model: str) -> dict[str, tuple[int, int, int]]:
-    """Of each task that a model has scores for: its rank beside the leaderboard, the best and the worst it may be."""
+    """The rank of a model in the leaderboard of each task that it has scores for, and the range of its interval."""
     found = {}
     for task in tasks_of(TDC):
         if rows := scores_of(results, task.name, model):
-            ends = ranks(mean_of(rows, "lower"), mean_of(rows, "upper"), means_of(task.name), task.metric)
+            ends = rank_range(mean_of(rows, "lower"), mean_of(rows, "upper"), means_of(task.name), task.metric)
             found[task.name] = (rank(mean_of(rows), means_of(task.name), task.metric), *ends)
     return found
 
 
-def _beside_leaderboard(results: Sequence[Row], model: str) -> str:
+def _leaderboard_ranks(results: Sequence[Row], model: str) -> str:
     rows, found = [], ranks_of(results, model)
     for name, (own, best, worst) in found.items():
         runs, entries = scores_of(results, name, model), len(means_of(name))
@@ -146,24 +149,24 @@ def _beside_leaderboard(results: Sequence[Row], model: str) -> str:
         sizes = f"{runs[0]['test']} ({runs[0]['both_sides']})"
         ends = f"{best} to {worst}"
         rows.append([name, cell(runs), interval, f"{own} of {entries + 1}", ends, worst - best, sizes])
-    ranked = [own for name, (own, *_) in found.items() if len(means_of(name)) >= RANKED]
-    columns = ["task", "score", "95% interval", "rank", "ranks in the interval", "cannot be told apart"]
-    table = markdown([*columns, "test molecules (on both sides)"], rows)
-    total = sum(len(means_of(task.name)) >= RANKED for task in tasks_of(TDC))
+    ranked = [own for name, (own, *_) in found.items() if len(means_of(name)) >= MIN_ENTRIES]
+    columns = ["task", "score", "95% interval", "rank", "ranks in the interval", "entries in the interval"]
+    table = markdown([*columns, "test molecules (also in train_val)"], rows)
+    total = sum(len(means_of(task.name)) >= MIN_ENTRIES for task in tasks_of(TDC))
     mean = f"Mean rank: {statistics.mean(ranked):.1f}, over {len(ranked)} of {total} tasks." if ranked else ""
-    return f"\n### {model} beside the leaderboards\n\n{table}\n\n{mean}"
+    return f"\n### {model} in the leaderboards\n\n{table}\n\n{mean}"
 
 
 def _published_ranks() -> str:
-    """The mean ranks of entries that are on all leaderboards, among the other entries."""
+    """The mean ranks of the entries that are in all leaderboards."""
     found = defaultdict(list)
-    boards = [task for task in tasks_of(TDC) if len(means_of(task.name)) >= RANKED]
+    boards = [task for task in tasks_of(TDC) if len(means_of(task.name)) >= MIN_ENTRIES]
     for task in boards:
         for name, mean, _ in PUBLISHED["tdc"][task.name]["entries"]:
             found[name].append(rank(mean, means_of(task.name), task.metric))
-    everywhere = sorted((statistics.mean(of), name) for name, of in found.items() if len(of) == len(boards))
-    shown = ", ".join(f"{name} {mean:.1f}" for mean, name in everywhere)
-    return f"\nPublished entries that are on all {len(boards)} leaderboards, by their mean rank there: {shown}."
+    in_all = sorted((statistics.mean(found[name]), name) for name in found if len(found[name]) == len(boards))
+    shown = ", ".join(f"{name} {mean:.1f}" for mean, name in in_all)
+    return f"\nPublished entries that are in all {len(boards)} leaderboards, by their mean rank: {shown}."
 
 
 def _moleculeace(results: Sequence[Row]) -> str:
@@ -179,10 +182,10 @@ def _moleculeace(results: Sequence[Row]) -> str:
         means = [
             statistics.mean(mean_of(scores_of(own, name, model, part)) for name in scored) for part in ("all", "cliffs")
         ]
-        rows.append([model, "here", len(scored), *(f"{mean:.3f}" for mean in means)])
+        rows.append([model, "measured", len(scored), *(f"{mean:.3f}" for mean in means)])
     parts = ["## MoleculeACE\n", "RMSE of pEC50 or pKi, the mean over targets of the mean over seeds. The published"]
-    parts.append("means are over all 30 targets, of which 20 are at hand here, so that they compare but roughly.\n")
-    parts.append(markdown(["model", "by", "targets", "all test molecules", "on activity cliffs"], rows))
+    parts.append("means are over all 30 targets, of which 20 are measured here, so the comparison is approximate.\n")
+    parts.append(markdown(["model", "source", "targets", "all test molecules", "on activity cliffs"], rows))
     if models:
         cells = [
             [name, *(cell(scores_of(own, name, model, part)) for model in models for part in ("all", "cliffs"))]
@@ -194,64 +197,66 @@ def _moleculeace(results: Sequence[Row]) -> str:
 
 
 def _folds(folds: Sequence[Row]) -> str:
-    parts = ["## Settings, by folds of train_val\n"]
+    parts = ["## Settings, in folds of train_val\n"]
     others = [options for options in dict.fromkeys(row["options"] for row in folds) if options]
     if not others:
-        parts.append("Nothing is compared yet.")
+        parts.append("No settings have been compared yet.")
         return "\n".join(parts)
-    parts += ["Differences to the defaults: positive is better.\n", table_of_options(folds, others)]
+    parts += ["Differences from the defaults: positive is better.\n", table_of_options(folds, others)]
     for options in others:
         if found := differences(folds, options):
             parts += ["", table_of_tasks(options, found)]
     return "\n".join(parts)
 
 
-def table_of_options(folds: Sequence[Row], options: Sequence[str], first: str = "") -> str:
-    """A line for each of the options: the standardised difference over all tasks, and what the rule says."""
+def table_of_options(folds: Sequence[Row], options: Sequence[str], reference: str = "") -> str:
+    """A row for each of the options: the mean standardized difference over all tasks, and the decision."""
     rows = []
-    for own in options:
-        found = differences(folds, own, first)
-        usable = [d for d in found.values() if d.spread > 0]
-        shown = "{:+.2f} ({:+.2f} to {:+.2f})".format(*overall(usable)) if usable else ""
+    for setting in options:
+        found = differences(folds, setting, reference)
+        usable = [d for d in found.values() if d.std > 0]
+        shown = "{:+.2f} ({:+.2f} to {:+.2f})".format(*mean_standardized_difference(usable)) if usable else ""
         names = [task.name for task in tasks_of(TDC)]
         if found and not set(found) & set(names):
             names = [task.name for task in tasks_of(MOLECULEACE)]
-        rows.append([f"`{own}`" if own else "the defaults", len(found), shown, verdict(found, names)])
-    return markdown(["options", "tasks", "mean standardised difference (95% interval)", "by the rule"], rows)
+        rows.append([f"`{setting}`" if setting else "the defaults", len(found), shown, decide(found, names)])
+    return markdown(["options", "tasks", "mean standardized difference (95% interval)", "decision"], rows)
 
 
 def table_of_tasks(options: str, found: Mapping[str, Difference]) -> str:
-    """A line for each task that options were measured for."""
+    """A row for each task that options were measured for."""
     rows = []
     for name, difference in found.items():
         n = len(difference.values)
-        ends = f"{difference.mean - difference.half:+.3f} to {difference.mean + difference.half:+.3f}" if n > 1 else ""
-        spread = f"{difference.spread:.3f}" if n > 1 else ""
-        rows.append([name, METRICS[TASKS[name].metric].label, n, f"{difference.mean:+.3f}", ends, spread])
-    columns = ["metric", "folds", "better by", "95% interval", "standard deviation over folds of the defaults"]
+        mean, interval, std = difference.mean, "", ""
+        if n > 1:
+            half = difference.half_interval
+            interval, std = f"{mean - half:+.3f} to {mean + half:+.3f}", f"{difference.std:.3f}"
+        rows.append([name, METRICS[TASKS[name].metric].label, n, f"{mean:+.3f}", interval, std])
+    columns = ["metric", "folds", "improvement", "95% interval", "standard deviation over folds of the defaults"]
     return markdown([f"`{options}`", *columns], rows)
 
 
 def _reads(reads: Sequence[Row]) -> str:
     counts = Counter[tuple[str, str, str]]()
-    for line in reads:
-        counts[line["date"], line["model"], line["reason"]] += int(line["count"])
+    for row in reads:
+        counts[row["date"], row["model"], row["reason"]] += int(row["count"])
     parts = ["## Reads of test labels\n"]
-    parts.append(f"{counts.total()} in all. A read is one training's answers to the test molecules of one task. Of 17")
-    parts.append("early reads the tasks were not recorded; they are in no task's number above.\n")
+    parts.append(f"{counts.total()} reads. A read scores the predictions of one training for the test molecules of one")
+    parts.append("task. The tasks of 17 early reads were not recorded, so they are not in the numbers by task above.\n")
     parts.append(markdown(["date", "model", "reason", "reads"], [[*key, n] for key, n in counts.items()]))
     return "\n".join(parts)
 
 
 def _budget(results: Sequence[Row], folds: Sequence[Row]) -> str:
-    spent = Counter[str]()
+    seconds = Counter[str]()
     for row in results:
         if row["part"] == "all":
-            spent[row["model"]] += float(row["seconds"])
+            seconds[row["model"]] += float(row["seconds"])
     for row in folds:
-        spent[row["question"]] += float(row["seconds"])
-    rows = [[q.name, q.what, q.runs, f"{q.hours:.1f}", f"{spent[q.name] / 3600:.1f}"] for q in QUESTIONS]
-    rows.append(["all", "", "", f"{sum(q.hours for q in QUESTIONS):.1f}", f"{sum(spent.values()) / 3600:.1f}"])
+        seconds[row["question"]] += float(row["seconds"])
+    rows = [[q.name, q.description, q.trainings, f"{q.hours:.1f}", f"{seconds[q.name] / 3600:.1f}"] for q in QUESTIONS]
+    rows.append(["all", "", "", f"{sum(q.hours for q in QUESTIONS):.1f}", f"{sum(seconds.values()) / 3600:.1f}"])
     parts = ["## Compute", COMPUTE]
-    parts.append(markdown(["question", "what", "trainings", "planned", "spent"], rows))
+    parts.append(markdown(["question", "description", "trainings", "planned", "used"], rows))
     return "\n".join(parts)

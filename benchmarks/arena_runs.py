@@ -1,10 +1,9 @@
-"""The trainings of `arena.py`: each leaves its answers to the test molecules and a record of itself in a folder.
+"""The trainings of `arena.py`: each writes its predictions of the test molecules and a record to the folder of runs.
 
-Nothing here can see a label of a test molecule, neither by what it reads nor by what it imports: `arena_seal.py` is
-imported by the command that scores, and by nothing else.
+Nothing here can read a label of a test molecule, neither from its input nor through its imports: `arena_score.py` is
+imported only by the command `score`.
 """
 
-import csv
 import hashlib
 import json
 import os
@@ -13,36 +12,41 @@ import shlex
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-from arena_tasks import TASKS, Known, Task, is_readable, known, on_both_sides, sides_of
-from contenders import ARENA, Round, molattn
+from arena_statistics import metric_value
+from arena_tasks import TASKS, TDC, Task, TaskData, count_shared, is_readable, protocol_split, read_task
+from compared_models import ARENA_MODELS, Trainer, TrainingJob, molattn
+from folds import fold_labels
 from peers import FOLDER, PEERS
-from report import in_words, machine
+from report import describe_machine, machine
+from tables import read_column, write_rows
 
 from molattn.errors import UsageError
 
-PEER_OF = {"catboost": "catboost", "chemprop": "chemprop", "chemprop-rdkit": "chemprop", "attentivefp": "pyg"}
+ENVIRONMENTS = {"catboost": "catboost", "chemprop": "chemprop", "chemprop-rdkit": "chemprop", "attentivefp": "pyg"}
+"""The environment in `peers.py` of each model of another project."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """What a training says of itself.
+    """The record of a training.
 
     Attributes:
-        task, model, seed: which one it is.
-        options: of `molattn train`, if it had any.
-        train, val, test: molecules.
-        unreadable: rows that RDKit refuses, labelled and test ones; the answer to the latter is the mean label.
-        both_sides: test molecules whose InChIKey has the first block of a labelled one's.
+        task, model, seed: identify the training.
+        options: options of `molattn train`.
+        train, val, test: numbers of molecules.
+        unreadable: the number of rows that RDKit cannot read; for those of the test table, the prediction is the mean
+            of the labels.
+        both_sides: the number of test molecules whose first InChIKey block is that of a labeled molecule.
         seconds: CPU time.
-        version, machine: by what and where.
-        answers_sha256: of the file of answers.
+        version, machine: the software and the hardware.
+        answers_sha256: the checksum of the file of predictions.
     """
 
     task: str
@@ -60,30 +64,30 @@ class Record:
     answers_sha256: str
 
 
-def contender(model: str, options: str = "") -> Callable[[Round], np.ndarray]:
-    """Who trains: one of `ARENA`; molattn takes options of `molattn train`.
+def find_model(name: str, options: str = "") -> Trainer:
+    """A model of `ARENA_MODELS`, with options of `molattn train`.
 
     Raises:
-        UsageError: there is none of that name, or it takes no options.
+        UsageError: there is no such model, or it has no options.
     """
-    if model not in ARENA:
-        raise UsageError(f"there is no model {model!r}: choose among {', '.join(ARENA)}")
+    if name not in ARENA_MODELS:
+        raise UsageError(f"there is no model {name!r}: choose among {', '.join(ARENA_MODELS)}")
     if not options:
-        return ARENA[model]
-    if model != "molattn":
-        raise UsageError(f"{model} takes no options: they are those of `molattn train`")
+        return ARENA_MODELS[name]
+    if name != "molattn":
+        raise UsageError(f"the options are those of `molattn train`, which {name} does not have: leave them out")
     return partial(molattn, options=shlex.split(options))
 
 
-def version_of(model: str) -> str:
-    """The version of whatever trains: molattn's with the commit, scikit-learn's, or those of the peer's packages."""
-    if model in PEER_OF:
-        return ", ".join(PEERS[PEER_OF[model]])
-    if not model.startswith("molattn"):
+def model_version(name: str) -> str:
+    """The versions of the packages of a model; for molattn also the commit."""
+    if name in ENVIRONMENTS:
+        return ", ".join(PEERS[ENVIRONMENTS[name]])
+    if not name.startswith("molattn"):
         return f"scikit-learn=={version('scikit-learn')}, rdkit=={version('rdkit')}"
     command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude", "*"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
-    commit = found.stdout.strip() if not found.returncode else ""
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    commit = completed.stdout.strip() if not completed.returncode else ""
     return f"molattn=={version('molattn')}" + (f" ({commit})" if commit else "")
 
 
@@ -93,50 +97,45 @@ def cpu_seconds() -> float:
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-def answers_of(
-    task: Task,
-    seed: int,
-    given: Known,
-    sides: Sequence[str],
-    asked: Sequence[str],
-    who: Callable[[Round], np.ndarray],
-    peers: Path = FOLDER,
+def train_and_predict(
+    task: Task, data: TaskData, labels: Sequence[str], train: Trainer, seed: int, peers: Path = FOLDER
 ) -> tuple[np.ndarray, float]:
-    """Train on labelled molecules, and answer others, whose labels the contender does not get.
+    """Train a model on the labeled molecules and predict the test molecules, whose labels it does not get.
 
     Args:
-        sides: train or val of each labelled molecule.
-        asked: SMILES of the others. One that RDKit refuses is answered by the mean of the labels.
+        task: the task.
+        data: its labeled molecules, n, and test molecules, m.
+        labels: (n,) train or val.
+        train: the model.
+        seed: of the training.
+        peers: the folder with the environments of other projects.
 
-    Returns: (m,) answers, in the order of `asked`, and the seconds of CPU time.
+    Returns: (m,) predictions, the mean of y for a molecule that RDKit cannot read; and the seconds of CPU time.
 
     Raises:
-        RuntimeError: it did not answer every molecule with a finite number.
+        RuntimeError: a prediction is missing or not finite.
     """
-    readable = [i for i, smiles in enumerate(asked) if is_readable(smiles)]
-    start = cpu_seconds()
+    start, n = cpu_seconds(), len(data.smiles)
+    readable = [i for i, smiles in enumerate(data.test_smiles) if is_readable(smiles)]
     with tempfile.TemporaryDirectory() as folder:
-        table = Path(folder) / "table.csv"
-        with open(table, "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(["smiles", "y", "split"])
-            writer.writerows(zip(given.smiles, given.y.tolist(), sides, strict=True))
-            writer.writerows((asked[i], "", "test") for i in readable)
-        found = who(Round(table, task.kind, seed, Path(folder), peers, task.log_target))
-    if found.shape != (len(given.smiles) + len(readable),) or not np.isfinite(found).all():
-        raise RuntimeError(f"{task.name}: {found.shape} answers for {len(given.smiles) + len(readable)} rows, or NaN")
-    answers = np.full(len(asked), given.y.mean())
-    answers[readable] = found[len(given.smiles) :]
-    return answers, cpu_seconds() - start
+        rows = [*zip(data.smiles, data.y.tolist(), labels, strict=True)]
+        rows += [(data.test_smiles[i], "", "test") for i in readable]
+        table = write_rows(Path(folder) / "table.csv", ["smiles", "y", "split"], rows)
+        found = train(TrainingJob(table, task.task_type, seed, Path(folder), peers, task.log_target))
+    if found.shape != (len(rows),) or not np.isfinite(found).all():
+        raise RuntimeError(f"{task.name}: {found.shape} predictions for {len(rows)} rows, or not finite ones")
+    predictions = np.full(len(data.test_smiles), data.y.mean())
+    predictions[readable] = found[n:]
+    return predictions, cpu_seconds() - start
 
 
-def with_tag(model: str, tag: str) -> str:
-    """What a model is called in records and results."""
+def tagged_name(model: str, tag: str) -> str:
+    """The name of a model in records and results."""
     return f"{model} {tag}" if tag else model
 
 
-def paths(runs: Path, model: str, task: str, seed: int) -> tuple[Path, Path]:
-    """Where a training leaves its answers and its record."""
+def run_paths(runs: Path, model: str, task: str, seed: int) -> tuple[Path, Path]:
+    """The files of the predictions and of the record of a training."""
     stem = runs / model / f"{task}-{seed}"
     return stem.with_suffix(".csv"), stem.with_suffix(".json")
 
@@ -144,35 +143,73 @@ def paths(runs: Path, model: str, task: str, seed: int) -> tuple[Path, Path]:
 def train(
     data: Path, runs: Path, name: str, model: str, seed: int, options: str = "", tag: str = "", peers: Path = FOLDER
 ) -> Record:
-    """One training of a task by its protocol; its record is written last, so that a run without one is done again.
+    """Train a model on a task by its protocol. The record is written last, so that an interrupted run is repeated.
 
-    tag: follows the name of the model in its record, to tell runs with options from those without.
+    `tag` follows the name of the model in the record, to distinguish runs with options.
     """
-    given, who = known(data, name), contender(model, options)
-    task, made_by, model = TASKS[name], version_of(model), with_tag(model, tag)
-    sides = sides_of(task, given.smiles, seed)
-    answers, seconds = answers_of(task, seed, given, sides, given.test, who, peers)
-    path, record_path = paths(runs, model, name, seed)
+    task, task_data, trainer = TASKS[name], read_task(data, name), find_model(model, options)
+    software, model = model_version(model), tagged_name(model, tag)
+    labels = protocol_split(task, task_data.smiles, seed)
+    predictions, seconds = train_and_predict(task, task_data, labels, trainer, seed, peers)
+    path, record_path = run_paths(runs, model, name, seed)
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = ["row,y_pred", *(f"{row},{answer!r}" for row, answer in enumerate(answers.tolist()))]
+    lines = ["row,y_pred", *(f"{row},{y!r}" for row, y in enumerate(predictions.tolist()))]
     _replace(path, "\n".join(lines) + "\n")
     record = Record(
         task=name,
         model=model,
         seed=seed,
         options=options,
-        train=int((sides == "train").sum()),
-        val=int((sides == "val").sum()),
-        test=len(given.test),
-        unreadable=given.unreadable + sum(not is_readable(smiles) for smiles in given.test),
-        both_sides=on_both_sides(given.smiles, given.test),
+        train=int((labels == "train").sum()),
+        val=int((labels == "val").sum()),
+        test=len(task_data.test_smiles),
+        unreadable=task_data.unreadable + sum(not is_readable(smiles) for smiles in task_data.test_smiles),
+        both_sides=count_shared(task_data.smiles, task_data.test_smiles),
         seconds=round(seconds, 1),
-        version=made_by,
-        machine=in_words(machine()),
+        version=software,
+        machine=describe_machine(machine()),
         answers_sha256=_sha256(path),
     )
     _replace(record_path, json.dumps(asdict(record), indent=1) + "\n")
     return record
+
+
+def train_fold(data: Path, name: str, options: str, fold: int, seed: int, peers: Path = FOLDER) -> dict[str, object]:
+    """Train without a fold of the labeled molecules, and score the predictions of that fold: a row of results.
+
+    The folds are those of `epoch_choice.py`, by scaffold for TDC and by molecule for MoleculeACE: 70% of the labeled
+    molecules are for training, 10% for validation, and 20% are held out, without their labels.
+
+    Args:
+        options: options of `molattn train`, or the name of another model.
+    """
+    task, data_of_task = TASKS[name], read_task(data, name)
+    labels = fold_labels(list(data_of_task.smiles), "scaffold" if task.group == TDC else "random", fold)
+    is_held_out = labels == "test"
+    smiles = np.array(data_of_task.smiles, dtype=object)
+    fold_data = TaskData(tuple(smiles[~is_held_out]), data_of_task.y[~is_held_out], tuple(smiles[is_held_out]))
+    model, settings = model_and_options(options)
+    predictions, seconds = train_and_predict(
+        task, fold_data, labels[~is_held_out], find_model(model, settings), seed, peers
+    )
+    return {
+        "task": name,
+        "options": options,
+        "fold": fold,
+        "seed": seed,
+        "metric": task.metric,
+        "score": f"{metric_value(task.metric, data_of_task.y[is_held_out], predictions):.5g}",
+        "train": int((labels == "train").sum()),
+        "held": int(is_held_out.sum()),
+        "seconds": round(seconds, 1),
+        "version": model_version(model),
+        "machine": describe_machine(machine()),
+    }
+
+
+def model_and_options(options: str) -> tuple[str, str]:
+    """The name of a model without options, or molattn with options of `molattn train`."""
+    return (options, "") if options in ARENA_MODELS else ("molattn", options)
 
 
 def records(runs: Path) -> list[Record]:
@@ -182,21 +219,20 @@ def records(runs: Path) -> list[Record]:
 
 def is_finished(runs: Path, model: str, task: str, seed: int) -> bool:
     """Whether there is a record of the training."""
-    return paths(runs, model, task, seed)[1].is_file()
+    return run_paths(runs, model, task, seed)[1].is_file()
 
 
-def finished(runs: Path) -> Iterator[tuple[Record, np.ndarray]]:
-    """The trainings in a folder, by model, task and seed: their records and (m,) answers to the test molecules.
+def finished_runs(runs: Path) -> Iterator[tuple[Record, np.ndarray]]:
+    """The records of the finished trainings in a folder, and their (m,) predictions of the test molecules.
 
     Raises:
-        RuntimeError: a file of answers is not the one that its training wrote.
+        RuntimeError: a file of predictions has changed since its training.
     """
     for record in records(runs):
-        path, record_path = paths(runs, record.model, record.task, record.seed)
+        path, record_path = run_paths(runs, record.model, record.task, record.seed)
         if _sha256(path) != record.answers_sha256:
-            raise RuntimeError(f"{path} is not what its training wrote: remove it and {record_path}, and train again")
-        with open(path, newline="", encoding="utf-8") as file:
-            yield record, np.array([float(row["y_pred"]) for row in csv.DictReader(file)])
+            raise RuntimeError(f"{path} has changed since its training: delete it and {record_path}, and train again")
+        yield record, read_column(path, "y_pred")
 
 
 def _sha256(path: Path) -> str:
@@ -204,7 +240,7 @@ def _sha256(path: Path) -> str:
 
 
 def _replace(path: Path, text: str) -> None:
-    """The file is the old or the whole new one."""
-    partial_path = path.with_name(f"{path.name}.{os.getpid()}")
-    partial_path.write_text(text, encoding="utf-8")
-    partial_path.replace(path)
+    """Write a file atomically."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)

@@ -1,11 +1,10 @@
-"""The tasks of `arena.py`: their metrics, what a training may know of them, and the splits of the protocols.
+"""The tasks of `arena.py`: their metrics, the data that a training may use, and the splits of the protocols.
 
-Nothing here reads a label of a test molecule; `arena_seal.py` alone does. Of TDC's ADMET group a folder tdc/TASK holds
-train_val.csv and test.csv with columns Drug and Y; of MoleculeACE one table holds a target, with columns smiles,
-`y [pEC50/pKi]`, cliff_mol and split.
+Nothing here reads a label of a test molecule: only `arena_score.py` does. A task of TDC's ADMET group is a folder
+tdc/TASK with the tables train_val.csv and test.csv, columns Drug and Y; a target of MoleculeACE is one table with
+columns smiles, `y [pEC50/pKi]`, cliff_mol and split.
 """
 
-import csv
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,33 +14,35 @@ from pathlib import Path
 import numpy as np
 from rdkit import Chem, rdBase
 from rdkit.Chem.Scaffolds import MurckoScaffold
+from tables import read_rows
 
 from molattn.chem import canonical_smiles, inchi_key, read_smiles
 from molattn.data import random_split
 from molattn.errors import InputError, MolattnError
 
 TDC, MOLECULEACE = "tdc", "moleculeace"
-TRAIN_SHARE = 0.875
-"""Of the labelled molecules of a TDC task; the others validate."""
+TDC_TRAIN_SHARE = 0.875
+"""Share of the labeled molecules of a TDC task that are trained on; the others are for validation."""
 
-ACE_SIZES = (0.9, 0.1, 0.0)
-ACE_LABEL = "y [pEC50/pKi]"
-BLOCK = 14
-"""Characters of the first block of an InChIKey: what is bonded to what, without stereochemistry or charges."""
+MOLECULEACE_SIZES = (0.9, 0.1, 0.0)
+MOLECULEACE_LABEL = "y [pEC50/pKi]"
+INCHIKEY_BLOCK = 14
+"""Length of the first block of an InChIKey, which encodes the bonds without stereochemistry or charges."""
 
-KINDS = {"mae": "regression", "rmse": "regression", "spearman": "regression", "auroc": "binary", "auprc": "binary"}
+TASK_TYPES = {"mae": "regression", "rmse": "regression", "spearman": "regression", "auroc": "binary", "auprc": "binary"}
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task of the arena.
+    """One task.
 
     Attributes:
-        name: that of its folder, or of its table.
+        name: the name of its folder or table.
         group: TDC or MOLECULEACE.
-        metric: its metric in the published tables, a name of `molattn.training.metrics`.
-        molecules: the rows with a label that training may see.
-        log_target: whether its target spans orders of magnitude: CatBoost learns its logarithm, as MapLight does.
+        metric: the metric of the published tables, as in `molattn.training.metrics`.
+        molecules: the number of labeled training and validation rows.
+        log_target: whether its target spans orders of magnitude, so that CatBoost is trained on the logarithm, as in
+            MapLight.
     """
 
     name: str
@@ -51,12 +52,12 @@ class Task:
     log_target: bool = False
 
     @property
-    def kind(self) -> str:
-        """Of its target: "regression" or "binary"."""
-        return KINDS[self.metric]
+    def task_type(self) -> str:
+        """The type of its target: "regression" or "binary"."""
+        return TASK_TYPES[self.metric]
 
 
-_TDC = (
+_TASKS = (
     Task("caco2_wang", TDC, "mae", 728),
     Task("bioavailability_ma", TDC, "auroc", 512),
     Task("lipophilicity_astrazeneca", TDC, "mae", 3360),
@@ -79,31 +80,29 @@ _TDC = (
     Task("herg", TDC, "auroc", 523),
     Task("ames", TDC, "auroc", 5821),
     Task("dili", TDC, "auroc", 379),
+    Task("CHEMBL1862_Ki", MOLECULEACE, "rmse", 633),
+    Task("CHEMBL2034_Ki", MOLECULEACE, "rmse", 598),
+    Task("CHEMBL2047_EC50", MOLECULEACE, "rmse", 503),
+    Task("CHEMBL2147_Ki", MOLECULEACE, "rmse", 1162),
+    Task("CHEMBL214_Ki", MOLECULEACE, "rmse", 2651),
+    Task("CHEMBL219_Ki", MOLECULEACE, "rmse", 1491),
+    Task("CHEMBL228_Ki", MOLECULEACE, "rmse", 1362),
+    Task("CHEMBL233_Ki", MOLECULEACE, "rmse", 2512),
+    Task("CHEMBL234_Ki", MOLECULEACE, "rmse", 2924),
+    Task("CHEMBL236_Ki", MOLECULEACE, "rmse", 2077),
+    Task("CHEMBL237_EC50", MOLECULEACE, "rmse", 762),
+    Task("CHEMBL238_Ki", MOLECULEACE, "rmse", 839),
+    Task("CHEMBL239_EC50", MOLECULEACE, "rmse", 1374),
+    Task("CHEMBL262_Ki", MOLECULEACE, "rmse", 683),
+    Task("CHEMBL264_Ki", MOLECULEACE, "rmse", 2288),
+    Task("CHEMBL287_Ki", MOLECULEACE, "rmse", 1061),
+    Task("CHEMBL2971_Ki", MOLECULEACE, "rmse", 779),
+    Task("CHEMBL4005_Ki", MOLECULEACE, "rmse", 767),
+    Task("CHEMBL4203_Ki", MOLECULEACE, "rmse", 582),
+    Task("CHEMBL4792_Ki", MOLECULEACE, "rmse", 1174),
 )
-_ACE = {
-    "CHEMBL1862_Ki": 633,
-    "CHEMBL2034_Ki": 598,
-    "CHEMBL2047_EC50": 503,
-    "CHEMBL2147_Ki": 1162,
-    "CHEMBL214_Ki": 2651,
-    "CHEMBL219_Ki": 1491,
-    "CHEMBL228_Ki": 1362,
-    "CHEMBL233_Ki": 2512,
-    "CHEMBL234_Ki": 2924,
-    "CHEMBL236_Ki": 2077,
-    "CHEMBL237_EC50": 762,
-    "CHEMBL238_Ki": 839,
-    "CHEMBL239_EC50": 1374,
-    "CHEMBL262_Ki": 683,
-    "CHEMBL264_Ki": 2288,
-    "CHEMBL287_Ki": 1061,
-    "CHEMBL2971_Ki": 779,
-    "CHEMBL4005_Ki": 767,
-    "CHEMBL4203_Ki": 582,
-    "CHEMBL4792_Ki": 1174,
-}
-TASKS = {task.name: task for task in (*_TDC, *(Task(name, MOLECULEACE, "rmse", n) for name, n in _ACE.items()))}
-"""All tasks by their names, those of TDC in the order of its tables."""
+TASKS = {task.name: task for task in _TASKS}
+"""All tasks by name, in the order of the published tables."""
 
 
 def tasks_of(group: str) -> list[Task]:
@@ -112,25 +111,25 @@ def tasks_of(group: str) -> list[Task]:
 
 
 @dataclass(frozen=True)
-class Known:
-    """What a training may know of a task.
+class TaskData:
+    """The data of a task that a training may use.
 
     Attributes:
-        smiles: of the labelled molecules, in the order of the table.
+        smiles: SMILES of the n labeled molecules, in the order of the table.
         y: (n,) their labels.
-        test: SMILES of all test molecules, in the order of the table.
-        unreadable: how many labelled rows RDKit refuses; they are left out of `smiles`.
+        test_smiles: SMILES of all test molecules, in the order of the table.
+        unreadable: the number of labeled rows that RDKit cannot read; they are not in `smiles`.
     """
 
     smiles: tuple[str, ...]
     y: np.ndarray
-    test: tuple[str, ...]
+    test_smiles: tuple[str, ...]
     unreadable: int = 0
 
 
 @cache
 def is_readable(smiles: str) -> bool:
-    """Whether the SMILES is a molecule."""
+    """Whether RDKit can read the SMILES."""
     try:
         return bool(canonical_smiles(read_smiles(smiles)))
     except MolattnError:
@@ -138,61 +137,57 @@ def is_readable(smiles: str) -> bool:
 
 
 @cache
-def known(data: Path, name: str) -> Known:
-    """Read what training may know of a task: of a test molecule its SMILES alone.
+def read_task(data: Path, name: str) -> TaskData:
+    """Read the labeled molecules of a task, and the test molecules without their labels.
 
     Args:
-        data: the folder that holds tdc/ and moleculeace/.
-        name: of the task.
+        data: the folder with tdc/ and moleculeace/.
+        name: the task.
 
     Raises:
-        InputError: there is no such task, or no table of it.
+        InputError: there is no such table.
     """
-    task = TASKS.get(name)
-    if task is None:
-        raise InputError(f"there is no task {name!r} in the arena: choose among {', '.join(TASKS)}")
-    if task.group == TDC:
-        labelled = [(row["Drug"], row["Y"]) for row in rows_of(data / TDC / name / "train_val.csv")]
-        test = tuple(row["Drug"] for row in rows_of(data / TDC / name / "test.csv"))
+    if TASKS[name].group == TDC:
+        labeled = [(row["Drug"], row["Y"]) for row in read_table(data / TDC / name / "train_val.csv")]
+        test_smiles = tuple(row["Drug"] for row in read_table(data / TDC / name / "test.csv"))
     else:
-        rows = rows_of(data / MOLECULEACE / f"{name}.csv")
-        labelled = [(row["smiles"], row[ACE_LABEL]) for row in rows if row["split"] == "train"]
-        test = tuple(row["smiles"] for row in rows if row["split"] == "test")
-    read = [(smiles, float(y)) for smiles, y in labelled if is_readable(smiles)]
-    y = np.array([value for _, value in read])
-    return Known(tuple(smiles for smiles, _ in read), y, test, len(labelled) - len(read))
+        rows = read_table(data / MOLECULEACE / f"{name}.csv")
+        labeled = [(row["smiles"], row[MOLECULEACE_LABEL]) for row in rows if row["split"] == "train"]
+        test_smiles = tuple(row["smiles"] for row in rows if row["split"] == "test")
+    readable = [(smiles, float(y)) for smiles, y in labeled if is_readable(smiles)]
+    y = np.array([value for _, value in readable])
+    return TaskData(tuple(smiles for smiles, _ in readable), y, test_smiles, len(labeled) - len(readable))
 
 
-def rows_of(path: Path) -> list[dict[str, str]]:
-    """The rows of a table of the arena.
+def read_table(path: Path) -> list[dict[str, str]]:
+    """The rows of a table of a task.
 
     Raises:
-        InputError: there is none.
+        InputError: there is no such table.
     """
     if not path.is_file():
-        raise InputError(f"there is no table {path}: the folder of the arena holds tdc/TASK and moleculeace/")
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+        raise InputError(f"there is no table {path}: the folder of the data must have tdc/TASK and moleculeace/")
+    return read_rows(path)
 
 
 @cache
 def scaffold(smiles: str) -> str:
-    """The Bemis-Murcko scaffold as TDC computes it: RDKit's, without stereochemistry; '' without rings."""
+    """The Bemis-Murcko scaffold as TDC computes it, by RDKit without stereochemistry; '' without rings."""
     with rdBase.BlockLogs():
         return MurckoScaffold.MurckoScaffoldSmiles(mol=Chem.MolFromSmiles(smiles), includeChirality=False)
 
 
-def scaffold_sides(smiles: Sequence[str], seed: int) -> np.ndarray:
-    """TDC's split of the labelled molecules into train and val, by scaffold.
+def tdc_scaffold_split(smiles: Sequence[str], seed: int) -> np.ndarray:
+    """TDC's split of the labeled molecules into train and val, by scaffold.
 
-    Scaffolds, in the order of their first molecules, are shuffled by Python's generator with the seed; then each goes
-    to train if the molecules there are at most int(0.875 n) with it, and else to val. TDC puts scaffolds with more
-    molecules than half of the validation or the test share first, and shuffles those and the others apart. Its
-    benchmarks ask for a test share of 0, so that all scaffolds are of the first kind, and there is one shuffle.
+    Scaffolds, in the order of their first molecules, are shuffled by Python's generator with the seed; each is then
+    added to train if train has at most int(0.875 n) molecules with it, and to val otherwise. TDC puts scaffolds with
+    more molecules than half of the validation or the test share first, and shuffles those and the others apart. Its
+    benchmarks have a test share of 0, so that all scaffolds are of the first kind, and there is one shuffle.
 
-    What may differ from a split that TDC's package makes: the scaffolds of another version of RDKit, and the order of
-    the rows, which is that of the published table here. `molattn.data.scaffold_balanced_split` follows the same idea,
-    but does not depend on the order of the rows and draws from another generator, so it makes other splits.
+    Differences from a split by TDC's package are possible: scaffolds depend on the version of RDKit, and the order of
+    the rows here is that of the published table. `molattn.data.scaffold_balanced_split` is similar, but is independent
+    of the order of the rows and uses another random generator, so its splits differ.
 
     Returns: (n,) "train" or "val".
     """
@@ -201,27 +196,27 @@ def scaffold_sides(smiles: Sequence[str], seed: int) -> np.ndarray:
         groups.setdefault(scaffold(text), []).append(row)
     shuffled = list(groups.values())
     random.Random(seed).shuffle(shuffled)
-    room, sides = int(TRAIN_SHARE * len(smiles)), np.full(len(smiles), "val", dtype="<U5")
-    filled = 0
+    max_train, labels = int(TDC_TRAIN_SHARE * len(smiles)), np.full(len(smiles), "val", dtype="<U5")
+    num_train = 0
     for rows in shuffled:
-        if filled + len(rows) <= room:
-            sides[rows] = "train"
-            filled += len(rows)
-    return sides
+        if num_train + len(rows) <= max_train:
+            labels[rows] = "train"
+            num_train += len(rows)
+    return labels
 
 
-def sides_of(task: Task, smiles: Sequence[str], seed: int) -> np.ndarray:
-    """(n,) train or val: TDC's split by scaffold; of MoleculeACE, whose test molecules are like the others, at random.
+def protocol_split(task: Task, smiles: Sequence[str], seed: int) -> np.ndarray:
+    """(n,) train or val: by scaffold for TDC; a random tenth of the molecules for MoleculeACE.
 
-    MoleculeACE says which molecules test, and leaves validation to the model: a tenth, by molecule.
+    MoleculeACE has a fixed test split and no validation split.
     """
     if task.group == TDC:
-        return scaffold_sides(smiles, seed)
-    return random_split([canonical_smiles(read_smiles(text)) for text in smiles], ACE_SIZES, seed)
+        return tdc_scaffold_split(smiles, seed)
+    return random_split([canonical_smiles(read_smiles(text)) for text in smiles], MOLECULEACE_SIZES, seed)
 
 
 @cache
-def on_both_sides(labelled: tuple[str, ...], test: tuple[str, ...]) -> int:
-    """How many test molecules have the first block of their InChIKey in common with a labelled one."""
-    blocks = {inchi_key(text)[:BLOCK] for text in labelled if is_readable(text)} - {""}
-    return sum(inchi_key(text)[:BLOCK] in blocks for text in test if is_readable(text))
+def count_shared(labeled: tuple[str, ...], test: tuple[str, ...]) -> int:
+    """The number of test molecules whose first InChIKey block is that of a labeled molecule."""
+    blocks = {inchi_key(text)[:INCHIKEY_BLOCK] for text in labeled if is_readable(text)} - {""}
+    return sum(inchi_key(text)[:INCHIKEY_BLOCK] in blocks for text in test if is_readable(text))

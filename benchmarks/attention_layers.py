@@ -1,24 +1,23 @@
-"""`TensorDotConv` beside `TransformerConv` and `GATv2Conv` of PyG: how many times faster, and in how much memory.
+"""Speed and memory of `TensorDotConv`, and of `TransformerConv` and `GATv2Conv` of PyG.
 
     python benchmarks/attention_layers.py
 
-Forward and backward, the nodes asking for a gradient as they do anywhere but in a first layer, on complete graphs with
-self-loops and 8 random edge features; 64 channels in 4 heads and 128 in 8; one thread. Ours is called as users call it:
-`forward_dense` with the graphs padded to the largest, and `forward` with the edge list that PyG's layers get. It holds
-TransformerConv's weights (`TensorDotConv.from_pyg`), and before anything is timed outputs and gradients of both forms
-are compared with TransformerConv's; GATv2Conv has maths of its own. The four run in turns. A ratio is the median over
-rounds of the ratio within a round (CPU time of the process), with the quartiles in brackets: above 1 ours is faster.
-Each table is measured twice, in processes of their own: with the allocator as it comes, and with one told to keep its
-memory (`mallopt`). Page faults are a large part of PyG's time, and only the second ratio is about arithmetic.
+Forward and backward, with gradients of the nodes as in all layers but the first, on complete graphs with self-loops and
+8 random edge features; 64 channels in 4 heads and 128 in 8; one thread. TensorDotConv is called in both forms:
+`forward_dense` with the graphs padded to the largest, and `forward` with the edge list that PyG's layers get. It has
+the weights of TransformerConv (`TensorDotConv.from_pyg`), and the outputs and gradients of both forms are compared with
+those of TransformerConv first; GATv2Conv has other equations. The four run in turns. A ratio is the median over rounds
+of the ratio within a round (CPU time of the process), with the quartiles in brackets: above 1 TensorDotConv is faster.
+Each table is measured twice, in processes of their own: with the default allocator, and with one that keeps its memory
+(`mallopt`). Page faults are a large part of the time of PyG, and the second ratio excludes them.
 
-`--molecules` takes batches of the sizes of ESOL's molecules and of those of the NCI's that come with RDKit, drawn as
-training draws them (`molattn.data.store.batches.BucketBatchSampler`); "filled" is how many of the pairs of places in
-the padded form are pairs of atoms. Putting batches together is not counted. `--memory` takes the most memory that a
-process of one side ever held.
+`--molecules` measures batches with the sizes of the molecules of ESOL and of the NCI molecules in RDKit's data, sampled
+as in training (`molattn.data.store.batches.BucketBatchSampler`); "filled" is the share of the pairs in the padded form
+that are pairs of atoms. The time of collating is not included. `--memory` measures the peak memory of a process for
+each layer.
 """
 
 import argparse
-import csv
 import ctypes
 import os
 import resource
@@ -31,7 +30,9 @@ from itertools import islice
 from pathlib import Path
 
 import torch
-from report import in_words, machine
+from commands import DATASETS
+from report import describe_machine, machine
+from tables import nci_smiles, read_rows
 from torch import Tensor, nn
 from torch_geometric.nn import GATv2Conv, TransformerConv
 
@@ -41,17 +42,17 @@ from molattn.kernels.edge_attention import load_library, unavailable_reason
 
 EDGE_DIM = 8
 HEAD_DIM = 16
-OURS = ("forward_dense", "forward")
-THEIRS = ("TransformerConv", "GATv2Conv")
-MEASURED = (*(f"{name}, us per graph" for name in OURS), *(f"{b} / {a}" for a in OURS for b in THEIRS))
+TENSOR_DOT = ("forward_dense", "forward")
+PYG = ("TransformerConv", "GATv2Conv")
+COLUMNS = (*(f"{name}, us per graph" for name in TENSOR_DOT), *(f"{b} / {a}" for a in TENSOR_DOT for b in PYG))
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Complete graphs in both forms, and the gradient that comes back to the output of each node."""
+    """Complete graphs in both forms, and the gradient of the output of each node."""
 
     dense: DenseGraph
-    listed: Graph
+    edge_list: Graph
     edge_index: Tensor
     dy: Tensor
 
@@ -61,20 +62,20 @@ class Batch:
         b, n = len(sizes), max(sizes)
         mask = torch.arange(n) < torch.tensor(sizes).unsqueeze(-1)
         dense = DenseGraph(torch.randn(b, n, channels), mask, torch.randn(b, n, n, EDGE_DIM))
-        listed = dense.to_edge_list()
-        for x in (dense.v, listed.v):
+        edge_list = dense.to_edge_list()
+        for x in (dense.v, edge_list.v):
             x.requires_grad_()
         dy = torch.randn(b, n, channels).masked_fill(~mask.unsqueeze(-1), 0.0)
-        return cls(dense, listed, torch.stack([listed.sender, listed.receiver]), dy)
+        return cls(dense, edge_list, torch.stack([edge_list.sender, edge_list.receiver]), dy)
 
     @property
     def filled(self) -> float:
-        """Pairs of nodes over pairs of places."""
-        return len(self.listed.sender) / self.dense.edges.numel()
+        """The share of the pairs of the padded form that are pairs of nodes."""
+        return len(self.edge_list.sender) / self.dense.edges.numel()
 
 
 def layers(channels: int) -> dict[str, nn.Module]:
-    """Each side and its layer, ours with TransformerConv's weights."""
+    """The layer of each name, TensorDotConv with the weights of TransformerConv."""
     heads = channels // HEAD_DIM
     transformer = TransformerConv(channels, HEAD_DIM, heads, edge_dim=EDGE_DIM)
     gat = GATv2Conv(channels, HEAD_DIM, heads, edge_dim=EDGE_DIM, add_self_loops=False)
@@ -83,97 +84,84 @@ def layers(channels: int) -> dict[str, nn.Module]:
 
 
 def step(name: str, layer: nn.Module, batch: Batch) -> Tensor:
-    """Forward and backward; the output."""
+    """The output after a forward and a backward pass."""
     layer.zero_grad()
-    batch.dense.v.grad = batch.listed.v.grad = None
+    batch.dense.v.grad = batch.edge_list.v.grad = None
     if name == "forward_dense":
         assert isinstance(layer, TensorDotConv)
         output = layer.forward_dense(batch.dense.v, batch.dense.node_mask, batch.dense.e)
         output.backward(batch.dy)
     else:
-        output = layer(batch.listed.v, batch.edge_index, batch.listed.e)
+        output = layer(batch.edge_list.v, batch.edge_index, batch.edge_list.e)
         output.backward(batch.dy[batch.dense.node_mask])
     return output.detach()
 
 
-def check(sides: dict[str, nn.Module], batch: Batch) -> None:
-    """Both forms of ours and TransformerConv agree: output and gradients of nodes to 1e-5 of the largest, those of the
-    edge weight, sums over all edges, to 1e-4.
+def check(layers_by_name: dict[str, nn.Module], batch: Batch) -> None:
+    """Compare both forms of TensorDotConv with TransformerConv.
 
     Raises:
-        AssertionError: they do not.
+        AssertionError: outputs or gradients of nodes differ by 1e-5 of the largest value, or the gradients of the edge
+            weight, which are sums over all edges, by 1e-4.
     """
-    answers = []
+    results = []
     for name, weight in (("TransformerConv", "lin_edge"), ("forward_dense", "phi_e.w_ke"), ("forward", "phi_e.w_ke")):
-        output, v = step(name, sides[name], batch), batch.listed.v.grad
+        output, v = step(name, layers_by_name[name], batch), batch.edge_list.v.grad
         if name == "forward_dense":
             assert batch.dense.v.grad is not None
             output, v = output[batch.dense.node_mask], batch.dense.v.grad[batch.dense.node_mask]
-        answers.append((output, v, sides[name].get_parameter(f"{weight}.weight").grad))
-    for ours in answers[1:]:
-        for a, b, tolerance in zip(ours, answers[0], (1e-5, 1e-5, 1e-4), strict=True):
+        results.append((output, v, layers_by_name[name].get_parameter(f"{weight}.weight").grad))
+    for ours in results[1:]:
+        for a, b, tolerance in zip(ours, results[0], (1e-5, 1e-5, 1e-4), strict=True):
             apart = float((a - b).abs().max() / b.abs().max())
-            assert apart < tolerance, f"the two sides lie {apart:.1e} apart"
+            assert apart < tolerance, f"the results differ by {apart:.1e}"
 
 
-def measured(sides: dict[str, nn.Module], batches: list[Batch], rounds: int, budget: float) -> list[str]:
-    """The cells under `MEASURED`: microseconds per graph of ours, and how many times longer a peer takes."""
+def measure(layers_by_name: dict[str, nn.Module], batches: list[Batch], rounds: int, budget: float) -> list[str]:
+    """The cells of `COLUMNS`: microseconds per graph of TensorDotConv, and the ratios of the times of PyG's layers."""
 
     def seconds(name: str, repeats: int) -> float:
         start = time.process_time()
         for _ in range(repeats):
             for batch in batches:
-                step(name, sides[name], batch)
+                step(name, layers_by_name[name], batch)
         return (time.process_time() - start) / repeats
 
     repeats = {}
-    for name in sides:
+    for name in layers_by_name:
         seconds(name, 1)
         repeats[name] = max(1, round(budget / seconds(name, 1)))
-    times: dict[str, list[float]] = {name: [] for name in sides}
+    times: dict[str, list[float]] = {name: [] for name in layers_by_name}
     for i in range(rounds):
-        # Who goes first takes turns too: the first call of a round finds colder caches.
-        for name in list(sides) if i % 2 else list(sides)[::-1]:
+        # The order alternates: the first call of a round has colder caches.
+        for name in list(layers_by_name) if i % 2 else list(layers_by_name)[::-1]:
             times[name].append(seconds(name, repeats[name]))
-    graphs = sum(batch.listed.num_graphs for batch in batches)
-    cells = [f"{statistics.median(times[name]) / graphs * 1e6:.0f}" for name in OURS]
-    for ours in OURS:
-        for theirs in THEIRS:
+    graphs = sum(batch.edge_list.num_graphs for batch in batches)
+    cells = [f"{statistics.median(times[name]) / graphs * 1e6:.0f}" for name in TENSOR_DOT]
+    for ours in TENSOR_DOT:
+        for theirs in PYG:
             ratios = [b / a for a, b in zip(times[ours], times[theirs], strict=True)]
             low, middle, high = statistics.quantiles(ratios, n=4)
             cells.append(f"{middle:.1f} [{low:.1f}, {high:.1f}]")
     return cells
 
 
-def esol_sizes() -> list[int]:
-    """The heavy atoms of ESOL's molecules."""
-    with (Path(__file__).parents[1] / "datasets" / "esol.csv").open(newline="", encoding="utf-8") as file:
-        return _atoms([row["smiles"] for row in csv.DictReader(file)])
-
-
-def nci_sizes() -> list[int]:
-    """The heavy atoms of the molecules of the NCI that come with RDKit."""
-    from rdkit import RDConfig
-
-    lines = (Path(RDConfig.RDDataDir) / "NCI" / "first_5K.smi").read_text(encoding="utf-8").splitlines()
-    return _atoms([line.split()[0] for line in lines if line.split()])
-
-
-def _atoms(smiles: list[str]) -> list[int]:
+def molecule_sizes(smiles: list[str]) -> list[int]:
+    """The numbers of heavy atoms of the molecules that RDKit can read."""
     from rdkit import Chem, rdBase
 
-    rdBase.DisableLog("rdApp.*")
-    molecules = map(Chem.MolFromSmiles, smiles)
+    with rdBase.BlockLogs():
+        molecules = [Chem.MolFromSmiles(text) for text in smiles]
     return [molecule.GetNumAtoms() for molecule in molecules if molecule is not None and molecule.GetNumAtoms()]
 
 
 def keep_memory() -> None:
-    """Tell glibc's allocator to give no memory back, and to ask for plenty at a time."""
+    """Make glibc's allocator keep freed memory, and allocate large blocks."""
     libc = ctypes.CDLL("libc.so.6")
     trim_threshold, top_pad, mmap_threshold = -1, -2, -3
     for option, value in ((mmap_threshold, 2**30), (trim_threshold, 2**31 - 1), (top_pad, 2**26)):
         if not libc.mallopt(option, value):
-            raise OSError("the allocator takes no advice")
+            raise OSError("mallopt is not supported")
 
 
 def _row(*cells: object) -> None:
@@ -187,36 +175,37 @@ def _header(*columns: str) -> None:
 
 def measure_sizes(arguments: argparse.Namespace) -> None:
     """The table over numbers of atoms."""
-    _header("channels", "heads", "atoms", "batch", *MEASURED)
+    _header("channels", "heads", "atoms", "batch", *COLUMNS)
     for channels in arguments.hidden:
         for atoms in arguments.atoms:
             torch.manual_seed(0)
-            sides, batch = layers(channels), Batch.of_sizes([atoms] * arguments.batch, channels)
-            check(sides, batch)
-            cells = measured(sides, [batch], arguments.rounds, arguments.budget)
+            layers_by_name, batch = layers(channels), Batch.of_sizes([atoms] * arguments.batch, channels)
+            check(layers_by_name, batch)
+            cells = measure(layers_by_name, [batch], arguments.rounds, arguments.budget)
             _row(channels, channels // HEAD_DIM, atoms, arguments.batch, *cells)
 
 
 def measure_molecules(arguments: argparse.Namespace) -> None:
-    """The table over batches of molecules, as training draws them."""
-    _header("molecules", "channels", "heads", "batch", "filled", *MEASURED)
-    for name, sizes in (("ESOL", esol_sizes()), ("NCI", nci_sizes())):
+    """The table over batches of molecules, sampled as in training."""
+    esol = [row["smiles"] for row in read_rows(DATASETS / "esol.csv")]
+    _header("molecules", "channels", "heads", "batch", "filled", *COLUMNS)
+    for name, sizes in (("ESOL", molecule_sizes(esol)), ("NCI", molecule_sizes(nci_smiles()))):
         for channels in arguments.hidden:
             for graphs in arguments.batches:
                 torch.manual_seed(0)
-                sides = layers(channels)
-                drawn = islice(BucketBatchSampler(sizes, graphs, seed=0), 4)
-                batches = [Batch.of_sizes([sizes[i] for i in rows], channels) for rows in drawn]
+                layers_by_name = layers(channels)
+                sampled = islice(BucketBatchSampler(sizes, graphs, seed=0), 4)
+                batches = [Batch.of_sizes([sizes[i] for i in rows], channels) for rows in sampled]
                 for batch in batches:
-                    check(sides, batch)
+                    check(layers_by_name, batch)
                 filled = statistics.mean(batch.filled for batch in batches)
-                cells = measured(sides, batches, arguments.rounds, arguments.budget)
+                cells = measure(layers_by_name, batches, arguments.rounds, arguments.budget)
                 _row(name, channels, channels // HEAD_DIM, graphs, f"{filled:.2f}", *cells)
 
 
 def measure_memory(arguments: argparse.Namespace) -> None:
-    """The table of peak memory: each side in a process of its own, less what it held before the first step."""
-    names = (*OURS, THEIRS[0])
+    """The table of peak memory, in addition to the memory before the first step; each layer in its own process."""
+    names = (*TENSOR_DOT, PYG[0])
     _header("channels", "heads", "atoms", "batch", *(f"{name}, MB" for name in names))
     atoms, graphs = arguments.atoms[-1], arguments.batch
     for channels in arguments.hidden:
@@ -227,7 +216,7 @@ def measure_memory(arguments: argparse.Namespace) -> None:
 
 
 def peak(side: str, channels: int, atoms: int, graphs: int) -> float:
-    """What three steps add to the most memory ever held, in MB."""
+    """The memory in MB that three steps add to the peak."""
     torch.manual_seed(0)
     layer = layers(channels)[side]
     small, batch = Batch.of_sizes([4], channels), Batch.of_sizes([atoms] * graphs, channels)
@@ -239,7 +228,7 @@ def peak(side: str, channels: int, atoms: int, graphs: int) -> float:
 
 
 TIMED = {"sizes": measure_sizes, "molecules": measure_molecules}
-ALLOCATORS = {"default": "Allocator as it comes", "kept": "Memory kept"}
+ALLOCATORS = {"default": "Default allocator", "kept": "Memory kept"}
 
 
 def main() -> None:
@@ -250,7 +239,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=64, help="graphs in a batch")
     parser.add_argument("--batches", type=int, nargs="+", default=[64, 256], help="of molecules")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--budget", type=float, default=0.25, help="seconds of one side in a round")
+    parser.add_argument("--budget", type=float, default=0.25, help="seconds of one layer in a round")
     parser.add_argument("--allocator", choices=(*ALLOCATORS, "both"), default="both")
     parser.add_argument("--sizes", action="store_true", help="only the table over numbers of atoms")
     parser.add_argument("--molecules", action="store_true", help="only the table over molecules")
@@ -277,8 +266,10 @@ def main() -> None:
                 print(flush=True)
     if everything or arguments.memory:
         measure_memory(arguments)
-    way = "Compiled attention" if load_library() is not None else f"No compiled attention ({unavailable_reason()})"
-    print(f"\n{in_words(machine(('torch', 'torch_geometric')))} {way}.")
+    implementation = (
+        "Compiled attention" if load_library() is not None else f"No compiled attention ({unavailable_reason()})"
+    )
+    print(f"\n{describe_machine(machine(('torch', 'torch_geometric')))} {implementation}.")
 
 
 if __name__ == "__main__":

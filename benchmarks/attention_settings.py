@@ -1,23 +1,21 @@
-"""Every score, normalizer and join of molecules' attention, trained on ESOL: the test error on the split random0.
+"""Test errors of every score, normalizer and join of the attention, trained on ESOL's split random0.
 
     python benchmarks/attention_settings.py
     python benchmarks/attention_settings.py --epochs 100 --only "score additive"
 
-Each is a training from scratch by `molattn train`, seed 0, with the default settings but for the one named and the
-number of epochs. Those that are not the default take the reference, which on a CPU is some times slower than C.
+Each is a training from scratch by `molattn train`, seed 0, with the default settings except for the one named and the
+number of epochs. Settings other than the default use the reference implementation, which is slower on a CPU.
 """
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-from report import in_words, machine, markdown, save, saved
+from commands import DATASETS, MOLATTN, run
+from report import describe_machine, load_results, machine, markdown, save_results
 
-SPLITS = Path(__file__).parents[1] / "datasets" / "splits" / "esol-random0.csv"
 SETTINGS = {
     "default": (),
     "score dot": ("model.score=dot",),
@@ -35,29 +33,29 @@ SETTINGS = {
 
 
 def main() -> None:
-    """Train, print the table and keep the figures."""
+    """Train, print the table and save the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--only", nargs="+", choices=SETTINGS, help="these alone; the others stay as they were")
+    parser.add_argument("--only", nargs="+", choices=SETTINGS, help="train these only; keep the other results")
     parser.add_argument("-o", "--output", type=Path, default=Path("attention_settings.json"))
     options = parser.parse_args()
-    results = saved(options.output)
+    results = load_results(options.output)
     for name in options.only or SETTINGS:
         with tempfile.TemporaryDirectory() as folder:
-            run = Path(folder) / "run"
-            command = [sys.executable, "-m", "molattn", "train", "--dataset", "esol", "--splits-file", str(SPLITS)]
-            command += ["--base", "none", "--epochs", str(options.epochs), "-o", str(run)]
+            output = Path(folder) / "run"
+            split = DATASETS / "splits" / "esol-random0.csv"
+            command = [*MOLATTN, "train", "--dataset", "esol", "--splits-file", split, "--base", "none"]
+            command += ["--epochs", options.epochs, "-o", output]
             for setting in (*SETTINGS[name], "training.threads=1"):
                 command += ["--set", setting]
-            start = time.perf_counter()
-            subprocess.run(command, check=True, capture_output=True, text=True)
-            test = json.loads((run / "metrics.json").read_text(encoding="utf-8"))["test"]["log_solubility"]
-            results[name] = {"rmse": test["rmse"], "seconds": time.perf_counter() - start}
+            seconds = run(command).wall
+            test = json.loads((output / "metrics.json").read_text(encoding="utf-8"))["test"]["log_solubility"]
+            results[name] = {"rmse": test["rmse"], "seconds": seconds}
         print(f"{name}: {results[name]['rmse']:.3f}", file=sys.stderr, flush=True)
-        save(options.output, "attention_settings", {"epochs": options.epochs}, results, machine())
+        save_results(options.output, "attention_settings", {"epochs": options.epochs}, results, machine())
     rows = [[name, f"{results[name]['rmse']:.3f}"] for name in SETTINGS if name in results]
     print(markdown(["attention", f"test RMSE on random0 after {options.epochs} epochs"], rows))
-    print(f"\n{in_words(machine())}")
+    print(f"\n{describe_machine(machine())}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""AttentiveFP as PyG offers it, trained on a table: a peer, run with the interpreter of its own environment.
+"""AttentiveFP of PyG, trained on a table; run it with the interpreter of its own environment.
 
     python benchmarks/peers.py pyg      # prints that interpreter
     FOLDER/pyg/bin/python benchmarks/attentivefp.py table.csv -o predictions.csv
@@ -6,52 +6,52 @@
 The table has columns smiles, y and split (train, val, test). The model and its sizes are those of PyG's example on
 ESOL (hidden 200, two layers, two time steps, dropout 0.2, Adam at 10^-2.5, weight decay 1e-5, batches of 200), the 39
 features of an atom and 10 of a bond those of Xiong et al. (2020), table 1. The epoch with the best validation loss
-answers. Writes the table with a column y_pred, and prints a line of JSON: the seconds of each epoch, loading included.
+is kept. Writes the table with a column y_pred, and prints a line of JSON: the seconds of each epoch, loading included.
 """
 
 import argparse
-import csv
 import json
 import time
 from pathlib import Path
 
 import torch
 from rdkit import Chem, rdBase
+from tables import read_rows, write_predictions
 from torch.nn import functional as F
 from torch_geometric.data import Data
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn.models import AttentiveFP
 
 ELEMENTS = ("B", "C", "N", "O", "F", "Si", "P", "S", "Cl", "As", "Se", "Br", "Te", "I", "At")
-HYBRIDISATIONS = tuple(getattr(Chem.HybridizationType, name) for name in ("SP", "SP2", "SP3", "SP3D", "SP3D2"))
+HYBRIDIZATIONS = tuple(getattr(Chem.HybridizationType, name) for name in ("SP", "SP2", "SP3", "SP3D", "SP3D2"))
 BONDS = tuple(getattr(Chem.BondType, name) for name in ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC"))
 STEREO = tuple(getattr(Chem.BondStereo, name) for name in ("STEREONONE", "STEREOANY", "STEREOZ", "STEREOE"))
 
 
-def one_of(value: object, known: tuple) -> list[float]:
-    """One-hot."""
-    return [float(value == k) for k in known]
+def one_hot(value: object, values: tuple) -> list[float]:
+    """The one-hot code of a value; zeros for a value that is not among `values`."""
+    return [float(value == v) for v in values]
 
 
-def graph(smiles: str, y: float) -> Data:
+def molecule_data(smiles: str, y: float) -> Data:
     """One molecule with its target."""
     mol = Chem.MolFromSmiles(smiles)
     x = []
     for atom in mol.GetAtoms():
-        element, orbitals = one_of(atom.GetSymbol(), ELEMENTS), one_of(atom.GetHybridization(), HYBRIDISATIONS)
+        element, orbitals = one_hot(atom.GetSymbol(), ELEMENTS), one_hot(atom.GetHybridization(), HYBRIDIZATIONS)
         x.append(
             [
                 *element,
                 float(not any(element)),
-                *one_of(atom.GetDegree(), tuple(range(6))),
+                *one_hot(atom.GetDegree(), tuple(range(6))),
                 float(atom.GetFormalCharge()),
                 float(atom.GetNumRadicalElectrons()),
                 *orbitals,
                 float(not any(orbitals)),
                 float(atom.GetIsAromatic()),
-                *one_of(atom.GetTotalNumHs(), tuple(range(5))),
+                *one_hot(atom.GetTotalNumHs(), tuple(range(5))),
                 float(atom.HasProp("_ChiralityPossible")),
-                *one_of(atom.GetProp("_CIPCode") if atom.HasProp("_CIPCode") else "", ("R", "S")),
+                *one_hot(atom.GetProp("_CIPCode") if atom.HasProp("_CIPCode") else "", ("R", "S")),
             ]
         )
     ends, features = [], []
@@ -60,10 +60,10 @@ def graph(smiles: str, y: float) -> Data:
         ends += [(i, j), (j, i)]
         features += [
             [
-                *one_of(bond.GetBondType(), BONDS),
+                *one_hot(bond.GetBondType(), BONDS),
                 float(bond.GetIsConjugated()),
                 float(bond.IsInRing()),
-                *one_of(bond.GetStereo(), STEREO),
+                *one_hot(bond.GetStereo(), STEREO),
             ]
         ] * 2
     return Data(
@@ -75,7 +75,7 @@ def graph(smiles: str, y: float) -> Data:
 
 
 def main() -> None:
-    """Train, predict, write."""
+    """Train, and write the predictions."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
@@ -86,19 +86,18 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)
-    with open(options.table, newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(options.table)
     with rdBase.BlockLogs():
-        graphs = [graph(row["smiles"], float(row["y"])) for row in rows]
-    sides = {
-        side: [g for g, row in zip(graphs, rows, strict=True) if row["split"] == side] for side in ("train", "val")
-    }
-    train = DataLoader(sides["train"], batch_size=200, shuffle=True)
-    val = DataLoader(sides["val"], batch_size=200)
+        graphs = [molecule_data(row["smiles"], float(row["y"])) for row in rows]
+    train_graphs, val_graphs = (
+        [g for g, row in zip(graphs, rows, strict=True) if row["split"] == split] for split in ("train", "val")
+    )
+    train = DataLoader(train_graphs, batch_size=200, shuffle=True)
+    val = DataLoader(val_graphs, batch_size=200)
     model = AttentiveFP(39, 200, 1, edge_dim=10, num_layers=2, num_timesteps=2, dropout=0.2)
     optimizer = torch.optim.Adam(model.parameters(), lr=10**-2.5, weight_decay=1e-5)
     loss_of = F.mse_loss if options.task == "regression" else F.binary_cross_entropy_with_logits
-    best, kept, seconds = float("inf"), model.state_dict(), []
+    best_loss, best_state, seconds = float("inf"), model.state_dict(), []
     for _ in range(options.epochs):
         start = time.perf_counter()
         model.train()
@@ -111,22 +110,19 @@ def main() -> None:
         model.eval()
         with torch.no_grad():
             losses = [loss_of(model(b.x, b.edge_index, b.edge_attr, b.batch), b.y).item() * b.num_graphs for b in val]
-        if sum(losses) < best:
-            best, kept = sum(losses), {name: p.clone() for name, p in model.state_dict().items()}
-    model.load_state_dict(kept)
+        if sum(losses) < best_loss:
+            best_loss, best_state = sum(losses), {name: p.clone() for name, p in model.state_dict().items()}
+    model.load_state_dict(best_state)
     model.eval()
     with torch.no_grad():
-        answers = torch.cat(
+        predictions = torch.cat(
             [model(b.x, b.edge_index, b.edge_attr, b.batch) for b in DataLoader(graphs, batch_size=200)]
         )
     if options.task == "binary":
-        answers = answers.sigmoid()
-    with open(options.output, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow([*rows[0], "y_pred"])
-        writer.writerows([*row.values(), answer] for row, answer in zip(rows, answers[:, 0].tolist(), strict=True))
+        predictions = predictions.sigmoid()
+    write_predictions(options.output, rows, predictions[:, 0].tolist())
     parameters = sum(p.numel() for p in model.parameters())
-    print(json.dumps({"molecules": len(sides["train"]), "seconds_per_epoch": seconds, "parameters": parameters}))
+    print(json.dumps({"molecules": len(train_graphs), "seconds_per_epoch": seconds, "parameters": parameters}))
 
 
 if __name__ == "__main__":

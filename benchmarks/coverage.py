@@ -4,60 +4,43 @@
     python benchmarks/coverage.py --datasets freesolv --epochs 30       # one of them
     python benchmarks/coverage.py -o coverage.json --resplits 50 --epochs lipophilicity=15
 
-Of each data set 60% of the molecules train, 10% choose the epoch, and 30% do neither (`molattn train --split-sizes 0.6
-0.1 0.3`, the command that a user types). Those 30% are split into calibration and test, half and half, `--resplits`
-times, as whole molecules: the model never changes, and no calibration molecule has trained it or stopped its training.
-For each resplit every calibration method that goes with the model makes its intervals; the table has the mean of the
-coverages, their standard deviation over resplits, the mean width and the test RMSE. Options that the tool does not
-know are handed to `molattn train`, such as `--ensemble-size 3`.
+The model of each data set is trained on 60% of the molecules, with 10% for validation (`molattn train --split-sizes 0.6
+0.1 0.3`). The other 30% are split into equal calibration and test sets `--resplits` times, by molecule, so that no
+calibration molecule is used for training or early stopping. Every calibration method that supports the model computes
+intervals for each resplit; the table has the mean of the coverages, their standard deviation over resplits, the mean
+width and the test RMSE. Further options are passed to `molattn train`, such as `--ensemble-size 3`.
 """
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
-from report import in_words, machine, markdown, save
+from commands import MOLATTN, run
+from report import describe_machine, machine, markdown, save_results
 
 DATASETS = ("esol", "freesolv", "lipophilicity")
 METHODS = ("none", "zscaling", "isotonic", "conformal-regression")
 
 
 def train(dataset: str, folder: Path, epochs: int | None, options: list[str]) -> Path:
-    """The run of one training, in a process of its own; an existing run is used again."""
-    run = folder / dataset
-    if (run / "metrics.json").is_file():
-        return run
-    code = "from molattn.cli.main import main; main()"
-    command = [sys.executable, "-c", code, "train"]
-    if (run / "config.toml").is_file():
-        command += ["--resume", str(run), "--quiet"]
-    else:
-        command += [
-            "--dataset",
-            dataset,
-            "--split-sizes",
-            "0.6",
-            "0.1",
-            "0.3",
-            "--base",
-            "none",
-            "-o",
-            str(run),
-            "--quiet",
-        ]
-        command += ["--accelerator", "cpu", *([] if epochs is None else ["--epochs", str(epochs)]), *options]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{' '.join(command)}\n{done.stderr}")
-    return run
+    """The run folder of one training; a finished run is used again, and an interrupted one resumed."""
+    output = folder / dataset
+    if (output / "metrics.json").is_file():
+        return output
+    if (output / "config.toml").is_file():
+        run([*MOLATTN, "train", "--resume", output, "--quiet"])
+        return output
+    command = [*MOLATTN, "train", "--dataset", dataset, "--split-sizes", "0.6", "0.1", "0.3", "--base", "none"]
+    command += ["-o", output, "--quiet", "--accelerator", "cpu", *([] if epochs is None else ["--epochs", epochs])]
+    run([*command, *options])
+    return output
 
 
-def resplits(run: Path, level: float, count: int) -> dict[str, dict[str, list[float]]]:
-    """For every method the coverage and the mean width of each resplit of the test molecules of a run."""
+def resplit(folder: Path, level: float, count: int) -> dict[str, dict[str, list[float]]]:
+    """The coverage and the mean width of each method for each resplit of the test molecules of a run folder."""
     import molattn
     from molattn.chem import canonical_smiles, read_smiles
     from molattn.data.tables.table import column, read_table
@@ -65,56 +48,58 @@ def resplits(run: Path, level: float, count: int) -> dict[str, dict[str, list[fl
     from molattn.training.calibrate import calibrate
     from molattn.training.descriptors import append_computed_descriptors
 
-    table = read_table(run / "predictions.csv")
-    artifact = molattn.load(run)._artifact
+    table = read_table(folder / "predictions.csv")
+    artifact = molattn.load(folder)._artifact
     (target,) = artifact.targets
-    sides = np.array(column(table, "split"))
-    rows = {side: np.flatnonzero(sides == side) for side in ("val", "test")}
+    split = np.array(column(table, "split"))
+    rows = {part: np.flatnonzero(split == part) for part in ("val", "test")}
     smiles = np.array(column(table, "smiles"), dtype=object)
     truth = np.array(column(table, target), dtype=float)[:, None]
-    answers = {}
-    for side, chosen in rows.items():
-        molecules = artifact.model.read(smiles[chosen], artifact.read_options)
+    predictions = {}
+    for part, part_rows in rows.items():
+        molecules = artifact.model.read(smiles[part_rows], artifact.read_options)
         scaler = artifact.descriptors
         values = None if scaler is None else append_computed_descriptors(scaler.computed, None, molecules)
         z = None if scaler is None or values is None else scaler.scale(values)
-        answers[side] = artifact.predict(molecules, z)
-    held, y = answers["test"], truth[rows["test"]]
+        predictions[part] = artifact.predict(molecules, z)
+    test, y = predictions["test"], truth[rows["test"]]
     keys = np.array([canonical_smiles(read_smiles(text)) for text in smiles[rows["test"]]])
     molecules = np.unique(keys)
-    methods = [m for m in METHODS if m != "none" or held.std is not None]
+    methods = [m for m in METHODS if m != "none" or test.std is not None]
     found: dict[str, dict[str, list[float]]] = {m: {"coverage": [], "width": []} for m in methods}
     for seed in range(count):
         chosen = np.random.default_rng(seed).permutation(molecules)[: len(molecules) // 2]
         cal = np.isin(keys, chosen)
-        calibration = calibrate(held[cal], y[cal], artifact.task, artifact.uncertainty, "", (target,), answers["val"])
+        calibration = calibrate(
+            test[cal], y[cal], artifact.task, artifact.uncertainty, "", (target,), predictions["val"]
+        )
         for method, values in found.items():
-            lower, upper = prediction_intervals(held[~cal], artifact.task, level, calibration, method)
+            lower, upper = prediction_intervals(test[~cal], artifact.task, level, calibration, method)
             values["coverage"].append(float(((lower <= y[~cal]) & (y[~cal] <= upper)).mean()))
             values["width"].append(float((upper - lower).mean()))
     return found
 
 
 def main() -> None:
-    """Train, deal out again and again, and print the table."""
+    """Train, split repeatedly, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--datasets", nargs="+", default=DATASETS)
     parser.add_argument("--level", type=float, default=0.9)
     parser.add_argument("--resplits", type=int, default=50)
     parser.add_argument("--epochs", nargs="+", default=["lipophilicity=20"], metavar="[DATASET=]N")
-    parser.add_argument("--folder", type=Path, help="Keeps the runs, and takes those that stand there.")
-    parser.add_argument("-o", "--output", type=Path, help="All figures as JSON.")
+    parser.add_argument("--folder", type=Path, help="the folder of the runs; finished runs in it are used again")
+    parser.add_argument("-o", "--output", type=Path, help="all results as JSON")
     arguments, options = parser.parse_known_args()
     epochs = dict(text.split("=") if "=" in text else ("", text) for text in arguments.epochs)
     results, rows = {}, []
     with tempfile.TemporaryDirectory() as temporary:
         for dataset in arguments.datasets:
             limit = epochs.get(dataset, epochs.get(""))
-            run = train(dataset, arguments.folder or Path(temporary), limit and int(limit), options)
-            metrics = json.loads((run / "metrics.json").read_text())
+            output = train(dataset, arguments.folder or Path(temporary), limit and int(limit), options)
+            metrics = json.loads((output / "metrics.json").read_text())
             ((target, test),) = metrics["test"].items()
             unit = metrics["units"][target]
-            found = resplits(run, arguments.level, arguments.resplits)
+            found = resplit(output, arguments.level, arguments.resplits)
             results[dataset] = {"rmse": test["rmse"], "n": test["n"], "epochs": metrics["epochs"], "methods": found}
             for method, values in found.items():
                 coverage = 100 * np.array(values["coverage"])
@@ -130,17 +115,17 @@ def main() -> None:
                     ]
                 )
             print(f"{dataset}: done", file=sys.stderr)
-    heads = ["data set", "RMSE", "calibration + test", "method", "mean coverage", "SD over resplits", "mean width"]
-    print(markdown(heads, rows))
+    columns = ["data set", "RMSE", "calibration + test", "method", "mean coverage", "SD over resplits", "mean width"]
+    print(markdown(columns, rows))
     where = machine(("torch", "rdkit"), 1)
-    told = ", ".join(arguments.epochs)
     print(
         f"\nIntervals of {100 * arguments.level:g}%, {arguments.resplits} resplits; at most the default number of "
-        f"epochs, but {told}{'; ' + ' '.join(options) if options else ''}. {in_words(where)}"
+        f"epochs, except {', '.join(arguments.epochs)}{'; ' + ' '.join(options) if options else ''}. "
+        f"{describe_machine(where)}"
     )
     if arguments.output:
         settings = {"level": arguments.level, "resplits": arguments.resplits, "epochs": epochs, "options": options}
-        save(arguments.output, "coverage", settings, results, where)
+        save_results(arguments.output, "coverage", settings, results, where)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,22 @@
-"""Where an epoch of training goes: the parts of one epoch of the default model on ESOL, as CPU time.
+"""The CPU time of the parts of a training epoch of the default model on ESOL.
 
     python benchmarks/epoch.py
     python benchmarks/epoch.py --passes 20
 
-Each part is timed separately for all batches of an epoch, several times; the least time counts. What the loop itself
-and the validation take is in no part: `benchmarks/training.py` has whole epochs.
+Each part is timed separately for all batches of an epoch; the result is the minimum of several passes. The training
+loop and the validation are not included: `benchmarks/training.py` measures complete epochs.
 """
 
 import argparse
-import csv
 import gc
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from report import in_words, machine, markdown, save
+from commands import DATASETS
+from report import describe_machine, machine, markdown, save_results
+from tables import read_rows
 from torch.nn.functional import mse_loss
 from torch.nn.utils import clip_grad_norm_
 
@@ -27,10 +28,8 @@ from molattn.models.graph_model import GraphModel
 from molattn.training.config import TrainingConfig
 from molattn.training.flat_parameters import ExponentialMovingAverage, FlatParameters
 
-DATA = Path(__file__).parents[1] / "datasets"
 
-
-def least(passes: int, work: Callable[[], object]) -> float:
+def min_seconds(passes: int, work: Callable[[], object]) -> float:
     """CPU seconds of the fastest of several passes."""
     seconds = []
     for _ in range(passes):
@@ -41,16 +40,16 @@ def least(passes: int, work: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Time the parts, print the table and keep the figures."""
+    """Time the parts, print the table and save the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--passes", type=int, default=10)
     parser.add_argument("-o", "--output", type=Path, default=Path("epoch.json"))
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    with open(DATA / "splits" / "esol-random0.csv", newline="", encoding="utf-8") as file:
-        read = featurize([row["smiles"] for row in csv.DictReader(file) if row["split"] == "train"])
-    molecules = [molecule for molecule in read if isinstance(molecule, MoleculeGraph)]
+    rows = read_rows(DATASETS / "splits" / "esol-random0.csv")
+    featurized = featurize([row["smiles"] for row in rows if row["split"] == "train"])
+    molecules = [molecule for molecule in featurized if isinstance(molecule, MoleculeGraph)]
     settings = TrainingConfig()
     model = GraphModel(GraphModelConfig()).train()
     order = list(BucketBatchSampler([m.num_atoms for m in molecules], settings.batch_size, 0))
@@ -76,8 +75,8 @@ def main() -> None:
             run_blocks(model.blocks, graph, edge_embedding)
 
     def losses(backward: bool) -> None:
-        for batch, wanted in zip(batches, targets, strict=True):
-            loss = mse_loss(model(batch).float(), wanted)
+        for batch, y in zip(batches, targets, strict=True):
+            loss = mse_loss(model(batch).float(), y)
             if backward:
                 loss.backward()
 
@@ -88,27 +87,27 @@ def main() -> None:
     losses(backward=True)
     gc.collect()
     gc.freeze()
-    embedding, forward = least(options.passes, embedded), least(options.passes, blocks)
-    whole, both = (least(options.passes, lambda b=b: losses(b)) for b in (False, True))
+    embedding, forward = min_seconds(options.passes, embedded), min_seconds(options.passes, blocks)
+    without_backward, with_backward = (min_seconds(options.passes, lambda b=b: losses(b)) for b in (False, True))
     parts = {
-        "batches": least(options.passes, collated),
+        "batches": min_seconds(options.passes, collated),
         "embedding of atoms, rows of the tables of edges": embedding,
         "blocks, forward": forward,
-        "readout, head, loss": max(0.0, whole - embedding - forward),
-        "backward": both - whole,
-        "gradients to zero": least(options.passes, each_step(flat.zero_grad)),
-        "clipping": least(options.passes, each_step(lambda: clip_grad_norm_(flat.flat, settings.grad_clip))),
-        "AdamW": least(options.passes, each_step(optimizer.step)),
-        "running average of the weights": least(options.passes, each_step(average.update)),
+        "readout, head, loss": max(0.0, without_backward - embedding - forward),
+        "backward": with_backward - without_backward,
+        "gradients to zero": min_seconds(options.passes, each_step(flat.zero_grad)),
+        "clipping": min_seconds(options.passes, each_step(lambda: clip_grad_norm_(flat.flat, settings.grad_clip))),
+        "AdamW": min_seconds(options.passes, each_step(optimizer.step)),
+        "running average of the weights": min_seconds(options.passes, each_step(average.update)),
     }
     parts["all parts"] = sum(parts.values())
     where = machine(("torch", "rdkit"))
-    save(options.output, "epoch", vars(options), parts, where)
+    save_results(options.output, "epoch", vars(options), parts, where)
     print(markdown(["part", "ms"], [[name, f"{1000 * seconds:.1f}"] for name, seconds in parts.items()]))
-    rows = sum(batch.mask.numel() for batch in batches)
+    padded = sum(batch.mask.numel() for batch in batches)
     atoms = sum(m.num_atoms for m in molecules)
-    print(f"\n{len(molecules)} molecules in {len(order)} batches; {atoms / rows:.2f} of the rows are atoms.")
-    print(in_words(where))
+    print(f"\n{len(molecules)} molecules in {len(order)} batches; {atoms / padded:.2f} of the rows are atoms.")
+    print(describe_machine(where))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Write `datasets/evaluation-molecules.txt`: hashes of the molecules that models are judged on.
+"""Write `datasets/evaluation-molecules.txt`: hashes of the molecules that models are evaluated on.
 
     MOLATTN_DATA=folder python benchmarks/make_evaluation_hashes.py
 
-The tables are those of the data sets' cards, found or downloaded as `molattn train --dataset NAME` does. A hash
-is the first 12 hexadecimal digits of the sha256 of the first block of an InChIKey: of a molecule, and of each of its
-fragments. Pretraining leaves out what has one of them.
+The tables of the data sets are downloaded if necessary, as by `molattn train --dataset NAME`. A hash is the first 12
+hexadecimal digits of the sha256 of the first block of an InChIKey: of a molecule, and of each of its fragments.
+Pretraining excludes molecules with one of these hashes.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ HEAD = """\
 
 
 def main() -> None:
-    """Write the file, and say how many there are."""
+    """Write the file, and print the numbers of hashes."""
     excluded = ExcludedMolecules(())
     for name in EVALUATION_SETS:
         card, _ = fetch_dataset(name)

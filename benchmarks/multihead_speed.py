@@ -1,27 +1,26 @@
-"""Multi-head attention beside `torch.nn.MultiheadAttention` on the same work: the ratio of their times.
+"""Speed of `MultiHeadAttention` and `torch.nn.MultiheadAttention` on the same inputs: the ratio of their times.
 
     python benchmarks/multihead_speed.py
 
-Both layers hold the same weights (`MultiHeadAttention.from_torch`) and see the same self-attention inputs, 64 channels
-in 4 heads, without weights asked for; forward, and forward with backward; without a mask and with padding. They run in
-turns on one thread; a figure is the median over rounds of the ratio within a round (CPU time of the process), with the
+Both layers have the same weights (`MultiHeadAttention.from_torch`) and the same self-attention inputs, 64 channels in 4
+heads, and do not return weights; forward, and forward with backward; without a mask and with padding. They run in turns
+on one thread; each value is the median over rounds of the ratio within a round (CPU time of the process), with the
 quartiles in brackets. Below 1 molattn is faster.
 """
 
 import argparse
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable
-from importlib.metadata import version
 
 import torch
+from report import describe_machine, machine, markdown
 from torch import Tensor, nn
 
 from molattn.attention import MultiHeadAttention, padding_mask
 
 CHANNELS, HEADS = 64, 4
+PASSES = ("forward", "with backward")
 
 
 def seconds(call: Callable[[], object], repeats: int) -> float:
@@ -32,19 +31,24 @@ def seconds(call: Callable[[], object], repeats: int) -> float:
     return time.process_time() - start
 
 
-def ratio(ours: Callable[[], object], theirs: Callable[[], object], rounds: int, budget: float) -> str:
-    """The median of ours / theirs over `rounds` rounds of about `budget` seconds, and its quartiles."""
-    for call in (ours, theirs):
-        seconds(call, 3)
-    repeats = max(1, round(budget / 2 / max(1e-5, seconds(theirs, 5) / 5)))
-    ratios = []
-    for i in range(rounds):
-        # Who goes first takes turns too: the first call of a round finds colder caches.
-        if i % 2:
-            b, a = seconds(theirs, repeats), seconds(ours, repeats)
-        else:
-            a, b = seconds(ours, repeats), seconds(theirs, repeats)
-        ratios.append(a / b)
+def time_ratio(
+    ours: Callable[[], Tensor], theirs: Callable[[], Tensor], backward: bool, arguments: argparse.Namespace
+) -> str:
+    """The median and the quartiles, over rounds, of the time of a layer of molattn divided by that of another layer."""
+
+    def step(layer: Callable[[], Tensor]) -> Callable[[], None]:
+        return lambda: layer().sum().backward() if backward else layer()
+
+    with torch.set_grad_enabled(backward):
+        steps = (step(ours), step(theirs))
+        for call in steps:
+            seconds(call, 3)
+        repeats = max(1, round(arguments.budget / 2 / max(1e-5, seconds(steps[1], 5) / 5)))
+        ratios = []
+        for i in range(arguments.rounds):
+            # The order alternates: the first call of a round has colder caches.
+            times = {j: seconds(steps[j], repeats) for j in ((1, 0) if i % 2 else (0, 1))}
+            ratios.append(times[0] / times[1])
     low, middle, high = statistics.quantiles(ratios, n=4)
     return f"{middle:.2f} [{low:.2f}, {high:.2f}]"
 
@@ -60,47 +64,28 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     theirs = nn.MultiheadAttention(CHANNELS, HEADS, batch_first=True)
-    # In training mode: in evaluation torch's layer leaves the path that can be trained for one that cannot.
+    # In training mode: in evaluation mode torch's layer takes a path without gradients.
     ours = MultiHeadAttention.from_torch(theirs).train()
-    print("| batch x length | forward | forward, padded | with backward | with backward, padded |")
-    print("|---|---|---|---|---|")
+    rows = []
     for batch in arguments.batches:
         for length in arguments.lengths:
             x = torch.randn(batch, length, CHANNELS)
-            there = torch.arange(length) < torch.randint(length // 2, length + 1, (batch, 1))
+            is_real = torch.arange(length) < torch.randint(length // 2, length + 1, (batch, 1))
             cells = []
             for backward in (False, True):
-                for padded in (False, True):
-                    cells.append(_measured(ours, theirs, x, there if padded else None, backward, arguments))
-            print(f"| {batch} x {length} | {' | '.join(cells)} |", flush=True)
-    print(
-        f"\nOne thread of a machine with {os.cpu_count()} CPU cores ({platform.machine()}), torch {version('torch')}."
-    )
-
-
-def _measured(
-    ours: MultiHeadAttention,
-    theirs: nn.MultiheadAttention,
-    x: Tensor,
-    there: Tensor | None,
-    backward: bool,
-    arguments: argparse.Namespace,
-) -> str:
-    mask = None if there is None else padding_mask(there)
-    hidden = None if there is None else ~there
-
-    def our_call() -> None:
-        y = ours(x, mask=mask)
-        if backward:
-            y.sum().backward()
-
-    def their_call() -> None:
-        y, _ = theirs(x, x, x, key_padding_mask=hidden, need_weights=False)
-        if backward:
-            y.sum().backward()
-
-    with torch.set_grad_enabled(backward):
-        return ratio(our_call, their_call, arguments.rounds, arguments.budget)
+                for mask in (None, is_real):
+                    ours_mask, padding = (None, None) if mask is None else (padding_mask(mask), ~mask)
+                    cells.append(
+                        time_ratio(
+                            lambda x=x, mask=ours_mask: ours(x, mask=mask),
+                            lambda x=x, mask=padding: theirs(x, x, x, key_padding_mask=mask, need_weights=False)[0],
+                            backward,
+                            arguments,
+                        )
+                    )
+            rows.append([f"{batch} x {length}", *cells])
+    print(markdown(["batch x length", *(f"{w}{p}" for w in PASSES for p in ("", ", padded"))], rows))
+    print(f"\n{describe_machine(machine(('torch',)))}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What a hundred million and ten billion molecules cost, and what breaks first: the page docs/scale.md.
+"""The cost of a hundred million and of ten billion molecules, and the limits that are reached first: docs/scale.md.
 
     python benchmarks/plan.py -o docs/scale.md [--predict-us 169 ...]
 
-All of it follows from the unit costs, which are options; their defaults are figures of benchmarks/README.md.
+Everything is computed from the unit costs, which are options; their defaults are measurements of benchmarks/README.md.
 Stragglers, failures and retries are simulated, with a seed. Nothing is measured here, and torch is not imported.
 """
 
@@ -26,7 +26,7 @@ def _cost(default: float, unit: str, what: str, source: str) -> float:
 
 @dataclass(frozen=True)
 class Costs:
-    """What one molecule, one start and one machine cost."""
+    """The costs of one molecule, one start and one machine."""
 
     read_us: float = _cost(
         64,
@@ -67,7 +67,7 @@ class Costs:
     notice_s: float = _cost(60, "s", "until a failure is noticed and the worker replaced", "an assumption")
 
     def hours(self, microseconds: float, rows: float) -> float:
-        """Core-hours for so many rows."""
+        """Core-hours for that many rows."""
         return microseconds * rows / 3.6e9
 
     @property
@@ -81,16 +81,16 @@ class Costs:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Workers that take blocks from one queue, and how they fail.
+    """Workers that take blocks from one queue, and their failures.
 
     Attributes:
-        workers: how many.
+        workers: the number of workers.
         block_s: seconds of work in a block on an ordinary worker; a start is included.
-        failures: of one worker, an hour; the block under way begins again from its start.
-        slow_share, slow_times: how many workers are slow, and how many times longer they take.
-        notice_s: until a failed worker is replaced and its block waits in the queue again.
-        backups: whether an idle worker begins the block again that would end last; the first result counts.
-        spread: the standard deviation of the logarithm of a block's time.
+        failures: failures of one worker per hour; its block is restarted from the beginning.
+        slow_share, slow_times: the share of slow workers, and how many times longer they take.
+        notice_s: seconds until a failed worker is replaced and its block is in the queue again.
+        backups: whether an idle worker runs a copy of the block that would end last; the first result is used.
+        log_std: the standard deviation of the logarithm of the time of a block.
     """
 
     workers: int
@@ -100,12 +100,12 @@ class Cluster:
     slow_times: float
     notice_s: float
     backups: bool = True
-    spread: float = 0.1
+    log_std: float = 0.1
 
 
 @dataclass
 class Outcome:
-    """How a run went: seconds to its end, seconds of workers that led to nothing, blocks begun again, and backups."""
+    """The result of a simulation: total seconds, wasted seconds of workers, restarted blocks, and backup copies."""
 
     seconds: float = 0.0
     wasted: float = 0.0
@@ -114,28 +114,28 @@ class Outcome:
 
 
 def simulate(cluster: Cluster, blocks: int, seed: int) -> Outcome:
-    """Run so many blocks to the end."""
-    chance, outcome = random.Random(seed), Outcome()
-    speeds = [cluster.slow_times if chance.random() < cluster.slow_share else 1.0 for _ in range(cluster.workers)]
+    """Simulate the run of that many blocks."""
+    rng, outcome = random.Random(seed), Outcome()
+    speeds = [cluster.slow_times if rng.random() < cluster.slow_share else 1.0 for _ in range(cluster.workers)]
     waiting = list(range(blocks))[::-1]
-    running: dict[int, dict[int, tuple[float, float]]] = {}  # block: worker: begun, would end
+    running: dict[int, dict[int, tuple[float, float]]] = {}  # block: worker: start, expected end
     done = 0
     idle: list[int] = []
     events = [(0.0, worker, -1, "free") for worker in range(cluster.workers)]
     heapq.heapify(events)
 
-    def begin(worker: int, now: float) -> None:
+    def start_block(worker: int, now: float) -> None:
         if waiting:
             block = waiting.pop()
         elif cluster.backups and (lone := [b for b, of in running.items() if len(of) == 1 and worker not in of]):
             block = max(lone, key=lambda b: min(end for _, end in running[b].values()))
             if now + cluster.block_s >= min(end for _, end in running[block].values()):
-                return idle.append(worker)  # it would not be the first to end
+                return idle.append(worker)  # the copy would not end first
             outcome.copies += 1
         else:
             return idle.append(worker)
-        end = now + cluster.block_s * speeds[worker] * math.exp(chance.gauss(0.0, cluster.spread))
-        fails = now + chance.expovariate(cluster.failures / 3600) if cluster.failures else math.inf
+        end = now + cluster.block_s * speeds[worker] * math.exp(rng.gauss(0.0, cluster.log_std))
+        fails = now + rng.expovariate(cluster.failures / 3600) if cluster.failures else math.inf
         running.setdefault(block, {})[worker] = (now, end)
         heapq.heappush(events, (min(end, fails), worker, block, "done" if end <= fails else "failed"))
         return None
@@ -143,15 +143,15 @@ def simulate(cluster: Cluster, blocks: int, seed: int) -> Outcome:
     while done < blocks:
         now, worker, block, what = heapq.heappop(events)
         if what == "free":
-            begin(worker, now)
+            start_block(worker, now)
             continue
         if worker not in running.get(block, {}):
-            continue  # another copy was first, and this one was stopped
-        begun, _ = running[block].pop(worker)
+            continue  # another copy has ended first
+        start, _ = running[block].pop(worker)
         if what == "failed":
-            outcome.wasted += now - begun
+            outcome.wasted += now - start
             outcome.retries += 1
-            speeds[worker] = 1.0  # its place is taken by another
+            speeds[worker] = 1.0  # replaced by another worker
             heapq.heappush(events, (now + cluster.notice_s, worker, -1, "free"))
             if not running[block]:
                 del running[block]
@@ -162,14 +162,14 @@ def simulate(cluster: Cluster, blocks: int, seed: int) -> Outcome:
             del running[block]
             waiting.append(block)
             if idle:
-                begin(idle.pop(), now)
+                start_block(idle.pop(), now)
             continue
         done += 1
-        for other, (then, _) in running.pop(block).items():
-            outcome.wasted += now - then
-            begin(other, now)
+        for other, (start, _) in running.pop(block).items():
+            outcome.wasted += now - start
+            start_block(other, now)
         outcome.seconds = now
-        begin(worker, now)
+        start_block(worker, now)
     return outcome
 
 
@@ -187,12 +187,12 @@ def page(costs: Costs) -> str:
 
 
 def arithmetic(costs: Costs) -> str:
-    """The part of the page that comes without a simulation."""
+    """The part of the page that needs no simulation."""
     return "\n\n".join(text.strip() for text in (_opening(costs), _units(costs), _bill(costs), _breaks(costs)))
 
 
 def command(costs: Costs) -> str:
-    """What makes the page."""
+    """The command that writes the page."""
     changed = [f for f in fields(costs) if getattr(costs, f.name) != f.default]
     options = [f" --{f.name.replace('_', '-')} {getattr(costs, f.name):g}" for f in changed]
     return f"python benchmarks/plan.py -o docs/scale.md{''.join(options)}"
@@ -386,19 +386,19 @@ def _moved(costs: Costs, rows: int) -> float:
 
 
 def _n(number: float) -> str:
-    """Three digits are all that is known."""
+    """A number with three significant digits."""
     return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def _size(count: float) -> str:
-    """Bytes in words."""
+    """A number of bytes with a unit."""
     for power, unit in ((5, "PB"), (4, "TB"), (3, "GB"), (2, "MB")):
         if count >= 1000**power:
             return f"{count / 1000**power:.3g} {unit}"
     return f"{count / 1000:.3g} kB"
 
 
-def parsed(arguments: Sequence[str] | None = None) -> tuple[Costs, Path | None]:
+def parse_arguments(arguments: Sequence[str] | None = None) -> tuple[Costs, Path | None]:
     """The costs from the command line, and the path of the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     for f in fields(Costs):
@@ -413,8 +413,8 @@ def parsed(arguments: Sequence[str] | None = None) -> tuple[Costs, Path | None]:
 
 
 def main() -> None:
-    """See above."""
-    costs, output = parsed()
+    """Write the page."""
+    costs, output = parse_arguments()
     text = page(costs)
     if output is None:
         print(text, end="")

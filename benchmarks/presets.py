@@ -4,22 +4,21 @@
     python benchmarks/presets.py --presets mat rmat  # some of them
     python benchmarks/presets.py --split scaffold
 
-Each training is `molattn train --dataset esol --preset NAME` at its defaults, in a process of its own. RMSE in
-log10(mol/L), not standardised; seconds are those of the training alone, without embedding molecules in 3D. Any further
-option is handed to `molattn train`.
+Each training is `molattn train --dataset esol --preset NAME` from scratch, without descriptors, in a process of its
+own. RMSE in log10(mol/L); the seconds are those of the training, without embedding molecules in 3D. Further options are
+passed to `molattn train`.
 """
 
 import argparse
-import os
-import platform
-import sys
 import tempfile
-from importlib.metadata import version
 from pathlib import Path
 
 from esol_splits import SPLITS, train
+from report import describe_machine, machine, markdown
 
 from molattn.models.presets import PRESETS
+
+WITHOUT_DESCRIPTORS = ("--set", "training.auxiliary=0", "--set", "data.molecule_featurizers=[]")
 
 
 def main() -> None:
@@ -29,34 +28,16 @@ def main() -> None:
     parser.add_argument("--split", default="random0", choices=SPLITS)
     parser.add_argument("--seed", type=int, default=0)
     arguments, options = parser.parse_known_args()
-    print("| preset | parameters | seconds | validation RMSE | test RMSE |")
-    print("|---|---|---|---|---|")
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         for preset in arguments.presets:
-            result = train(
-                arguments.split,
-                arguments.seed,
-                Path(folder) / preset,
-                [
-                    "--preset",
-                    preset,
-                    "--base",
-                    "none",
-                    "--set",
-                    "training.auxiliary=0",
-                    "--set",
-                    "data.molecule_featurizers=[]",
-                    *options,
-                ],
-            )
+            command = ["--preset", preset, "--base", "none", *WITHOUT_DESCRIPTORS, *options]
+            result = train(arguments.split, arguments.seed, Path(folder) / preset, command)
             (target,) = result["test"]
-            errors = " | ".join(f"{result[side][target]['rmse']:.3f}" for side in ("val", "test"))
-            print(f"| {preset} | {result['parameters']:,} | {result['seconds']:.0f} | {errors} |")
-            sys.stdout.flush()
-    print(
-        f"\n{arguments.split}, seed {arguments.seed}, on one thread of a machine with {os.cpu_count()} CPU cores "
-        f"({platform.machine()}), torch {version('torch')}, rdkit {version('rdkit')}."
-    )
+            errors = (f"{result[part][target]['rmse']:.3f}" for part in ("val", "test"))
+            rows.append([preset, f"{result['parameters']:,}", f"{result['seconds']:.0f}", *errors])
+    print(markdown(["preset", "parameters", "seconds", "validation RMSE", "test RMSE"], rows))
+    print(f"\n{arguments.split}, seed {arguments.seed}. {describe_machine(machine())}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Does it help to start from a base model, and from which? Validation errors as a table, and no test errors.
+"""Compare base models and training from scratch: validation errors as a table, without test errors.
 
     python benchmarks/pretraining.py -o results.json                      # from scratch, and from molattn's base
     python benchmarks/pretraining.py -o results.json --auxiliary 0 0.3    # each with auxiliary targets too
@@ -8,42 +8,31 @@
 
 `--make NAME="OPTIONS"` runs `molattn pretrain OPTIONS` into the folder given, unless a base of that name is there, and
 trains from it as well. Each training is the command that a user types, in a process of its own; further options are
-handed to `molattn train`. Results are kept one by one: the same command goes on where it was stopped. Of ESOL
-`random0` to `random9` and `scaffold` are the files of `datasets/splits`; of other sets `random3` is the split `random`
-with seed 3, and `scaffold` that of its name.
+passed to `molattn train`. Results are saved after each training: the same command resumes an interrupted one. For ESOL,
+`random0` to `random9` and `scaffold` are the files in `datasets/splits`; for other data sets `random3` is the split
+`random` with seed 3, and `scaffold` the split of that name.
 """
 
 import argparse
 import json
 import shlex
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from report import in_words, machine, markdown, save, saved
-
-SPLITS = Path(__file__).parents[1] / "datasets" / "splits"
-MOLATTN = [sys.executable, "-c", "from molattn.cli.main import main; main()"]
-
-
-def run(arguments: list[str]) -> str:
-    """What the command prints; the benchmark ends where it fails."""
-    done = subprocess.run([*MOLATTN, *arguments], capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"molattn {shlex.join(arguments)}\n{done.stderr}")
-    return done.stdout
+from commands import DATASETS, MOLATTN, run
+from report import describe_machine, load_results, machine, markdown, save_results
 
 
 def split_options(dataset: str, split: str, seed: int) -> list[str]:
     """The options of `molattn train` for one split."""
-    file = SPLITS / f"{dataset}-{split}.csv"
+    file = DATASETS / "splits" / f"{dataset}-{split}.csv"
     if file.is_file():
         return ["--splits-file", str(file), "--seed", str(seed)]
     if split.startswith("random"):
-        # Split and weights have one seed: another seed of the weights would be another split.
+        # The seed of the split is also that of the weights.
         return ["--split", "random", "--seed", split.removeprefix("random")]
     return ["--split", split, "--seed", str(seed)]
 
@@ -51,15 +40,14 @@ def split_options(dataset: str, split: str, seed: int) -> list[str]:
 def train(dataset: str, split: str, base: str, seed: int, options: list[str]) -> dict[str, Any]:
     """The validation error of one training, its best epoch and its seconds."""
     with tempfile.TemporaryDirectory() as folder:
-        wanted = ["--dataset", dataset, *split_options(dataset, split, seed), "--base", base]
-        wanted += ["-o", f"{folder}/run", "--json", "--quiet"]
-        metrics = json.loads(run(["train", *wanted, *options]))
+        command = [*MOLATTN, "train", "--dataset", dataset, *split_options(dataset, split, seed), "--base", base]
+        command += ["-o", f"{folder}/run", "--json", "--quiet", *options]
+        metrics = json.loads(run(command).stdout)
         env = json.loads((Path(folder) / "run" / "env.json").read_text())
     (target,) = [name for name in metrics["val"] if name != "mean"]
-    measured = metrics["val"][target]
-    name = next(iter(measured))
-    found = {"metric": name, "val": measured[name], "best_epoch": metrics["best_epoch"]}
-    return {**found, "seconds": env["training_seconds"]}
+    name, value = next(iter(metrics["val"][target].items()))
+    epoch, seconds = metrics["best_epoch"], env["training_seconds"]
+    return {"metric": name, "val": value, "best_epoch": epoch, "seconds": seconds}
 
 
 def main() -> None:
@@ -76,13 +64,14 @@ def main() -> None:
     arguments, options = parser.parse_known_args()
     bases = {name: name for name in arguments.bases}
     for text in arguments.make:
-        name, _, wanted = text.partition("=")
-        bases[f"{name} ({wanted or 'defaults'})"] = str(arguments.folder / name)
-        if not (arguments.folder / name / "card.toml").is_file():
-            print(f"molattn pretrain {wanted} -o {arguments.folder / name}", file=sys.stderr)
-            resume = ["--resume"] if (arguments.folder / name / "checkpoint").is_dir() else []
-            run(["pretrain", *shlex.split(wanted), "-o", str(arguments.folder / name), "-q", *resume])
-    kept: dict[str, Any] = saved(arguments.output)
+        name, _, settings = text.partition("=")
+        folder = arguments.folder / name
+        bases[f"{name} ({settings or 'defaults'})"] = str(folder)
+        if not (folder / "card.toml").is_file():
+            print(f"molattn pretrain {settings} -o {folder}", file=sys.stderr)
+            resume = ["--resume"] if (folder / "checkpoint").is_dir() else []
+            run([*MOLATTN, "pretrain", *shlex.split(settings), "-o", folder, "-q", *resume])
+    results: dict[str, Any] = load_results(arguments.output)
     where = machine(("torch", "rdkit", "molattn"))
     rows = []
     for dataset in arguments.datasets:
@@ -93,17 +82,18 @@ def main() -> None:
                     values = []
                     for seed in arguments.seeds:
                         key = shlex.join([dataset, split, name, str(auxiliary), str(seed), *options])
-                        if key not in kept:
-                            more = ["--set", f"training.auxiliary={auxiliary}", *options]
-                            kept[key] = train(dataset, split, base, seed, more)
-                            save(arguments.output, "pretraining", vars(arguments) | {"options": options}, kept, where)
-                            print(f"{key}: {kept[key]['val']:.3f}, {kept[key]['seconds']:.0f} s", file=sys.stderr)
-                        values.append(kept[key]["val"])
+                        if key not in results:
+                            command = ["--set", f"training.auxiliary={auxiliary}", *options]
+                            results[key] = train(dataset, split, base, seed, command)
+                            settings = vars(arguments) | {"options": options}
+                            save_results(arguments.output, "pretraining", settings, results, where)
+                            print(f"{key}: {results[key]['val']:.3f}, {results[key]['seconds']:.0f} s", file=sys.stderr)
+                        values.append(results[key]["val"])
                     cells.append(statistics.mean(values))
                 shown = [f"{value:.3f}" for value in (*cells, statistics.mean(cells))]
                 rows.append([dataset, name, f"{auxiliary:g}", *shown])
     print(markdown(["validation", "base", "auxiliary", *arguments.splits, "mean"], rows))
-    print(f"\nSeeds of the weights {', '.join(map(str, arguments.seeds))}. {in_words(where)}")
+    print(f"\nSeeds of the weights {', '.join(map(str, arguments.seeds))}. {describe_machine(where)}")
 
 
 if __name__ == "__main__":

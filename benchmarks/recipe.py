@@ -1,15 +1,15 @@
-"""What each part of the recipe is worth: one setting changed at a time, by validation errors and never by test errors.
+"""Ablation of the default settings: one setting changed at a time, by validation errors only.
 
     python benchmarks/recipe.py -o recipe.json                       # from the base, random0 to random9 and scaffold
     python benchmarks/recipe.py -o recipe.json --start scratch --splits random0 random1 random2 scaffold \
         --seeds 0 --scaffold-seeds 0 1 2 3
     python benchmarks/recipe.py -o recipe.json --steps "batches of 64" "no dropout"
-    python benchmarks/recipe.py -o recipe.json --start scratch --also "--set training.auxiliary=0"   # around another
+    python benchmarks/recipe.py -o recipe.json --start scratch --also "--set training.auxiliary=0"
 
-From the base those settings are changed that leave the model as the base has it; from scratch its parts and sizes as
-well. Each training is `molattn train --dataset esol` with the options in the table, in a process of its own, on one
-thread. The error is that of the epoch that validation chose. Results are kept one by one: the same command goes on
-where it was stopped.
+From the base model, only settings that do not change the model are varied; from scratch also its parts and sizes. Each
+training is `molattn train --dataset esol` with the options in the table, in a process of its own on one thread. The
+error is that of the best epoch by the validation loss. Results are saved after each training: the same command resumes
+an interrupted one.
 """
 
 import argparse
@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from pretraining import train
-from report import in_words, machine, markdown, save, saved
+from report import describe_machine, load_results, machine, markdown, save_results
 
-BOTH = {
+COMMON = {
     "the default": "",
     "half the learning rate": "--set training.learning_rate=5e-4",
     "twice the learning rate": "--set training.learning_rate=2e-3",
@@ -37,7 +37,7 @@ BOTH = {
     "batches of 16": "--batch-size 16",
     "batches of 64": "--batch-size 64",
 }
-"""What can be changed whatever a training starts from."""
+"""Settings for both starts."""
 
 BASE = {
     "auxiliary descriptors": "--set training.auxiliary=0.3",
@@ -71,42 +71,42 @@ SCRATCH = {
     "width 128": "--set model.hidden_dim=128",
 }
 
-STEPS = {"base": BOTH | BASE, "scratch": BOTH | SCRATCH}
+STEPS = {"base": COMMON | BASE, "scratch": COMMON | SCRATCH}
 
 
 def row(name: str, options: str, found: dict[str, float], default: dict[str, float]) -> list[str]:
-    """A row of the table: mean errors over random splits and scaffolds, and how much more than the default's.
+    """A row of the table: mean errors of random and scaffold splits, and differences from the default.
 
-    In brackets the standard error of the mean difference, run by run; splits and seeds are the runs.
+    In brackets the standard error of the mean difference over the splits and seeds.
     """
     cells = []
     for scaffold in (False, True):
         runs = [key for key in found if ("scaffold" in key) == scaffold]
         cells.append(f"{statistics.mean(found[key] for key in runs):.3f}" if runs else "")
-        more = [found[key] - default[key] for key in runs]
-        if not options or len(more) < 2:
+        differences = [found[key] - default[key] for key in runs]
+        if not options or len(differences) < 2:
             cells.append("")
         else:
-            error = statistics.stdev(more) / math.sqrt(len(more))
-            cells.append(f"{statistics.mean(more):+.3f} ({error:.3f})")
+            error = statistics.stdev(differences) / math.sqrt(len(differences))
+            cells.append(f"{statistics.mean(differences):+.3f} ({error:.3f})")
     return [name, f"`{options}`" if options else "", *cells]
 
 
 def main() -> None:
-    """Run what is missing, and print the table."""
+    """Make the missing trainings, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--start", choices=list(STEPS), default="base")
     parser.add_argument("--splits", nargs="+", default=[*(f"random{i}" for i in range(10)), "scaffold"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
-    parser.add_argument("--scaffold-seeds", type=int, nargs="+", help="of the scaffold split; --seeds by default")
-    parser.add_argument("--steps", nargs="+", metavar="STEP", help="names in the table; the default is always there")
-    parser.add_argument("--also", default="", help="options of `molattn train` that every line has, before its own")
+    parser.add_argument("--scaffold-seeds", type=int, nargs="+", help="seeds of the scaffold split; --seeds by default")
+    parser.add_argument("--steps", nargs="+", metavar="STEP", help="names in the table, in addition to the default")
+    parser.add_argument("--also", default="", help="options of `molattn train` for every row")
     arguments = parser.parse_args()
     steps = STEPS[arguments.start]
     if unknown := set(arguments.steps or ()) - set(steps):
         parser.error(f"there is no step {', '.join(sorted(unknown))}; there are {', '.join(steps)}")
-    kept: dict[str, Any] = saved(arguments.output)
+    results: dict[str, Any] = load_results(arguments.output)
     where, default, rows = machine(("torch", "rdkit", "molattn")), {}, []
     base = "none" if arguments.start == "scratch" else "auto"
     for name, options in steps.items():
@@ -116,17 +116,17 @@ def main() -> None:
         for split in arguments.splits:
             for seed in (split == "scaffold" and arguments.scaffold_seeds) or arguments.seeds:
                 key = f"{arguments.start} | {f'{arguments.also} {options}'.strip()} | {split} | {seed}"
-                if key not in kept:
-                    kept[key] = train("esol", split, base, seed, [*arguments.also.split(), *options.split()])
-                    save(arguments.output, "recipe", {}, kept, where)
-                found[f"{split} {seed}"] = kept[key]["val"]
+                if key not in results:
+                    results[key] = train("esol", split, base, seed, [*arguments.also.split(), *options.split()])
+                    save_results(arguments.output, "recipe", {}, results, where)
+                found[f"{split} {seed}"] = results[key]["val"]
         default = default or found
         rows.append(row(name, options, found, default))
         print(" | ".join(rows[-1]), file=sys.stderr)
     print(markdown([f"from {arguments.start}", "options", "random", "", "scaffold", ""], rows))
     seeds = ", ".join(map(str, arguments.seeds))
-    of_scaffold = ", ".join(map(str, arguments.scaffold_seeds or arguments.seeds))
-    print(f"\nSeeds of the weights {seeds}, of the scaffold split {of_scaffold}. {in_words(where)}")
+    scaffold_seeds = ", ".join(map(str, arguments.scaffold_seeds or arguments.seeds))
+    print(f"\nSeeds of the weights {seeds}, of the scaffold split {scaffold_seeds}. {describe_machine(where)}")
 
 
 if __name__ == "__main__":

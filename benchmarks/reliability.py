@@ -1,9 +1,9 @@
-"""The scoreboard at length: `tests/reliability`, with many more inputs, kills and damaged files than the suite has time
-for; the headline, and a table line by line.
+"""Run `tests/reliability` with many more inputs, kills and damaged files than in the test suite, and print the results:
+a summary, and a table with a row for each line of the scoreboard.
 
     python benchmarks/reliability.py [--lines 21 22] [-o reliability.json]
-    python benchmarks/reliability.py --page docs/reliability.md    # that page again, from a run of all lines
-    python benchmarks/reliability.py --quick                       # as many of each as the suite tries, in minutes
+    python benchmarks/reliability.py --page docs/reliability.md    # write that page from a run of all lines
+    python benchmarks/reliability.py --quick                       # as many as in the test suite, in minutes
 
 Needs the extra `test`, and Chromium for line 35; lines 27, 29 and 30 start many processes.
 """
@@ -19,7 +19,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from report import in_words, machine, markdown, save
+from report import describe_machine, machine, markdown, save_results
 
 ROOT = Path(__file__).parents[1]
 LINES = {
@@ -72,11 +72,11 @@ LINES = {
     47: "hostile tables end to end: right, or one sentence, within 5 s and 1 GiB, or 0.5 more than ordinary ones",
     48: "other hash seeds, thread counts and processors: the same answers; nothing listens to other machines",
 }
-"""What each line of the scoreboard holds."""
+"""The property that each line of the scoreboard tests."""
 
 
-def counted(lines: list[int], quick: bool, workers: int) -> list[dict[str, Any]]:
-    """What every test of these lines counted, all of them for none; `quick` tries as many as the test suite does."""
+def run_tests(lines: list[int], quick: bool, workers: int) -> list[dict[str, Any]]:
+    """The scores of the tests of these lines, by default of all; `quick` runs as many cases as the test suite."""
     chosen = " or ".join(f"test_{line:02d}_" for line in lines)
     with tempfile.TemporaryDirectory() as folder:
         scores = Path(folder) / "scores"
@@ -90,27 +90,28 @@ def counted(lines: list[int], quick: bool, workers: int) -> list[dict[str, Any]]
 
 
 def headline(scores: list[dict[str, Any]]) -> str:
-    """The sentence with the numbers of all lines together."""
+    """The sentence with the totals of all lines."""
     tried: Counter[str] = Counter()
     hostile, rows = _distinct(scores)
     for score in scores:
         tried.update(score["tried"])
-    lost, wrong, ran = (sum(score[name] for score in scores) for name in ("lost_rows", "wrong_rows", "executed"))
+    lost, wrong, executed = (sum(score[name] for score in scores) for name in ("lost_rows", "wrong_rows", "executed"))
     return (
         f"{hostile:,} distinct hostile inputs and {rows:,} distinct rows from end to end, {tried['pickles']:,} doors "
         f"tried with pickles, {tried['kills']:,} kills, {tried['full disks']:,} full disks, "
-        f"{tried['corrupt files']:,} corrupt files: {lost:,} lost rows, {wrong:,} wrong rows, {ran:,} code executed"
+        f"{tried['corrupt files']:,} corrupt files: {lost:,} lost rows, {wrong:,} wrong rows, {executed:,} code "
+        "executed"
     )
 
 
 def _distinct(scores: list[dict[str, Any]]) -> tuple[int, int]:
-    """How many distinct hostile inputs and rows these tests saw together, from end to end."""
+    """The numbers of distinct hostile inputs and rows of these tests, from end to end."""
     hostile, rows = (set[str]().union(*(score[name] for score in scores)) for name in ("hostile", "rows_given"))
     return len(hostile), len(rows)
 
 
 def table(scores: list[dict[str, Any]], lines: list[int]) -> str:
-    """A row for each line: what was tried, and whether it holds."""
+    """A row for each line: the numbers of cases, and whether all tests pass."""
     rows = []
     for line in lines or LINES:
         of_line = [score for score in scores if score["line"] == line]
@@ -120,28 +121,28 @@ def table(scores: list[dict[str, Any]], lines: list[int]) -> str:
             notes |= score["notes"]
         hostile, given = _distinct(of_line)
         distinct = (("distinct hostile inputs", hostile), ("distinct rows", given))
-        said = [f"{number:,} {what}" for what, number in (*distinct, *tried.items()) if number]
-        said += [f"{what} {number:.2g}" for what, number in notes.items()]
+        counts = [f"{number:,} {name}" for name, number in (*distinct, *tried.items()) if number]
+        counts += [f"{name} {number:.2g}" for name, number in notes.items()]
         failed = [text for score in of_line for text in score["failed"]]
         holds = "no test" if not of_line else "yes" if all(score["holds"] for score in of_line) else "NO"
-        rows.append([line, LINES[line], ", ".join(said), holds, *([failed[0][:120]] if failed else [""])])
+        rows.append([line, LINES[line], ", ".join(counts), holds, *([failed[0][:120]] if failed else [""])])
     return markdown(["line", "what", "tried", "holds", ""], rows)
 
 
 def page(scores: list[dict[str, Any]], where: dict[str, Any], seconds: float, quick: bool) -> str:
-    """The document with the headline and the table."""
+    """The document with the summary and the table."""
     made = f"`python benchmarks/reliability.py {'--quick ' if quick else ''}--page docs/reliability.md`"
     much = "as many of each as the test suite tries" if quick else "at length; the tests of every day try fewer of each"
     return (
         f"# Nothing lost\n\nMade by {made}: the scoreboard of faults in\n`tests/reliability`, {much}.\n\n"
         "Inputs and rows are counted once, however often they are tried, and only where they went from what a user\n"
         "gives (a cell, a file, an argument) through a command or `molattn.load` to the answer.\n\n"
-        f"**{headline(scores)}.**\n\n{table(scores, [])}\n\n{in_words(where)} {seconds:,.0f} seconds.\n"
+        f"**{headline(scores)}.**\n\n{table(scores, [])}\n\n{describe_machine(where)} {seconds:,.0f} seconds.\n"
     )
 
 
 def main() -> None:
-    """See above."""
+    """Run the tests, print the results and save them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lines", type=int, nargs="*", default=[], help="of the scoreboard; all by default")
     parser.add_argument("-o", "--output", type=Path, default=Path("reliability.json"))
@@ -152,14 +153,14 @@ def main() -> None:
     if options.page and options.lines:
         parser.error("--page takes all lines: leave out --lines")
     start, where = time.perf_counter(), machine(("torch", "rdkit", "safetensors", "pyarrow"))
-    scores = counted(options.lines, options.quick, options.workers)
-    print(f"\n{headline(scores)}\n\n{table(scores, options.lines)}\n\n{in_words(where)}")
+    scores = run_tests(options.lines, options.quick, options.workers)
+    print(f"\n{headline(scores)}\n\n{table(scores, options.lines)}\n\n{describe_machine(where)}")
     seconds = time.perf_counter() - start
     print(f"{seconds:.0f} s.")
     if options.page:
         options.page.write_text(page(scores, where, seconds, options.quick), encoding="utf-8")
     counts = [{**score, "hostile": len(score["hostile"]), "rows_given": len(score["rows_given"])} for score in scores]
-    save(
+    save_results(
         options.output,
         "reliability",
         {"lines": options.lines, "quick": options.quick},

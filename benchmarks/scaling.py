@@ -1,14 +1,14 @@
-"""How the cost of the default model grows: with atoms per molecule, molecules, layers, heads, width and threads.
+"""The cost of the default model as a function of atoms, molecules, layers, heads, width and threads.
 
     python benchmarks/scaling.py -o scaling.json --plot benchmarks/scaling.svg
 
-Everything is varied alone, from a batch of 64 straight chains of 20 carbon atoms and the default model (4 layers of 64
-channels in 8 heads); the row of atoms has batches of 8. A step of training is forward, backward and AdamW; a prediction
-is forward without gradients. Reading SMILES and filling batches is not in it. Every point has a process of its own, a
-fork of one that has everything imported; time is CPU time, and of the row of threads wall time; figures are medians
-over rounds with quartiles. Memory is what a point adds to the most memory its process ever held, the model and the
-batch included. A slope is that of the least squares line through the logarithms: 1 is in proportion, 2 is the square.
-Two minutes of CPU time. Linux.
+One variable at a time is changed, from a batch of 64 chains of 20 carbon atoms and the default model (4 layers of 64
+channels in 8 heads); batches have 8 molecules where atoms are varied. A training step is forward, backward and AdamW; a
+prediction is forward without gradients. Reading SMILES and collating are not included. Every point is measured in a
+fork of a process with all imports. Time is CPU time, and wall time where threads are varied; the values are medians
+over rounds with quartiles. Memory is the increase of the peak memory of the process, including the model and the batch.
+The slope is that of the least squares line through the logarithms: 1 is linear, 2 is quadratic. Two minutes of CPU
+time. Linux.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 from matplotlib.ticker import LogLocator, StrMethodFormatter
-from report import in_words, machine, markdown, save, shown, spread
+from report import describe_machine, format_spread, machine, markdown, save_results, spread
 
 from molattn.data.store.batches import MoleculeBatch, collate
 from molattn.models.config import GraphModelConfig
@@ -34,7 +34,7 @@ from molattn.viewer.figures import default_style, new_figure, render
 
 @dataclass(frozen=True)
 class Point:
-    """What is measured at a time."""
+    """A model and a batch that are measured."""
 
     atoms: int = 20
     molecules: int = 64
@@ -44,7 +44,7 @@ class Point:
     threads: int = 1
 
     def model(self) -> GraphModel:
-        """The default model, but for what is varied."""
+        """The default model with these sizes."""
         torch.manual_seed(0)
         return GraphModel(GraphModelConfig(num_layers=self.layers, num_heads=self.heads, hidden_dim=self.width))
 
@@ -62,22 +62,23 @@ AXES: dict[str, tuple[Point, tuple[int, ...]]] = {
     "width": (Point(), (32, 64, 128, 256)),
     "threads": (Point(), (1, 2)),
 }
+MODES = ("training", "prediction")
 COLUMNS = ("varied", "value", "training, ms", "prediction, ms", "training, MB", "prediction, MB")
 
 
 def peak() -> float:
-    """The most memory that this process ever held, in MB."""
+    """The peak memory of this process in MB."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
-def forget_peak() -> None:
-    """Let the most begin at what is held now."""
+def reset_peak() -> None:
+    """Reset the peak memory to the current memory."""
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
 
 
 def steps(point: Point, training: bool) -> Callable[[], object]:
-    """What a round does."""
+    """A function that makes one training step or prediction."""
     model, batch = point.model(), point.batch()
     if not training:
         model.eval()
@@ -98,9 +99,9 @@ def steps(point: Point, training: bool) -> Callable[[], object]:
 
 
 def measure(point: Point, training: bool, rounds: int, budget: float, clock: Callable[[], float]) -> dict[str, Any]:
-    """Milliseconds of a step, and MB."""
+    """The milliseconds of a step, and the memory in MB."""
     torch.set_num_threads(point.threads)
-    forget_peak()
+    reset_peak()
     before = peak()
     step = steps(point, training)
     step()
@@ -116,8 +117,8 @@ def measure(point: Point, training: bool, rounds: int, budget: float, clock: Cal
     return {"ms": spread(times), "MB": peak() - before}
 
 
-def apart(work: Callable[[], Any]) -> Any:
-    """What `work` returns, which JSON can hold, done in a fork of this process.
+def run_in_fork(work: Callable[[], Any]) -> Any:
+    """The result of `work`, which must be JSON, in a fork of this process.
 
     Raises:
         RuntimeError: the fork failed.
@@ -142,12 +143,12 @@ def apart(work: Callable[[], Any]) -> Any:
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Of the least squares line through the logarithms."""
+    """The slope of the least squares line through the logarithms."""
     return float(np.polyfit([math.log(v) for v in x], [math.log(v) for v in y], 1)[0])
 
 
 def plot(results: Sequence[dict[str, Any]], path: Path) -> None:
-    """Time over every axis, both logarithmic, and memory below."""
+    """Plot time and memory as functions of each variable, with logarithmic axes."""
     with default_style():
         figure = new_figure(11.0, 5.0)
         figure.set_layout_engine("constrained")
@@ -156,10 +157,10 @@ def plot(results: Sequence[dict[str, Any]], path: Path) -> None:
         for column, name in enumerate(names):
             rows = [row for row in results if row["varied"] == name]
             values = [row["value"] for row in rows]
-            for axes, of in zip(all_axes[:, column], ("ms", "MB"), strict=True):
-                for way, colour, marker in (("training", "#d55e00", "o"), ("prediction", "#56b4e9", "^")):
-                    y = [row[way][of]["median"] if of == "ms" else row[way][of] for row in rows]
-                    axes.loglog(values, y, color=colour, marker=marker, markersize=4, label=way)
+            for axes, unit in zip(all_axes[:, column], ("ms", "MB"), strict=True):
+                for mode, color, marker in (("training", "#d55e00", "o"), ("prediction", "#56b4e9", "^")):
+                    y = [row[mode][unit]["median"] if unit == "ms" else row[mode][unit] for row in rows]
+                    axes.loglog(values, y, color=color, marker=marker, markersize=4, label=mode)
                 axes.set_xticks(values, [str(v) for v in values])
                 axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
                 axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
@@ -177,28 +178,27 @@ def main() -> None:
     parser.add_argument("--axes", nargs="+", choices=AXES, default=list(AXES))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--budget", type=float, default=0.2, help="seconds of a round")
-    parser.add_argument("-o", "--output", type=Path, help="a JSON file for every figure")
+    parser.add_argument("-o", "--output", type=Path, help="a JSON file for the results")
     parser.add_argument("--plot", type=Path, help="an SVG or PNG file")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     results: list[dict[str, Any]] = []
-    # The first one builds what is built at a first use.
-    apart(lambda: measure(Point(molecules=1), True, 1, 0.0, time.process_time))
+    # The first call compiles code.
+    run_in_fork(lambda: measure(Point(molecules=1), True, 1, 0.0, time.process_time))
     for name in arguments.axes:
         base, values = AXES[name]
         clock = time.perf_counter if name == "threads" else time.process_time
         for value in values:
             point, row = replace(base, **{name: value}), {"varied": name, "value": value}
-            for way in ("training", "prediction"):
-                row[way] = apart(
-                    lambda point=point, way=way, clock=clock: measure(
-                        point, way == "training", arguments.rounds, arguments.budget, clock
+            for mode in MODES:
+                row[mode] = run_in_fork(
+                    lambda point=point, mode=mode, clock=clock: measure(
+                        point, mode == "training", arguments.rounds, arguments.budget, clock
                     )
                 )
             results.append(row)
-    ways = ("training", "prediction")
     cells = [
-        [r["varied"], r["value"], *(shown(r[w]["ms"], 1) for w in ways), *(f"{r[w]['MB']:.0f}" for w in ways)]
+        [r["varied"], r["value"], *(format_spread(r[m]["ms"], 1) for m in MODES), *(f"{r[m]['MB']:.0f}" for m in MODES)]
         for r in results
     ]
     print(markdown(COLUMNS, cells) + "\n")
@@ -206,8 +206,8 @@ def main() -> None:
     for name in arguments.axes:
         rows = [row for row in results if row["varied"] == name]
         x = [row["value"] for row in rows]
-        of_time = [slope(x, [row[way]["ms"]["median"] for row in rows]) for way in ways]
-        last = [slope(x[-2:], [row[way]["ms"]["median"] for row in rows[-2:]]) for way in ways]
+        of_time = [slope(x, [row[mode]["ms"]["median"] for row in rows]) for mode in MODES]
+        last = [slope(x[-2:], [row[mode]["ms"]["median"] for row in rows[-2:]]) for mode in MODES]
         of_memory = slope(x, [row["training"]["MB"] for row in rows])
         slopes.append([name, f"{x[0]} to {x[-1]}", *(f"{s:.2f}" for s in (*of_time, *last, of_memory))])
     columns = (
@@ -221,11 +221,11 @@ def main() -> None:
     )
     print(markdown(columns, slopes))
     where = machine(("torch",))
-    print(f"\n{in_words(where)}")
+    print(f"\n{describe_machine(where)}")
     if arguments.plot:
         plot(results, arguments.plot)
     if arguments.output:
-        save(arguments.output, "scaling", vars(arguments), {"points": results, "slopes": slopes}, where)
+        save_results(arguments.output, "scaling", vars(arguments), {"points": results, "slopes": slopes}, where)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Which operations a training step and a prediction of the default model go through, and what each of them took.
+"""The operations of a training step and of a prediction of the default model, and the implementation of each.
 
     python benchmarks/trace.py
     python benchmarks/trace.py --page docs/core.md
 
-With the backends as they come, and with the reference alone (`molattn.attention.backend("reference")`). The page has
-the table of all operations as well, and that of `attention_settings.py` where its figures are given.
+With the default backends, and with the reference (`molattn.attention.backend("reference")`). The page also has the
+table of all operations, and that of `attention_settings.py` if its results are given.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import torch
-from report import in_words, machine, markdown, saved
+from report import describe_machine, load_results, machine, markdown
 
 from molattn.attention import OPERATIONS, backend, record_backends
 from molattn.chem import molecule_graph
@@ -64,17 +64,17 @@ the join, of `TensorDotConv`. Trained from scratch on ESOL, `python benchmarks/a
 """
 
 
-def traced(work: Callable[[], object]) -> Counter[tuple[str, str]]:
-    """How often each operation took which implementation."""
+def count_calls(work: Callable[[], object]) -> Counter[tuple[str, str]]:
+    """How often each operation is run by each implementation."""
     with record_backends() as calls:
         work()
     return Counter((call.operation, call.backend) for call in calls)
 
 
 def main() -> None:
-    """Trace, print the table or write the page."""
+    """Record the calls, print the table, and write the page if requested."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--page", type=Path, help="write it there")
+    parser.add_argument("--page", type=Path, help="the Markdown file to write")
     parser.add_argument("--settings", type=Path, default=Path("attention_settings.json"))
     options = parser.parse_args()
     torch.manual_seed(0)
@@ -89,12 +89,12 @@ def main() -> None:
             model.eval()(batch)
 
     rows = []
-    for what, work in (("training step", step), ("prediction", predict)):
-        for how, within in (("default", nullcontext()), ("reference", backend("reference"))):
-            with within:
-                found = traced(work)
-            operations_run = ", ".join(f"{name} {count} x {way}" for (name, way), count in found.items())
-            rows.append([what, how, operations_run])
+    for mode, work in (("training step", step), ("prediction", predict)):
+        for backends, context in (("default", nullcontext()), ("reference", backend("reference"))):
+            with context:
+                counts = count_calls(work)
+            calls = ", ".join(f"{name} {count} x {implementation}" for (name, implementation), count in counts.items())
+            rows.append([mode, backends, calls])
     trace = markdown(["", "backends", "operations, how often, by which implementation"], rows)
     operations = markdown(
         ["operation", "implementations, in order"],
@@ -103,11 +103,11 @@ def main() -> None:
     print(trace)
     if options.page:
         page = PAGE.format(operations=operations, trace=trace, smiles=", ".join(f"`{s}`" for s in SMILES))
-        if results := saved(options.settings):
+        if results := load_results(options.settings):
             table = markdown(
                 ["attention", "test RMSE on random0"], [[n, f"{r['rmse']:.3f}"] for n, r in results.items()]
             )
-            page += SETTINGS.format(settings=table, where=in_words(machine()))
+            page += SETTINGS.format(settings=table, where=describe_machine(machine()))
         options.page.write_text(page, encoding="utf-8")
 
 

@@ -1,14 +1,16 @@
-"""The arena: what it hands out, what it keeps, and the statistics of its tables; no peer is needed for that."""
+"""`benchmarks/accuracy.py`: splits, files of results, and the statistics of the tables, without other projects."""
 
 import csv
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import accuracy
 import numpy as np
 import pytest
-from arena_tables import difference, page
+from accuracy_page import difference, page
 from scipy import stats
+from tables import append_rows
 
 from molattn.data import column, datasets_dir, read_table, write_table
 from molattn.errors import InputError
@@ -40,7 +42,7 @@ def _result(split: str = "random0", model: str = "molattn", error: float = 0.5, 
 def test_every_split_has_whole_molecules_on_one_side_but_the_files_that_were_cut_by_row(esol):
     assert len(esol.y) == 1128
     for split in accuracy.SPLITS:
-        sides = esol.sides(split)
+        sides = esol.split_labels(split)
         assert set(sides) == {"train", "val", "test"}
         assert (sides == "train").mean() == pytest.approx(0.8, abs=0.01)
         repeated = {k for k in esol.keys if len({s for s, key in zip(sides, esol.keys, strict=True) if key == k}) > 1}
@@ -49,7 +51,7 @@ def test_every_split_has_whole_molecules_on_one_side_but_the_files_that_were_cut
 
 def test_a_split_file_of_the_project_is_taken_as_it_is(esol):
     with open(datasets_dir() / "splits" / "esol-random1.csv", newline="") as file:
-        assert [row["split"] for row in csv.DictReader(file)] == esol.sides("random1").tolist()
+        assert [row["split"] for row in csv.DictReader(file)] == esol.split_labels("random1").tolist()
 
 
 def test_the_splits_that_the_results_are_of_lie_in_the_project():
@@ -68,42 +70,42 @@ def test_splits_without_smiles_are_held_to_the_table_that_they_were_made_for(tmp
     (tmp_path / "splits").mkdir()
     file = tmp_path / "splits" / "few.csv"
     monkeypatch.setattr(accuracy, "datasets_dir", lambda: tmp_path)
-    made = dataset.sides("random0")
+    made = dataset.split_labels("random0")
     write_table(file, (accuracy.DIGEST, "random0"), zip(dataset.digests(), sides, strict=True))
-    assert dataset.sides("random0").tolist() == sides[1:] != made.tolist()
-    assert dataset.sides("random1").tolist() == dataset.made("random1").tolist()
+    assert dataset.split_labels("random0").tolist() == sides[1:] != made.tolist()
+    assert dataset.split_labels("random1").tolist() == dataset.new_split_labels("random1").tolist()
     write_table(file, (accuracy.DIGEST, "random0"), zip(dataset.digests()[::-1], sides, strict=True))
     with pytest.raises(InputError, match="another table of few"):
-        dataset.sides("random0")
+        dataset.split_labels("random0")
 
 
 def test_results_are_kept_as_they_were(tmp_path):
     path = tmp_path / "results" / "accuracy.csv"
     kept = [_result(), _result("scaffold", error=0.25), _result(model="forest", metric="auroc")]
     for result in kept:
-        accuracy.add_result(path, result)
+        append_rows(path, [asdict(result)])
     assert accuracy.read_results(path) == kept
     assert accuracy.read_results(tmp_path / "none.csv") == []
 
 
 def test_runs_are_done_once_and_measured_by_one_function(tmp_path, monkeypatch, esol):
-    asked = []
+    jobs = []
 
-    def constant(given: accuracy.Round) -> np.ndarray:
-        with open(given.table, newline="") as file:
+    def constant(job: accuracy.TrainingJob) -> np.ndarray:
+        with open(job.table, newline="") as file:
             rows = list(csv.DictReader(file))
-        asked.append((Path(given.table).name, given.seed, len(rows)))
+        jobs.append((Path(job.table).name, job.seed, len(rows)))
         return np.full(len(rows), 1.0)
 
-    monkeypatch.setitem(accuracy.CONTENDERS, "forest", constant)
+    monkeypatch.setitem(accuracy.ACCURACY_MODELS, "forest", constant)
     where = ["--results", str(tmp_path / "r.csv"), "--page", str(tmp_path / "page.md")]
     command = ["accuracy.py", "--models", "forest", "--splits", "random0", "scaffold", *where]
     for _ in range(2):
         monkeypatch.setattr(sys, "argv", command)
         accuracy.main()
-    assert asked == [("table.csv", 0, 1128)] * 2  # a split each, once
+    assert jobs == [("table.csv", 0, 1128)] * 2  # a split each, once
     results = accuracy.read_results(tmp_path / "r.csv")
-    test = esol.sides("scaffold") == "test"
+    test = esol.split_labels("scaffold") == "test"
     expected = np.sqrt(np.mean((esol.y[test] - 1.0) ** 2))
     assert [r.split for r in results] == ["random0", "scaffold"]
     assert results[1].test_error == pytest.approx(expected, abs=1e-5)
@@ -111,7 +113,7 @@ def test_runs_are_done_once_and_measured_by_one_function(tmp_path, monkeypatch, 
 
 
 def test_answers_that_are_not_finite_are_no_result(tmp_path, monkeypatch):
-    monkeypatch.setitem(accuracy.CONTENDERS, "forest", lambda _: np.full(1128, np.nan))
+    monkeypatch.setitem(accuracy.ACCURACY_MODELS, "forest", lambda _: np.full(1128, np.nan))
     where = ["--results", str(tmp_path / "r.csv"), "--page", str(tmp_path / "page.md")]
     monkeypatch.setattr(sys, "argv", ["accuracy.py", "--models", "forest", "--splits", "random0", *where])
     with pytest.raises(RuntimeError, match="not finite"):

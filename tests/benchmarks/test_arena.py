@@ -1,4 +1,4 @@
-"""The arena of the field: its protocols, the seal on the test labels, what is counted, resumed, and said of a score."""
+"""`benchmarks/arena.py`: protocols, access to test labels, counts of reads, resuming, and the statistics of scores."""
 
 import ast
 import csv
@@ -13,7 +13,6 @@ from types import SimpleNamespace
 
 import arena
 import arena_budget
-import arena_folds
 import arena_page
 import arena_runs
 import arena_statistics
@@ -21,17 +20,17 @@ import arena_tasks
 import numpy as np
 import pytest
 from arena_statistics import Difference
-from contenders import ARENA, Round
-from report import append_row, read_rows
+from compared_models import ARENA_MODELS, TrainingJob
 from scipy import stats
 from sklearn.metrics import average_precision_score, mean_absolute_error, roc_auc_score
+from tables import append_rows, read_rows
 
 from molattn.data import column, load_card, read_table
 from molattn.errors import InputError, UsageError
 from molattn.training.metrics import METRICS
 
 BENCHMARKS = Path(arena.__file__).parent
-SEAL = "arena_seal"
+SCORE = "arena_score"
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +57,7 @@ def data(tmp_path: Path, smiles: list[str]) -> Path:
         writer.writerow(["smiles", "y [pEC50/pKi]", "cliff_mol", "split"])
         for i, (text, value) in enumerate(zip(smiles, y, strict=True)):
             writer.writerow([text, value, i % 2, "train" if i < 120 else "test"])
-    arena_tasks.known.cache_clear()
+    arena_tasks.read_task.cache_clear()
     return folder
 
 
@@ -72,23 +71,23 @@ def spoil_test_labels(data: Path) -> None:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Round]:
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[TrainingJob]:
     """The trainings of a contender that answers with the numbers of carbon atoms, scaled by its seed."""
     found: list[SimpleNamespace] = []
 
-    def carbons(given: Round) -> np.ndarray:
-        with open(given.table, newline="") as file:
+    def carbons(job: TrainingJob) -> np.ndarray:
+        with open(job.table, newline="") as file:
             rows = list(csv.DictReader(file))
-        found.append(SimpleNamespace(rows=rows, task=given.task, seed=given.seed, log_target=given.log_target))
-        return np.array([row["smiles"].upper().count("C") for row in rows]) / (10.0 + given.seed)
+        found.append(SimpleNamespace(rows=rows, task=job.task, seed=job.seed, log_target=job.log_target))
+        return np.array([row["smiles"].upper().count("C") for row in rows]) / (10.0 + job.seed)
 
-    monkeypatch.setitem(ARENA, "forest", carbons)
-    monkeypatch.setattr(arena_budget, "limit_of", lambda _: float("inf"))
+    monkeypatch.setitem(ARENA_MODELS, "forest", carbons)
+    monkeypatch.setattr(arena_budget, "max_seconds", lambda _: float("inf"))
     return found
 
 
 def test_the_protocol_splits_by_scaffold_as_the_published_description_says(smiles: list[str]) -> None:
-    sides = {seed: arena_tasks.scaffold_sides(smiles, seed) for seed in (1, 2, 3)}
+    sides = {seed: arena_tasks.tdc_scaffold_split(smiles, seed) for seed in (1, 2, 3)}
     scaffolds = np.array([arena_tasks.scaffold(text) for text in smiles])
     room = int(0.875 * len(smiles))
     for found in sides.values():
@@ -97,7 +96,7 @@ def test_the_protocol_splits_by_scaffold_as_the_published_description_says(smile
         # Filled as far as groups allow: the smallest group that validates would not have fitted.
         trained = (found == "train").sum()
         assert trained <= room < trained + min(Counter(scaffolds[found == "val"]).values())
-    assert sides[1].tolist() == arena_tasks.scaffold_sides(smiles, 1).tolist() != sides[2].tolist()
+    assert sides[1].tolist() == arena_tasks.tdc_scaffold_split(smiles, 1).tolist() != sides[2].tolist()
     # The first scaffold of the shuffled order trains, if it is not too large.
     order = list(dict.fromkeys(scaffolds))
     random.Random(3).shuffle(order)
@@ -107,7 +106,7 @@ def test_the_protocol_splits_by_scaffold_as_the_published_description_says(smile
 
 def test_a_tenth_of_a_target_of_moleculeace_validates_molecule_by_molecule(smiles: list[str]) -> None:
     task = arena_tasks.TASKS["CHEMBL2034_Ki"]
-    one, two = (arena_tasks.sides_of(task, smiles, seed) for seed in (1, 2))
+    one, two = (arena_tasks.protocol_split(task, smiles, seed) for seed in (1, 2))
     assert (one == "val").mean() == pytest.approx(0.1, abs=0.01) and one.tolist() != two.tolist()
 
 
@@ -123,16 +122,16 @@ def test_tasks_have_the_metrics_of_their_leaderboards_whose_entries_are_sorted()
 
 @pytest.mark.parametrize("name", ["hia_hou", "caco2_wang", "CHEMBL2034_Ki"])
 def test_training_never_sees_a_label_of_a_test_molecule(
-    name: str, data: Path, tmp_path: Path, asked: list[Round], smiles: list[str]
+    name: str, data: Path, tmp_path: Path, jobs: list[TrainingJob], smiles: list[str]
 ) -> None:
     spoil_test_labels(data)
-    sealed = sys.modules.pop(SEAL, None)
+    sealed = sys.modules.pop(SCORE, None)
     arena.main([str(data), "train", "--tasks", name, "--seeds", "1", "--models", "forest", "--runs", str(tmp_path)])
-    assert SEAL not in sys.modules
+    assert SCORE not in sys.modules
     if sealed:
-        sys.modules[SEAL] = sealed
-    (given,) = asked
-    rows = given.rows
+        sys.modules[SCORE] = sealed
+    (job,) = jobs
+    rows = job.rows
     assert [row["smiles"] for row in rows] == smiles
     assert all((row["split"] == "test") == (i >= 120) == (row["y"] == "") for i, row in enumerate(rows))
     record = json.loads((tmp_path / "forest" / f"{name}-1.json").read_text())
@@ -146,8 +145,8 @@ def test_a_real_contender_trains_without_labels_of_test_molecules(data: Path, tm
     path.write_text("Drug\n" + "".join(row["Drug"] + "\n" for row in read_rows(path)))  # not even a column
     where = ["--models", "forest-morgan", "--seeds", "1", "--runs", str(tmp_path)]
     arena.main([str(data), "train", "--tasks", "caco2_wang", *where])
-    ((record, answers),) = arena_runs.finished(tmp_path)
-    y = arena_tasks.known(data, "caco2_wang").y
+    ((record, answers),) = arena_runs.finished_runs(tmp_path)
+    y = arena_tasks.read_task(data, "caco2_wang").y
     assert (record.model, len(answers)) == ("forest-morgan", record.test) and record.seconds > 0
     assert len(set(answers)) > 1 and y.min() <= answers.min() and answers.max() <= y.max()
 
@@ -178,70 +177,74 @@ def strings_of(tree: ast.AST) -> Iterator[str]:
 
 def test_nothing_but_the_command_that_scores_imports_what_reads_test_labels() -> None:
     graph = {path.stem: set(imports_of(path)) for path in BENCHMARKS.glob("*.py")}
-    own = {(file, function) for file, found in graph.items() for name, function in found if SEAL in name.split(".")}
+    own = {(file, function) for file, found in graph.items() for name, function in found if SCORE in name.split(".")}
     assert own == {("arena", "score")}
     # What train and folds of arena.py import, and all that these import, does not lead there.
     reached, ahead = set(), {name for name, function in graph["arena"] if function != "score"}
-    assert {"arena_runs", "arena_folds"} <= ahead
+    assert "arena_runs" in ahead
     while ahead:
         name = ahead.pop().partition(".")[0]
         if name in graph and name not in reached:
             reached.add(name)
             ahead |= {found for found, _ in graph[name]}
-    assert SEAL not in reached and "arena" not in reached
+    assert SCORE not in reached and "arena" not in reached
     # No file goes round the rule, by a reader of its own or by imports that are no statements.
     for path in BENCHMARKS.glob("*.py"):
         text = path.read_text(encoding="utf-8")
         named = [string for string in strings_of(ast.parse(text)) if "test.csv" in string]
-        assert path.stem in (SEAL, "arena_tasks") or not named, path
+        assert path.stem in (SCORE, "arena_tasks") or not named, path
         assert not re.search(r"importlib\.import_module|__import__|runpy|exec\(", text), path
 
 
 def test_molattn_imports_no_benchmark() -> None:
     names = "|".join(path.stem for path in BENCHMARKS.glob("arena*.py"))
     rule = re.compile(rf"^\s*(?:from|import)\s+(?:benchmarks|{names})\b", re.M)
-    assert rule.search("import arena_seal")
+    assert rule.search("import arena_score")
     package = BENCHMARKS.parent / "molattn"
     assert not [path for path in package.rglob("*.py") if rule.search(path.read_text(encoding="utf-8"))]
 
 
 def test_trainings_are_done_once_and_stop_when_their_core_hours_are_spent(
-    data: Path, tmp_path: Path, asked: list[Round], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    data: Path,
+    tmp_path: Path,
+    jobs: list[TrainingJob],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     command = [str(data), "train", "--tasks", "caco2_wang", "hia_hou", "--models", "forest", "--runs", str(tmp_path)]
     arena.main([*command, "--seeds", "1"])
-    assert [(given.task, given.seed) for given in asked] == [("binary", 1), ("regression", 1)]  # the smallest first
+    assert [(job.task, job.seed) for job in jobs] == [("binary", 1), ("regression", 1)]  # the smallest first
     arena.main([*command, "--seeds", "1", "2"])
-    assert [given.seed for given in asked] == [1, 1, 2, 2]
+    assert [job.seed for job in jobs] == [1, 1, 2, 2]
     (tmp_path / "forest" / "hia_hou-2.json").unlink()  # as if it had been killed before its end
     arena.main([*command, "--seeds", "1", "2"])
-    assert len(asked) == 5
+    assert len(jobs) == 5
     arena.main([*command, "--seeds", "3", "--hours", "0"])
-    monkeypatch.setattr(arena_budget, "limit_of", lambda _: 0.0)
+    monkeypatch.setattr(arena_budget, "max_seconds", lambda _: 0.0)
     arena.main([*command, "--seeds", "3"])
-    assert len(asked) == 5
+    assert len(jobs) == 5
     said = capsys.readouterr().err
-    assert "0 hours are over: the same command goes on" in said
-    assert "forest: the core-hours of benchmarks/arena_budget.py are spent" in said
+    assert "0 hours are over: run the same command again" in said
+    assert "forest: the core-hours in benchmarks/arena_budget.py are spent" in said
 
 
-@pytest.mark.usefixtures("asked")
+@pytest.mark.usefixtures("jobs")
 def test_options_are_told_apart_by_a_tag_and_names_are_checked(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no task 'hia' in the arena: choose among"):
+    with pytest.raises(UsageError, match="no task 'hia': choose among"):
         arena.main([str(data), "train", "--tasks", "hia", "--runs", str(tmp_path)])
     with pytest.raises(UsageError, match="no model 'tree': choose among"):
         arena.main([str(data), "train", "--tasks", "hia_hou", "--models", "tree", "--runs", str(tmp_path)])
-    with pytest.raises(UsageError, match="forest takes no options"):
-        arena_runs.contender("forest", "--epochs 1")
+    with pytest.raises(UsageError, match="which forest does not have"):
+        arena_runs.find_model("forest", "--epochs 1")
     with pytest.raises(InputError, match=r"no table .*dili/train_val\.csv"):
         arena.main([str(data), "train", "--tasks", "dili", "--models", "forest", "--runs", str(tmp_path)])
     for wrong in (["train", "--options", "--epochs 1"], ["score"], []):
         with pytest.raises(SystemExit):
             arena.main([str(data), *wrong])
-    assert arena_runs.with_tag("molattn", "ranks") == "molattn ranks"
+    assert arena_runs.tagged_name("molattn", "ranks") == "molattn ranks"
 
 
-@pytest.mark.usefixtures("asked")
+@pytest.mark.usefixtures("jobs")
 def test_each_read_of_test_labels_is_counted_and_no_training_is_scored_twice(
     data: Path, tmp_path: Path, smiles: list[str]
 ) -> None:
@@ -283,34 +286,34 @@ def test_each_read_of_test_labels_is_counted_and_no_training_is_scored_twice(
 
 
 def test_answers_that_were_changed_after_their_training_are_not_scored(
-    data: Path, tmp_path: Path, asked: list[Round]
+    data: Path, tmp_path: Path, jobs: list[TrainingJob]
 ) -> None:
     arena.main(
         [str(data), "train", "--tasks", "hia_hou", "--seeds", "1", "--models", "forest", "--runs", str(tmp_path)]
     )
     path = tmp_path / "forest" / "hia_hou-1.csv"
     path.write_text(path.read_text().replace("0,", "0,1", 1))
-    with pytest.raises(RuntimeError, match="is not what its training wrote"):
-        list(arena_runs.finished(tmp_path))
-    assert len(asked) == 1
+    with pytest.raises(RuntimeError, match="has changed since its training"):
+        list(arena_runs.finished_runs(tmp_path))
+    assert len(jobs) == 1
 
 
 def test_molecules_that_cannot_be_read_are_answered_by_the_mean_and_counted(
-    data: Path, tmp_path: Path, asked: list[Round]
+    data: Path, tmp_path: Path, jobs: list[TrainingJob]
 ) -> None:
     path = data / "tdc" / "caco2_wang" / "test.csv"
     path.write_text(path.read_text() + "x,CC1=CC=C[NH+2]([O-])[CH-]1,1.0\n")
-    arena_tasks.known.cache_clear()
+    arena_tasks.read_task.cache_clear()
     arena.main(
         [str(data), "train", "--tasks", "caco2_wang", "--seeds", "1", "--models", "forest", "--runs", str(tmp_path)]
     )
-    (record, answers), *_ = arena_runs.finished(tmp_path)
-    assert record.unreadable == 1 and len(answers) == record.test == len(asked[0].rows) - 120 + 1
-    assert answers[-1] == pytest.approx(arena_tasks.known(data, "caco2_wang").y.mean())
+    (record, answers), *_ = arena_runs.finished_runs(tmp_path)
+    assert record.unreadable == 1 and len(answers) == record.test == len(jobs[0].rows) - 120 + 1
+    assert answers[-1] == pytest.approx(arena_tasks.read_task(data, "caco2_wang").y.mean())
 
 
 def test_molecules_on_both_sides_are_those_with_the_same_bonds() -> None:
-    assert arena_tasks.on_both_sides(("C[C@H](O)CC", "CCO"), ("C[C@@H](O)CC", "OCC", "CCC", "no molecule")) == 2
+    assert arena_tasks.count_shared(("C[C@H](O)CC", "CCO"), ("C[C@@H](O)CC", "OCC", "CCC", "no molecule")) == 2
 
 
 @pytest.mark.parametrize(
@@ -326,7 +329,7 @@ def test_scores_are_those_of_other_libraries(metric: str, oracle) -> None:
     rng = np.random.default_rng(0)
     y = rng.integers(2, size=60).astype(float) if metric.startswith("au") else rng.normal(size=60).round(1)
     answers = (y + rng.normal(size=60)).round(1)
-    value, lower, upper = arena_statistics.bootstrap(metric, y, answers, draws=50)
+    value, lower, upper = arena_statistics.bootstrap_interval(metric, y, answers, num_samples=50)
     assert value == pytest.approx(oracle(y, answers))
     assert lower < value < upper
 
@@ -336,14 +339,14 @@ def test_an_interval_holds_the_true_value_as_often_as_it_says() -> None:
     truth, held = np.sqrt(2 / np.pi), 0  # the mean absolute value of a normal error
     for _ in range(100):
         errors = rng.normal(size=80)
-        _, lower, upper = arena_statistics.bootstrap("mae", np.zeros(80), errors, draws=200)
+        _, lower, upper = arena_statistics.bootstrap_interval("mae", np.zeros(80), errors, num_samples=200)
         held += lower < truth < upper
     assert 86 <= held <= 99
 
 
 def test_draws_of_one_class_alone_do_not_count() -> None:
     y = np.array([1.0] + [0.0] * 9)
-    value, lower, upper = arena_statistics.bootstrap("auroc", y, np.arange(10.0), draws=200)
+    value, lower, upper = arena_statistics.bootstrap_interval("auroc", y, np.arange(10.0), num_samples=200)
     assert value == 0.0 and lower == upper == 0.0
 
 
@@ -351,8 +354,8 @@ def test_ranks_are_those_of_leaderboards_made_by_hand() -> None:
     aurocs, errors = [0.9, 0.8, 0.8, 0.7], [0.2, 0.3, 0.4]
     assert [arena_statistics.rank(value, aurocs, "auroc") for value in (0.95, 0.85, 0.8, 0.5)] == [1, 2, 2, 5]
     assert [arena_statistics.rank(value, errors, "mae") for value in (0.1, 0.3, 0.35, 0.5)] == [1, 2, 3, 4]
-    assert arena_statistics.ranks(0.75, 0.85, aurocs, "auroc") == (2, 4)
-    assert arena_statistics.ranks(0.1, 0.5, errors, "mae") == (1, 4)
+    assert arena_statistics.rank_range(0.75, 0.85, aurocs, "auroc") == (2, 4)
+    assert arena_statistics.rank_range(0.1, 0.5, errors, "mae") == (1, 4)
 
 
 def _differences(gains: dict[str, list[float]], spread: float = 1.0) -> dict[str, Difference]:
@@ -361,14 +364,14 @@ def _differences(gains: dict[str, list[float]], spread: float = 1.0) -> dict[str
 
 def test_the_rule_takes_what_is_better_over_all_tasks_and_hurts_none() -> None:
     better = {"a": [0.5, 0.6, 0.4, 0.5, 0.7], "b": [0.1, 0.3, 0.2, 0.2, 0.4], "c": [0.4, 0.3, 0.5, 0.2, 0.3]}
-    assert arena_statistics.verdict(_differences(better), list("abc")) == "taken"
-    assert arena_statistics.verdict(_differences(better), list("abcd")) == "undecided: 3 of 4 tasks"
+    assert arena_statistics.decide(_differences(better), list("abc")) == "accepted"
+    assert arena_statistics.decide(_differences(better), list("abcd")) == "undecided: 3 of 4 tasks"
     noise = {"a": [0.5, -0.6, 0.4, -0.5, 0.1], "b": [0.1, -0.3, 0.2, -0.2, 0.1], "c": [0.4, -0.3, 0.5, -0.4, -0.1]}
-    assert arena_statistics.verdict(_differences(noise), list("abc")) == "not taken"
+    assert arena_statistics.decide(_differences(noise), list("abc")) == "rejected"
     hurt = {**better, "a": [5.5, 5.6, 5.4, 5.5, 5.7], "c": [-0.2, -0.21, -0.2, -0.19, -0.2]}
-    assert arena_statistics.verdict(_differences(hurt), list("abc")) == "not taken: c loses"
-    assert arena_statistics.verdict(_differences(better, 0.0), list("abc")).startswith("undecided: the folds of a")
-    mean, low, high = arena_statistics.overall(list(_differences(better, 2.0).values()))
+    assert arena_statistics.decide(_differences(hurt), list("abc")) == "rejected: worse for c"
+    assert arena_statistics.decide(_differences(better, 0.0), list("abc")).startswith("undecided: the folds of a")
+    mean, low, high = arena_statistics.mean_standardized_difference(list(_differences(better, 2.0).values()))
     assert low < mean < high and mean == pytest.approx(np.mean([np.mean(v) for v in better.values()]) / 2)
 
 
@@ -376,14 +379,18 @@ def test_the_interval_of_a_task_is_the_corrected_one_of_resampled_splits() -> No
     values = np.array([0.1, 0.4, 0.2, 0.6, 0.3])
     plain = stats.ttest_1samp(values, 0).confidence_interval(0.95)
     half = (plain.high - plain.low) / 2 * np.sqrt((1 / 5 + 0.3) / (1 / 5))
-    assert Difference(values, 1.0, 0.3).half == pytest.approx(half)
+    assert Difference(values, 1.0, 0.3).half_interval == pytest.approx(half)
 
 
 def test_folds_compare_options_on_labelled_molecules_and_go_on_where_they_stopped(
-    data: Path, tmp_path: Path, asked: list[Round], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    data: Path,
+    tmp_path: Path,
+    jobs: list[TrainingJob],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setitem(ARENA, "molattn", ARENA["forest"])
-    monkeypatch.setattr(arena_runs, "molattn", lambda given, **_: ARENA["forest"](given) * 0 + 3.0)
+    monkeypatch.setitem(ARENA_MODELS, "molattn", ARENA_MODELS["forest"])
+    monkeypatch.setattr(arena_runs, "molattn", lambda job, **_: ARENA_MODELS["forest"](job) * 0 + 3.0)
     spoil_test_labels(data)
     command = [str(data), "folds", "--tasks", "caco2_wang", "--options", "", "--set training.ema=0"]
     for folds in (["0"], ["0", "1"]):
@@ -392,21 +399,21 @@ def test_folds_compare_options_on_labelled_molecules_and_go_on_where_they_stoppe
     assert [(row["options"], row["fold"]) for row in rows] == [
         (options, fold) for fold in "01" for options in ("", "--set training.ema=0")
     ]
-    assert len(asked) == 4
-    labelled = arena_tasks.known(data, "caco2_wang")
+    assert len(jobs) == 4
+    labelled = arena_tasks.read_task(data, "caco2_wang")
     truth = dict(zip(labelled.smiles, labelled.y, strict=True))
-    for given, row in zip(asked, rows, strict=True):
-        held = [r["smiles"] for r in given.rows if r["split"] == "test"]
-        assert all((r["y"] == "") == (r["split"] == "test") for r in given.rows) and len(given.rows) == 120
+    for job, row in zip(jobs, rows, strict=True):
+        held = [r["smiles"] for r in job.rows if r["split"] == "test"]
+        assert all((r["y"] == "") == (r["split"] == "test") for r in job.rows) and len(job.rows) == 120
         y = np.array([truth[text] for text in held])
         answers = np.full(len(y), 3.0) if row["options"] else np.array([t.upper().count("C") for t in held]) / 10
         assert float(row["score"]) == pytest.approx(np.abs(y - answers).mean(), rel=1e-4)
     found = arena_statistics.differences(rows, "--set training.ema=0")["caco2_wang"]
     scores = np.array([float(row["score"]) for row in rows]).reshape(2, 2)
     assert found.values == pytest.approx(scores[:, 0] - scores[:, 1])  # of an error, less is better
-    assert found.spread == pytest.approx(scores[:, 0].std(ddof=1))
+    assert found.std == pytest.approx(scores[:, 0].std(ddof=1))
     assert "undecided: 1 of 22 tasks" in capsys.readouterr().out
-    assert arena_folds.of_options("catboost") == ("catboost", "")
+    assert arena_runs.model_and_options("catboost") == ("catboost", "")
 
 
 def _row(task: str, seed: int, score: float, model: str = "molattn", part: str = "all", **more: str) -> dict[str, str]:
@@ -430,7 +437,7 @@ def test_the_page_has_means_intervals_ranks_and_reads() -> None:
     beside = f"| hia_hou | {score} | 0.957 to 0.997 | {own} of 21 | {best} to {worst} | {worst - best} | 117 (6) |"
     assert beside in lines
     assert f"Mean rank: {(own + 21) / 2:.1f}, over 2 of 21 tasks." in lines
-    assert "| molattn | here | 1 | 0.700 | 0.800 |" in lines
+    assert "| molattn | measured | 1 | 0.700 | 0.800 |" in lines
     assert "| today | molattn | a try | 5 |" in lines
     assert re.search(r"\| molattn \| the defaults .* \| 0\.1 \|", text)
 
@@ -454,7 +461,7 @@ def test_the_page_of_folds_says_what_the_rule_says() -> None:
     text = arena_page.page([], [], rows)
     # A tenth better in folds that have 0.5, 0.6, ... 0.9.
     gain = 0.1 / np.std([0.5, 0.6, 0.7, 0.8, 0.9], ddof=1)
-    assert f"| `--base none` | 22 | {gain:+.2f} ({gain:+.2f} to {gain:+.2f}) | taken |" in text
+    assert f"| `--base none` | 22 | {gain:+.2f} ({gain:+.2f} to {gain:+.2f}) | accepted |" in text
     assert "No training has been scored" in text and "| `--base none` | metric | folds |" in text
 
 
@@ -471,9 +478,9 @@ def test_the_committed_page_and_files_belong_together() -> None:
 def test_the_budget_is_of_questions_that_a_command_can_name() -> None:
     names = [question.name for question in arena_budget.QUESTIONS]
     assert len(set(names)) == len(names) and all(question.hours > 0 for question in arena_budget.QUESTIONS)
-    assert arena_budget.limit_of("molattn") == 3600 * arena_budget.QUESTIONS[0].hours
-    with pytest.raises(UsageError, match="no question 'unknown' .* write down what it may cost"):
-        arena_budget.limit_of("unknown")
+    assert arena_budget.max_seconds("molattn") == 3600 * arena_budget.QUESTIONS[0].hours
+    with pytest.raises(UsageError, match="no question 'unknown' .* add its budget first"):
+        arena_budget.max_seconds("unknown")
 
 
 def test_catboost_gets_what_maplight_gives_it(
@@ -500,7 +507,7 @@ def test_catboost_gets_what_maplight_gives_it(
     monkeypatch.delitem(sys.modules, "catboost_maplight")
     y = np.arange(1.0, 11.0)
     for row in zip(smiles, [*y, 99.0, 99.0], ["train"] * 8 + ["val"] * 2 + ["test"] * 2, strict=False):
-        append_row(tmp_path / "t.csv", dict(zip(("smiles", "y", "split"), row, strict=True)))
+        append_rows(tmp_path / "t.csv", [dict(zip(("smiles", "y", "split"), row, strict=True))])
     command = ["", str(tmp_path / "t.csv"), "-o", str(tmp_path / "p.csv"), "--log-target", "--seed", "3"]
     monkeypatch.setattr(sys, "argv", command)
     catboost_maplight.main()

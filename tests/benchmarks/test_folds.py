@@ -15,14 +15,14 @@ def test_every_group_is_held_out_once_but_the_large_and_test_molecules_never(spl
     card = load_card("esol")
     smiles = column(read_table(card.path), card.smiles_column)
     sides = read_split_file(datasets_dir() / "splits" / f"esol-{split}.csv", smiles)
-    made = np.array(folds.folds(smiles, sides, group_of))
+    made = np.array(folds.make_folds(smiles, sides, group_of))
     assert made.shape == (folds.FOLDS, len(smiles))
     assert ((made == "") == (sides == "test")).all()
 
     groups = np.array([group_of(text) for text in smiles])
     own = sides != "test"
     sizes = Counter(groups[own])
-    large = np.array([not g or sizes[g] > folds.LARGE for g in groups])
+    large = np.array([not g or sizes[g] > folds.MAX_GROUP for g in groups])
     assert (made[:, own & large] == "train").all()
     assert ((made == "test").sum(axis=0)[own & ~large] == 1).all()
     assert ((made == "val").sum(axis=0)[own & ~large] == 1).all()

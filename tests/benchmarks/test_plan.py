@@ -6,24 +6,24 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from plan import Cluster, Costs, arithmetic, command, parsed, simulate
+from plan import Cluster, Costs, arithmetic, command, parse_arguments, simulate
 
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
-STEADY = Cluster(workers=4, block_s=10.0, failures=0.0, slow_share=0.0, slow_times=4.0, notice_s=60.0, spread=0.0)
+STEADY = Cluster(workers=4, block_s=10.0, failures=0.0, slow_share=0.0, slow_times=4.0, notice_s=60.0, log_std=0.0)
 
 
 def test_the_page_is_what_its_command_makes() -> None:
     page = PAGE.read_text(encoding="utf-8")
     found = re.search(r"Made by `python benchmarks/plan.py (.*?)`", page, re.DOTALL)
     assert found is not None
-    costs, output = parsed(shlex.split(found[1]))
+    costs, output = parse_arguments(shlex.split(found[1]))
     assert output == Path("docs/scale.md")
     assert command(costs) in page
     assert page.startswith(arithmetic(costs))
 
 
 def test_every_cost_is_an_option() -> None:
-    costs, _ = parsed(["--predict-us", "250", "--failures", "0"])
+    costs, _ = parse_arguments(["--predict-us", "250", "--failures", "0"])
     assert costs == replace(Costs(), predict_us=250.0, failures=0.0)
     assert command(costs).endswith(" --predict-us 250 --failures 0")
     assert "| prediction, core-hours | N x predict | 6.94 | 694 |" in arithmetic(costs)
@@ -37,7 +37,7 @@ def test_without_failures_it_is_the_work_divided(blocks: int, rounds: int) -> No
 
 
 def test_the_same_seed_is_the_same_run() -> None:
-    cluster = replace(STEADY, failures=10.0, slow_share=0.3, spread=0.2)
+    cluster = replace(STEADY, failures=10.0, slow_share=0.3, log_std=0.2)
     assert simulate(cluster, 100, seed=1) == simulate(cluster, 100, seed=1) != simulate(cluster, 100, seed=2)
 
 
