@@ -249,7 +249,7 @@ def _reads(reads: Sequence[Row]) -> str:
 
 
 def _budget(results: Sequence[Row], folds: Sequence[Row]) -> str:
-    seconds = Counter[str]()
+    seconds = defaultdict[str, float](float)
     for row in results:
         if row["part"] == "all":
             seconds[row["model"]] += float(row["seconds"])

@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.metadata import version
@@ -98,7 +98,7 @@ def cpu_seconds() -> float:
 
 
 def train_and_predict(
-    task: Task, data: TaskData, labels: Sequence[str], train: Trainer, seed: int, peers: Path = FOLDER
+    task: Task, data: TaskData, labels: np.ndarray, train: Trainer, seed: int, peers: Path = FOLDER
 ) -> tuple[np.ndarray, float]:
     """Train a model on the labeled molecules and predict the test molecules, whose labels it does not get.
 

@@ -36,7 +36,7 @@ def time_ratio(
 ) -> str:
     """The median and the quartiles, over rounds, of the time of a layer of molattn divided by that of another layer."""
 
-    def step(layer: Callable[[], Tensor]) -> Callable[[], None]:
+    def step(layer: Callable[[], Tensor]) -> Callable[[], object]:
         return lambda: layer().sum().backward() if backward else layer()
 
     with torch.set_grad_enabled(backward):

@@ -98,7 +98,7 @@ def time_stages(run_folder: Path, table: Path, output: Path) -> list[tuple[str, 
 
     chunks = read_table()
     smiles = [str(text) for chunk in chunks for text in chunk.column(1)]
-    molecules = predictor._read(smiles)
+    molecules = model.read(smiles, predictor.read_options)
     parts = [molecules[i : i + CHUNK_SIZE] for i in range(0, len(molecules), CHUNK_SIZE)]
     rows = [(part, batch) for part in parts for batch in batches_by_size(molecule_sizes(part), MAX_BATCH_MOLECULES)]
 
@@ -125,7 +125,7 @@ def time_stages(run_folder: Path, table: Path, output: Path) -> list[tuple[str, 
             writer.close()
 
     parsing = seconds_of(lambda: [Chem.MolFromSmiles(text) for text in smiles])
-    reading, collating = seconds_of(lambda: predictor._read(smiles)), seconds_of(collated)
+    reading, collating = seconds_of(lambda: model.read(smiles, predictor.read_options)), seconds_of(collated)
     total = seconds_of(predicted)
     return [
         ("bare `MolFromSmiles`, for comparison", parsing),

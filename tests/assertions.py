@@ -22,7 +22,7 @@ def assert_identical(actual: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(actual, expected, rtol=0, atol=0)
 
 
-def assert_same_answers(actual: ArrayLike, expected: ArrayLike, tol: float = 1e-6) -> None:
+def assert_same_predictions(actual: ArrayLike, expected: ArrayLike, tol: float = 1e-6) -> None:
     """Same shape, and nowhere further apart than the README promises: `tol` relative to max(1, |expected|).
 
     For predictions of one molecule that went different ways: alone and in a batch, at another place of a batch, with

@@ -11,7 +11,7 @@ from molattn.chem import ConformerOptions, ReadOptions, molecule
 from molattn.errors import ConformerError, InputError, MolattnWarning, SmilesError, UsageError
 from molattn.inference import Predictor
 from molattn.models.artifact import load_artifact
-from tests.assertions import assert_same_answers
+from tests.assertions import assert_same_predictions
 from tests.molecules import esol
 
 SMALL = ["model.num_layers=2", "model.hidden_dim=16", "model.num_heads=4"]
@@ -36,7 +36,7 @@ def test_predictions_are_in_order_and_in_units(folder: Path) -> None:
     predicted = predictor.predict(smiles)
     assert predicted.shape == (40,)
     assert predicted.dtype == np.float64
-    assert_same_answers(predictor.predict(smiles[::-1]), predicted[::-1])
+    assert_same_predictions(predictor.predict(smiles[::-1]), predicted[::-1])
     assert abs(predicted.mean() - np.mean(values)) < 3
     assert predictor.targets == ("y",)
 

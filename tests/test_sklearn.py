@@ -192,14 +192,14 @@ def test_a_single_column_of_values_stays_a_column() -> None:
 def test_classes_are_strings_numbers_or_booleans(fitted_classifier: MolAttentionClassifier) -> None:
     model = fitted_classifier
     assert model.classes_.tolist() == ["insoluble", "soluble"]
-    chance = model.predict_proba(SMILES)
-    np.testing.assert_allclose(chance.sum(1), 1)
-    np.testing.assert_array_equal(model.predict(SMILES), model.classes_[chance.argmax(1)])
+    rng = model.predict_proba(SMILES)
+    np.testing.assert_allclose(rng.sum(1), 1)
+    np.testing.assert_array_equal(model.predict(SMILES), model.classes_[rng.argmax(1)])
     assert model.score(SMILES, KINDS) == accuracy_score(KINDS, model.predict(SMILES))
     for labels in ((KINDS == "soluble"), (KINDS == "soluble").astype(int) + 7):
         other = classifier().fit(SMILES, labels)
         assert other.classes_.dtype == labels.dtype
-        np.testing.assert_array_equal(other.predict_proba(SMILES), chance)
+        np.testing.assert_array_equal(other.predict_proba(SMILES), rng)
         assert set(other.predict(SMILES)) <= set(labels)
 
 
@@ -208,9 +208,9 @@ def test_three_classes_some_of_them_unknown() -> None:
     labels[3], labels[4] = None, np.nan
     model = classifier().fit(SMILES, labels)
     assert model.classes_.tolist() == ["high", "low", "middle"]
-    chance = model.predict_proba(SMILES)
-    assert chance.shape == (40, 3)
-    np.testing.assert_allclose(chance.sum(1), 1)
+    rng = model.predict_proba(SMILES)
+    assert rng.shape == (40, 3)
+    np.testing.assert_allclose(rng.sum(1), 1)
     known = [i for i in range(40) if i not in (3, 4)]
     predicted = model.predict(SMILES)
     assert model.score(SMILES, labels) == accuracy_score([labels[i] for i in known], predicted[known])

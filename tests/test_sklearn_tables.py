@@ -96,8 +96,8 @@ def test_missing_numbers_are_filled_in_by_a_column_transformer(output: str) -> N
 
 def test_classes() -> None:
     model = MolAttentionClassifier(**TINY, descriptor_columns=BESIDE).fit(FRAME, np.where(Y > -2.5, "high", "low"))
-    chance = model.predict_proba(FRAME)
-    np.testing.assert_allclose(chance.sum(1), 1)
+    rng = model.predict_proba(FRAME)
+    np.testing.assert_allclose(rng.sum(1), 1)
     assert set(model.predict(FRAME)) <= {"high", "low"}
 
 

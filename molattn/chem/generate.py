@@ -155,7 +155,7 @@ def _new_molecules(
     return new
 
 
-def _mutated(mols: Sequence[Chem.Mol], rng: np.random.Generator) -> Chem.Mol | None:
+def _mutated(mols: list[Chem.Mol], rng: np.random.Generator) -> Chem.Mol | None:
     """A random molecule after one to three `EDITS`; None if an edit gives no valid molecule."""
     mol: Chem.Mol | None = mols[rng.integers(len(mols))]
     for _ in range(rng.integers(1, 4)):

@@ -21,7 +21,7 @@ from torch.autograd import gradcheck
 from molattn.attention import MultiHeadAttention, attend, attention_weights, causal_mask, padding_mask
 from molattn.sequence import Decoder, Encoder, EncoderLayer, Transformer
 from tests.assertions import assert_close, assert_identical
-from tests.sequence.torch_stacks import randomise
+from tests.sequence.torch_stacks import randomize
 
 F64 = torch.float64
 
@@ -68,7 +68,7 @@ def test_multihead_attention_against_numpy(padding, kept, same_dim):
         d, h = random.integers(3, 10), 2 * random.integers(2, 5)
         width = d * h if same_dim else random.integers(5, 20)
         theirs = nn.MultiheadAttention(int(d * h), int(h), kdim=int(width), vdim=int(width), dtype=F64)
-        layer = MultiHeadAttention.from_torch(randomise(theirs))
+        layer = MultiHeadAttention.from_torch(randomize(theirs))
         query, key = torch.rand(b, 1, d * h, dtype=F64), torch.rand(b, n, width, dtype=F64)
         mask = torch.from_numpy(random.integers(0, 2, size=(1, n)) == 1)
         mask[0, 0] = True
@@ -221,7 +221,7 @@ def test_hooks_of_the_attention_are_called_once(heads):
 @pytest.mark.parametrize("autocast", [False, True])
 def test_padding_does_not_change_the_tokens(lengths, autocast):
     # torch compares its fast path, which leaves padding out, with its slow one.
-    encoder = randomise(Encoder(2, 12, 4, 12)).float()
+    encoder = randomize(Encoder(2, 12, 4, 12)).float()
     n = max(lengths) + 2
     there = torch.arange(n) < torch.tensor(lengths)[:, None]
     x = torch.rand(len(lengths), n, 12, generator=seeded())

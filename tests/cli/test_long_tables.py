@@ -26,7 +26,7 @@ from molattn.data.schema import dumps_checksummed
 from molattn.data.tables.parts import Parts, parts_folder
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.inference import table_engine
-from tests.assertions import assert_same_answers
+from tests.assertions import assert_same_predictions
 from tests.cli.conftest import QUICK, Molattn
 
 ROOT = Path(__file__).parents[2]
@@ -272,11 +272,11 @@ def test_fingerprints(molattn: Molattn, run: Path, tmp_path: Path) -> None:
     names = ["f0_2", *(f"f{i}" for i in range(1, DIM))]
     assert table.column_names == ["smiles", "f0", *names, "status", "error"]
     found = np.array([[np.nan if v is None else v for v in table[name].to_pylist()] for name in names]).T
-    assert_same_answers(found, wanted)
+    assert_same_predictions(found, wanted)
     assert molattn("embed", run, tmp_path / "in.csv", "-o", tmp_path / "out.npy").code == 0
     stored = np.load(tmp_path / "out.npy")
     assert stored.dtype == np.float32
-    assert_same_answers(stored, wanted)
+    assert_same_predictions(stored, wanted)
 
 
 @pytest.mark.usefixtures("short_parts")

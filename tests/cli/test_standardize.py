@@ -10,7 +10,7 @@ import molattn as package
 from molattn.data import read_table
 from molattn.data.schema import dumps_checksummed
 from molattn.errors import InputError
-from tests.assertions import assert_same_answers
+from tests.assertions import assert_same_predictions
 from tests.cli.conftest import QUICK, Molattn
 from tests.molecules import esol
 
@@ -43,16 +43,16 @@ def test_changes_are_recorded_and_repeated_in_prediction(
     # A release that does not know of forms must refuse the model.
     assert config["molecules"]["standardize"] == "parent"
     predictor = package.load(run)
-    assert_same_answers(*predictor.predict([SALT, ACID]))
+    assert_same_predictions(*predictor.predict([SALT, ACID]))
     assert [r.smiles for r in predictor.predict_rows([SALT])] == [SALT]
     (tmp_path / "in.csv").write_text(f"smiles\n{SALT}\n{ACID}\n")
     assert molattn("predict", run, tmp_path / "in.csv", "-o", tmp_path / "out.csv").code == 0
     first, second = read_table(tmp_path / "out.csv").rows
     assert first[0] == SALT
-    assert_same_answers(float(first[1]), float(second[1]))
+    assert_same_predictions(float(first[1]), float(second[1]))
     (tmp_path / "labels.csv").write_text(f"smiles,y\n{SALT},1\n{ACID},1\nC1CC,1\n")
     evaluation = predictor.evaluate(tmp_path / "labels.csv")
-    assert_same_answers(evaluation.answers.values[0], evaluation.answers.values[1])
+    assert_same_predictions(evaluation.answers.values[0], evaluation.answers.values[1])
     assert evaluation.rejected[0].location == "line 4"
     config["molecules"]["standardize"] = "other"
     (run / "model" / "config.json").write_bytes(dumps_checksummed(config, "config.json"))

@@ -120,7 +120,7 @@ def test_only_pools_of_batches_are_sorted_by_size() -> None:
         for pool in (1, 2, 4, 16)
     ]
     assert spreads == sorted(spreads, reverse=True) and spreads[0] > 2 * spreads[2] > 2 * spreads[3]
-    # A molecule meets those that lie in its pool by chance, never one of another pool.
+    # A molecule meets those that lie in its pool by rng, never one of another pool.
     order = np.random.default_rng([0, 0]).permutation(64)
     pools = [set(order[i : i + 8].tolist()) for i in range(0, 64, 8)]
     assert all(any(set(batch) <= pool for pool in pools) for batch in BucketBatchSampler(sizes, 4, seed=0, pool_size=2))

@@ -20,7 +20,7 @@ def test_they_come_from_training_as_whole_molecules(name: str) -> None:
     assert set(labels[before == "train"]) == {"train", "cal"}
     assert (labels == "cal").sum() == pytest.approx(30, abs=4)
     assert all(labels[i] == labels[290 + i] for i in range(10))
-    # The order of the rows does not matter, and neither does chance.
+    # The order of the rows does not matter, and neither does rng.
     order = np.random.default_rng(0).permutation(300)
     again = hold_out_calibration(before[order], name, [KEYS[i] for i in order], TARGETS[order], 0.1, 0)
     assert (again == labels[order]).all()

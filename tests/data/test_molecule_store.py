@@ -243,7 +243,7 @@ def test_a_row_at_which_a_process_died_is_tried_again() -> None:
 def test_damage_is_found_and_the_molecules_are_read_again(cache: Path) -> None:
     few = [*SMALL[::12], "[2H]C", "C1CC"]
     wanted = featurize(few)
-    chance = random.Random(0)
+    rng = random.Random(0)
     cached_molecules(few, _reads_with())
     folder = cache / _only(cache)
     files = sorted(p for p in folder.iterdir() if p.stat().st_size)
@@ -251,7 +251,7 @@ def test_damage_is_found_and_the_molecules_are_read_again(cache: Path) -> None:
     tried = 0
     for file in files:
         whole = file.read_bytes()
-        for damaged in (whole[:-1], b"", None, _flipped(whole, chance)):
+        for damaged in (whole[:-1], b"", None, _flipped(whole, rng)):
             if damaged is None:
                 file.unlink()
             else:
@@ -265,9 +265,9 @@ def test_damage_is_found_and_the_molecules_are_read_again(cache: Path) -> None:
     assert tried == 4 * 13
 
 
-def _flipped(data: bytes, chance: random.Random) -> bytes:
-    place = chance.randrange(len(data))
-    return data[:place] + bytes([data[place] ^ (1 << chance.randrange(8))]) + data[place + 1 :]
+def _flipped(data: bytes, rng: random.Random) -> bytes:
+    place = rng.randrange(len(data))
+    return data[:place] + bytes([data[place] ^ (1 << rng.randrange(8))]) + data[place + 1 :]
 
 
 def test_a_store_under_another_name_is_not_taken(cache: Path) -> None:

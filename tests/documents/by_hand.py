@@ -26,7 +26,7 @@ def linear(layer: nn.Linear, x: Array) -> Array:
     return y if layer.bias is None else y + array(layer.bias)
 
 
-def randomise(module: nn.Module, seed: int = 0) -> nn.Module:
+def randomize(module: nn.Module, seed: int = 0) -> nn.Module:
     """In float64, with no bias of 0 and no scale of 1, so that a missing one is detected."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -8,7 +8,7 @@ import torch
 
 from examples.position_bias import TASKS, TRAININGS, PositionResult, train_on_positions
 from molattn.attention import MultiHeadAttention
-from tests.documents.by_hand import F64, array, assert_same, randomise, softmax
+from tests.documents.by_hand import F64, array, assert_same, randomize, softmax
 
 # Raised inside Keras when it reads a torch parameter with numpy 2.
 warns_of_numpy = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -96,7 +96,7 @@ def test_document_000_slip_the_output_bias_is_added_once_not_once_per_head(keras
 
 
 def layer_with_a_bias_per_position():
-    return randomise(MultiHeadAttention(7, 3, head_dim=8, key_bias="per_position", max_length=5))
+    return randomize(MultiHeadAttention(7, 3, head_dim=8, key_bias="per_position", max_length=5))
 
 
 def test_document_000_b_the_key_bias_has_a_row_for_every_position():

@@ -22,7 +22,7 @@ from molattn.graph import (
     sum_edges,
 )
 from molattn.graph.published import BlockConfig, MixedEdgeUpdate, gaan
-from tests.documents.by_hand import F64, array, assert_same, linear, randomise, softmax
+from tests.documents.by_hand import F64, array, assert_same, linear, randomize, softmax
 
 # Chapter 13: attention layers
 
@@ -128,7 +128,7 @@ def one_head(layer, x, head=0):
 
 def heads_joined_by(join, num_heads=2, **settings):
     """Heads with values of 2 features over words of 4."""
-    return randomise(MultiHeadAttention(4, num_heads, head_dim=4, value_head_dim=2, bias=False, join=join, **settings))
+    return randomize(MultiHeadAttention(4, num_heads, head_dim=4, value_head_dim=2, bias=False, join=join, **settings))
 
 
 def test_document_002_trainable_queries_keys_and_values():
@@ -192,14 +192,14 @@ NODE_DIM, HEADS, HEAD_DIM = 6, 2, 3
 def ethanol(edge_dim=0, global_dim=0):
     """v: a learned row per atom feature, summed. e: the distance in bonds. u: random."""
     embed = SumEmbedding([f.size for f in ATOM_FEATURES], NODE_DIM)
-    v = randomise(embed, seed=1)(torch.from_numpy(ETHANOL.atom_codes)).detach()
+    v = randomize(embed, seed=1)(torch.from_numpy(ETHANOL.atom_codes)).detach()
     e = torch.from_numpy(ETHANOL.path_lengths).to(F64)[None, ..., None] if edge_dim else None
     u = random(1, global_dim) if global_dim else None
     return DenseGraph(v[None], torch.ones(1, 3, dtype=torch.bool), e, u)
 
 
 def edge_update(edge_dim=0, global_dim=0):
-    return randomise(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, edge_dim, global_dim))
+    return randomize(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, edge_dim, global_dim))
 
 
 def edges_by_hand(phi_e, graph: Graph):
@@ -267,7 +267,7 @@ def test_document_002_equation_14_8_edges_are_summed_into_their_receiver():
 
 def test_document_002_equation_14_9_the_sum_joins_the_heads_by_w_jhl():
     """ebar_il = sum_kjh e'_ikjh w_jhl;  the block's join has a bias besides."""
-    block, graph = randomise(GraphNetBlock(NODE_DIM, HEADS)), ethanol()
+    block, graph = randomize(GraphNetBlock(NODE_DIM, HEADS)), ethanol()
     listed = graph.to_edge_list()
     _, edges = edges_by_hand(block.phi_e, listed.replace(v=block.norm_v(listed.v)))
     w_lhj, bias = array(block.w_jhl.linear.weight).reshape(NODE_DIM, HEADS, HEAD_DIM), array(block.w_jhl.linear.bias)
@@ -315,7 +315,7 @@ def test_document_002_bond_and_distance_of_every_pair_become_the_features_of_its
     """e_ij = B[bond_ij] + P[distance_ij]"""
     sizes = [f.size for f in BOND_FEATURES]
     bond = BondEncoding(torch.from_numpy(unpack_bond(range(BOND_SIZE))), sizes, 4)
-    pairs = randomise(Sum([bond, PathEncoding(4, 8, DISCONNECTED)]))
+    pairs = randomize(Sum([bond, PathEncoding(4, 8, DISCONNECTED)]))
     e = pairs(collate([ETHANOL]))[0]
     starts = np.cumsum([0, *sizes])[:-1]
     table, path = (array(x) for x in (pairs.encodings[0].bond.table.weight, pairs.encodings[1].path.weight))
@@ -330,7 +330,7 @@ def test_document_002_bond_and_distance_of_every_pair_become_the_features_of_its
 
 def test_document_002_molecule_attention_transformer_mixes_attention_distance_and_adjacency():
     """head_i = sum_j ( lambda_a softmax(q.k / sqrt(d)) + lambda_d exp(-D) + lambda_g A )_ij v_j"""
-    phi_e = randomise(MixedEdgeUpdate(6, HEADS, HEAD_DIM, edge_dim=2, lambdas=(0.5, 0.3, 0.2)))
+    phi_e = randomize(MixedEdgeUpdate(6, HEADS, HEAD_DIM, edge_dim=2, lambdas=(0.5, 0.3, 0.2)))
     distance = ETHANOL.path_lengths.astype(float)
     near = (distance <= 1).astype(float)
     fixed = np.stack([np.exp(-distance), near / near.sum(-1, keepdims=True)], axis=-1)
@@ -350,7 +350,7 @@ def test_document_002_molecule_attention_transformer_mixes_attention_distance_an
 def test_document_002_gated_attention_switches_heads_on_and_off():
     """y_i = W_o [x_i, g_i1 head_i1, ..., g_ih head_ih],   g_i = sigmoid(W_g [x_i, max_j W_m z_j, mean_j z_j])"""
     torch.manual_seed(0)
-    block = randomise(gaan(BlockConfig(6, HEADS)))
+    block = randomize(gaan(BlockConfig(6, HEADS)))
     phi_e, rho, head_dim = block.phi_e, block.rho_ev, 6 // HEADS
     graph = DenseGraph(random(1, 3, 6), torch.ones(1, 3, dtype=torch.bool))
     x = array(graph.v[0])

@@ -18,7 +18,7 @@ from molattn.attention import (
 )
 from molattn.chem import TOKENS, smiles_tokens
 from molattn.sequence import Bahdanau, Luong, PositionalEmbedding
-from tests.documents.by_hand import F64, array, assert_same, linear, randomise, softmax
+from tests.documents.by_hand import F64, array, assert_same, linear, randomize, softmax
 
 # How well does an encoder state h_t, a key, answer a decoder state s, a query? Each score e_st, then softmax over t.
 
@@ -48,14 +48,14 @@ def test_document_003_the_scaled_dot_score():
 
 def test_document_003_the_general_or_multiplicative_score():
     """e_st = s^T W h_t, which lets the two have different widths."""
-    score = randomise(General(query_dim=4, key_dim=3))
+    score = randomize(General(query_dim=4, key_dim=3))
     w = array(score.w.weight).T
     assert_same(attention_weights(DECODER, NARROW, score=score), weights_of(lambda s, h, _: s @ w @ h)(DECODER, NARROW))
 
 
 def test_document_003_the_additive_score_of_bahdanau():
     """e_st = w . tanh(W_q s + W_k h_t + b)"""
-    score = randomise(Additive(query_dim=4, key_dim=3, hidden_dim=6))
+    score = randomize(Additive(query_dim=4, key_dim=3, hidden_dim=6))
     w_q, w_k, b = array(score.w_q.weight), array(score.w_k.weight), array(score.w_k.bias)
     w = array(score.w.weight)[0]
     by_hand = weights_of(lambda s, h, _: w @ np.tanh(w_q @ s + w_k @ h + b))(DECODER, NARROW)
@@ -64,7 +64,7 @@ def test_document_003_the_additive_score_of_bahdanau():
 
 def test_document_003_the_concat_score_of_luong_is_the_additive_one():
     """e_st = w . tanh(W [s; h_t] + b), W = [W_q, W_k]"""
-    score = randomise(Additive(query_dim=4, key_dim=3, hidden_dim=6))
+    score = randomize(Additive(query_dim=4, key_dim=3, hidden_dim=6))
     w_both = np.concatenate([array(score.w_q.weight), array(score.w_k.weight)], axis=1)
     w, b = array(score.w.weight)[0], array(score.w_k.bias)
     by_hand = weights_of(lambda s, h, _: w @ np.tanh(w_both @ np.concatenate([s, h]) + b))(DECODER, NARROW)
@@ -73,7 +73,7 @@ def test_document_003_the_concat_score_of_luong_is_the_additive_one():
 
 def test_document_003_slip_the_location_score_is_a_softmax_over_source_positions():
     """a_s = softmax(W_a s): row t of W_a is for position t, independently of its content."""
-    score = randomise(Location(query_dim=4, max_length=7))
+    score = randomize(Location(query_dim=4, max_length=7))
     by_hand = softmax(DECODER.numpy() @ array(score.w.weight)[:5].T)
     assert_same(attention_weights(DECODER, ENCODER, score=score), by_hand)
     assert_same(attention_weights(DECODER, -3 * ENCODER, score=score), by_hand)
@@ -197,7 +197,7 @@ def check(model, by_hand):
 @pytest.mark.parametrize("seed", range(3))
 def test_document_003_bahdanaus_model_by_hand(seed):
     """a_t = softmax_j(w . tanh(W_q s_(t-1) + W_k h_j + b)),  c_t = sum_j a_tj h_j,  s_t = GRU([y; c_t], s_(t-1))"""
-    model = randomise(Bahdanau(10, 8, 5, 6, attention_dim=7, readout_dim=4), seed)
+    model = randomize(Bahdanau(10, 8, 5, 6, attention_dim=7, readout_dim=4), seed)
     check(model, lambda source, target: bahdanau_by_hand(model, source, target))
 
 
@@ -207,7 +207,7 @@ def test_document_003_bahdanaus_model_by_hand(seed):
 def test_document_003_luongs_model_by_hand(cell, score, layers, feeding):
     """h_t = RNN([y_(t-1); a~_(t-1)]),  w_t = softmax_j(score(h_t, hs_j)),  a~_t = tanh(W_c [c_t; h_t])"""
     model = Luong(10, 8, 5, 6, num_layers=layers, cell=cell, score=score, max_source_length=9, input_feeding=feeding)
-    model = randomise(model)
+    model = randomize(model)
     check(model, lambda source, target: luong_by_hand(model, source, target, cell, score, layers, feeding))
 
 
@@ -217,7 +217,7 @@ def last_alignment(model, tokens):
 
 def test_document_003_bahdanau_attends_before_the_recurrent_step_and_luong_after():
     # The last target token has not reached Bahdanau's state when attention is computed; Luong's has read it.
-    bahdanau, luong = randomise(Bahdanau(10, 8, 5, 6)), randomise(Luong(10, 8, 5, 6))
+    bahdanau, luong = randomize(Bahdanau(10, 8, 5, 6)), randomize(Luong(10, 8, 5, 6))
     assert torch.equal(last_alignment(bahdanau, [1, 7, 3]), last_alignment(bahdanau, [1, 7, 4]))
     assert not torch.allclose(last_alignment(bahdanau, [1, 7, 3]), last_alignment(bahdanau, [1, 2, 3]))
     assert not torch.allclose(last_alignment(luong, [1, 7, 3]), last_alignment(luong, [1, 7, 4]))
@@ -226,7 +226,7 @@ def test_document_003_bahdanau_attends_before_the_recurrent_step_and_luong_after
 def test_document_003_input_feeding_passes_the_previous_attention_to_luongs_decoder():
     # W_c makes the attentional vector, which only input feeding gives to the next step's alignment.
     for feeding in (True, False):
-        model = randomise(Luong(10, 8, 5, 6, input_feeding=feeding))
+        model = randomize(Luong(10, 8, 5, 6, input_feeding=feeding))
         before = last_alignment(model, [1, 7])
         with torch.no_grad():
             model.w_c.weight.neg_()
@@ -240,14 +240,14 @@ HEADS, CHANNELS = 3, 12
 
 @pytest.fixture(scope="module")
 def layer():
-    return randomise(MultiHeadAttention(CHANNELS, HEADS))
+    return randomize(MultiHeadAttention(CHANNELS, HEADS))
 
 
 @pytest.fixture(scope="module")
 def z():
     """The tokens of a SMILES as vectors, (batch, tokens, channels)."""
     tokens = torch.from_numpy(smiles_tokens("CC(=O)O").codes).long()
-    return randomise(PositionalEmbedding(len(TOKENS), CHANNELS))(tokens[None]).detach()
+    return randomize(PositionalEmbedding(len(TOKENS), CHANNELS))(tokens[None]).detach()
 
 
 @pytest.fixture(scope="module")

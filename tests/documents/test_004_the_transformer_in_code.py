@@ -20,7 +20,7 @@ from molattn.sequence import (
     padding_mask,
     sinusoidal_positions,
 )
-from tests.documents.by_hand import F64, array, assert_same, linear, randomise, softmax
+from tests.documents.by_hand import F64, array, assert_same, linear, randomize, softmax
 
 D_MODEL, HEADS, HIDDEN, BLOCKS = 8, 2, 12, 2
 SOURCE = torch.tensor([[3, 1, 4, 1, 5], [9, 2, 6, 0, 0]])  # 0 is padding
@@ -156,7 +156,7 @@ PAST = np.tril(np.ones((4, 4), dtype=bool))
 
 
 def test_document_004_multi_head_attention():
-    layer = randomise(MultiHeadAttention(D_MODEL, HEADS))
+    layer = randomize(MultiHeadAttention(D_MODEL, HEADS))
     x, memory = random(1, 4, D_MODEL), random(1, 5, D_MODEL, seed=1)
     output, weights = layer(x, memory, mask=torch.from_numpy(SEEN), return_weights=True)
     expected, by_hand = multi_head_by_hand(layer, x[0].numpy(), memory[0].numpy(), SEEN)
@@ -167,7 +167,7 @@ def test_document_004_multi_head_attention():
 
 def test_document_004_heads_of_size_d_model():
     """Keras' key_dim given as d_model: each of the heads is as wide as the model."""
-    layer, x = randomise(EncoderLayer(D_MODEL, HEADS, HIDDEN, head_dim=D_MODEL)), random(1, 5, D_MODEL)
+    layer, x = randomize(EncoderLayer(D_MODEL, HEADS, HIDDEN, head_dim=D_MODEL)), random(1, 5, D_MODEL)
     attention = layer.self_attention
     assert attention.q_proj.weight.shape == (HEADS * D_MODEL, D_MODEL)
     assert attention.join.linear.weight.shape == (D_MODEL, HEADS * D_MODEL)
@@ -175,7 +175,7 @@ def test_document_004_heads_of_size_d_model():
 
 
 def test_document_004_point_wise_feed_forward():
-    layer, x = randomise(FeedForward(D_MODEL, HIDDEN)), random(1, 5, D_MODEL)
+    layer, x = randomize(FeedForward(D_MODEL, HIDDEN)), random(1, 5, D_MODEL)
     assert_same(layer(x)[0], feed_forward_by_hand(layer, x[0].numpy()))
     assert_same(layer(x[:, 3]), array(layer(x)[:, 3]))  # each position alone
 
@@ -205,12 +205,12 @@ def embedding_by_hand(embed, tokens):
 
 
 def test_document_004_the_embedding_is_multiplied_by_the_root_of_d_model():
-    embed = randomise(PositionalEmbedding(10, D_MODEL))
+    embed = randomize(PositionalEmbedding(10, D_MODEL))
     assert_same(embed(SOURCE)[1], embedding_by_hand(embed, SOURCE[1].numpy()))
 
 
 def test_document_004_the_encoder_layer():
-    layer, x = randomise(EncoderLayer(D_MODEL, HEADS, HIDDEN)), random(1, 5, D_MODEL)
+    layer, x = randomize(EncoderLayer(D_MODEL, HEADS, HIDDEN)), random(1, 5, D_MODEL)
     output, weights = layer(x, torch.from_numpy(SEEN), return_weights=True)
     expected, by_hand = encoder_layer_by_hand(layer, x[0].numpy(), SEEN)
     assert_same(output[0], expected, tol=1e-11)
@@ -218,7 +218,7 @@ def test_document_004_the_encoder_layer():
 
 
 def test_document_004_the_decoder_layer():
-    layer = randomise(DecoderLayer(D_MODEL, HEADS, HIDDEN))
+    layer = randomize(DecoderLayer(D_MODEL, HEADS, HIDDEN))
     x, memory = random(1, 4, D_MODEL), random(1, 5, D_MODEL, seed=1)
     output, (own, cross) = layer(x, memory, causal_mask(4), torch.from_numpy(SEEN), return_weights=True)
     expected, own_by_hand, cross_by_hand = decoder_layer_by_hand(layer, x[0].numpy(), memory[0].numpy(), PAST, SEEN)
@@ -228,7 +228,7 @@ def test_document_004_the_decoder_layer():
 
 
 def test_document_004_the_encoder_is_its_layers_one_after_the_other():
-    encoder, x = randomise(Encoder(BLOCKS, D_MODEL, HEADS, HIDDEN)), random(1, 5, D_MODEL)
+    encoder, x = randomize(Encoder(BLOCKS, D_MODEL, HEADS, HIDDEN)), random(1, 5, D_MODEL)
     expected = x[0].numpy()
     for layer in encoder.layers:
         expected, _ = encoder_layer_by_hand(layer, expected, SEEN)
@@ -237,7 +237,7 @@ def test_document_004_the_encoder_is_its_layers_one_after_the_other():
 
 def test_document_004_the_decoder_is_its_layers_one_after_the_other():
     decoder, x, memory = (
-        randomise(Decoder(BLOCKS, D_MODEL, HEADS, HIDDEN)),
+        randomize(Decoder(BLOCKS, D_MODEL, HEADS, HIDDEN)),
         random(1, 4, D_MODEL),
         random(1, 5, D_MODEL),
     )
@@ -265,7 +265,7 @@ def transformer_by_hand(model, source, target):
 
 @pytest.mark.parametrize("head_dim", [None, D_MODEL], ids=["heads that share d_model", "heads of size d_model"])
 def test_document_004_the_whole_transformer(head_dim):
-    model = randomise(Transformer(10, 11, D_MODEL, HEADS, num_layers=BLOCKS, hidden_dim=HIDDEN, head_dim=head_dim))
+    model = randomize(Transformer(10, 11, D_MODEL, HEADS, num_layers=BLOCKS, hidden_dim=HIDDEN, head_dim=head_dim))
     logits = model(SOURCE, TARGET)
     assert logits.shape == (2, 4, 11)
     for b in range(2):
@@ -274,7 +274,7 @@ def test_document_004_the_whole_transformer(head_dim):
 
 
 def test_document_004_the_weights_of_every_decoder_block_are_returned():
-    model = randomise(Transformer(10, 11, D_MODEL, HEADS, num_layers=BLOCKS, hidden_dim=HIDDEN))
+    model = randomize(Transformer(10, 11, D_MODEL, HEADS, num_layers=BLOCKS, hidden_dim=HIDDEN))
     _, weights = model(SOURCE, TARGET, return_weights=True)
     assert len(weights.decoder) == len(weights.cross) == BLOCKS
     for b in range(2):

@@ -45,9 +45,9 @@ def _artifact(
 
 
 def _domain() -> ApplicabilityDomain:
-    chance = np.random.default_rng(0)
-    bits = chance.integers(0, 256, (6, FINGERPRINT_BYTES), dtype=np.uint8)
-    return ApplicabilityDomain.fit(chance.normal(size=(6, 8)), bits)
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 256, (6, FINGERPRINT_BYTES), dtype=np.uint8)
+    return ApplicabilityDomain.fit(rng.normal(size=(6, 8)), bits)
 
 
 def _transformed() -> Artifact:

@@ -18,7 +18,7 @@ from molattn.models.artifact import Artifact, load_artifact, save_artifact
 from molattn.models.base import build
 from molattn.models.config import GraphModelConfig
 from molattn.models.scaler import DescriptorScaler, TargetScaler
-from tests.assertions import assert_same_answers
+from tests.assertions import assert_same_predictions
 
 SMILES = ["CC(=O)Oc1ccccc1C(=O)O", "C", "[Na+].[Cl-]", "CCO"]
 NAMES = ("MolLogP", "TPSA")
@@ -83,7 +83,7 @@ def test_a_bad_row_does_not_affect_others_with_or_without_workers(workers: int) 
     with pytest.warns(MolattnWarning, match=r"80 of 200 .*row 1"):
         answers = predictor().predict(smiles, num_workers=workers)
     assert np.isnan(answers).sum() == 80
-    assert_same_answers(answers[np.isfinite(answers)], predictor().predict(good))
+    assert_same_predictions(answers[np.isfinite(answers)], predictor().predict(good))
 
 
 def test_maps_and_attributions_need_no_provided_descriptors() -> None:
@@ -91,7 +91,7 @@ def test_maps_and_attributions_need_no_provided_descriptors() -> None:
     maps = list(made.attentions(smiles))
     assert maps[0].prediction["y"] == pytest.approx(made.predict("CCO"), abs=1e-6)
     assert made.attention("CCO").prediction.keys() == maps[0].prediction.keys() == {"y"}
-    assert_same_answers(made.attention("CCO").prediction["y"], maps[0].prediction["y"])
+    assert_same_predictions(made.attention("CCO").prediction["y"], maps[0].prediction["y"])
     found = made.attributions("CCO", "additive")
     assert set(found.other_terms) == set(NAMES)
     total = found.constant + found.values.sum() + sum(found.other_terms.values())

@@ -23,7 +23,7 @@ from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.descriptors import DescriptorStream
 from molattn.models.graph_model import GraphModel
 from molattn.models.scaler import DescriptorScaler, TargetScaler
-from tests.assertions import assert_same_answers
+from tests.assertions import assert_same_predictions
 
 SMILES = ["CC(=O)Oc1ccccc1C(=O)O", "C", "[Na+].[Cl-]", "CCO"]
 SMALL = {"hidden_dim": 16, "num_heads": 2, "num_layers": 1}
@@ -135,7 +135,7 @@ def test_descriptors_may_be_rows_frames_or_one_row(predictor: Predictor) -> None
     np.testing.assert_array_equal(predictor.predict(iter(smiles), descriptors=iter(rows)), wanted)
     alone = predictor.predict("CCO", descriptors=rows[0])
     assert predictor.predict("CCO", descriptors=np.array(rows[0])) == alone
-    assert_same_answers(alone, wanted[0])
+    assert_same_predictions(alone, wanted[0])
     # With its weights asked for, attention is worked out in another order.
     assert predictor.attention("CCO", descriptors=rows[0]).prediction == {"y": pytest.approx(wanted[0], abs=1e-6)}
     assert predictor.embed("CCO", descriptors=rows[0])[-3:].tolist() == [0.0, -1.0, 0.0]
@@ -172,7 +172,7 @@ def test_each_bad_row_has_an_error_and_does_not_affect_others(predictor: Predict
     smiles = ["CCO"] * 6 + ["C1CC"]
     rows = list(predictor.predict_rows(smiles, descriptors=cells))
     assert rows[0].values is not None
-    assert_same_answers(rows[0].values, predictor.predict(["CCO"], descriptors=cells[:1]))
+    assert_same_predictions(rows[0].values, predictor.predict(["CCO"], descriptors=cells[:1]))
     assert [row.error for row in rows[1:6]] == [
         "no value in column 'logp'",
         "column 'mw': '0,5' is not a finite number: write a decimal point, 0.5",

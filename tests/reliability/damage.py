@@ -15,13 +15,13 @@ from tests.reliability.score import Score
 
 def damages(data: bytes, count: int, seed: int = 0) -> Iterator[bytes]:
     """`data` damaged in `count` ways, in turn truncated and with one bit flipped, at random positions."""
-    chance = Random(seed)
+    rng = Random(seed)
     for k in range(count):
-        place = chance.randrange(len(data))
+        place = rng.randrange(len(data))
         if k % 2:
             yield data[:place]
         else:
-            yield data[:place] + bytes([data[place] ^ 1 << chance.randrange(8)]) + data[place + 1 :]
+            yield data[:place] + bytes([data[place] ^ 1 << rng.randrange(8)]) + data[place + 1 :]
 
 
 def refuses_damage(score: Score, path: Path, read: Callable[[], Any], count: int) -> None:

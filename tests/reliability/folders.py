@@ -61,60 +61,58 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
             yield from places(value[key])
 
 
-def change_config(config: dict[str, Any], chance: Random) -> None:
+def change_config(config: dict[str, Any], rng: Random) -> None:
     """Change one value, but not in the vocabulary or the checksums."""
     found = list(places({key: value for key, value in config.items() if key not in ("vocabulary", "sha256")}))
-    whole, key = chance.choice(found)
+    whole, key = rng.choice(found)
     if not any(whole is value for value, _ in places(config)) and whole is not config:
         whole = config
     value = whole[key]
-    kind = chance.randrange(9)
+    kind = rng.randrange(9)
     if kind == 0 and isinstance(whole, dict):
         del whole[key]
     elif kind == 1 and isinstance(value, dict):
-        value[chance.choice(("evil", "", "__init__", "\ud800", "x" * 100_000))] = chance.choice(NUMBERS)
+        value[rng.choice(("evil", "", "__init__", "\ud800", "x" * 100_000))] = rng.choice(NUMBERS)
     elif kind == 2 and isinstance(value, list) and value:
         # Lists in lists as often as that would be gigabytes of text, which nobody could send.
         flat = len(value) < 100 and not any(isinstance(x, list | dict) for x in value)
-        whole[key] = value * chance.choice((2, 3, 50_000 if flat else 4))
+        whole[key] = value * rng.choice((2, 3, 50_000 if flat else 4))
     elif kind in (3, 4) and isinstance(value, int | float) and not isinstance(value, bool):
-        whole[key] = chance.choice((value + 1, value - 1, -value, value * 2, value / 2, float(value), value * 1e5))
+        whole[key] = rng.choice((value + 1, value - 1, -value, value * 2, value / 2, float(value), value * 1e5))
     elif kind in (5, 6):
-        whole[key] = chance.choice(NUMBERS)
+        whole[key] = rng.choice(NUMBERS)
     elif kind == 7:
-        whole[key] = chance.choice((*TEXTS, *_WORDS))
+        whole[key] = rng.choice((*TEXTS, *_WORDS))
     else:
-        whole[key] = copy.deepcopy(chance.choice(OTHERS))
+        whole[key] = copy.deepcopy(rng.choice(OTHERS))
         if whole[key] == "deep":
             for _ in range(500):
                 whole[key] = [whole[key]]
 
 
-def change_tensors(tensors: Tensors, chance: Random) -> None:
+def change_tensors(tensors: Tensors, rng: Random) -> None:
     """Change one tensor."""
-    name = chance.choice(sorted(tensors))
+    name = rng.choice(sorted(tensors))
     x = tensors[name]
-    kind = chance.randrange(10)
+    kind = rng.randrange(10)
     if kind == 0:
         del tensors[name]
     elif kind == 1:
-        tensors[chance.choice(("evil", "members.1.x", "calibration.0.z", "domain.bits", "x" * 1000))] = tensors.pop(
-            name
-        )
+        tensors[rng.choice(("evil", "members.1.x", "calibration.0.z", "domain.bits", "x" * 1000))] = tensors.pop(name)
     elif kind == 2:
-        tensors[name] = x.to(chance.choice(DTYPES))
+        tensors[name] = x.to(rng.choice(DTYPES))
     elif kind == 3:
-        tensors[name] = x.reshape(-1)[: chance.randrange(x.numel() + 1)].contiguous()
+        tensors[name] = x.reshape(-1)[: rng.randrange(x.numel() + 1)].contiguous()
     elif kind == 4:
         tensors[name] = x.reshape(1, *x.shape).contiguous()
     elif kind == 5:
         tensors[name] = x.flip(0).contiguous() if x.ndim else x
     elif kind == 6:
-        tensors["another" if chance.random() < 0.5 else f"members.{chance.randrange(3)}.{name}"] = x.clone()
+        tensors["another" if rng.random() < 0.5 else f"members.{rng.randrange(3)}.{name}"] = x.clone()
     elif x.is_floating_point():
         y = x.clone().reshape(-1)
         hostile = (math.nan, math.inf, -math.inf, 3e38, -3e38, 1e30, 1e-40, 0.0)
-        y[chance.randrange(max(1, len(y))) : len(y) if chance.random() < 0.5 else None] = chance.choice(hostile)
+        y[rng.randrange(max(1, len(y))) : len(y) if rng.random() < 0.5 else None] = rng.choice(hostile)
         tensors[name] = y.reshape(x.shape)
 
 
@@ -188,15 +186,15 @@ def matters(content: Content) -> bytes:
 
 def hostile(seed: int, folder: Path) -> Callable[[], list[Any] | None]:
     """Write model number `seed`; returns a function for its expected predictions, None if they are unknown."""
-    chance = Random(seed)
-    kept = chance.choice(list(model_folders().values()))
+    rng = Random(seed)
+    kept = rng.choice(list(model_folders().values()))
     config, tensors = json.loads((kept / "config.json").read_text()), load_file(kept / "model.safetensors")
     before = matters((config, tensors))
-    for _ in range(chance.choice((1, 1, 1, 2, 4))):
-        if chance.random() < 0.65:
-            change_config(config, chance)
+    for _ in range(rng.choice((1, 1, 1, 2, 4))):
+        if rng.random() < 0.65:
+            change_config(config, rng)
         elif tensors:
-            change_tensors(tensors, chance)
+            change_tensors(tensors, rng)
     try:
         after = matters((config, tensors))
     except RuntimeError:  # a tensor without numbers

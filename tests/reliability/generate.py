@@ -13,20 +13,20 @@ _BESIDE = ("", "", "", "", "", ".[Na+].[Cl-]", ".O", ".Cl")
 
 def molecules(count: int, seed: int = 0) -> list[str]:
     """`count` SMILES of 1 to 12 parts; not all of them are valid."""
-    chance = Random(seed)
+    rng = Random(seed)
     made = []
     for _ in range(count):
-        parts = "".join(chance.choices(_PARTS, k=chance.randrange(12)))
-        made.append(chance.choice(_ENDS[:6]) + parts + chance.choice(_ENDS) + chance.choice(_BESIDE))
+        parts = "".join(rng.choices(_PARTS, k=rng.randrange(12)))
+        made.append(rng.choice(_ENDS[:6]) + parts + rng.choice(_ENDS) + rng.choice(_BESIDE))
     return made
 
 
 def tangled(rings: int, seed: int) -> str:
     """A chain with so many random bonds between its atoms."""
-    chance = Random(seed)
+    rng = Random(seed)
     atoms = ["C"] * (2 * rings)
     places = [*range(2 * rings)]
-    chance.shuffle(places)
+    rng.shuffle(places)
     labels = {}
     for number in range(rings):
         for place in places[2 * number : 2 * number + 2]:

@@ -98,7 +98,7 @@ def leftovers(folder: Path) -> int:
     return len(list(folder.glob(".*.tmp")))
 
 
-def killed(saver: Saver, folder: Path, kills: int, chance: random.Random) -> dict[str, int]:
+def killed(saver: Saver, folder: Path, kills: int, rng: random.Random) -> dict[str, int]:
     """Kill `kills` children while they save."""
     start = time.perf_counter()
     for version in range(4):
@@ -112,7 +112,7 @@ def killed(saver: Saver, folder: Path, kills: int, chance: random.Random) -> dic
             while True:
                 version += 1
                 saver.save(version)
-        time.sleep(chance.uniform(0.0, longest))
+        time.sleep(rng.uniform(0.0, longest))
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         assert os.WIFSIGNALED(status), status
@@ -130,8 +130,8 @@ def killed(saver: Saver, folder: Path, kills: int, chance: random.Random) -> dic
 def main() -> None:
     """See above."""
     model, folder = Path(sys.argv[1]), Path(sys.argv[2])
-    kills, chance = int(sys.argv[3]), random.Random(int(sys.argv[4]))
-    print(json.dumps({k: killed(s(model, folder / k), folder / k, kills, chance) for k, s in SAVERS.items()}))
+    kills, rng = int(sys.argv[3]), random.Random(int(sys.argv[4]))
+    print(json.dumps({k: killed(s(model, folder / k), folder / k, kills, rng) for k, s in SAVERS.items()}))
 
 
 if __name__ == "__main__":

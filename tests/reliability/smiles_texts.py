@@ -59,99 +59,94 @@ class Bracket(NamedTuple):
     label: int
 
 
-def _digits(chance: Random) -> str:
-    found = str(chance.choice(_NUMBERS) if chance.random() < 0.8 else chance.randrange(10 ** chance.randrange(1, 12)))
-    return "0" + found if chance.random() < 0.02 else found
+def _digits(rng: Random) -> str:
+    found = str(rng.choice(_NUMBERS) if rng.random() < 0.8 else rng.randrange(10 ** rng.randrange(1, 12)))
+    return "0" + found if rng.random() < 0.02 else found
 
 
-def bracket(chance: Random) -> str:
+def bracket(rng: Random) -> str:
     """A bracket atom, with properties in and out of range."""
-    likely = chance.random()
-    if likely < 0.75:
-        element = chance.choice(_COMMON)
-    else:
-        element = chance.choice(ELEMENTS) if likely < 0.93 else chance.choice(_STRANGE)
-    if chance.random() < 0.05:
-        element = "#" + _digits(chance)
-    few = chance.random() < 0.8  # what a chemist would write
+    likely = rng.random()
+    element = rng.choice(_COMMON if likely < 0.75 else ELEMENTS if likely < 0.93 else _STRANGE)
+    if rng.random() < 0.05:
+        element = "#" + _digits(rng)
+    few = rng.random() < 0.8  # what a chemist would write
 
     def number() -> str:
-        return str(chance.randrange(1, 5)) if few else _digits(chance)
+        return str(rng.randrange(1, 5)) if few else _digits(rng)
 
-    isotope = (
-        (str(chance.choice((1, 2, 3, 13, 14, 15, 18))) if few else _digits(chance)) if chance.random() < 0.2 else ""
-    )
-    chirality = chance.choice(_CHIRAL if chance.random() < 0.9 else _NO_CHIRAL) if chance.random() < 0.2 else ""
-    hydrogens = "H" + (number() if chance.random() < 0.6 else "") if chance.random() < 0.45 else ""
-    charge = chance.choice("+-") if chance.random() < 0.35 else ""
-    if charge and chance.random() < 0.5:
-        charge += number() if chance.random() < 0.8 else charge
-    label = ":" + number() if chance.random() < 0.1 else ""
+    isotope = (str(rng.choice((1, 2, 3, 13, 14, 15, 18))) if few else _digits(rng)) if rng.random() < 0.2 else ""
+    chirality = rng.choice(_CHIRAL if rng.random() < 0.9 else _NO_CHIRAL) if rng.random() < 0.2 else ""
+    hydrogens = "H" + (number() if rng.random() < 0.6 else "") if rng.random() < 0.45 else ""
+    charge = rng.choice("+-") if rng.random() < 0.35 else ""
+    if charge and rng.random() < 0.5:
+        charge += number() if rng.random() < 0.8 else charge
+    label = ":" + number() if rng.random() < 0.1 else ""
     parts = [isotope, element, chirality, hydrogens, charge, label]
-    if chance.random() < 0.02:
-        chance.shuffle(parts)
+    if rng.random() < 0.02:
+        rng.shuffle(parts)
     return f"[{''.join(parts)}]"
 
 
-def of_grammar(chance: Random) -> str:
+def of_grammar(rng: Random) -> str:
     """A text of the grammar of SMILES: chains, branches, rings, bonds and dots."""
     made: list[str] = []
     depth, closing = 0, {}
-    for place in range(chance.choice((1, 1, 2, 3, 5, 8, 13, 25))):
+    for place in range(rng.choice((1, 1, 2, 3, 5, 8, 13, 25))):
         if place:
-            drawn = chance.random()
+            drawn = rng.random()
             if drawn < 0.15:
                 made.append("(")
                 depth += 1
             elif drawn < 0.3 and depth:
                 made.append(")")
                 depth -= 1
-            if chance.random() < 0.25:
-                made.append(chance.choice("==#-/\\:~$......") if chance.random() < 0.97 else "->")
-        drawn = chance.random()
-        made.append(bracket(chance) if drawn < 0.35 else chance.choice(_PIECES if drawn < 0.4 else _ORGANIC))
-        if chance.random() < 0.1:
-            ring = chance.choice(("1", "2", "3", "%10", "%(100)", "0"))
+            if rng.random() < 0.25:
+                made.append(rng.choice("==#-/\\:~$......") if rng.random() < 0.97 else "->")
+        drawn = rng.random()
+        made.append(bracket(rng) if drawn < 0.35 else rng.choice(_PIECES if drawn < 0.4 else _ORGANIC))
+        if rng.random() < 0.1:
+            ring = rng.choice(("1", "2", "3", "%10", "%(100)", "0"))
             closing[ring] = not closing.get(ring, False)
             made.append(ring)
     for ring, still_open in closing.items():
-        if still_open and chance.random() < 0.9:
+        if still_open and rng.random() < 0.9:
             made += ["C", ring]
-    return "".join(made) + ")" * (depth if chance.random() < 0.9 else 0)
+    return "".join(made) + ")" * (depth if rng.random() < 0.9 else 0)
 
 
-def mutated(chance: Random, text: str, other: str) -> str:
+def mutated(rng: Random, text: str, other: str) -> str:
     """The text after one to three small changes, which may insert a part of `other`."""
-    for _ in range(chance.choice((1, 1, 1, 2, 3))):
-        at = chance.randrange(len(text) + 1)
-        end = min(len(text), at + chance.randrange(1, 5))
-        drawn = chance.randrange(8)
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        at = rng.randrange(len(text) + 1)
+        end = min(len(text), at + rng.randrange(1, 5))
+        drawn = rng.randrange(8)
         if drawn == 0:
             text = text[:at] + text[end:]
         elif drawn == 1:
-            text = text[:at] + chance.choice(ALPHABET) + text[at:]
+            text = text[:at] + rng.choice(ALPHABET) + text[at:]
         elif drawn == 2:
-            text = text[:at] + chance.choice(ALPHABET) + text[at + 1 :]
+            text = text[:at] + rng.choice(ALPHABET) + text[at + 1 :]
         elif drawn == 3:
             text = text[:at] + text[at:end] * 2 + text[end:]
         elif drawn == 4:
-            start = chance.randrange(len(other) + 1)
-            text = text[:at] + other[start : start + chance.randrange(1, 9)] + text[at:]
+            start = rng.randrange(len(other) + 1)
+            text = text[:at] + other[start : start + rng.randrange(1, 9)] + text[at:]
         elif drawn == 5:
-            text = text[:at] + bracket(chance) + text[at:]
+            text = text[:at] + bracket(rng) + text[at:]
         elif drawn == 6:
-            text = text[:at] + _digits(chance) + text[at:]
+            text = text[:at] + _digits(rng) + text[at:]
         else:
             # An atom of one letter becomes one in brackets.
             places = [i for i, letter in enumerate(text) if letter in "CNOS"] or [0]
-            at = chance.choice(places)
-            text = text[:at] + bracket(chance) + text[at + 1 :]
+            at = rng.choice(places)
+            text = text[:at] + bracket(rng) + text[at + 1 :]
     return text
 
 
 def texts(count: int, seed: int = 0) -> Iterator[str]:
     """`count` distinct texts, half of them from the grammar."""
-    chance, seen = Random(seed), set()
+    rng, seen = Random(seed), set()
     real = [
         *esol(1128)[0],
         *SPECIAL,
@@ -159,7 +154,7 @@ def texts(count: int, seed: int = 0) -> Iterator[str]:
     ]
     while len(seen) < count:
         grown = len(seen) % 2
-        text = of_grammar(chance) if grown else mutated(chance, chance.choice(real), chance.choice(real))
+        text = of_grammar(rng) if grown else mutated(rng, rng.choice(real), rng.choice(real))
         if text not in seen:
             seen.add(text)
             yield text

@@ -57,27 +57,27 @@ class Hostile:
 
 def hostile(number: int) -> Hostile:
     """The table with a number."""
-    chance = Random(number)
-    return chance.choice(_WAYS)(chance)
+    rng = Random(number)
+    return rng.choice(_WAYS)(rng)
 
 
-def _molecules(chance: Chance, count: int) -> list[str]:
-    return [chance.choice(GOOD if chance.random() < 0.8 else BAD) for _ in range(count)]
+def _molecules(rng: Chance, count: int) -> list[str]:
+    return [rng.choice(GOOD if rng.random() < 0.8 else BAD) for _ in range(count)]
 
 
 def _status(smiles: Sequence[str]) -> tuple[str, ...]:
     return tuple("ok" if text in GOOD else "error" for text in smiles)
 
 
-def _rows(chance: Chance, most: int = 40) -> list[list[str]]:
-    smiles = _molecules(chance, chance.randrange(most))
-    return [[str(i), text, chance.choice(NOTES)] for i, text in enumerate(smiles)]
+def _rows(rng: Chance, most: int = 40) -> list[list[str]]:
+    smiles = _molecules(rng, rng.randrange(most))
+    return [[str(i), text, rng.choice(NOTES)] for i, text in enumerate(smiles)]
 
 
-def _text(chance: Chance, rows: Sequence[Sequence[str]], delimiter: str, end: str) -> str:
+def _text(rng: Chance, rows: Sequence[Sequence[str]], delimiter: str, end: str) -> str:
     """CSV in one of its dialects."""
     text = io.StringIO()
-    quoting = chance.choice((csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
+    quoting = rng.choice((csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
     # Quoted by hand where csv would leave a carriage return or another delimiter as it is.
     for row in rows:
         cells = [
@@ -88,26 +88,26 @@ def _text(chance: Chance, rows: Sequence[Sequence[str]], delimiter: str, end: st
     return text.getvalue()
 
 
-def _right_csv(chance: Chance) -> Hostile:
-    delimiter, suffix = chance.choice(((",", ".csv"), (";", ".csv"), ("\t", ".csv"), ("\t", ".tsv"), (",", ".txt")))
-    end = chance.choice(("\n", "\r\n", "\r"))
-    columns = ["id", chance.choice(("smiles", "SMILES", "canonical_smiles")), chance.choice(("note", "a\nb", "y_pred"))]
-    rows = _rows(chance)
-    text = _text(chance, [columns, *rows], delimiter, end)
-    way = chance.choice(("plain", "no last line end", "blank lines before", "blank lines behind", "mark", "very many"))
+def _right_csv(rng: Chance) -> Hostile:
+    delimiter, suffix = rng.choice(((",", ".csv"), (";", ".csv"), ("\t", ".csv"), ("\t", ".tsv"), (",", ".txt")))
+    end = rng.choice(("\n", "\r\n", "\r"))
+    columns = ["id", rng.choice(("smiles", "SMILES", "canonical_smiles")), rng.choice(("note", "a\nb", "y_pred"))]
+    rows = _rows(rng)
+    text = _text(rng, [columns, *rows], delimiter, end)
+    way = rng.choice(("plain", "no last line end", "blank lines before", "blank lines behind", "mark", "very many"))
     if way == "no last line end":
         text = text.removesuffix(end)
     elif way == "blank lines before":
-        text = end * chance.randrange(1, 20_000) + text
+        text = end * rng.randrange(1, 20_000) + text
     elif way == "blank lines behind":
-        text += end * chance.randrange(1, 20_000)
+        text += end * rng.randrange(1, 20_000)
     elif way == "very many":
-        more = chance.randrange(100, 3000)
+        more = rng.randrange(100, 3000)
         columns += [f"c{i}" for i in range(more)]
         rows = [[*row, *map(str, range(more))] for row in rows[:5]]
-        text = _text(chance, [columns, *rows], delimiter, end)
+        text = _text(rng, [columns, *rows], delimiter, end)
     data = (b"\xef\xbb\xbf" if way == "mark" else b"") + text.encode()
-    if chance.random() < 0.2:
+    if rng.random() < 0.2:
         data, suffix = gzip.compress(data), suffix + ".gz"
     return _known(f"t{suffix}", data, f"csv, {way}", columns, rows, 1, delimiter)
 
@@ -126,20 +126,20 @@ def _known(
     return Hostile(name, data, way, RIGHT, tuple(columns), tuple(map(tuple, rows)), _status(smiles), written)
 
 
-def _broken_csv(chance: Chance) -> Hostile:
-    head, rows = ["id", "smiles", "note"], [*_rows(chance), ["x", "CCO", "y"]]
-    delimiter, end = chance.choice(",;\t"), chance.choice(("\n", "\r\n", "\r"))
-    place = chance.randrange(len(rows))
-    way = chance.choice(("short", "long", "twice", "no name", "NUL in the head", "no molecules", "two", "wide cell"))
+def _broken_csv(rng: Chance) -> Hostile:
+    head, rows = ["id", "smiles", "note"], [*_rows(rng), ["x", "CCO", "y"]]
+    delimiter, end = rng.choice(",;\t"), rng.choice(("\n", "\r\n", "\r"))
+    place = rng.randrange(len(rows))
+    way = rng.choice(("short", "long", "twice", "no name", "NUL in the head", "no molecules", "two", "wide cell"))
     if way == "short":
-        rows[place] = rows[place][: chance.randrange(1, 3)]
+        rows[place] = rows[place][: rng.randrange(1, 3)]
     elif way == "long":
         rows[place] = [*rows[place], "more"]
     elif way == "twice":
-        head[chance.choice((0, 2))] = "smiles"
+        head[rng.choice((0, 2))] = "smiles"
     elif way == "no name":
-        head[chance.choice((0, 2))] = chance.choice(("", " "))
-        data = _text(chance, [head, *rows], delimiter, end).encode()
+        head[rng.choice((0, 2))] = rng.choice(("", " "))
+        data = _text(rng, [head, *rows], delimiter, end).encode()
         return _known("t.csv", data, "csv, no name", head, rows, 1, delimiter)
     elif way == "NUL in the head":
         head[2] = "no\0te"
@@ -149,74 +149,72 @@ def _broken_csv(chance: Chance) -> Hostile:
         head[0], head[1] = "smiles_a", "smiles_b"
     else:
         rows[place] = ["x", "C", "x" * (2**24 + 2**21)]
-    data = _text(chance, [head, *rows], delimiter, end).encode()
+    data = _text(rng, [head, *rows], delimiter, end).encode()
     return Hostile("t.csv", data, f"csv, {way}", REFUSED)
 
 
-def _quotes(chance: Chance) -> Hostile:
+def _quotes(rng: Chance) -> Hostile:
     """An unclosed quote: the rest of the file is one cell."""
-    rows = [f"{i},{text},x" for i, text in enumerate(chance.choices(GOOD, k=chance.randrange(1, 3000)))]
-    place = chance.randrange(len(rows) + 1)
+    rows = [f"{i},{text},x" for i, text in enumerate(rng.choices(GOOD, k=rng.randrange(1, 3000)))]
+    place = rng.randrange(len(rows) + 1)
     lines = ["id,smiles,note", *rows]
-    lines[place] = lines[place].replace(",", ',"', 1) if chance.random() < 0.5 else '"' + lines[place]
+    lines[place] = lines[place].replace(",", ',"', 1) if rng.random() < 0.5 else '"' + lines[place]
     return Hostile("t.csv", ("\n".join(lines) + "\n").encode(), "csv, open quote", REFUSED)
 
 
-def _encodings(chance: Chance) -> Hostile:
-    rows = [["id", "smiles", "note"], ["1", "CCO", "\xe9\xfc"], *_rows(chance, 10)]
-    encoding = chance.choice(("latin-1", "utf-16", "utf-16-le", "utf-32", "cp1252"))
-    data = _text(chance, rows, ",", "\n").encode(encoding, "replace")
+def _encodings(rng: Chance) -> Hostile:
+    rows = [["id", "smiles", "note"], ["1", "CCO", "\xe9\xfc"], *_rows(rng, 10)]
+    encoding = rng.choice(("latin-1", "utf-16", "utf-16-le", "utf-32", "cp1252"))
+    data = _text(rng, rows, ",", "\n").encode(encoding, "replace")
     if encoding == "utf-16-le":  # without a byte-order mark
         return Hostile("t.csv", data, f"csv, {encoding}", REFUSED)
     known = [[cell.encode(encoding, "replace").decode(encoding) for cell in row] for row in rows]
     return _known("t.csv", data, f"csv, {encoding}", known[0], known[1:], 1)
 
 
-def _empty(chance: Chance) -> Hostile:
-    data = chance.choice((b"", b"\n", b"\r\n" * 1000, b"\xef\xbb\xbf", b" \n", b"\0", b"\n" * 40_000))
-    name = chance.choice(("t.csv", "t.tsv", "t.smi", "t.sdf", "t.parquet"))
+def _empty(rng: Chance) -> Hostile:
+    data = rng.choice((b"", b"\n", b"\r\n" * 1000, b"\xef\xbb\xbf", b" \n", b"\0", b"\n" * 40_000))
+    name = rng.choice(("t.csv", "t.tsv", "t.smi", "t.sdf", "t.parquet"))
     return Hostile(name, data, "empty", EITHER)
 
 
-def _mutated(chance: Chance) -> Hostile:
+def _mutated(rng: Chance) -> Hostile:
     """A table with some changed, missing or duplicate bytes."""
-    whole = chance.choice((_right_csv, _smi, _sdf, _parquet))(chance)
+    whole = rng.choice((_right_csv, _smi, _sdf, _parquet))(rng)
     data = bytearray(whole.data)
-    for _ in range(chance.randrange(1, 12)):
-        place = chance.randrange(max(1, len(data)))
-        kind = chance.randrange(4)
+    for _ in range(rng.randrange(1, 12)):
+        place = rng.randrange(max(1, len(data)))
+        kind = rng.randrange(4)
         if kind == 0:
-            data[place : place + 1] = bytes([chance.choice((0, 9, 10, 13, 34, 44, 59, 255, chance.randrange(256)))])
+            data[place : place + 1] = bytes([rng.choice((0, 9, 10, 13, 34, 44, 59, 255, rng.randrange(256)))])
         elif kind == 1:
-            del data[place : place + chance.randrange(1, 30)]
+            del data[place : place + rng.randrange(1, 30)]
         elif kind == 2:
-            data[place:place] = data[place : place + chance.randrange(1, 200)]
+            data[place:place] = data[place : place + rng.randrange(1, 200)]
         else:
-            data[place:place] = chance.choice(
-                (b'"', b"\0", b"\r", b"$$$$\n", b"M  END\n", b"\xff", b">  <x>\n", b'"",')
-            )
+            data[place:place] = rng.choice((b'"', b"\0", b"\r", b"$$$$\n", b"M  END\n", b"\xff", b">  <x>\n", b'"",'))
     return Hostile(whole.name, bytes(data), f"changed bytes, {whole.way}", EITHER)
 
 
-def _cut(chance: Chance) -> Hostile:
+def _cut(rng: Chance) -> Hostile:
     """A truncated file that cannot be read without its end."""
-    whole = chance.choice((_right_csv, _smi, _sdf, _parquet))(chance)
+    whole = rng.choice((_right_csv, _smi, _sdf, _parquet))(rng)
     if whole.name.endswith(".parquet"):
-        return Hostile(whole.name, whole.data[: chance.randrange(len(whole.data))], "cut short", REFUSED)
+        return Hostile(whole.name, whole.data[: rng.randrange(len(whole.data))], "cut short", REFUSED)
     data = whole.data if whole.name.endswith(".gz") else gzip.compress(whole.data)
     name = whole.name if whole.name.endswith(".gz") else whole.name + ".gz"
-    return Hostile(name, data[: chance.randrange(1, len(data) - 8)], "cut short", REFUSED)
+    return Hostile(name, data[: rng.randrange(1, len(data) - 8)], "cut short", REFUSED)
 
 
-def _smi(chance: Chance) -> Hostile:
+def _smi(rng: Chance) -> Hostile:
     # A blank ends the SMILES of a line; a line without one is none.
-    smiles = [text for text in _molecules(chance, chance.randrange(1, 40)) if text and " " not in text]
-    rows = [[text, chance.choice(("", "a name", "x"))] for text in smiles or ["C"]]
-    end, blank = chance.choice(("\n", "\r\n", "\r")), chance.choice((0, 1, 40_000))
-    lines = [chance.choice(("\t", " ", "  ")).join(row).strip() for row in rows]
-    first = chance.choice(("", "smiles name" + end))
-    data = (end * blank + first + end.join(lines) + chance.choice(("", end, end * 3))).encode()
-    if chance.random() < 0.2:
+    smiles = [text for text in _molecules(rng, rng.randrange(1, 40)) if text and " " not in text]
+    rows = [[text, rng.choice(("", "a name", "x"))] for text in smiles or ["C"]]
+    end, blank = rng.choice(("\n", "\r\n", "\r")), rng.choice((0, 1, 40_000))
+    lines = [rng.choice(("\t", " ", "  ")).join(row).strip() for row in rows]
+    first = rng.choice(("", "smiles name" + end))
+    data = (end * blank + first + end.join(lines) + rng.choice(("", end, end * 3))).encode()
+    if rng.random() < 0.2:
         return _known("t.smi.gz", gzip.compress(data), "smi, gz", ("smiles", "name"), rows, 0)
     return _known("t.smi", data, "smi", ("smiles", "name"), rows, 0)
 
@@ -235,25 +233,25 @@ def _record(smiles: str, name: str, properties: Sequence[tuple[str, str]]) -> st
     return f"{name}\n{block}" + "".join(f">  <{k}>\n{v}\n\n" for k, v in properties) + "$$$$\n"
 
 
-def _sdf(chance: Chance) -> Hostile:
+def _sdf(rng: Chance) -> Hostile:
     # A record without an end of its structure has no properties that one could tell from it.
-    smiles = [chance.choice(GOOD) for _ in range(chance.randrange(1, 25))]
-    names = [f"p{i}" for i in range(chance.choice((1, 3, 200)))]
-    value = chance.choice(("1.5", "two\nlines", "x" * 1000, "> quoted <", "\x1b[2J"))
+    smiles = [rng.choice(GOOD) for _ in range(rng.randrange(1, 25))]
+    names = [f"p{i}" for i in range(rng.choice((1, 3, 200)))]
+    value = rng.choice(("1.5", "two\nlines", "x" * 1000, "> quoted <", "\x1b[2J"))
     if len(names) == 1:
-        value = chance.choice((value, "x" * 100_000))
+        value = rng.choice((value, "x" * 100_000))
     text = "".join(_record(s, f"m{i}", [(n, value) for n in names]) for i, s in enumerate(smiles))
     rows = [[None, f"m{i}", *[value for _ in names]] for i in range(len(smiles))]
     data, name = text.encode(), "t.sdf"
-    if chance.random() < 0.3:
+    if rng.random() < 0.3:
         data, name = data.replace(b"\n", b"\r\n"), "t.sdf"
-    if chance.random() < 0.2:
+    if rng.random() < 0.2:
         data, name = gzip.compress(data), "t.sdf.gz"
     return Hostile(name, data, "sdf", RIGHT, ("smiles", "name", *names), tuple(map(tuple, rows)), _status(smiles))
 
 
-def _broken_sdf(chance: Chance) -> Hostile:
-    return sdf_of(chance.choice(SDFS))
+def _broken_sdf(rng: Chance) -> Hostile:
+    return sdf_of(rng.choice(SDFS))
 
 
 SDFS = ("very many properties", "no $$$$", "brackets", "no end", "blank")
@@ -288,21 +286,21 @@ def _parquet_bytes(columns: Mapping[str, object], **options: object) -> bytes:
     return whole.getvalue()
 
 
-def _parquet(chance: Chance) -> Hostile:
-    rows = [[str(i), text, note] for i, (_, text, note) in enumerate(_rows(chance))]
+def _parquet(rng: Chance) -> Hostile:
+    rows = [[str(i), text, note] for i, (_, text, note) in enumerate(_rows(rng))]
     columns = {name: [row[k] for row in rows] for k, name in enumerate(("id", "smiles", "note"))}
     import pyarrow as pa
 
     typed: dict[str, object] = {name: pa.array(cells, pa.string()) for name, cells in columns.items()}
-    data = _parquet_bytes(typed, compression=chance.choice(("snappy", "zstd", "none")))
+    data = _parquet_bytes(typed, compression=rng.choice(("snappy", "zstd", "none")))
     name = "t.parquet"
-    if chance.random() < 0.2:
+    if rng.random() < 0.2:
         data, name = gzip.compress(data), "t.parquet.gz"
     return _known(name, data, "parquet", ("id", "smiles", "note"), rows, 1)
 
 
-def _bomb(chance: Chance) -> Hostile:
-    return bomb_of(chance.choice(BOMBS))
+def _bomb(rng: Chance) -> Hostile:
+    return bomb_of(rng.choice(BOMBS))
 
 
 BOMBS = ("dictionary", "list", "cell", "prefix", "fixed", "gz line", "gz cells", "gz rows")
@@ -341,7 +339,7 @@ def bomb_of(way: str) -> Hostile:
     return Hostile(name, data, f"bomb, {way}", REFUSED)
 
 
-def _types(chance: Chance) -> Hostile:
+def _types(rng: Chance) -> Hostile:
     """Parquet whose molecules are not strings."""
     import pyarrow as pa
 
@@ -354,14 +352,14 @@ def _types(chance: Chance) -> Hostile:
         pa.nulls(3),
         pa.array([True, False, None]),
     ]
-    which = chance.randrange(len(kinds))
+    which = rng.randrange(len(kinds))
     data = _parquet_bytes({"smiles": kinds[which], "id": ["a", "b", "c"]})
     return Hostile("t.parquet", data, "parquet, other types", EITHER)
 
 
-def _junk(chance: Chance) -> Hostile:
-    data = chance.randbytes(chance.choice((1, 100, 10_000)))
-    name = chance.choice(("t.csv", "t.csv.gz", "t.smi", "t.sdf", "t.sdf.gz", "t.parquet", "t.parquet.gz", "t.tsv"))
+def _junk(rng: Chance) -> Hostile:
+    data = rng.randbytes(rng.choice((1, 100, 10_000)))
+    name = rng.choice(("t.csv", "t.csv.gz", "t.smi", "t.sdf", "t.sdf.gz", "t.parquet", "t.parquet.gz", "t.tsv"))
     return Hostile(name, data, "junk", EITHER)
 
 

@@ -89,7 +89,7 @@ def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", ["plain 0", "plain 1", "plain launcher", "torchrun 0", "torchrun 1"])
 def test_30_a_rank_that_is_killed(score: Score, tmp_path: Path, two_ranks: Path, killed: str) -> None:
-    chance = Random(killed)
+    rng = Random(killed)
     way, who = killed.split()
     start = PLAIN if way == "plain" else TORCHRUN
     for k in range(score.times(1, 5)):
@@ -103,7 +103,7 @@ def test_30_a_rank_that_is_killed(score: Score, tmp_path: Path, two_ranks: Path,
             children = psutil.Process(process.pid).children(recursive=True)
             ranks = {p.environ()["RANK"]: p for p in children if "RANK" in p.environ()}
             score.check(sorted(ranks) == ["0", "1"], f"ranks {ranks}")
-            time.sleep(chance.uniform(0.0, 0.2))
+            time.sleep(rng.uniform(0.0, 0.2))
             began = time.monotonic()
             os.kill(process.pid if who == "launcher" else ranks[who].pid, signal.SIGKILL)
             score.count("kills")

@@ -67,11 +67,11 @@ def test_01_hostile_strings(score: Score, molattn: Molattn, predictor: Predictor
 
 
 def test_02_one_bad_row_in_a_thousand_and_one(score: Score, molattn: Molattn, run: Path, tmp_path: Path) -> None:
-    chance = Random(0)
+    rng = Random(0)
     bad = [t for t, good in HOSTILE if not good and isinstance(t, str) and t.isprintable() and 0 < len(t) < 200]
-    for text in chance.sample(bad, score.times(1, 30)):
+    for text in rng.sample(bad, score.times(1, 30)):
         smiles = ["C" * (1 + i % 9) for i in range(1001)]
-        place = chance.randrange(1001)
+        place = rng.randrange(1001)
         smiles[place] = text
         with open(tmp_path / "in.csv", "w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([["smiles"], *([s] for s in smiles)])
@@ -147,11 +147,11 @@ def test_06_what_the_codes_do_not_know(score: Score, predictor: Predictor) -> No
 
 @pytest.mark.usefixtures("no_rdkit")
 def test_07_over_the_limits(score: Score) -> None:
-    chance = Random(0)
+    rng = Random(0)
     pieces = ("C", "Cl", "[nH]", "c", "[13C@@H]", "N", "[Og]", "*", "(C)", "=C", "/C", ".C")
     texts = ["C" * (MAX_LENGTH + 1), "C" * 1_000_000, " " * (MAX_LENGTH + 1), "C12" * 900, "[" * (MAX_LENGTH + 1)]
     texts += [
-        "".join(chance.choices(pieces, k=MAX_ATOMS + 1 + chance.randrange(9_000))) for _ in range(score.times(50, 1000))
+        "".join(rng.choices(pieces, k=MAX_ATOMS + 1 + rng.randrange(9_000))) for _ in range(score.times(50, 1000))
     ]
     for text in texts:
         score.count("texts refused by the gate alone")

@@ -47,10 +47,10 @@ def opened(cache: Path, **environment: str) -> tuple[int, str]:
     return done.returncode, done.stdout.strip() or done.stderr[-300:]
 
 
-def damaged(path: Path, whole: bytes, chance: Random) -> str:
+def damaged(path: Path, whole: bytes, rng: Random) -> str:
     """Damage a library or its checksum; returns how, in words."""
-    how = chance.choice(["cut", "zeros", "flipped", "junk", "link", "writable", "gone", "longer", "sum", "pipe"])
-    place = chance.randrange(len(whole))
+    how = rng.choice(["cut", "zeros", "flipped", "junk", "link", "writable", "gone", "longer", "sum", "pipe"])
+    place = rng.randrange(len(whole))
     path.unlink()
     if how == "link":
         path.with_name("other").write_bytes(whole[:place])
@@ -58,29 +58,29 @@ def damaged(path: Path, whole: bytes, chance: Random) -> str:
     elif how == "pipe":
         os.mkfifo(path)
     elif how != "gone":
-        flipped = bytes([whole[place] ^ 1 << chance.randrange(8)])
+        flipped = bytes([whole[place] ^ 1 << rng.randrange(8)])
         page = place // 4096 * 4096
-        zeros = whole[:page] + bytes(len(whole[page : page + 4096 * chance.randint(1, 4)]))
+        zeros = whole[:page] + bytes(len(whole[page : page + 4096 * rng.randint(1, 4)]))
         path.write_bytes(
             {
                 "cut": whole[:place],
                 "zeros": zeros + whole[len(zeros) :],
                 "flipped": whole[:place] + flipped + whole[place + 1 :],
-                "junk": chance.randbytes(place),
-                "longer": whole + chance.randbytes(64),
+                "junk": rng.randbytes(place),
+                "longer": whole + rng.randbytes(64),
             }.get(how, whole)
         )
         path.chmod(0o722 if how == "writable" else 0o700)
         if how == "sum":
-            path.with_name(f"{path.name}.sha256").write_bytes(chance.randbytes(chance.randrange(70)))
+            path.with_name(f"{path.name}.sha256").write_bytes(rng.randbytes(rng.randrange(70)))
     return how
 
 
 def test_41_damaged_libraries_are_built_anew(score: Score, tmp_path: Path) -> None:
     path = loader.build(SMALL, tmp_path / "compiled", "cc")
-    whole, chance = path.read_bytes(), Random(41)
+    whole, rng = path.read_bytes(), Random(41)
     for _ in range(score.times(8, 300)):
-        how = damaged(path, whole, chance)
+        how = damaged(path, whole, rng)
         score.count("damaged libraries")
         code, said = opened(tmp_path, CC="cc")
         score.check((code, said) == (0, "5.0"), f"{how}: {code}, {said}")

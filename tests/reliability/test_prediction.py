@@ -35,12 +35,12 @@ NAMES = ["id", "y_pred", "smiles", "status", "error", "y_pred_2", "", " y ", "St
 
 
 def test_26_input_columns_are_kept(score: Score, molattn: Molattn, run: Path, tmp_path: Path) -> None:
-    chance = Random(0)
+    rng = Random(0)
     for k in range(score.times(2, 40)):
-        names = [name for name in NAMES if name and (name == "smiles" or chance.random() < 0.7)]
-        count = chance.randrange(1, 200)
+        names = [name for name in NAMES if name and (name == "smiles" or rng.random() < 0.7)]
+        count = rng.randrange(1, 200)
         rows = [
-            [chance.choice(("CCO", "C1CC", "")) if n == "smiles" else chance.choice(CELLS) for n in names]
+            [rng.choice(("CCO", "C1CC", "")) if n == "smiles" else rng.choice(CELLS) for n in names]
             for _ in range(count)
         ]
         source, out = tmp_path / f"{k}.csv", tmp_path / f"{k}-out.csv"

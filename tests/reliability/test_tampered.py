@@ -68,7 +68,7 @@ def test_45_tampered_checkpoints(score: Score, tmp_path: Path, monkeypatch: pyte
     whole, state = tmp_path / "whole", state_of(run)
     shutil.copytree(run, whole)
     tensors = load_file(run / "checkpoint" / "epoch-1.safetensors")
-    chance, changes = Random(0), list(_tampered(state))
+    rng, changes = Random(0), list(_tampered(state))
     score.check(len(changes) > 500, f"{len(changes)} changes")
 
     def tried(what: str) -> None:
@@ -84,11 +84,11 @@ def test_45_tampered_checkpoints(score: Score, tmp_path: Path, monkeypatch: pyte
         shutil.rmtree(run)
         shutil.copytree(whole, run)
 
-    for what, changed in chance.sample(changes, score.times(6, len(changes))):
+    for what, changed in rng.sample(changes, score.times(6, len(changes))):
         tamper(run, changed)
         tried(what)
     for k in range(score.times(4, 200)):
         other = {name: x.clone() for name, x in tensors.items()}
-        change_tensors(other, chance)
+        change_tensors(other, rng)
         tamper(run, copy.deepcopy(state), other)
         tried(f"tensors {k}")

@@ -3,7 +3,7 @@
 import torch
 
 from molattn.sequence import Bahdanau, Luong, Transformer
-from tests.sequence.torch_stacks import randomise
+from tests.sequence.torch_stacks import randomize
 
 F64 = torch.float64
 SOURCE = torch.tensor([[3, 1, 4, 1, 5], [9, 2, 6, 0, 0], [5, 0, 0, 0, 0]])
@@ -24,4 +24,4 @@ RECURRENT = [name for name in ALL if not name.startswith("transformer")]
 def make(name, seed=0, vocab=8):
     """In float64 and in evaluation mode."""
     torch.manual_seed(seed)
-    return randomise(KINDS[name](vocab))
+    return randomize(KINDS[name](vocab))

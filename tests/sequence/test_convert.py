@@ -7,7 +7,7 @@ from torch import nn
 from molattn.attention import causal_mask
 from molattn.sequence import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, Transformer, padding_mask
 from tests.assertions import assert_close, assert_identical
-from tests.sequence.torch_stacks import F64, randomise
+from tests.sequence.torch_stacks import F64, randomize
 
 SOURCE = torch.tensor([[3, 1, 4, 1, 5], [9, 2, 6, 0, 0], [5, 0, 0, 0, 0]])
 TARGET = torch.tensor([[2, 7, 1, 8], [2, 8, 1, 0], [8, 4, 0, 0]])
@@ -37,7 +37,7 @@ def inputs():
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_encoders(settings, final_norm, num_layers, batch_first):
     layer = layer_of(nn.TransformerEncoderLayer, settings, batch_first)
-    theirs = randomise(nn.TransformerEncoder(layer, num_layers, final_norm, enable_nested_tensor=False))
+    theirs = randomize(nn.TransformerEncoder(layer, num_layers, final_norm, enable_nested_tensor=False))
     ours = Encoder.from_torch(theirs)
     _, x = inputs()
     padding = padding_mask(SOURCE)
@@ -52,7 +52,7 @@ def test_encoders(settings, final_norm, num_layers, batch_first):
 @pytest.mark.parametrize("final_norm", [None, nn.LayerNorm(8, eps=0.2)])
 def test_decoders(settings, final_norm):
     theirs = nn.TransformerDecoder(layer_of(nn.TransformerDecoderLayer, settings), 2, final_norm)
-    theirs = randomise(theirs)
+    theirs = randomize(theirs)
     ours = Decoder.from_torch(theirs)
     x, memory = inputs()
     expected = theirs(x, memory, ~causal_mask(4), tgt_key_padding_mask=TARGET == 0, memory_key_padding_mask=SOURCE == 0)
@@ -62,7 +62,7 @@ def test_decoders(settings, final_norm):
 
 @over_settings
 def test_a_manually_built_stack_takes_the_same_weights(settings):
-    theirs = randomise(nn.TransformerEncoder(layer_of(nn.TransformerEncoderLayer, settings), 2, None, False))
+    theirs = randomize(nn.TransformerEncoder(layer_of(nn.TransformerEncoderLayer, settings), 2, None, False))
     by_hand = Encoder(2, 8, 2, 12, final_norm=False, **settings).to(F64).eval()
     by_hand.load_state_dict(Encoder.from_torch(theirs).state_dict())
     _, x = inputs()
@@ -74,7 +74,7 @@ def test_a_manually_built_stack_takes_the_same_weights(settings):
 def test_a_transformer_is_built_around_the_two_stacks(norm_first):
     # torch's has a final layer norm in both stacks, pre-norm or not.
     torch.manual_seed(0)
-    theirs = randomise(nn.Transformer(8, 2, 2, 1, 12, batch_first=True, norm_first=norm_first))
+    theirs = randomize(nn.Transformer(8, 2, 2, 1, 12, batch_first=True, norm_first=norm_first))
     ours = Transformer.from_torch(theirs, 10, 11)
     assert not ours.training and ours.output.weight.dtype == F64
     x, y = ours.embed_source(SOURCE), ours.embed_target(TARGET)

@@ -6,7 +6,7 @@ import torch
 from molattn.attention import MultiHeadAttention, causal_mask
 from molattn.sequence import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, padding_mask
 from tests.assertions import assert_close
-from tests.sequence.torch_stacks import F64, pair_of_stacks, randomise
+from tests.sequence.torch_stacks import F64, pair_of_stacks, randomize
 
 kinds = [
     pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"]),
@@ -104,7 +104,7 @@ def test_a_key_bias_per_position_continues_after_cached_keys():
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_forward_with_cache_in_pieces_equals_forward(norm_first):
     torch.manual_seed(0)
-    layer = randomise(DecoderLayer(8, 2, norm_first=norm_first))
+    layer = randomize(DecoderLayer(8, 2, norm_first=norm_first))
     x, memory = torch.randn(2, 5, 8, dtype=F64), torch.randn(2, 3, 8, dtype=F64)
     expected, (own, cross) = layer(x, memory, causal_mask(5), return_weights=True)
     cache, at = layer.init_cache(memory), 0
@@ -124,9 +124,9 @@ def test_gradients_of_the_layers_in_float64(norm_first):
     torch.manual_seed(0)
     x, memory = (torch.randn(2, n, 4, dtype=F64, requires_grad=True) for n in (3, 2))
     mask = padding_mask(torch.tensor([[1, 2, 0], [0, 0, 0]]))
-    encoder = randomise(EncoderLayer(4, 2, 6, activation="gelu", norm_first=norm_first))
+    encoder = randomize(EncoderLayer(4, 2, 6, activation="gelu", norm_first=norm_first))
     assert torch.autograd.gradcheck(lambda x: encoder(x, mask), x)
-    decoder = randomise(DecoderLayer(4, 2, 6, activation="gelu", norm_first=norm_first))
+    decoder = randomize(DecoderLayer(4, 2, 6, activation="gelu", norm_first=norm_first))
     assert torch.autograd.gradcheck(lambda x, memory: decoder(x, memory, causal_mask(3)), (x, memory))
 
 
@@ -146,7 +146,7 @@ STACKS = {
 @pytest.mark.parametrize("name", STACKS)
 def test_nan_in_the_padding_reaches_no_token_and_no_gradient(name, norm_first, return_weights, causal, kind, garbage):
     torch.manual_seed(0)
-    stack = randomise(STACKS[name](norm_first))
+    stack = randomize(STACKS[name](norm_first))
     mask, memory_mask = padding_mask(TARGET), padding_mask(SOURCE)
     mask = mask & causal_mask(4) if causal else mask
     if kind == "float":

@@ -10,7 +10,7 @@ from torch import nn
 from molattn.attention import causal_mask
 from molattn.sequence import Transformer
 from tests.assertions import assert_close, assert_identical
-from tests.sequence.torch_stacks import F64, copy_layer, randomise
+from tests.sequence.torch_stacks import F64, copy_layer, randomize
 from tests.sequence.toy import TRANSLATIONS, accuracy, train
 
 SOURCE = torch.tensor([[3, 1, 4, 1, 5], [9, 2, 6, 0, 0], [5, 0, 0, 0, 0]])
@@ -20,7 +20,7 @@ TARGET = torch.tensor([[1, 7, 1, 8], [1, 8, 1, 0], [1, 4, 0, 0]])
 def small(dtype=F64, **settings):
     torch.manual_seed(0)
     settings = {"num_layers": 2, "hidden_dim": 12, **settings}
-    model = randomise(Transformer(10, 11, 8, 2, **settings)).to(dtype)
+    model = randomize(Transformer(10, 11, 8, 2, **settings)).to(dtype)
     with torch.no_grad():
         for embed in (model.embed_source, model.embed_target):
             embed.embedding.weight[0] = 0
@@ -33,7 +33,7 @@ def test_document_004_the_whole_model_equals_torchs_stacks_between_embedding_and
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of nested tensors, which pre-norm does not use
         theirs = nn.Transformer(8, 2, 2, 2, 12, 0.0, batch_first=True, norm_first=norm_first, dtype=F64)
-    theirs = randomise(theirs)
+    theirs = randomize(theirs)
     for their_stack, our_stack in ((theirs.encoder, ours.encoder), (theirs.decoder, ours.decoder)):
         for their_layer, our_layer in zip(their_stack.layers, our_stack.layers, strict=True):
             copy_layer(their_layer, our_layer, our_stack is ours.decoder)
@@ -155,7 +155,7 @@ def test_modules_store_no_state():
 @pytest.mark.parametrize("channel_order", ["concatenated", "interleaved"])
 def test_cached_steps_equal_the_whole(dtype, tol, norm_first, channel_order):
     model = small(dtype, norm_first=norm_first, channel_order=channel_order)
-    # The randomised output is large: log-probabilities are compared, as used in decoding.
+    # The randomized output is large: log-probabilities are compared, as used in decoding.
     expected = model(SOURCE, TARGET).log_softmax(-1)
     state = model.init_state(SOURCE)
     for t in range(4):

@@ -8,7 +8,7 @@ from molattn.sequence import Decoder, Encoder
 F64 = torch.float64
 
 
-def randomise(module):
+def randomize(module):
     """No bias is zero and no scale is one, so that a swapped or missing one is detected."""
     with torch.no_grad():
         for parameter in module.parameters():
@@ -56,7 +56,7 @@ def pair_of_stacks(decoder, norm_first, activation, num_layers=2, d_model=8, hea
         nn.LayerNorm(d_model) if norm_first else None,
         **more,
     )
-    theirs = randomise(theirs)
+    theirs = randomize(theirs)
     ours = of_ours(num_layers, d_model, heads, hidden, activation=activation, norm_first=norm_first).to(F64).eval()
     for their_layer, our_layer in zip(theirs.layers, ours.layers, strict=True):
         copy_layer(their_layer, our_layer, decoder)

@@ -63,7 +63,7 @@ def main() -> None:
     """See above."""
     table, folder = map(Path, sys.argv[1:3])
     epochs, kills, seed = map(int, sys.argv[3:])
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     assert in_child(table, folder / "whole", epochs, False, None)
     killed, resumed = 0, 0
     while not (folder / "killed" / "metrics.json").is_file():
@@ -72,7 +72,7 @@ def main() -> None:
         if killed < min(3, kills):
             done = in_child(table, folder / "killed", epochs, resume, 1 + killed)
         elif killed < kills:
-            done = in_child(table, folder / "killed", epochs, resume, None, chance.uniform(0.0, 0.1))
+            done = in_child(table, folder / "killed", epochs, resume, None, rng.uniform(0.0, 0.1))
         else:
             done = in_child(table, folder / "killed", epochs, resume, None)
         killed += not done
