@@ -439,7 +439,7 @@ def test_the_page_has_means_intervals_ranks_and_reads() -> None:
     assert f"Mean rank: {(own + 21) / 2:.1f}, over 2 of 21 tasks." in lines
     assert "| molattn | measured | 1 | 0.700 | 0.800 |" in lines
     assert "| today | molattn | a try | 5 |" in lines
-    assert re.search(r"\| molattn \| the defaults .* \| 0\.1 \|", text)
+    assert re.search(r"\| molattn \| the default .* \| 0\.1 \|", text)
 
 
 def test_the_page_of_folds_says_what_the_rule_says() -> None:
