@@ -40,15 +40,14 @@ from tables import append_rows, read_rows
 from molattn.data import column, read_table, write_table
 from molattn.data.store.batches import batches_by_size
 from molattn.data.store.molecule_store import molecule_sizes
-from molattn.models.base import MODELS
 from molattn.training import fit
-from molattn.training.config import RunConfig, resolve
 from molattn.training.dataset import LabelledMolecules, PreparedDataset, collate_step
 from molattn.training.early_stopping import EpochRecord
 from molattn.training.initialization import resolve_initialization
 from molattn.training.learner import Learner
 from molattn.training.metrics import compute_metrics
-from molattn.training.prepare import prepare
+from molattn.training.prepare import prepare_run
+from molattn.training.run_config import RunConfig, resolve
 
 MEASURED = [f"{side}_{name}" for names in TASK_METRICS.values() for name in names for side in ("val", "held")]
 COLUMNS = ["dataset", "task", "split", "fold", "epochs", "train", "val", "epoch", "train_loss", "val_loss", *MEASURED]
@@ -80,8 +79,7 @@ def read_fold(path: Path, split: str, fold: int, epochs: int) -> tuple[RunConfig
         write_table(Path(folder) / "fold.csv", ("smiles", "y", "split"), table)
         settings = {"dataset": f"{folder}/fold.csv", "split_column": "split", "target_columns": ["y"]}
         config = resolve(None, {**settings, "epochs": epochs, "patience": 10_000})
-        resolved, _ = resolve_initialization(config)
-        dataset = prepare(resolved.data, MODELS[config.model.kind], config.training.seed, 0, lambda *_: None, "", 0.1)
+        dataset = prepare_run(config)
     of_atoms, count = dataset.task.of_atoms, len(dataset.subset("train").molecules)
     return resolve_initialization(replace(config, data=dataset.config), of_atoms, count)[0], dataset
 

@@ -49,7 +49,7 @@ def train(
             resumed.
         InputError: data that cannot be used.
     """
-    from molattn.training.config import resolve
+    from molattn.training.run_config import resolve
 
     if not isinstance(dataset, str | Path):
         from molattn.data.tables.arrow import cache_frame

@@ -14,7 +14,7 @@ import pytest
 from typer.main import get_command
 
 from molattn.cli.main import app
-from molattn.training.config import SECTIONS
+from molattn.training.run_config import SECTIONS
 
 ROOT = Path(__file__).parents[1]
 README, DOCS = ROOT / "README.md", ROOT / "docs"

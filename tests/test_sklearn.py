@@ -26,8 +26,9 @@ import molattn
 from molattn import MolAttentionClassifier, MolAttentionRegressor
 from molattn.chem import standardized_smiles
 from molattn.models.config import CONFIGS
-from molattn.training.config import DataConfig, RunConfig, TrainingConfig
+from molattn.training.config import DataConfig, TrainingConfig
 from molattn.training.options import TrainOptions
+from molattn.training.run_config import RunConfig
 from tests.molecules import esol
 
 SMILES, VALUES = esol(40)

@@ -7,11 +7,11 @@ import typer
 from molattn.cli import train_options as opt
 from molattn.cli.terminal import print_json, print_line
 from molattn.errors import InputError
-from molattn.training.config import resolve
+from molattn.training.run_config import resolve
 
 if TYPE_CHECKING:
-    from molattn.training.config import RunConfig
     from molattn.training.curation import Curation
+    from molattn.training.run_config import RunConfig
 
 
 @opt.with_settings(
@@ -80,26 +80,15 @@ def _curate(config: "RunConfig", quiet: bool) -> "Curation":
     find_table(config.data)
 
     from molattn.cli.progress import TerminalReporter
-    from molattn.models.base import MODELS
     from molattn.training.curation import curate
-    from molattn.training.initialization import resolve_initialization
-    from molattn.training.prepare import prepare
-    from molattn.training.run import check_config
+    from molattn.training.prepare import prepare_run
+    from molattn.training.run_config import check_config
 
     check_config(config)
     # As in training, which then finds the molecules in the cache.
-    data, settings = resolve_initialization(config)[0].data, config.training
     with TerminalReporter(quiet) as reporter:
-        dataset = prepare(
-            data,
-            MODELS[config.model.kind],
-            settings.seed,
-            settings.num_workers,
-            reporter.molecules,
-            settings.loss,
-            settings.alpha,
-        )
-    return curate(dataset, in_run=False, num_workers=settings.num_workers)
+        dataset = prepare_run(config, reporter.molecules)
+    return curate(dataset, before_training=False, num_workers=config.training.num_workers)
 
 
 def _report(found: "Curation") -> None:

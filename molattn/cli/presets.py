@@ -16,7 +16,7 @@ def presets(
     `molattn train --dataset esol --preset mat` trains one; `--set` still changes any of its settings.
     """
     from molattn.models.base import build
-    from molattn.training.config import resolve
+    from molattn.training.run_config import resolve
 
     counts = {
         name: sum(p.numel() for p in build(resolve(None, {"preset": name}).model, 1).parameters()) for name in PRESETS

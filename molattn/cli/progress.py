@@ -108,7 +108,7 @@ class TuneReporter(TerminalReporter):
         """Report how many trials are finished."""
         self.best_of_trials = "" if best is None else f"best {_number(best)}, "
         if self.trials.disable:
-            if not self.quiet:
+            if not self.quiet and done:
                 so_far = "" if best is None else f": best {_number(best)}"
                 print_status(f"{done} of {total} trials finished{so_far}")
             return

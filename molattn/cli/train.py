@@ -8,8 +8,8 @@ import typer
 from molattn.cli import train_options as opt
 from molattn.cli.launch import end_with_launcher, launch
 from molattn.cli.terminal import print_json, print_status
-from molattn.training.config import resolve
 from molattn.training.distributed import is_main_process, launched_world_size, requested_world_size
+from molattn.training.run_config import resolve
 from molattn.training.run_status import check_new_folder, resolve_resume
 
 

@@ -10,7 +10,8 @@ import typer
 
 from molattn.models.config import CONFIGS
 from molattn.plugins import added_by_plugins
-from molattn.training.config import DataConfig, Option, RunConfig, TrainingConfig
+from molattn.training.config import DataConfig, Option, TrainingConfig
+from molattn.training.run_config import RunConfig
 
 _PANELS = {DataConfig: "Data", TrainingConfig: "Training"}
 _RUN = "Run"

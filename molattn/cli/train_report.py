@@ -29,7 +29,7 @@ def report_run(result: "RunResult") -> None:
     run, program = shlex.quote(str(result.folder)), _program()
     print_line(f"The run lies in {result.folder}: metrics.json, predictions.csv, plots/, model/ and more. Next:")
     descriptors = result.dataset.config.descriptor_columns
-    level = " --interval 0.9" if result.artifact is not None and result.artifact.calibration is not None else ""
+    level = " --interval 0.9" if result.artifact.calibration is not None else ""
     if not descriptors:
         print_line(f"  {program} view {run} --smiles CCO -o {shlex.quote(str(result.folder / 'ethanol.html'))}")
         if (target := _explained_target(result)) is not None:
@@ -43,7 +43,7 @@ def _explained_target(result: "RunResult") -> str | None:
     """The option that names a target to `molattn explain`, if it needs one; None if no prediction can be explained."""
     from molattn.explain.methods import available_methods
 
-    if result.artifact is None or not available_methods(result.artifact.model):
+    if not available_methods(result.artifact.model):
         return None
     if not result.dataset.task.loss_function.is_explainable:
         return None
@@ -78,7 +78,7 @@ def report_runs(result: "MultipleRunsResult") -> None:
         table.add_row("standard deviation", *(number(m["std"]) for m in numbers.values()))
         out.print(table)
     first = shlex.quote(str(result.folder / next(iter(result.runs))))
-    example = "in.csv -o out.csv" if result.descriptors else "--smiles CCO"
+    example = "in.csv -o out.csv" if result.descriptor_columns else "--smiles CCO"
     print_line(f"The runs lie in {result.folder}, each in its folder; metrics.json has mean, std and all values. Next:")
     print_line(f"  {_program()} predict {first} {example}")
 

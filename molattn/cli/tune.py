@@ -10,7 +10,7 @@ from molattn.cli.options import Quiet
 from molattn.cli.terminal import print_json, print_line
 from molattn.cli.train_options import with_settings
 from molattn.errors import UsageError
-from molattn.training.config import resolve
+from molattn.training.run_config import resolve
 
 if TYPE_CHECKING:
     from molattn.training.tune import TuneResult
@@ -90,7 +90,7 @@ def tune(
             raise UsageError("a study that is resumed has its folder and settings: give no --config or --output-dir")
         if any(value is not None for name, value in options.items() if name != "num_workers") or settings:
             raise UsageError("a study that is resumed has its own settings: give only --resume and --num-trials")
-        from molattn.training.study_folder import read_study
+        from molattn.training.study import read_study
 
         study = read_study(resume)
         resolved = study.config

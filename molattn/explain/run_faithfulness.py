@@ -17,7 +17,7 @@ from molattn.explain.faithfulness import Faithfulness, measure_faithfulness
 from molattn.explain.faithfulness_file import write_faithfulness
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
-from molattn.training.config import read_config
+from molattn.training.run_config import read_config
 from molattn.training.run_status import CONFIG, MODEL
 
 Read = Callable[[Iterable[object]], Sequence[Molecule | SmilesError]]

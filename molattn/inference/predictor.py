@@ -248,8 +248,8 @@ class Predictor(TablePredictor):
             decimal, thousands: the decimal mark and the thousands separator of the targets; detected when empty.
 
         Returns:
-            An `Evaluation`: `.metrics`, `.answers`, `.targets` and `.rejected`; and `.unseen_metrics`, of the molecules
-            that, by the run's `splits.csv`, were not used to train, select or calibrate the model.
+            An `Evaluation`: `.metrics`, `.predictions`, `.targets` and `.rejected`; and `.unseen_metrics`, of the
+            molecules that, by the run's `splits.csv`, were not used to train, select or calibrate the model.
 
         Raises:
             UsageError: a column or metric that does not exist.

@@ -23,8 +23,8 @@ from molattn.data.tables.columns import parse_required_numbers
 from molattn.errors import MolattnError
 from molattn.inference import Predictor, load
 from molattn.sklearn.validation import MoleculeTable, check_molecules
-from molattn.training.config import closest_name, resolve
 from molattn.training.options import EstimatorOptions, describe_settings
+from molattn.training.run_config import closest_name, resolve
 
 # A model in a pickle: the content of each file of its folder, by file name.
 _Files = dict[str, bytes]

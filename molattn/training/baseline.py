@@ -5,6 +5,7 @@ Morgan fingerprints and RDKit's descriptors.
 """
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -50,24 +51,23 @@ def forest_metrics(
     if len(train) > MAX_MOLECULES:
         train = np.sort(np.random.default_rng(seed).choice(train, MAX_MOLECULES, replace=False))
     features = _features(dataset, train, num_workers)
-    learned = TargetScaler.identity(len(dataset.config.target_columns))
-    scaler = TargetScaler(learned.mean, learned.std, dataset.transforms)
-    targets = scaler.transform(dataset.targets[train])
+    scaler = replace(TargetScaler.identity(len(dataset.config.target_columns)), transforms=dataset.transforms)
+    labels = scaler.transform(dataset.targets[train])
     weights = None if dataset.weights is None else dataset.weights[train]
     forests = []
-    for y in targets.T:
+    for y in labels.T:
         known = np.isfinite(y)
         if weights is not None and (known & (weights > 0)).any():
             known &= weights > 0
         forest = _forest(dataset.task, seed, threads)
         forests.append(forest.fit(features[known], y[known], None if weights is None else weights[known]))
-    targets_of = dataset.config.target_columns
+    targets = dataset.config.target_columns
     result: dict[str, Any] = {"what": f"{LABEL} of {TREES} trees, on Morgan counts and descriptors of RDKit"}
     for split in SPLITS:
         rows = dataset.indices(split)
-        answers = scaler.in_units(_predict(dataset, forests, rows, num_workers))
-        result[split] = metrics_by_target(dataset.task, targets_of, dataset.targets[rows], answers, names)
-    if len(targets_of) > 1:
+        predictions = scaler.in_units(_predict(dataset, forests, rows, num_workers))
+        result[split] = metrics_by_target(dataset.task, targets, dataset.targets[rows], predictions, names)
+    if len(targets) > 1:
         result["mean"] = {split: mean_over_targets(result[split], names) for split in SPLITS}
     return result
 
@@ -98,15 +98,15 @@ def _predict(dataset: PreparedDataset, forests: list[Any], rows: np.ndarray, num
     for start in range(0, len(rows), CHUNK):
         features = _features(dataset, rows[start : start + CHUNK], num_workers)
         for t, forest in enumerate(forests):
-            parts[t].append(_answers(dataset.task, forest, features, t))
-    answers = [np.concatenate(of_target) for of_target in parts]
+            parts[t].append(_predict_target(dataset.task, forest, features, t))
+    by_target = [np.concatenate(of_target) for of_target in parts]
     if isinstance(dataset.task, Regression):
-        values = np.stack(answers, 1)
+        values = np.stack(by_target, 1)
         return Predictions(values, no_columns(values))
-    return dataset.task.with_probabilities(answers)
+    return dataset.task.with_probabilities(by_target)
 
 
-def _answers(task: Task, forest: Any, features: np.ndarray, t: int) -> np.ndarray:
+def _predict_target(task: Task, forest: Any, features: np.ndarray, t: int) -> np.ndarray:
     """(n,) numbers, or (n, classes) probabilities; a class without training labels has probability 0."""
     if isinstance(task, Regression):
         return forest.predict(features)

@@ -43,7 +43,7 @@ _OVERRIDABLE = ("dropout",)
 
 
 @dataclass(frozen=True)
-class Base:
+class BaseModel:
     """A base model on disk.
 
     Attributes:
@@ -78,7 +78,7 @@ def base_names() -> tuple[str, ...]:
     return () if folder is None else tuple(sorted(path.parent.name for path in folder.glob(f"*/{CARD}")))
 
 
-def find_base(name: str) -> Base:
+def find_base(name: str) -> BaseModel:
     """The base model with this name, or in this folder.
 
     Raises:
@@ -106,7 +106,7 @@ def find_base(name: str) -> Base:
             f"{path / CARD} is damaged, it cannot be read as the card of a base model ({why}); write or copy it again"
         ) from error
     config = read_config(path)
-    return Base(
+    return BaseModel(
         name=name,
         folder=path,
         model=model_config_of(config),
@@ -116,17 +116,17 @@ def find_base(name: str) -> Base:
     )
 
 
-def conflicts(base: Base, model: ModelConfig, add_hs: bool, conformers: bool) -> list[str]:
-    """The settings in which a run differs from a base model, a phrase each; if any differ, the base cannot be used."""
+def incompatible_settings(base: BaseModel, model: ModelConfig, add_hs: bool, conformers: bool) -> list[str]:
+    """The settings in which a run differs from a base model, a phrase each; it must differ in none to use the model."""
     if model.kind != base.model.kind:
         return [f"model is {model.kind} and was {base.model.kind}"]
     names = [f.name for f in fields(model) if f.name not in _OVERRIDABLE]
     pairs = [(f"model.{name}", getattr(model, name), getattr(base.model, name)) for name in names]
     pairs += [("data.add_hs", add_hs, base.add_hs), ("data.conformers", conformers, base.conformers)]
-    return [f"{name} is {_as_json(own)} and was {_as_json(was)}" for name, own, was in pairs if own != was]
+    return [f"{name} is {_as_json(value)} and was {_as_json(was)}" for name, value, was in pairs if value != was]
 
 
-def with_base_sizes(base: Base, model: ModelConfig, explicit: set[str]) -> ModelConfig:
+def with_base_settings(base: BaseModel, model: ModelConfig, explicit: set[str]) -> ModelConfig:
     """The settings of a model: those in `explicit` are kept, the others are those of its base model."""
     if model.kind != base.model.kind:
         return model

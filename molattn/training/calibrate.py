@@ -1,28 +1,76 @@
-"""Fit the calibration and the applicability domain of a trained model."""
+"""The artifact of trained models: their uncertainty method, calibration and applicability domain."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from molattn.chem import morgan_bits
+from molattn.chem import ReadOptions, morgan_bits
 from molattn.data.splits.groups import NO_SIZE_LIMIT
 from molattn.data.store.molecule_store import select_molecules
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.applicability_domain import ApplicabilityDomain
+from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.calibration import Calibration, Scores, cumulative_probabilities, resolve_calibration_method
 from molattn.models.predict import embed_molecules
 from molattn.models.predictions import Predictions
+from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.models.tasks import Regression, Task
+from molattn.models.uncertainty import resolve_uncertainty_method
+from molattn.training.dataset import LabelledMolecules
+from molattn.training.run_config import RunConfig
 
 MIN_STD = 1e-12
 MAX_SCORES = 10_000
 """The maximum number of calibration molecules of a target whose scores are stored: more do not improve intervals."""
 
 
+def build_artifact(
+    config: RunConfig,
+    models: Sequence[MoleculeModel],
+    task: Task,
+    scaler: TargetScaler,
+    targets: Sequence[str],
+    train: LabelledMolecules,
+    keys: Sequence[str],
+    *,
+    units: tuple[str, ...],
+    read_options: ReadOptions,
+    descriptors: DescriptorScaler | None,
+) -> Artifact:
+    """The artifact of trained models, with its applicability domain and without a calibration.
+
+    Args:
+        config: the settings.
+        models: a model, or the members of an ensemble.
+        task, scaler, targets, units: of the models.
+        train: the training molecules.
+        keys: their canonical SMILES.
+        read_options: how molecules are read.
+        descriptors: the scaler of the extra descriptors; None if the models read none.
+    """
+    settings = config.training
+    return Artifact(
+        model=models[0],
+        scaler=scaler,
+        targets=tuple(targets),
+        units=units,
+        read_options=read_options,
+        task=task,
+        descriptors=descriptors,
+        members=tuple(models[1:]),
+        uncertainty=resolve_uncertainty_method(
+            settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout
+        ),
+        samples=settings.dropout_sampling_size,
+        domain=fit_domain(models[0], train.molecules, keys, settings.domain_size, settings.seed, train.descriptors),
+        class_shares=task.class_shares(train.targets),
+    )
+
+
 def calibrate(
-    answers: Predictions,
+    predictions: Predictions,
     true: np.ndarray,
     task: Task,
     uncertainty: str,
@@ -35,10 +83,10 @@ def calibrate(
     For each target the molecules with a label are used; if there are more than 10,000, a random sample of that size.
 
     Args:
-        answers: the predictions for the n calibration molecules.
+        predictions: the predictions for the n calibration molecules.
         true: (n, T) their targets, NaN where missing.
         task: of the targets.
-        uncertainty: the method of the standard deviations in `answers`.
+        uncertainty: the method of the standard deviations in `predictions`.
         method: one of `molattn.models.calibration.METHODS`, or empty.
         targets: T names.
         others: the predictions for the validation molecules, for the median of their standard deviations.
@@ -58,7 +106,7 @@ def calibrate(
             )
         if len(known) > MAX_SCORES:
             known = np.sort(np.random.default_rng(0).choice(known, MAX_SCORES, replace=False))
-        part = answers[known]
+        part = predictions[known]
         if isinstance(task, Regression):
             scores.append(_regression_scores(part, true[known, t], task, t, others))
         else:
@@ -76,15 +124,17 @@ def check_calibration(task: Task, method: str) -> None:
     resolve_calibration_method(method, task)
 
 
-def _regression_scores(answers: Predictions, y: np.ndarray, task: Regression, t: int, others: Predictions) -> Scores:
-    error = y - answers.values[:, t]
+def _regression_scores(
+    predictions: Predictions, y: np.ndarray, task: Regression, t: int, others: Predictions
+) -> Scores:
+    error = y - predictions.values[:, t]
     std, b = np.ones(len(y)), 0.0
-    if answers.std is not None and others.std is not None:
+    if predictions.std is not None and others.std is not None:
         # The standard deviation of identical predictions is zero.
-        std, b = np.maximum(answers.std[:, t], MIN_STD), float(np.median(others.std[:, t]))
+        std, b = np.maximum(predictions.std[:, t], MIN_STD), float(np.median(others.std[:, t]))
     scores = {"z": np.sort(error / std), "far": np.sort(np.abs(error) / (std + b)), "b": np.array([b])}
     if task.loss_function.has_quantiles:
-        lower, upper = (q[:, t] for q in np.split(answers.distribution, 2, 1))
+        lower, upper = (q[:, t] for q in np.split(predictions.distribution, 2, 1))
         scores["quantiles"] = np.sort(np.maximum(lower - y, y - upper))
     return scores
 
@@ -119,7 +169,7 @@ def fit_domain(
         keys: n canonical SMILES.
         size: the maximum number of molecules, at least 2; 0 for no domain.
         seed: of the sample.
-        descriptors: (n, k), standardised; None if the model reads none.
+        descriptors: (n, k), standardized; None if the model reads none.
     """
     rows = np.sort(np.unique(np.array(keys, dtype=object), return_index=True)[1])
     if model.of_atoms or size < 2 or len(rows) < 2:
@@ -127,6 +177,6 @@ def fit_domain(
     if len(rows) > size:
         rows = np.sort(np.random.default_rng(seed).choice(rows, size, replace=False))
     sample: Any = select_molecules(molecules, rows)
-    of_sample = None if descriptors is None else descriptors[rows]
+    descriptors = None if descriptors is None else descriptors[rows]
     bits = morgan_bits([molecule.smiles for molecule in sample], max_atoms=NO_SIZE_LIMIT)
-    return ApplicabilityDomain.fit(embed_molecules(model, sample, descriptors=of_sample), bits)
+    return ApplicabilityDomain.fit(embed_molecules(model, sample, descriptors=descriptors), bits)

@@ -33,7 +33,7 @@ from molattn.training import distributed
 from molattn.training.checkpoint_validation import check_structure, check_tensors, validated_optimizer_state
 
 STATE = "state.json"
-SCHEMA = 2
+SCHEMA = 3
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ _STATE_FIELDS = PartialRecord(
         "epoch": Integer(0, 10**9),
         "identity": InstanceOf(dict, "an object with fields"),
     },
-    {"over": Boolean(), "seconds": Number(0.0)},
+    {"finished": Boolean(), "seconds": Number(0.0)},
 )
 # The exceptions that invalid types and sizes can cause.
 _DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, OSError)
@@ -135,14 +135,14 @@ class Checkpoints:
         # All ranks resume from the same checkpoint.
         self.last = distributed.broadcast_object(partial(load_checkpoint, folder))
         if self.last is not None:
-            if missing := next((key for key in ("over", "seconds") if key not in self.last.state), None):
+            if missing := next((key for key in ("finished", "seconds") if key not in self.last.state), None):
                 raise damage_error(folder, ValidationError(f"it has no field {missing!r}"))
             changed = differences(self.last.state["identity"], json.loads(json.dumps(identity)))
             if changed:
                 more = f"; and {len(changed) - 10} more" if len(changed) > 10 else ""
                 raise UsageError(
-                    f"{run or folder.parent} cannot be resumed, since {'; '.join(changed[:10])}{more}: put back what "
-                    "was, or start over with --force"
+                    f"{run or folder.parent} cannot be resumed, since {'; '.join(changed[:10])}{more}: undo the "
+                    "change, or start over with --force"
                 )
 
     @property
@@ -176,10 +176,10 @@ def _abbreviated(value: Any) -> str:
 
 @runtime_checkable
 class Trainable(Protocol):
-    """A module in training, with its optimizer and schedule."""
+    """A module in training, with its optimizer and learning-rate scheduler."""
 
     optimizer: torch.optim.Optimizer
-    schedule: torch.optim.lr_scheduler.LRScheduler
+    scheduler: torch.optim.lr_scheduler.LRScheduler
 
     def state_dict(self) -> dict[str, Any]:
         """See `torch.nn.Module.state_dict`."""
@@ -208,7 +208,7 @@ class TrainingMonitor(Protocol):
 class EpochCheckpointer:
     """Saves a training after its epochs, and resumes it from its last checkpoint with bitwise equal results.
 
-    A checkpoint has the weights, their moving average, optimizer, schedule, the best epoch's weights, the history, and
+    A checkpoint has the weights, their moving average, optimizer, scheduler, the best epoch's weights, the history, and
     the states of the random generators of torch, numpy and Python. The batches of an epoch depend only on its number.
     """
 
@@ -217,7 +217,7 @@ class EpochCheckpointer:
         if checkpoints.last is not None:
             try:
                 best = checkpoints.last.with_prefix("best")
-                monitor.restore(checkpoints.last.state["watch"], best or None)
+                monitor.restore(checkpoints.last.state["early_stopping"], best or None)
             except _DAMAGE as error:
                 raise damage_error(checkpoints.folder, error) from error
 
@@ -237,7 +237,7 @@ class EpochCheckpointer:
         if last.state["epoch"] >= epochs:
             wrong = mismatch("epoch", last.state["epoch"], f"below {epochs}, the number of epochs")
             raise damage_error(self.checkpoints.folder, wrong)
-        if last.state["over"]:
+        if last.state["finished"]:
             return epochs
         try:
             _restore(last, learner)
@@ -245,27 +245,27 @@ class EpochCheckpointer:
             raise damage_error(self.checkpoints.folder, error) from error
         return last.state["epoch"] + 1
 
-    def save_epoch(self, epoch: int, learner: Trainable, over: bool) -> None:
-        """Save the training after an epoch, if a checkpoint is due or the training is over.
+    def save_epoch(self, epoch: int, learner: Trainable, finished: bool) -> None:
+        """Save the training after an epoch, if a checkpoint is due or the training is finished.
 
         Args:
             epoch: from 0.
             learner: to save.
-            over: whether this was the last epoch.
+            finished: whether this was the last epoch.
         """
-        if distributed.rank() == 0 and (over or (epoch + 1) % self.checkpoints.every == 0):
+        if distributed.rank() == 0 and (finished or (epoch + 1) % self.checkpoints.every == 0):
             optimizer, tensors = _optimizer_state(learner.optimizer)
-            tensors |= {f"task.{k}": v for k, v in learner.state_dict().items()}
+            tensors |= {f"learner.{k}": v for k, v in learner.state_dict().items()}
             tensors |= {f"best.{k}": v for k, v in (self.monitor.state or {}).items()}
-            tensors |= {f"random.{k}": v for k, v in _torch_random().items()}
+            tensors |= {f"rng_state.{k}": v for k, v in _torch_rng_states().items()}
             state = {
                 "epoch": epoch,
-                "over": over,
+                "finished": finished,
                 "seconds": self.checkpoints.seconds + time.perf_counter() - self.start,
-                "watch": self.monitor.to_dict(),
+                "early_stopping": self.monitor.to_dict(),
                 "optimizer": optimizer,
-                "schedules": [learner.schedule.state_dict()],
-                "random": _plain_random(),
+                "scheduler": learner.scheduler.state_dict(),
+                "rng_state": _python_rng_states(),
                 "identity": self.checkpoints.identity,
             }
             save_checkpoint(self.checkpoints.folder, Checkpoint(_copies(tensors), state))
@@ -277,23 +277,23 @@ def _copies(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _restore(checkpoint: Checkpoint, learner: Trainable) -> None:
-    weights = checkpoint.with_prefix("task")
+    weights = checkpoint.with_prefix("learner")
     check_tensors(weights, learner.state_dict())
     moments = validated_optimizer_state(
         checkpoint.state["optimizer"], checkpoint.with_prefix("optimizer"), learner.optimizer
     )
-    check_structure(checkpoint.state["schedules"], [learner.schedule.state_dict()], "schedules")
+    check_structure(checkpoint.state["scheduler"], learner.scheduler.state_dict(), "scheduler")
     learner.load_state_dict(weights)
     learner.optimizer.load_state_dict(moments)
-    learner.schedule.load_state_dict(dict(checkpoint.state["schedules"][0]))
-    random_states = checkpoint.with_prefix("random")
+    learner.scheduler.load_state_dict(dict(checkpoint.state["scheduler"]))
+    random_states = checkpoint.with_prefix("rng_state")
     cpu = random_states.pop("cpu")
-    check_tensors({"random.cpu": cpu}, {"random.cpu": torch.get_rng_state()})
+    check_tensors({"rng_state.cpu": cpu}, {"rng_state.cpu": torch.get_rng_state()})
     torch.set_rng_state(cpu)
     for device, value in random_states.items():
         if torch.cuda.is_available() and int(device) < torch.cuda.device_count():
             torch.cuda.set_rng_state(value, int(device))
-    plain = checkpoint.state["random"]
+    plain = checkpoint.state["rng_state"]
     version, numbers, gauss = plain["python"]
     random.setstate((version, tuple(numbers), gauss))
     name, words, *rest = plain["numpy"]
@@ -312,14 +312,14 @@ def _optimizer_state(optimizer: torch.optim.Optimizer) -> tuple[list[dict[str, A
     return full["param_groups"], tensors
 
 
-def _torch_random() -> dict[str, Tensor]:
+def _torch_rng_states() -> dict[str, Tensor]:
     states = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available() and torch.cuda.is_initialized():
         states |= {str(i): state for i, state in enumerate(torch.cuda.get_rng_state_all())}
     return states
 
 
-def _plain_random() -> dict[str, Any]:
+def _python_rng_states() -> dict[str, Any]:
     name, numbers, *rest = np.random.get_state(legacy=True)  # noqa: NPY002
     return {"numpy": [name, np.asarray(numbers).tolist(), *rest], "python": random.getstate()}
 

@@ -14,7 +14,7 @@ MAX_INFERRED_CLASSES = 20
 MAX_SPELLINGS = 1_000
 """The largest number of different texts in a column from which classes are inferred."""
 
-PAIRS = (
+KNOWN_PAIRS = (
     *(("inactive", "active"), ("negative", "positive"), ("neg", "pos"), ("no", "yes"), ("n", "y"), ("false", "true")),
     *(("f", "t"), ("-", "+"), ("nontoxic", "toxic"), ("fail", "pass"), ("failed", "passed"), ("absent", "present")),
     *(("low", "high"), ("off", "on"), ("decoy", "active"), ("nonbinder", "binder")),
@@ -24,16 +24,16 @@ with a prefix of `_NEGATIONS`, such as `soluble` next to `insoluble`."""
 _NEGATIONS = ("non", "not", "in", "im", "un")
 ZERO_ONE = ("0", "1")
 
-Labels = Mapping[str, Counter[str]]
+LabelCounts = Mapping[str, Counter[str]]
 """The labels of a column: by the label in lower case, how often each of its spellings occurs."""
 
 
-def fold(text: str) -> str:
+def casefold(text: str) -> str:
     """A label for comparison: in lower case, with single spaces."""
     return " ".join(text.split()).casefold()
 
 
-def label(text: str) -> str:
+def clean_label(text: str) -> str:
     """A label without surrounding white space, and a whole number without a decimal point."""
     text = text.strip()
     if NUMBER.fullmatch(text) and math.isfinite(float(text)) and float(text) == int(float(text)):
@@ -41,43 +41,43 @@ def label(text: str) -> str:
     return text
 
 
-def count_labels(texts: Sequence[str]) -> Labels:
+def count_labels(texts: Sequence[str]) -> LabelCounts:
     """The labels among texts that are not empty."""
     found: dict[str, Counter[str]] = {}
     for text, times in Counter(texts).items():
-        found.setdefault(fold(text), Counter())[text] = times
+        found.setdefault(casefold(text), Counter())[text] = times
     return found
 
 
-def are_words(labels: Labels) -> bool:
+def are_words(labels: LabelCounts) -> bool:
     """Whether a column holds a few words that repeat, and no number."""
     return (
         2 <= len(labels) <= MAX_INFERRED_CLASSES
         and sum(map(Counter.total, labels.values())) >= 2 * len(labels)
-        and not any(map(starts_a_number, labels))
+        and not any(map(looks_like_number, labels))
     )
 
 
-def starts_a_number(text: str) -> bool:
+def looks_like_number(text: str) -> bool:
     """Whether a text is, or was meant as, a number: 1.5, 0,5, >10, -inf."""
     return text.lstrip("<>=~+-.\u2264\u2265 ")[:1].isdigit() or text.casefold().lstrip("+-") in ("inf", "infinity")
 
 
 def find_classes(
-    columns: Sequence[str], labels: Sequence[Labels], kind: str, positive_class: str = ""
+    columns: Sequence[str], labels: Sequence[LabelCounts], kind: str, positive_class: str = ""
 ) -> tuple[tuple[str, ...], ...]:
     """The classes of each column, for two classes the negative one first; empty if the columns hold numbers.
 
     Args:
         columns, labels: the names of the target columns, and their labels.
         kind: "regression", "binary" or "multiclass"; empty to infer classes from words.
-        positive_class: the positive one of two classes, for the columns that hold it; if empty, see `two_classes`.
+        positive_class: the positive one of two classes, for the columns that hold it; if empty, see `binary_classes`.
 
     Raises:
         InputError: a column does not hold the classes of its kind.
         UsageError: `positive_class` is not one of two classes.
     """
-    chosen = [positive_class if fold(positive_class) in of_column else "" for of_column in labels]
+    chosen = [positive_class if casefold(positive_class) in column_labels else "" for column_labels in labels]
     if positive_class and not any(chosen):
         raise UsageError(
             f"no target is of the class {positive_class!r}, which --positive-class names: "
@@ -85,21 +85,22 @@ def find_classes(
         )
     found: list[tuple[str, ...] | None] = []
     if kind in ("", "binary"):
-        found.extend(map(two_classes, labels, chosen))
+        found.extend(map(binary_classes, labels, chosen))
     if kind == "binary":
-        found = [two or known_pair(of_column) for two, of_column in zip(found, labels, strict=True)]
-        for name, of_column, two in zip(columns, labels, found, strict=True):
-            if two is None and not any(map(starts_a_number, of_column)):
+        found = [two or known_binary_classes(column_labels) for two, column_labels in zip(found, labels, strict=True)]
+        for name, column_labels, two in zip(columns, labels, found, strict=True):
+            if two is None and not any(map(looks_like_number, column_labels)):
                 raise InputError(
-                    f"column {short_repr(name)} holds {len(of_column)} different labels, {_names_of(of_column)}, and a "
-                    "binary target has two: empty the cells of the others, or choose --task-type multiclass"
+                    f"column {short_repr(name)} holds {len(column_labels)} different labels, "
+                    f"{_names_of(column_labels)}, and a binary target has two: empty the cells of the others, or "
+                    "choose --task-type multiclass"
                 )
     if found and None not in found and set(found) != {ZERO_ONE}:
         return tuple(filter(None, found))
     if positive_class:
-        name, of_column = next((n, x) for n, x, is_in in zip(columns, labels, chosen, strict=True) if is_in)
+        name, column_labels = next((n, x) for n, x, is_in in zip(columns, labels, chosen, strict=True) if is_in)
         raise UsageError(
-            f"--positive-class is one of two classes, and column {short_repr(name)} holds {_names_of(of_column)}"
+            f"--positive-class is one of two classes, and column {short_repr(name)} holds {_names_of(column_labels)}"
             if set(found) != {ZERO_ONE}
             else f"--positive-class {positive_class} is what it is anyway: leave it out"
         )
@@ -108,7 +109,7 @@ def find_classes(
     return ()
 
 
-def class_names(column: str, labels: Labels) -> tuple[str, ...]:
+def class_names(column: str, labels: LabelCounts) -> tuple[str, ...]:
     """The names of the classes of a multiclass column: as numbers if all are whole numbers, otherwise alphabetically.
 
     Raises:
@@ -123,10 +124,12 @@ def class_names(column: str, labels: Labels) -> tuple[str, ...]:
     if fraction := next((text for text in sorted(numbers) if "." in text or "e" in text), None):
         raise InputError(f"column {column!r} holds {fraction}, which is not a class: choose --task-type regression")
     names = map(_most_frequent, labels.values())
-    return tuple(sorted(names, key=int) if len(numbers) == len(labels) else sorted(names, key=lambda n: (fold(n), n)))
+    return tuple(
+        sorted(names, key=int) if len(numbers) == len(labels) else sorted(names, key=lambda n: (casefold(n), n))
+    )
 
 
-def two_classes(labels: Labels, positive: str = "") -> tuple[str, str] | None:
+def binary_classes(labels: LabelCounts, positive: str = "") -> tuple[str, str] | None:
     """The negative and the positive class of a column with two classes; None for any other column.
 
     A column may also hold a single label, if the other one of its pair is known. Numbers other than 0 and 1 are classes
@@ -136,13 +139,13 @@ def two_classes(labels: Labels, positive: str = "") -> tuple[str, str] | None:
         labels: of the column.
         positive: the positive class, if it is chosen and the column holds it.
     """
-    chosen = fold(positive)
+    chosen = casefold(positive)
     if len(labels) == 2 and chosen in labels:
         (negative,) = set(labels) - {chosen}
         return _most_frequent(labels[negative]), _most_frequent(labels[chosen])
     if set(labels) <= set(ZERO_ONE):
         return ZERO_ONE
-    if len(labels) == 2 and not any(map(starts_a_number, labels)):
+    if len(labels) == 2 and not any(map(looks_like_number, labels)):
         negative, known = sorted(labels), positive_of(*labels)
         if known:
             negative.remove(known)
@@ -150,13 +153,13 @@ def two_classes(labels: Labels, positive: str = "") -> tuple[str, str] | None:
         return (_most_frequent(labels[negative[0]]), _most_frequent(labels[negative[1]])) if are_words(labels) else None
     if len(labels) == 1:
         (only,) = labels
-        for pair in PAIRS:
+        for pair in KNOWN_PAIRS:
             if only in pair:
                 return tuple(_most_frequent(labels[only]) if name == only else name for name in pair)  # pyright: ignore
     return None
 
 
-def known_pair(labels: Labels) -> tuple[str, str] | None:
+def known_binary_classes(labels: LabelCounts) -> tuple[str, str] | None:
     """The only pair among the labels whose positive class is known; None if there is no such pair, or several."""
     if len(labels) > MAX_CLASSES:
         return None
@@ -171,7 +174,7 @@ def known_pair(labels: Labels) -> tuple[str, str] | None:
 def positive_of(a: str, b: str) -> str:
     """The positive one of two classes, in lower case; empty if that is not known."""
     for negative, positive in ((a, b), (b, a)):
-        if (negative, positive) in PAIRS:
+        if (negative, positive) in KNOWN_PAIRS:
             return positive
         if any(negative.removeprefix(prefix).lstrip("- ") == positive != negative for prefix in _NEGATIONS):
             return positive
@@ -180,14 +183,16 @@ def positive_of(a: str, b: str) -> str:
 
 def class_codes(classes: Sequence[str]) -> dict[str, int]:
     """The index of each class by its name, and by its name in lower case if no other class has the same."""
-    counts = Counter(map(fold, classes))
-    codes = {fold(name): i for i, name in enumerate(classes) if counts[fold(name)] == 1}
+    counts = Counter(map(casefold, classes))
+    codes = {casefold(name): i for i, name in enumerate(classes) if counts[casefold(name)] == 1}
     return codes | {name: i for i, name in enumerate(classes)}
 
 
-def describe_spellings(column: str, labels: Labels, classes: Collection[str]) -> str:
+def describe_spellings(column: str, labels: LabelCounts, classes: Collection[str]) -> str:
     """Which spellings of a class of the column were read as one; empty if each class has one spelling."""
-    merged = [spellings for folded, spellings in labels.items() if len(spellings) > 1 and folded in map(fold, classes)]
+    merged = [
+        spellings for folded, spellings in labels.items() if len(spellings) > 1 and folded in map(casefold, classes)
+    ]
     if not merged:
         return ""
     texts = []
@@ -199,24 +204,24 @@ def describe_spellings(column: str, labels: Labels, classes: Collection[str]) ->
     return f"column {short_repr(column)}: letter case is ignored, {', '.join(texts)}{more}"
 
 
-def _names_of(labels: Labels) -> str:
+def _names_of(labels: LabelCounts) -> str:
     """The names of the labels, the most frequent first."""
-    return abbreviated(list(map(_most_frequent, sorted(labels.values(), key=Counter.total, reverse=True))))
+    return abbreviate(list(map(_most_frequent, sorted(labels.values(), key=Counter.total, reverse=True))))
 
 
 def _most_frequent(spellings: Counter[str]) -> str:
     return spellings.most_common(1)[0][0]
 
 
-def describe_two_classes(names: Sequence[str], classes: Sequence[tuple[str, ...]]) -> str:
+def describe_binary_classes(names: Sequence[str], classes: Sequence[tuple[str, ...]]) -> str:
     """Which two classes the targets have, which one is positive and why, and how to choose the other."""
     what = names[0] if len(names) == 1 else f"{len(names)} targets"
     if len(set(classes)) > 1:
         positive = [f"{c[1]} ({name})" for name, c in zip(names, classes, strict=True)]
-        each = f"{what} hold two words each; the positive classes are {abbreviated(positive)}"
+        each = f"{what} hold two words each; the positive classes are {abbreviate(positive)}"
         return f"{each}; --positive-class overrides that of the targets that have the word"
     negative, positive = classes[0]
-    known = positive_of(fold(negative), fold(positive)) or fold(negative) > fold(positive)
+    known = positive_of(casefold(negative), casefold(positive)) or casefold(negative) > casefold(positive)
     why, other = ("", "--positive-class") if known else (", the last in the alphabet", f"--positive-class {negative}")
     first, second = sorted((negative, positive), key=fold)
     words = f"the words {first} and {second}" if (negative, positive) != ZERO_ONE else "0 and 1"
@@ -227,6 +232,6 @@ def hold_or_holds(names: Sequence[str]) -> str:
     return "holds" if len(names) == 1 else "hold"
 
 
-def abbreviated(names: Sequence[str]) -> str:
+def abbreviate(names: Sequence[str]) -> str:
     shorter = ", ".join(names[:6])
     return shorter if len(names) <= 6 else f"{shorter}, ... ({len(names)})"

@@ -1,20 +1,9 @@
-"""The settings of a run, read from TOML files and `section.key=value`. Importing this module loads nothing heavy."""
+"""The settings of the data and the training, each declared once. Importing this module loads nothing heavy."""
 
-import dataclasses
-import difflib
-import tomllib
-import types
-import typing
-from collections.abc import Iterable
-from dataclasses import dataclass, field, fields
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
-from molattn.errors import UsageError
-from molattn.models.config import CONFIGS, GraphModelConfig, ModelConfig
-from molattn.models.presets import PRESETS
-from molattn.plugins import load_plugins
-from molattn.training.bases import AUTO, FINE_TUNING, NONE, find_base, with_base_sizes
+from molattn.training.bases import AUTO, FINE_TUNING
 
 # As in molattn.data, molattn.chem and molattn.models, which are not imported for the help screen.
 SPLITS = ("random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone", "stratified")
@@ -83,14 +72,14 @@ class DataConfig:
         weight_column: the table's column of the weights of rows, 0 or more; empty for none.
         group_column: the table's column of the group of each row, such as an assay or a series; rows of one group get
             the same split label. Empty for none.
-        descriptor_columns: the table's columns of extra descriptors, standardised and concatenated to the readout;
+        descriptor_columns: the table's columns of extra descriptors, standardized and concatenated to the readout;
             named as `target_columns`.
-        molecule_featurizers: extra descriptors that RDKit computes, also standardised and concatenated to the readout,
+        molecule_featurizers: extra descriptors that RDKit computes, also standardized and concatenated to the readout,
             names in `molattn.chem.MOLECULE_FEATURIZERS`. The default of a graph model from scratch is "rdkit_few", a
             dozen.
         add_hs: whether hydrogens become atoms of the graph.
         max_atoms: the maximum number of atoms; larger molecules are rejected.
-        standardize: standardisation of the molecules: "parent" (groups normalised, the largest fragment, neutral if
+        standardize: standardization of the molecules: "parent" (groups normalized, the largest fragment, neutral if
             possible) or "tautomer" (that, as its canonical tautomer); empty for none.
         conformers: whether to compute a 3D geometry of every molecule, for the model to use its distances.
         conformer_seed: of the random start of each geometry.
@@ -296,182 +285,3 @@ class TrainingConfig:
     baseline: bool = option(False, "Measure a random forest beside the model.")
     class_balance: bool = option(False, "Weight classes equally in the loss.", hidden=False)
     positive_weights: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class RunConfig:
-    """All settings of a run, by the sections of its `config.toml`.
-
-    `explicit_keys` are the settings that were set explicitly, as "section.key"; the others may depend on them.
-    """
-
-    data: DataConfig = field(default_factory=DataConfig)
-    model: ModelConfig = field(default_factory=GraphModelConfig)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
-    explicit_keys: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
-
-    def to_dict(self) -> dict[str, dict[str, Any]]:
-        """Sections of plain values, as in a TOML file."""
-        return {
-            section: {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
-            for section, values in ((name, dataclasses.asdict(getattr(self, name))) for name in SECTIONS)
-        }
-
-    def explicit_settings(self) -> dict[str, dict[str, Any]]:
-        """As `to_dict`, only those settings that were set explicitly."""
-        found = {
-            section: {key: value for key, value in values.items() if f"{section}.{key}" in self.explicit_keys}
-            for section, values in self.to_dict().items()
-        }
-        return {section: values for section, values in found.items() if values}
-
-    def updated(self, sections: dict[str, Any], source: str) -> "RunConfig":
-        """This configuration with the values of `sections`; `source` is named in error messages.
-
-        Raises:
-            UsageError: a section or key that does not exist, or a value of the wrong type.
-        """
-        changed: dict[str, Any] = {}
-        explicit: set[str] = set()
-        for section, values in sections.items():
-            if section not in SECTIONS:
-                raise UsageError(f"{source}: there is no section [{section}]{closest_name(section, SECTIONS)}")
-            if not isinstance(values, dict):
-                raise UsageError(f"{source}: {section} is a section; write its settings below [{section}]")
-            current = getattr(self, section)
-            if section == "model":
-                current = _of_kind(current, values.get("kind", current.kind), source)
-            hints = typing.get_type_hints(type(current))
-            chosen = {}
-            for key, value in values.items():
-                if key not in hints:
-                    raise UsageError(f"{source}: [{section}] has no setting {key!r}{closest_name(key, hints)}")
-                chosen[key] = _coerced(value, hints[key], f"{source}: {section}.{key}")
-            changed[section] = dataclasses.replace(current, **chosen)
-            explicit.update(f"{section}.{key}" for key in chosen)
-        return dataclasses.replace(self, **changed, explicit_keys=self.explicit_keys | explicit)
-
-
-def resolve(
-    config: str | Path | dict[str, Any] | None, options: dict[str, Any], settings: Iterable[str] = ()
-) -> RunConfig:
-    """The settings of a run, each source overriding those before it: defaults, `preset`, file, options, `settings`.
-
-    Options that are None are ignored.
-
-    Args:
-        config: the path of a TOML file, or its sections; None for none.
-        options: values by the names of settings, without their sections; also `preset`, and `model` for its kind.
-        settings: texts `section.key=value`.
-
-    Raises:
-        UsageError: as `RunConfig.updated`; or a plugin cannot be loaded.
-    """
-    load_plugins()
-    resolved = RunConfig()
-    options = dict(options)
-    preset = options.pop("preset", None)
-    if preset is not None:
-        if preset not in PRESETS:
-            raise UsageError(f"there is no preset {preset!r}{closest_name(preset, PRESETS)}")
-        resolved = resolved.updated(PRESETS[preset].settings, f"preset {preset}")
-    if config is not None:
-        sections, source = (config, "config") if isinstance(config, dict) else (read_config(config), str(config))
-        resolved = resolved.updated(sections, source)
-    place_of = {f.name: (section, f.name) for section, types in SECTIONS.items() for t in types for f in fields(t)}
-    place_of["model"] = ("model", "kind")
-    # The kind of model first, because the other settings depend on it.
-    for name, value in sorted(options.items(), key=lambda option: option[0] != "model"):
-        if name not in place_of:
-            raise UsageError(f"there is no option {name!r}{closest_name(name, place_of)}")
-        if value is not None:
-            section, key = place_of[name]
-            resolved = resolved.updated({section: {key: value}}, f"option {name}")
-    for text in settings:
-        resolved = resolved.updated(parse_setting(text), f"--set {text}")
-    if preset is not None and resolved.model.kind != "graph":
-        raise UsageError(f"the preset {preset} is of the model graph, not of {resolved.model.kind}: leave one out")
-    if resolved.training.base not in (AUTO, NONE):
-        of_model = {name.removeprefix("model.") for name in resolved.explicit_keys if name.startswith("model.")}
-        resolved = dataclasses.replace(
-            resolved, model=with_base_sizes(find_base(resolved.training.base), resolved.model, of_model)
-        )
-    if resolved.model.needs_3d and not resolved.data.conformers:
-        raise UsageError("model.edges reads 3D distances, which are not computed: add --set data.conformers=true")
-    return resolved
-
-
-# The possible classes of each section.
-SECTIONS: dict[str, tuple[type, ...]] = {
-    "data": (DataConfig,),
-    "model": tuple(CONFIGS.values()),
-    "training": (TrainingConfig,),
-}
-
-
-def _of_kind(current: ModelConfig, kind: Any, source: str) -> ModelConfig:
-    """`current` if it is of this kind, otherwise the defaults of `kind`."""
-    if kind == current.kind:
-        return current
-    if kind not in CONFIGS:
-        raise UsageError(f"{source}: there is no model {kind!r}{closest_name(str(kind), CONFIGS)}")
-    return CONFIGS[kind]()
-
-
-def read_config(path: str | Path) -> dict[str, Any]:
-    """The sections of a TOML file.
-
-    Raises:
-        UsageError: the file is missing or is not TOML.
-    """
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsageError(f"there is no configuration file {str(path)!r}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not TOML: {error}") from None
-    except RecursionError:
-        raise UsageError(f"{path} is nested too deeply for settings") from None
-
-
-def parse_setting(text: str) -> dict[str, dict[str, Any]]:
-    """Parse `section.key=value`; the value is TOML, or otherwise text.
-
-    >>> parse_setting("model.num_layers=6")
-    {'model': {'num_layers': 6}}
-    >>> parse_setting("model.readout=sum")
-    {'model': {'readout': 'sum'}}
-    """
-    name, equals, value = text.partition("=")
-    section, dot, key = name.strip().partition(".")
-    if not (equals and dot and section and key):
-        raise UsageError(f"--set {text!r}: write section.key=value, for example --set model.num_layers=6")
-    try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        parsed = value.strip()
-    return {section: {key: parsed}}
-
-
-def _coerced(value: Any, hint: Any, where: str) -> Any:
-    """`value` converted to the type of the setting."""
-    if typing.get_origin(hint) is tuple:
-        item = typing.get_args(hint)[0]
-        values = value if isinstance(value, list | tuple) else [value]
-        return tuple(_coerced(v, item, where) for v in values)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if hint is str and isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    if isinstance(hint, types.UnionType) or not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
-        raise UsageError(f"{where} is {value!r}; it takes {_TYPE_NAMES.get(hint, str(hint))}")
-    return value
-
-
-_TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-
-
-def closest_name(name: str, names: Iterable[str]) -> str:
-    names = list(names)
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(names)}"

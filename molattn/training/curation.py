@@ -8,10 +8,18 @@ import numpy as np
 
 from molattn.data import ALL_SPLIT_LABELS
 from molattn.models.tasks import Regression
+from molattn.training.data_checks import (
+    check_classes,
+    check_fragments,
+    check_labels,
+    check_ranges,
+    check_replicates,
+    check_sizes,
+    check_splits,
+    check_standardized,
+)
+from molattn.training.data_messages import Finding
 from molattn.training.dataset import PreparedDataset
-from molattn.training.findings import Finding
-from molattn.training.label_checks import check_classes, check_labels, check_ranges, check_splits
-from molattn.training.molecule_checks import check_fragments, check_replicates, check_sizes, check_standardized
 
 _NAMED_FILE = re.compile(r"[,;] see \w+\.csv")
 
@@ -55,29 +63,28 @@ class Curation:
         }
 
 
-def curate(dataset: PreparedDataset, in_run: bool = True, num_workers: int = 0) -> Curation:
+def curate(dataset: PreparedDataset, before_training: bool = True, num_workers: int = 0) -> Curation:
     """Check the data of a run.
 
     Args:
         dataset: as training reads it.
-        in_run: whether a training follows; messages then name files of its run folder. If not, up to 2,000 molecules
-            are standardised to count those that `--standardize parent` would change, which takes seconds.
-        num_workers: processes that standardise.
+        before_training: whether a training follows; messages then name files of its run folder. If not, up to 2,000
+            molecules are standardized to count those that `--standardize parent` would change, which takes seconds.
+        num_workers: processes that standardize.
     """
-    keys = dataset.molecules.keys
     # Overflow near the limits of float64 must not stop a training here.
     with np.errstate(over="ignore", invalid="ignore"):
-        found = _find(dataset, keys, in_run, num_workers)
-    return Curation(dataset, tuple(found))
+        return Curation(dataset, tuple(_find(dataset, dataset.molecules.keys, before_training, num_workers)))
 
 
-def _find(dataset: PreparedDataset, keys: list[str], in_run: bool, num_workers: int) -> list[Finding]:
-    warnings = dataset.warnings if in_run else [_NAMED_FILE.sub("", message) for message in dataset.warnings]
+def _find(dataset: PreparedDataset, keys: list[str], before_training: bool, num_workers: int) -> list[Finding]:
+    warnings = dataset.warnings if before_training else [_NAMED_FILE.sub("", message) for message in dataset.warnings]
+    skips_standardize = before_training or dataset.config.standardize
     return [
         *(Finding("reading", message) for message in warnings),
         *check_replicates(dataset, keys),
         *check_fragments(dataset, keys),
-        *(check_standardized(dataset, keys, num_workers) if not (in_run or dataset.config.standardize) else ()),
+        *(() if skips_standardize else check_standardized(dataset, keys, num_workers)),
         *check_sizes(dataset),
         *(check_ranges(dataset) if isinstance(dataset.task, Regression) else check_classes(dataset)),
         *check_labels(dataset),

@@ -50,8 +50,8 @@ class LabelledMolecules:
             not use them.
         offsets: (n + 1,) row pointers for targets of atoms: molecule i has the rows offsets[i] to offsets[i + 1] of
             `targets`; None for one row per molecule.
-        descriptors: (n, k) extra descriptors of each molecule, standardised, or None.
-        auxiliary_targets: (n, A) targets of an auxiliary objective, standardised, NaN where missing, or None.
+        descriptors: (n, k) extra descriptors of each molecule, standardized, or None.
+        auxiliary_targets: (n, A) targets of an auxiliary objective, standardized, NaN where missing, or None.
         bounds: (n, T, 2) lower and upper bounds of censored targets, on the same scale as `targets`, where these are
             NaN; NaN where there is no bound. None if no target has bounds.
     """
@@ -119,8 +119,8 @@ class PreparedDataset:
         task_message: a sentence on which task was inferred; empty if the task type was configured.
         weights: the weight of each of the n rows, (n,); None without a weight column.
         groups: the group of each of the n rows; None without a group column.
-        stored_in: the folder from which the molecules were loaded; None if this run read them from SMILES.
-        descriptors: (n, k) extra descriptors of each molecule, standardised, or None.
+        cache_folder: the folder from which the molecules were loaded; None if this run read them from SMILES.
+        descriptors: (n, k) extra descriptors of each molecule, standardized, or None.
         descriptor_scaler: the scaler of `descriptors`, fitted to the training molecules.
         offsets: (n + 1,) row pointers, as in `LabelledMolecules`; None for one row per molecule.
         bounds: (n, T, 2) lower and upper bounds of censored targets, which are NaN in `targets`; NaN where there is no
@@ -147,7 +147,7 @@ class PreparedDataset:
     task_message: str = ""
     weights: np.ndarray | None = None
     groups: list[str] | None = None
-    stored_in: Path | None = None
+    cache_folder: Path | None = None
     descriptors: np.ndarray | None = None
     descriptor_scaler: DescriptorScaler | None = None
     offsets: np.ndarray | None = None
@@ -179,13 +179,13 @@ class PreparedDataset:
         """Whether there is a calibration split."""
         return bool(len(self.indices(CALIBRATION)))
 
-    def targets_of(self, molecules: np.ndarray) -> np.ndarray:
+    def target_rows(self, molecules: np.ndarray) -> np.ndarray:
         """The indices of the rows of `targets` that belong to some of the n molecules."""
         return molecules if self.offsets is None else label_rows(self.offsets, molecules)
 
     @property
     def standardized(self) -> list[tuple[int, str]]:
-        """The rows whose molecule was changed by standardisation, with the SMILES of the standard form."""
+        """The rows whose molecule was changed by standardization, with the SMILES of the standard form."""
         if not self.config.standardize:
             return []
         forms = zip(self.rows.tolist(), self.molecules.smiles, strict=True)
@@ -197,7 +197,7 @@ class PreparedDataset:
         weights = None if self.weights is None else self.weights[indices]
         offsets = None if self.offsets is None else offsets_from_counts(np.diff(self.offsets)[indices])
         descriptors = None if self.descriptors is None else self.descriptors[indices]
-        targets = transform_targets(self.transforms, self.targets[self.targets_of(indices)])
+        targets = transform_targets(self.transforms, self.targets[self.target_rows(indices)])
         bounds = None if self.bounds is None else transform_bounds(self.transforms, self.bounds[indices])
         return LabelledMolecules(self.molecules[indices], targets, weights, offsets, descriptors, bounds=bounds)
 

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -14,7 +14,8 @@ from molattn.data.tables.columns import format_names
 from molattn.errors import InputError, SmilesError, UsageError
 from molattn.models.base import Molecule
 from molattn.models.scaler import DescriptorScaler, TargetScaler
-from molattn.training.config import DataConfig, RunConfig
+from molattn.training.config import DataConfig
+from molattn.training.run_config import RunConfig
 
 CLIP = 5.0
 """Targets are clipped at this many standard deviations from the mean: a few molecules have extreme values."""
@@ -25,12 +26,12 @@ MAX_MISSING = 0.1
 
 @dataclass(frozen=True)
 class DescriptorTargets:
-    """The A standardised descriptors of n molecules.
+    """The A standardized descriptors of n molecules.
 
     Attributes:
         names: of the A descriptors.
         scaler: fitted to the training molecules; its inverse gives RDKit's values.
-        z: (n, A) standardised, from -CLIP to CLIP, NaN where RDKit has no finite value.
+        z: (n, A) standardized, from -CLIP to CLIP, NaN where RDKit has no finite value.
         dropped: the descriptors that were left out, and why.
     """
 
@@ -63,7 +64,7 @@ def compute_descriptors(
 def standardize_targets(
     names: Sequence[str], values: np.ndarray, train: np.ndarray, min_differing: int = 1
 ) -> DescriptorTargets:
-    """Standardise and clip descriptors: z = clip((y - mean) / std), with the mean and std of the training molecules.
+    """Standardize and clip descriptors: z = clip((y - mean) / std), with the mean and std of the training molecules.
 
     Targets are dropped if they are missing for more than `MAX_MISSING` of the training molecules, or constant, that
     is, if fewer than `min_differing` of the training molecules differ from the median.
@@ -123,7 +124,7 @@ def append_computed_descriptors(
 ) -> np.ndarray | None:
     """The extra descriptors of n molecules in their units: `columns`, then those that RDKit computes.
 
-    They are computed for the molecules as the model reads them, after standardisation.
+    They are computed for the molecules as the model reads them, after standardization.
 
     Args:
         names: of the descriptors to compute.
@@ -144,25 +145,35 @@ def append_computed_descriptors(
     return found if columns is None else np.hstack([columns, found])
 
 
-def fit_descriptor_scaler(data: DataConfig, train: np.ndarray) -> tuple[DescriptorScaler, list[str]]:
-    """Fit the scaler of the extra descriptors, and list warnings about constant ones.
+def standardize_descriptors(
+    data: DataConfig, values: np.ndarray, train: np.ndarray, rows: np.ndarray, location: Callable[[int], str]
+) -> tuple[DescriptorScaler, np.ndarray, list[str]]:
+    """Standardize the extra descriptors; returns their scaler, z of shape (n, k), and warnings about constant ones.
 
     Args:
         data: the settings.
-        train: (n, k) extra descriptors of the training molecules, in their units.
+        values: (n, k) in their units.
+        train: indices of the training molecules, to which the scaler is fitted.
+        rows: indices of the molecules that are used.
+        location: returns the location of a molecule, for errors.
 
     Raises:
-        InputError: a descriptor whose mean or standard deviation is not finite.
+        InputError: a descriptor whose mean or standard deviation is not finite, or a value of a molecule in `rows` that
+            is too far from those of the training molecules.
     """
-    scaler = DescriptorScaler.fit(data.descriptor_columns, train, computed_descriptor_names(data))
+    scaler = DescriptorScaler.fit(data.descriptor_columns, values[train], computed_descriptor_names(data))
     for name, mean, std in zip(scaler.names, scaler.mean, scaler.std, strict=True):
         if not (math.isfinite(mean) and math.isfinite(std)):
             raise InputError(
-                f"the numbers of column {name!r} are too large to be standardised: give it in another unit, or leave "
+                f"the numbers of column {name!r} are too large to be standardized: give it in another unit, or leave "
                 "it out of --descriptor-columns"
             )
+    z = scaler.scale(values)
+    if out_of_range := [int(i) for i in rows if not np.isfinite(z[i]).all()]:
+        i = out_of_range[0]
+        raise InputError(f"{location(i)}: {scaler.range_error(values[i].tolist())}; correct it, or leave out the row")
     constant = [name for name in scaler.constant if name in scaler.provided]
     if not constant:
-        return scaler, []
+        return scaler, z, []
     have = "has" if len(constant) == 1 else "have"
-    return scaler, [f"{format_names(constant)} {have} one value in training: the model does not use it"]
+    return scaler, z, [f"{format_names(constant)} {have} one value in training: the model does not use it"]

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 ACCELERATORS = ("auto", "cpu", "gpu", "cuda")
 
-GRACE = 5.0
+TERMINATION_GRACE_PERIOD = 5.0
 """Seconds after SIGTERM in which a rank can end by itself, before its process is ended."""
 
 _in_process_group = False
@@ -109,15 +109,15 @@ def process_group(settings: "TrainingConfig") -> Iterator[None]:
             dist.init_process_group("cpu:gloo,cuda:nccl" if gpu else "gloo", **_rendezvous())
     _in_process_group = True
     try:
-        with _reports_lost_process(), end_on_sigterm(GRACE):
+        with _reports_lost_process(), end_on_sigterm(TERMINATION_GRACE_PERIOD):
             yield
     finally:
         _in_process_group = False
 
 
 @contextmanager
-def end_on_sigterm(grace: float) -> Iterator[None]:
-    """End this process, with a shell's exit code 143, if it is still in the block `grace` seconds after SIGTERM.
+def end_on_sigterm(grace_period: float) -> Iterator[None]:
+    """End this process, with a shell's exit code 143, if it is still in the block `grace_period` seconds after SIGTERM.
 
     Python runs signal handlers in the main thread, between bytecode instructions: not while that thread waits inside
     torch for a rank that does not respond. Does nothing outside the main thread.
@@ -125,27 +125,27 @@ def end_on_sigterm(grace: float) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    received, sent = os.pipe()
-    os.set_blocking(sent, False)
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
     in_block = True
 
-    def watch() -> None:
-        while number := os.read(received, 1):
+    def wait_for_sigterm() -> None:
+        while number := os.read(read_end, 1):
             if number[0] == signal.SIGTERM:
-                time.sleep(grace)
+                time.sleep(grace_period)
                 if in_block:
                     os._exit(128 + signal.SIGTERM)
-        os.close(received)
+        os.close(read_end)
 
     # The number of a signal that has a handler is written here at once, even if the main thread is blocked.
-    before = signal.set_wakeup_fd(sent, warn_on_full_buffer=False)
-    threading.Thread(target=watch, daemon=True).start()
+    before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    threading.Thread(target=wait_for_sigterm, daemon=True).start()
     try:
         yield
     finally:
         in_block = False
         signal.set_wakeup_fd(before)
-        os.close(sent)
+        os.close(write_end)
 
 
 def _rendezvous() -> dict[str, Any]:
@@ -188,22 +188,22 @@ def rank() -> int:
     return int(os.environ["RANK"]) if _in_process_group else 0
 
 
-def broadcast_object(make: Callable[[], T]) -> T:
-    """Call `make` on rank 0 and return its result on all ranks; a MolattnError is raised on all of them."""
+def broadcast_object(function: Callable[[], T]) -> T:
+    """Call `function` on rank 0 and return its result on all ranks; a MolattnError is raised on all of them."""
     if world_size() == 1:
-        return make()
+        return function()
     import torch.distributed as dist
 
-    made: list[Any] = [None, None]
+    result: list[Any] = [None, None]
     if rank() == 0:
         try:
-            made[0] = make()
+            result[0] = function()
         except MolattnError as error:
-            made[1] = error
-    dist.broadcast_object_list(made, src=0)
-    if made[1] is not None:
-        raise made[1]
-    return made[0]
+            result[1] = error
+    dist.broadcast_object_list(result, src=0)
+    if result[1] is not None:
+        raise result[1]
+    return result[0]
 
 
 def all_gather(value: T) -> list[T]:

@@ -22,7 +22,7 @@ class EpochRecord:
         epoch: from 1.
         learning_rate: after the epoch.
         train_loss, val_loss: means over labels; for regression with the default loss, mean squared errors of
-            standardised targets.
+            standardized targets.
         val_metric: of the validation molecules, in the target's unit if it has one; the mean over several targets, NaN
             if it is undefined.
         best: whether this epoch is the best so far.
@@ -54,12 +54,12 @@ class EpochRecord:
         >>> EpochRecord(1, 1e-3, 0.5, 0.4, 0.81, True, "rmse", "val_loss", 0.4).describe()
         'validation loss 0.400, best 0.400, RMSE 0.810'
         """
-        value, best, metric = map(_shown, (self.tracked_value, self.best_value, self.val_metric))
+        value, best, metric = map(_format, (self.tracked_value, self.best_value, self.val_metric))
         text = f"validation {label_of(self.tracking_metric)} {value}, best {best}"
         return f"{text}, {label_of(self.metric)} {metric}" if self.tracking_metric == VAL_LOSS else text
 
 
-def _shown(value: float) -> str:
+def _format(value: float) -> str:
     return f"{value:.3f}" if math.isfinite(value) else "undefined"
 
 
@@ -127,16 +127,16 @@ class EarlyStopping:
         Raises:
             ValidationError: they do not match a training of this model.
         """
-        saved = _STATE.validate(saved, "watch")
+        saved = _STATE.validate(saved, "early_stopping")
         history = [EpochRecord(**r) for r in saved["history"]]
         if [r.epoch for r in history] != list(range(1, len(history) + 1)) or saved["best_epoch"] > len(history):
-            raise ValidationError("watch.history does not have consecutive epochs, the best among them")
+            raise ValidationError("early_stopping.history does not have consecutive epochs, the best among them")
         for i, record in enumerate(history):
             if record.metric not in METRICS:
-                raise mismatch(f"watch.history[{i}].metric", record.metric, "the name of a metric")
+                raise mismatch(f"early_stopping.history[{i}].metric", record.metric, "the name of a metric")
             if record.tracking_metric != self.tracking_metric:
                 raise mismatch(
-                    f"watch.history[{i}].tracking_metric", record.tracking_metric, repr(self.tracking_metric)
+                    f"early_stopping.history[{i}].tracking_metric", record.tracking_metric, repr(self.tracking_metric)
                 )
         if (state is None) != (saved["best_epoch"] < 1):
             raise ValidationError("it has weights of the best epoch without a best epoch, or the reverse")

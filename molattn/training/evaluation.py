@@ -15,14 +15,15 @@ from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.errors import InputError, SmilesError, UsageError, short_repr
 from molattn.models.artifact import Artifact
 from molattn.models.predictions import Predictions
-from molattn.training.bootstrap import interval_by_target
-from molattn.training.class_names import ZERO_ONE, fold, positive_of
+from molattn.training.class_names import ZERO_ONE, casefold, positive_of
+from molattn.training.data_messages import no_row_error
 from molattn.training.descriptors import append_computed_descriptors
 from molattn.training.labels import NO_ATOM_LIMIT, MatchedLabels, check_atom_targets, match_labels
-from molattn.training.metrics import LEVEL, mean_over_targets, metrics_by_target, resolve_metrics, uncertainty_metrics
+from molattn.training.metrics import intervals_by_target, mean_over_targets, metrics_by_target, resolve_metrics
 from molattn.training.run_status import SPLITS_FILE
 from molattn.training.targets import encode_targets
 from molattn.training.transforms import reject_undefined, transformed_metrics
+from molattn.training.uncertainty_metrics import evaluate_uncertainty
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,11 @@ class Evaluation:
         smiles: of these rows.
         targets: (n, T) their labels, NaN where missing; class indices for multiclass targets; (N, T) for targets of
             atoms, as in `PreparedDataset`.
-        answers: the predictions for them.
+        predictions: the predictions for them.
         metrics: {target: {metric: value, "n": labels}}; "censored" counts the labels that are bounds, such as >10,
             which the metrics leave out.
         intervals: the 95% intervals of the metrics, {target: {metric: [lower, upper]}}; see
-            `molattn.training.bootstrap`.
+            `molattn.training.metrics`.
         mean: of the metrics over the targets; empty for one target.
         baseline: the metrics of the baseline, which always predicts the training mean, or the shares of the classes in
             training; empty if the shares were not saved with the model, as by earlier versions.
@@ -56,7 +57,7 @@ class Evaluation:
     rows: np.ndarray
     smiles: list[str]
     targets: np.ndarray
-    answers: Predictions
+    predictions: Predictions
     metrics: dict[str, dict[str, Any]]
     intervals: dict[str, dict[str, Any]]
     mean: dict[str, Any]
@@ -153,55 +154,43 @@ def evaluate(
         matched = reject_undefined(matched, artifact.scaler.transforms, columns, records, table)
         molecules = [outcome for i in matched.indices if not isinstance(outcome := outcomes[i], SmilesError)]
         if not molecules:
-            first = matched.rejected[:1]
-            why = f"; the first, {first[0].location}: {first[0].reason}" if first else ""
-            raise InputError(f"{path}: no row can be evaluated{why}")
+            raise no_row_error(path, matched.rejected, "evaluated")
         task.check(matched.targets, columns)
         failed: dict[int, str] = {}
         descriptors = None if scaled is None else scaled[matched.indices]
-        predictions = artifact.predict(molecules, descriptors, failures=failed)
-        return matched, predictions, failed
+        return matched, artifact.predict(molecules, descriptors, failures=failed), failed
 
     matched, raw, failed = predict()
     if failed:
         unusable |= {int(matched.indices[i]): reason for i, reason in failed.items()}
         matched, raw, _ = predict()
     true = matched.targets
-    answers = artifact.apply_calibration(raw)
-    by_target = metrics_by_target(task, targets, true, answers, names, matched.bounds)
+    predictions = artifact.apply_calibration(raw)
+    by_target = metrics_by_target(task, targets, true, predictions, names, matched.bounds)
     constant, baseline = artifact.baseline_predictions(len(true)), {}
     if constant is not None:
         baseline = metrics_by_target(task, targets, true, constant, names)
     smiles = [records.smiles[i] for i in matched.indices]
     is_seen, keys = _are_seen(smiles, seen, read_options.standardize, num_workers)
     unseen: dict[str, dict[str, Any]] = {}
-    owners = np.array(keys, dtype=object)
-    if matched.offsets is not None:
-        owners = np.repeat(owners, np.diff(matched.offsets))
     if is_seen.any() and not is_seen.all():
-        kept = ~is_seen if matched.offsets is None else np.repeat(~is_seen, np.diff(matched.offsets))
-        bounds = None if matched.bounds is None else matched.bounds[kept]
-        unseen = metrics_by_target(task, targets, true[kept], answers[kept], names, bounds)
-    calibration, uncertainty = artifact.calibration, {}
-    if raw.std is not None or calibration is not None:
-        method = artifact.calibration_method
-        learned = artifact.scaler.transform(true)
-        test = uncertainty_metrics(learned, raw, task, targets, calibration, method, scaler=artifact.scaler)
-        uncertainty = {"method": artifact.uncertainty, "calibration": method, "level": LEVEL, "test": test}
+        unseen_rows = ~is_seen if matched.offsets is None else np.repeat(~is_seen, np.diff(matched.offsets))
+        bounds = None if matched.bounds is None else matched.bounds[unseen_rows]
+        unseen = metrics_by_target(task, targets, true[unseen_rows], predictions[unseen_rows], names, bounds)
     return Evaluation(
         rows=records.rows[matched.indices],
         smiles=smiles,
         targets=true,
-        answers=answers,
+        predictions=predictions,
         metrics=by_target,
-        intervals=interval_by_target(task, targets, true, answers, names, owners),
+        intervals=intervals_by_target(task, targets, true, predictions, names, keys, matched.offsets),
         mean=mean_over_targets(by_target, names) if len(targets) > 1 else {},
         baseline=baseline,
         seen=is_seen,
         unseen_metrics=unseen,
         rejected=matched.rejected,
         offsets=matched.offsets,
-        uncertainty=uncertainty,
+        uncertainty=evaluate_uncertainty(artifact, {"test": (true, raw)}),
         transformed=transformed_metrics(task, targets, artifact.units, artifact.scaler.transforms, true, raw, names),
         warnings=(*table.messages, *encoded.warnings, *class_messages, *records.warnings),
     )
@@ -217,7 +206,7 @@ def _words_as_numbers(targets: Sequence[str], classes: Sequence[tuple[str, ...]]
     for name, (negative, positive) in zip(targets, classes, strict=bool(classes)):
         if (negative, positive) == ZERO_ONE:
             continue
-        if not positive_of(fold(negative), fold(positive)):
+        if not positive_of(casefold(negative), casefold(positive)):
             raise InputError(
                 f"column {short_repr(name)} holds the words {negative} and {positive}, and the model was trained on 0 "
                 "and 1: write 1 for the positive class and 0 for the other"

@@ -21,7 +21,7 @@ from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Regression, Task
 from molattn.training import distributed
 from molattn.training.checkpoint import Checkpoints, EpochCheckpointer, exit_on_sigterm, preserve_random_states
-from molattn.training.config import RunConfig, TrainingConfig
+from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules, RowIndices, StepInputs, collate_step
 from molattn.training.distributed import select_device
 from molattn.training.early_stopping import EarlyStopping, EpochRecord
@@ -29,6 +29,7 @@ from molattn.training.initialization import initialize_model
 from molattn.training.learner import Learner
 from molattn.training.metrics import VAL_LOSS, label_of, why_undefined
 from molattn.training.objectives import AuxiliaryObjective, add_auxiliary_targets, build_auxiliary_objective
+from molattn.training.run_config import RunConfig
 
 
 @dataclass(frozen=True)

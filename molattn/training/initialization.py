@@ -21,11 +21,12 @@ from molattn.training.bases import (
     MANY_MOLECULES,
     NONE,
     base_names,
-    conflicts,
     find_base,
+    incompatible_settings,
 )
-from molattn.training.config import DataConfig, RunConfig
+from molattn.training.config import DataConfig
 from molattn.training.descriptors import num_extra_descriptors
+from molattn.training.run_config import RunConfig
 from molattn.training.unlabelled import NCI
 
 
@@ -55,12 +56,11 @@ def resolve_initialization(config: RunConfig, of_atoms: bool = False, molecules:
         reason = _incompatibility(config, DEFAULT, of_atoms)
         if reason:
             return _from_scratch(config, of_atoms), f"training starts from scratch: {reason}"
-        name = DEFAULT
         message = (
-            f"training starts from the base model {name}, which was trained without labels; --base {NONE} starts from "
-            "scratch"
+            f"training starts from the base model {DEFAULT}, which was trained without labels; --base {NONE} starts "
+            "from scratch"
         )
-        return _fine_tuning(_with_base(config, name), of_atoms, molecules), message
+        return _fine_tuning(_with_base(config, DEFAULT), of_atoms, molecules), message
     if reason := _incompatibility(config, name, False):
         raise UsageError(f"{reason}: leave that out, or add --base {NONE}")
     return _fine_tuning(config, of_atoms, molecules), f"training starts from the base model {name}"
@@ -75,28 +75,27 @@ def load_base_weights(model: MoleculeModel, base: str) -> None:
     """
     if base in (NONE, AUTO):
         return
-    found = load_artifact(find_base(base).folder).model.state_dict()
-    own = model.state_dict()
-    shared = {name for name in own if not name.startswith("head.")}
-    if any(name not in found or found[name].shape != own[name].shape for name in shared):
+    pretrained, weights = load_artifact(find_base(base).folder).model.state_dict(), model.state_dict()
+    shared = {name for name in weights if not name.startswith("head.")}
+    if any(name not in pretrained or pretrained[name].shape != weights[name].shape for name in shared):
         raise UsageError(f"the base model {base} differs from this model: add --base {NONE}")
     with torch.no_grad():
         for name in shared:
-            own[name].copy_(found[name])
+            weights[name].copy_(pretrained[name])
 
 
 def _incompatibility(config: RunConfig, name: str, of_atoms: bool) -> str:
     """Why a run cannot start from a base model, or does not with `AUTO`; empty if it can."""
     base = find_base(name)
-    if base.source == NCI and _is_of_nci(config.data):
+    if base.source == NCI and _is_from_rdkit(config.data):
         return f"the molecules of {config.data.dataset} are those that the base model {name} was trained on"
     if of_atoms:
         return f"the targets are of atoms, and the base model {name} was trained on molecules"
-    differs = conflicts(base, config.model, config.data.add_hs, config.data.conformers)
-    return f"{'; '.join(differs)} in the base model {name}" if differs else ""
+    different = incompatible_settings(base, config.model, config.data.add_hs, config.data.conformers)
+    return f"{'; '.join(different)} in the base model {name}" if different else ""
 
 
-def _is_of_nci(data: DataConfig) -> bool:
+def _is_from_rdkit(data: DataConfig) -> bool:
     """Whether a data set consists of the molecules that RDKit includes."""
     if not data.dataset or Path(data.dataset).suffix:
         return False
@@ -112,28 +111,28 @@ def _with_base(config: RunConfig, name: str) -> RunConfig:
 
 def _fine_tuning(config: RunConfig, of_atoms: bool, molecules: int) -> RunConfig:
     """The settings of a training from a base model."""
-    recipe = FINE_TUNING
+    defaults = FINE_TUNING
     if not of_atoms and molecules in MANY_MOLECULES:
-        recipe = {section: values | FINE_TUNING_MANY[section] for section, values in recipe.items()}
+        defaults = {section: values | FINE_TUNING_MANY[section] for section, values in defaults.items()}
         if config.training.uncertainty_method == DROPOUT:
-            recipe["model"] = FINE_TUNING["model"]  # dropout sampling needs dropout
-    return _with_defaults(config, recipe)
+            defaults["model"] = FINE_TUNING["model"]  # dropout sampling needs dropout
+    return _with_defaults(config, defaults)
 
 
 def _from_scratch(config: RunConfig, of_atoms: bool) -> RunConfig:
     """The settings of a training from scratch."""
     config = _with_base(config, NONE)
     # Auxiliary descriptors do not help if RDKit computes the targets themselves.
-    if of_atoms or config.model.kind != GraphModelConfig.kind or _is_of_nci(config.data):
+    if of_atoms or config.model.kind != GraphModelConfig.kind or _is_from_rdkit(config.data):
         return config
     return _with_defaults(config, FROM_SCRATCH)
 
 
-def _with_defaults(config: RunConfig, recipe: dict[str, dict[str, Any]]) -> RunConfig:
-    """The settings with those of `recipe` wherever they are not explicit."""
+def _with_defaults(config: RunConfig, defaults: dict[str, dict[str, Any]]) -> RunConfig:
+    """The settings with those of `defaults` wherever they are not explicit."""
     plain = RunConfig(model=type(config.model)())
     changed: dict[str, Any] = {}
-    for section, values in recipe.items():
+    for section, values in defaults.items():
         current, default = getattr(config, section), getattr(plain, section)
         implicit = {
             name: value

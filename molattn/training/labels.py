@@ -78,13 +78,13 @@ def match_labels(
 
 
 def check_atom_targets(model: type[MoleculeModel], standardize: str) -> None:
-    """Raise UsageError if the model or standardisation does not support targets of atoms."""
+    """Raise UsageError if the model or standardization does not support targets of atoms."""
     if not model.supports_atom_targets:
         raise UsageError("targets of atoms need a model of atoms, which a model of SMILES is not: use --model graph")
     if standardize:
         raise UsageError(
             "--standardize changes the order of atoms, and lists of targets follow the order in the SMILES: leave it "
-            "out, or standardise the table beforehand, with its lists"
+            "out, or standardize the table beforehand, with its lists"
         )
 
 

@@ -1,27 +1,25 @@
-"""The steps of training and validation: the loss, its gradients, the optimizer and its schedule."""
+"""The steps of training and validation: the loss, its gradients, the optimizer and its scheduler."""
 
 import inspect
 import math
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from molattn.models.base import MoleculeModel
-from molattn.models.predictions import Predictions
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Task
 from molattn.training import distributed
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules, StepInputs
 from molattn.training.flat_parameters import ExponentialMovingAverage, FlatParameters
-from molattn.training.metrics import compute_metrics, mean_over_targets
+from molattn.training.metrics import mean_over_targets, metrics_by_target
 from molattn.training.objectives import AuxiliaryObjective, TaskLoss, class_weights, mean_loss
 
 
 class Learner(nn.Module):
-    """A model in training: its loss, optimizer and schedule, and the moving average of its weights.
+    """A model in training: its loss, optimizer and scheduler, and the moving average of its weights.
 
     Args:
         model: trained in place.
@@ -31,15 +29,15 @@ class Learner(nn.Module):
         task: of the model.
         metric: the validation metric.
         auxiliary_objective: an additional loss, or None.
-        steps: of the whole training, for the schedule.
+        steps: of the whole training, for the scheduler.
 
     Attributes:
-        optimizer, schedule: created by `prepare`.
+        optimizer, scheduler: created by `prepare`.
     """
 
-    companion: AuxiliaryObjective | None
+    auxiliary_objective: AuxiliaryObjective | None
     optimizer: torch.optim.Optimizer
-    schedule: torch.optim.lr_scheduler.LRScheduler
+    scheduler: torch.optim.lr_scheduler.LRScheduler
 
     def __init__(
         self,
@@ -53,7 +51,7 @@ class Learner(nn.Module):
         steps: int = 1,
     ):
         super().__init__()
-        self.register_module("companion", auxiliary_objective)  # its name in checkpoints
+        self.auxiliary_objective = auxiliary_objective
         self.model, self.config, self.task, self.scaler, self.metric = model, config, task, scaler, metric
         self.average = ExponentialMovingAverage(model, config.ema)
         self.flat_parameters: FlatParameters | None = None
@@ -63,13 +61,8 @@ class Learner(nn.Module):
         self.train_losses, self.val_losses = _MeanLoss(), _MeanLoss()
         self.validation_outputs: list[tuple[np.ndarray, np.ndarray]] = []
 
-    @property
-    def auxiliary_objective(self) -> AuxiliaryObjective | None:
-        """The additional loss during training, or None."""
-        return self.companion
-
     def prepare(self, device: torch.device | str = "cpu") -> None:
-        """Move to a device, flatten the parameters, and create the optimizer and its schedule."""
+        """Move to a device, flatten the parameters, and create the optimizer and its scheduler."""
         self.to(device)
         self.flat_parameters = FlatParameters(self.model)
         auxiliary = [] if self.auxiliary_objective is None else list(self.auxiliary_objective.parameters())
@@ -86,7 +79,7 @@ class Learner(nn.Module):
                 return (step + 1) / warmup
             return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warmup) / max(1, self.steps - warmup))))
 
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, factor)
+        self.scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimizer, factor)
 
     def release(self) -> None:
         """Unflatten the parameters of the model, without gradients, and move it to the CPU."""
@@ -101,7 +94,7 @@ class Learner(nn.Module):
             weights = (w for group in self.optimizer.param_groups for w in group["params"])
             nn.utils.clip_grad_norm_(weights, self.config.grad_clip)
         self.optimizer.step()
-        self.schedule.step()
+        self.scheduler.step()
         self.average.update()
 
     def backward(self, step: StepInputs) -> Tensor:
@@ -121,17 +114,17 @@ class Learner(nn.Module):
 
     def compute_loss(self, step: StepInputs) -> Tensor:
         """The loss of a step, or with several ranks this rank's share of it; also added to `train_losses`."""
-        batch, rows, auxiliary_targets, num_molecules, bounds = step
+        batch, weights, auxiliary_targets, num_molecules, bounds = step
         assert batch.targets is not None
         if self.auxiliary_objective is None:
             outputs, auxiliary_loss = self.model(batch), None
         else:
             outputs, auxiliary_loss = self.auxiliary_objective(self.model, batch, auxiliary_targets)
         losses, known = self.loss(outputs, batch.targets, bounds)
-        self.train_losses.add(losses, known, rows)
-        loss = mean_loss(losses, known, rows)
+        self.train_losses.add(losses, known, weights)
+        loss = mean_loss(losses, known, weights)
         if distributed.world_size() > 1:
-            labels = known.sum() if rows is None else (known * rows.unsqueeze(1)).sum()
+            labels = known.sum() if weights is None else (known * weights.unsqueeze(1)).sum()
             counts = torch.stack([labels.double(), labels.new_tensor(num_molecules, dtype=torch.float64)])
             label_share, molecule_share = self._rank_shares(counts)
             loss = loss * label_share
@@ -146,11 +139,11 @@ class Learner(nn.Module):
 
     def validation_step(self, step: StepInputs) -> None:
         """Add the loss of the averaged model to `val_losses`, and store its outputs for `pop_metric`."""
-        batch, rows = step.batch, step.weights
+        batch = step.batch
         assert batch.targets is not None
         outputs = self.average.module(batch)
         losses, known = self.loss(outputs, batch.targets, step.bounds)
-        self.val_losses.add(losses, known, rows)
+        self.val_losses.add(losses, known, step.weights)
         self.validation_outputs.append((outputs.cpu().numpy(), batch.targets.cpu().numpy()))
 
     def pop_metric(self) -> float:
@@ -158,13 +151,11 @@ class Learner(nn.Module):
         batches = [batch for of_rank in distributed.all_gather(self.validation_outputs) for batch in of_rank]
         outputs, targets = (np.concatenate(parts) for parts in zip(*batches, strict=True))
         self.validation_outputs = []
-        answers = self.task.decode(outputs, self.scaler)
-        measured = {str(t): self._measured(answers, targets[:, t], t) for t in range(targets.shape[1])}
+        predictions = self.task.decode(outputs, self.scaler)
+        names = [str(t) for t in range(targets.shape[1])]
+        measured = metrics_by_target(self.task, names, targets, predictions, (self.metric,))
         mean = mean_over_targets(measured, (self.metric,))[self.metric]
         return math.nan if mean is None else mean
-
-    def _measured(self, answers: Predictions, true: np.ndarray, t: int) -> dict[str, Any]:
-        return compute_metrics(true, self.task.scores(answers, t), (self.metric,))
 
 
 class _AdamW(torch.optim.AdamW):
@@ -188,11 +179,13 @@ class _MeanLoss:
         self.total: np.ndarray | float = 0.0
         self.count: np.ndarray | float = 0.0
 
-    def add(self, losses: Tensor, known: Tensor, rows: Tensor | None = None) -> None:
-        weights = known.double() if rows is None else known.double() * rows.double().unsqueeze(1)
-        total = losses.detach().double() if rows is None else losses.detach().double() * rows.double().unsqueeze(1)
-        self.total = self.total + total.sum(0).cpu().numpy()
-        self.count = self.count + weights.sum(0).cpu().numpy()
+    def add(self, losses: Tensor, known: Tensor, weights: Tensor | None = None) -> None:
+        losses, counts = losses.detach().double(), known.double()
+        if weights is not None:
+            weights = weights.double().unsqueeze(1)
+            losses, counts = losses * weights, counts * weights
+        self.total = self.total + losses.sum(0).cpu().numpy()
+        self.count = self.count + counts.sum(0).cpu().numpy()
 
     def pop(self) -> float:
         """The mean over all labels of all ranks, NaN without labels; resets the sums."""

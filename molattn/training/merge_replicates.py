@@ -1,7 +1,7 @@
 """Merging the rows of one molecule into one row with one label: `data.replicates`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -12,26 +12,26 @@ from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.target_transform import TargetTransform
 from molattn.models.tasks import Regression, Task
 from molattn.training.config import REPLICATES, DataConfig
+from molattn.training.data_messages import count_noun, no_row_error
 from molattn.training.dataset import ReplicateRow
-from molattn.training.findings import count_noun
 from molattn.training.replicates import find_conflicts, find_replicates
 
 KEEP, MEAN, MEDIAN, DROP = "keep", "mean", "median", "drop"
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedReplicates:
     """The n usable rows of a table, merged.
 
     Attributes:
-        kept: (k,) the indices of the rows that remain, ascending: the first of each molecule.
+        indices: (k,) of the rows that remain, ascending: the first of each molecule.
         targets: (k, T) their labels.
         groups: for each molecule that was in several rows, the indices of these rows.
         labels: for each of these molecules, its label of every target; empty if the molecule was dropped.
         dropped: the reason for each molecule that was dropped, by its index in `groups`.
     """
 
-    kept: np.ndarray
+    indices: np.ndarray
     targets: np.ndarray
     groups: list[np.ndarray] = field(default_factory=list)
     labels: list[tuple[float, ...]] = field(default_factory=list)
@@ -75,6 +75,20 @@ class UsableRows:
     descriptors: np.ndarray | None = None
     bounds: np.ndarray | None = None
 
+    def select(self, indices: np.ndarray, targets: np.ndarray, rejected: list[RejectedRow]) -> "UsableRows":
+        """Some of the rows, with other targets and rejected rows."""
+        return UsableRows(
+            rows=self.rows[indices],
+            smiles=[self.smiles[i] for i in indices],
+            keys=[self.keys[i] for i in indices],
+            targets=targets,
+            rejected=rejected,
+            groups=None if self.groups is None else [self.groups[i] for i in indices],
+            weights=None if self.weights is None else self.weights[indices],
+            descriptors=None if self.descriptors is None else self.descriptors[indices],
+            bounds=None if self.bounds is None else self.bounds[indices],
+        )
+
     @classmethod
     def of_records(
         cls,
@@ -102,18 +116,18 @@ class UsableRows:
 def check_replicates_setting(method: str, of_atoms: bool) -> None:
     """Raise UsageError for an unknown value of `data.replicates`, or one that does not apply to atom-level targets."""
     if method not in REPLICATES:
-        raise UsageError(f"there is no way to treat replicates {method!r}: choose one of {', '.join(REPLICATES)}")
+        raise UsageError(f"there is no replicates method {method!r}: choose among {', '.join(REPLICATES)}")
     if method != KEEP and of_atoms:
         raise UsageError("--replicates merges labels of molecules, and the targets are of atoms: leave it out")
 
 
 def merge_rows(
     config: DataConfig,
-    used: UsableRows,
+    usable: UsableRows,
     task: Task,
     transforms: Sequence[TargetTransform | None],
     table: Table,
-    sides: np.ndarray | None,
+    split_labels: np.ndarray | None,
 ) -> tuple[UsableRows, np.ndarray, tuple[ReplicateRow, ...], str]:
     """Merge the rows of each molecule by the method `config.replicates`, see `merge_replicates`.
 
@@ -122,68 +136,65 @@ def merge_rows(
 
     Args:
         config: the settings.
-        used: the rows to merge.
+        usable: the rows to merge.
         task, transforms: of the targets.
         table: the table of these rows.
-        sides: the split label of every row of the table, from a column or file; None if the rows are split later.
+        split_labels: of every row of the table, from a column or file; None if the rows are split later.
 
-    Returns: the remaining rows, their indices in `used`, a `ReplicateRow` for each row of a molecule in several rows,
+    Returns: the remaining rows, their indices in `usable`, a `ReplicateRow` for each row of a molecule in several rows,
     and a message for the user.
 
     Raises:
         InputError: no row is left, or a label of a molecule that is in several rows is a bound.
     """
     keys: list[object] = [
-        (key, None if used.descriptors is None else tuple(used.descriptors[i]), None if sides is None else sides[row])
-        for i, (key, row) in enumerate(zip(used.keys, used.rows.tolist(), strict=True))
+        (
+            key,
+            None if usable.descriptors is None else tuple(usable.descriptors[i]),
+            None if split_labels is None else split_labels[row],
+        )
+        for i, (key, row) in enumerate(zip(usable.keys, usable.rows.tolist(), strict=True))
     ]
-    places = [table.location(row) for row in used.rows.tolist()]
-    merged = merge_replicates(config.replicates, keys, used.targets, task, transforms, config.target_columns, places)
-    _check_bounds(used, merged.groups, config.target_columns, places)
-    rejected, replicates = list(used.rejected), []
-    weights = None if used.weights is None else used.weights.copy()
+    locations = [table.location(row) for row in usable.rows.tolist()]
+    merged = merge_replicates(
+        config.replicates, keys, usable.targets, task, transforms, config.target_columns, locations
+    )
+    _check_bounds(usable, merged.groups, config.target_columns, locations)
+    rejected, replicates = list(usable.rejected), []
+    weights = None if usable.weights is None else usable.weights.copy()
     for number, (group, labels) in enumerate(zip(merged.groups, merged.labels, strict=True)):
         if weights is not None:
             weights[group[0]] = weights[group].mean()
-        into = None if number in merged.dropped else int(used.rows[group[0]])
+        into = None if number in merged.dropped else int(usable.rows[group[0]])
         for i in group.tolist():
-            row = int(used.rows[i])
-            values = tuple(used.targets[i].tolist())
-            replicates.append(ReplicateRow(row, used.keys[i], values, labels, into))
+            row = int(usable.rows[i])
+            values = tuple(usable.targets[i].tolist())
+            replicates.append(ReplicateRow(row, usable.keys[i], values, labels, into))
             if into is None:
                 reason = merged.dropped[number]
-                rejected.append(RejectedRow(row, table.lines[row], used.smiles[i], reason, table.unit))
+                rejected.append(RejectedRow(row, table.lines[row], usable.smiles[i], reason, table.unit))
     rejected.sort(key=lambda r: r.row)
-    kept = merged.kept
-    if not len(kept):
-        first = rejected[0]
-        raise InputError(f"{table.source}: no row can be used; the first, {first.location}: {first.reason}")
-    groups = None if used.groups is None else connect_groups(used.groups, used.keys)
-    after = UsableRows(
-        rows=used.rows[kept],
-        smiles=[used.smiles[i] for i in kept],
-        keys=[used.keys[i] for i in kept],
-        targets=merged.targets,
-        rejected=rejected,
-        groups=None if groups is None else [groups[i] for i in kept],
-        weights=None if weights is None else weights[kept],
-        descriptors=None if used.descriptors is None else used.descriptors[kept],
-        bounds=None if used.bounds is None else used.bounds[kept],
-    )
-    return after, kept, tuple(sorted(replicates, key=lambda r: r.row)), merged.message(config.replicates)
+    if not len(merged.indices):
+        raise no_row_error(table.source, rejected)
+    if usable.groups is not None:
+        usable = replace(usable, groups=connect_groups(usable.groups, usable.keys))
+    remaining = replace(usable, weights=weights).select(merged.indices, merged.targets, rejected)
+    return remaining, merged.indices, tuple(sorted(replicates, key=lambda r: r.row)), merged.message(config.replicates)
 
 
-def _check_bounds(used: UsableRows, groups: Sequence[np.ndarray], names: Sequence[str], places: Sequence[str]) -> None:
+def _check_bounds(
+    usable: UsableRows, groups: Sequence[np.ndarray], names: Sequence[str], locations: Sequence[str]
+) -> None:
     """Raise InputError if a label in one of these groups of rows is a bound: bounds have no mean."""
-    if used.bounds is None or not groups:
+    if usable.bounds is None or not groups:
         return
     rows = np.concatenate(groups)
-    found = np.argwhere(has_bounds(used.bounds[rows]))
+    found = np.argwhere(has_bounds(usable.bounds[rows]))
     if len(found):
         i, t = int(rows[found[0, 0]]), int(found[0, 1])
         raise InputError(
-            f"{places[i]}, column {short_repr(names[t])}: {format_bound(*used.bounds[i, t])} is a bound, of a molecule "
-            "in several rows, which --replicates cannot merge: leave the row or --replicates out"
+            f"{locations[i]}, column {short_repr(names[t])}: {format_bound(*usable.bounds[i, t])} is a bound, of a "
+            "molecule in several rows, which --replicates cannot merge: leave the row or --replicates out"
         )
 
 
@@ -194,8 +205,8 @@ def merge_replicates(
     task: Task,
     transforms: Sequence[TargetTransform | None],
     names: Sequence[str],
-    places: Sequence[str],
-) -> Merged:
+    locations: Sequence[str],
+) -> MergedReplicates:
     """Merge the rows of one molecule into the first of them.
 
     The label of a molecule is the mean or the median of its known labels, target by target, after the transform, which
@@ -209,39 +220,41 @@ def merge_replicates(
         targets: (n, T), NaN where missing.
         task, names: of the targets.
         transforms: of each target, None for none; empty if no target has one.
-        places: the place of each of the n rows, for the reasons.
+        locations: the location of each of the n rows in the table, for the reasons.
     """
-    # The transform rank is fitted to the training split, which does not exist yet.
-    smooth = [f if f is not None and f.name != "rank" else None for f in transforms] or [None] * targets.shape[1]
-    learned = np.stack([y if f is None else f.forward(y) for f, y in zip(smooth, targets.T, strict=True)], 1)
+    # The transform "rank" is fitted to the training split, which does not exist yet.
+    invertible = [f if f is not None and f.name != "rank" else None for f in transforms] or [None] * targets.shape[1]
+    learned = np.stack([y if f is None else f.forward(y) for f, y in zip(invertible, targets.T, strict=True)], 1)
     found = find_replicates(keys)
     conflicts = find_conflicts(found, learned, task)
     merged = targets.copy()
-    kept = np.ones(len(targets), dtype=bool)
+    remains = np.ones(len(targets), dtype=bool)
     groups, labels, dropped = [], [], {}
     for number in range(len(found)):
         rows = found.rows(number)
         groups.append(rows)
-        kept[rows[1:]] = False
+        remains[rows[1:]] = False
         reason = ""
         if method == DROP and conflicts[number].any():
             t = int(conflicts[number].argmax())
-            reason = f"{_disagreement(targets[rows, t], rows, task, t, names, places)}: --replicates drop"
+            reason = f"{_disagreement(targets[rows, t], rows, task, t, names, locations)}: --replicates drop"
         label = [_label(learned[rows, t], method, task) for t in range(targets.shape[1])]
         if not reason and not np.isfinite(label).any():
-            reason = f"{_disagreement(targets[rows, 0], rows, task, 0, names, places)}: no class is the most frequent"
+            reason = (
+                f"{_disagreement(targets[rows, 0], rows, task, 0, names, locations)}: no class is the most frequent"
+            )
         if reason:
-            kept[rows[0]] = False
+            remains[rows[0]] = False
             dropped[number] = reason
             labels.append(())
             continue
         label = [
-            float(targets[rows[0], t]) if (targets[rows, t] == targets[rows[0], t]).all() else _undone(value, f)
-            for t, (value, f) in enumerate(zip(label, smooth, strict=True))
+            float(targets[rows[0], t]) if (targets[rows, t] == targets[rows[0], t]).all() else _inverse(value, f)
+            for t, (value, f) in enumerate(zip(label, invertible, strict=True))
         ]
         merged[rows[0]] = label
         labels.append(tuple(label))
-    return Merged(np.flatnonzero(kept), merged[kept], groups, labels, dropped)
+    return MergedReplicates(np.flatnonzero(remains), merged[remains], groups, labels, dropped)
 
 
 def _label(values: np.ndarray, method: str, task: Task) -> float:
@@ -256,18 +269,18 @@ def _label(values: np.ndarray, method: str, task: Task) -> float:
     return float(most[0]) if len(most) == 1 else np.nan
 
 
-def _undone(value: float, f: TargetTransform | None) -> float:
+def _inverse(value: float, f: TargetTransform | None) -> float:
     return value if f is None else float(f.inverse(np.array([value]))[0])
 
 
 def _disagreement(
-    values: np.ndarray, rows: np.ndarray, task: Task, t: int, names: Sequence[str], places: Sequence[str]
+    values: np.ndarray, rows: np.ndarray, task: Task, t: int, names: Sequence[str], locations: Sequence[str]
 ) -> str:
-    """The smallest and the largest label of target t, in the order of their rows, with their places."""
+    """The smallest and the largest label of target t, in the order of their rows, with their locations."""
     known = np.flatnonzero(np.isfinite(values))
     low, high = known[values[known].argmin()], known[values[known].argmax()]
     texts = []
     for i in sorted((low, high)):
         value = task.table_value(float(values[i]), t)
-        texts.append(f"{f'{value:g}' if isinstance(value, float) else short_repr(value)} in {places[int(rows[i])]}")
+        texts.append(f"{f'{value:g}' if isinstance(value, float) else short_repr(value)} in {locations[int(rows[i])]}")
     return f"column {short_repr(names[t])} of the molecule is {' and '.join(texts)}"

@@ -1,10 +1,9 @@
 """Multiple runs: the folds of a cross-validation and replicates with other seeds, with the mean and std of metrics."""
 
 import math
-import shutil
 import statistics
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,8 +18,8 @@ from molattn.errors import InputError, UsageError
 from molattn.training import distributed, run_folder
 from molattn.training.bases import FINE_TUNING, FINE_TUNING_MANY, FROM_SCRATCH
 from molattn.training.checkpoint import differences
-from molattn.training.config import RunConfig, read_config
-from molattn.training.run import Reporter, RunResult, SilentReporter, check_config, run
+from molattn.training.run import Reporter, RunResult, SilentReporter, run
+from molattn.training.run_config import RunConfig, check_config, read_config
 from molattn.training.run_status import CONFIG, METRICS, is_unfinished, resume_hint
 from molattn.training.table_source import find_table
 
@@ -30,16 +29,16 @@ class MultipleRunsResult:
     """The result of multiple runs.
 
     Attributes:
-        folder: of all runs, each in a subfolder of its own.
+        folder: of all runs, with a subfolder for each.
         metrics: the content of its `metrics.json`: as that of a single run, with {"mean", "std", "values"} for numbers.
         runs: the metrics of each run, by the name of its folder.
-        descriptors: the columns of extra descriptors.
+        descriptor_columns: the columns of extra descriptors.
     """
 
     folder: Path
     metrics: dict[str, Any]
     runs: dict[str, dict[str, Any]]
-    descriptors: tuple[str, ...] = ()
+    descriptor_columns: tuple[str, ...] = ()
 
 
 def planned_runs(config: RunConfig) -> dict[str, RunConfig]:
@@ -83,20 +82,6 @@ def run_multiple(
         UsageError, InputError: as `run` does.
     """
     check_config(config)
-    with distributed.process_group(config.training):
-        return _run_several(
-            config, folder, reporter if distributed.is_main_process() else SilentReporter(), force, resume, finish
-        )
-
-
-def _run_several(
-    config: RunConfig,
-    folder: str | Path | None,
-    reporter: Reporter,
-    force: bool,
-    resume: bool,
-    finish: Callable[[RunResult], None],
-) -> MultipleRunsResult:
     runs = planned_runs(config)
 
     def open_folder() -> Path:
@@ -108,7 +93,8 @@ def _run_several(
         _write_config(path, config)
         return path
 
-    with ExitStack() as locks:
+    with distributed.process_group(config.training), ExitStack() as locks:
+        reporter = reporter if distributed.is_main_process() else SilentReporter()
         path = distributed.broadcast_object(open_folder)
         return _run_each(config, runs, path, reporter, finish, folder is None)
 
@@ -119,11 +105,11 @@ def _run_each(
     path: Path,
     reporter: Reporter,
     finish: Callable[[RunResult], None],
-    in_runs: bool,
+    is_default_folder: bool,
 ) -> MultipleRunsResult:
     """Train each run in its subfolder of `path`.
 
-    After an error before the first run has started, remove `path`, and with `in_runs` also runs/ if it is empty.
+    After an error before the first run has started, remove `path`; see `run_folder.remove`.
     """
 
     def is_pending(name: str) -> bool:
@@ -134,11 +120,11 @@ def _run_each(
         return True
 
     try:
-        for number, (name, member) in enumerate(runs.items(), start=1):
+        for number, (name, single) in enumerate(runs.items(), start=1):
             if distributed.broadcast_object(partial(is_pending, name)):
                 reporter.stage(f"{name}, {number} of {len(runs)}")
                 resumed = distributed.broadcast_object(partial(is_unfinished, path / name))
-                result = run(member, path / name, reporter, resume=resumed)
+                result = run(single, path / name, reporter, resume=resumed)
                 if distributed.is_main_process():
                     finish(result)
     except BaseException as error:
@@ -146,19 +132,16 @@ def _run_each(
             if not isinstance(error, UsageError | InputError):
                 reporter.stage(resume_hint(path))
             raise
-        shutil.rmtree(path, ignore_errors=True)
-        if in_runs:
-            with suppress(OSError):
-                path.parent.rmdir()
+        run_folder.remove(path, is_default_folder)
         raise
-    metrics = distributed.broadcast_object(partial(_metrics_of, path, runs))
+    metrics = distributed.broadcast_object(partial(_read_metrics, path, runs))
     overall = {"runs": list(metrics), **aggregate(list(metrics.values()))}
     if distributed.is_main_process():
         run_folder.write_json(path / METRICS, overall)
     return MultipleRunsResult(path, overall, metrics, config.data.descriptor_columns)
 
 
-def _metrics_of(path: Path, runs: Iterable[str]) -> dict[str, dict[str, Any]]:
+def _read_metrics(path: Path, runs: Iterable[str]) -> dict[str, dict[str, Any]]:
     return {name: _read_run_file(path / name / METRICS, _METRICS_SCHEMA) for name in runs}
 
 
@@ -211,8 +194,8 @@ def aggregate(values: list[Any]) -> Any:
 # Settings that a run resolves from its data, unless they are explicit.
 _DATA_DEPENDENT = {("training", "base")} | {
     (section, name)
-    for recipe in (FINE_TUNING, FINE_TUNING_MANY, FROM_SCRATCH)
-    for section, values in recipe.items()
+    for defaults in (FINE_TUNING, FINE_TUNING_MANY, FROM_SCRATCH)
+    for section, values in defaults.items()
     for name in values
 }
 
@@ -232,9 +215,8 @@ def _check_settings(path: Path, config: RunConfig) -> None:
     for directory, name in ((path, ""), *((path / name, name) for name in runs)):
         if not (directory / CONFIG).is_file():
             continue
-        requested = runs[name] if name else config
         before = RunConfig().updated(read_config(directory / CONFIG), str(directory / CONFIG)).to_dict()
-        now = requested.to_dict()
+        now = (runs[name] if name else config).to_dict()
         for column in ("smiles_column", "target_columns", "task_type"):
             # Each run finds them in the table.
             if not now["data"][column]:
@@ -247,14 +229,14 @@ def _check_settings(path: Path, config: RunConfig) -> None:
         del before["training"]["num_workers"], now["training"]["num_workers"]
         if changed := differences({"config": before}, {"config": now}):
             raise UsageError(
-                f"{path} cannot be resumed, since {'; '.join(changed)}: put back what was, or start over with --force"
+                f"{path} cannot be resumed, since {'; '.join(changed)}: undo the change, or start over with --force"
             )
 
 
 def _check_table(path: Path, runs: dict[str, RunConfig]) -> None:
     """Raise InputError if the table has changed since a run was finished."""
-    for name, member in runs.items():
+    for name, single in runs.items():
         if (path / name / METRICS).is_file():
             env = _read_run_file(path / name / "env.json", _ENVIRONMENT_SCHEMA)
-            if env["data_sha256"] != find_table(member.data).sha256:
-                raise InputError(f"the table has changed since {path / name}: put it back, or --force starts over")
+            if env["data_sha256"] != find_table(single.data).sha256:
+                raise InputError(f"the table has changed since {path / name}: restore it, or start over with --force")

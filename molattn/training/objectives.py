@@ -35,11 +35,14 @@ class TaskLoss(nn.Module):
         weights: w of the positive class of each target, (T,), or w of every class of every target, one after the other;
             empty for none.
         regularization: see `LossArguments`.
+
+    Attributes:
+        target_of_output: the target of each output, (outputs,).
     """
 
     mean: Tensor
     std: Tensor
-    owners: Tensor
+    target_of_output: Tensor
     weights: Tensor | None
 
     def __init__(
@@ -52,25 +55,20 @@ class TaskLoss(nn.Module):
         super().__init__()
         self.register_buffer("mean", torch.tensor(scaler.mean))
         self.register_buffer("std", torch.tensor(scaler.std))
-        self.register_buffer("owners", torch.tensor(task.target_of_output(len(scaler.mean))))
+        self.register_buffer("target_of_output", torch.tensor(task.target_of_output(len(scaler.mean))))
         self.register_buffer("weights", torch.tensor(tuple(weights)) if len(weights) else None)
         self.function = task.loss_function.function
         self.reads_bounds = task.loss_function.reads_bounds
         self.alpha = getattr(task, "alpha", DEFAULT_ALPHA)
         self.regularization = regularization
 
-    @property
-    def target_of_output(self) -> Tensor:
-        """The target of each output, (outputs,); checkpoints name it `owners`."""
-        return self.owners
-
     def forward(self, outputs: Tensor, targets: Tensor, bounds: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """The losses, (b, T), zero where the label is missing, and the mask of known labels, (b, T).
 
         A bound is a known label for a loss that reads bounds, and a missing one otherwise.
 
-        Shapes: outputs (b, outputs); targets (b, T), not standardised, NaN where missing; b counts molecules, or atoms;
-        bounds (b, T, 2), lower and upper bounds, not standardised, NaN where there is none, or None.
+        Shapes: outputs (b, outputs); targets (b, T), not standardized, NaN where missing; b counts molecules, or atoms;
+        bounds (b, T, 2), lower and upper bounds, not standardized, NaN where there is none, or None.
         """
         known, is_lower, is_upper = torch.isfinite(targets), None, None
         if bounds is not None and self.reads_bounds:
@@ -85,12 +83,12 @@ class TaskLoss(nn.Module):
         return self.function(outputs, z, arguments).masked_fill(~known, 0.0), known
 
 
-def mean_loss(losses: Tensor, known: Tensor, rows: Tensor | None = None) -> Tensor:
-    """The mean over the known labels, weighted by `rows`, the weights of the rows, (b,); zero without a label."""
+def mean_loss(losses: Tensor, known: Tensor, weights: Tensor | None = None) -> Tensor:
+    """The mean over the known labels, weighted by `weights` of the rows, (b,); zero without a label."""
     count = known.to(losses.dtype)
-    if rows is not None:
-        rows = rows.to(losses.dtype).unsqueeze(1)
-        losses, count = losses * rows, count * rows
+    if weights is not None:
+        weights = weights.to(losses.dtype).unsqueeze(1)
+        losses, count = losses * weights, count * weights
     total = count.sum()
     return losses.sum() / torch.where(total > 0, total, torch.ones_like(total))
 
@@ -117,7 +115,9 @@ def class_weights(task: Task, train: np.ndarray, balanced: bool, positive: Seque
         raise UsageError("training.class_balance and training.positive_weights both set class weights: leave one out")
     if positive:
         if task.kind != "binary":
-            raise UsageError(f"training.positive_weights goes with binary targets; these are {task.kind}: leave it out")
+            raise UsageError(
+                f"training.positive_weights applies only to binary targets, and these are {task.kind}: leave it out"
+            )
         if len(positive) not in (1, train.shape[1]):
             raise UsageError(
                 f"training.positive_weights holds {len(positive)} numbers for {train.shape[1]} targets: give one, or "
@@ -136,7 +136,7 @@ def class_weights(task: Task, train: np.ndarray, balanced: bool, positive: Seque
             counts = np.bincount(labels, minlength=len(task.classes[t]))
             weights += [len(labels) / (len(counts) * c) if c else 1.0 for c in counts.tolist()]
         else:
-            raise UsageError("training.class_balance goes with classes, and these targets are numbers: leave it out")
+            raise UsageError("training.class_balance applies only to classification, not to numbers: leave it out")
     return tuple(weights)
 
 
@@ -158,7 +158,7 @@ class AuxiliaryRegression(AuxiliaryObjective):
 
     Args:
         model: whose readout is used.
-        num_targets: A, the number of standardised targets z.
+        num_targets: A, the number of standardized targets z.
         weight: of the loss.
 
     Raises:
@@ -238,7 +238,7 @@ class MaskedAtomPrediction(AuxiliaryObjective):
 def add_auxiliary_targets(
     train: LabelledMolecules, config: TrainingConfig, warn: Callable[[str], None] = lambda _: None
 ) -> LabelledMolecules:
-    """Add `FEW_DESCRIPTORS`, standardised, as auxiliary targets of the training molecules.
+    """Add `FEW_DESCRIPTORS`, standardized, as auxiliary targets of the training molecules.
 
     Returns `train` unchanged if `config.auxiliary` is 0 or the descriptors are the same for all molecules.
 

@@ -1,20 +1,16 @@
 """Prepare the data set of a run: read the table and its molecules, split them, and collect warnings."""
 
-from collections.abc import Callable
 from dataclasses import asdict, replace
 
 import numpy as np
 
-from molattn.chem import NO_GEOMETRY, NOT_OPTIMIZED, STANDARDIZE, ConformerOptions, Progress, ReadOptions
+from molattn.chem import STANDARDIZE, ConformerOptions, Progress, ReadOptions
 from molattn.chem.molecule import CHUNK_SIZE, CHUNK_SIZE_3D
 from molattn.data import (
     CALIBRATION,
     SPLIT_LABELS,
-    RejectedRow,
     Table,
     column,
-    describe_leakage,
-    find_leakage,
     fold_labels,
     hold_out_calibration,
     read_records,
@@ -24,98 +20,33 @@ from molattn.data import (
     split_labels,
 )
 from molattn.data.store.cache import Featurization, cached_molecules
-from molattn.data.store.molecule_store import MoleculeStore
-from molattn.errors import ConformerError, InputError, UsageError, short_repr
-from molattn.models.base import MoleculeModel
+from molattn.errors import ConformerError, InputError, UsageError
+from molattn.models.base import MODELS, MoleculeModel
 from molattn.models.tasks import Regression
 from molattn.training.config import DataConfig
+from molattn.training.data_messages import (
+    describe_rejected,
+    describe_single_classes,
+    describe_split_leakage,
+    describe_standardized,
+    describe_unreliable,
+    no_row_error,
+)
 from molattn.training.dataset import PreparedDataset, ReplicateRow
 from molattn.training.descriptors import (
     append_computed_descriptors,
+    check_featurizers,
     computed_descriptor_names,
-    fit_descriptor_scaler,
+    standardize_descriptors,
 )
+from molattn.training.initialization import resolve_initialization
 from molattn.training.labels import check_atom_targets, match_labels, molecule_means
 from molattn.training.merge_replicates import KEEP, UsableRows, check_replicates_setting, merge_rows
+from molattn.training.run_config import RunConfig
 from molattn.training.table_source import find_table, table_options_of
-from molattn.training.targets import encode_targets, has_atom_targets
-from molattn.training.task_inference import resolve_task, single_class_targets
+from molattn.training.targets import check_unreadable, encode_targets, has_atom_targets
+from molattn.training.task_inference import resolve_task
 from molattn.training.transforms import Transforms, fit_transforms, reject_undefined, resolve_transforms
-from molattn.training.unreadable import check_unreadable
-
-
-def rejected_rows(rejected: list[RejectedRow], where: str = "") -> list[str]:
-    """How many rows were rejected, and the first of them; empty if none were."""
-    if not rejected:
-        return []
-    first = rejected[0]
-    count = "1 row is" if len(rejected) == 1 else f"{len(rejected)} rows are"
-    return [f"{count} left out{where}; the first, {first.location}: {first.reason}"]
-
-
-def _is_about_3d(warning: str) -> bool:
-    return warning.startswith((NO_GEOMETRY, NOT_OPTIMIZED))
-
-
-# Problems of molecules, and a test of which warnings report each.
-_PROBLEMS: tuple[tuple[str, Callable[[str], bool]], ...] = (
-    ("parts that the codes cannot represent", lambda w: not _is_about_3d(w)),
-    ("no 3D geometry", lambda w: w.startswith(NO_GEOMETRY)),
-    ("a 3D geometry that is not optimized", lambda w: w.startswith(NOT_OPTIMIZED)),
-)
-
-
-def unreliable_molecules(molecules: MoleculeStore) -> list[str]:
-    """For each problem, how many molecules the model's input does not represent fully, and the first of them."""
-    messages = []
-    warned = list(molecules.warnings)
-    for problem, reports in _PROBLEMS:
-        affected = [(i, w) for i, found in warned if (w := next(filter(reports, found), None))]
-        if affected:
-            count = "1 molecule has" if len(affected) == 1 else f"{len(affected)} molecules have"
-            first, warning = affected[0]
-            messages.append(f"{count} {problem}; the first, {molecules[[first]].smiles[0]}: {warning}")
-    return messages
-
-
-def split_leakage(
-    rows: np.ndarray, keys: list[str], groups: list[str] | None, split_labels: np.ndarray, origin: str
-) -> list[str]:
-    """Messages about molecules, and groups if there are any, that are in more than one split."""
-    messages = []
-    for what, names in (("molecule", keys), ("group", groups)):
-        if names is not None:
-            of_rows = np.full(len(split_labels), "", dtype=object)
-            of_rows[rows] = names
-            if found := find_leakage(of_rows.tolist(), split_labels.tolist()):
-                messages.append(f"{describe_leakage(found, what)}; {origin}")
-    return messages
-
-
-def single_class_labels(dataset: PreparedDataset) -> list[str]:
-    """The targets whose training labels are all of one class; empty if there are none."""
-    names = single_class_targets(dataset.subset("train").targets, dataset.config.target_columns, dataset.task)
-    if not names:
-        return []
-    count = (
-        f"{short_repr(names[0])} has"
-        if len(names) == 1
-        else f"{len(names)} targets, the first {short_repr(names[0])}, have"
-    )
-    return [f"{count} training labels of one class only: there is nothing to tell apart"]
-
-
-def standardized_molecules(dataset: PreparedDataset, table: Table) -> list[str]:
-    """How many molecules standardisation changed, and the first of them; empty if it changed none."""
-    changed = dataset.standardized
-    if not changed:
-        return []
-    row, form = changed[0]
-    verb = "molecule is" if len(changed) == 1 else "molecules are"
-    return [
-        f"{len(changed)} {verb} read in another form, see standardized.csv; the first, {table.location(row)}: "
-        f"{short_repr(dataset.smiles[row])} as {short_repr(form)}"
-    ]
 
 
 def prepare(
@@ -177,12 +108,12 @@ def prepare(
         config.descriptor_columns,
     )
     try:
-        outcomes, stored_in, storage_warning = cached_molecules(
+        outcomes, cache_folder, cache_warning = cached_molecules(
             records.smiles, featurization(config, model), num_workers, progress
         )
     except ConformerError as error:
         line = f", {table.location(int(records.rows[error.row]))}" if error.row is not None else ""
-        raise InputError(f"{path}{line}: {error}; --on-3d-failure paths or reject goes on") from error
+        raise InputError(f"{path}{line}: {error}; add --on-3d-failure paths or reject") from error
     matched = match_labels(records, outcomes.sizes, lambda i: outcomes[i].reason, table, encoded, config.target_columns)
     transforms: Transforms = ()
     if config.target_transform and len(matched.indices):
@@ -191,42 +122,39 @@ def prepare(
             config.target_transform, config.target_columns, source.units, resolve_task(*known, matched.bounds)[0]
         )
         matched = reject_undefined(matched, transforms, config.target_columns, records, table)
-    usable, targets, rejected = matched.indices, matched.targets, matched.rejected
-    molecules = outcomes[usable]
+    targets, rejected = matched.targets, matched.rejected
+    molecules = outcomes[matched.indices]
     if not len(molecules):
-        first = f"the first, {rejected[0].location}: {rejected[0].reason}" if rejected else "it has none"
-        raise InputError(f"{path}: no row can be used; {first}")
+        raise no_row_error(path, rejected)
     task, task_message = resolve_task(
         config.task_type, loss, targets, config.target_columns, encoded.classes, of_atoms, alpha, matched.bounds
     )
     config = replace(config, task_type=task.name)
     smiles = column(table, config.smiles_column)
     split_labels = np.full(len(smiles), "", dtype="<U5")
-    explicit, origin = _explicit_labels(config, table, smiles)
+    given, origin = _given_split_labels(config, table, smiles)
     # Two SMILES of one molecule have the same key, so they get the same split label.
-    used = UsableRows.of_records(records, usable, molecules.keys, targets, rejected, matched.bounds)
+    usable = UsableRows.of_records(records, matched.indices, molecules.keys, targets, rejected, matched.bounds)
     replicates: tuple[ReplicateRow, ...] = ()
     merge_message = ""
     if config.replicates != KEEP:
-        used, kept, replicates, merge_message = merge_rows(config, used, task, transforms, table, explicit)
-        molecules = molecules[kept]
-    rows, keys, groups, targets, rejected = used.rows, used.keys, used.groups, used.targets, used.rejected
+        usable, remaining, replicates, merge_message = merge_rows(config, usable, task, transforms, table, given)
+        molecules = molecules[remaining]
+    rows, keys, groups, targets, rejected = usable.rows, usable.keys, usable.groups, usable.targets, usable.rejected
     stratify = targets if matched.offsets is None else molecule_means(targets, matched.offsets)
     try:
-        assigned = _split(config, keys, stratify, seed, groups) if explicit is None else explicit[rows]
+        assigned = _split(config, keys, stratify, seed, groups) if given is None else given[rows]
         if config.calibration_size:
             if CALIBRATION in assigned:
-                raise UsageError(
-                    f"{origin}, and has calibration molecules: leave out --calibration-size, which would take others"
-                )
+                raise UsageError(f"{origin}, and has calibration molecules: leave out --calibration-size")
             assigned = hold_out_calibration(
                 assigned, "random" if origin else config.split, keys, stratify, config.calibration_size, seed, groups
             )
     except InputError as error:
         # Rejected rows may be the cause.
-        raise InputError("; ".join([str(error), *rejected_rows(rejected)])) from error
+        raise InputError("; ".join([str(error), *describe_rejected(rejected)])) from error
     split_labels[rows] = assigned
-    leakage = split_leakage(rows, keys, groups, split_labels, origin)
+    leakage = describe_split_leakage(rows, keys, groups, split_labels, origin)
     for replicate in replicates:
         if replicate.merged_into is not None:
             split_labels[replicate.row] = split_labels[replicate.merged_into]
@@ -242,32 +170,50 @@ def prepare(
         targets=targets,
         rejected=rejected,
         warnings=[
-            *filter(None, [source.message, storage_warning]),
+            *filter(None, [source.message, cache_warning]),
             *table.messages,
             *encoded.warnings,
             *records.warnings,
-            *rejected_rows(rejected, ", see rejected.csv"),
+            *describe_rejected(rejected, ", see rejected.csv"),
             *filter(None, [merge_message]),
-            *unreliable_molecules(molecules),
+            *describe_unreliable(molecules),
             *leakage,
         ],
         task=task,
         task_message="; ".join(filter(None, [source.columns_message, task_message])),
-        weights=used.weights,
+        weights=usable.weights,
         groups=groups,
-        stored_in=stored_in,
+        cache_folder=cache_folder,
         offsets=matched.offsets,
         transforms=fit_transforms(transforms, targets[split_labels[rows] == "train"]) if transforms else (),
         replicates=replicates,
         lines=table.lines,
         line_unit=table.unit,
-        bounds=used.bounds,
+        bounds=usable.bounds,
     )
     _check_splits(dataset)
-    descriptors = append_computed_descriptors(computed, used.descriptors, molecules, num_workers)
+    descriptors = append_computed_descriptors(computed, usable.descriptors, molecules, num_workers)
     if descriptors is not None:
-        dataset = _with_descriptors(dataset, descriptors, table)
-    dataset.warnings.extend([*single_class_labels(dataset), *standardized_molecules(dataset, table)])
+        train, every_row, source = dataset.indices("train"), np.arange(len(rows)), table.source
+        scaler, z, warnings = standardize_descriptors(
+            config, descriptors, train, every_row, lambda i: f"{source}, {table.location(int(rows[i]))}"
+        )
+        dataset = replace(dataset, descriptors=z, descriptor_scaler=scaler)
+        dataset.warnings.extend(warnings)
+    dataset.warnings.extend([*describe_single_classes(dataset), *describe_standardized(dataset, table)])
+    return dataset
+
+
+def prepare_run(config: RunConfig, progress: Progress | None = None) -> PreparedDataset:
+    """`prepare` with the settings of a run, which include defaults that depend on the base model.
+
+    Raises:
+        UsageError, InputError: as `prepare` does; also for featurizers of molecules with targets of atoms.
+    """
+    data, settings = resolve_initialization(config)[0].data, config.training
+    model = MODELS[config.model.kind]
+    dataset = prepare(data, model, settings.seed, settings.num_workers, progress, settings.loss, settings.alpha)
+    check_featurizers(config, dataset.task.of_atoms)
     return dataset
 
 
@@ -292,14 +238,14 @@ def featurization(config: DataConfig, model: type[MoleculeModel]) -> Featurizati
     )
 
 
-def _explicit_labels(config: DataConfig, table: Table, smiles: list[str]) -> tuple[np.ndarray | None, str]:
+def _given_split_labels(config: DataConfig, table: Table, smiles: list[str]) -> tuple[np.ndarray | None, str]:
     """The split labels of all rows from a column or a file, None for neither, and where they come from."""
     options = (("split_column", config.split_column), ("splits_file", config.splits_file))
-    explicit = [name for name, value in options if value]
-    if len(explicit) > 1:
+    given = [name for name, value in options if value]
+    if len(given) > 1:
         raise UsageError("split_column and splits_file both define the split: give one of them")
-    if explicit and config.num_folds > 1:
-        raise UsageError(f"{explicit[0]} is one split, not {config.num_folds} folds: leave out one or the other")
+    if given and config.num_folds > 1:
+        raise UsageError(f"{given[0]} is one split, not {config.num_folds} folds: leave out one or the other")
     if config.splits_file:
         return read_split_file(config.splits_file, smiles), f"{config.splits_file} is taken as it is"
     if config.split_column:
@@ -314,31 +260,12 @@ def _split(config: DataConfig, keys: list[str], targets: np.ndarray, seed: int, 
     return split_labels(config.split, keys, targets, config.split_sizes, seed, groups)
 
 
-def _with_descriptors(dataset: PreparedDataset, descriptors: np.ndarray, table: Table) -> PreparedDataset:
-    """The dataset with extra descriptors, (n, k) in their units, which are standardised here.
-
-    Raises:
-        InputError: a value that is too far from those of the training molecules.
-    """
-    train = descriptors[dataset.indices("train")]
-    scaler, warnings = fit_descriptor_scaler(dataset.config, train)
-    z = scaler.scale(descriptors)
-    if not np.isfinite(z).all():
-        i = int(np.flatnonzero(~np.isfinite(z).all(1))[0])
-        place = table.location(int(dataset.rows[i]))
-        raise InputError(
-            f"{table.source}, {place}: {scaler.range_error(descriptors[i].tolist())}; correct it, or take out the row"
-        )
-    warnings = [*dataset.warnings, *warnings]
-    return replace(dataset, descriptors=z, descriptor_scaler=scaler, warnings=warnings)
-
-
 def _check_splits(dataset: PreparedDataset) -> None:
     for split in SPLIT_LABELS:
         indices = dataset.indices(split)
         if not len(indices):
             raise InputError(f"the split leaves no molecule for {split}: give more rows or other --split-sizes")
-        labels = dataset.targets[dataset.targets_of(indices)]
+        labels = dataset.targets[dataset.target_rows(indices)]
         for target, values in zip(dataset.config.target_columns, labels.T, strict=True):
             if split == "train" and not np.isfinite(values).any():
                 value = "value" if dataset.bounds is None else "exact value"

@@ -15,27 +15,26 @@ import torch
 from molattn.chem import DESCRIPTORS
 from molattn.data.files import clear_folder, lock_folder, remove_temporary_files, write_text
 from molattn.data.store.cache import cached_molecules
-from molattn.data.tables.table import write_table
 from molattn.errors import InputError, MolattnError, SmilesError, UsageError
 from molattn.models.artifact import WEIGHTS, Artifact, save_artifact
 from molattn.models.base import MODELS, MoleculeModel
 from molattn.models.scaler import TargetScaler
 from molattn.training.bases import CARD, NONE
 from molattn.training.checkpoint import Checkpoints
-from molattn.training.config import RunConfig
 from molattn.training.dataset import LabelledMolecules
 from molattn.training.descriptors import DescriptorTargets, compute_descriptors, standardize_targets
 from molattn.training.fit import EpochRecord, FitResult, fit, initialize_model
 from molattn.training.metrics import VAL_LOSS
 from molattn.training.objectives import MaskedAtomPrediction
 from molattn.training.prepare import featurization, read_options
-from molattn.training.run import Reporter, check_config
-from molattn.training.run_folder import write_history
+from molattn.training.run import Reporter
+from molattn.training.run_config import RunConfig, check_config
+from molattn.training.run_folder import write_history, write_rejected
 from molattn.training.run_status import CHECKPOINT
 from molattn.training.table_source import table_options_of
 from molattn.training.unlabelled import NCI, UnlabelledMolecules, check_molecules, collect_molecules
 
-_CONTINUES = "{} holds an unfinished pretraining: the same command with --resume continues it"
+_RESUME_HINT = "{} holds an unfinished pretraining: the same command with --resume continues it"
 
 VALIDATION = 0.05
 """The fraction of the molecules for validation, which selects the best epoch."""
@@ -111,7 +110,7 @@ def pretrain(
 
     loss = mean over molecules and descriptors of (z - model)^2 + masked_weight * loss of masked atoms
 
-    with z the standardised and clipped descriptors: see `standardize_targets` and `MaskedAtomPrediction`. The best
+    with z the standardized and clipped descriptors: see `standardize_targets` and `MaskedAtomPrediction`. The best
     epoch is selected on `VALIDATION` of the molecules. The folder then holds `model.safetensors` and `config.json`, a
     model of the descriptors, `card.toml`, which describes how it was made, and `history.csv`; for a table with rejected
     rows also `left_out.csv`. No pickle.
@@ -141,7 +140,7 @@ def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: b
         config.molecules,
         smiles_column=run.data.smiles_column,
         table_options=table_options_of(run.data),
-        grown=config.grow,
+        num_generated=config.grow,
         seed=run.training.seed,
         exclude=config.exclude,
         max_atoms=run.data.max_atoms,
@@ -180,7 +179,7 @@ def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: b
         )
     except BaseException as error:
         if checkpoints.folder.is_dir() and not isinstance(error, MolattnError):
-            reporter.stage(_CONTINUES.format(folder))
+            reporter.stage(_RESUME_HINT.format(folder))
         raise
     seconds = checkpoints.seconds + time.perf_counter() - start
     _write(config, folder, model, molecules, targets, fitted, seconds)
@@ -213,10 +212,12 @@ def _check(config: PretrainConfig) -> None:
     if not config.masked_weight > 0:
         raise UsageError("a setting is out of range: masked_weight is above 0")
     if data.conformers or data.standardize or data.descriptor_columns or data.molecule_featurizers:
-        raise UsageError("a base learns from molecules as they are: leave out conformers, standardize and descriptors")
+        raise UsageError(
+            "a base model is trained on molecules as they are: leave out conformers, standardize and descriptors"
+        )
     training = config.run.training
     if training.auxiliary or training.loss or training.metrics or training.tracking_metric != VAL_LOSS:
-        raise UsageError("a base learns descriptors: leave out auxiliary targets, losses and metrics")
+        raise UsageError("a base model is trained on descriptors: leave out auxiliary targets, losses and metrics")
 
 
 def _prepare_folder(folder: Path, force: bool, resume: bool) -> None:
@@ -231,30 +232,31 @@ def _prepare_folder(folder: Path, force: bool, resume: bool) -> None:
     if not folder.exists() or not any(folder.iterdir()):
         return
     if not force and (folder / CHECKPOINT).is_dir():
-        raise UsageError(f"{_CONTINUES.format(folder)}, --force starts over")
+        raise UsageError(f"{_RESUME_HINT.format(folder)}, --force starts over")
     if not force:
-        raise UsageError(f"{folder} exists: give another --output-dir, or --force to replace the base there")
+        raise UsageError(f"{folder} exists: give another --output-dir, or --force to replace the base model there")
     if not ((folder / CARD).is_file() or (folder / CHECKPOINT).is_dir()):
-        raise UsageError(f"{folder} exists and is no base of molattn: --force replaces bases only")
+        raise UsageError(f"{folder} exists and is not a base model of molattn: --force replaces base models only")
     clear_folder(folder)
 
 
 def _report_counts(config: PretrainConfig, molecules: UnlabelledMolecules, reporter: Reporter) -> None:
     """Report the number of molecules, and of those that were rejected, by reason."""
     message = f"{len(molecules.smiles):,} molecules"
-    if molecules.grown:
-        message += f", {molecules.grown:,} of them grown from the others"
+    if molecules.num_generated:
+        message += f", {molecules.num_generated:,} of them generated from the others"
     reporter.stage(message)
     for reason, count in molecules.left_out.items():
         reporter.stage(f"left out: {count:,}, {reason}")
-    if molecules.grown < config.grow:
-        reporter.warning(f"only {molecules.grown:,} of {config.grow:,} molecules could be grown from so few")
+    if molecules.num_generated < config.grow:
+        generated = f"{molecules.num_generated:,} of {config.grow:,} molecules"
+        reporter.warning(f"only {generated} could be generated from so few")
 
 
 def _split(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Indices of the training and the validation molecules."""
     if count < 2:
-        raise InputError("one molecule can train or validate, not both: give two or more")
+        raise InputError("training and validation need a molecule each: give two or more")
     order = np.random.default_rng(seed).permutation(count)
     num_val = max(1, round(VALIDATION * count))
     return np.sort(order[num_val:]), np.sort(order[:num_val])
@@ -284,9 +286,7 @@ def _write(
     )
     save_artifact(folder, artifact)
     write_history(folder, [fitted.history])
-    if molecules.rejected:
-        rows = [(str(r.row), str(r.line), r.smiles, r.reason) for r in molecules.rejected]
-        write_table(folder / "left_out.csv", ("row", "line", "smiles", "reason"), rows)
+    write_rejected(folder / "left_out.csv", molecules.rejected)
     card = {
         "title": f"learned {len(targets.names)} descriptors"
         + (" and masked atoms" if config.masked_atoms else "")
@@ -298,7 +298,7 @@ def _write(
         "molecules": {
             "source": molecules.source,
             "count": len(molecules.smiles),
-            "grown": molecules.grown,
+            "generated": molecules.num_generated,
             "sha256": molecules.sha256,
             "left_out": molecules.left_out,
         },

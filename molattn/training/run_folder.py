@@ -4,9 +4,10 @@ import dataclasses
 import json
 import os
 import platform
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,16 @@ from typing import Any
 import numpy as np
 import tomli_w
 
-from molattn.data import ALL_SPLIT_LABELS, SPLIT_LABELS, format_list
+from molattn.data import RejectedRow, format_list
 from molattn.data.files import clear_folder, lock_folder, remove_temporary_files, write_text
 from molattn.data.tables.bounds import format_bound
 from molattn.data.tables.table import write_table
 from molattn.errors import UsageError
 from molattn.models.predictions import Predictions
-from molattn.training.config import RunConfig
 from molattn.training.curation import Curation
 from molattn.training.dataset import PreparedDataset
 from molattn.training.fit import EpochRecord
-from molattn.training.metrics import mean_over_targets, metrics_by_target
+from molattn.training.run_config import RunConfig
 from molattn.training.run_status import CONFIG, SPLITS_FILE, check_new_folder, check_resumable
 
 _PACKAGES = ("molattn", "torch", "rdkit", "numpy", "torch-geometric", "safetensors")
@@ -85,6 +85,14 @@ def reopen(locks: ExitStack, folder: str | Path) -> Path:
     return path
 
 
+def remove(folder: Path, is_default_folder: bool) -> None:
+    """Remove the folder of a run that failed, and with `is_default_folder` also runs/ if it has no other run."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if is_default_folder:
+        with suppress(OSError):
+            folder.parent.rmdir()
+
+
 def write_config(folder: Path, config: RunConfig) -> None:
     """Write `config.toml`: the resolved settings, for `molattn train --config`."""
     write_text(folder / CONFIG, tomli_w.dumps(config.to_dict()))
@@ -95,11 +103,11 @@ def write_splits(folder: Path, dataset: PreparedDataset) -> None:
     write_table(folder / SPLITS_FILE, ("smiles", "split"), zip(dataset.smiles, dataset.split_labels, strict=True))
 
 
-def write_rejected(folder: Path, dataset: PreparedDataset) -> None:
-    """Write `rejected.csv`: the rejected rows, with the line of the table and the reason; no file without any."""
-    if dataset.rejected:
-        rows = [(str(r.row), str(r.line), r.smiles, r.reason) for r in dataset.rejected]
-        write_table(folder / "rejected.csv", ("row", "line", "smiles", "reason"), rows)
+def write_rejected(path: Path, rejected: Sequence[RejectedRow]) -> None:
+    """Write a table of the rejected rows, with the line of the source and the reason; no file without any."""
+    if rejected:
+        rows = [(str(r.row), str(r.line), r.smiles, r.reason) for r in rejected]
+        write_table(path, ("row", "line", "smiles", "reason"), rows)
 
 
 def write_curation(folder: Path, curation: Curation) -> None:
@@ -108,7 +116,7 @@ def write_curation(folder: Path, curation: Curation) -> None:
 
 
 def write_standardized(folder: Path, dataset: PreparedDataset) -> None:
-    """Write `standardized.csv`: rows whose molecule standardisation changed, and its new form; no file without any."""
+    """Write `standardized.csv`: rows whose molecule standardization changed, and its new form; no file without any."""
     if changed := dataset.standardized:
         rows = [(str(row), dataset.smiles[row], form) for row, form in changed]
         write_table(folder / "standardized.csv", ("row", "smiles", "standardized"), rows)
@@ -144,21 +152,21 @@ def write_replicates(folder: Path, dataset: PreparedDataset) -> None:
     write_table(folder / "replicates.csv", columns, rows)
 
 
-def write_predictions(folder: Path, dataset: PreparedDataset, answers: Predictions, extra: Sequence[str]) -> None:
+def write_predictions(folder: Path, dataset: PreparedDataset, predictions: Predictions, extra: Sequence[str]) -> None:
     """Write `predictions.csv`: the labels and predictions of every molecule of every split, in the order of the table.
 
     For targets of atoms each cell holds a list in JSON, with null for a missing label. A censored label is empty, so
     that metrics can be computed from the column; a last column NAME_bound has its bound, as >10.0. A row that was
     merged into another row of its molecule has the prediction and no label: the row that was kept has the label.
 
-    extra: the names of the columns of `answers.extra_values`.
+    extra: the names of the columns of `predictions.extra_values`.
     """
     targets, task = dataset.config.target_columns, dataset.task
     columns = ("row", "split", "smiles", *targets, *(f"{t}_pred" for t in targets), *extra)
     bounds = dataset.bounds
     if bounds is not None:
         columns += tuple(f"{t}_bound" for t in targets)
-    more = answers.extra_values
+    extra_values = predictions.extra_values
 
     def cells(numbers: np.ndarray) -> list[str]:
         # A missing label is an empty cell.
@@ -166,16 +174,16 @@ def write_predictions(folder: Path, dataset: PreparedDataset, answers: Predictio
 
     def cells_of(i: int, labelled: bool) -> list[str]:
         """The cells of molecule i, with or without its labels."""
-        parts = [
+        rows = [
             [
                 *cells(dataset.targets[k] if labelled else np.full(len(targets), np.nan)),
-                *cells(answers.values[k]),
-                *map(_exact, more[k].tolist()),
+                *cells(predictions.values[k]),
+                *map(_exact, extra_values[k].tolist()),
             ]
-            for k in dataset.targets_of(np.array([i]))
+            for k in dataset.target_rows(np.array([i]))
         ]
-        of_bounds = [] if bounds is None else [format_bound(*pair) if labelled else "" for pair in bounds[i]]
-        return list(map(format_list, zip(*parts, strict=True))) if task.of_atoms else [*parts[0], *of_bounds]
+        bound_cells = [] if bounds is None else [format_bound(*pair) if labelled else "" for pair in bounds[i]]
+        return list(map(format_list, zip(*rows, strict=True))) if task.of_atoms else [*rows[0], *bound_cells]
 
     def rows() -> Iterable[Sequence[str]]:
         merged, index_of = dataset.merged_rows, {int(row): i for i, row in enumerate(dataset.rows)}
@@ -197,8 +205,8 @@ def write_history(folder: Path, histories: Sequence[Sequence[EpochRecord]]) -> N
 
     For an ensemble the lines of every member, with a first column of its index, from 0.
     """
-    same = ("metric", "tracking_metric", "best_value")
-    names = [f.name for f in dataclasses.fields(EpochRecord) if f.name not in same]
+    omitted = ("metric", "tracking_metric", "best_value")
+    names = [f.name for f in dataclasses.fields(EpochRecord) if f.name not in omitted]
     columns = [f"val_{histories[0][0].metric}" if name == "val_metric" else name for name in names]
     rows = [(i, [str(getattr(r, name)) for name in names]) for i, history in enumerate(histories) for r in history]
     if len(histories) == 1:
@@ -223,32 +231,3 @@ def environment(seed: int, sha256: str, seconds: float) -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "packages": {name: version(name) for name in _PACKAGES},
     }
-
-
-def metrics_by_split(
-    dataset: PreparedDataset, answers: Predictions, names: Sequence[str]
-) -> dict[str, dict[str, dict[str, Any]]]:
-    """The metrics `names` of every split and target: {split: {target: {metric: value, "n": labels}}}.
-
-    With several targets, "mean" holds for every split their mean over the targets where they are defined.
-    """
-    rows_of_splits = {split: dataset.targets_of(dataset.indices(split)) for split in split_names(dataset)}
-    result = {
-        split: metrics_by_target(
-            dataset.task,
-            dataset.config.target_columns,
-            dataset.targets[rows],
-            answers[rows],
-            names,
-            None if dataset.bounds is None else dataset.bounds[rows],
-        )
-        for split, rows in rows_of_splits.items()
-    }
-    if len(dataset.config.target_columns) == 1:
-        return result
-    return {**result, "mean": {split: mean_over_targets(by_target, names) for split, by_target in result.items()}}
-
-
-def split_names(dataset: PreparedDataset) -> tuple[str, ...]:
-    """The labels of its splits: train, val and test, and the calibration split if there is one."""
-    return ALL_SPLIT_LABELS if dataset.has_calibration else SPLIT_LABELS

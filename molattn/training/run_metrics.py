@@ -1,34 +1,70 @@
-"""Further entries of a run's `metrics.json`: confidence intervals, and the metrics of transformed targets."""
+"""The metrics of a run, the content of its `metrics.json`: of every split, with intervals, and of uncertainties."""
 
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from molattn.data import ALL_SPLIT_LABELS, SPLIT_LABELS
+from molattn.models.artifact import Artifact
 from molattn.models.predictions import Predictions
-from molattn.training.bootstrap import interval_by_target
 from molattn.training.dataset import PreparedDataset
-from molattn.training.run_folder import split_names
+from molattn.training.metrics import intervals_by_target, mean_over_targets, metrics_by_target
 from molattn.training.transforms import transformed_metrics
+from molattn.training.uncertainty_metrics import evaluate_uncertainty
 
 
-def intervals_of_test(
-    dataset: PreparedDataset, answers: Predictions, names: Sequence[str], seed: int
+def metrics_by_split(
+    dataset: PreparedDataset, predictions: Predictions, names: Sequence[str]
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """The metrics `names` of every split and target: {split: {target: {metric: value, "n": labels}}}.
+
+    With several targets, "mean" holds for every split their mean over the targets where they are defined.
+    """
+    result = {
+        split: metrics_by_target(
+            dataset.task,
+            dataset.config.target_columns,
+            dataset.targets[rows],
+            predictions[rows],
+            names,
+            None if dataset.bounds is None else dataset.bounds[rows],
+        )
+        for split, rows in _rows_by_split(dataset).items()
+    }
+    if len(dataset.config.target_columns) == 1:
+        return result
+    return {**result, "mean": {split: mean_over_targets(by_target, names) for split, by_target in result.items()}}
+
+
+def _rows_by_split(dataset: PreparedDataset) -> dict[str, Any]:
+    """The rows of `targets` of train, val and test, and of the calibration split if there is one."""
+    splits = ALL_SPLIT_LABELS if dataset.has_calibration else SPLIT_LABELS
+    return {split: dataset.target_rows(dataset.indices(split)) for split in splits}
+
+
+def intervals_on_test_split(
+    dataset: PreparedDataset, predictions: Predictions, names: Sequence[str], seed: int
 ) -> dict[str, dict[str, Any]]:
-    """The "test_intervals" entry of `metrics.json`; see `molattn.training.bootstrap.interval_by_target`."""
-    test = dataset.indices("test")
-    rows, owners = dataset.targets_of(test), np.array(dataset.molecules[test].keys, dtype=object)
-    if dataset.offsets is not None:
-        owners = np.repeat(owners, np.diff(dataset.offsets)[test])
-    targets = dataset.config.target_columns
-    return interval_by_target(dataset.task, targets, dataset.targets[rows], answers[rows], names, owners, seed)
+    """The "test_intervals" entry of `metrics.json`; see `molattn.training.metrics.intervals_by_target`."""
+    test, targets = dataset.indices("test"), dataset.config.target_columns
+    rows, keys, offsets = dataset.target_rows(test), dataset.molecules[test].keys, dataset.subset("test").offsets
+    true = dataset.targets[rows]
+    return intervals_by_target(dataset.task, targets, true, predictions[rows], names, keys, offsets, seed)
 
 
-def transformed_by_split(dataset: PreparedDataset, raw: Predictions, names: Sequence[str]) -> dict[str, Any]:
+def transformed_metrics_by_split(dataset: PreparedDataset, raw: Predictions, names: Sequence[str]) -> dict[str, Any]:
     """The "transformed" entry of `metrics.json`: the metrics of the transformed targets; empty without transforms."""
     if not any(dataset.transforms):
         return {}
-    rows_of = {split: dataset.targets_of(dataset.indices(split)) for split in split_names(dataset)}
     of_model = dataset.task, dataset.config.target_columns, dataset.units, dataset.transforms
-    measured = {s: transformed_metrics(*of_model, dataset.targets[r], raw[r], names) for s, r in rows_of.items()}
+    rows_by_split = _rows_by_split(dataset)
+    measured = {s: transformed_metrics(*of_model, dataset.targets[r], raw[r], names) for s, r in rows_by_split.items()}
     return {"transformed": measured}
+
+
+def uncertainty_by_split(dataset: PreparedDataset, artifact: Artifact, raw: Predictions) -> dict[str, Any]:
+    """The "uncertainty" entry of `metrics.json`, from predictions before calibration; empty without uncertainties."""
+    rows_by_split = {split: dataset.target_rows(dataset.indices(split)) for split in ("val", "test")}
+    found = evaluate_uncertainty(
+        artifact, {split: (dataset.targets[rows], raw[rows]) for split, rows in rows_by_split.items()}
+    )
+    return {"uncertainty": found} if found else {}

@@ -6,8 +6,8 @@ from molattn.errors import InputError, UsageError
 
 CONFIG, METRICS, MODEL, CHECKPOINT = "config.toml", "metrics.json", "model", "checkpoint"
 SPLITS_FILE = "splits.csv"
-TUNED, STUDY, BEST = "tune.toml", "study.jsonl", "best.toml"
-"""In the folder of `molattn tune`: its settings, its trials, and the best settings."""
+STUDY_CONFIG, STUDY_JOURNAL, BEST_CONFIG = "tune.toml", "study.jsonl", "best.toml"
+"""In the folder of `molattn tune`: its settings, Optuna's journal of its trials, and the best settings."""
 
 
 def is_unfinished(folder: Path) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from molattn.errors import UsageError, short_repr
 from molattn.training.bases import AUTO, NONE, fixed_by_base
-from molattn.training.config import RunConfig
+from molattn.training.run_config import RunConfig
 
 # A range with at least this ratio of its ends is searched on a logarithmic scale.
 _LOG_RATIO = 10.0
@@ -86,16 +86,17 @@ def search_space(texts: Iterable[str], config: RunConfig) -> Space:
         }
     space: Space = {}
     for text in texts:
-        name, equals, where = text.partition("=")
+        name, equals, candidates = text.partition("=")
         name = name.strip()
         if not equals:
             raise UsageError(f"--search {short_repr(text)}: write section.setting=[32, 64] or section.setting=2..6")
         if name in _NOT_SEARCHED or name.partition(".")[0] not in ("model", "training"):
             raise UsageError(f"--search {short_repr(text)}: {name} determines what is compared, and cannot be searched")
-        found = _parsed(where, text)
+        found = _parsed(candidates, text)
         # Both ends, or every value, are validated as settings.
         for value in found.values if isinstance(found, Categorical) else (found.low, found.high):
-            config = with_settings(config, {name: _number(value, found)}, f"--search {text}")
+            is_integer = isinstance(found, NumericRange) and found.is_integer
+            config = with_settings(config, {name: int(value) if is_integer else value}, f"--search {text}")
         space[name] = found
     return space
 
@@ -119,8 +120,8 @@ def _has(config: RunConfig, name: str) -> bool:
     return hasattr(getattr(config, section), key)
 
 
-def _parsed(where: str, text: str) -> Categorical | NumericRange:
-    if found := _RANGE.fullmatch(where):
+def _parsed(candidates: str, text: str) -> Categorical | NumericRange:
+    if found := _RANGE.fullmatch(candidates):
         try:
             low, high = (tomllib.loads(f"v = {end}")["v"] for end in found.groups())
         except tomllib.TOMLDecodeError:
@@ -130,7 +131,7 @@ def _parsed(where: str, text: str) -> Categorical | NumericRange:
         is_integer = isinstance(low, int) and isinstance(high, int)
         return NumericRange(low, high, is_integer, low > 0 and high / low >= _LOG_RATIO)
     try:
-        values = tomllib.loads(f"v = {where}")["v"]
+        values = tomllib.loads(f"v = {candidates}")["v"]
     except tomllib.TOMLDecodeError:
         values = None
     if not isinstance(values, list) or len(values) < 2 or not all(isinstance(v, str | int | float) for v in values):
@@ -138,9 +139,7 @@ def _parsed(where: str, text: str) -> Categorical | NumericRange:
     return Categorical(tuple(values))
 
 
-def _number(value: Any, where: Categorical | NumericRange) -> Any:
-    return int(value) if isinstance(where, NumericRange) and where.is_integer else value
-
-
-_NOT_SEARCHED = ("model.kind", "training.seed", "training.loss", "training.metrics", "training.num_replicates")
-_NOT_SEARCHED += ("training.base",)
+_NOT_SEARCHED = (
+    *("model.kind", "training.seed", "training.loss", "training.metrics", "training.num_replicates"),
+    "training.base",
+)

@@ -2,27 +2,95 @@
 
 import csv
 import io
+import json
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import tomli_w
 from filelock import FileLock, Timeout
 
 from molattn.data.files import write_text
-from molattn.errors import InputError
-from molattn.training.run_status import STUDY
+from molattn.errors import InputError, UsageError
+from molattn.training.run_config import RunConfig, read_config, resolve
+from molattn.training.run_status import STUDY_CONFIG, STUDY_JOURNAL
 
 if TYPE_CHECKING:
     import optuna
 
 TRIALS = "trials.csv"
-SECONDS_BETWEEN_LOOKS = 1.0
-"""How often a process without work checks whether the trials of other processes are finished."""
+NUM_TRIALS = "num_trials"
+POLLING_INTERVAL = 1.0
+"""Seconds between two times that a process without work checks whether the trials of other processes are finished."""
 
 _DEFAULT, _PROCESS = "default", "process"  # user attributes of a trial
+
+
+@dataclass(frozen=True)
+class StudySettings:
+    """The settings of a study: those that are not searched, the search space, the pruner and the number of trials."""
+
+    config: RunConfig
+    search: list[str]
+    pruner: str
+    num_trials: int
+
+
+def read_study(folder: Path) -> StudySettings:
+    """The settings of the study in `folder`.
+
+    Raises:
+        UsageError: it is not a study, or its settings are damaged.
+    """
+    if not (folder / STUDY_CONFIG).is_file():
+        raise UsageError(
+            f"{folder} is not a study of molattn tune, it has no {STUDY_CONFIG}: there is nothing to resume"
+        )
+    settings = read_config(folder / STUDY_CONFIG)
+    if missing := [name for name in ("search", "pruner", NUM_TRIALS) if name not in settings]:
+        raise UsageError(f"{path} is damaged, it has no {missing[0]!r}: start a new study")
+    search, pruner, num_trials = (settings.pop(name) for name in ("search", "pruner", NUM_TRIALS))
+    if type(num_trials) is not int:
+        raise UsageError(f"{path} is damaged, {NUM_TRIALS} is not a number: start a new study")
+    return StudySettings(resolve(settings, {}), search, pruner, num_trials)
+
+
+def create_study(folder: Path, settings: dict[str, Any], num_trials: int) -> None:
+    """Write the settings of a new study; UsageError if the folder holds anything."""
+    if (folder / STUDY_CONFIG).is_file():
+        raise UsageError(f"{folder} holds a study: --resume {folder} continues it, or give another --output-dir")
+    if any(folder.iterdir()):
+        raise UsageError(f"{folder} exists: give another --output-dir")
+    write_text(folder / STUDY_CONFIG, tomli_w.dumps({NUM_TRIALS: num_trials, **settings}))
+
+
+def check_study(folder: Path, settings: dict[str, Any], num_trials: int) -> None:
+    """Raise UsageError unless the study in `folder` has these settings; the number of trials is replaced."""
+    study, path = read_study(folder), folder / STUDY_CONFIG
+    before, now = read_config(path), json.loads(json.dumps(settings))
+    del before[NUM_TRIALS]
+    for part in (before, now):
+        if isinstance(part.get("training"), dict):
+            part["training"].pop("num_workers", None)
+    changed = [name for name in dict.fromkeys((*now, *before)) if (before.get(name) or ()) != (now.get(name) or ())]
+    if changed:
+        raise UsageError(f"{folder} was started with other settings of {', '.join(changed)}: restore them")
+    if num_trials != study.num_trials:
+        with study_lock(folder):
+            write_text(
+                folder / STUDY_CONFIG, tomli_w.dumps({**read_config(folder / STUDY_CONFIG), NUM_TRIALS: num_trials})
+            )
+
+
+def remove_study(folder: Path) -> None:
+    """Remove the settings of a study that did not start, and its folder if nothing else is in it."""
+    (folder / STUDY_CONFIG).unlink(missing_ok=True)
+    with suppress(OSError):
+        folder.rmdir()
 
 
 class SharedStudy:
@@ -58,13 +126,13 @@ class SharedStudy:
                 if self.finished >= total:
                     return None
                 if self.finished + running < total:
-                    begun = sum(t.state.name != "WAITING" for t in trials)
-                    self.study.sampler = optuna.samplers.TPESampler(seed=self.seed + begun, n_startup_trials=5)
+                    started = sum(t.state.name != "WAITING" for t in trials)
+                    self.study.sampler = optuna.samplers.TPESampler(seed=self.seed + started, n_startup_trials=5)
                     trial = self.study.ask()
                     trial.set_user_attr(_PROCESS, self.process)
                     return trial
             on_wait()
-            time.sleep(SECONDS_BETWEEN_LOOKS)
+            time.sleep(POLLING_INTERVAL)
 
     def _recover(self) -> None:
         """Mark the running trials of ended processes as failed, and enqueue their settings again."""
@@ -150,7 +218,7 @@ def open_study(
 
     Args:
         folder: of the study.
-        larger_is_better: whether the metric is maximised.
+        larger_is_better: whether the metric is maximized.
         pruner: which ends poor trials early.
         seed: of the sampler.
         default: the values of the default trial that are in the search space, by setting.
@@ -165,7 +233,7 @@ def open_study(
     try:
         with study_lock(folder):
             study = optuna.create_study(
-                storage=JournalStorage(JournalFileBackend(str(folder / STUDY))),
+                storage=JournalStorage(JournalFileBackend(str(folder / STUDY_JOURNAL))),
                 study_name="molattn",
                 direction="maximize" if larger_is_better else "minimize",
                 load_if_exists=True,
@@ -175,8 +243,8 @@ def open_study(
                 study.enqueue_trial(dict(default), user_attrs={_DEFAULT: True})
     except (LookupError, ValueError, TypeError, AttributeError, AssertionError, RecursionError) as error:
         raise InputError(
-            f"{folder / STUDY} is damaged, its trials cannot be read ({type(error).__name__}): begin anew with another "
-            "--output-dir"
+            f"{folder / STUDY_JOURNAL} is damaged, its trials cannot be read ({type(error).__name__}): start a new "
+            "study with another --output-dir"
         ) from error
     shared = SharedStudy(folder, study, seed)
     path = _process_lock(folder, shared.process)

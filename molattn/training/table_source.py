@@ -74,7 +74,7 @@ def find_table(config: DataConfig) -> TableSource:
         return TableSource(config, path, path.stem, units, "", columns_message)
     if table_options_of(config) != DEFAULT_TABLE_OPTIONS:
         raise UsageError(
-            f"the data set {config.dataset} is one of molattn's: --encoding, --no-header-row and --sheet go with a path"
+            f"{config.dataset} is a data set of molattn: --encoding, --no-header-row and --sheet apply only to a path"
         )
     card, message = fetch_dataset(config.dataset, config.data_dir)
     smiles = config.smiles_column or card.smiles_column

@@ -10,26 +10,42 @@ from molattn.data.tables.atom_lists import (
     parse_list,
     reorder_atom_lists,
 )
-from molattn.data.tables.columns import NUMBER
+from molattn.data.tables.columns import NUMBER, parse_numbers
 from molattn.data.tables.missing import is_missing_word
 from molattn.data.tables.number_format import is_grouped, with_plain_numbers
+from molattn.data.tables.records import parse_bound, parse_lists
 from molattn.data.tables.table import Table, column, column_index
 from molattn.data.tables.target_cells import without_missing_words
-from molattn.errors import UsageError, short_repr
+from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.losses import why_no_bounds
 from molattn.models.tasks import ATOM_PREFIX, Binary, Multiclass, Regression
 from molattn.training.class_names import (
     MAX_SPELLINGS,
     ZERO_ONE,
-    abbreviated,
+    abbreviate,
+    casefold,
     class_codes,
+    clean_label,
     count_labels,
     describe_spellings,
     find_classes,
-    fold,
-    label,
 )
-from molattn.training.unreadable import UnreadableCell, read_number_cells
+
+MAX_EXAMPLES = 3
+"""The maximum number of unreadable cells that an error shows."""
+
+
+@dataclass(frozen=True)
+class UnreadableCell:
+    """A target cell that is not empty and holds no label.
+
+    Attributes:
+        row: of the table, from 0.
+        reason: its column, what is written there, and why that is no label.
+    """
+
+    row: int
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -37,10 +53,11 @@ class EncodedTable:
     """A table whose target columns hold numbers.
 
     Attributes:
-        table: with empty cells in place of words for a missing value, and for classes with the index of the class in
-            each cell, or in each item of its list.
+        table: with empty cells in place of words for a missing value, and of bounds that cannot be used; for classes
+            with the index of the class in each cell, or in each item of its list.
         classes: the names of the classes of each target, the negative one of two first; empty if there are none.
-        reasons: why a row has no valid class, or no valid list, by row; the targets of such a row are empty in `table`.
+        reasons: why a row has no valid class, no valid list, or only bounds that cannot be used, by row; the targets of
+            such a row are empty in `table`.
         warnings: messages for the user.
         unreadable: the target cells that hold no label.
         num_cells: the number of target cells that are not empty.
@@ -141,23 +158,23 @@ def encode_targets(
         len({row[position] for row in table.rows}) > MAX_SPELLINGS for position in positions
     )
     if (kind == Regression.kind or is_long) and not positive_class:
-        return _numbers(table, columns, of_atoms, no_bounds, reasons, warnings)
+        return _find_numbers(table, columns, of_atoms, no_bounds, reasons, warnings)
     cells = [[_labels(row[position], of_atoms) for row in table.rows] for position in positions]
     labels = [
         count_labels(
             [
                 text
-                for of_cell in of_column
+                for of_cell in column_cells
                 for text in of_cell or ()
                 if text and not (of_atoms and is_missing_word(text))
             ]
         )
-        for of_column in cells
+        for column_cells in cells
     ]
     given = classes
     classes = classes or find_classes(columns, labels, kind, positive_class)
     if not classes:
-        return _numbers(table, columns, of_atoms, no_bounds, reasons, warnings)
+        return _find_numbers(table, columns, of_atoms, no_bounds, reasons, warnings)
     unreadable: list[UnreadableCell] = []
     rows = [list(row) for row in table.rows]
     for t, (name, position) in enumerate(zip(columns, positions, strict=True)):
@@ -171,7 +188,7 @@ def encode_targets(
             if of_cell is None:
                 unreadable.append(UnreadableCell(row, f"column {short_repr(name)}: it holds no list"))
                 continue
-            codes = [code.get(text, code.get(fold(text))) for text in of_cell]
+            codes = [code.get(text, code.get(casefold(text))) for text in of_cell]
             if None in codes:
                 atom = codes.index(None)
                 where = f"column {short_repr(name)}{f', atom {atom} (from 0)' if of_atoms else ''}"
@@ -183,21 +200,8 @@ def encode_targets(
     for row in reasons:
         for position in positions:
             rows[row][position] = ""
-    num_cells = sum(any(of_cell) if of_cell else of_cell is None for of_column in cells for of_cell in of_column)
+    num_cells = sum(any(of_cell) if of_cell else of_cell is None for column_cells in cells for of_cell in column_cells)
     return EncodedTable(replace(table, rows=rows), classes, reasons, warnings, tuple(unreadable), num_cells)
-
-
-def _numbers(
-    table: Table,
-    columns: Sequence[str],
-    of_atoms: bool,
-    no_bounds: str,
-    reasons: dict[int, str],
-    warnings: tuple[str, ...],
-) -> EncodedTable:
-    found = read_number_cells(table, columns, of_atoms, no_bounds)
-    messages = (*warnings, *found.warnings)
-    return EncodedTable(found.table, (), found.reasons | reasons, messages, found.unreadable, found.num_cells)
 
 
 def _left_out(ordered: ReorderedTable) -> tuple[str, ...]:
@@ -212,9 +216,9 @@ def _left_out(ordered: ReorderedTable) -> tuple[str, ...]:
 def _labels(text: str, of_atoms: bool) -> list[str] | None:
     """The labels in a cell; None if it should hold a list and does not."""
     if not of_atoms:
-        return [label(text)]
+        return [clean_label(text)]
     try:
-        return [label(item) for item in parse_list(text)]
+        return [clean_label(item) for item in parse_list(text)]
     except ValueError:
         return None
 
@@ -222,4 +226,66 @@ def _labels(text: str, of_atoms: bool) -> list[str] | None:
 def _unknown_class(text: str, classes: Sequence[str], of_atoms: bool) -> str:
     if is_missing_word(text):
         return f"{short_repr(text)}: {'write null' if of_atoms else 'leave the field empty'} for a missing value"
-    return f"{short_repr(text)} is none of the classes {abbreviated(classes)}"
+    return f"{short_repr(text)} is none of the classes {abbreviate(classes)}"
+
+
+def _find_numbers(
+    table: Table,
+    columns: Sequence[str],
+    of_atoms: bool,
+    no_bounds: str,
+    reasons: dict[int, str],
+    warnings: tuple[str, ...],
+) -> EncodedTable:
+    """The table of regression targets, with empty cells in place of bounds that cannot be used.
+
+    Args:
+        table, columns: the table and its target columns.
+        of_atoms: whether a cell holds a list, with a value for each atom.
+        no_bounds: why bounds cannot be used; empty if they can.
+        reasons, warnings: further ones, see `EncodedTable`.
+    """
+    positions = [column_index(table, name) for name in columns]
+    unreadable: list[UnreadableCell] = []
+    rows, only_bounds, num_cells, num_bounds, example = list(table.rows), {}, 0, 0, ""
+    for name, position in zip(columns, positions, strict=True):
+        for row, cells in enumerate(table.rows):
+            if not (cell := cells[position]).strip():
+                continue
+            num_cells += 1
+            reason = parse_lists([cell], [name])[1] if of_atoms else parse_numbers([cell], [name])[1]
+            is_bound = reason is not None and not of_atoms and parse_bound(cell) is not None
+            if reason is None or (is_bound and not no_bounds):
+                continue
+            if is_bound:
+                reason = f"column {short_repr(name)}: {short_repr(cell)} is a bound, and {no_bounds}"
+                num_bounds, example = num_bounds + 1, example or cell
+                rows[row] = [*rows[row][:position], "", *rows[row][position + 1 :]]
+                if not any(rows[row][k].strip() for k in positions):
+                    only_bounds[row] = reason
+            unreadable.append(UnreadableCell(row, reason))
+    if num_bounds:
+        count = "1 label is a bound" if num_bounds == 1 else f"{num_bounds:,} labels are bounds"
+        warnings += (f"{count}, such as {short_repr(example)}, and missing, because {no_bounds}",)
+        table = replace(table, rows=rows)
+    return EncodedTable(table, (), only_bounds | reasons, warnings, tuple(unreadable), num_cells)
+
+
+def check_unreadable(table: Table, unreadable: Sequence[UnreadableCell], num_cells: int, max_share: float) -> None:
+    """Raise InputError if too many target cells cannot be read: a wrong column or number format is likely.
+
+    Args:
+        table: the table, for the places of the cells in messages.
+        unreadable: the cells that cannot be read.
+        num_cells: the number of target cells that are not empty.
+        max_share: the largest share of these that may be unreadable.
+    """
+    if len(unreadable) <= max_share * num_cells:
+        return
+    first = sorted(unreadable, key=lambda cell: cell.row)[:MAX_EXAMPLES]
+    shown = "; ".join(f"{table.location(cell.row)}, {cell.reason}" for cell in first)
+    share = f"{100 * len(unreadable) / num_cells:.3g}%, and --max-unreadable allows {100 * max_share:g}%"
+    raise InputError(
+        f"{table.source}: {len(unreadable):,} of {num_cells:,} target values cannot be read ({share}); {shown}; "
+        "correct or empty them, choose other --target-columns, or raise --max-unreadable to go on without them"
+    )

@@ -8,7 +8,7 @@ from molattn.data.tables.bounds import format_bound, has_bounds
 from molattn.errors import UsageError
 from molattn.models.losses import BOUNDED_LOSSES, DEFAULT_ALPHA, LOSSES, losses_of
 from molattn.models.tasks import ATOM_PREFIX, Binary, Multiclass, Regression, Task
-from molattn.training.class_names import abbreviated, describe_two_classes, hold_or_holds
+from molattn.training.class_names import abbreviate, describe_binary_classes, hold_or_holds
 
 
 def resolve_task(
@@ -46,7 +46,7 @@ def resolve_task(
     task = _create_task(inferred, loss or default, classes, of_atoms, alpha)
     task.check(targets, names)
     if inferred == "binary" and classes:
-        return task, f"{'' if kind else f'task: {task.name}, '}{describe_two_classes(names, classes)}"
+        return task, f"{'' if kind else f'task: {task.name}, '}{describe_binary_classes(names, classes)}"
     if bounds is not None:
         said = f"{'' if kind else f'task: {task.name}, '}{_describe_bounds(names, targets, bounds)}"
         return task, f"{said}: the loss is {task.loss}{'' if loss else '; --loss-function overrides it'}"
@@ -56,7 +56,7 @@ def resolve_task(
     holds = f"{what} {hold_or_holds(names)}{' lists of' if of_atoms else ''}"
     other = "--task-type overrides it"
     if inferred == "multiclass":
-        return task, f"task: {task.name}, {holds} words: {abbreviated(classes[0])}; {other}"
+        return task, f"task: {task.name}, {holds} words: {abbreviate(classes[0])}; {other}"
     if inferred == "binary":
         return task, f"task: {task.name}, {holds} only 0 and 1; {other}"
     known = targets[np.isfinite(targets)]

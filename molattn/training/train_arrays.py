@@ -11,23 +11,22 @@ from molattn.errors import InputError, SmilesError, describe_bad_smiles, short_r
 from molattn.models.artifact import Artifact
 from molattn.models.base import MODELS, Molecule
 from molattn.models.calibration import NONE
-from molattn.models.scaler import DescriptorScaler
 from molattn.models.target_transform import transform_targets
 from molattn.models.tasks import Task
 from molattn.models.uncertainty import resolve_uncertainty_method
-from molattn.training.calibrate import calibrate, check_calibration, fit_domain
-from molattn.training.config import RunConfig
+from molattn.training.calibrate import build_artifact, calibrate, check_calibration
 from molattn.training.dataset import LabelledMolecules
 from molattn.training.descriptors import (
     append_computed_descriptors,
     computed_descriptor_names,
-    fit_descriptor_scaler,
+    standardize_descriptors,
 )
 from molattn.training.fit import EpochRecord, fit_ensemble
 from molattn.training.initialization import resolve_initialization
 from molattn.training.metrics import check_tracking_metric, resolve_metrics
 from molattn.training.prepare import read_options
-from molattn.training.run import Reporter, check_config
+from molattn.training.run import Reporter
+from molattn.training.run_config import RunConfig, check_config
 from molattn.training.transforms import Transforms, fit_transforms, resolve_transforms, undefined_target
 
 
@@ -105,10 +104,11 @@ def train_arrays(
         computed_descriptor_names(data), descriptors, molecules, settings.num_workers
     )
     if descriptors is not None:
-        descriptor_scaler, warnings = fit_descriptor_scaler(data, descriptors[used[labels == "train"]])
+        descriptor_scaler, z, warnings = standardize_descriptors(
+            data, descriptors, used[labels == "train"], used, lambda i: f"row {i} (from 0)"
+        )
         for warning in warnings:
             reporter.warning(warning)
-        z = _scale(descriptor_scaler, descriptors, used)
     splits = ("train", "val", CALIBRATION)
     transforms = _transforms(data.target_transform, targets, names, task, used, labels)
     learned = transform_targets(transforms, targets)
@@ -120,7 +120,7 @@ def train_arrays(
     scaler = replace(task.fit_scaler(train.targets), transforms=transforms)
     config, _ = resolve_initialization(config, task.of_atoms, len(train.molecules))
     settings = config.training
-    method = resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
+    resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
     metrics = resolve_metrics(task.kind, task.metrics, settings.metrics)
     check_tracking_metric(task.kind, metrics, settings.tracking_metric)
 
@@ -130,30 +130,24 @@ def train_arrays(
     fitted = fit_ensemble(config, task, scaler, train, val, metrics[0], on_epoch, warn=reporter.warning)
     for model in fitted.models:
         model.requires_grad_(False)
-    artifact = Artifact(
-        model=fitted.models[0],
-        scaler=scaler,
-        targets=tuple(names),
+    train_keys = [key for key, label in zip(keys, labels, strict=True) if label == "train"]
+    artifact = build_artifact(
+        config,
+        fitted.models,
+        task,
+        scaler,
+        names,
+        train,
+        train_keys,
         units=("",) * len(names),
         read_options=read_options(data),
-        task=task,
         descriptors=descriptor_scaler,
-        members=fitted.models[1:],
-        uncertainty=method,
-        samples=settings.dropout_sampling_size,
-        class_shares=task.class_shares(train.targets),
     )
     if len(cal) and settings.calibration_method != NONE:
         of_cal, of_val = (artifact.predict(part.molecules, part.descriptors) for part in (cal, val))
-        calibration = calibrate(
-            of_cal, cal.targets, task, method, settings.calibration_method, artifact.targets, of_val
-        )
+        method = settings.calibration_method
+        calibration = calibrate(of_cal, cal.targets, task, artifact.uncertainty, method, artifact.targets, of_val)
         artifact = replace(artifact, calibration=calibration)
-    if settings.domain_size:
-        train_keys = [key for key, label in zip(keys, labels, strict=True) if label == "train"]
-        size, seed = settings.domain_size, settings.seed
-        domain = fit_domain(artifact.model, train.molecules, train_keys, size, seed, train.descriptors)
-        artifact = replace(artifact, domain=domain)
     return TrainedArrays(artifact, fitted.fits[0].history, fitted.fits[0].best_epoch)
 
 
@@ -171,14 +165,6 @@ def _transforms(
         if reason := undefined_target(transforms, targets[i].tolist(), names):
             raise InputError(f"row {i} (from 0): {reason}; leave it out")
     return fit_transforms(transforms, targets[used[labels == "train"]])
-
-
-def _scale(scaler: DescriptorScaler, descriptors: np.ndarray, used: np.ndarray) -> np.ndarray:
-    """The descriptors, (n, k), standardised; InputError if those of a molecule in `used` are out of range."""
-    z = scaler.scale(descriptors)
-    if far := [int(i) for i in used if not np.isfinite(z[i]).all()]:
-        raise InputError(f"row {far[0]} (from 0): {scaler.range_error(descriptors[far[0]].tolist())}")
-    return z
 
 
 def _subset(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from molattn.data import Records, RejectedRow, Table
-from molattn.errors import InputError, UsageError, short_repr
+from molattn.errors import UsageError, short_repr
 from molattn.models.predictions import Predictions
 from molattn.models.target_transform import (
     MOLAR,
@@ -18,9 +18,10 @@ from molattn.models.target_transform import (
     transform_targets,
 )
 from molattn.models.tasks import Regression, Task
-from molattn.training.config import closest_name
+from molattn.training.data_messages import no_row_error
 from molattn.training.labels import MatchedLabels
 from molattn.training.metrics import metrics_by_target
+from molattn.training.run_config import closest_name
 
 Transforms = tuple[TargetTransform | None, ...]
 
@@ -42,8 +43,8 @@ def resolve_transforms(settings: Sequence[str], names: Sequence[str], units: Seq
         return ()
     if not isinstance(task, Regression) or task.of_atoms:
         raise UsageError(
-            f"--target-transform goes with numbers of molecules, and the task is {task.name}: leave it out, or add "
-            f"--task-type regression"
+            f"--target-transform applies only to regression of molecules, and the task is {task.name}: leave it out, "
+            "or add --task-type regression"
         )
     chosen: dict[str, str] = {}
     for setting in settings:
@@ -124,7 +125,7 @@ def reject_undefined(
     rejected.sort(key=lambda r: r.row)
     kept = np.array([not reason for reason in reasons])
     if not kept.any():
-        raise InputError(f"{table.source}: no row can be used; the first, {rejected[0].location}: {rejected[0].reason}")
+        raise no_row_error(table.source, rejected)
     bounds = None if matched.bounds is None else matched.bounds[kept]
     indices, targets = matched.indices[kept], matched.targets[kept]
     return replace(matched, indices=indices, targets=targets, rejected=rejected, bounds=bounds)

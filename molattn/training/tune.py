@@ -1,4 +1,4 @@
-"""Hyper-parameter optimisation with Optuna, by the metric of the validation molecules."""
+"""Hyper-parameter optimization with Optuna, by the metric of the validation molecules."""
 
 import math
 from collections.abc import Sequence
@@ -10,20 +10,26 @@ import tomli_w
 
 from molattn.data.files import lock_folder, write_text
 from molattn.errors import InputError, MissingExtra, UsageError
-from molattn.models.base import MODELS
 from molattn.training.bases import AUTO, NONE, fixed_by_base
-from molattn.training.config import RunConfig
 from molattn.training.dataset import PreparedDataset
-from molattn.training.descriptors import check_featurizers
 from molattn.training.fit import EpochRecord, fit_ensemble, initialize_model
 from molattn.training.initialization import resolve_initialization
 from molattn.training.metrics import METRICS, VAL_LOSS, check_tracking_metric, resolve_metrics
-from molattn.training.prepare import prepare
-from molattn.training.run import Reporter, check_config
-from molattn.training.run_status import BEST
-from molattn.training.search_space import Categorical, Space, search_space, value_of, with_settings
-from molattn.training.study import TRIALS, SharedStudy, is_default, open_study, study_lock
-from molattn.training.study_folder import check_study_folder, create_study_folder, remove_study_folder
+from molattn.training.prepare import prepare_run
+from molattn.training.run import Reporter
+from molattn.training.run_config import RunConfig, check_config
+from molattn.training.run_status import BEST_CONFIG
+from molattn.training.search_space import Categorical, NumericRange, Space, search_space, value_of, with_settings
+from molattn.training.study import (
+    TRIALS,
+    SharedStudy,
+    check_study,
+    create_study,
+    is_default,
+    open_study,
+    remove_study,
+    study_lock,
+)
 
 if TYPE_CHECKING:
     import optuna
@@ -35,13 +41,13 @@ DEFAULT_TRIALS = 20
 
 @dataclass(frozen=True)
 class TuneResult:
-    """The result of a hyper-parameter optimisation.
+    """The result of a hyper-parameter optimization.
 
     Attributes:
         folder: of the study.
         config: the best settings, those of a training with `best.toml`.
         values: the values of the searched settings.
-        metric: the validation metric that was optimised.
+        metric: the validation metric that was optimized.
         value: the metric in the best trial.
         trials: the number of finished trials, including pruned ones.
         number: the number of the best trial, from 0.
@@ -64,7 +70,7 @@ class TuneResult:
 
 @runtime_checkable
 class TuneReporter(Reporter, Protocol):
-    """Reports the progress of a hyper-parameter optimisation."""
+    """Reports the progress of a hyper-parameter optimization."""
 
     def trial(self, done: int, total: int, best: float | None) -> None:
         """Report the number of finished trials, and the best value."""
@@ -115,27 +121,27 @@ def tune(
     search_space(search, resolve_initialization(config)[0])
     settings = {**config.explicit_settings(), "search": list(search), "pruner": pruner}
     if resume:
-        check_study_folder(folder, settings, trials)
+        check_study(folder, settings, trials)
     else:
         with lock_folder(folder):
-            create_study_folder(folder, settings, trials)
+            create_study(folder, settings, trials)
     try:
-        default, searched, space = _plan(config, search, reporter)
+        default, searched, space = _prepare_trials(config, search, reporter)
     except BaseException:
         if not resume:
-            remove_study_folder(folder)
+            remove_study(folder)
         raise
-    task, start = default.dataset.task, default.resolved({})
+    task, default_config = default.dataset.task, default.resolved({})
     names = resolve_metrics(task.kind, task.metrics, config.training.metrics)
     tracked = config.training.tracking_metric
     check_tracking_metric(task.kind, names, tracked)
     # Losses of trials with different settings cannot be compared.
     metric = names[0] if tracked == VAL_LOSS else tracked
-    defaults = {name: value_of(start, name) for name in space}
+    defaults = {name: value_of(default_config, name) for name in space}
     # The sampler learns from the default trial, unless the other trials start from another initialization.
     known = {name: value for name, value in defaults.items() if searched is default and space[name].contains(value)}
-    made = _pruner(pruner, start.training.epochs)
-    with open_study(folder, METRICS[metric].larger_is_better, made, config.training.seed, known) as study:
+    early = _pruner(pruner, default_config.training.epochs)
+    with open_study(folder, METRICS[metric].larger_is_better, early, config.training.seed, known) as study:
         waiting = False
 
         def on_wait() -> None:
@@ -149,9 +155,9 @@ def tune(
             trial = study.next_trial(trials, on_wait)
             if trial is None:
                 break
-            own = default if is_default(trial) else searched
+            setup = default if is_default(trial) else searched
             suggested = {name: space[name] for name in (known if is_default(trial) else space)}
-            _try(study, trial, own, suggested, metric, reporter)
+            _run_trial(study, trial, setup, suggested, metric, reporter)
             study.write_trials(defaults, metric)
         if waiting:
             reporter.trial(study.finished, trials, study.best_value)
@@ -160,7 +166,7 @@ def tune(
 
 
 @dataclass(frozen=True)
-class _Start:
+class _TrialSetup:
     """What trials share: the settings that are not searched, and the data set."""
 
     config: RunConfig
@@ -173,27 +179,17 @@ class _Start:
         return resolve_initialization(config, dataset.task.of_atoms, len(dataset.indices("train")))[0]
 
 
-def _start(config: RunConfig, reporter: TuneReporter) -> _Start:
-    # Resolved first, because `prepare` computes descriptors.
-    resolved, _ = resolve_initialization(config)
-    training = config.training
-    dataset = prepare(
-        resolved.data,
-        MODELS[config.model.kind],
-        training.seed,
-        training.num_workers,
-        reporter.molecules,
-        training.loss,
-        training.alpha,
-    )
-    check_featurizers(config, dataset.task.of_atoms)
-    return _Start(replace(config, data=dataset.config), dataset)
+def _trial_setup(config: RunConfig, reporter: TuneReporter) -> _TrialSetup:
+    dataset = prepare_run(config, reporter.molecules)
+    return _TrialSetup(replace(config, data=dataset.config), dataset)
 
 
-def _plan(config: RunConfig, search: Sequence[str], reporter: TuneReporter) -> tuple[_Start, _Start, Space]:
-    """The start of the default trial, that of the other trials, and the search space."""
+def _prepare_trials(
+    config: RunConfig, search: Sequence[str], reporter: TuneReporter
+) -> tuple[_TrialSetup, _TrialSetup, Space]:
+    """The setup of the default trial, that of the other trials, and the search space."""
     reporter.stage("reading molecules")
-    default = _start(config, reporter)
+    default = _trial_setup(config, reporter)
     for warning in default.dataset.warnings:
         reporter.warning(warning)
     dataset = default.dataset
@@ -210,20 +206,25 @@ def _plan(config: RunConfig, search: Sequence[str], reporter: TuneReporter) -> t
     reporter.stage(
         f"all trials but the first, the default, train from scratch: the base model {base} fixes {', '.join(fixed)}"
     )
-    return default, _start(config.updated({"training": {"base": NONE}}, "search"), reporter), space
+    return default, _trial_setup(config.updated({"training": {"base": NONE}}, "search"), reporter), space
 
 
-def _try(
-    study: SharedStudy, trial: "optuna.Trial", start: _Start, space: Space, metric: str, reporter: TuneReporter
+def _run_trial(
+    study: SharedStudy,
+    trial: "optuna.Trial",
+    setup: _TrialSetup,
+    space: Space,
+    metric: str,
+    reporter: TuneReporter,
 ) -> None:
     """Run a trial with values from `space`, and report its result to the study."""
     import optuna
 
     pruned = optuna.trial.TrialState.PRUNED
     try:
-        values = {name: _suggest(trial, name, where) for name, where in space.items()}
-        config = start.resolved({} if is_default(trial) else values)
-        found = _run_trial(config, start.dataset, metric, trial, reporter)
+        values = {name: _suggest(trial, name, candidates) for name, candidates in space.items()}
+        config = setup.resolved({} if is_default(trial) else values)
+        value = _objective(config, setup.dataset, metric, trial, reporter)
     except optuna.TrialPruned:
         study.study.tell(trial, state=pruned)
     except (UsageError, InputError) as error:
@@ -232,42 +233,37 @@ def _try(
         study.study.tell(trial, state=pruned)
         reporter.warning(f"trial {trial.number}: {error}")
     else:
-        study.study.tell(trial, found)
+        study.study.tell(trial, value)
 
 
 def _finish(
-    folder: Path, study: SharedStudy, default: _Start, searched: _Start, defaults: dict[str, Any], metric: str
+    folder: Path, study: SharedStudy, default: _TrialSetup, searched: _TrialSetup, defaults: dict[str, Any], metric: str
 ) -> TuneResult:
     """Write `best.toml`: the given settings, the base model, and the searched values of the best trial."""
     best, first, done = study.best_trial, study.default_trial, study.finished
     if best is None:
         raise InputError(f"none of the {done} trials had a model with a defined metric: see {folder / TRIALS}")
     assert best.value is not None
-    own, values = (default, {}) if is_default(best) else (searched, {name: best.params[name] for name in defaults})
-    resolved = own.resolved(values)
-    given = with_settings(own.config, {**values, "training.base": resolved.training.base}, "search")
-    label, known = METRICS[metric].label, "" if first is None else f", {first.value:.6g} with the default settings"
-    text = f"# The best of {done} trials by the {label} of the validation molecules: {best.value:.6g}{known}.\n"
+    setup, values = (default, {}) if is_default(best) else (searched, {name: best.params[name] for name in defaults})
+    resolved = setup.resolved(values)
+    given = with_settings(setup.config, {**values, "training.base": resolved.training.base}, "search")
+    label = METRICS[metric].label
     if is_default(best):
         text = f"# The default settings: none of {done} trials had a better {label} of the validation molecules, "
         text += f"{best.value:.6g}.\n"
+    else:
+        known = "" if first is None else f", {first.value:.6g} with the default settings"
+        text = f"# The best of {done} trials by the {label} of the validation molecules: {best.value:.6g}{known}.\n"
     with study_lock(folder):
-        write_text(folder / BEST, text + tomli_w.dumps(given.explicit_settings()))
+        write_text(folder / BEST_CONFIG, text + tomli_w.dumps(given.explicit_settings()))
+    default_value = None if first is None else first.value
+    searched_values, is_first = values or defaults, is_default(best)
     return TuneResult(
-        folder,
-        resolved,
-        values or defaults,
-        metric,
-        best.value,
-        done,
-        best.number,
-        defaults,
-        None if first is None else first.value,
-        is_default(best),
+        folder, resolved, searched_values, metric, best.value, done, best.number, defaults, default_value, is_first
     )
 
 
-def _run_trial(
+def _objective(
     config: RunConfig,
     dataset: PreparedDataset,
     metric: str,
@@ -282,9 +278,8 @@ def _run_trial(
     task = dataset.task
     train, val = dataset.subset("train"), dataset.subset("val")
     scaler = replace(task.fit_scaler(train.targets), transforms=dataset.transforms)
-    initialize_model(
-        single, len(task.target_of_output(len(scaler.mean))), task.of_atoms
-    )  # raises for incompatible settings
+    # Raises an error for incompatible settings.
+    initialize_model(single, len(task.target_of_output(len(scaler.mean))), task.of_atoms)
     best = math.nan
 
     def on_epoch(record: EpochRecord) -> None:
@@ -305,12 +300,12 @@ def _run_trial(
     return best
 
 
-def _suggest(trial: "optuna.Trial", name: str, where: Any) -> Any:
-    if isinstance(where, Categorical):
-        return trial.suggest_categorical(name, where.values)
-    if where.is_integer:
-        return trial.suggest_int(name, int(where.low), int(where.high), log=where.log)
-    return trial.suggest_float(name, where.low, where.high, log=where.log)
+def _suggest(trial: "optuna.Trial", name: str, candidates: Categorical | NumericRange) -> Any:
+    if isinstance(candidates, Categorical):
+        return trial.suggest_categorical(name, candidates.values)
+    if candidates.is_integer:
+        return trial.suggest_int(name, int(candidates.low), int(candidates.high), log=candidates.log)
+    return trial.suggest_float(name, candidates.low, candidates.high, log=candidates.log)
 
 
 def _pruner(name: str, epochs: int) -> "optuna.pruners.BasePruner":

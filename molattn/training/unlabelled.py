@@ -19,9 +19,9 @@ NCI = "nci"
 """The name of the molecules that RDKit includes."""
 
 EVALUATION = "a molecule that models are evaluated on"
-_NO_KEY = "it has no InChIKey, by which it could be told from molecules that models are evaluated on"
-_EXCLUDED = "it is to be excluded"
-_DUPLICATE = "it stands further up"
+_NO_KEY = "it has no InChIKey, which is compared with those of molecules that models are evaluated on"
+_EXCLUDED = "it is one of the molecules to exclude"
+_DUPLICATE = "it is a duplicate of a molecule above"
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class UnlabelledMolecules:
     """Molecules for pretraining.
 
     Attributes:
-        smiles: of n molecules without duplicates, the generated (grown) ones last.
+        smiles: of n molecules without duplicates, the generated ones last.
         source: `NCI`, or the name of the table.
         sha256: of their SMILES, a line each.
-        grown: the number of molecules that were generated from the others.
+        num_generated: the number of molecules that were generated from the others.
         rejected: the rejected rows of the table, and why.
         left_out: the number of rejected molecules, by reason.
     """
@@ -40,7 +40,7 @@ class UnlabelledMolecules:
     smiles: tuple[str, ...]
     source: str
     sha256: str
-    grown: int
+    num_generated: int
     rejected: list[RejectedRow]
     left_out: dict[str, int]
 
@@ -50,7 +50,7 @@ def collect_molecules(
     *,
     smiles_column: str = "",
     table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
-    grown: int = 0,
+    num_generated: int = 0,
     seed: int = 0,
     exclude: Sequence[str] = (),
     max_atoms: int = MAX_ATOMS,
@@ -63,7 +63,7 @@ def collect_molecules(
         molecules: the path of a table, or `NCI`.
         smiles_column: the SMILES column of the table; found by its name when empty.
         table_options: its encoding, header and sheet; a `MolattnWarning` reports what was detected or assumed.
-        grown: the number of molecules to generate, see `molattn.chem.grow_molecules`.
+        num_generated: the number of molecules to generate, see `molattn.chem.grow_molecules`.
         seed: of the generated molecules.
         exclude: paths of tables with further molecules to exclude.
         max_atoms: larger molecules are rejected.
@@ -94,23 +94,23 @@ def collect_molecules(
     for row, found in enumerate(identities):
         if row in reasons:
             continue
-        reason = found.reason if isinstance(found, SmilesError) else _rejection_reason(found, seen, excluded)
-        if reason:
+        if isinstance(found, SmilesError):
+            reasons[row] = found.reason
+        elif reason := _rejection_reason(*found, seen, excluded):
             reasons[row] = reason
         else:
-            assert not isinstance(found, SmilesError)
-            seen.add(found.key)
+            seen.add(found[0])
             unique.append(texts[row].strip(" "))
     if not unique:
         first = f"; the first, {short_repr(texts[min(reasons)])}: {reasons[min(reasons)]}" if reasons else ""
         raise InputError(f"{molecules} leaves no molecule to learn from{first}")
-    new = _grow(unique, grown, seed, excluded) if grown else []
-    smiles = (*unique, *new)
+    generated = _generate(unique, num_generated, seed, excluded) if num_generated else []
+    smiles = (*unique, *generated)
     return UnlabelledMolecules(
         smiles=smiles,
         source=NCI if table is None else Path(molecules).name,
         sha256=hashlib.sha256("".join(f"{text}\n" for text in smiles).encode()).hexdigest(),
-        grown=len(new),
+        num_generated=len(generated),
         rejected=[]
         if table is None
         else [RejectedRow(row, table.lines[row], texts[row], reasons[row], table.unit) for row in sorted(reasons)],
@@ -126,28 +126,21 @@ def check_molecules(molecules: str) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _Identity:
-    """The identity of a molecule: its InChIKey, empty if it has none, and its skeletons."""
-
-    key: str
-    skeletons: tuple[str, ...]
+def _identity(smiles: object, max_atoms: int) -> tuple[str, tuple[str, ...]]:
+    """The InChIKey of a molecule, empty if it has none, and its skeletons."""
+    return inchi_key(smiles, max_atoms), inchikey_skeletons(smiles, max_atoms)
 
 
-def _identity(smiles: object, max_atoms: int) -> _Identity:
-    return _Identity(inchi_key(smiles, max_atoms), inchikey_skeletons(smiles, max_atoms))
-
-
-def _rejection_reason(found: _Identity, seen: set[str], excluded: ExcludedMolecules) -> str:
+def _rejection_reason(key: str, skeletons: Sequence[str], seen: set[str], excluded: ExcludedMolecules) -> str:
     """Why a molecule is rejected; empty if it is not."""
-    if not found.key or not found.skeletons:
+    if not key or not skeletons:
         return _NO_KEY
-    digests = {molecule_hash(skeleton) for skeleton in found.skeletons}
-    if not digests.isdisjoint(evaluation_molecules().hashes):
+    hashes = {molecule_hash(skeleton) for skeleton in skeletons}
+    if not hashes.isdisjoint(evaluation_molecules().hashes):
         return EVALUATION
-    if not digests.isdisjoint(excluded.hashes):
+    if not hashes.isdisjoint(excluded.hashes):
         return _EXCLUDED
-    return _DUPLICATE if found.key in seen else ""
+    return _DUPLICATE if key in seen else ""
 
 
 def _short_reason(reason: str) -> str:
@@ -155,8 +148,8 @@ def _short_reason(reason: str) -> str:
     return reason if reason in (EVALUATION, _NO_KEY, _EXCLUDED, _DUPLICATE) else "it cannot be read"
 
 
-def _grow(smiles: Sequence[str], count: int, seed: int, excluded: ExcludedMolecules) -> list[str]:
+def _generate(smiles: Sequence[str], count: int, seed: int, excluded: ExcludedMolecules) -> list[str]:
     """Generate molecules from those of a single fragment."""
-    refused = evaluation_molecules() | excluded
-    whole = [text for text in smiles if "." not in text]
-    return grow_molecules(whole, count, seed=seed, is_excluded=lambda text: text in refused)
+    excluded |= evaluation_molecules()
+    single = [text for text in smiles if "." not in text]
+    return grow_molecules(single, count, seed=seed, is_excluded=lambda text: text in excluded)

@@ -24,8 +24,9 @@ from molattn.models.predictions import Predictions
 from molattn.models.tasks import Regression, Task
 from molattn.training.evaluation import Evaluation
 from molattn.training.fit import EpochRecord
-from molattn.training.metrics import VAL_LOSS, binned_errors, label_of
+from molattn.training.metrics import VAL_LOSS, label_of
 from molattn.training.run import RunResult
+from molattn.training.uncertainty_metrics import binned_errors
 from molattn.viewer.figures import default_style, new_figure, render, shorten
 from molattn.viewer.picture import Picture
 
@@ -259,19 +260,18 @@ def write_plots(result: RunResult) -> None:
     dataset = result.dataset
     folder = result.folder / "plots"
     folder.mkdir(exist_ok=True)
-    splits = {split: dataset.targets_of(dataset.indices(split)) for split in _SPLIT_STYLES}
+    splits = {split: dataset.target_rows(dataset.indices(split)) for split in _SPLIT_STYLES}
     targets = dataset.config.target_columns
     rmse = [result.metrics["test"][t].get("rmse") for t in targets]
-    pictures = target_plots(dataset.task, targets, dataset.units, dataset.targets, result.predicted, splits, rmse)
+    pictures = target_plots(
+        dataset.task, targets, dataset.units, dataset.targets, result.predictions.values, splits, rmse
+    )
     for stem, picture in pictures.items():
         picture.save(folder / f"{stem}.png")
-    if result.artifact is not None:
-        rows = splits["test"]
-        raw = result.raw_predictions if result.raw_predictions is not None else result.predictions
-        for stem, picture in uncertainty_plots(
-            result.artifact, dataset.targets[rows], raw[rows], dataset.units
-        ).items():
-            picture.save(folder / f"{stem}.png")
+    rows = splits["test"]
+    raw = result.raw_predictions[rows]
+    for stem, picture in uncertainty_plots(result.artifact, dataset.targets[rows], raw, dataset.units).items():
+        picture.save(folder / f"{stem}.png")
     learning_curve(result.history, dataset.task.loss).save(folder / "learning_curve.png")
 
 
@@ -281,7 +281,7 @@ def evaluation_plots(
     """The `target_plots` of a model on another table; all molecules are shown as test molecules."""
     splits = {"test": np.arange(len(result.targets))}
     rmse = [result.metrics[t].get("rmse") for t in targets]
-    return target_plots(task, targets, units, result.targets, result.answers.values, splits, rmse)
+    return target_plots(task, targets, units, result.targets, result.predictions.values, splits, rmse)
 
 
 def target_plots(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import recipe
 
-from molattn.training.config import resolve
+from molattn.training.run_config import resolve
 
 
 def test_differences_are_those_of_the_same_splits_and_seeds():

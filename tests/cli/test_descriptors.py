@@ -138,7 +138,7 @@ def test_predict_embed_and_evaluate_read_the_same_columns(molattn: Molattn, run:
         ("line 2", "no value in column 'MW'"),
         ("line 4", "column 'logP'"),
     ]
-    np.testing.assert_allclose(evaluation.answers.values[:, 0], values, rtol=1e-6)
+    np.testing.assert_allclose(evaluation.predictions.values[:, 0], values, rtol=1e-6)
 
 
 @pytest.mark.parametrize("command", ["predict", "embed", "evaluate"])

@@ -15,10 +15,11 @@ from molattn.chem import FEW_DESCRIPTORS, MOLECULE_FEATURIZERS, descriptors
 from molattn.errors import UsageError
 from molattn.models.graph_model import GraphModel
 from molattn.sklearn import MolAttentionRegressor
-from molattn.training.config import FEATURIZERS, DataConfig, resolve
+from molattn.training.config import FEATURIZERS, DataConfig
 from molattn.training.prepare import prepare
 from molattn.training.pretraining import PretrainConfig, pretrain
 from molattn.training.run import SilentReporter
+from molattn.training.run_config import resolve
 from tests.cli.conftest import Molattn
 from tests.molecules import esol
 
@@ -77,7 +78,7 @@ def test_predict_embed_evaluate_and_python_agree_with_the_run(molattn: Molattn, 
     assert molattn("embed", run, tmp_path / "in.csv", "-o", tmp_path / "e.npy", "-q").code == 0
     assert np.load(tmp_path / "e.npy").shape == (41, 16 + len(FEW_DESCRIPTORS))
     evaluation = package.load(run).evaluate(write(tmp_path / "my.csv"), num_workers=1)
-    np.testing.assert_allclose(evaluation.answers.values[:, 0], own["y_pred"], atol=1e-6)
+    np.testing.assert_allclose(evaluation.predictions.values[:, 0], own["y_pred"], atol=1e-6)
     assert molattn("predict", run, "--smiles", "CCO").code == 0
     assert molattn("explain", run, "--smiles", "CCO", "-o", tmp_path / "x.svg").code == 0
 
@@ -112,7 +113,7 @@ def test_unknown_and_duplicate_featurizers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no molecule featurizer 'morgan'"):
         prepare(DataConfig(str(table), molecule_featurizers=("morgan",)), GraphModel, seed=0)
     config = PretrainConfig(molecules=str(table), run=resolve(None, {"molecule_featurizers": ["rdkit_few"]}))
-    with pytest.raises(UsageError, match="a base learns from molecules as they are"):
+    with pytest.raises(UsageError, match="a base model is trained on molecules as written"):
         pretrain(config, tmp_path / "base", SilentReporter())
 
 

@@ -29,25 +29,25 @@ def test_from_molecules_to_a_base_to_a_run(molattn: Molattn, table: Path, tmp_pa
         "\n".join(["id,SMILES", *(f"{i},{s}" for i, s in enumerate([*molecules, "CCO"]))])
     )
     base = tmp_path / "base"
-    answer = molattn("pretrain", tmp_path / "mine.csv", "--grow", 6, *SMALL, "-o", base)
-    assert answer.code == 0, answer.err
-    assert "18 molecules, 6 of them grown from the others" in answer.err
-    assert "left out: 1, a molecule that models are evaluated on" in answer.err
-    assert f"--base {base}" in answer.out
+    result = molattn("pretrain", tmp_path / "mine.csv", "--grow", 6, *SMALL, "-o", base)
+    assert result.code == 0, result.err
+    assert "18 molecules, 6 of them generated from the others" in result.err
+    assert "left out: 1, a molecule that models are evaluated on" in result.err
+    assert f"--base {base}" in result.out
     card = tomllib.loads((base / "card.toml").read_text())
-    assert card["molecules"]["grown"] == 6
+    assert card["molecules"]["generated"] == 6
     assert "--grow 6" in card["command"]
     run = tmp_path / "run"
-    answer = molattn("train", table, "--base", base, "--epochs", 1, "--accelerator", "cpu", "-o", run)
-    assert answer.code == 0, answer.err
-    assert f"training starts from the base model {base}" in answer.err
+    result = molattn("train", table, "--base", base, "--epochs", 1, "--accelerator", "cpu", "-o", run)
+    assert result.code == 0, result.err
+    assert f"training starts from the base model {base}" in result.err
     config = tomllib.loads((run / "config.toml").read_text())
     assert config["training"]["base"] == str(base)
     assert config["model"]["hidden_dim"] == 16
     assert molattn("predict", run, "--smiles", "CCO").code == 0
-    answer = molattn("train", table, "--base", base, "--set", "model.hidden_dim=32", "-o", tmp_path / "other")
-    assert answer.code == 2
-    assert "model.hidden_dim is 32 and was 16" in answer.err
+    result = molattn("train", table, "--base", base, "--set", "model.hidden_dim=32", "-o", tmp_path / "other")
+    assert result.code == 2
+    assert "model.hidden_dim is 32 and was 16" in result.err
 
 
 def test_invalid_arguments_are_refused_in_one_sentence(molattn: Molattn, tmp_path: Path) -> None:
@@ -58,10 +58,10 @@ def test_invalid_arguments_are_refused_in_one_sentence(molattn: Molattn, tmp_pat
         (("pretrain", "--resume", "-o", tmp_path / "base"), 2, "nothing to resume"),
         (("train", "--dataset", "esol", "--base", "mine", "-o", tmp_path / "run"), 2, "there is no base model 'mine'"),
     ):
-        answer = molattn(*arguments)
-        assert (answer.code, answer.out) == (code, ""), answer.err
-        assert reason in answer.err
-        assert len(answer.err.strip().splitlines()) == 1
+        result = molattn(*arguments)
+        assert (result.code, result.out) == (code, ""), result.err
+        assert reason in result.err
+        assert len(result.err.strip().splitlines()) == 1
     assert not any(tmp_path.iterdir())
 
 

@@ -52,7 +52,7 @@ def test_changes_are_recorded_and_repeated_in_prediction(
     assert_same_predictions(float(first[1]), float(second[1]))
     (tmp_path / "labels.csv").write_text(f"smiles,y\n{SALT},1\n{ACID},1\nC1CC,1\n")
     evaluation = predictor.evaluate(tmp_path / "labels.csv")
-    assert_same_predictions(evaluation.answers.values[0], evaluation.answers.values[1])
+    assert_same_predictions(evaluation.predictions.values[0], evaluation.predictions.values[1])
     assert evaluation.rejected[0].location == "line 4"
     config["molecules"]["standardize"] = "other"
     (run / "model" / "config.json").write_bytes(dumps_checksummed(config, "config.json"))

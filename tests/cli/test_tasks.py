@@ -313,7 +313,7 @@ def test_evaluate_needs_the_targets_columns(molattn: Molattn, run: Path, binary:
         (("--task-type", "ranking"), "no task type 'ranking'"),
         (("--task-type", "multiclass"), "which is not a class"),
         (("--loss", "bce"), "the loss 'bce' is of binary targets, and these are regression"),
-        (("--metric", "auroc"), "the metric 'auroc' does not go with regression targets"),
+        (("--metric", "auroc"), "the metric 'auroc' does not apply to regression targets"),
         (("--class-balance",), "these targets are numbers: leave it out"),
     ],
 )
@@ -345,7 +345,7 @@ def test_a_constant_target_trains_and_undefined_metrics_have_a_reason(
     (tmp_path / "run").rename(tmp_path / "first")
     answer = _train_on(molattn, tmp_path, table, "--task-type", "binary")
     assert answer.code == 0
-    assert "warning: 'y' has training labels of one class only: there is nothing to tell apart" in answer.err
+    assert "warning: 'y' has training labels of one class only: there is nothing to learn" in answer.err
     assert ", AUROC undefined" in answer.err
 
 

@@ -35,19 +35,19 @@ def _rows(path: Path) -> list[dict[str, str]]:
 def test_the_output_ends_with_metrics_the_folder_and_commands_that_run_as_printed(
     molattn: Molattn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = molattn("train", table, *QUICK, "-o", tmp_path / "run")
-    assert answer.code == 0
-    assert answer.err.startswith(f"{table.stem}: learning 'y' from the SMILES in 'smiles'\n")
+    result = molattn("train", table, *QUICK, "-o", tmp_path / "run")
+    assert result.code == 0
+    assert result.err.startswith(f"{table.stem}: learning 'y' from the SMILES in 'smiles'\n")
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     for side in (metrics["test"], metrics["baseline"]["test"]):
         for name in ("rmse", "mae", "r2"):
-            assert f"{side['y'][name]:.3f}" in answer.out
-    assert "95% interval" in answer.out
+            assert f"{side['y'][name]:.3f}" in result.out
+    assert "95% interval" in result.out
     for name in ("rmse", "mae", "r2"):
         lower, upper = metrics["test_intervals"]["y"][name]
-        assert f"{lower:.3f} to {upper:.3f}" in answer.out
+        assert f"{lower:.3f} to {upper:.3f}" in result.out
         assert lower <= metrics["test"]["y"][name] <= upper
-    *_, where, view, explain, smiles, file = answer.out.strip().splitlines()
+    *_, where, view, explain, smiles, file = result.out.strip().splitlines()
     assert str(tmp_path / "run") in where
     assert [line.split()[1] for line in (view, explain, smiles, file)] == ["view", "explain", "predict", "predict"]
     monkeypatch.chdir(tmp_path)
@@ -58,7 +58,7 @@ def test_the_output_ends_with_metrics_the_folder_and_commands_that_run_as_printe
         done = molattn(*arguments)
         assert done.code == 0, (line, done.err)
     assert (tmp_path / "run" / "ethanol.html").is_file() and (tmp_path / "out.csv").is_file()
-    assert "2 rows are left out" in answer.err
+    assert "2 rows are left out" in result.err
 
 
 @pytest.mark.parametrize("kind", ["atoms", "two targets", "smiles-transformer"])
@@ -77,9 +77,9 @@ def test_the_commands_at_the_end_suit_the_model(
     if kind == "smiles-transformer":
         options = (*options, "--model", kind)
     monkeypatch.chdir(tmp_path)
-    answer = molattn("train", "in.csv", *options)
-    assert answer.code == 0, answer.err
-    commands = [shlex.split(line) for line in answer.out.splitlines() if line.startswith("  molattn ")]
+    result = molattn("train", "in.csv", *options)
+    assert result.code == 0, result.err
+    commands = [shlex.split(line) for line in result.out.splitlines() if line.startswith("  molattn ")]
     explained = [["explain"]] if kind == "two targets" else []
     assert [command[1:2] for command in commands] == [["view"], *explained, ["predict"], ["predict"]]
     for command in commands:
@@ -149,9 +149,9 @@ def test_the_same_seed_twice_gives_identical_metrics(molattn: Molattn, table: Pa
 
 def test_the_configuration_of_a_run_reproduces_it(molattn: Molattn, run: Path, tmp_path: Path) -> None:
     assert tomllib.loads((run / "config.toml").read_text())["data"]["target_columns"] == ["y"]
-    answer = molattn("train", "--config", run / "config.toml", "-o", tmp_path / "again", "--json")
+    result = molattn("train", "--config", run / "config.toml", "-o", tmp_path / "again", "--json")
     assert (run / "metrics.json").read_bytes() == (tmp_path / "again" / "metrics.json").read_bytes()
-    printed = json.loads(answer.out)
+    printed = json.loads(result.out)
     assert printed.pop("run") == str(tmp_path / "again")
     assert printed == json.loads((run / "metrics.json").read_text())
 
@@ -170,9 +170,9 @@ def test_an_existing_folder_is_refused_and_force_replaces_only_runs(
     folder.mkdir()
     (folder / "thesis.txt").write_text("years of work")
     for options in ((), ("--force",)):
-        answer = molattn("train", table, *QUICK, "-o", folder, *options)
-        assert answer.code == 2
-        assert "exists" in answer.err
+        result = molattn("train", table, *QUICK, "-o", folder, *options)
+        assert result.code == 2
+        assert "exists" in result.err
     assert (folder / "thesis.txt").read_text() == "years of work"
     run = tmp_path / "run"
     assert molattn("train", table, *QUICK, "-o", run, "-q").code == 0
@@ -199,8 +199,8 @@ def test_a_run_that_fails_leaves_no_folder(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("molattn.training.fit.fit", stop)
-    answer = molattn("train", table, *QUICK, "-o", tmp_path / "run")
-    assert answer.code == 130
+    result = molattn("train", table, *QUICK, "-o", tmp_path / "run")
+    assert result.code == 130
     assert not (tmp_path / "run").exists()
 
 
@@ -220,8 +220,8 @@ def test_several_targets_with_missing_labels(molattn: Molattn, table: Path, tmp_
     lines = [f"{r['smiles']},{r['y']},{'' if i % 3 else i}" for i, r in enumerate(rows)]
     (tmp_path / "two.csv").write_text("\n".join(["smiles,y,z", *lines]) + "\n")
     columns = ("--target-columns", "y", "--target-columns", "z")
-    answer = molattn("train", tmp_path / "two.csv", *columns, *QUICK, "-o", tmp_path / "run", "-q")
-    assert answer.code == 0, answer.err
+    result = molattn("train", tmp_path / "two.csv", *columns, *QUICK, "-o", tmp_path / "run", "-q")
+    assert result.code == 0, result.err
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     assert metrics["train"]["z"]["n"] < metrics["train"]["y"]["n"]
     assert set(metrics["test"]) == {"y", "z"}
@@ -256,10 +256,10 @@ IN_3D = ("--set", "data.conformers=true")
 def test_3d_settings_are_reported_saved_and_used_in_prediction(
     molattn: Molattn, table_3d: Path, tmp_path: Path
 ) -> None:
-    answer = molattn("train", table_3d, *QUICK, *IN_3D, "-o", tmp_path / "run")
-    assert answer.code == 0, answer.err
-    assert "3D geometries" in answer.err
-    assert "warning: 1 molecule has no 3D geometry; the first, C1CC2CC1=C2: distances are path lengths" in answer.err
+    result = molattn("train", table_3d, *QUICK, *IN_3D, "-o", tmp_path / "run")
+    assert result.code == 0, result.err
+    assert "3D geometries" in result.err
+    assert "warning: 1 molecule has no 3D geometry; the first, C1CC2CC1=C2: distances are path lengths" in result.err
     data = tomllib.loads((tmp_path / "run" / "config.toml").read_text())["data"]
     assert (data["conformers"], data["conformer_seed"], data["on_3d_failure"]) == (True, 0, "paths")
     again = molattn("train", "--config", tmp_path / "run" / "config.toml", "-o", tmp_path / "again", "-q")
@@ -287,9 +287,9 @@ def test_a_molecule_without_a_geometry_is_excluded_or_stops_the_run(
 
 
 def test_on_3d_failure_without_3d_is_reported_as_unused(molattn: Molattn, table: Path, tmp_path: Path) -> None:
-    answer = molattn("train", table, *QUICK, "--on-3d-failure", "stop", "-o", tmp_path / "run", "-q")
-    assert answer.code == 0
-    assert "on_3d_failure has no effect" in answer.err
+    result = molattn("train", table, *QUICK, "--on-3d-failure", "stop", "-o", tmp_path / "run", "-q")
+    assert result.code == 0
+    assert "on_3d_failure has no effect" in result.err
 
 
 def test_reading_many_molecules_reports_progress(
@@ -297,8 +297,8 @@ def test_reading_many_molecules_reports_progress(
 ) -> None:
     monkeypatch.setattr("molattn.cli.progress.SECONDS_BETWEEN_LINES", -1.0)
     monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path / "cache"))
-    answer = molattn("train", table_3d, *QUICK, *IN_3D, "-o", tmp_path / "run")
-    assert "molecule 31 of 31" in answer.err.splitlines()
+    result = molattn("train", table_3d, *QUICK, *IN_3D, "-o", tmp_path / "run")
+    assert "molecule 31 of 31" in result.err.splitlines()
     again = molattn("train", table_3d, *QUICK, *IN_3D, "-o", tmp_path / "again")
     assert "molecule 31 of 31" not in again.err
     cached = f"loaded the molecules from the cache in {tmp_path / 'cache' / 'molecules'}"
@@ -326,14 +326,14 @@ def test_a_terminal_has_a_bar_while_molecules_are_embedded(
 
 
 def test_folds_end_with_a_table_of_all_runs(molattn: Molattn, table: Path, tmp_path: Path) -> None:
-    answer = molattn("train", table, *QUICK, "--num-folds", 2, "--split", "stratified", "-o", tmp_path / "run")
-    assert answer.code == 0, answer.err
+    result = molattn("train", table, *QUICK, "--num-folds", 2, "--split", "stratified", "-o", tmp_path / "run")
+    assert result.code == 0, result.err
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
     rmse = metrics["test"]["y"]["rmse"]
     for value in (*rmse["values"], rmse["mean"], rmse["std"]):
-        assert f"{value:.3f}" in answer.out
-    assert "fold_0, 1 of 2" in answer.err
-    *_, where, smiles = answer.out.strip().splitlines()
+        assert f"{value:.3f}" in result.out
+    assert "fold_0, 1 of 2" in result.err
+    *_, where, smiles = result.out.strip().splitlines()
     assert str(tmp_path / "run") in where
     assert molattn(*smiles.split()[1:]).code == 0
     several = molattn("predict", tmp_path / "run", "-s", "CCO")
@@ -347,10 +347,10 @@ def test_a_split_column_is_used_unchanged(molattn: Molattn, table: Path, tmp_pat
     lines = [f"{r['smiles']},{r['y']},{side}" for r, side in zip(rows, sides, strict=True)]
     (tmp_path / "t.csv").write_text("\n".join(["smiles,y,set", *lines, f"{lines[0][:-5]}test"]) + "\n")
     # The only other column is the target.
-    answer = molattn("train", tmp_path / "t.csv", *QUICK, "--splits-column", "set", "-o", tmp_path / "run", "-q")
-    assert answer.code == 0, answer.err
-    assert "1 molecule is in more than one subset of the split" in answer.err
-    assert "column 'set' is taken as it is" in answer.err
+    result = molattn("train", tmp_path / "t.csv", *QUICK, "--splits-column", "set", "-o", tmp_path / "run", "-q")
+    assert result.code == 0, result.err
+    assert "1 molecule is in more than one subset of the split" in result.err
+    assert "column 'set' is taken as it is" in result.err
     written = [r["split"] for r in _rows(tmp_path / "run" / "splits.csv")]
     assert [s for s, r in zip(written, rows, strict=False) if s] == [
         s for s, r in zip(sides, rows, strict=True) if r["smiles"] != "C1CC" and r["y"] != "unknown"
@@ -367,9 +367,9 @@ def test_ctrl_c_keeps_an_unfinished_run_that_resume_continues(
     folder = tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr(TerminalReporter, "epoch", epoch)
-        answer = molattn("train", table, *QUICK, "-o", folder)
-    assert answer.code == 130
-    assert f"{folder} holds an unfinished run: --resume {folder} continues it" in answer.err
+        result = molattn("train", table, *QUICK, "-o", folder)
+    assert result.code == 130
+    assert f"{folder} holds an unfinished run: --resume {folder} continues it" in result.err
     for arguments, code, says in (
         (("train", table, *QUICK, "-o", folder), 2, "--force starts over"),
         (("predict", folder, "-s", "CCO"), 3, f"molattn train --resume {folder} continues it"),
@@ -380,17 +380,17 @@ def test_ctrl_c_keeps_an_unfinished_run_that_resume_continues(
         refused = molattn(*arguments)
         assert refused.code == code, refused.err
         assert says in refused.err
-    answer = molattn("train", "--resume", folder)
-    assert answer.code == 0, answer.err
-    assert "training continues after epoch 1" in answer.err
+    result = molattn("train", "--resume", folder)
+    assert result.code == 0, result.err
+    assert "training continues after epoch 1" in result.err
     for name in ("metrics.json", "predictions.csv", "history.csv", "model/model.safetensors", "plots/parity.png"):
         assert (folder / name).read_bytes() == (run / name).read_bytes()
     assert not (folder / "checkpoint").exists()
 
 
 def test_hidden_options_work(molattn: Molattn, table: Path, tmp_path: Path) -> None:
-    answer = molattn("train", table, *QUICK, "--devices", "1", "-o", tmp_path / "run", "-q")
-    assert answer.code == 0
+    result = molattn("train", table, *QUICK, "--devices", "1", "-o", tmp_path / "run", "-q")
+    assert result.code == 0
     shown = molattn("train", "--help").out
     assert "--devices" not in shown
     sought = ("standardize", "class-balance", "num-folds", "resume", "ensemble-size", "metric", "learning-rate")
@@ -426,7 +426,7 @@ def test_the_learning_rate_and_the_patience_are_options(molattn: Molattn, table:
         (["--dataset", "esol", "--set", "model.num_heads=7"], 2, "7 heads do not divide 64"),
         (["--dataset", "esol", "--set", "model.readout=median"], 2, "choose one of"),
         (["--dataset", "esol", "--on-3d-failure", "retry"], 2, "choose one of paths, reject, stop"),
-        (["--dataset", "esol", "--set", "data.conformer_timeout=0"], 2, "conformer_timeout is 1 second or more"),
+        (["--dataset", "esol", "--set", "data.conformer_timeout=0"], 2, "conformer_timeout is 1 or more"),
         (["--dataset", "esol", "--set", "data.conformer_seed=-1"], 2, "conformer_seed is at least 0"),
         (
             ["--dataset", "esol", "--model", "smiles-transformer", "--set", "data.conformers=true"],
@@ -450,10 +450,10 @@ def test_invalid_arguments_are_refused_in_one_sentence(
     molattn: Molattn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], code: int, says: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    answer = molattn("train", *arguments)
-    assert answer.code == code, answer.err
-    assert says in answer.out + answer.err
-    assert "Traceback" not in answer.err
+    result = molattn("train", *arguments)
+    assert result.code == code, result.err
+    assert says in result.out + result.err
+    assert "Traceback" not in result.err
     assert not list(tmp_path.iterdir())
 
 
@@ -464,10 +464,10 @@ def test_an_internal_error_is_reported_and_debug_shows_a_traceback(
         raise ZeroDivisionError("oops")
 
     monkeypatch.setattr("molattn.training.fit.fit", fail)
-    answer = molattn("train", table, *QUICK, "-o", tmp_path / "run")
-    assert answer.code == 1
-    assert "internal error: ZeroDivisionError: oops" in answer.err
-    assert "Traceback" not in answer.err
+    result = molattn("train", table, *QUICK, "-o", tmp_path / "run")
+    assert result.code == 1
+    assert "internal error: ZeroDivisionError: oops" in result.err
+    assert "Traceback" not in result.err
     assert "Traceback" in molattn("train", table, *QUICK, "-o", tmp_path / "run", "--debug").err
 
 

@@ -39,7 +39,7 @@ from molattn.models.predict import compute_attention, compute_outputs
 from molattn.models.presets import PRESETS
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.models.tasks import Binary, Multiclass
-from molattn.training.config import resolve
+from molattn.training.run_config import resolve
 from tests.molecules import esol
 
 ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"

@@ -8,7 +8,7 @@ from molattn.chem import ConformerOptions, ReadOptions, molecule_graph
 from molattn.kernels.blocks import unavailable_reason
 from molattn.models.base import build
 from molattn.models.presets import PRESETS
-from molattn.training.config import resolve
+from molattn.training.run_config import resolve
 from tests.assertions import assert_close
 
 SMILES = ("CC(=O)Oc1ccccc1C(=O)O", "C", "OCC(F)(F)Cl", "[Na+].[Cl-]")

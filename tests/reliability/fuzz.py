@@ -41,8 +41,7 @@ def table(data: bytes, folder: Path) -> object:
 
 def config(data: bytes, folder: Path) -> object:
     """The settings of a run, from TOML to their types and ranges."""
-    from molattn.training.config import resolve
-    from molattn.training.run import check_config
+    from molattn.training.run_config import check_config, resolve
 
     path = folder / "config.toml"
     path.write_bytes(data)
@@ -103,7 +102,7 @@ def _seeds(reader: str) -> list[bytes]:
     if reader == "config":
         import tomli_w
 
-        from molattn.training.config import RunConfig
+        from molattn.training.run_config import RunConfig
 
         return [tomli_w.dumps(RunConfig().to_dict()).encode(), b"[training]\nepochs = 3\n"]
     from tests.models.forms import model_folders

@@ -64,7 +64,7 @@ def test_45_tampered_checkpoints(score: Score, tmp_path: Path, monkeypatch: pyte
         read.append(prepare(*arguments) if not read else read[0])
         return read[0]
 
-    monkeypatch.setattr("molattn.training.run.prepare", once)
+    monkeypatch.setattr("molattn.training.prepare.prepare", once)
     whole, state = tmp_path / "whole", state_of(run)
     shutil.copytree(run, whole)
     tensors = load_file(run / "checkpoint" / "epoch-1.safetensors")

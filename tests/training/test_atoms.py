@@ -225,7 +225,7 @@ def test_smiles_of_one_molecule_are_in_one_split_each_with_its_own_list(tmp_path
     index = {int(row): i for i, row in enumerate(dataset.rows)}
     assert len({str(dataset.split_labels[24 + k]) for k in range(6)}) == 1
     for k in range(6):
-        own = dataset.targets[dataset.targets_of(np.array([index[24 + k]]))][:, 0]
+        own = dataset.targets[dataset.target_rows(np.array([index[24 + k]]))][:, 0]
         assert own.tolist() == [round(0.1 * i, 1) for i in range(11)]
 
 

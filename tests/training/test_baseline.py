@@ -127,11 +127,11 @@ def test_atoms_have_no_forest() -> None:
 
 def test_the_command_prints_and_writes_it(command: Molattn, tmp_path: Path) -> None:
     pd.DataFrame({"smiles": SMILES, "y": VALUES}).to_csv(tmp_path / "t.csv", index=False)
-    answer = command("train", tmp_path / "t.csv", *QUICK, "--baseline", "-o", tmp_path / "run")
-    assert answer.code == 0, answer.err
+    result = command("train", tmp_path / "t.csv", *QUICK, "--baseline", "-o", tmp_path / "run")
+    assert result.code == 0, result.err
     metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
-    assert "random forest" in answer.out.replace("\n", " ")
-    assert f"{metrics['baseline_forest']['test']['y']['rmse']:.3f}" in answer.out
+    assert "random forest" in result.out.replace("\n", " ")
+    assert f"{metrics['baseline_forest']['test']['y']['rmse']:.3f}" in result.out
     plain = command("train", tmp_path / "t.csv", *QUICK, "-o", tmp_path / "plain")
     assert "random forest" not in plain.out
     assert "baseline_forest" not in json.loads((tmp_path / "plain" / "metrics.json").read_text())

@@ -1,5 +1,6 @@
 """Bootstrap intervals of metrics: every resample has the metric of the molecules drawn, and intervals are scipy's."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,14 @@ from scipy.stats import bootstrap
 
 from molattn.models.predictions import Predictions, no_columns
 from molattn.models.tasks import Regression
-from molattn.training.bootstrap import RESAMPLED, _one_by_one, interval_by_target, metric_intervals
-from molattn.training.metrics import METRICS, Metric, UndefinedMetric, compute_metrics
+from molattn.training.metrics import (
+    METRICS,
+    Metric,
+    UndefinedMetric,
+    compute_metrics,
+    intervals_by_target,
+    metric_intervals,
+)
 
 
 def _case(name: str, n: int, classes: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -28,20 +35,17 @@ def _case(name: str, n: int, classes: int, rng: np.random.Generator) -> tuple[np
 @pytest.mark.parametrize("n", [2, 5, 40])
 @pytest.mark.parametrize(
     ("name", "classes"),
-    [(name, 2) for name in METRICS if name in RESAMPLED] + [(name, 3) for name in ("auroc", "mcc", "accuracy", "f1")],
+    [(name, 2) for name in METRICS] + [(name, 3) for name in ("auroc", "mcc", "accuracy", "f1")],
 )
 def test_every_resample_has_the_metric_of_the_rows_that_were_drawn(name: str, classes: int, n: int) -> None:
     rng = np.random.default_rng(n)
     y, p = _case(name, n, classes, rng)
     counts = rng.multinomial(n, np.full(n, 1 / n), size=60).astype(float)
     with np.errstate(all="ignore"):
-        together, apart = RESAMPLED[name](y, p, counts), _one_by_one(name)(y, p, counts)
+        together = METRICS[name].resampled(y, p, counts)
+        apart = replace(METRICS[name], weighted=None).resampled(y, p, counts)
     assert np.isfinite(apart).any() or n == 2
     np.testing.assert_allclose(together, apart, rtol=1e-9, atol=1e-9, equal_nan=True)
-
-
-def test_there_is_a_formula_for_every_metric_of_molattn() -> None:
-    assert set(METRICS) == set(RESAMPLED)
 
 
 @pytest.mark.parametrize("name", ["rmse", "mae", "r2", "spearman", "auroc", "accuracy"])
@@ -89,7 +93,7 @@ def test_the_same_seed_gives_the_same_interval_however_much_memory_it_takes(monk
     first = metric_intervals(y, p, ("rmse", "spearman"))
     assert first == metric_intervals(y, p, ("rmse", "spearman"))
     assert first != metric_intervals(y, p, ("rmse", "spearman"), seed=1)
-    monkeypatch.setattr("molattn.training.bootstrap.MAX_NUMBERS", 1000)
+    monkeypatch.setattr("molattn.training.metrics.MAX_NUMBERS", 1000)
     assert metric_intervals(y, p, ("rmse", "spearman")) == {name: pytest.approx(first[name]) for name in first}
 
 
@@ -126,8 +130,8 @@ def test_each_target_has_the_intervals_of_its_labels() -> None:
     true, values = rng.normal(size=(2, 40, 2))
     true[::2, 1] = np.nan
     molecules = [f"m{i // 2}" for i in range(40)]
-    answers = Predictions(values, no_columns(values))
-    found = interval_by_target(Regression(), ("a", "b"), true, answers, ("rmse", "r2"), molecules)
+    predictions = Predictions(values, no_columns(values))
+    found = intervals_by_target(Regression(), ("a", "b"), true, predictions, ("rmse", "r2"), molecules)
     for t, name in enumerate("ab"):
         assert found[name] == metric_intervals(true[:, t], values[:, t], ("rmse", "r2"), molecules)
     assert found["a"]["rmse"] != found["b"]["rmse"]

@@ -139,10 +139,10 @@ def test_another_training_is_not_resumed(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "checkpoint"
     first = Checkpoints(folder, {"seed": 0, "sizes": (1, 2)})
     assert (first.last, first.seconds, first.every) == (None, 0.0, 1)
-    written(folder, identity={"seed": 0, "sizes": [1, 2]}, seconds=12.5, over=False)
+    written(folder, identity={"seed": 0, "sizes": [1, 2]}, seconds=12.5, finished=False)
     again = Checkpoints(folder, {"seed": 0, "sizes": (1, 2)}, every=3)
     assert again.last is not None and (again.seconds, again.every) == (12.5, 3)
-    message = "run cannot be resumed, since seed was 0 and is 1 now; more was null and is 2 now: put back what was, or"
+    message = "run cannot be resumed, since seed was 0 and is 1 now; more was null and is 2 now: undo the change, or"
     with pytest.raises(UsageError, match=message):
         Checkpoints(folder, {"seed": 1, "sizes": (1, 2), "more": 2})
     with pytest.raises(UsageError, match="^elsewhere cannot be resumed"):
@@ -167,7 +167,7 @@ class Monitor:
 
 
 class Training(nn.Module):
-    """A linear map, two groups of weights with settings of their own, a schedule, and noise from all generators."""
+    """A linear map, two groups of weights with settings of their own, a scheduler, and noise from all generators."""
 
     def __init__(self, seed: int):
         super().__init__()
@@ -176,14 +176,14 @@ class Training(nn.Module):
         self.same = self.model  # under two names, as a task has it
         groups = [{"params": [self.model.weight], "betas": (0.8, 0.9)}, {"params": [self.model.bias], "lr": 0.5}]
         self.optimizer = torch.optim.AdamW(groups, lr=0.1)
-        self.schedule = torch.optim.lr_scheduler.StepLR(self.optimizer, 2, 0.5)
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, 2, 0.5)
 
     def epoch(self) -> None:
         noise = torch.randn(3) + random.random() + torch.tensor(np.random.random(3), dtype=torch.float32)  # noqa: NPY002
         self.optimizer.zero_grad()
         self.model(noise).square().sum().backward()
         self.optimizer.step()
-        self.schedule.step()
+        self.scheduler.step()
 
 
 def state_of(training: Training) -> list[Tensor]:
@@ -210,7 +210,7 @@ def test_a_resumed_training_is_bitwise_equal(tmp_path: Path, best: dict[str, Ten
         for _ in range(3):
             whole.epoch()
         monitor.values, monitor.state = {"losses": [3.0, float("nan")]}, best
-        saves.save_epoch(2, whole, over=False)
+        saves.save_epoch(2, whole, finished=False)
         draws = random.gauss(0, 1)
         for _ in range(2):
             whole.epoch()
@@ -238,9 +238,9 @@ def test_which_epochs_are_saved_and_their_state(tmp_path: Path, monkeypatch: pyt
     folder = tmp_path / "c"
     saves = EpochCheckpointer(Checkpoints(folder, {"seed": 1}, every=3), Monitor())
 
-    def saved(epoch: int, over: bool = False) -> dict[str, Any] | None:
+    def saved(epoch: int, finished: bool = False) -> dict[str, Any] | None:
         Checkpoints(folder, {"seed": 1}).remove()
-        saves.save_epoch(epoch, training, over)
+        saves.save_epoch(epoch, training, finished)
         found = load_checkpoint(folder)
         return None if found is None else found.state
 
@@ -248,24 +248,24 @@ def test_which_epochs_are_saved_and_their_state(tmp_path: Path, monkeypatch: pyt
     with monkeypatch.context() as patch:
         patch.setattr(distributed, "rank", lambda: 1)
         assert saved(2) is None
-    for epoch, over in ((2, False), (5, False), (5, True), (3, True)):
-        state = saved(epoch, over)
+    for epoch, finished in ((2, False), (5, False), (5, True), (3, True)):
+        state = saved(epoch, finished)
         assert state is not None
-        assert (state["epoch"], state["over"], state["identity"]) == (epoch, over, {"seed": 1})
+        assert (state["epoch"], state["finished"], state["identity"]) == (epoch, finished, {"seed": 1})
         assert 0 < state["seconds"] < 60
     # A finished training has no epoch to continue with.
     assert EpochCheckpointer(Checkpoints(folder, {"seed": 1}), Monitor()).restore(training, 9) == 9
     before = Checkpoints(folder, {"seed": 1}).seconds
     later = EpochCheckpointer(Checkpoints(folder, {"seed": 1}), Monitor())
     later.start -= 100
-    later.save_epoch(5, training, over=True)
+    later.save_epoch(5, training, finished=True)
     assert before + 100 < Checkpoints(folder, {"seed": 1}).seconds < before + 160
 
 
 def test_a_checkpoint_of_another_model_or_of_more_epochs_is_reported_in_one_sentence(tmp_path: Path) -> None:
     training = Training(0)
     training.epoch()
-    EpochCheckpointer(Checkpoints(tmp_path / "c", {}), Monitor()).save_epoch(5, training, over=False)
+    EpochCheckpointer(Checkpoints(tmp_path / "c", {}), Monitor()).save_epoch(5, training, finished=False)
     goes = EpochCheckpointer(Checkpoints(tmp_path / "c", {}), Monitor())
     with pytest.raises(InputError, match=r"is damaged, .*epoch.*below 5, the number of epochs"):
         goes.restore(training, 5)
@@ -329,7 +329,7 @@ def test_random_states_of_gpus_are_restored_for_the_available_ones(
     for initialized, devices, wanted in ((False, 2, {}), (True, 2, {0: 7, 1: 8}), (True, 1, {0: 7})):
         monkeypatch.setattr(torch.cuda, "is_initialized", lambda initialized=initialized: initialized)
         monkeypatch.setattr(torch.cuda, "device_count", lambda devices=devices: devices)
-        EpochCheckpointer(Checkpoints(tmp_path / "c", {}), Monitor()).save_epoch(5, training, over=False)
+        EpochCheckpointer(Checkpoints(tmp_path / "c", {}), Monitor()).save_epoch(5, training, finished=False)
         put_back.clear()
         EpochCheckpointer(Checkpoints(tmp_path / "c", {}), Monitor()).restore(training, 9)
         assert put_back == wanted

@@ -4,15 +4,15 @@ import pytest
 
 from molattn.errors import InputError, UsageError
 from molattn.training.class_names import (
-    PAIRS,
+    KNOWN_PAIRS,
+    binary_classes,
     class_codes,
     count_labels,
+    describe_binary_classes,
     describe_spellings,
-    describe_two_classes,
     find_classes,
-    known_pair,
+    known_binary_classes,
     positive_of,
-    two_classes,
 )
 
 
@@ -26,27 +26,27 @@ from molattn.training.class_names import (
 )
 def test_the_positive_class_is_known(one: str, other: str) -> None:
     assert positive_of(one, other) == positive_of(other, one) == one
-    assert two_classes(count_labels([other.upper(), one.title()])) == (other.upper(), one.title())
+    assert binary_classes(count_labels([other.upper(), one.title()])) == (other.upper(), one.title())
 
 
 @pytest.mark.parametrize(("one", "other"), [("red", "blue"), ("in", "out"), ("active", "toxic"), ("a", "b")])
 def test_of_other_words_it_is_the_last_in_the_alphabet(one: str, other: str) -> None:
     assert positive_of(one, other) == positive_of(other, one) == ""
-    assert two_classes(count_labels([one, other] * 2)) == tuple(sorted((one, other)))
-    assert two_classes(count_labels([one, other])) is None, "they do not repeat: names, not classes"
+    assert binary_classes(count_labels([one, other] * 2)) == tuple(sorted((one, other)))
+    assert binary_classes(count_labels([one, other])) is None, "they do not repeat: names, not classes"
 
 
 def test_every_pair_has_one_positive_class() -> None:
-    assert all(positive_of(a, b) == b != a for a, b in PAIRS)
-    assert len(set(PAIRS)) == len(PAIRS)
+    assert all(positive_of(a, b) == b != a for a, b in KNOWN_PAIRS)
+    assert len(set(KNOWN_PAIRS)) == len(KNOWN_PAIRS)
 
 
 def test_the_positive_class_can_be_chosen() -> None:
     labels = count_labels(["Active", "active", "inactive"])
-    assert two_classes(labels, "INACTIVE") == ("Active", "inactive")
-    assert two_classes(count_labels(["1", "2"]), "1") == ("2", "1")
-    assert two_classes(count_labels(["1", "2"])) is None
-    assert two_classes(count_labels(["0", "1"]), "0") == ("1", "0")
+    assert binary_classes(labels, "INACTIVE") == ("Active", "inactive")
+    assert binary_classes(count_labels(["1", "2"]), "1") == ("2", "1")
+    assert binary_classes(count_labels(["1", "2"])) is None
+    assert binary_classes(count_labels(["0", "1"]), "0") == ("1", "0")
     assert find_classes(["y", "z"], [labels, count_labels(["0", "1"])], "", "inactive") == (
         ("Active", "inactive"),
         ("0", "1"),
@@ -62,17 +62,17 @@ def test_the_positive_class_can_be_chosen() -> None:
 
 
 def test_one_of_two_known_classes_is_enough() -> None:
-    assert two_classes(count_labels(["Yes"] * 3)) == ("no", "Yes")
-    assert two_classes(count_labels(["blue"] * 3)) is None
+    assert binary_classes(count_labels(["Yes"] * 3)) == ("no", "Yes")
+    assert binary_classes(count_labels(["blue"] * 3)) is None
 
 
 def test_other_labels_beside_two_known_classes() -> None:
     labels = count_labels(["active", "inactive", "inconclusive"] * 4)
-    assert two_classes(labels) is None
-    assert known_pair(labels) == ("inactive", "active")
-    assert known_pair(count_labels(["0", "1", "x"])) == ("0", "1")
-    assert known_pair(count_labels(["0", "1", "yes", "no"])) is None
-    assert known_pair(count_labels(list(map(str, range(200))))) is None
+    assert binary_classes(labels) is None
+    assert known_binary_classes(labels) == ("inactive", "active")
+    assert known_binary_classes(count_labels(["0", "1", "x"])) == ("0", "1")
+    assert known_binary_classes(count_labels(["0", "1", "yes", "no"])) is None
+    assert known_binary_classes(count_labels(list(map(str, range(200))))) is None
     assert find_classes(["y"], [labels], "") == (("active", "inactive", "inconclusive"),)
     assert find_classes(["y"], [labels], "binary") == (("inactive", "active"),)
     with pytest.raises(InputError, match="column 'y' holds 3 different labels, a, b, c, and a binary target has two"):
@@ -91,16 +91,18 @@ def test_letter_case_is_ignored_and_the_most_frequent_spelling_names_the_class()
 
 
 def test_the_sentence_about_two_classes() -> None:
-    assert describe_two_classes(["y"], (("inactive", "active"),)) == (
+    assert describe_binary_classes(["y"], (("inactive", "active"),)) == (
         "y holds the words active and inactive; the positive class is active; --positive-class overrides it"
     )
-    assert describe_two_classes(["y"], (("blue", "red"),)) == (
+    assert describe_binary_classes(["y"], (("blue", "red"),)) == (
         "y holds the words blue and red; the positive class is red, the last in the alphabet; --positive-class blue "
         "overrides it"
     )
-    assert "red; the positive class is blue; --pos" in describe_two_classes(["y"], (("red", "blue"),))
-    assert describe_two_classes(["y", "z"], (("no", "yes"),) * 2).startswith("2 targets hold the words no and yes; the")
-    assert describe_two_classes(["y", "z"], (("no", "yes"), ("0", "1"))) == (
+    assert "red; the positive class is blue; --pos" in describe_binary_classes(["y"], (("red", "blue"),))
+    assert describe_binary_classes(["y", "z"], (("no", "yes"),) * 2).startswith(
+        "2 targets hold the words no and yes; the"
+    )
+    assert describe_binary_classes(["y", "z"], (("no", "yes"), ("0", "1"))) == (
         "2 targets hold two words each; the positive classes are yes (y), 1 (z); --positive-class overrides that of "
         "the targets that have the word"
     )

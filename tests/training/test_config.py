@@ -7,7 +7,7 @@ import pytest
 import tomli_w
 
 from molattn.errors import UsageError
-from molattn.training.config import SECTIONS, RunConfig, read_config, resolve
+from molattn.training.run_config import SECTIONS, RunConfig, read_config, resolve
 
 
 def test_a_written_configuration_is_read_back(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from molattn.models.smiles_model import SmilesModel
 from molattn.models.tasks import Binary, Regression
 from molattn.training.config import DataConfig
 from molattn.training.curation import Curation, curate
-from molattn.training.label_checks import U, _auroc_width, _rmse_width
+from molattn.training.data_checks import NORMAL_QUANTILE, _auroc_width, _rmse_width
 from molattn.training.prepare import prepare
 from molattn.training.replicates import CONFLICT, find_conflicts, find_replicates
 from tests.molecules import esol
@@ -27,7 +27,7 @@ def _curate(path: Path, rows: Sequence[Sequence[object]], model: Any = GraphMode
     """The checks of a table whose first row is its header."""
     path.write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
     config = DataConfig(dataset=str(path), **settings)
-    return curate(prepare(config, model, seed=0), in_run=False)
+    return curate(prepare(config, model, seed=0), before_training=False)
 
 
 def _messages(found: Curation, check: str, attention: bool = True) -> list[str]:
@@ -123,12 +123,12 @@ def test_small_splits_are_reported_with_the_width_of_an_interval(tmp_path: Path)
 def test_the_widths_are_those_of_simulated_metrics() -> None:
     rng = np.random.default_rng(0)
     rmse = np.sqrt(np.mean(rng.normal(size=(4000, 30)) ** 2, 1))
-    assert _rmse_width(np.zeros(30))[1] == pytest.approx(U * rmse.std() / rmse.mean(), rel=0.1)
+    assert _rmse_width(np.zeros(30))[1] == pytest.approx(NORMAL_QUANTILE * rmse.std() / rmse.mean(), rel=0.1)
     y = np.array([1.0] * 20 + [0.0] * 40)
     # Two normal distributions at this distance have an AUROC of 0.8.
     auroc = [roc_auc_score(y, rng.normal(size=60) + 1.19 * y) for _ in range(1000)]
     assert np.mean(auroc) == pytest.approx(0.8, abs=0.01)
-    assert _auroc_width(y)[1] == pytest.approx(U * np.std(auroc), rel=0.15)
+    assert _auroc_width(y)[1] == pytest.approx(NORMAL_QUANTILE * np.std(auroc), rel=0.15)
 
 
 def test_sizes_are_of_atoms_and_the_model_of_tokens_has_none(tmp_path: Path) -> None:

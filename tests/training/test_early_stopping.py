@@ -126,7 +126,7 @@ def test_the_tracking_metric_is_the_loss_or_a_reported_metric() -> None:
     with pytest.raises(UsageError, match="'r2' is not reported: add --metric r2, or choose among val_loss, rmse, mae"):
         check_tracking_metric("regression", ("rmse", "mae"), "r2")
     for name in ("auroc", "kappa", ""):
-        with pytest.raises(UsageError, match=f"'{name}' does not go with regression targets: choose among val_loss"):
+        with pytest.raises(UsageError, match=f"'{name}' does not apply to regression targets: choose among val_loss"):
             check_tracking_metric("regression", ("rmse",), name)
 
 
@@ -187,8 +187,8 @@ def test_screen_history_metrics_and_weights_name_one_epoch(
     run = tmp_path / "run"
     jumpy = [word for setting in JUMPY for word in ("--set", setting)]
     table = write(tmp_path / "t.csv", labels, PARTS)
-    answer = molattn("train", table, *SMALL, *jumpy, *options, "--split-column", "part", "--epochs", "6", "-o", run)
-    assert answer.code == 0, answer.err
+    result = molattn("train", table, *SMALL, *jumpy, *options, "--split-column", "part", "--epochs", "6", "-o", run)
+    assert result.code == 0, result.err
     history, metrics = rows(run / "history.csv"), json.loads((run / "metrics.json").read_text())
     column = name if name == VAL_LOSS else f"val_{name}"
     tracked = np.array([float(row[column]) for row in history])
@@ -200,8 +200,8 @@ def test_screen_history_metrics_and_weights_name_one_epoch(
     # The screen: a line for each epoch with the number that decides, and the epoch that is kept.
     best = np.maximum.accumulate(tracked) if larger else np.minimum.accumulate(tracked)
     for i, (value, so_far) in enumerate(zip(tracked, best, strict=True)):
-        assert f"epoch {i + 1} of 6: validation {shown} {value:.3f}, best {so_far:.3f}" in answer.err
-    assert f"evaluating epoch {kept + 1}, the best of 6 by validation {shown}" in answer.err
+        assert f"epoch {i + 1} of 6: validation {shown} {value:.3f}, best {so_far:.3f}" in result.err
+    assert f"evaluating epoch {kept + 1}, the best of 6 by validation {shown}" in result.err
     # The weights are those of the epoch: their metric on the validation molecules is the one in its line.
     of_model = next(key for key in history[0] if key.startswith("val_") and key != VAL_LOSS)
     measured = metrics["val"]["y"][of_model.removeprefix("val_")]
@@ -211,11 +211,11 @@ def test_screen_history_metrics_and_weights_name_one_epoch(
 def test_a_training_that_stops_says_when_and_why(molattn: Molattn, tmp_path: Path) -> None:
     run, table = tmp_path / "run", write(tmp_path / "t.csv", VALUES, PARTS)
     jumpy = [word for setting in (*JUMPY, "training.patience=1") for word in ("--set", setting)]
-    answer = molattn("train", table, *SMALL, *jumpy, "--split-column", "part", "--epochs", "60", "-o", run)
-    assert answer.code == 0, answer.err
+    result = molattn("train", table, *SMALL, *jumpy, "--split-column", "part", "--epochs", "60", "-o", run)
+    assert result.code == 0, result.err
     history, metrics = rows(run / "history.csv"), json.loads((run / "metrics.json").read_text())
     assert len(history) == metrics["epochs"] == metrics["best_epoch"] + 1 < 60
-    said = " ".join(answer.err.split())
+    said = " ".join(result.err.split())
     assert (
         f"training stopped after epoch {len(history)} of 60: 1 epoch without a better validation loss, "
         "see training.patience" in said
@@ -226,8 +226,8 @@ def test_the_metric_of_several_targets_is_their_mean_as_it_is_reported(molattn: 
     second = ["" if i % 3 == 0 else 1 - soluble for i, soluble in enumerate(SOLUBLE)]
     run, table = tmp_path / "run", write(tmp_path / "t.csv", SOLUBLE, PARTS, second)
     both = ("--target-columns", "y", "--target-columns", "z", "--task-type", "binary", "--tracking-metric", "auroc")
-    answer = molattn("train", table, *SMALL, *both, "--split-column", "part", "--epochs", "3", "-o", run)
-    assert answer.code == 0, answer.err
+    result = molattn("train", table, *SMALL, *both, "--split-column", "part", "--epochs", "3", "-o", run)
+    assert result.code == 0, result.err
     history, metrics = rows(run / "history.csv"), json.loads((run / "metrics.json").read_text())
     chosen = float(history[metrics["best_epoch"] - 1]["val_auroc"])
     assert chosen == max(float(row["val_auroc"]) for row in history)
@@ -240,9 +240,9 @@ def test_a_metric_that_is_undefined_on_the_validation_molecules_gives_way_to_the
     labels = [1 if part == "val" else i % 2 for i, part in enumerate(PARTS)]
     run, table = tmp_path / "run", write(tmp_path / "t.csv", labels, PARTS)
     options = ("--tracking-metric", "auroc", "--split-column", "part", "--epochs", "2")
-    answer = molattn("train", table, *SMALL, *options, "-o", run)
-    assert answer.code == 0, answer.err
-    said = " ".join(answer.err.split())
+    result = molattn("train", table, *SMALL, *options, "-o", run)
+    assert result.code == 0, result.err
+    said = " ".join(result.err.split())
     assert (
         "the AUROC of the validation molecules is undefined (one class only): their loss chooses the epoch instead"
         in said
@@ -257,9 +257,9 @@ def test_a_metric_that_is_not_reported_is_refused_before_the_folder_is_created(
     molattn: Molattn, tmp_path: Path
 ) -> None:
     table = write(tmp_path / "t.csv", SOLUBLE)
-    answer = molattn("train", table, *SMALL, "--tracking-metric", "rmse", "-o", tmp_path / "run")
-    assert answer.code == 2
-    assert re.search(r"'rmse' does not go\s+with binary targets", answer.err)
+    result = molattn("train", table, *SMALL, "--tracking-metric", "rmse", "-o", tmp_path / "run")
+    assert result.code == 2
+    assert re.search(r"'rmse' does not go\s+with binary targets", result.err)
     assert not (tmp_path / "run").exists()
 
 

@@ -29,10 +29,11 @@ from molattn.training.bases import (
     base_names,
     bases_dir,
 )
-from molattn.training.config import DataConfig, RunConfig, TrainingConfig, resolve
+from molattn.training.config import DataConfig, TrainingConfig
 from molattn.training.initialization import resolve_initialization
 from molattn.training.pretraining import PretrainConfig, pretrain
 from molattn.training.run import initialize_model
+from molattn.training.run_config import RunConfig, resolve
 from molattn.training.unlabelled import NCI, collect_molecules
 from tests.molecules import esol
 from tests.training.test_pretraining import RecordingReporter

@@ -161,7 +161,7 @@ def rates(steps: int, warmup: float, count: int) -> list[float]:
     for _ in range(count):
         found.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
-        learner.schedule.step()
+        learner.scheduler.step()
     return found
 
 

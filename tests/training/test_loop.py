@@ -23,7 +23,7 @@ from molattn.models.tasks import Binary, Regression, Task
 from molattn.training import distributed
 from molattn.training import fit as fit_module
 from molattn.training.checkpoint import Checkpoints, load_checkpoint
-from molattn.training.config import RunConfig, TrainingConfig
+from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules, collate_step
 from molattn.training.distributed import select_device
 from molattn.training.fit import (
@@ -37,6 +37,7 @@ from molattn.training.fit import (
     fit,
     fit_ensemble,
 )
+from molattn.training.run_config import RunConfig
 from tests.training.test_learner import CONFIG, GRAPHS, SCALER, SMALL, TARGETS, TRAIN, VAL, model_of
 
 ONE = replace(CONFIG, epochs=1)
@@ -177,7 +178,7 @@ def test_a_loss_that_is_infinite_or_the_largest_number_can_be_restored(loss: flo
 @pytest.mark.parametrize("loss", ["0.1", None, True, 10**400, -(10**400), int(sys.float_info.max) + 1, [1.0]])
 def test_a_loss_that_is_not_a_number_of_64_bits_is_refused(loss: object) -> None:
     monitor = EarlyStopping(3, lambda _: None, {})
-    with pytest.raises(ValidationError, match=r"^watch\.best is .* and must be a number$"):
+    with pytest.raises(ValidationError, match=r"^early_stopping\.best is .* and must be a number$"):
         monitor.restore({"history": [], "best": loss, "best_epoch": 0}, None)
 
 
@@ -238,7 +239,7 @@ def test_the_last_epoch_is_saved_and_is_the_end(tmp_path: Path, epochs: int, eve
     recorded = fitted(replace(CONFIG, epochs=epochs), checkpoints=Checkpoints(tmp_path / "c", {}, every))
     saved = load_checkpoint(tmp_path / "c")
     assert saved is not None and len(recorded.history) == epochs
-    assert (saved.state["epoch"], saved.state["over"]) == (epochs - 1, True)
+    assert (saved.state["epoch"], saved.state["finished"]) == (epochs - 1, True)
 
 
 def test_a_fit_that_was_interrupted_and_goes_on_is_that_of_one_go(tmp_path: Path) -> None:

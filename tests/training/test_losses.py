@@ -92,8 +92,8 @@ def test_balanced_class_weights() -> None:
 @pytest.mark.parametrize(
     ("task", "balanced", "positive", "message"),
     [
-        (Regression(), True, (), "class_balance goes with classes, and these targets are numbers"),
-        (Regression(), False, (2.0,), "positive_weights goes with binary targets; these are regression"),
+        (Regression(), True, (), "class_balance applies only to classification, not to numbers"),
+        (Regression(), False, (2.0,), "positive_weights applies only to binary targets, and these are regression"),
         (Binary(), True, (2.0,), "leave one out"),
         (Binary(), False, (2.0, 2.0, 2.0), "holds 3 numbers for 2 targets"),
         (Binary(), False, (0.0,), "positive_weights are above 0"),

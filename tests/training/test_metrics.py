@@ -5,6 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
+from sklearn.metrics import (
+    accuracy_score,
+    average_precision_score,
+    f1_score,
+    matthews_corrcoef,
+    roc_auc_score,
+)
 
 from molattn.errors import UsageError
 from molattn.models.tasks import TASKS
@@ -42,6 +49,32 @@ def test_classification_metrics_match_their_definitions() -> None:
     recall = np.array([0.0, *(np.mean(p[y == 1] >= t) for t in thresholds)])
     precision = np.array([np.mean(y[p >= t]) for t in thresholds])
     assert m["auprc"] == pytest.approx(np.sum(np.diff(recall) * precision))
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+@pytest.mark.parametrize("n", [3, 8, 60])
+def test_classification_metrics_are_those_of_scikit_learn(n: int, classes: int) -> None:
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        y = rng.integers(0, classes, n)
+        p = rng.random((n, classes)).round(1) + 0.01  # ties among them
+        p /= p.sum(1, keepdims=True)
+        scores = p[:, 1].round(2) if classes == 2 else p
+        predicted = (scores >= 0.5).astype(int) if classes == 2 else p.argmax(1)
+        theirs = {"accuracy": accuracy_score(y, predicted)}
+        if classes > 2:
+            theirs["f1"] = f1_score(y, predicted, average="macro", labels=np.union1d(y, predicted), zero_division=0.0)
+        elif y.any() or predicted.any():
+            theirs["f1"] = f1_score(y, predicted, zero_division=0.0)
+        if len(np.unique(y)) > 1:
+            theirs["mcc"] = matthews_corrcoef(y, predicted)
+            theirs["auroc"] = np.mean([roc_auc_score(y == c, p[:, c]) for c in np.unique(y)])
+            if classes == 2:
+                theirs["auroc"] = roc_auc_score(y, scores)
+                theirs["auprc"] = average_precision_score(y, scores)
+        found = compute_metrics(y.astype(float), scores, [name for name in CLASSES if classes == 2 or name != "auprc"])
+        found.pop("why", None)
+        assert found == pytest.approx({**dict.fromkeys(found), **theirs})
 
 
 def test_the_most_probable_of_several_classes_is_predicted() -> None:
@@ -104,7 +137,7 @@ def test_the_default_metrics_of_a_task_apply_to_it(kind: str) -> None:
 def test_metrics_that_do_not_exist_or_do_not_apply_are_refused() -> None:
     with pytest.raises(UsageError, match="no metric 'kappa': choose among rmse"):
         resolve_metrics("regression", (), ("kappa",))
-    with pytest.raises(UsageError, match="'auroc' does not go with regression targets: choose among rmse, mae, r2"):
+    with pytest.raises(UsageError, match="'auroc' does not apply to regression targets: choose among rmse, mae, r2"):
         resolve_metrics("regression", (), ("auroc",))
     assert all(set(m.tasks) <= set(TASKS) for m in METRICS.values())
 

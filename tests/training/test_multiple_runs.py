@@ -10,8 +10,8 @@ import pytest
 
 import molattn
 from molattn.errors import InputError, UsageError
-from molattn.training.config import resolve
 from molattn.training.multiple_runs import aggregate, planned_runs
+from molattn.training.run_config import resolve
 from tests.molecules import esol
 
 SMALL = ["model.num_layers=1", "model.hidden_dim=16"]

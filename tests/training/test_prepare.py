@@ -174,7 +174,7 @@ def test_the_number_of_workers_changes_nothing(tmp_path: Path, monkeypatch: pyte
     two = _prepare(config, seed=0, num_workers=2)
     assert list(one.molecules) == list(two.molecules)
     assert one.molecules.keys == two.molecules.keys
-    assert two.stored_in is None
+    assert two.cache_folder is None
 
 
 def test_molecules_are_read_once_whatever_their_targets(tmp_path: Path) -> None:
@@ -182,8 +182,8 @@ def test_molecules_are_read_once_whatever_their_targets(tmp_path: Path) -> None:
     first = _prepare(_table(tmp_path / "t.csv", rows), seed=0)
     other = [(s, str(-i)) for i, (s, _) in enumerate(rows)]
     again = _prepare(_table(tmp_path / "u.csv", other), seed=1)
-    assert first.stored_in is None
-    assert again.stored_in is not None
+    assert first.cache_folder is None
+    assert again.cache_folder is not None
     assert list(again.molecules) == list(first.molecules)
     assert [(r.row, r.line, r.reason) for r in again.rejected] == [(r.row, r.line, r.reason) for r in first.rejected]
     assert again.warnings == first.warnings

@@ -17,8 +17,9 @@ from molattn.data.datasets.evaluation import evaluation_molecules, molecule_hash
 from molattn.errors import InputError, UsageError
 from molattn.models.config import GraphModelConfig
 from molattn.training.bases import find_base
-from molattn.training.config import RunConfig, TrainingConfig
+from molattn.training.config import TrainingConfig
 from molattn.training.pretraining import PretrainConfig, pretrain
+from molattn.training.run_config import RunConfig
 from molattn.training.unlabelled import collect_molecules
 from tests.molecules import esol
 
@@ -77,9 +78,9 @@ def base(config: PretrainConfig, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 def test_no_evaluation_molecule_is_used_whether_provided_or_grown(table: Path) -> None:
-    found = collect_molecules(str(table), grown=40, seed=0)
+    found = collect_molecules(str(table), num_generated=40, seed=0)
     assert found.smiles[:50] == tuple(SEEN)
-    assert found.grown == len(found.smiles) - 50 == 40
+    assert found.num_generated == len(found.smiles) - 50 == 40
     for smiles in found.smiles:
         assert evaluation_molecules().hashes.isdisjoint(map(molecule_hash, inchikey_skeletons(smiles))), smiles
     assert len({inchi_key(s) for s in found.smiles}) == len(found.smiles)
@@ -88,7 +89,7 @@ def test_no_evaluation_molecule_is_used_whether_provided_or_grown(table: Path) -
     assert [r.line for r in found.rejected] == [*range(31, 53)]
     assert reasons[:20] == ["a molecule that models are evaluated on"] * 20
     assert "spelling" in reasons[20]
-    assert reasons[21] == "it stands further up"
+    assert reasons[21] == "it is a duplicate of a molecule above"
     assert sum(found.left_out.values()) == 22
 
 
@@ -96,7 +97,7 @@ def test_further_molecules_can_be_excluded(table: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("SMILES\n" + "\n".join(SEEN[::2]) + "\n")
     found = collect_molecules(str(table), exclude=[str(tmp_path / "mine.csv")])
     assert not {inchikey_skeletons(s) for s in SEEN[::2]} & {inchikey_skeletons(s) for s in found.smiles}
-    assert found.left_out["it is to be excluded"] >= 25
+    assert found.left_out["it is one of the molecules to exclude"] >= 25
 
 
 def test_a_table_of_evaluation_molecules_only_is_an_error(tmp_path: Path) -> None:
@@ -182,7 +183,7 @@ def test_a_folder_is_not_overwritten(config: PretrainConfig, base: Path, tmp_pat
     with pytest.raises(UsageError, match="exists: give another --output-dir, or --force"):
         pretrain(config, base, RecordingReporter())
     (tmp_path / "thesis.txt").write_text("years of work")
-    with pytest.raises(UsageError, match="is no base of molattn"):
+    with pytest.raises(UsageError, match="is not a base model of molattn"):
         pretrain(config, tmp_path, RecordingReporter(), force=True)
     assert (tmp_path / "thesis.txt").read_text() == "years of work"
 

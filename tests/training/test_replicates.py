@@ -75,7 +75,7 @@ def test_a_logarithm_is_averaged_as_a_logarithm() -> None:
     for f, wanted in ((None, 50.5), (TargetTransform("log10"), 10.0), (TargetTransform("neg-log10-molar", "nM"), 10.0)):
         found = merge_replicates("mean", ["a", "a", "b"], y, Regression(), (f,), ("y",), ("line 2", "line 3", "line 4"))
         assert found.targets[:, 0] == pytest.approx([wanted, 7.0])
-        assert found.kept.tolist() == [0, 2]
+        assert found.indices.tolist() == [0, 2]
 
 
 def test_classes_take_the_most_frequent_and_ties_have_no_label() -> None:
@@ -85,7 +85,7 @@ def test_classes_take_the_most_frequent_and_ties_have_no_label() -> None:
     task = Multiclass("cross-entropy", (("no", "yes"), ("x", "y", "z")))
     found = merge_replicates("mean", keys, labels, task, (), ("p", "q"), places)
     np.testing.assert_array_equal(found.targets, [[1.0, np.nan]])
-    assert found.kept.tolist() == [0]
+    assert found.indices.tolist() == [0]
     assert set(found.dropped) == {1, 2}
     assert "'yes' in line 5" in found.dropped[2] and "no class is the most frequent" in found.dropped[2]
     agree = merge_replicates("drop", ["a", "a", "b", "b"], labels[[0, 1, 2, 3], :1], Binary(), (), ("p",), places[:4])
@@ -124,7 +124,7 @@ def test_no_row_left_is_a_sentence_and_atoms_have_no_replicates(tmp_path: Path) 
     frame = pd.DataFrame({"smiles": ["CCO", "OCC"] * 5, "y": range(10)})
     with pytest.raises(InputError, match="no row can be used; the first, line 2: column 'y' of the molecule is 0 in"):
         _prepare(tmp_path / "t.csv", frame, replicates="drop")
-    with pytest.raises(UsageError, match="choose one of keep, mean"):
+    with pytest.raises(UsageError, match="choose among keep, mean"):
         _prepare(tmp_path / "t.csv", frame, replicates="average")
     with pytest.raises(UsageError, match="targets are of atoms"):
         _prepare(tmp_path / "a.csv", pd.DataFrame({"smiles": ["CC"] * 9, "q": ["[1 2]"] * 9}), replicates="mean")

@@ -78,7 +78,7 @@ def test_a_finished_training_is_evaluated_on_resuming(table: Path, tmp_path: Pat
     # A rate that is far too high stops for want of patience.
     options = {"settings": ("training.learning_rate=0.03", "training.ema=0", "training.patience=2"), "epochs": 50}
     train_small(table, tmp_path / "whole", **options)
-    for what in ("save_artifact", "fit_domain"):
+    for what in ("save_artifact", "build_artifact"):
         with pytest.MonkeyPatch.context() as patch:
 
             def stop(*_: object, **__: object) -> None:
@@ -87,7 +87,7 @@ def test_a_finished_training_is_evaluated_on_resuming(table: Path, tmp_path: Pat
             patch.setattr(f"molattn.training.run.{what}", stop)
             with pytest.raises(RuntimeError, match="out of memory"):
                 train_small(table, tmp_path / what, **options)
-        assert load_checkpoint(tmp_path / what / "checkpoint").state["over"]  # pyright: ignore[reportOptionalMemberAccess]
+        assert load_checkpoint(tmp_path / what / "checkpoint").state["finished"]  # pyright: ignore[reportOptionalMemberAccess]
         resume(tmp_path / what)
         same_runs(tmp_path / what, tmp_path / "whole")
 
@@ -164,7 +164,7 @@ def test_resuming_takes_no_folder_or_settings_file(unfinished: Path, tmp_path: P
 
 
 def test_other_settings_are_refused_and_named(unfinished: Path, whole: Path) -> None:
-    with pytest.raises(UsageError, match=r"since training\.epochs was 6 and is 9 now: put back what was"):
+    with pytest.raises(UsageError, match=r"since training\.epochs was 6 and is 9 now: undo the change"):
         resume(unfinished, epochs=9)
     config = unfinished / "config.toml"
     text = config.read_text()

@@ -44,7 +44,7 @@ def remembered(read_before: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
             read_before.append(prepare(*arguments))
         return read_before[0]
 
-    monkeypatch.setattr("molattn.training.run.prepare", read)
+    monkeypatch.setattr("molattn.training.prepare.prepare", read)
 
 
 @pytest.fixture
@@ -71,41 +71,44 @@ def tamper(run: Path, state: dict[str, Any], tensors: dict[str, torch.Tensor] | 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda s: s.pop("over"), "it has no field 'over'"),
+        (lambda s: s.pop("finished"), "it has no field 'finished'"),
         (lambda s: s.pop("seconds"), "it has no field 'seconds'"),
         (lambda s: s.update(seconds="x"), "seconds is 'x', and must be a finite number"),
-        (lambda s: s.update(over=1), "over is 1, and must be true or false"),
+        (lambda s: s.update(finished=1), "finished is 1, and must be true or false"),
         (lambda s: s.update(schema="1"), "schema is '1', and must be a whole number"),
         (lambda s: s.update(identity=3), "identity is 3, and must be an object"),
         (lambda s: s.update(file="../x"), "file is '../x', and must be epoch-1.safetensors"),
         (lambda s: s.update(epoch=0), "file is 'epoch-1.safetensors', and must be epoch-0.safetensors"),
-        (lambda s: s.pop("watch"), r"\(KeyError\)"),
-        (lambda s: s["watch"].update(history=3), "watch.history is 3, and must be a list"),
-        (lambda s: s["watch"]["history"][0].update(more=1), "has an unknown field 'more'"),
+        (lambda s: s.pop("early_stopping"), r"\(KeyError\)"),
+        (lambda s: s["early_stopping"].update(history=3), "early_stopping.history is 3, and must be a list"),
+        (lambda s: s["early_stopping"]["history"][0].update(more=1), "has an unknown field 'more'"),
         (
-            lambda s: s["watch"]["history"][0].update(metric="x"),
-            r"watch.history\[0\].metric is 'x', and must be the name of a metric",
+            lambda s: s["early_stopping"]["history"][0].update(metric="x"),
+            r"early_stopping.history\[0\].metric is 'x', and must be the name of a metric",
         ),
         (
-            lambda s: s["watch"]["history"][1].update(tracking_metric="rmse"),
-            r"watch.history\[1\].tracking_metric is 'rmse', and must be 'val_loss'",
+            lambda s: s["early_stopping"]["history"][1].update(tracking_metric="rmse"),
+            r"early_stopping.history\[1\].tracking_metric is 'rmse', and must be 'val_loss'",
         ),
-        (lambda s: s["watch"].update(best_epoch=99), "watch.history does not have consecutive epochs"),
-        (lambda s: s["watch"].update(best_epoch=3), "watch.history does not have consecutive epochs"),
-        (lambda s: s["watch"].update(best_epoch=0), "it has weights of the best epoch without a best epoch"),
-        (lambda s: s["watch"]["history"].reverse(), "watch.history does not have consecutive epochs"),
+        (
+            lambda s: s["early_stopping"].update(best_epoch=99),
+            "early_stopping.history does not have consecutive epochs",
+        ),
+        (lambda s: s["early_stopping"].update(best_epoch=3), "history does not have consecutive epochs"),
+        (lambda s: s["early_stopping"].update(best_epoch=0), "it has weights of the best epoch without a best epoch"),
+        (lambda s: s["early_stopping"]["history"].reverse(), "history does not have consecutive epochs"),
         (lambda s: s.pop("optimizer"), r"\(KeyError\)"),
         (lambda s: s.update(optimizer=[]), r"\(ValueError\)"),
         (lambda s: s["optimizer"][0].update(lr="x"), r"optimizer\[0\].lr is 'x', and must be a finite number"),
         (lambda s: s["optimizer"][0].update(lr=-1.0), r"optimizer\[0\].lr is -1.0, and must be a number of at least 0"),
         (lambda s: s["optimizer"][0].update(weight_decay=9.0), r"weight_decay is 9.0, and must be 0.01"),
         (lambda s: s["optimizer"][0]["params"].append(7), r"optimizer\[0\].params does not have 3 values"),
-        (lambda s: s["schedules"][0].update(last_epoch="x"), "last_epoch is 'x', and must be a whole number"),
-        (lambda s: s["schedules"].clear(), "schedules does not have 1 values"),
-        (lambda s: s.pop("random"), r"\(KeyError\)"),
-        (lambda s: s["random"].update(python=[3, [1], None]), r"\(ValueError\)"),
-        (lambda s: s["random"]["numpy"][1].pop(), r"\((ValueError|IndexError)\)"),
-        (lambda s: s["random"].update(numpy=["MT19937", [-1] * 624, 0, 0, 0.0]), r"\(OverflowError\)"),
+        (lambda s: s["scheduler"].update(last_epoch="x"), "last_epoch is 'x', and must be a whole number"),
+        (lambda s: s["scheduler"].clear(), "scheduler does not have the fields"),
+        (lambda s: s.pop("rng_state"), r"\(KeyError\)"),
+        (lambda s: s["rng_state"].update(python=[3, [1], None]), r"\(ValueError\)"),
+        (lambda s: s["rng_state"]["numpy"][1].pop(), r"\((ValueError|IndexError)\)"),
+        (lambda s: s["rng_state"].update(numpy=["MT19937", [-1] * 624, 0, 0, 0.0]), r"\(OverflowError\)"),
     ],
 )
 def test_an_invalid_checkpoint_is_reported(run: Path, change: Callable[[dict[str, Any]], object], message: str) -> None:
@@ -126,11 +129,14 @@ def test_a_setting_that_an_older_torch_did_not_have_gets_its_default(run: Path) 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda x: x.pop("task.model.head.bias"), "the tensor 'model.head.bias' is missing"),
-        (lambda x: x.update({"task.evil": torch.zeros(1)}), "the model has no tensor 'evil'"),
-        (lambda x: x.update({"task.model.head.bias": torch.zeros(2)}), r"is float32 \(2,\), and that of the model is"),
+        (lambda x: x.pop("learner.model.head.bias"), "the tensor 'model.head.bias' is missing"),
+        (lambda x: x.update({"learner.evil": torch.zeros(1)}), "the model has no tensor 'evil'"),
         (
-            lambda x: x.update({"task.average.n_averaged": torch.tensor(-9)}),
+            lambda x: x.update({"learner.model.head.bias": torch.zeros(2)}),
+            r"is float32 \(2,\), and that of the model is",
+        ),
+        (
+            lambda x: x.update({"learner.average.n_averaged": torch.tensor(-9)}),
             "'average.n_averaged' has the negative count -9",
         ),
         (lambda x: x.update({"best.head.bias": torch.zeros(1).double()}), r"is float64 \(1,\), and that of the model"),
@@ -140,9 +146,9 @@ def test_a_setting_that_an_older_torch_did_not_have_gets_its_default(run: Path) 
         (lambda x: x.update({"optimizer.x": torch.zeros(3)}), "'optimizer.x' belongs to no weight"),
         (lambda x: x.pop("optimizer.0.step"), "'step' is missing"),
         (lambda x: x["optimizer.0.exp_avg_sq"].fill_(-1), "have a negative number"),
-        (lambda x: x.pop("random.cpu"), r"\(KeyError\)"),
-        (lambda x: x.update({"random.cpu": torch.zeros(3)}), "'random.cpu' is float32"),
-        (lambda x: x["random.cpu"].zero_(), r"\(RuntimeError\)"),
+        (lambda x: x.pop("rng_state.cpu"), r"\(KeyError\)"),
+        (lambda x: x.update({"rng_state.cpu": torch.zeros(3)}), "'rng_state.cpu' is float32"),
+        (lambda x: x["rng_state.cpu"].zero_(), r"\(RuntimeError\)"),
     ],
 )
 def test_invalid_tensors_are_reported(run: Path, change: Callable[[dict[str, Any]], object], message: str) -> None:
@@ -167,6 +173,6 @@ def test_differences_are_named_in_one_sentence_whatever_their_keys(run: Path) ->
     state = state_of(run)
     state["identity"] = {f"a\n{i}" + "x" * 10_000: "y" * 10_000 for i in range(1_000)}
     tamper(run, state)
-    with pytest.raises(UsageError, match="cannot be resumed, since .*; and 9.. more: put back what was") as raised:
+    with pytest.raises(UsageError, match="cannot be resumed, since .*; and 9.. more: undo the change") as raised:
         resume(run)
     assert len(str(raised.value)) < 3_000 and "\n" not in str(raised.value)

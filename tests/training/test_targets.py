@@ -8,9 +8,8 @@ from molattn.data.tables.table import Table
 from molattn.errors import InputError, UsageError
 from molattn.models.tasks import Binary, Multiclass, Regression
 from molattn.training.table_source import parse_task_type
-from molattn.training.targets import encode_targets
+from molattn.training.targets import check_unreadable, encode_targets
 from molattn.training.task_inference import resolve_task, single_class_targets
-from molattn.training.unreadable import check_unreadable
 
 
 def _table(*columns: list[str]) -> Table:

@@ -1,4 +1,4 @@
-"""Training with a target transform: answers, metrics and intervals are in the unit of the target."""
+"""Training with a target transform: predictions, metrics and intervals are in the unit of the target."""
 
 import json
 from pathlib import Path
@@ -69,10 +69,10 @@ def test_metrics_are_in_the_unit_of_the_target_and_of_the_transform(run: Path) -
 def test_a_loaded_model_answers_in_the_unit_of_the_target(run: Path) -> None:
     rows = pd.read_csv(run / "predictions.csv")
     predictor = molattn.load(run)
-    answers, std = predictor.predict(list(rows["smiles"]), return_std=True)
-    np.testing.assert_allclose(answers, rows["ic50_pred"], rtol=1e-4)
+    values, std = predictor.predict(list(rows["smiles"]), return_std=True)
+    np.testing.assert_allclose(values, rows["ic50_pred"], rtol=1e-4)
     np.testing.assert_allclose(std, rows["ic50_std"], rtol=1e-3)
-    assert (answers > 0).all() and (std > 0).all()
+    assert (values > 0).all() and (std > 0).all()
     attention = predictor.attention(SMILES[3])
     assert attention.prediction["ic50"] == pytest.approx(predictor.predict([SMILES[3]])[0], rel=1e-5)
     # An attribution explains the transformed answer, and says so.
@@ -85,10 +85,10 @@ def test_intervals_are_those_of_the_transform_with_the_same_coverage(run: Path) 
     predictor = molattn.load(run)
     artifact = predictor._artifact
     wide, narrow = (predictor.predict_interval(SMILES, level) for level in (0.9, 0.5))
-    answers = predictor.predict(SMILES)
+    values = predictor.predict(SMILES)
     for lower, upper in (wide, narrow):
         assert (lower > 0).all() and (lower <= upper).all()
-        assert ((lower <= answers) & (answers <= upper)).all()
+        assert ((lower <= values) & (values <= upper)).all()
     assert (wide[0] <= narrow[0]).all() and (narrow[1] <= wide[1]).all()
     # The width is a factor, not a difference: conformal scores are those of the logarithm.
     raw = artifact.predict(artifact.model.read(SMILES))
@@ -198,7 +198,7 @@ def test_a_transform_that_makes_no_sense_is_one_sentence(settings: tuple[str, ..
 
 def test_classes_and_atoms_have_no_transform() -> None:
     for task in (Binary(), Regression(of_atoms=True)):
-        with pytest.raises(UsageError, match="goes with numbers of molecules"):
+        with pytest.raises(UsageError, match="applies only to regression of molecules"):
             resolve_transforms(("log10",), ("a",), ("",), task)
 
 

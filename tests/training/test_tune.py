@@ -14,10 +14,10 @@ import pytest
 
 from molattn.chem import read_smiles
 from molattn.errors import InputError, UsageError
-from molattn.training.config import RunConfig, resolve
 from molattn.training.dataset import PreparedDataset
 from molattn.training.initialization import resolve_initialization
-from molattn.training.run_status import STUDY
+from molattn.training.run_config import RunConfig, resolve
+from molattn.training.run_status import STUDY_JOURNAL
 from molattn.training.search_space import Categorical, NumericRange, search_space
 from tests.cli.conftest import Molattn
 from tests.cli.conftest import molattn as molattn  # the fixture
@@ -44,10 +44,10 @@ def _trials(folder: Path) -> list[dict[str, str]]:
 
 def test_the_best_settings_train_as_they_were_tried(molattn: Molattn, table: Path, tmp_path: Path) -> None:
     folder = tmp_path / "study"
-    answer = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "4", "--pruner", "none", "-o", folder)
-    assert answer.code == 0, answer.err
-    assert "4 of 4 trials finished: best" in answer.err
-    assert f"molattn train --config {folder / 'best.toml'}" in answer.out
+    result = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "4", "--pruner", "none", "-o", folder)
+    assert result.code == 0, result.err
+    assert "4 of 4 trials finished: best" in result.err
+    assert f"molattn train --config {folder / 'best.toml'}" in result.out
     trials = _trials(folder)
     assert [t["state"] for t in trials] == ["complete"] * 4
     values = [float(t["val_rmse"]) for t in trials]
@@ -72,9 +72,9 @@ def test_the_best_settings_train_as_they_were_tried(molattn: Molattn, table: Pat
 def test_trials_are_compared_by_the_tracked_metric(molattn: Molattn, table: Path, tmp_path: Path) -> None:
     names = ("--metric", "rmse", "--metric", "mae", "--tracking-metric", "mae")
     folder, run = tmp_path / "study", tmp_path / "run"
-    answer = molattn("tune", table, *QUICK, *WHERE, *names, "--num-trials", "1", "-o", folder, "--json", "-q")
-    assert answer.code == 0, answer.err
-    (trial,), found = _trials(folder), json.loads(answer.out)
+    result = molattn("tune", table, *QUICK, *WHERE, *names, "--num-trials", "1", "-o", folder, "--json", "-q")
+    assert result.code == 0, result.err
+    (trial,), found = _trials(folder), json.loads(result.out)
     assert (found["metric"], found["value"]) == ("mae", float(trial["val_mae"]))
     assert molattn("train", "--config", folder / "best.toml", "-o", run, "-q").code == 0
     values = [float(row["val_mae"]) for row in csv.DictReader((run / "history.csv").open())]
@@ -92,9 +92,9 @@ def test_test_molecules_are_not_used(molattn: Molattn, table: Path, tmp_path: Pa
     found = []
     for path, name in ((table, "a"), (other, "b")):
         arguments = ("--splits-file", split, "--num-trials", "2", "-o", tmp_path / name, "-q", "--json")
-        answer = molattn("tune", path, *QUICK, *WHERE, *arguments)
-        assert answer.code == 0, answer.err
-        found.append(json.loads(answer.out))
+        result = molattn("tune", path, *QUICK, *WHERE, *arguments)
+        assert result.code == 0, result.err
+        found.append(json.loads(result.out))
     assert found[0]["value"] == found[1]["value"] and found[0]["values"] == found[1]["values"]
 
 
@@ -114,20 +114,20 @@ def test_an_interrupted_study_can_be_resumed(
 
     with monkeypatch.context() as patch:
         patch.setattr(tune_module, "fit_ensemble", interrupted)
-        answer = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "4", "-o", folder, "-q")
-    assert answer.code == 130 and not (folder / "best.toml").exists()
+        result = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "4", "-o", folder, "-q")
+    assert result.code == 130 and not (folder / "best.toml").exists()
     before = _trials(folder)
     assert len(before) == 2
     again = molattn("tune", table, *QUICK, "-o", folder, "-q")
     assert again.code == 2 and f"--resume {folder} continues it" in again.err
-    answer = molattn("tune", "--resume", folder, "-q", "--json")
-    assert answer.code == 0, answer.err
+    result = molattn("tune", "--resume", folder, "-q", "--json")
+    assert result.code == 0, result.err
     trials = _trials(folder)
     assert trials[:2] == before
     # The one that was killed is tried again, with the same settings.
     assert [t["state"] for t in trials] == ["complete", "complete", "fail", "complete", "complete"]
     assert trials[3]["training.learning_rate"] == trials[2]["training.learning_rate"]
-    assert json.loads(answer.out)["trials"] == 4
+    assert json.loads(result.out)["trials"] == 4
     more = molattn("tune", "--resume", folder, "--num-trials", "5", "-q", "--json")
     assert json.loads(more.out)["trials"] == 5
     again = molattn("tune", "--resume", folder, "-q", "--json")
@@ -154,19 +154,19 @@ def test_a_study_without_a_model_is_an_error(
     def fail(*_: object) -> float:
         raise InputError("no epoch had a finite validation loss")
 
-    monkeypatch.setattr(tune_module, "_run_trial", fail)
-    answer = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "2", "-o", tmp_path / "study", "-q")
-    assert answer.code == 3 and "none of the 2 trials had a model" in answer.err
-    assert "trial 0: no epoch had a finite validation loss" in answer.err
+    monkeypatch.setattr(tune_module, "_objective", fail)
+    result = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "2", "-o", tmp_path / "study", "-q")
+    assert result.code == 3 and "none of the 2 trials had a model" in result.err
+    assert "trial 0: no epoch had a finite validation loss" in result.err
 
 
 def test_the_first_trial_is_the_default_and_the_search_keeps_its_base(
     molattn: Molattn, table: Path, tmp_path: Path
 ) -> None:
     quick = ("--epochs", "1", "--accelerator", "cpu")
-    answer = molattn("tune", table, *quick, "--num-trials", "2", "-o", tmp_path / "study")
-    assert answer.code == 0, answer.err
-    assert "training starts from the base model nci" in answer.err
+    result = molattn("tune", table, *quick, "--num-trials", "2", "-o", tmp_path / "study")
+    assert result.code == 0, result.err
+    assert "training starts from the base model nci" in result.err
     first, second = _trials(tmp_path / "study")
     searched = {name: first[name] for name in first if name.startswith(("model.", "training."))}
     assert set(searched) == {
@@ -191,7 +191,7 @@ def test_the_first_trial_is_the_default_and_the_search_keeps_its_base(
     (row,) = csv.DictReader((tmp_path / "best" / "history.csv").open())
     best = min(float(t["val_rmse"]) for t in (first, second))
     assert float(row["val_rmse"]) == pytest.approx(best, rel=1e-6)
-    assert f"default  {float(first['val_rmse']):.4g}" in answer.out
+    assert f"default  {float(first['val_rmse']):.4g}" in result.out
 
 
 @pytest.mark.parametrize("better", [False, True])
@@ -202,23 +202,23 @@ def test_the_best_is_printed_beside_the_default(
 
     tried = []
 
-    def run_trial(config: RunConfig, *_: object) -> float:
+    def objective(config: RunConfig, *_: object) -> float:
         tried.append(config)
         return {0: 1.0, 2: 0.5 if better else 1.0}.get(len(tried) - 1, 1.5)
 
-    monkeypatch.setattr(tune_module, "_run_trial", run_trial)
+    monkeypatch.setattr(tune_module, "_objective", objective)
     folder = tmp_path / "study"
-    answer = molattn("tune", table, *QUICK, "--set", "training.ema=0.9", *WHERE, "--num-trials", "4", "-o", folder)
-    assert answer.code == 0, answer.err
-    assert "Validation RMSE of 4 trials:" in answer.out and "default  1   (" in answer.out
+    result = molattn("tune", table, *QUICK, "--set", "training.ema=0.9", *WHERE, "--num-trials", "4", "-o", folder)
+    assert result.code == 0, result.err
+    assert "Validation RMSE of 4 trials:" in result.out and "default  1   (" in result.out
     best = tomllib.loads((folder / "best.toml").read_text())
     if better:
-        assert "best     0.5   (trial 2)" in answer.out
+        assert "best     0.5   (trial 2)" in result.out
         rate = tried[2].training.learning_rate
-        assert f"training.learning_rate = {rate:.4g}   (default 0.001)" in answer.out
+        assert f"training.learning_rate = {rate:.4g}   (default 0.001)" in result.out
         assert best["training"]["learning_rate"] == rate
     else:
-        assert "No trial was better than the default: best.toml repeats the default." in answer.out
+        assert "No trial was better than the default: best.toml repeats the default." in result.out
         assert "learning_rate" not in best["training"] and "readout" not in best["model"]
     assert best["training"]["ema"] == 0.9
     # What `molattn train` makes of best.toml is what was tried.
@@ -234,15 +234,15 @@ def test_a_setting_that_the_base_fixes_is_searched_from_scratch(
 
     tried = []
 
-    def run_trial(config: RunConfig, dataset: PreparedDataset, *_: object) -> float:
+    def objective(config: RunConfig, dataset: PreparedDataset, *_: object) -> float:
         tried.append((config, dataset))
         return 1.0 / len(tried)
 
-    monkeypatch.setattr(tune_module, "_run_trial", run_trial)
+    monkeypatch.setattr(tune_module, "_objective", objective)
     arguments = ("tune", table, "--search", "model.hidden_dim=[16, 24]", "--num-trials", "3")
-    answer = molattn(*arguments, "-o", tmp_path / "a")
-    assert answer.code == 0, answer.err
-    assert "all trials but the first, the default, train from scratch: the base model nci fixes model.hid" in answer.err
+    result = molattn(*arguments, "-o", tmp_path / "a")
+    assert result.code == 0, result.err
+    assert "all trials but the first, the default, train from scratch: the base model nci fixes model.hid" in result.err
     assert [config.training.base for config, _ in tried] == ["nci", "none", "none"]
     assert [config.training.epochs for config, _ in tried] == [40, 100, 100]
     assert [config.model.hidden_dim in (16, 24) for config, _ in tried] == [False, True, True]
@@ -255,8 +255,8 @@ def test_a_setting_that_the_base_fixes_is_searched_from_scratch(
     assert "--search model.hidden_dim: the base model nci fixes this setting" in refused.err
     assert not (tmp_path / "b").exists()
     tried.clear()
-    answer = molattn("tune", table, "--base", "none", "--num-trials", "2", "-o", tmp_path / "c")
-    assert answer.code == 0 and "training starts from scratch" in answer.err
+    result = molattn("tune", table, "--base", "none", "--num-trials", "2", "-o", tmp_path / "c")
+    assert result.code == 0 and "training starts from scratch" in result.err
     assert {"model.hidden_dim", "model.num_layers"} <= set(_trials(tmp_path / "c")[0])
 
 
@@ -272,9 +272,9 @@ def test_two_processes_share_the_trials_of_a_study(
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
-    real = tune_module._run_trial
+    real = tune_module._objective
 
-    def run_trial(*arguments: Any) -> float:
+    def objective(*arguments: Any) -> float:
         # While the first trial runs here, another process resumes the study, and runs two of the four.
         if not others:
             command = (sys.executable, "-m", "molattn", "tune", "--resume", str(folder), *total)
@@ -284,17 +284,19 @@ def test_two_processes_share_the_trials_of_a_study(
                 time.sleep(0.05)
         return real(*arguments)
 
-    monkeypatch.setattr(tune_module, "_run_trial", run_trial)
-    monkeypatch.setattr(study_module, "SECONDS_BETWEEN_LOOKS", 0.05)
-    answer = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "4", *total, "-o", folder)
+    monkeypatch.setattr(tune_module, "_objective", objective)
+    monkeypatch.setattr(study_module, "POLLING_INTERVAL", 0.05)
+    result = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "4", *total, "-o", folder)
     out, err = others[0].communicate(timeout=300)
-    assert answer.code == 0 and others[0].returncode == 0, (answer.err, err)
+    assert result.code == 0 and others[0].returncode == 0, (result.err, err)
     trials = _trials(folder)
     assert [t["trial"] for t in trials] == ["0", "1", "2", "3"]
     assert [t["state"] for t in trials] == ["complete"] * 4
     assert len({t["training.learning_rate"] for t in trials}) == 4
-    assert json.loads(answer.out) == json.loads(out)
-    study = optuna.load_study(study_name="molattn", storage=JournalStorage(JournalFileBackend(str(folder / STUDY))))
+    assert json.loads(result.out) == json.loads(out)
+    study = optuna.load_study(
+        study_name="molattn", storage=JournalStorage(JournalFileBackend(str(folder / STUDY_JOURNAL)))
+    )
     assert len({t.user_attrs["process"] for t in study.trials}) == 2
     assert not list(folder.glob(".process-*"))
 
@@ -305,8 +307,8 @@ def test_poor_trials_are_pruned(molattn: Molattn, table: Path, tmp_path: Path, m
     monkeypatch.setattr(
         tune_module, "_pruner", lambda *_: optuna.pruners.ThresholdPruner(upper=0.0, n_warmup_steps=0)
     )  # whatever is above 0 is poor
-    answer = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "2", "-o", tmp_path / "study", "-q")
-    assert answer.code == 0, answer.err
+    result = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "2", "-o", tmp_path / "study", "-q")
+    assert result.code == 0, result.err
     trials = _trials(tmp_path / "study")
     # The default is never pruned.
     assert [(t["state"], t["epochs"]) for t in trials] == [("complete", "2"), ("pruned", "1")]
@@ -321,8 +323,8 @@ def test_pruners_are_optunas(name: str, kind: str) -> None:
 
 def test_incompatible_settings_are_a_trial_without_a_value(molattn: Molattn, table: Path, tmp_path: Path) -> None:
     arguments = ("--search", "model.num_heads=[4, 5]", "--num-trials", "6", "-o", tmp_path / "s", "-q")
-    answer = molattn("tune", table, *QUICK, *arguments)
-    assert answer.code == 0, answer.err
+    result = molattn("tune", table, *QUICK, *arguments)
+    assert result.code == 0, result.err
     trials = _trials(tmp_path / "s")
     assert all((t["model.num_heads"] == "5") == bool(t["error"]) for t in trials)
     best = tomllib.loads((tmp_path / "s" / "best.toml").read_text())["model"]
@@ -364,8 +366,8 @@ def test_targets_of_atoms_are_tuned_without_descriptors(molattn: Molattn, tmp_pa
     smiles = [s for s in esol(60)[0] if "[" not in s][:30]
     rows = [f'{s},"{[float(a.GetDegree()) for a in read_smiles(s).GetAtoms()]}"' for s in smiles]
     table.write_text("\n".join(["smiles,y", *rows]) + "\n")
-    answer = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "1", "-o", tmp_path / "study", "-q")
-    assert answer.code == 0, answer.err
+    result = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "1", "-o", tmp_path / "study", "-q")
+    assert result.code == 0, result.err
     best = tomllib.loads((tmp_path / "study" / "best.toml").read_text())
     assert best["training"]["base"] == "none" and best["data"] == {"dataset": str(table)}
 
@@ -383,10 +385,10 @@ def test_a_damaged_journal_is_reported(
 ) -> None:
     folder = tmp_path / "study"
     assert molattn("tune", table, *QUICK, *WHERE, "--num-trials", "1", "-o", folder, "-q").code == 0
-    journal = folder / STUDY
+    journal = folder / STUDY_JOURNAL
     first, *others = journal.read_text().splitlines()
     assert damage(first) != first
     journal.write_text("\n".join([damage(first), *others]) + "\n")
-    answer = molattn("tune", "--resume", folder, "--num-trials", "2", "-q")
-    assert answer.code == 3 and answer.err.count("\n") == 1, answer.err
-    assert f"{STUDY} is damaged" in answer.err and why in answer.err
+    result = molattn("tune", "--resume", folder, "--num-trials", "2", "-q")
+    assert result.code == 3 and result.err.count("\n") == 1, result.err
+    assert f"{STUDY_JOURNAL} is damaged" in result.err and why in result.err

@@ -8,7 +8,7 @@ from sklearn.metrics import log_loss
 from molattn.models.predictions import Predictions
 from molattn.models.tasks import Multiclass, Regression
 from molattn.training.calibrate import calibrate
-from molattn.training.metrics import (
+from molattn.training.uncertainty_metrics import (
     class_nll,
     ece,
     ence,
@@ -63,15 +63,17 @@ def test_ece_by_hand() -> None:
 
 
 def test_coverage_and_width_of_intervals() -> None:
-    answers = Predictions(MU[:, None], np.empty((4000, 0)), STD[:, None])
-    found = uncertainty_metrics(RIGHT[:, None], answers, Regression("mve"), ("y",), None, "none")["y"]
+    predictions = Predictions(MU[:, None], np.empty((4000, 0)), STD[:, None])
+    found = uncertainty_metrics(RIGHT[:, None], predictions, Regression("mve"), ("y",), None, "none")["y"]
     assert found["coverage"] == pytest.approx(0.9, abs=0.02)
     assert found["width"] == pytest.approx(2 * 1.6448536 * STD.mean())
     assert set(found) == {"nll", "ence", "miscalibration_area", "coverage", "width"}
-    few = calibrate(answers[:5], RIGHT[:5, None], Regression("mve"), "mve", "", ("y",), answers)
-    found = uncertainty_metrics(RIGHT[:, None], answers, Regression("mve"), ("y",), few, few.method)["y"]
+    few = calibrate(predictions[:5], RIGHT[:5, None], Regression("mve"), "mve", "", ("y",), predictions)
+    found = uncertainty_metrics(RIGHT[:, None], predictions, Regression("mve"), ("y",), few, few.method)["y"]
     assert "coverage" not in found and "too few" in found["why"]["coverage"]
-    unlabelled = uncertainty_metrics(np.full((3, 1), np.nan), answers[:3], Regression("mve"), ("y",), None, "none")["y"]
+    unlabelled = uncertainty_metrics(np.full((3, 1), np.nan), predictions[:3], Regression("mve"), ("y",), None, "none")[
+        "y"
+    ]
     assert set(unlabelled.values()) == {None}
 
 
