@@ -77,19 +77,19 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
         content = json.loads(text)
         if type(content["schema"]) is int and content["schema"] != SCHEMA:
             raise InputError(f"{folder} was written by another molattn: resume with that one, or --force starts over")
-        _STATE_FIELDS.validate(content, "")
+        _STATE_SCHEMA.validate(content, "")
         if content["file"] != _file_name(content["epoch"]):
             raise mismatch("file", content["file"], f"{_file_name(content['epoch'])}, the one of its epoch")
         read_tensor_specs(folder / content["file"])  # first, because the file may be of any length
         tensors, checksum = read_tensors(folder / content["file"])
         if [hashlib.sha256(text.encode()).hexdigest(), checksum] != [outer["sha256"], content["sha256"]]:
             raise ValidationError("a checksum differs")
-    except _DAMAGE as error:
+    except _READ_ERRORS as error:
         raise damage_error(folder, error) from error
     return Checkpoint(tensors, content)
 
 
-_STATE_FIELDS = PartialRecord(
+_STATE_SCHEMA = PartialRecord(
     {
         "schema": Integer(SCHEMA, SCHEMA),
         "file": String(100),
@@ -100,7 +100,7 @@ _STATE_FIELDS = PartialRecord(
     {"finished": Boolean(), "seconds": Number(0.0)},
 )
 # The exceptions that invalid types and sizes can cause.
-_DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, OSError)
+_READ_ERRORS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, OSError)
 
 
 def _file_name(epoch: int) -> str:
@@ -165,11 +165,11 @@ def differences(before: dict[str, Any], now: dict[str, Any], prefix: str = "") -
         if isinstance(a, dict) and isinstance(b, dict):
             found += differences(a, b, f"{name}." if name not in ("config",) else "")
         elif a != b:
-            found.append(f"{name} was {_abbreviated(a)} and is {_abbreviated(b)} now")
+            found.append(f"{name} was {_abbreviate(a)} and is {_abbreviate(b)} now")
     return found
 
 
-def _abbreviated(value: Any) -> str:
+def _abbreviate(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 40 else text[:37] + "..."
 
@@ -218,7 +218,7 @@ class EpochCheckpointer:
             try:
                 best = checkpoints.last.with_prefix("best")
                 monitor.restore(checkpoints.last.state["early_stopping"], best or None)
-            except _DAMAGE as error:
+            except _READ_ERRORS as error:
                 raise damage_error(checkpoints.folder, error) from error
 
     def restore(self, learner: Trainable, epochs: int) -> int:
@@ -241,7 +241,7 @@ class EpochCheckpointer:
             return epochs
         try:
             _restore(last, learner)
-        except _DAMAGE as error:
+        except _READ_ERRORS as error:
             raise damage_error(self.checkpoints.folder, error) from error
         return last.state["epoch"] + 1
 
@@ -268,10 +268,10 @@ class EpochCheckpointer:
                 "rng_state": _python_rng_states(),
                 "identity": self.checkpoints.identity,
             }
-            save_checkpoint(self.checkpoints.folder, Checkpoint(_copies(tensors), state))
+            save_checkpoint(self.checkpoints.folder, Checkpoint(_cpu_copies(tensors), state))
 
 
-def _copies(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _cpu_copies(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Copies of the tensors, because safetensors does not accept tensors that share memory."""
     return {name: x.detach().cpu().clone() for name, x in tensors.items()}
 

@@ -63,7 +63,7 @@ def _format(value: float) -> str:
     return f"{value:.3f}" if math.isfinite(value) else "undefined"
 
 
-class _Float:
+class _FloatSchema:
     """The schema of a loss or metric: a number as Python's JSON writes it, NaN and infinities included."""
 
     def validate(self, value: Any, path: str) -> float:
@@ -73,20 +73,20 @@ class _Float:
         return float(value)
 
 
-_RECORD = Record(
+_EPOCH_SCHEMA = Record(
     {
         "epoch": Integer(1, 10**9),
         "learning_rate": Number(0.0),
-        "train_loss": _Float(),
-        "val_loss": _Float(),
-        "val_metric": _Float(),
+        "train_loss": _FloatSchema(),
+        "val_loss": _FloatSchema(),
+        "val_metric": _FloatSchema(),
         "best": Boolean(),
         "metric": String(100),
         "tracking_metric": String(100),
-        "best_value": _Float(),
+        "best_value": _FloatSchema(),
     }
 )
-_STATE = Record({"history": ListOf(_RECORD, 10**6), "best": _Float(), "best_epoch": Integer(0, 10**9)})
+_STATE = Record({"history": ListOf(_EPOCH_SCHEMA, 10**6), "best": _FloatSchema(), "best_epoch": Integer(0, 10**9)})
 
 
 class EarlyStopping:

@@ -96,20 +96,26 @@ def fit(
     learner = Learner(model, train, scaler, config, task, metric, auxiliary_objective, steps)
     early_stopping = EarlyStopping(config.patience, on_epoch, model.state_dict(), tracked)
     checkpointer = None if checkpoints is None else EpochCheckpointer(checkpoints, early_stopping)
-    rows_of_val = [rows[rank::size] for rows in batches_by_size(molecule_sizes(val.molecules), 4 * config.batch_size)]
+    val_batches = [rows[rank::size] for rows in batches_by_size(molecule_sizes(val.molecules), 4 * config.batch_size)]
     pin = device.type == "cuda"  # a GPU copies the next batch while it computes this one
     loader = DataLoader(
         RowIndices(train), batch_sampler=sampler, collate_fn=partial(collate_step, model, train), pin_memory=pin
     )
     val_loader = DataLoader(
         RowIndices(val),
-        batch_sampler=[r.tolist() for r in rows_of_val if len(r)],
+        batch_sampler=[r.tolist() for r in val_batches if len(r)],
         collate_fn=partial(collate_step, model, val),
         pin_memory=pin,
     )
     # NCCL uses the current GPU.
-    current = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
-    with preserve_random_states(), exit_on_sigterm(), _deterministic(config.threads), current, torch.enable_grad():
+    on_device = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+    with (
+        preserve_random_states(),
+        exit_on_sigterm(),
+        _deterministic(config.threads),
+        on_device,
+        torch.enable_grad(),
+    ):
         torch.manual_seed(config.seed)
         learner.prepare(device)
         start = 0 if checkpointer is None else checkpointer.restore(learner, config.epochs)

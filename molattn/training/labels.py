@@ -107,12 +107,12 @@ def _length_mismatch(lists: Sequence[np.ndarray], names: Sequence[str], smiles: 
         if len(numbers) not in (0, n):
             values = "1 value" if len(numbers) == 1 else f"{len(numbers)} values"
             atoms = "1 atom" if n == 1 else f"{n} atoms"
-            advice = _hydrogens(smiles, n, len(numbers))
+            advice = _hydrogen_advice(smiles, n, len(numbers))
             return f"column {short_repr(name)}: {values} for the {atoms} of {short_repr(smiles)}{advice}"
     return ""
 
 
-def _hydrogens(smiles: str, n: int, values: int) -> str:
+def _hydrogen_advice(smiles: str, n: int, values: int) -> str:
     """Advice if the list seems to include hydrogens that are not atoms of the graph; empty if it does not."""
     with_hydrogens = read_smiles(smiles, max_atoms=NO_ATOM_LIMIT, add_hs=True).GetNumAtoms()
     if with_hydrogens == n or (values != with_hydrogens and "[H]" not in smiles):

@@ -258,5 +258,5 @@ def check_config(config: RunConfig) -> None:
         ("calibration_method", training.calibration_method, METHODS),
         ("on_3d_failure", data.on_3d_failure, ON_FAILURE),
     ):
-        if value not in ("", *known):
+        if value not in known and (value or name == "on_3d_failure"):  # the default of the others is empty
             raise UsageError(f"there is no {name} {value!r}: choose among {', '.join(known)}")

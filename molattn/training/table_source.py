@@ -60,7 +60,7 @@ def find_table(config: DataConfig) -> TableSource:
         path = Path(config.dataset)
         columns, known = read_columns(path, table_options_of(config))
         smiles = config.smiles_column or guess_smiles_column(columns, known)
-        config, columns_message = _expand(config, columns, smiles)
+        config, columns_message = _expand_patterns(config, columns, smiles)
         reserved = _reserved_columns(config, smiles)
         # A column without a name is the index of a data frame more often than a target.
         others = [c for c in columns if c.strip() not in reserved and not is_unnamed(c)]
@@ -78,7 +78,7 @@ def find_table(config: DataConfig) -> TableSource:
         )
     card, message = fetch_dataset(config.dataset, config.data_dir)
     smiles = config.smiles_column or card.smiles_column
-    config, columns_message = _expand(config, read_columns(card.path)[0], smiles)
+    config, columns_message = _expand_patterns(config, read_columns(card.path)[0], smiles)
     of_card = card.atom_targets if config.task_type.startswith(ATOM_PREFIX) else card.targets
     if config.task_type.startswith(ATOM_PREFIX) and not (of_card or config.target_columns):
         raise UsageError(f"the data set {card.name} has no targets of atoms, as {config.task_type} needs them")
@@ -122,7 +122,7 @@ def _reserved_columns(config: DataConfig, smiles: str) -> set[str]:
     return {name.strip() for name in others}
 
 
-def _expand(config: DataConfig, columns: Sequence[str], smiles: str) -> tuple[DataConfig, str]:
+def _expand_patterns(config: DataConfig, columns: Sequence[str], smiles: str) -> tuple[DataConfig, str]:
     """The settings with patterns of target and descriptor columns expanded, and a message on which columns match."""
     messages: list[str] = []
     for setting in ("descriptor_columns", "target_columns"):

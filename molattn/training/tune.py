@@ -140,8 +140,8 @@ def tune(
     defaults = {name: value_of(default_config, name) for name in space}
     # The sampler learns from the default trial, unless the other trials start from another initialization.
     known = {name: value for name, value in defaults.items() if searched is default and space[name].contains(value)}
-    early = _pruner(pruner, default_config.training.epochs)
-    with open_study(folder, METRICS[metric].larger_is_better, early, config.training.seed, known) as study:
+    optuna_pruner = _pruner(pruner, default_config.training.epochs)
+    with open_study(folder, METRICS[metric].larger_is_better, optuna_pruner, config.training.seed, known) as study:
         waiting = False
 
         def on_wait() -> None:
