@@ -46,11 +46,10 @@ def read_study(folder: Path) -> StudySettings:
     Raises:
         UsageError: it is not a study, or its settings are damaged.
     """
-    if not (folder / STUDY_CONFIG).is_file():
-        raise UsageError(
-            f"{folder} is not a study of molattn tune, it has no {STUDY_CONFIG}: there is nothing to resume"
-        )
-    settings = read_config(folder / STUDY_CONFIG)
+    path = folder / STUDY_CONFIG
+    if not path.is_file():
+        raise UsageError(f"{folder} is not a study of molattn tune, it has no {path.name}: there is nothing to resume")
+    settings = read_config(path)
     if missing := [name for name in ("search", "pruner", NUM_TRIALS) if name not in settings]:
         raise UsageError(f"{path} is damaged, it has no {missing[0]!r}: start a new study")
     search, pruner, num_trials = (settings.pop(name) for name in ("search", "pruner", NUM_TRIALS))
@@ -81,9 +80,7 @@ def check_study(folder: Path, settings: dict[str, Any], num_trials: int) -> None
         raise UsageError(f"{folder} was started with other settings of {', '.join(changed)}: restore them")
     if num_trials != study.num_trials:
         with study_lock(folder):
-            write_text(
-                folder / STUDY_CONFIG, tomli_w.dumps({**read_config(folder / STUDY_CONFIG), NUM_TRIALS: num_trials})
-            )
+            write_text(path, tomli_w.dumps({**read_config(path), NUM_TRIALS: num_trials}))
 
 
 def remove_study(folder: Path) -> None:
