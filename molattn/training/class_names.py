@@ -223,7 +223,7 @@ def describe_binary_classes(names: Sequence[str], classes: Sequence[tuple[str, .
     negative, positive = classes[0]
     known = positive_of(casefold(negative), casefold(positive)) or casefold(negative) > casefold(positive)
     why, other = ("", "--positive-class") if known else (", the last in the alphabet", f"--positive-class {negative}")
-    first, second = sorted((negative, positive), key=fold)
+    first, second = sorted((negative, positive), key=casefold)
     words = f"the words {first} and {second}" if (negative, positive) != ZERO_ONE else "0 and 1"
     return f"{what} {hold_or_holds(names)} {words}; the positive class is {positive}{why}; {other} overrides it"
 
