@@ -106,7 +106,9 @@ def check_standardized(dataset: PreparedDataset, keys: Sequence[str], num_worker
     if len(keys) > MAX_STANDARDIZED:
         indices = sorted(np.random.default_rng(0).choice(len(keys), MAX_STANDARDIZED, replace=False).tolist())
     forms = map_rows(
-        [keys[i] for i in indices], partial(standardized_smiles, how="parent", max_atoms=NO_ATOM_LIMIT), num_workers
+        [keys[i] for i in indices],
+        partial(standardized_smiles, standardize="parent", max_atoms=NO_ATOM_LIMIT),
+        num_workers,
     )
     changed = [(i, f) for i, f in zip(indices, forms, strict=True) if isinstance(f, str) and f != keys[i]]
     of = f"{len(keys):,} molecules" if len(indices) == len(keys) else f"a sample of {len(indices):,} molecules"
