@@ -10,7 +10,7 @@ Pretraining excludes molecules with one of these hashes.
 from pathlib import Path
 
 from molattn.data import column, fetch_dataset, read_table
-from molattn.data.datasets.evaluation import EVALUATION_SETS, HASH_FILE, ExcludedMolecules
+from molattn.data.datasets.excluded_molecules import EVALUATION_SETS, HASH_FILE, ExcludedMolecules
 
 HEAD = """\
 # Hashes of the molecules of {names}, which no pretraining may see.

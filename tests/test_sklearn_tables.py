@@ -114,7 +114,7 @@ def test_a_frame_may_have_other_columns_without_any_descriptor() -> None:
     [
         ({"descriptor_columns": ["logd"]}, FRAME, "X has no column 'logd'; it has 'id', 'logp', 'Structure', 'mw'"),
         ({"smiles_column": "logp"}, FRAME, "a column is selected twice among 'logp', 'logp', 'mw'"),
-        ({}, FRAME.drop(columns="Structure"), "named smiles: say which with smiles_column"),
+        ({}, FRAME.drop(columns="Structure"), "named smiles: select it with smiles_column"),
         ({}, SMILES, r"X has the shape \(40,\): give a table"),
         ({"descriptor_columns": [9]}, FRAME.to_numpy(dtype=object), "X has no column 9; it has 'x0'"),
         ({}, FRAME.assign(mw=["a", *range(39)]), r"row 0 \(from 0\) of X: column 'mw': 'a' is not a finite number"),

@@ -75,9 +75,7 @@ def evaluate(
             metrics=tuple(metrics or ()),
             num_workers=num_workers,
             progress=progress,
-            table_options=table_options(encoding, no_header_row, sheet),
-            decimal=decimal,
-            thousands=thousands,
+            table_options=table_options(encoding, no_header_row, sheet, decimal, thousands),
         )
     for warning in result.warnings:
         warn(warning)

@@ -37,7 +37,7 @@ def print_metrics(
             a table; None for none.
         others: the same as `measured` for other models, by what they are.
     """
-    from molattn.data.tables.units import has_unit
+    from molattn.data.tables.columns import has_unit
     from molattn.training.metrics import METRICS
 
     others = others or {}

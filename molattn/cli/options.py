@@ -58,11 +58,13 @@ Force = Annotated[bool, typer.Option("--force", help="Replace the output file.")
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Errors and warnings only.")]
 
 
-def table_options(encoding: str | None, no_header_row: bool, sheet: str | None) -> "TableOptions":
+def table_options(
+    encoding: str | None, no_header_row: bool, sheet: str | None, decimal: str = "", thousands: str = ""
+) -> "TableOptions":
     """How a table is read, from the options of a command."""
     from molattn.data.tables.options import TableOptions
 
-    return TableOptions(encoding or "", not no_header_row, sheet or "")
+    return TableOptions(encoding or "", not no_header_row, sheet or "", decimal, thousands)
 
 
 def parse_shard(text: str | None) -> tuple[int, int] | None:

@@ -43,7 +43,7 @@ def _print(
     predictor: "Predictor", smiles: Sequence[str], as_json: bool, options: "PredictionOptions"
 ) -> list["RowPrediction"]:
     """Print the predictions of each SMILES; return the ones that failed."""
-    from molattn.data.tables.units import has_unit
+    from molattn.data.tables.columns import has_unit
 
     names = [c.name for c in predictor.extra_columns_for(options)]
     rows = list(predictor.predict_rows(smiles, options=options))

@@ -56,7 +56,7 @@ def report_runs(result: "MultipleRunsResult") -> None:
     from rich.table import Table
 
     from molattn.cli.metrics import number
-    from molattn.data.tables.units import has_unit
+    from molattn.data.tables.columns import has_unit
     from molattn.training.metrics import METRICS
 
     out = console()

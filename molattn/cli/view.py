@@ -111,7 +111,7 @@ def _rows(
     from molattn.data.tables.records import guess_smiles_column
     from molattn.data.tables.table import find_column
 
-    with open_stream(table, options=options, tell=warn) as stream:
+    with open_stream(table, options=options, warn=warn) as stream:
         column = smiles_column or stream.smiles_column or guess_smiles_column(stream.columns)
         index = find_column(stream.columns, column, stream.source)
         plain = [name.strip() for name in stream.columns]
@@ -135,7 +135,7 @@ def _rows(
 
 def _value(text: str) -> float | str | None:
     """A number, or else the name of a class; None for an empty cell."""
-    from molattn.data.tables.columns import NUMBER
+    from molattn.data.tables.cells import NUMBER
 
     bare = text.strip()
     return float(bare) if NUMBER.fullmatch(bare) else bare or None

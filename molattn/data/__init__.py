@@ -14,7 +14,6 @@ from molattn.data.datasets.cards import (
     dataset_names,
     datasets_dir,
     load_card,
-    split_files,
     verify,
 )
 from molattn.data.datasets.fetch import fetch_dataset, find_dataset
@@ -43,8 +42,9 @@ from molattn.data.splits.splitters import (
 )
 from molattn.data.tables.atom_lists import format_list, label_rows, offsets_from_counts, parse_list
 from molattn.data.tables.columns import guess_smiles_column
-from molattn.data.tables.records import Records, RejectedRow, read_records
-from molattn.data.tables.table import Table, column, column_index, read_columns, read_table, write_table
+from molattn.data.tables.options import TableOptions
+from molattn.data.tables.records import Records, read_records
+from molattn.data.tables.table import RejectedRow, Table, column, column_index, read_columns, read_table, write_table
 
 __all__ = [
     "ALL_SPLIT_LABELS",
@@ -61,6 +61,7 @@ __all__ = [
     "Records",
     "RejectedRow",
     "Table",
+    "TableOptions",
     "TargetColumn",
     "assign_folds",
     "cache_dir",
@@ -91,7 +92,6 @@ __all__ = [
     "read_table",
     "scaffold_balanced_split",
     "scaffold_split",
-    "split_files",
     "split_labels",
     "stratified_split",
     "verify",

@@ -15,13 +15,13 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Protocol, runtime_checkable
+from typing import IO, Any
 
 from molattn.errors import InputError, UsageError, short_repr
 
 try:
     import fcntl
-except ImportError:  # Windows, where temporary files of killed processes are not removed
+except ImportError:  # Windows, where nothing is locked, and temporary files of killed processes are not removed
     fcntl = None
 
 MAX_NAME_BYTES = 255
@@ -29,15 +29,6 @@ MAX_NAME_BYTES = 255
 
 MAX_UNPACKED = 4 * 1024**3
 """Maximum unpacked bytes of a compressed file."""
-
-
-@runtime_checkable
-class Readable(Protocol):
-    """A binary file that is open for reading."""
-
-    def read(self, size: int, /) -> bytes:
-        """Read at most `size` bytes; empty at the end."""
-        ...
 
 
 def file_suffix(path: Path) -> str:
@@ -63,21 +54,21 @@ def read_archive_member(path: Path, member: str) -> bytes:
             entry = archive.getmember(member)
             file = archive.extractfile(entry) if entry.isreg() else None
             if file is None:
-                raise InputError(f"{path}: {short_repr(member)} in it is not an ordinary file")
+                raise InputError(f"{path}: {short_repr(member)} in it is not a regular file")
             return _read_limited(file, path)
     except KeyError as error:
         raise InputError(f"{path} has no {short_repr(member)} in it") from error
     except FileNotFoundError as error:
         raise InputError(f"there is no file {path}") from error
     except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
-        why = str(error).partition("\n")[0].rstrip(":")  # tarfile lists its attempts, one per line
-        raise InputError(f"{path} is damaged, it cannot be unpacked ({why}): fetch it again") from error
+        reason = str(error).partition("\n")[0].rstrip(":")  # tarfile lists its attempts, one per line
+        raise InputError(f"{path} is damaged, it cannot be unpacked ({reason}): download it again") from error
     except (RuntimeError, NotImplementedError) as error:  # a password, or an unsupported compression
         raise InputError(f"{path}: {short_repr(member)} in it cannot be unpacked ({error})") from error
 
 
-def _read_limited(file: Readable, path: Path) -> bytes:
-    """All bytes of an open file, in blocks, so that a decompression bomb is detected before it fills the memory."""
+def _read_limited(file: Any, path: Path) -> bytes:
+    """All bytes of a binary file, in blocks, so that a decompression bomb is detected before it fills the memory."""
     content = io.BytesIO()
     while block := file.read(1 << 20):
         content.write(block)
@@ -145,8 +136,8 @@ def _remove_stale(path: Path) -> None:
     if fcntl is None or not path.parent.is_dir():
         return
     with os.scandir(path.parent) as entries:
-        found = [entry.path for entry in entries if name.fullmatch(entry.name)]
-    for stale in found:
+        paths = [entry.path for entry in entries if name.fullmatch(entry.name)]
+    for stale in paths:
         with suppress(OSError), open(stale, "rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.unlink(stale)
@@ -179,12 +170,6 @@ def write_text(path: str | Path, content: str) -> None:
     write_bytes(path, content.encode("utf-8"))
 
 
-try:
-    import fcntl
-except ImportError:  # Windows, where nothing is locked
-    fcntl = None
-
-
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
     """Lock a folder in the block; it is created if necessary, and removed if it stays empty.
@@ -200,15 +185,15 @@ def lock_folder(folder: Path) -> Iterator[None]:
     if fcntl is None:
         yield
         return
-    gone = UsageError(f"{folder} was removed by another process just now: try again")
+    removed = UsageError(f"{folder} was removed by another process just now: try again")
     try:
         handle = os.open(folder, os.O_RDONLY)
     except FileNotFoundError as error:
-        raise gone from error
+        raise removed from error
     try:
         _lock(handle, folder)
         if not (folder.exists() and os.path.samestat(os.fstat(handle), os.stat(folder))):
-            raise gone
+            raise removed
     except BaseException:
         # The folder belongs to another process: it stays, empty or not.
         os.close(handle)
@@ -270,11 +255,11 @@ def lock_output(output: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _lock(handle: int, what: Path) -> None:
+def _lock(handle: int, path: Path) -> None:
     assert fcntl is not None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         # On a file system without locks nothing is locked.
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            raise UsageError(f"another process is at work on {what}: wait for its end, or give another") from error
+            raise UsageError(f"another process is using {path}: wait until it ends, or give another") from error

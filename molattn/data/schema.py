@@ -48,12 +48,12 @@ def parse_json(data: bytes) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         seen: set[str] = set()
         duplicate = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise ValidationError(f"the key {short_repr(duplicate)} appears twice")
-    return found
+        raise ValidationError(f"the key {short_repr(duplicate)} is a duplicate")
+    return result
 
 
 def _constant(name: str) -> None:
@@ -202,18 +202,13 @@ class Record:
         return {key: schemas[key].validate(item, f"{prefix}{key}") for key, item in value.items()}
 
 
-@dataclass(frozen=True)
-class PartialRecord:
+class PartialRecord(Record):
     """An object with all fields of `required` and any of `optional`; other fields are ignored."""
 
-    required: Mapping[str, Schema]
-    optional: Mapping[str, Schema] = field(default_factory=dict)
-
     def validate(self, value: Any, path: str) -> dict[str, Any]:
-        schemas = {**self.required, **self.optional}
         if isinstance(value, dict):
-            value = {key: item for key, item in value.items() if key in schemas}
-        return Record(self.required, self.optional).validate(value, path)
+            value = {key: item for key, item in value.items() if key in self.required or key in self.optional}
+        return super().validate(value, path)
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,7 @@ def molecules_of_table(
 ) -> EvaluationMolecules:
     """The molecules of a table; a `MolattnWarning` reports what was detected or assumed in reading it."""
     table = read_table(path, options)
-    for message in table.messages:
+    for message in table.warnings:
         warnings.warn(MolattnWarning(message), stacklevel=2)
     smiles = column(table, smiles_column or guess_smiles_column(table.columns, table.smiles_column))
     return EvaluationMolecules(smiles, Path(path).name, "")

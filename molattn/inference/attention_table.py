@@ -184,7 +184,7 @@ def _open_maps(
     """
     places: deque[tuple[int, object]] = deque()
     with ExitStack() as stack:
-        stream = stack.enter_context(open_stream(input, input_format, table_options, tell=warn))
+        stream = stack.enter_context(open_stream(input, input_format, table_options, warn=warn))
         name = smiles_column or stream.smiles_column or guess_smiles_column(stream.columns)
         index = find_column(stream.columns, name, stream.source)
         total = count_rows(input, input_format, table_options) if input.is_file() else None

@@ -233,8 +233,6 @@ class Predictor(TablePredictor):
         num_workers: int = 0,
         progress: Progress | None = None,
         table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
-        decimal: str = "",
-        thousands: str = "",
     ):
         """The metrics on a table that has the columns of the targets: what `molattn evaluate` does.
 
@@ -244,8 +242,7 @@ class Predictor(TablePredictor):
             target_columns: the columns of the labels, in the order of `targets`; by default of the same names.
             metrics: such as "rmse" or "auroc"; the task's own when empty.
             num_workers, progress: as for `molattn.chem.featurize`.
-            table_options: encoding, header and sheet of the table.
-            decimal, thousands: the decimal mark and the thousands separator of the targets; detected when empty.
+            table_options: encoding, header and sheet of the table, and the number format of the targets.
 
         Returns:
             An `Evaluation`: `.metrics`, `.predictions`, `.targets` and `.rejected`; and `.unseen_metrics`, of the
@@ -269,8 +266,6 @@ class Predictor(TablePredictor):
             seen=() if self.folder is None else seen_smiles(self.folder.parent),
             progress=progress,
             table_options=table_options,
-            decimal=decimal,
-            thousands=thousands,
         )
 
     def __repr__(self) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from molattn import errors
-from molattn.data.tables.options import say_once
+from molattn.data.tables.options import warn_once
 from molattn.data.tables.parts import MANIFEST, PartFiles, Parts
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import MissingExtra, MolattnError, ProcessLost, UsageError
@@ -100,10 +100,10 @@ def run_on_ray(
 
 
 def _count(job: TableJob, task: TableTask, warn: Warn) -> _CountedTable:
-    tell = say_once(warn)
-    with open_table(job, task, tell) as table:
+    warn = warn_once(warn)
+    with open_table(job, task, warn) as table:
         # The rows are read by other processes, which do not report messages: they are reported here.
-        first, end = job.row_range(tell)
+        first, end = job.row_range(warn)
         check_row_limit(table, first, end)
         parts = open_parts(table, first, end, always=True)
         assert parts is not None and end is not None

@@ -106,7 +106,7 @@ class OpenTable:
 def open_table(job: TableJob, task: TableTask, warn: Warn) -> Iterator[OpenTable]:
     """Open the table of a job; `warn` also receives messages on how it is read, some only when the rows are read."""
     molblocks = is_sdf(job.output)
-    with open_stream(job.input, job.input_format, job.table_options, molblocks=molblocks, tell=warn) as stream:
+    with open_stream(job.input, job.input_format, job.table_options, molblocks=molblocks, warn=warn) as stream:
         smiles_column = job.smiles_column or guess_smiles_column(stream.columns, stream.smiles_column)
         find_column(stream.columns, smiles_column, stream.source)
         _descriptor_indices(stream, task.descriptors)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from molattn.data.files import lock_output, raise_open_file_limit
-from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions, Tell, say_nothing
+from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions, Warn, ignore_warning
 from molattn.data.tables.parts import parts_folder
 from molattn.data.tables.readers import count_rows, infer_format
 from molattn.data.tables.row_stream import CHUNK_SIZE
@@ -82,15 +82,15 @@ class TableJob:
         if parts.exists() and not self.force and not self.resume:
             raise UsageError(f"{parts} holds finished parts of {output}: --resume continues, --force starts over")
 
-    def row_range(self, tell: Tell = say_nothing) -> tuple[int, int | None]:
+    def row_range(self, warn: Warn = ignore_warning) -> tuple[int, int | None]:
         """The first row to process and the end of the range; the end is None for a pipe, whose rows cannot be counted.
 
         Reads a whole file, which also finds malformed rows. Shards start at multiples of `CHUNK_SIZE` rows, so that the
-        same molecules share a batch as in the whole table. `tell` receives messages on how the file is read.
+        same molecules share a batch as in the whole table. `warn` receives messages on how the file is read.
         """
         if not self.input.is_file():
             return 0, None
-        total = count_rows(self.input, self.input_format, self.table_options, tell)
+        total = count_rows(self.input, self.input_format, self.table_options, warn)
         i, n = self.shard or (1, 1)
         chunks = -(-total // CHUNK_SIZE)
         return min(chunks * (i - 1) // n * CHUNK_SIZE, total), min(chunks * i // n * CHUNK_SIZE, total)

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from molattn.chem import descriptors
-from molattn.data.tables.columns import find_column, format_names, parse_required_numbers
+from molattn.data.tables.cells import parse_required_numbers
+from molattn.data.tables.columns import find_column, format_names
 from molattn.errors import SmilesError, UsageError
 from molattn.models.base import Molecule
 from molattn.models.scaler import DescriptorScaler

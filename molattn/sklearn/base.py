@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
 from molattn._train import PrintReporter
-from molattn.data.tables.columns import parse_required_numbers
+from molattn.data.tables.cells import parse_required_numbers
 from molattn.errors import MolattnError
 from molattn.inference import Predictor, load
 from molattn.sklearn.validation import MoleculeTable, check_molecules

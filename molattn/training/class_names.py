@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
-from molattn.data.tables.columns import NUMBER
+from molattn.data.tables.cells import NUMBER
 from molattn.errors import InputError, UsageError, short_repr
 
 MAX_CLASSES = 100

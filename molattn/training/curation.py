@@ -74,7 +74,9 @@ def curate(dataset: PreparedDataset, before_training: bool = True, num_workers: 
     """
     # Overflow near the limits of float64 must not stop a training here.
     with np.errstate(over="ignore", invalid="ignore"):
-        return Curation(dataset, tuple(_find(dataset, dataset.molecules.keys, before_training, num_workers)))
+        return Curation(
+            dataset, tuple(_find(dataset, dataset.molecules.canonical_smiles, before_training, num_workers))
+        )
 
 
 def _find(dataset: PreparedDataset, keys: list[str], before_training: bool, num_workers: int) -> list[Finding]:

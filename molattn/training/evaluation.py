@@ -83,8 +83,6 @@ def evaluate(
     seen: Iterable[str] = (),
     progress: Callable[[int, int], None] | None = None,
     table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
-    decimal: str = "",
-    thousands: str = "",
 ) -> Evaluation:
     """Evaluate a model on a table that has the labels of its targets.
 
@@ -97,8 +95,7 @@ def evaluate(
         num_workers, progress: as for `molattn.chem.featurize`.
         read_options: how molecules are read; by default as in training.
         seen: SMILES of the molecules that were used to train, select or calibrate the model; see `seen_smiles`.
-        table_options: encoding, header and sheet of the table.
-        decimal, thousands: how the numbers of the targets are written, as in `DataConfig`.
+        table_options: encoding, header and sheet of the table, and the number format of the targets.
 
     Raises:
         UsageError: a column or a metric that does not exist, or another number of columns than targets.
@@ -124,8 +121,7 @@ def evaluate(
         task.classes,
         task.of_atoms,
         read_options.add_hs,
-        decimal=decimal,
-        thousands=thousands,
+        options=table_options,
     )
     class_messages = () if task.classes else _words_as_numbers(columns, encoded.classes)
     scaler = artifact.descriptors
@@ -192,7 +188,7 @@ def evaluate(
         offsets=matched.offsets,
         uncertainty=evaluate_uncertainty(artifact, {"test": (true, raw)}),
         transformed=transformed_metrics(task, targets, artifact.units, artifact.scaler.transforms, true, raw, names),
-        warnings=(*table.messages, *encoded.warnings, *class_messages, *records.warnings),
+        warnings=(*table.warnings, *encoded.warnings, *class_messages, *records.warnings),
     )
 
 

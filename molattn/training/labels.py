@@ -7,8 +7,8 @@ import numpy as np
 
 from molattn.chem import read_smiles
 from molattn.data.tables.atom_lists import offsets_from_counts
-from molattn.data.tables.records import Records, RejectedRow
-from molattn.data.tables.table import Table
+from molattn.data.tables.records import Records
+from molattn.data.tables.table import RejectedRow, Table
 from molattn.errors import UsageError, short_repr
 from molattn.models.base import MoleculeModel
 from molattn.training.targets import EncodedTable
@@ -67,7 +67,7 @@ def match_labels(
     rejected = [replace(r, reason=encoded.reasons.get(r.row, r.reason)) for r in records.rejected]
     for i, reason in reasons.items():
         row = int(records.rows[i])
-        rejected.append(RejectedRow(row, table.lines[row], records.smiles[i], reason, table.unit))
+        rejected.append(table.reject(row, records.smiles[i], reason))
     rejected.sort(key=lambda r: r.row)
     if records.atom_targets is None:
         bounds = None if records.bounds is None else records.bounds[indices]

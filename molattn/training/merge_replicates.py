@@ -7,7 +7,7 @@ import numpy as np
 
 from molattn.data import Records, RejectedRow, Table
 from molattn.data.splits.groups import connect_groups
-from molattn.data.tables.bounds import format_bound, has_bounds
+from molattn.data.tables.cells import format_bound, has_bounds
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.target_transform import TargetTransform
 from molattn.models.tasks import Regression, Task
@@ -172,7 +172,7 @@ def merge_rows(
             replicates.append(ReplicateRow(row, usable.keys[i], values, labels, into))
             if into is None:
                 reason = merged.dropped[number]
-                rejected.append(RejectedRow(row, table.lines[row], usable.smiles[i], reason, table.unit))
+                rejected.append(table.reject(row, usable.smiles[i], reason))
     rejected.sort(key=lambda r: r.row)
     if not len(merged.indices):
         raise no_row_error(table.source, rejected)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from molattn.data.tables.bounds import has_bounds
+from molattn.data.tables.cells import has_bounds
 from molattn.errors import UsageError
 from molattn.models.predictions import Predictions
 from molattn.models.tasks import Task

@@ -78,7 +78,8 @@ def prepare(
     computed = computed_descriptor_names(config)
     source = find_table(config)
     config, path = source.config, source.path
-    table = read_table(path, table_options_of(config))
+    options = table_options_of(config)
+    table = read_table(path, options)
     of_atoms = has_atom_targets(table, config.target_columns, config.task_type)
     check_replicates_setting(config.replicates, of_atoms)
     if of_atoms:
@@ -93,8 +94,7 @@ def prepare(
         add_hs=config.add_hs,
         positive_class=config.positive_class,
         loss=loss,
-        decimal=config.decimal,
-        thousands=config.thousands,
+        options=options,
     )
     check_unreadable(encoded.table, encoded.unreadable, encoded.num_cells, config.max_unreadable)
     table = encoded.table
@@ -134,7 +134,9 @@ def prepare(
     split_labels = np.full(len(smiles), "", dtype="<U5")
     given, origin = _given_split_labels(config, table, smiles)
     # Two SMILES of one molecule have the same key, so they get the same split label.
-    usable = UsableRows.of_records(records, matched.indices, molecules.keys, targets, rejected, matched.bounds)
+    usable = UsableRows.of_records(
+        records, matched.indices, molecules.canonical_smiles, targets, rejected, matched.bounds
+    )
     replicates: tuple[ReplicateRow, ...] = ()
     merge_message = ""
     if config.replicates != KEEP:
@@ -171,7 +173,7 @@ def prepare(
         rejected=rejected,
         warnings=[
             *filter(None, [source.message, cache_warning]),
-            *table.messages,
+            *table.warnings,
             *encoded.warnings,
             *records.warnings,
             *describe_rejected(rejected, ", see rejected.csv"),

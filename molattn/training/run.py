@@ -243,7 +243,7 @@ def _train_and_evaluate(
     else:
         which = f"epoch {first.best_epoch}, the best of {len(first.history)}"
     reporter.stage(f"evaluating {which} by validation {label_of(tracked)}")
-    keys = dataset.molecules[dataset.indices("train")].keys
+    keys = dataset.molecules[dataset.indices("train")].canonical_smiles
     artifact = build_artifact(
         config,
         fitted.models,

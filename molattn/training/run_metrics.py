@@ -46,8 +46,8 @@ def intervals_on_test_split(
 ) -> dict[str, dict[str, Any]]:
     """The "test_intervals" entry of `metrics.json`; see `molattn.training.metrics.intervals_by_target`."""
     test, targets = dataset.indices("test"), dataset.config.target_columns
-    rows, keys, offsets = dataset.target_rows(test), dataset.molecules[test].keys, dataset.subset("test").offsets
-    true = dataset.targets[rows]
+    rows, offsets = dataset.target_rows(test), dataset.subset("test").offsets
+    true, keys = dataset.targets[rows], dataset.molecules[test].canonical_smiles
     return intervals_by_target(dataset.task, targets, true, predictions[rows], names, keys, offsets, seed)
 
 

@@ -7,9 +7,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from molattn.data import fetch_dataset, guess_smiles_column, read_columns
-from molattn.data.tables.columns import find_column, format_names, is_unnamed
+from molattn.data.tables.columns import find_column, find_without_unit, format_names, is_unnamed, split_unit
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
-from molattn.data.tables.units import find_without_unit, split_unit
 from molattn.errors import UsageError, short_repr
 from molattn.training.config import ATOM_PREFIX, TASK_TYPES, DataConfig
 
@@ -101,7 +100,7 @@ def find_table(config: DataConfig) -> TableSource:
 
 def table_options_of(config: DataConfig) -> TableOptions:
     """How the table of a run is read."""
-    return TableOptions(config.encoding, not config.no_header_row, config.sheet)
+    return TableOptions(config.encoding, not config.no_header_row, config.sheet, config.decimal, config.thousands)
 
 
 def parse_task_type(text: str) -> str:

@@ -10,12 +10,11 @@ from molattn.data.tables.atom_lists import (
     parse_list,
     reorder_atom_lists,
 )
-from molattn.data.tables.columns import NUMBER, parse_numbers
-from molattn.data.tables.missing import is_missing_word
-from molattn.data.tables.number_format import is_grouped, with_plain_numbers
-from molattn.data.tables.records import parse_bound, parse_lists
+from molattn.data.tables.cells import NUMBER, is_na_value, parse_bound, parse_numbers
+from molattn.data.tables.cleaning import has_grouped_digits, normalize_numbers, replace_na_values
+from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
+from molattn.data.tables.records import parse_lists
 from molattn.data.tables.table import Table, column, column_index
-from molattn.data.tables.target_cells import without_missing_words
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.losses import why_no_bounds
 from molattn.models.tasks import ATOM_PREFIX, Binary, Multiclass, Regression
@@ -105,7 +104,7 @@ def _is_list(text: str) -> bool:
     if text.strip().startswith("["):
         return True
     items = text.split()
-    return len(items) > 1 and all(map(NUMBER.fullmatch, items)) and not is_grouped(text.strip())
+    return len(items) > 1 and all(map(NUMBER.fullmatch, items)) and not has_grouped_digits(text.strip())
 
 
 def encode_targets(
@@ -117,8 +116,7 @@ def encode_targets(
     add_hs: bool = False,
     positive_class: str = "",
     loss: str = "",
-    decimal: str = "",
-    thousands: str = "",
+    options: TableOptions = DEFAULT_TABLE_OPTIONS,
 ) -> EncodedTable:
     """Encode class names as indices, empty cells of missing values, and reorder lists of atoms as in the SMILES.
 
@@ -134,7 +132,7 @@ def encode_targets(
         add_hs: whether hydrogens are atoms, after the others.
         positive_class: the positive one of two classes; empty to find it.
         loss: the loss for regression, which determines whether bounds can be used; empty to choose it by the targets.
-        decimal, thousands: how numbers are written; empty to find it, see `molattn.data.tables.number_format`.
+        options: the decimal mark and the thousands separator: see `molattn.data.tables.cleaning`.
 
     Raises:
         InputError: a column of classes holds fewer than two, too many, or fractions.
@@ -147,9 +145,9 @@ def encode_targets(
         ordered = reorder_atom_lists(table, columns, add_hs)
         table, reasons, warnings = ordered.table, ordered.reasons, _left_out(ordered)
     else:
-        table, warnings = without_missing_words(table, columns, classes)
+        table, warnings = replace_na_values(table, columns, classes)
         if kind != Multiclass.kind and not classes:
-            table, messages = with_plain_numbers(table, columns, decimal, thousands)
+            table, messages = normalize_numbers(table, columns, options)
             warnings += messages
     positions = [column_index(table, name) for name in columns]
     no_bounds = f"a {kind} target has none" if kind == Binary.kind else why_no_bounds(loss)
@@ -166,7 +164,7 @@ def encode_targets(
                 text
                 for of_cell in column_cells
                 for text in of_cell or ()
-                if text and not (of_atoms and is_missing_word(text))
+                if text and not (of_atoms and is_na_value(text))
             ]
         )
         for column_cells in cells
@@ -224,7 +222,7 @@ def _labels(text: str, of_atoms: bool) -> list[str] | None:
 
 
 def _unknown_class(text: str, classes: Sequence[str], of_atoms: bool) -> str:
-    if is_missing_word(text):
+    if is_na_value(text):
         return f"{short_repr(text)}: {'write null' if of_atoms else 'leave the field empty'} for a missing value"
     return f"{short_repr(text)} is none of the classes {abbreviate(classes)}"
 

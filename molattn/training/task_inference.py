@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from molattn.data.tables.bounds import format_bound, has_bounds
+from molattn.data.tables.cells import format_bound, has_bounds
 from molattn.errors import UsageError
 from molattn.models.losses import BOUNDED_LOSSES, DEFAULT_ALPHA, LOSSES, losses_of
 from molattn.models.tasks import ATOM_PREFIX, Binary, Multiclass, Regression, Task

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from molattn.data import Records, RejectedRow, Table
+from molattn.data import Records, Table
 from molattn.errors import UsageError, short_repr
 from molattn.models.predictions import Predictions
 from molattn.models.target_transform import (
@@ -121,7 +121,7 @@ def reject_undefined(
     for i, reason in zip(matched.indices.tolist(), reasons, strict=True):
         if reason:
             row = int(records.rows[i])
-            rejected.append(RejectedRow(row, table.lines[row], records.smiles[i], reason, table.unit))
+            rejected.append(table.reject(row, records.smiles[i], reason))
     rejected.sort(key=lambda r: r.row)
     kept = np.array([not reason for reason in reasons])
     if not kept.any():

@@ -11,7 +11,7 @@ from pathlib import Path
 from molattn.chem import MAX_ATOMS, MAX_LENGTH, Progress, grow_molecules, inchi_key, inchikey_skeletons, nci_molecules
 from molattn.chem.molecule import map_rows
 from molattn.data import RejectedRow, column, guess_smiles_column, read_table
-from molattn.data.datasets.evaluation import ExcludedMolecules, evaluation_molecules, molecule_hash
+from molattn.data.datasets.excluded_molecules import ExcludedMolecules, evaluation_molecules, molecule_hash
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.errors import InputError, MolattnWarning, SmilesError, UsageError, short_repr
 
@@ -84,10 +84,10 @@ def collect_molecules(
         table, texts = None, nci_molecules(MAX_LENGTH)
     else:
         table = read_table(molecules, table_options)
-        for message in table.messages:
+        for message in table.warnings:
             warnings.warn(MolattnWarning(message), stacklevel=2)
         texts = column(table, smiles_column or guess_smiles_column(table.columns, table.smiles_column))
-    reasons: dict[int, str] = {} if table is None else dict(table.unreadable)
+    reasons: dict[int, str] = {} if table is None else dict(table.structure_errors)
     seen: set[str] = set()
     unique: list[str] = []
     identities = map_rows(texts, partial(_identity, max_atoms=max_atoms), num_workers, progress=progress)
@@ -111,9 +111,7 @@ def collect_molecules(
         source=NCI if table is None else Path(molecules).name,
         sha256=hashlib.sha256("".join(f"{text}\n" for text in smiles).encode()).hexdigest(),
         num_generated=len(generated),
-        rejected=[]
-        if table is None
-        else [RejectedRow(row, table.lines[row], texts[row], reasons[row], table.unit) for row in sorted(reasons)],
+        rejected=[] if table is None else [table.reject(row, texts[row], reasons[row]) for row in sorted(reasons)],
         left_out=dict(Counter(_short_reason(reason) for reason in reasons.values()).most_common()),
     )
 

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from molattn.data.tables.units import has_unit
+from molattn.data.tables.columns import has_unit
 from molattn.errors import UsageError
 from molattn.models.artifact import Artifact
 from molattn.models.calibration import (

@@ -256,7 +256,7 @@ def test_unsupported_output_formats_are_refused(
     molattn: Molattn, run: Path, many: Path, tmp_path: Path, name: str
 ) -> None:
     answer = molattn("predict", run, many, "-o", tmp_path / name)
-    assert answer.code == 2 and "molattn writes .csv, .tsv" in answer.err
+    assert answer.code == 2 and "use the suffix .csv, .tsv" in answer.err
 
 
 def test_fingerprints(molattn: Molattn, run: Path, tmp_path: Path) -> None:

@@ -201,4 +201,4 @@ def test_formulas_are_escaped_on_request(molattn: Molattn, run: Path, tmp_path: 
     assert [row[2:4] for row in escaped] == [row[2:4] for row in plain]
     assert escaped[-1][0] == "'=1+1"
     refused = molattn("predict", run, tmp_path / "in.csv", "-o", tmp_path / "out.parquet", "--escape-formulas")
-    assert refused.code == 2 and "only text holds formulas" in refused.err
+    assert refused.code == 2 and "--escape-formulas applies only to .csv and .tsv" in refused.err

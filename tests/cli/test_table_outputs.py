@@ -69,8 +69,8 @@ def test_semicolons_commas_and_the_index_come_back(
     assert all("." not in text for text in predictions) and sum("," in text for text in predictions) > LONG // 2
     answer = molattn("predict", run, table, "-o", tmp_path / "out.tsv")
     for said in (
-        f"warning: {table}: the header is line 2; what is above it is left out: 'Assay 17'",
-        f"warning: {table}, line 2: column 1 has no name: it is called 'Unnamed: 0', and left as it is",
+        f"warning: {table}: the header is line 2; the rows above it are skipped: 'Assay 17'",
+        f"warning: {table}, line 2: column 1 has no name: it is read as 'Unnamed: 0'",
         f"warning: {table} is not UTF-8 text, as line 3 shows: it is read as Windows-1252; --encoding gives another",
     ):
         assert answer.err.count(said) == 1

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from molattn.data.tables.bounds import LOWER, UPPER, format_bound, has_bounds, split_bound
-from molattn.data.tables.records import parse_bound
+from molattn.data.tables.cells import LOWER, UPPER, format_bound, has_bounds, parse_bound, split_bound
 
 
 @pytest.mark.parametrize("text", ["", "10", "a>b", "-<5", "~3", "=5", "\u22485"])

@@ -83,9 +83,10 @@ def test_the_numbers_on_the_card_of_esol():
 
 def test_the_splits_of_esol_fit_its_table():
     card = cards.load_card("esol")
-    found = cards.split_files("esol")
-    assert list(found) == [*(f"random{seed}" for seed in range(10)), "scaffold-balanced0", "scaffold"]
-    for path in found.values():
+    found = sorted((cards.datasets_dir() / "splits").glob("esol-*.csv"))
+    names = [*(f"random{seed}" for seed in range(10)), "scaffold", "scaffold-balanced0"]
+    assert {path.name for path in found} == {f"esol-{name}.csv" for name in names}
+    for path in found:
         assert read_table(path).columns == ("smiles", "split")
         labels = read_split_file(path, read(card).smiles)
         # A repeated molecule that did not fit moves one row on.
@@ -94,11 +95,10 @@ def test_the_splits_of_esol_fit_its_table():
 
 
 def test_an_unknown_data_set_raises_with_the_available_ones():
-    for call in (cards.load_card, cards.split_files):
-        with pytest.raises(UsageError, match=r"'eslo': did you mean 'esol'\? There are bace-.*, tox21"):
-            call("eslo")
-        with pytest.raises(UsageError, match="There are bace-"):
-            call("../pyproject")
+    with pytest.raises(UsageError, match=r"'eslo': did you mean 'esol'\? There are bace-.*, tox21"):
+        cards.load_card("eslo")
+    with pytest.raises(UsageError, match="There are bace-"):
+        cards.load_card("../pyproject")
 
 
 def test_a_changed_or_missing_table_is_refused(tmp_path):
@@ -153,15 +153,15 @@ def test_reading_data_imports_neither_torch_nor_rdkit():
 
 INSTALLED = """
 import molattn
-from molattn.data import datasets_dir, load_card, read_table, split_files, verify
-from molattn.data.datasets.evaluation import evaluation_molecules
+from molattn.data import datasets_dir, load_card, read_table, verify
+from molattn.data.datasets.excluded_molecules import evaluation_molecules
 from molattn.training.bases import DEFAULT, bases_dir
 assert molattn.__file__.startswith({site!r}), molattn.__file__
 assert str(datasets_dir()) == {site!r} + "/molattn/_datasets", datasets_dir()
 card = load_card("esol")
 verify(card)
 assert len(read_table(card.path).rows) == card.rows
-assert {{"random0", "random9", "scaffold"}} <= set(split_files("esol"))
+assert all((datasets_dir() / "splits" / f"esol-{{name}}.csv").is_file() for name in ("random0", "random9", "scaffold"))
 assert "c1ccccc1" in evaluation_molecules()
 assert str(bases_dir()) == {site!r} + "/molattn/_bases", bases_dir()
 assert molattn.load(bases_dir() / DEFAULT).predict("CCO").shape

@@ -60,10 +60,10 @@ def test_only_the_header_is_buffered(
 ) -> None:
     monkeypatch.setattr(csv_text, "MAX_CELL_CHARS", 10)
     behind = iter(lines)
-    head, outside = csv_text._head(behind)
-    assert [line.strip("\r") for line in head] == [line.replace("\r", "") for line in lines[:of_header]]
+    row = csv_text._next_row(behind)
+    assert row.lines == [line.replace("\r", "") for line in lines[:of_header]]
     assert list(behind) == lines[of_header:]
-    assert outside == bare
+    assert row.unquoted == bare
 
 
 def test_every_character_of_a_header_is_scanned_once() -> None:

@@ -109,7 +109,9 @@ def test_without_a_network_the_error_names_the_file_and_its_folder(cache, home, 
     home.server_close()
     with pytest.raises(UnreachableError) as error:
         fetch_dataset("freesolv")
-    assert f"fetch {home.url('SAMPL.csv')} elsewhere and put it into {cache / 'downloads'}" in str(error.value)
+    assert f"download {home.url('SAMPL.csv')} on another machine and copy it to {cache / 'downloads'}" in str(
+        error.value
+    )
     (cache / "downloads").mkdir(exist_ok=True)
     (cache / "downloads" / "SAMPL.csv").write_bytes(PUBLIC)
     card, said = fetch_dataset("freesolv")
@@ -278,7 +280,7 @@ def test_an_archive_gives_its_one_member_and_writes_nothing(home, monkeypatch, t
     with pytest.raises(InputError, match="has no 'other.csv' in it"):
         files.read_archive_member(tmp_path / file, "other.csv")
     if kind == "tar":
-        with pytest.raises(InputError, match="'link' in it is not an ordinary file"):
+        with pytest.raises(InputError, match="'link' in it is not a regular file"):
             files.read_archive_member(tmp_path / file, "link")
     monkeypatch.setattr(files, "MAX_UNPACKED", 1_000_000)
     with pytest.raises(InputError, match="unpacks to more than 1,000,000 bytes"):

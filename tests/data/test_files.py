@@ -104,11 +104,11 @@ def test_a_file_in_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         with pytest.raises(InputError, match=f"{path.name} has no 'a.csv' in it"):
             read_archive_member(path, "a.csv")
         if "tar" in path.name:
-            with pytest.raises(InputError, match=f"{path.name}: 'link' in it is not an ordinary file"):
+            with pytest.raises(InputError, match=f"{path.name}: 'link' in it is not a regular file"):
                 read_archive_member(path, "link")
         path.write_bytes(path.read_bytes()[:20])
         with pytest.raises(
-            InputError, match=rf"{path.name} is damaged, it cannot be unpacked \([^\n]+\): fetch it again$"
+            InputError, match=rf"{path.name} is damaged, it cannot be unpacked \([^\n]+\): download it again$"
         ):
             read_archive_member(path, "x/a.csv")
         path.unlink()

@@ -79,14 +79,14 @@ def test_columns_of_other_types_do_not_fail_the_table():
 def test_invalid_frames_and_parquet_files_raise(tmp_path):
     with pytest.raises(UsageError, match="a path or a data frame .* not of type list"):
         read_table([["C", 1]])
-    with pytest.raises(InputError, match="a column that Arrow cannot take"):
+    with pytest.raises(InputError, match="a column that Arrow cannot convert"):
         read_table(pd.DataFrame({"smiles": ["C", "C"], "y": [1, "a"]}))
     with pytest.raises(InputError, match="columns 1 and 2 are both named 'y'"):
         read_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["y", "y"]))
     (tmp_path / "t.parquet").write_bytes(b"smiles,y\n")
     with pytest.raises(InputError, match=r"t\.parquet cannot be read as Parquet"):
         read_table(tmp_path / "t.parquet")
-    with pytest.raises(UsageError, match=r"tables are written as text: .* \.csv or \.tsv"):
+    with pytest.raises(UsageError, match=r"tables are written as CSV or TSV: use the suffix \.csv or \.tsv"):
         write_table(tmp_path / "out.parquet", ["a"], [["1"]])
 
 
@@ -140,11 +140,11 @@ def test_sdf(tmp_path):
     assert [row[2] for row in table.rows] == ["1.5", "2", "", "-3", ""]
     assert table.rows[0][1:] == ["alanine", "1.5", "two\nlines"]
     assert table.lines == [1, 2, 3, 4, 5] and table.location(1) == "record 2"
-    assert table.unreadable[1].startswith("RDKit cannot make a molecule")
-    assert table.unreadable[2] == "the record has no structure: a line 'M  END' is missing"
+    assert table.structure_errors[1].startswith("RDKit cannot make a molecule")
+    assert table.structure_errors[2] == "the record has no structure: a line 'M  END' is missing"
     records = read_records(table, None, ["y"])
     assert records.rows.tolist() == [0, 3]
-    assert [r.reason for r in records.rejected[:2]] == [table.unreadable[1], table.unreadable[2]]
+    assert [r.reason for r in records.rejected[:2]] == [table.structure_errors[1], table.structure_errors[2]]
     (tmp_path / "t.sdf.gz").write_bytes(gzip.compress(text.replace("\n", "\r\n").encode()))
     assert read_table(tmp_path / "t.sdf.gz").rows == table.rows
 

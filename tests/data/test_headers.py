@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from molattn.data import read_columns, read_table
 from molattn.data.tables.columns import is_unnamed, name_columns
 from molattn.data.tables.csv_text import csv_stream
-from molattn.data.tables.header import find_smiles
+from molattn.data.tables.header import detect_smiles_column
 from molattn.data.tables.options import TableOptions
 from molattn.data.tables.row_stream import RowStream
 from molattn.errors import InputError, UsageError
@@ -20,7 +20,7 @@ from molattn.errors import InputError, UsageError
 
 def stream_of(text: str, header_row: bool = True) -> tuple[RowStream, list[str]]:
     said: list[str] = []
-    return csv_stream(io.StringIO(text, newline=""), "t.csv", header_row=header_row, tell=said.append), said
+    return csv_stream(io.StringIO(text, newline=""), "t.csv", header_row=header_row, warn=said.append), said
 
 
 @given(st.lists(st.sampled_from(["", "smiles", "y", "Unnamed: 0", "Unnamed: 1"]), min_size=1, max_size=5, unique=True))
@@ -38,21 +38,18 @@ def test_names_are_those_of_pandas(names: list[str]) -> None:
 def test_a_header_is_kept_as_it_is_written() -> None:
     stream, said = stream_of(", smiles, ,y,\n0,C,a,1,b\n")
     assert stream.columns == ("Unnamed: 0", " smiles", "Unnamed: 2", "y", "Unnamed: 4")
-    assert stream.written_columns == ("", " smiles", " ", "y", "")
-    assert said == [
-        "t.csv, line 1: 3 columns have no name: they are called 'Unnamed: 0', 'Unnamed: 2', 'Unnamed: 4', and left as "
-        "they are"
-    ]
+    assert stream.source_columns == ("", " smiles", " ", "y", "")
+    assert said == ["t.csv, line 1: 3 columns have no name: they are read as 'Unnamed: 0', 'Unnamed: 2', 'Unnamed: 4'"]
     plain, said = stream_of("smiles,y\nC,1\n")
-    assert (plain.written_columns, said) == (plain.columns, [])
+    assert (plain.source_columns, said) == (plain.columns, [])
 
 
 def test_a_frame_with_a_column_without_a_name() -> None:
     frame = pa.table({"": [0], "smiles": ["C"]})
     table = read_table(frame)
     assert (table.columns, table.rows) == (("Unnamed: 0", "smiles"), [["0", "C"]])
-    assert table.messages == ("the frame: column 1 has no name: it is called 'Unnamed: 0', and left as it is",)
-    with pytest.raises(UsageError, match="--encoding does not go with a table of the format parquet"):
+    assert table.warnings == ("the frame: column 1 has no name: it is read as 'Unnamed: 0'",)
+    with pytest.raises(UsageError, match="--encoding does not apply to a table of the format parquet"):
         read_table(frame, TableOptions(encoding="cp1252"))
 
 
@@ -62,16 +59,16 @@ def test_a_frame_with_a_column_without_a_name() -> None:
         (
             "Assay 17\nsmiles,y\nC,1\n",
             ("smiles", "y"),
-            "the header is line 2; what is above it is left out: 'Assay 17'",
+            "the header is line 2; the rows above it are skipped: 'Assay 17'",
         ),
         ("SMILES of assay 17\nid,smiles\n1,C\n", ("id", "smiles"), "the header is line 2"),
         (",,\nAssay,17,\nid,smiles,y\n1,C,2\n", ("id", "smiles", "y"), "the header is line 3"),
-        (",,\nid,smiles,y\n1,C,2\n", ("id", "smiles", "y"), "the header is line 2; what is above it is left out"),
+        (",,\nid,smiles,y\n1,C,2\n", ("id", "smiles", "y"), "the header is line 2; the rows above it are skipped"),
         ('"Assay\n17, plate 3"\n\nsmiles;y\nC;1\n', ("smiles", "y"), "the header is line 4"),
         (
             "a\nb\nc\nd\ne\nStructure\ty\nC\t1\n",
             ("Structure", "y"),
-            "line 6; what is above it is left out: 'a', 'b', 'c'",
+            "line 6; the rows above it are skipped: 'a', 'b', 'c'",
         ),
         ("Assay 17\nsmiles,y\n", ("smiles", "y"), "the header is line 2"),
         # These are headers.
@@ -120,11 +117,11 @@ def test_a_table_without_a_header() -> None:
     (chunk,) = stream.chunks
     assert (list(chunk.lines), chunk.rows()) == ([1, 2, 3], [["7", "CC", "1,5"], ["8", "C1CC", "2"], ["9", "CCO", "3"]])
     assert said == [
-        "t.csv is read without a header row: its columns are called column_1 to column_3; column_2 holds the SMILES"
+        "t.csv is read without a header row: its columns are named column_1 to column_3; column_2 holds the SMILES"
     ]
     assert stream_of("x,y\n", header_row=False)[0].smiles_column is None
-    assert find_smiles([["NO", "c1ccccc1"], ["CO", "CC"]]) == 1
-    assert find_smiles([["1", "Bob"], ["2", "Eve"]]) is None
+    assert detect_smiles_column([["NO", "c1ccccc1"], ["CO", "CC"]]) == 1
+    assert detect_smiles_column([["1", "Bob"], ["2", "Eve"]]) is None
 
 
 def test_the_columns_of_a_table_without_a_header(tmp_path: Path) -> None:
@@ -134,5 +131,5 @@ def test_the_columns_of_a_table_without_a_header(tmp_path: Path) -> None:
     assert read_columns(path, options) == (("column_1", "column_2"), "column_1")
     assert read_table(path, options).rows == [["C", "1"], ["CC", "2"]]
     (tmp_path / "t.smi").write_text("C\n")
-    with pytest.raises(UsageError, match="--no-header-row does not go with a table of the format smi"):
+    with pytest.raises(UsageError, match="--no-header-row does not apply to a table of the format smi"):
         read_table(tmp_path / "t.smi", options)

@@ -15,7 +15,7 @@ def test_a_process_without_the_lock_leaves_the_empty_folder(tmp_path: Path) -> N
     folder = tmp_path / "run"
     with lock_folder(folder):
         for _ in range(2):
-            with pytest.raises(UsageError, match="another process is at work on"), lock_folder(folder):
+            with pytest.raises(UsageError, match="another process is using"), lock_folder(folder):
                 pass
             assert folder.is_dir()
     assert not folder.exists()
@@ -37,7 +37,7 @@ def test_a_path_that_is_not_a_folder_raises(tmp_path: Path, what: str) -> None:
 
 def test_an_output_is_locked_once(tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
-    with lock_output(out), pytest.raises(UsageError, match=r"at work on .*out\.csv"), lock_output(out):
+    with lock_output(out), pytest.raises(UsageError, match=r"is using .*out\.csv"), lock_output(out):
         pass
     with lock_output(tmp_path / "out.csv"):
         assert os.listdir(tmp_path) == [".out.csv.lock"]

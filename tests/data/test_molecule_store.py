@@ -75,7 +75,7 @@ def test_graphs_are_what_reading_gives(add_hs: bool) -> None:
         "" if isinstance(w, SmilesError) else canonical_smiles(read_smiles(s))
         for s, w in zip(smiles, wanted, strict=True)
     ]
-    assert found.keys == keys
+    assert found.canonical_smiles == keys
 
 
 def _reads_with(**how: Any) -> Featurization:
@@ -198,7 +198,7 @@ def test_another_version_reads_anew(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_code_is_that_of_the_modules_and_of_the_compiled_reader() -> None:
-    texts = list(_code_texts())
+    texts = _code_texts()
     for name in ("chem/bonds.py", "chem/parse.py", "kernels/csrc/binary.c", "kernels/csrc/cip.h"):
         assert (ROOT / "molattn" / name).read_text("utf-8") in texts, name
 

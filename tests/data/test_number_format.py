@@ -5,7 +5,8 @@ from io import StringIO
 import pandas as pd
 import pytest
 
-from molattn.data.tables.number_format import NumberFormat, formats_of, is_grouped, with_plain_numbers
+from molattn.data.tables.cleaning import NumberFormat, has_grouped_digits, infer_number_formats, normalize_numbers
+from molattn.data.tables.options import TableOptions
 from molattn.data.tables.table import Table
 from molattn.errors import InputError, UsageError
 
@@ -16,7 +17,7 @@ def _table(cells: list[str], decimal_commas: bool = False) -> Table:
 
 
 def _read(cells: list[str], **settings: str) -> list[str]:
-    return [row[1] for row in with_plain_numbers(_table(cells), ["y"], **settings)[0].rows]
+    return [row[1] for row in normalize_numbers(_table(cells), ["y"], TableOptions(**settings))[0].rows]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,7 @@ def _read(cells: list[str], **settings: str) -> list[str]:
     ],
 )
 def test_the_format_of_a_column_is_found(cells: list[str], number_format: tuple[str, str], plain: list[str]) -> None:
-    table, (message,) = with_plain_numbers(_table([*cells, "", "x"]), ["y"])
+    table, (message,) = normalize_numbers(_table([*cells, "", "x"]), ["y"])
     assert [row[1] for row in table.rows] == [*plain, "", "x"]
     assert message.startswith("column 'y' has ") and " is read as " in message
     decimal, thousands = number_format
@@ -52,29 +53,29 @@ def test_the_format_of_a_column_is_found(cells: list[str], number_format: tuple[
 )
 def test_other_columns_are_unchanged(cells: list[str]) -> None:
     table = _table(cells)
-    assert with_plain_numbers(table, ["y"]) == (table, ())
+    assert normalize_numbers(table, ["y"]) == (table, ())
 
 
-def test_a_column_that_reads_two_ways_is_refused() -> None:
+def test_a_column_whose_format_is_ambiguous_is_refused() -> None:
     with pytest.raises(InputError) as raised:
         _read(["350", "1,700", "", "20"])
     assert str(raised.value) == (
-        "t.csv: column 'y' reads two ways: '1,700' is 1700 with --thousands ',' and 1.700 with --decimal ','; add the "
-        "one that is meant"
+        "t.csv: column 'y' is ambiguous: '1,700' is 1700 with --thousands ',' or 1.700 with --decimal ','; add one of "
+        "these options"
     )
     assert _read(["350", "1,700"], thousands=",") == ["350", "1700"]
     assert _read(["350", "1,700"], decimal=",") == ["350", "1.700"]
     assert _read(["350", "1,700"], decimal=".") == ["350", "1700"]
-    semicolons, (message,) = with_plain_numbers(_table(["350", "1,700"], decimal_commas=True), ["y"])
+    semicolons, (message,) = normalize_numbers(_table(["350", "1,700"], decimal_commas=True), ["y"])
     assert [row[1] for row in semicolons.rows] == ["350", "1.700"], "as ever in a table with semicolons"
     assert message == "column 'y' has decimal commas: '1,700' is read as 1.700"
 
 
 def test_numbers_that_do_not_have_the_configured_format_are_refused() -> None:
     assert _read(["1.234", "5"], decimal=",") == ["1234", "5"]
-    with pytest.raises(InputError, match=r"t.csv, line 3, column 'y': '12.5' is not written as --decimal ',' says"):
+    with pytest.raises(InputError, match=r"t.csv, line 3, column 'y': '12.5' does not match --decimal ','"):
         _read(["1,5", "12.5"], decimal=",")
-    with pytest.raises(InputError, match=r"'y' are not all written as --decimal ',' says"):
+    with pytest.raises(InputError, match=r"not all numbers of column 'y' match --decimal ','"):
         _read(["1.234,5", "1 234,5"], decimal=",")
     with pytest.raises(UsageError, match="--thousands is ';': give one of ',', '.', ' ', \"'\""):
         _read(["1"], thousands=";")
@@ -82,8 +83,9 @@ def test_numbers_that_do_not_have_the_configured_format_are_refused() -> None:
         _read(["1"], thousands=",", decimal=",")
 
 
-def test_formats_that_read_alike_are_one() -> None:
-    ((number_format, example),) = formats_of(["1 234", "5"])
+def test_formats_with_the_same_numbers_are_one() -> None:
+    ((number_format, example),) = infer_number_formats(["1 234", "5"])
     assert (number_format, example) == (NumberFormat(".", " "), "1 234")
     assert NumberFormat().normalize("1,5") is None
-    assert is_grouped("1 234") and is_grouped("-12 345,6") and not is_grouped("1 2 3") and not is_grouped("0 123")
+    assert all(map(has_grouped_digits, ("1 234", "-12 345,6")))
+    assert not any(map(has_grouped_digits, ("1 2 3", "0 123")))

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from molattn.data.tables.columns import parse_finite, parse_numbers, parse_required_numbers, replace_decimal_commas
+from molattn.data.tables.cells import parse_finite, parse_numbers, parse_required_numbers, replace_decimal_commas
 
 
 def test_text_and_values_with_a_type() -> None:

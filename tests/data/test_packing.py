@@ -13,24 +13,24 @@ from molattn.data.store.ragged import RaggedColumns, RaggedWriter, encode_row
 
 
 def there_and_back(folder: Path, packing: Packing, molecules: list[Any]) -> tuple[RaggedColumns, list[dict[str, Any]]]:
-    notes = []
+    metadata = []
     with RaggedWriter(folder, packing.dtypes) as writer:
         for molecule in molecules:
             columns, note = packing.pack(molecule)
             writer.write(encode_row(columns))
-            notes.append(note)
-    return RaggedColumns(folder, packing.dtypes, writer.files), notes
+            metadata.append(note)
+    return RaggedColumns(folder, packing.dtypes, writer.files), metadata
 
 
 def test_symbols_that_do_not_follow_from_the_codes_are_kept(tmp_path: Path) -> None:
     graphs = [molecule_graph(s) for s in ("CCO", "[Og]", "*C")]
     graphs.append(replace(graphs[0], symbols=("C", "D", "O")))
-    columns, notes = there_and_back(tmp_path, GraphPacking(), graphs)
-    assert notes == [{}, {}, {}, {"symbols": ["C", "D", "O"]}]
+    columns, metadata = there_and_back(tmp_path, GraphPacking(), graphs)
+    assert metadata == [{}, {}, {}, {"symbols": ["C", "D", "O"]}]
     for i, graph in enumerate(graphs):
-        found = GraphPacking().unpack(columns, i, graph.smiles, {**notes[i], "warnings": ["w"]})
+        found = GraphPacking().unpack(columns, i, graph.smiles, {**metadata[i], "warnings": ["w"]})
         assert (found.symbols, found.smiles, found.warnings) == (graph.symbols, graph.smiles, ("w",))
-        assert GraphPacking().unpack(columns, i, "", notes[i]).warnings == ()
+        assert GraphPacking().unpack(columns, i, "", metadata[i]).warnings == ()
         for name in ("atom_codes", "bond_codes", "path_lengths"):
             assert np.array_equal(getattr(found, name), getattr(graph, name)), (graph.smiles, name)
 
@@ -60,22 +60,22 @@ def test_bonds_and_matrices_of_every_size_keep_their_directions(tmp_path: Path, 
     columns, _ = there_and_back(tmp_path, packing, graphs)
     assert packing.sizes(columns, np.arange(5)).tolist() == [1, 2, 3, 7, 20]
     padded = packing.padded(columns, np.array([3, 0, 4, 1]))
-    assert padded.mask.sum(1).tolist() == [7, 1, 20, 2]
+    assert padded["mask"].sum(1).tolist() == [7, 1, 20, 2]
     for i, graph in enumerate([graphs[3], graphs[0], graphs[4], graphs[1]]):
         n = graph.num_atoms
         for name in ("bond_codes", "path_lengths", *(("distances",) if distances else ())):
-            matrix = getattr(padded, name)[i].copy()
+            matrix = padded[name][i].copy()
             assert np.array_equal(matrix[:n, :n], getattr(graph, name)), (n, name)
             matrix[:n, :n] = 0
             assert not matrix.any()
-        assert np.array_equal(padded.atom_codes[i, :n], graph.atom_codes)
-        assert not padded.atom_codes[i, n:].any()
+        assert np.array_equal(padded["atom_codes"][i, :n], graph.atom_codes)
+        assert not padded["atom_codes"][i, n:].any()
 
 
 def test_tokens_come_back_with_what_was_said_of_them(tmp_path: Path) -> None:
     molecules = [smiles_tokens(s) for s in ("CCO", "[13CH4]", "c1ccccc1Cl")]
-    columns, notes = there_and_back(tmp_path, TokenPacking(), molecules)
-    assert notes == [{}, {}, {}]
+    columns, metadata = there_and_back(tmp_path, TokenPacking(), molecules)
+    assert metadata == [{}, {}, {}]
     for i, molecule in enumerate(molecules):
         found = TokenPacking().unpack(columns, i, molecule.smiles, {"warnings": ["w"]})
         assert (found.smiles, found.labels) == (molecule.smiles, molecule.labels)
@@ -84,5 +84,5 @@ def test_tokens_come_back_with_what_was_said_of_them(tmp_path: Path) -> None:
         assert found.codes.tolist() == molecule.codes.tolist() and found.codes.flags.writeable
     sizes = [m.size for m in molecules]
     assert TokenPacking().sizes(columns, np.arange(3)).tolist() == sizes
-    padded = TokenPacking().padded(columns, np.array([2, 0]))
+    padded = TokenPacking().padded(columns, np.array([2, 0]))["codes"]
     assert padded.shape == (2, sizes[2]) and padded[1].tolist() == [*molecules[0].codes, *[0] * (sizes[2] - sizes[0])]

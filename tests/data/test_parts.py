@@ -150,7 +150,7 @@ def test_parts_are_discarded_and_nothing_else_is(output: Path) -> None:
     parts_folder(output).mkdir()
     (parts_folder(output) / "mine.txt").touch()
     for attempt in (discard_parts, opened):
-        with pytest.raises(UsageError, match="exists, and was not written by molattn"):
+        with pytest.raises(UsageError, match="exists and was not written by molattn"):
             attempt(output)
     assert (parts_folder(output) / "mine.txt").exists()
     (parts_folder(output) / "mine.txt").unlink()

@@ -38,7 +38,10 @@ UNUSABLE = [
     ("<-5x", "column 'y': '<-5x' is not a finite number"),
     (">", "column 'y': '>' is not a finite number"),
     ("<inf", "column 'y': '<inf' is not a finite number"),
-    ("~3", "column 'y': '~3' is not a finite number, but an approximate one: write 3 if it may be learned as it is"),
+    (
+        "~3",
+        "column 'y': '~3' is not a finite number, but an approximate one: write 3 to use it as exact",
+    ),
     ("1_000", "column 'y': '1_000' is not a finite number"),
     ("0x1F", "column 'y': '0x1F' is not a finite number"),
     ("\uff11", r"column 'y': '\uff11' is not a finite number"),
@@ -105,7 +108,7 @@ def test_the_smiles_column_is_guessed(columns, found):
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        (["id", "y"], "no column of 'id', 'y' is named smiles: say which with --smiles-column"),
+        (["id", "y"], "no column of 'id', 'y' is named smiles: select it with --smiles-column"),
         (["SMILES", "smiles"], "any of 'SMILES', 'smiles' could hold the SMILES: .*--smiles-column"),
         (["smiles_in", "smiles_out"], "any of 'smiles_in', 'smiles_out'"),
         (["mol", "structure"], "any of 'mol', 'structure'"),

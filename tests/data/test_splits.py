@@ -10,6 +10,7 @@ from molattn.data import (
     SPLITS,
     SPLITS_BY_TARGET,
     column,
+    datasets_dir,
     describe_leakage,
     find_leakage,
     load_card,
@@ -19,11 +20,14 @@ from molattn.data import (
     read_table,
     scaffold_balanced_split,
     scaffold_split,
-    split_files,
     split_labels,
     write_table,
 )
 from molattn.errors import InputError, UsageError
+
+
+def read_bundled_split(name, smiles):
+    return read_split_file(datasets_dir() / "splits" / f"esol-{name}.csv", smiles)
 
 
 def initial(key):
@@ -178,7 +182,7 @@ def test_the_scaffold_split_of_esol(esol):
     assert len(groups) == 269
     largest = sorted(groups.values(), key=len, reverse=True)
     assert [len(rows) for rows in largest[:2]] == [317, 254]  # no ring, benzene
-    carried = read_split_file(split_files("esol")["scaffold"], esol)
+    carried = read_bundled_split("scaffold", esol)
     for rows in largest:
         assert len(set(labels[rows])) == 1
         if len(rows) > 2:
@@ -194,11 +198,11 @@ def test_the_scaffold_split_of_esol(esol):
 
 @pytest.mark.parametrize(("name", "count"), [("random0", 6), ("random1", 3), ("random2", 5), ("scaffold", 0)])
 def test_leakage_finds_the_repeated_molecules_of_esol(esol, name, count):
-    labels = read_split_file(split_files("esol")[name], esol)
+    labels = read_bundled_split(name, esol)
     leaks = find_leakage(esol, labels)
     assert len(leaks) == count
     for leak in leaks:
-        assert [esol[row] for row in leak.rows] == [leak.key] * 2
+        assert [esol[row] for row in leak.rows] == [leak.name] * 2
         assert {labels[row] for row in leak.rows} == set(leak.labels)
     said = describe_leakage(leaks)
     if count:
@@ -213,7 +217,7 @@ def test_leakage_finds_the_repeated_molecules_of_esol(esol, name, count):
 def test_the_further_random_splits_of_esol_are_our_own(esol, seed):
     chem = pytest.importorskip("molattn.chem")
     keys = [chem.canonical_smiles(chem.read_smiles(smiles)) for smiles in esol]
-    carried = read_split_file(split_files("esol")[f"random{seed}"], esol)
+    carried = read_bundled_split(f"random{seed}", esol)
     assert np.array_equal(carried, random_split(keys, seed=seed))
     assert find_leakage(keys, carried) == []
 
@@ -221,7 +225,7 @@ def test_the_further_random_splits_of_esol_are_our_own(esol, seed):
 def test_the_balanced_scaffold_split_of_esol_is_our_own(esol):
     chem = pytest.importorskip("molattn.chem")
     keys = [chem.canonical_smiles(chem.read_smiles(smiles)) for smiles in esol]
-    carried = read_split_file(split_files("esol")["scaffold-balanced0"], esol)
+    carried = read_bundled_split("scaffold-balanced0", esol)
     ours = split_labels("scaffold-balanced", keys, np.zeros(len(keys)), (0.8, 0.1, 0.1), 0)
     assert np.array_equal(carried, ours)
     assert find_leakage(keys, carried) == []

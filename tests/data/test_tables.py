@@ -190,7 +190,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monke
 def test_where_a_table_can_be_written(tmp_path):
     with pytest.raises(UsageError, match="there is no folder"):
         write_table(tmp_path / "none" / "out.csv", COLUMNS, ROWS)
-    with pytest.raises(UsageError, match="not an ordinary file"):
+    with pytest.raises(UsageError, match="not a regular file"):
         write_table(tmp_path, COLUMNS, ROWS)
     target, link = tmp_path / "target.csv", tmp_path / "link.csv"
     target.write_text("old")
@@ -240,12 +240,12 @@ def test_errors_and_atom_maps_of_chunks_are_those_of_the_table():
     ]
     stream = RowStream("t.sdf", ("smiles", "x"), iter(chunks), unit="record", smiles_column="smiles")
     table = _read_all(stream)
-    assert table.unreadable == {0: "no structure", 2: "no atoms"}
+    assert table.structure_errors == {0: "no structure", 2: "no atoms"}
     assert table.atom_maps == {1: "of 1", 3: "of 3"}
     assert (table.lines, table.location(2), table.smiles_column) == ([1, 2, 3, 4], "record 3", "smiles")
 
 
 def test_a_gzip_is_not_written(tmp_path):
-    with pytest.raises(UsageError, match=r"tables are written as text: give a name that ends with .csv or .tsv"):
+    with pytest.raises(UsageError, match=r"tables are written as CSV or TSV: use the suffix .csv or .tsv"):
         write_table(tmp_path / "t.csv.gz", ("a",), [])
     assert not list(tmp_path.iterdir())

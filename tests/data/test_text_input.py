@@ -91,7 +91,7 @@ def test_the_encoding_does_not_depend_on_where_blocks_end(monkeypatch: pytest.Mo
     lines = text.splitlines(keepends=True)
     for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-32", "cp1252"):
         said: list[str] = []
-        assert list(read_lines(io.BytesIO(text.encode(encoding)), "t.csv", tell=said.append)) == lines
+        assert list(read_lines(io.BytesIO(text.encode(encoding)), "t.csv", warn=said.append)) == lines
         assert [f"as line {n} shows" in "".join(said) for n in (1, 3)] == [False, encoding == "cp1252"]
         assert list(read_lines(io.BytesIO(text.encode(encoding)), "t.csv", encoding=encoding)) == lines
     for mark, encoding in ((b"\xfe\xff", "utf-16-be"), (b"\0\0\xfe\xff", "utf-32-be")):

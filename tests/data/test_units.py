@@ -2,7 +2,7 @@
 
 import pytest
 
-from molattn.data.tables.units import find_without_unit, has_unit, split_unit
+from molattn.data.tables.columns import find_without_unit, has_unit, split_unit
 
 
 @pytest.mark.parametrize(

@@ -105,11 +105,11 @@ def test_sheets_are_chosen_by_name(tmp_path: Path) -> None:
     book.save(tmp_path / "t.xlsx")
     table = read_table(tmp_path / "t.xlsx")
     assert table.columns == ("smiles",)
-    assert table.messages == (
+    assert table.warnings == (
         f"{tmp_path / 't.xlsx'} has 2 sheets: the first, 'Sheet', is read; --sheet gives another",
     )
     other = read_table(tmp_path / "t.xlsx", TableOptions(sheet="more"))
-    assert (other.columns, other.messages) == (("smiles", "y"), ())
+    assert (other.columns, other.warnings) == (("smiles", "y"), ())
     with pytest.raises(UsageError, match="no sheet 'More'; it has 'Sheet', 'more'; did you mean 'more'"):
         read_table(tmp_path / "t.xlsx", TableOptions(sheet="More"))
     save(tmp_path / "t.xlsx", [])

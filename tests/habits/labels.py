@@ -41,7 +41,7 @@ HABITS = [
     Habit(
         "words for a missing value",
         _table(_with(dict(_MISSING))),
-        says=("7 cells of column 'y' are read as missing: 'NA' (1), 'n.a.' (1)", "and 1 other words"),
+        says=("7 cells of column 'y' are read as missing: 'NA' (1), 'n.a.' (1)", "and 1 other markers"),
         **_without(list(_MISSING)),  # pyright: ignore[reportArgumentType]
     ),
     Habit(
@@ -188,7 +188,7 @@ HABITS = [
         _table(_with({2: "~3", 9: "\u22485.5"})),
         smiles=[s for i, s in enumerate(SMILES) if i not in (2, 9)],
         targets=[(v,) for i, v in enumerate(VALUES) if i not in (2, 9)],
-        rejected={4: "approximate one: write 3 if it may be", 11: "approximate one: write 5.5 if it may be"},
+        rejected={4: "write 3 to use it as exact", 11: "write 5.5 to use it as exact"},
     ),
     *(
         Habit(
@@ -219,7 +219,7 @@ HABITS = [
     Habit(
         "a comma that may be either",
         _quoted([f"{i},700" for i in _COUNT]),
-        error="column 'y' reads two ways: '1,700' is 1700 with --thousands ',' and 1.700 with --decimal ',';",
+        error="column 'y' is ambiguous: '1,700' is 1700 with --thousands ',' or 1.700 with --decimal ',';",
     ),
     Habit(
         "a comma that is said to separate thousands",

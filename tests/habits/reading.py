@@ -157,7 +157,7 @@ HABITS = [
     Habit(
         "the index of a data frame",
         csv_bytes([("", "smiles", "y"), *_NUMBERED]),
-        says=("column 1 has no name: it is called 'Unnamed: 0', and left as it is",),
+        says=("column 1 has no name: it is read as 'Unnamed: 0'",),
     ),
     Habit(
         "the index of a data frame, saved twice",
@@ -167,7 +167,7 @@ HABITS = [
     Habit(
         "several columns without a name",
         csv_bytes([("", "smiles", "", "y", ""), *((i, s, "", v, "x") for i, s, v in _NUMBERED)]),
-        says=("3 columns have no name: they are called 'Unnamed: 0', 'Unnamed: 2', 'Unnamed: 4'",),
+        says=("3 columns have no name: they are read as 'Unnamed: 0', 'Unnamed: 2', 'Unnamed: 4'",),
     ),
     Habit(
         "two columns of one name", csv_bytes([("smiles", "y", "y"), *((s, v, v) for s, v in _ROWS)]), error="both named"
@@ -175,7 +175,7 @@ HABITS = [
     Habit(
         "titles above the header",
         ("Assay 17, plate 3\n\n" + "\n".join(f"{s};{v}" for s, v in _TABLE) + "\n").encode(),
-        says=("the header is line 3; what is above it is left out: 'Assay 17, plate 3'",),
+        says=("the header is line 3; the rows above it are skipped: 'Assay 17, plate 3'",),
     ),
     Habit(
         "titles above the header, filled up with delimiters",
@@ -186,7 +186,7 @@ HABITS = [
     Habit(
         "a comment above the header",
         b"# exported from the ELN\n" + _PLAIN,
-        says=("what is above it is left out: '# exported from the ELN'",),
+        says=("the rows above it are skipped: '# exported from the ELN'",),
     ),
     Habit(
         "a comment between rows",
@@ -199,7 +199,7 @@ HABITS = [
         "no header, and the option that says so",
         csv_bytes(_ROWS),
         options={"no_header_row": True},
-        says=("its columns are called column_1 to column_2; column_1 holds the SMILES",),
+        says=("its columns are named column_1 to column_2; column_1 holds the SMILES",),
     ),
     Habit(
         "no header, semicolons and decimal commas",
@@ -265,7 +265,7 @@ HABITS = [
     ),
     Habit("a workbook that is named .csv", _workbook(_TABLE), error="give it the suffix of its format, such as .xlsx"),
     Habit("a CSV that is named .xlsx", _PLAIN, "table.xlsx", error="cannot be read as a workbook"),
-    Habit("an old workbook", b"\xd0\xcf\x11\xe0", "table.xls", error="can be saved as CSV"),
-    Habit("a sheet of a CSV", _PLAIN, options={"sheet": "Assay 1"}, error="--sheet does not go with"),
+    Habit("an old workbook", b"\xd0\xcf\x11\xe0", "table.xls", error="save its first sheet as CSV"),
+    Habit("a sheet of a CSV", _PLAIN, options={"sheet": "Assay 1"}, error="--sheet does not apply to"),
 ]
 """Tables as people export them, and as they come out of programs."""

@@ -145,7 +145,7 @@ def test_44_an_output_that_another_makes(score: Score, molattn: Molattn, run: Pa
             answer = molattn("predict", run, source, "-o", out, *more)
             score.count("commands at one thing")
             score.check(answer.code == 2, answer)
-            score.check(re.fullmatch(r"error: another process is at work on .*\n", answer.err), answer.err)
+            score.check(re.fullmatch(r"error: another process is using .*\n", answer.err), answer.err)
         answer = molattn("predict", run, source, "-o", tmp_path / "other.csv", "--shard", "1/2")
         score.check(answer.code == 0, answer.err)
         other.send_signal(signal.SIGKILL)
@@ -167,7 +167,7 @@ def test_44_a_run_that_another_trains(score: Score, molattn: Molattn, run: Path,
             score.count("commands at one thing")
             score.check(answer.code == 2, answer)
             said = [line for line in answer.err.splitlines() if not line.startswith("warning")]
-            score.check(len(said) == 1 and said[0].startswith("error: another process is at work on "), answer.err)
+            score.check(len(said) == 1 and said[0].startswith("error: another process is using "), answer.err)
         score.check(before == {p: p.read_bytes() for p in open_run.rglob("*") if p.is_file()}, "it is as it was")
         other.kill()
         other.wait()

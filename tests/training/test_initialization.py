@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 import molattn
 from molattn.chem import grow_molecules, inchi_key
 from molattn.data import column, read_table
-from molattn.data.datasets.evaluation import evaluation_molecules
+from molattn.data.datasets.excluded_molecules import evaluation_molecules
 from molattn.errors import InputError, MolattnWarning, UsageError
 from molattn.models.config import GraphModelConfig
 from molattn.models.presets import PRESETS

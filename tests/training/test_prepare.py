@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from molattn.chem import MoleculeGraph
-from molattn.data import SPLITS, SPLITS_BY_TARGET, load_card, split_files
+from molattn.data import SPLITS, SPLITS_BY_TARGET, datasets_dir, load_card
 from molattn.errors import InputError, UsageError
 from molattn.models.graph_model import GraphModel
 from molattn.training.config import DataConfig
@@ -42,7 +42,7 @@ def test_all_rows_of_esol_are_used() -> None:
 
 
 def test_a_split_file_is_used_unchanged_and_its_leakage_is_reported() -> None:
-    file = split_files("esol")["random0"]
+    file = datasets_dir() / "splits" / "esol-random0.csv"
     dataset = _prepare(DataConfig(dataset="esol", splits_file=str(file)), seed=0)
     assert [len(dataset.indices(split)) for split in ("train", "val", "test")] == [902, 113, 113]
     assert [line.rpartition(",")[2] for line in file.read_text().split()[1:]] == dataset.split_labels.tolist()
@@ -173,7 +173,7 @@ def test_the_number_of_workers_changes_nothing(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path / "another"))
     two = _prepare(config, seed=0, num_workers=2)
     assert list(one.molecules) == list(two.molecules)
-    assert one.molecules.keys == two.molecules.keys
+    assert one.molecules.canonical_smiles == two.molecules.canonical_smiles
     assert two.cache_folder is None
 
 

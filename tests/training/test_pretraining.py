@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 import molattn
 from molattn.chem import DESCRIPTORS, descriptors, grow_molecules, inchi_key, inchikey_skeletons
-from molattn.data.datasets.evaluation import evaluation_molecules, molecule_hash
+from molattn.data.datasets.excluded_molecules import evaluation_molecules, molecule_hash
 from molattn.errors import InputError, UsageError
 from molattn.models.config import GraphModelConfig
 from molattn.training.bases import find_base

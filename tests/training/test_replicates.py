@@ -47,7 +47,7 @@ def test_the_labels_are_those_of_pandas_over_canonical_smiles(tmp_path: Path, me
     dataset = _prepare(tmp_path / "t.csv", frame, target_columns=("a", "b"), replicates=method)
     wanted = frame.assign(key=keys).groupby("key")[["a", "b"]].agg(method)
     assert len(dataset.rows) == len(wanted)
-    np.testing.assert_allclose(dataset.targets, wanted.loc[dataset.molecules.keys], rtol=1e-12)
+    np.testing.assert_allclose(dataset.targets, wanted.loc[dataset.molecules.canonical_smiles], rtol=1e-12)
     # The first row of each molecule stands for it, the others are accounted for.
     first = pd.Series(range(90)).groupby(pd.Series(keys)).min()
     assert dataset.rows.tolist() == sorted(first)

@@ -141,7 +141,7 @@ def load_card(name: str) -> DatasetCard:
     Raises UsageError for an unknown name, InputError for an invalid card.
     """
     folder = datasets_dir()
-    _require_known(name)
+    _check_name(name)
     path = folder / f"{name}.toml"
     try:
         card = _card(folder, tomllib.loads(path.read_text(encoding="utf-8")))
@@ -152,16 +152,6 @@ def load_card(name: str) -> DatasetCard:
     if card.name != name:
         raise InputError(f"{path}: its name is {short_repr(card.name)}, that of its file is {short_repr(name)}")
     return card
-
-
-def split_files(name: str) -> dict[str, Path]:
-    """The bundled split files of the data set `name`, by the name of the split.
-
-    Raises UsageError for an unknown data set.
-    """
-    _require_known(name)
-    paths = sorted((datasets_dir() / "splits").glob(f"{name}-*.csv"))
-    return {path.stem.removeprefix(f"{name}-"): path for path in paths}
 
 
 def verify(card: DatasetCard) -> None:
@@ -181,9 +171,9 @@ def verify(card: DatasetCard) -> None:
     if expected and found != expected:
         bundled = card.download is None and not card.computed
         advice = (
-            "put the original back or reinstall molattn"
+            "restore the original, or reinstall molattn"
             if bundled
-            else "remove it, and it is fetched or computed again"
+            else "remove it, and it is downloaded or computed again"
         )
         raise InputError(
             f"{card.path}: sha256 is {found}, that in {described_by} is {expected}: "
@@ -222,7 +212,7 @@ def read_pin(card: DatasetCard) -> Pin | None:
         raise InputError(f"{path} is damaged: remove it together with {card.file}") from error
 
 
-def _require_known(name: str) -> None:
+def _check_name(name: str) -> None:
     names = dataset_names()
     if name not in names:
         close = difflib.get_close_matches(name.lower(), names, n=1)
@@ -253,7 +243,7 @@ def _card(folder: Path, fields: dict[str, Any]) -> DatasetCard:
         licence=fields["licence"],
         notes=tuple(fields["notes"]),
         download=None if download is None else _download(download),
-        computed=fields.get("made", ""),
+        computed=fields.get("computed", ""),
     )
 
 

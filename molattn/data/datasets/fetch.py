@@ -1,4 +1,4 @@
-"""Fetch the table of a data set: it is found in a folder, or else downloaded or computed, once for all processes."""
+"""Fetch the table of a data set: it is found in a folder, or else downloaded or computed, by one process at a time."""
 
 import hashlib
 import http.client
@@ -29,7 +29,7 @@ from molattn.data.files import atomic_write, read_archive_member, write_text
 from molattn.data.tables.table import Table, column_index, read_table, read_table_bytes, write_table
 from molattn.errors import InputError, UsageError, short_repr
 
-Progress = Callable[[int, int], None]
+DownloadProgress = Callable[[int, int], None]
 """Called with the bytes downloaded and the total; the total is 0 if the server does not report it."""
 
 MAX_BYTES = 4 * 1024**3
@@ -43,7 +43,7 @@ class UnreachableError(InputError):
     """A server that does not respond, such as without a network."""
 
 
-def download(url: str, path: Path, sha256: str = "", progress: Progress | None = None) -> str:
+def download(url: str, path: Path, sha256: str = "", progress: DownloadProgress | None = None) -> str:
     """Fetch `url` into `path` and return the sha256 of its bytes.
 
     `path` is replaced only by a complete file, of the length that the server reported and with the expected sha256, if
@@ -71,28 +71,28 @@ def download(url: str, path: Path, sha256: str = "", progress: Progress | None =
             while chunk := response.read(_CHUNK):
                 done += len(chunk)
                 if done > MAX_BYTES:
-                    raise InputError(f"{url} is larger than {MAX_BYTES:,} bytes: it is not fetched")
+                    raise InputError(f"{url} is larger than {MAX_BYTES:,} bytes: it is not downloaded")
                 digest.update(chunk)
                 file.write(chunk)
                 if progress is not None:
                     progress(done, length)
             if length and done != length:
-                raise InputError(f"{url} broke off after {done:,} of {length:,} bytes: try again")
+                raise InputError(f"{url} was interrupted after {done:,} of {length:,} bytes: try again")
             found = digest.hexdigest()
             if sha256 and found != sha256:
                 raise InputError(
                     f"{url} is not the expected file: its sha256 is {found}, {sha256} is expected; "
-                    "it was changed by its publisher or damaged on the way, and is not stored"
+                    "its publisher changed it, or it was damaged in transit; it is not stored"
                 )
     except urllib.error.HTTPError as error:
-        raise InputError(f"{url} cannot be fetched: the server responds with {error.code} {error.reason}") from error
+        raise InputError(f"{url} cannot be downloaded: the server responds with {error.code} {error.reason}") from error
     except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, ssl.SSLError):
-            raise InputError(f"{url} cannot be fetched: its certificate is not trusted ({reason.reason})") from error
+            raise InputError(f"{url} cannot be downloaded: its certificate is not trusted ({reason.reason})") from error
         raise UnreachableError(f"{url} cannot be reached ({reason})") from error
     except http.client.HTTPException as error:
-        raise InputError(f"{url} broke off after {done:,} bytes: try again") from error
+        raise InputError(f"{url} was interrupted after {done:,} bytes: try again") from error
     return found
 
 
@@ -107,7 +107,7 @@ class _SafeRedirects(urllib.request.HTTPRedirectHandler):
 def _check_scheme(url: str) -> None:
     parts = urllib.parse.urlsplit(url)
     if parts.scheme != "https" and (parts.scheme, parts.hostname) != ("http", "127.0.0.1"):
-        raise InputError(f"{short_repr(url)} is not fetched: only https is")
+        raise InputError(f"{short_repr(url)} is not downloaded: its scheme must be https")
 
 
 DOWNLOADS = "downloads"
@@ -127,7 +127,9 @@ def find_dataset(card: DatasetCard, data_dir: str | Path = "") -> DatasetCard | 
     return None
 
 
-def fetch_dataset(name: str, data_dir: str | Path = "", progress: Progress | None = None) -> tuple[DatasetCard, str]:
+def fetch_dataset(
+    name: str, data_dir: str | Path = "", progress: DownloadProgress | None = None
+) -> tuple[DatasetCard, str]:
     """The card of the data set `name` with the folder of its table, and a message on how the table was obtained.
 
     `data_dir`, the folders of MOLATTN_DATA, the package and the user's cache are searched for the table, then the
@@ -137,7 +139,7 @@ def fetch_dataset(name: str, data_dir: str | Path = "", progress: Progress | Non
     Args:
         name: name of the data set.
         data_dir: a folder that is searched first, and written to.
-        progress: called during a download: see `molattn.data.datasets.fetch.Progress`.
+        progress: called during a download: see `molattn.data.datasets.fetch.DownloadProgress`.
 
     Returns:
         The message is empty if the table was found.
@@ -169,7 +171,7 @@ def fetch_dataset(name: str, data_dir: str | Path = "", progress: Progress | Non
         raise UsageError(f"{folder} cannot be written to ({reason}): give another --data-dir") from error
 
 
-def _build(card: DatasetCard, data_dir: str | Path, progress: Progress | None) -> tuple[DatasetCard, str]:
+def _build(card: DatasetCard, data_dir: str | Path, progress: DownloadProgress | None) -> tuple[DatasetCard, str]:
     """Write the table and its pin into `card.folder`."""
     if card.computed:
         from molattn.chem import contributions_table, rdkit_version  # imported here, because it imports RDKit
@@ -191,7 +193,7 @@ def _build(card: DatasetCard, data_dir: str | Path, progress: Progress | None) -
 
 
 def _public_file(
-    card: DatasetCard, public_file: Download, data_dir: str | Path, progress: Progress | None
+    card: DatasetCard, public_file: Download, data_dir: str | Path, progress: DownloadProgress | None
 ) -> tuple[Path, str, str, str]:
     """The path of the public file, its source, its sha256, and the message about it."""
     pin = read_pin(card)
@@ -201,7 +203,7 @@ def _public_file(
         if raw.is_file():
             found = hashlib.sha256(raw.read_bytes()).hexdigest()
             if expected and found != expected:
-                raise InputError(f"{raw}: sha256 is {found}, {expected} is expected: remove it, it is fetched again")
+                raise InputError(f"{raw}: sha256 is {found}, {expected} is expected: remove it to download it again")
             return raw, str(raw), found, f"{card.name} was read from {raw}, sha256 {found}, into {card.path}"
     raw = card.folder / DOWNLOADS / public_file.file
     unreachable: UnreachableError | None = None
@@ -214,7 +216,7 @@ def _public_file(
         status = "as expected" if public_file.sha256 else "pinned from now on"
         return raw, url, found, f"{card.name} was downloaded from {url}, sha256 {found} ({status})"
     raise UnreachableError(
-        f"{unreachable}: fetch {public_file.urls[0]} elsewhere and put it into {raw.parent}, "
+        f"{unreachable}: download {public_file.urls[0]} on another machine and copy it to {raw.parent}, "
         f"or provide a folder with {DOWNLOADS}/{public_file.file} with --data-dir or {DATA_VARIABLE}"
     ) from unreachable
 
@@ -253,9 +255,9 @@ def describe_datasets() -> str:
         RuntimeError: a table that comes with molattn is missing.
     """
     cards = [load_card(name) for name in dataset_names()]
-    here = {card.name: found for card in cards if (found := find_dataset(card)) is not None}
-    missing = [card.name for card in cards if card.name not in here and card.download is None and not card.computed]
+    stored = [card.name for card in cards if find_dataset(card) is not None]
+    missing = [card.name for card in cards if card.name not in stored and card.download is None and not card.computed]
     if missing:
         raise RuntimeError(f"the table of {', '.join(missing)} is missing: reinstall molattn")
-    others = len(cards) - len(here)
-    return f"{', '.join(here)} at hand, their checksums hold; {others} more are fetched or made when they are used"
+    others = len(cards) - len(stored)
+    return f"{', '.join(stored)}: stored, with correct checksums; {others} more are downloaded or computed on first use"

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from molattn.data.splits.groups import (
-    connect_groups,
     group_by_cluster,
     group_by_scaffold,
+    group_rows,
     merge_groups,
-    rows_of,
-    stratify,
+    shuffle_names,
+    shuffle_strata,
 )
 from molattn.data.splits.labels import CALIBRATION, Labels, pluralize, random_generator, validate_sizes
 from molattn.data.splits.splitters import SPLITS, SPLITS_BY_TARGET, split_labels
@@ -19,7 +19,7 @@ from molattn.errors import InputError, UsageError
 
 def assign_folds(
     name: str,
-    keys: Sequence[str],
+    smiles: Sequence[str],
     targets: np.ndarray,
     num_folds: int,
     seed: int,
@@ -27,11 +27,11 @@ def assign_folds(
 ) -> np.ndarray:
     """The fold, from 0, in which each row is a test row; molecules, scaffolds or clusters are not divided.
 
-    They are the units of the split `name`, shuffled with `seed` and sorted by size, the largest first, or by stratum in
-    the stratified split. Each is assigned to the fold with the fewest rows so far. The order of the rows does not
+    They are the groups of the split `name`, shuffled with `seed` and sorted by size, the largest first, or by stratum
+    in the stratified split. Each is assigned to the fold with the fewest rows so far. The order of the rows does not
     matter.
 
-    keys: n canonical SMILES. targets: (n,) or (n, T), NaN if missing. groups: as for `split_labels`. Returns (n,)
+    smiles: n canonical SMILES. targets: (n,) or (n, T), NaN if missing. groups: as for `split_labels`. Returns (n,)
     integers.
     Raises UsageError for a split without folds or fewer than 2 folds, InputError for fewer groups than folds.
     """
@@ -39,18 +39,12 @@ def assign_folds(
         raise UsageError(f"there are 2 or more folds, not {num_folds}")
     rng = random_generator(seed)
     if name == "stratified":
-        connected_keys = keys if groups is None else connect_groups(keys, groups)
-        parts = rows_of(connected_keys)
-        order = [
-            key for part in stratify(connected_keys, targets) for key in rng.permutation(np.array(part, dtype=object))
-        ]
-    elif name in _GROUPS:
-        parts = merge_groups(_GROUPS[name](keys), groups)
-        names = sorted(parts)
-        shuffled = [names[i] for i in rng.permutation(len(names))]
-        order = sorted(shuffled, key=lambda part: -len(parts[part]))
+        order = shuffle_strata(smiles, targets, groups, rng)
+    elif name in _GROUP_BY:
+        rows_by_group = merge_groups(_GROUP_BY[name](smiles), groups)
+        order = sorted((rows_by_group[group] for group in shuffle_names(rows_by_group, rng)), key=len, reverse=True)
     elif name in SPLITS:
-        raise UsageError(f"the split {name!r} has no folds: choose one of {', '.join((*_GROUPS, *SPLITS_BY_TARGET))}")
+        raise UsageError(f"the split {name!r} has no folds: choose one of {', '.join((*_GROUP_BY, *SPLITS_BY_TARGET))}")
     else:
         raise UsageError(f"unknown split {name!r}: choose one of {', '.join((*SPLITS, *SPLITS_BY_TARGET))}")
     if len(order) < num_folds:
@@ -58,17 +52,17 @@ def assign_folds(
             f"the {name} split has {pluralize(len(order), 'group')} of molecules, too few for {num_folds} folds: "
             "use fewer folds or the random split"
         )
-    folds, filled = np.zeros(len(keys), dtype=int), np.zeros(num_folds)
-    for part in order:
-        emptiest = int(filled.argmin())
-        folds[parts[part]] = emptiest
-        filled[emptiest] += len(parts[part])
+    folds, num_rows = np.zeros(len(smiles), dtype=int), np.zeros(num_folds)
+    for rows in order:
+        smallest = int(num_rows.argmin())
+        folds[rows] = smallest
+        num_rows[smallest] += len(rows)
     return folds
 
 
 def fold_labels(
     name: str,
-    keys: Sequence[str],
+    smiles: Sequence[str],
     targets: np.ndarray,
     sizes: Sequence[float],
     seed: int,
@@ -80,7 +74,7 @@ def fold_labels(
 
     The rest is split in the ratio of the `sizes` of train and val, by the split `name`.
 
-    keys: n canonical SMILES. targets: (n,) or (n, T), NaN if missing. fold: from 0. groups: as for `split_labels`.
+    smiles: n canonical SMILES. targets: (n,) or (n, T), NaN if missing. fold: from 0. groups: as for `split_labels`.
     Returns (n,) labels.
     Raises UsageError and InputError as `assign_folds` and the split do.
     """
@@ -89,23 +83,23 @@ def fold_labels(
     train, val, _ = validate_sizes(sizes)
     if train + val == 0:
         raise UsageError("the sizes of train and val are both 0: folds need one of them above 0")
-    is_test = assign_folds(name, keys, targets, num_folds, seed, groups) == fold
-    labels = np.full(len(keys), "test", dtype="<U5")
+    is_test = assign_folds(name, smiles, targets, num_folds, seed, groups) == fold
+    labels = np.full(len(smiles), "test", dtype="<U5")
     rest = np.flatnonzero(~is_test).tolist()
-    shares = (train / (train + val), val / (train + val), 0.0)
+    sizes_of_rest = (train / (train + val), val / (train + val), 0.0)
     labels[rest] = split_labels(
         name,
-        [keys[row] for row in rest],
+        [smiles[row] for row in rest],
         np.asarray(targets)[rest],
-        shares,
+        sizes_of_rest,
         seed,
         None if groups is None else [groups[row] for row in rest],
     )
     return labels
 
 
-_GROUPS = {
-    "random": rows_of,
+_GROUP_BY = {
+    "random": group_rows,
     "scaffold": group_by_scaffold,
     "scaffold-balanced": group_by_scaffold,
     "cluster": group_by_cluster,
@@ -115,46 +109,46 @@ _GROUPS = {
 def hold_out_calibration(
     labels: Labels,
     name: str,
-    keys: Sequence[str],
+    smiles: Sequence[str],
     targets: np.ndarray,
-    share: float,
+    size: float,
     seed: int,
     groups: Sequence[str] | None = None,
 ) -> Labels:
-    """The labels with a `share` of all n rows moved from train to `cal`, by the split `name` of the training rows.
+    """The labels with a share of all n rows moved from train to `cal`, by the split `name` of the training rows.
 
     Whole molecules, scaffolds or groups are moved, as in that split. Val and test are unchanged, so that models with
     and without calibration are tested on the same molecules.
 
     Args:
         labels: (n,) of train, val, test or empty; empty ones are ignored.
-        name, keys, targets, seed, groups: as for `split_labels`.
-        share: above 0.
+        name, smiles, targets, seed, groups: as for `split_labels`.
+        size: the share, above 0.
 
     Raises:
-        UsageError: a share that leaves no training molecule.
+        UsageError: a size that leaves no training molecule.
         InputError: too few training molecules.
     """
     rows = np.flatnonzero(labels == "train")
     indices = rows.tolist()
-    test_share = share * np.count_nonzero(labels) / max(1, len(rows))
-    if not 0 < test_share < 1:
+    test_size = size * np.count_nonzero(labels) / max(1, len(rows))
+    if not 0 < test_size < 1:
         raise UsageError(
-            f"--calibration-size {share:g} takes its molecules from training, which has {len(rows)} of "
+            f"--calibration-size {size:g} takes its molecules from training, which has {len(rows)} of "
             f"{np.count_nonzero(labels)}: choose a smaller one"
         )
     try:
         # The test subset of a split of the training molecules is held out.
         train_split = split_labels(
             name,
-            [keys[i] for i in indices],
+            [smiles[i] for i in indices],
             np.asarray(targets)[rows],
-            (1 - test_share, 0.0, test_share),
+            (1 - test_size, 0.0, test_size),
             seed,
             None if groups is None else [groups[i] for i in indices],
         )
     except InputError as error:
-        raise InputError(f"--calibration-size {share:g} takes its molecules from training: {error}") from error
+        raise InputError(f"--calibration-size {size:g} takes its molecules from training: {error}") from error
     labels = labels.copy()
     labels[rows[train_split == "test"]] = CALIBRATION
     return labels

@@ -1,8 +1,8 @@
-"""Groups of rows by molecule, scaffold or cluster, and strata of molecules by target."""
+"""Groups of rows by molecule, scaffold or cluster, and strata of molecules by target; both in random order."""
 
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -15,11 +15,11 @@ NUM_BINS = 10
 """Number of strata of continuous targets."""
 
 
-def rows_of(keys: Sequence[str]) -> dict[str, list[int]]:
-    """The indices of the rows of each key, from 0."""
+def group_rows(names: Sequence[str]) -> dict[str, list[int]]:
+    """The indices of the rows of each name, from 0."""
     groups: dict[str, list[int]] = defaultdict(list)
-    for row, key in enumerate(keys):
-        groups[key].append(row)
+    for row, name in enumerate(names):
+        groups[name].append(row)
     return dict(groups)
 
 
@@ -36,76 +36,98 @@ def connect_groups(*names: Sequence[str]) -> list[str]:
     from scipy.sparse.csgraph import connected_components
 
     n = len(names[0])
-    ids = [np.unique(np.array(listed, dtype=object), return_inverse=True)[1] for listed in names]
-    starts = np.cumsum([n, *(int(p.max(initial=-1)) + 1 for p in ids)])
+    ids = [np.unique(np.array(of_list, dtype=object), return_inverse=True)[1] for of_list in names]
+    starts = np.cumsum([n, *(int(x.max(initial=-1)) + 1 for x in ids)])
     # A graph of the rows and the names, with an edge from each row to each of its names.
     rows = np.tile(np.arange(n), len(names))
-    nodes = np.concatenate([p + start for p, start in zip(ids, starts[:-1], strict=True)]) if n else rows
+    nodes = np.concatenate([x + start for x, start in zip(ids, starts[:-1], strict=True)]) if n else rows
     edges = coo_array((np.ones(len(rows)), (rows, nodes)), shape=(starts[-1], starts[-1]))
-    component = connected_components(edges, directed=False)[1][:n]
+    components = connected_components(edges, directed=False)[1][:n].tolist()
     smallest: dict[int, str] = {}
-    for number, name in zip(component.tolist(), names[0], strict=True):
-        smallest[number] = min(name, smallest.get(number, name))
-    return [smallest[number] for number in component.tolist()]
+    for component, name in zip(components, names[0], strict=True):
+        smallest[component] = min(name, smallest.get(component, name))
+    return [smallest[component] for component in components]
 
 
-def merge_groups(parts: dict[str, list[int]], groups: Sequence[str] | None) -> dict[str, list[int]]:
-    """Parts of the n rows, merged so that rows of one group are in one part.
+def merge_groups(rows_by_name: dict[str, list[int]], groups: Sequence[str] | None) -> dict[str, list[int]]:
+    """The n rows by name, with names merged so that rows of one of `groups` have one name.
 
-    parts: rows by name, each row in one part. groups: n names, or None.
+    rows_by_name: with each row once. groups: n names, or None.
     """
     if groups is None:
-        return parts
-    name_of = {row: name for name, rows in parts.items() for row in rows}
-    return rows_of(connect_groups([name_of[row] for row in range(len(groups))], groups))
+        return rows_by_name
+    name_of_row = {row: name for name, rows in rows_by_name.items() for row in rows}
+    return group_rows(connect_groups([name_of_row[row] for row in range(len(groups))], groups))
 
 
-def group_by_scaffold(keys: Sequence[str], scaffold_of: Callable[[str], str] | None = None) -> dict[str, list[int]]:
+def shuffle_names(names: Iterable[str], rng: np.random.Generator) -> list[str]:
+    """The names in random order, which does not depend on their order."""
+    ordered = sorted(names)
+    return [ordered[i] for i in rng.permutation(len(ordered))]
+
+
+def shuffle_strata(
+    smiles: Sequence[str], targets: np.ndarray, groups: Sequence[str] | None, rng: np.random.Generator
+) -> list[list[int]]:
+    """The rows of each molecule, or group, stratum by stratum, and in random order within each stratum.
+
+    smiles: n canonical SMILES. targets: as for `stratify`. groups: n names, or None.
+    """
+    names = smiles if groups is None else connect_groups(smiles, groups)
+    rows_by_name = group_rows(names)
+    return [
+        rows_by_name[name]
+        for stratum in stratify(names, targets)
+        for name in rng.permutation(np.array(stratum, dtype=object))
+    ]
+
+
+def group_by_scaffold(smiles: Sequence[str], scaffold_of: Callable[[str], str] | None = None) -> dict[str, list[int]]:
     """The rows of each Bemis-Murcko scaffold; molecules without rings share the empty one.
 
-    keys: n canonical SMILES. scaffold_of: by default `molattn.chem.murcko_scaffold`.
+    smiles: n canonical SMILES. scaffold_of: by default `molattn.chem.murcko_scaffold`.
     """
     if scaffold_of is None:
         from molattn.chem import murcko_scaffold  # imported here, because it imports RDKit
 
         scaffold_of = partial(murcko_scaffold, max_atoms=NO_SIZE_LIMIT)
-    scaffold = {key: scaffold_of(key) for key in sorted(set(keys))}
-    return rows_of([scaffold[key] for key in keys])
+    scaffolds = {text: scaffold_of(text) for text in sorted(set(smiles))}
+    return group_rows([scaffolds[text] for text in smiles])
 
 
-def group_by_cluster(keys: Sequence[str]) -> dict[str, list[int]]:
-    """The rows of each Butina cluster, by the SMILES of its centre; the order of the rows does not matter.
+def group_by_cluster(smiles: Sequence[str]) -> dict[str, list[int]]:
+    """The rows of each Butina cluster, by the SMILES of its centroid; the order of the rows does not matter.
 
-    keys: n canonical SMILES.
+    smiles: n canonical SMILES.
     """
     from molattn.chem import butina_clusters  # imported here, because it imports RDKit
 
-    molecules = sorted(set(keys))
-    centre_of = {}
+    molecules = sorted(set(smiles))
+    centroids = {}
     for cluster in butina_clusters(molecules, max_atoms=NO_SIZE_LIMIT):
-        centre_of |= {molecules[i]: molecules[cluster[0]] for i in cluster}
-    return rows_of([centre_of[key] for key in keys])
+        centroids |= {molecules[i]: molecules[cluster[0]] for i in cluster}
+    return group_rows([centroids[text] for text in smiles])
 
 
-def stratify(keys: Sequence[str], targets: np.ndarray) -> list[list[str]]:
-    """The distinct keys in strata of their targets: classes if every target is 0 or 1, else deciles.
+def stratify(names: Sequence[str], targets: np.ndarray) -> list[list[str]]:
+    """The distinct names in strata of their targets: classes if every target is 0 or 1, else deciles.
 
-    The value of a key with several rows is their mean; keys without a value are a last stratum. Within a stratum keys
-    are sorted by value, then by name, so that the order of the rows does not matter.
+    The value of a name with several rows is their mean; names without a value are a last stratum. Within a stratum
+    names are sorted by value, then by name, so that the order of the rows does not matter.
 
-    keys: n strings. targets: (n,) or (n, T), of which the first column is used; NaN if missing.
+    names: n strings. targets: (n,) or (n, T), of which the first column is used; NaN if missing.
     """
-    values = np.asarray(targets, dtype=float).reshape(len(keys), -1)[:, 0] if len(keys) else np.zeros(0)
+    values = np.asarray(targets, dtype=float).reshape(len(names), -1)[:, 0] if len(names) else np.zeros(0)
     # Sorted before they are summed: the last digit of a mean must not depend on the order of the rows.
-    mean = {
-        key: float(np.mean(np.sort(known))) if (known := values[rows][np.isfinite(values[rows])]).size else np.nan
-        for key, rows in rows_of(keys).items()
+    means = {
+        name: float(np.mean(np.sort(known))) if (known := values[rows][np.isfinite(values[rows])]).size else np.nan
+        for name, rows in group_rows(names).items()
     }
-    known = sorted((value, key) for key, value in mean.items() if np.isfinite(value))
+    known = sorted((value, name) for name, value in means.items() if np.isfinite(value))
     if set(values[np.isfinite(values)]) <= {0.0, 1.0}:
-        parts = [[key for value, key in known if value == level] for level in sorted({value for value, _ in known})]
+        strata = [[name for value, name in known if value == level] for level in sorted({value for value, _ in known})]
     else:
         edges = np.linspace(0, len(known), NUM_BINS + 1).round().astype(int)
-        parts = [[key for _, key in known[a:b]] for a, b in pairwise(edges)]
-    without = sorted(key for key, value in mean.items() if not np.isfinite(value))
-    return [part for part in (*parts, without) if part]
+        strata = [[name for _, name in known[a:b]] for a, b in pairwise(edges)]
+    missing = sorted(name for name, value in means.items() if not np.isfinite(value))
+    return [stratum for stratum in (*strata, missing) if stratum]

@@ -45,40 +45,40 @@ def random_generator(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def check_enough(number: int, sizes: Sequence[float], what: str = "molecule") -> None:
-    """Raise InputError for fewer molecules, or groups, than subsets with a size above 0."""
+def check_enough(number: int, sizes: Sequence[float], noun: str = "molecule") -> None:
+    """Raise InputError for fewer molecules, or groups, than subsets with a size above 0; `noun` is what they are."""
     required = sum(size > 0 for size in sizes)
     if number < required:
         raise InputError(
-            f"{pluralize(number, what)} cannot fill the {required} subsets of a split: "
-            f"give more {what}s, or a split with fewer subsets, with a size of 0"
+            f"{pluralize(number, noun)} cannot fill the {required} subsets of a split: "
+            f"give more {noun}s, or a split with fewer subsets, with a size of 0"
         )
 
 
-def assign_molecules(keys: Sequence[str], order: Sequence[str], sizes: Sequence[float]) -> Labels:
+def assign_molecules(names: Sequence[str], order: Sequence[str], sizes: Sequence[float]) -> Labels:
     """Labels of molecules in `order`: the first are assigned to train, the next to val, the rest to test.
 
     Train gets as many molecules as fit into its share of the rows, then val, and test gets the rest. A subset with a
     size above 0 gets at least one molecule.
 
-    keys: n strings. order: the distinct keys, one per molecule. sizes: three shares that sum to 1.
+    names: n strings. order: the distinct names, one per molecule. sizes: three shares that sum to 1.
     """
-    num_rows = Counter(keys)
+    num_rows = Counter(names)
     required = [int(size > 0) for size in sizes]
     check_enough(len(order), sizes)
-    filled = np.cumsum([num_rows[key] for key in order])  # rows assigned up to the k-th molecule
-    train_rows = round(sizes[0] * len(keys))
-    val_rows = round((sizes[0] + sizes[1]) * len(keys))
+    cumulative = np.cumsum([num_rows[name] for name in order])  # rows of the first k molecules
+    train_rows = round(sizes[0] * len(names))
+    val_rows = round((sizes[0] + sizes[1]) * len(names))
 
     # The first `train_end` molecules are train, those up to `val_end` val; no subset with a size above 0 stays empty.
     m = len(order)
-    train_end = int(np.searchsorted(filled, train_rows, side="right"))
+    train_end = int(np.searchsorted(cumulative, train_rows, side="right"))
     train_end = min(max(train_end, required[0]), m - required[1] - required[2])
-    val_end = int(np.searchsorted(filled, val_rows, side="right"))
+    val_end = int(np.searchsorted(cumulative, val_rows, side="right"))
     val_end = min(max(val_end, train_end + required[1]), m - required[2])
     labels = np.repeat(SPLIT_LABELS, [train_end, val_end - train_end, m - val_end])
     label_of = dict(zip(order, labels, strict=True))
-    return np.array([label_of[key] for key in keys], dtype="<U5")
+    return np.array([label_of[name] for name in names], dtype="<U5")
 
 
 def assign_groups(groups: Iterable[Sequence[int]], n: int, sizes: Sequence[float]) -> Labels:
@@ -101,15 +101,15 @@ def assign_groups(groups: Iterable[Sequence[int]], n: int, sizes: Sequence[float
 
 
 def assign_groups_evenly(
-    groups: Sequence[Sequence[int]], n: int, sizes: Sequence[float], what: str = "molecule"
+    groups: Sequence[Sequence[int]], n: int, sizes: Sequence[float], noun: str = "molecule"
 ) -> Labels:
     """Labels of n rows in groups, each assigned, in order, to the subset that is furthest below its share.
 
     The last groups are assigned to subsets with a size above 0 that are still empty.
 
-    Raises InputError for fewer groups than subsets with a size above 0; `what` is the word for a group in its message.
+    Raises InputError for fewer groups than subsets with a size above 0; `noun` names a group in its message.
     """
-    check_enough(len(groups), sizes, what)
+    check_enough(len(groups), sizes, noun)
     labels = np.full(n, "", dtype="<U5")
     shares, counts, total = np.array(sizes), np.zeros(3), 0
     for number, rows in enumerate(groups):
@@ -126,62 +126,63 @@ def assign_groups_evenly(
     return labels
 
 
-def missing_labels(labels: Labels, sizes: Sequence[float]) -> list[str]:
+def find_empty_subsets(labels: Labels, sizes: Sequence[float]) -> list[str]:
     """The subsets with a size above 0 that are empty."""
     return [label for label, size in zip(SPLIT_LABELS, sizes, strict=True) if size > 0 and label not in labels]
 
 
-def pluralize(number: int, what: str) -> str:
+def pluralize(number: int, noun: str) -> str:
     """`1 row`, `2 rows`."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 class Leak(NamedTuple):
     """A molecule, or a group, in more than one subset of a split."""
 
-    key: str
+    name: str
+    """Its canonical SMILES, or the name of the group."""
     labels: tuple[str, ...]
     """Its split labels, in the order train, val, test, cal."""
     rows: tuple[int, ...]
     """Its rows, from 0, except those left out of the split."""
 
 
-def find_leakage(keys: Sequence[str], labels: Sequence[str] | Labels) -> list[Leak]:
+def find_leakage(names: Sequence[str], labels: Sequence[str] | Labels) -> list[Leak]:
     """The molecules, or groups, in more than one subset, by their first row; rows with the label `""` are ignored.
 
-    keys: n canonical SMILES, or names of groups. labels: n labels.
+    names: n canonical SMILES, or names of groups. labels: n labels.
     """
-    rows_by_key: dict[str, list[int]] = defaultdict(list)
-    for row, (key, label) in enumerate(zip(keys, labels, strict=True)):
+    rows_by_name: dict[str, list[int]] = defaultdict(list)
+    for row, (name, label) in enumerate(zip(names, labels, strict=True)):
         if label:
-            rows_by_key[key].append(row)
+            rows_by_name[name].append(row)
     leaks = []
-    for key, rows in rows_by_key.items():
+    for name, rows in rows_by_name.items():
         found = {str(labels[row]) for row in rows}
         if len(found) > 1:
-            leaks.append(Leak(key, tuple(label for label in ALL_SPLIT_LABELS if label in found), tuple(rows)))
+            leaks.append(Leak(name, tuple(label for label in ALL_SPLIT_LABELS if label in found), tuple(rows)))
     return leaks
 
 
-def describe_leakage(leaks: Sequence[Leak], what: str = "molecule") -> str:
-    """The result of `find_leakage` as a sentence with counts and up to three examples; `what` is the word for a key."""
+def describe_leakage(leaks: Sequence[Leak], noun: str = "molecule") -> str:
+    """The result of `find_leakage` as a sentence with counts and up to three examples; `noun` is what can leak."""
     if not leaks:
-        return f"no {what} is in more than one subset of the split"
+        return f"no {noun} is in more than one subset of the split"
     examples = "; ".join(
-        f"{short_repr(leak.key)} in {' and '.join(leak.labels)}, rows {_first(leak.rows)}" for leak in leaks[:3]
+        f"{short_repr(leak.name)} in {' and '.join(leak.labels)}, rows {_format_rows(leak.rows)}" for leak in leaks[:3]
     )
     more = "; ..." if len(leaks) > 3 else ""
-    subject = f"{what} is" if len(leaks) == 1 else f"{what}s are"
+    subject = f"{noun} is" if len(leaks) == 1 else f"{noun}s are"
     rows = pluralize(sum(len(leak.rows) for leak in leaks), "row")
     return f"{len(leaks)} {subject} in more than one subset of the split, {rows} in all ({examples}{more})"
 
 
-def _first(rows: Sequence[int], max_rows: int = 6) -> str:
+def _format_rows(rows: Sequence[int], max_rows: int = 6) -> str:
     return ", ".join([*map(str, rows[:max_rows]), *(["..."] if len(rows) > max_rows else [])])
 
 
-_SPELLINGS = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test", "": ""}
-_SPELLINGS |= {"cal": CALIBRATION, "calib": CALIBRATION, "calibration": CALIBRATION}
+_LABEL_ALIASES = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test", "": ""}
+_LABEL_ALIASES |= {"cal": CALIBRATION, "calib": CALIBRATION, "calibration": CALIBRATION}
 
 
 def read_split_file(path: str | Path, smiles: Sequence[str]) -> Labels:
@@ -220,14 +221,13 @@ def read_split_column(table: Table, name: str) -> Labels:
     """
     labels = np.full(len(table.rows), "", dtype="<U5")
     for row, text in enumerate(column(table, name)):
-        label = _SPELLINGS.get(text.strip().lower())
+        label = _LABEL_ALIASES.get(text.strip().lower())
         if label is None:
             raise InputError(
                 f"{table.source}, {table.location(row)}: column {short_repr(name)} has {short_repr(text)}; "
                 "it must be train, val, test, cal for calibration, or empty to leave the row out"
             )
         labels[row] = label
-    empty = [label for label in SPLIT_LABELS if label not in labels]
-    if empty:
+    if empty := find_empty_subsets(labels, DEFAULT_SIZES):
         raise InputError(f"{table.source}: no row is {' or '.join(empty)}; each of train, val and test needs one")
     return labels

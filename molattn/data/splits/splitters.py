@@ -1,6 +1,6 @@
 """Split methods: they assign each row a label, `train`, `val` or `test`, or `""` if it is left out.
 
-They take a key for each row, the canonical SMILES, so that all rows of a molecule get the same label.
+They take the canonical SMILES of each row, so that all rows of a molecule get the same label.
 To add a method, write its function and add it to one of the tables at the end.
 """
 
@@ -14,9 +14,10 @@ from molattn.data.splits.groups import (
     connect_groups,
     group_by_cluster,
     group_by_scaffold,
+    group_rows,
     merge_groups,
-    rows_of,
-    stratify,
+    shuffle_names,
+    shuffle_strata,
 )
 from molattn.data.splits.labels import (
     DEFAULT_SIZES,
@@ -25,7 +26,7 @@ from molattn.data.splits.labels import (
     assign_groups_evenly,
     assign_molecules,
     check_enough,
-    missing_labels,
+    find_empty_subsets,
     pluralize,
     random_generator,
     validate_sizes,
@@ -34,31 +35,32 @@ from molattn.errors import InputError, UsageError
 
 
 def random_split(
-    keys: Sequence[str],
+    smiles: Sequence[str],
     sizes: Sequence[float] = DEFAULT_SIZES,
     seed: int = 0,
     groups: Sequence[str] | None = None,
 ) -> Labels:
     """Random split of whole molecules; the order of the rows does not matter.
 
-    The distinct keys are sorted, permuted with `seed` and assigned in that order: train gets as many as fit into its
+    The distinct SMILES are sorted, shuffled with `seed` and assigned in that order: train gets as many as fit into its
     share of the rows, then val, and test gets the rest. A subset with a size above 0 gets at least one molecule.
-    Groups are permuted likewise, and each is assigned to the subset that is furthest below its share.
+    Groups are shuffled likewise, and each is assigned to the subset that is furthest below its share.
 
-    keys: n strings. sizes: the shares of train, val and test. groups: as for `split_labels`. Returns (n,) labels.
+    smiles: n canonical SMILES. sizes: the shares of train, val and test. groups: as for `split_labels`. Returns (n,)
+    labels.
     Raises UsageError for invalid sizes or an invalid seed, InputError for fewer molecules than subsets.
     """
     sizes = validate_sizes(sizes)
-    parts = merge_groups(rows_of(keys), groups)
-    order = random_generator(seed).permutation(np.array(sorted(parts), dtype=object))
+    rows_by_group = merge_groups(group_rows(smiles), groups)
+    order = shuffle_names(rows_by_group, random_generator(seed))
     if groups is None:
-        return assign_molecules(keys, list(order), sizes)
+        return assign_molecules(smiles, order, sizes)
     # Groups can be large: one that does not fit into train must not be assigned to val as a whole.
-    return assign_groups_evenly([parts[name] for name in order], len(keys), sizes, "group")
+    return assign_groups_evenly([rows_by_group[name] for name in order], len(smiles), sizes, "group")
 
 
 def scaffold_split(
-    keys: Sequence[str],
+    smiles: Sequence[str],
     sizes: Sequence[float] = DEFAULT_SIZES,
     seed: int = 0,  # noqa: ARG001 (every split takes one; this one is deterministic)
     scaffold_of: Callable[[str], str] | None = None,
@@ -70,21 +72,19 @@ def scaffold_split(
     SMILES. Each is assigned to train if it fits there, else to val if train and val together have room, else to
     test. Molecules without rings share the empty scaffold.
 
-    keys: n canonical SMILES. sizes: the shares of train, val and test. scaffold_of: SMILES to scaffold, by
+    smiles: n canonical SMILES. sizes: the shares of train, val and test. scaffold_of: SMILES to scaffold, by
     default `molattn.chem.murcko_scaffold`. groups: as for `split_labels`. Returns (n,) labels.
     Raises UsageError for invalid sizes, InputError if a subset stays empty.
     Reference: Wu et al. (2018), Chem. Sci. 9, 513, doi:10.1039/c7sc02664a.
     """
     sizes = validate_sizes(sizes)
-    parts = merge_groups(group_by_scaffold(keys, scaffold_of), groups)
-    order = sorted(parts, key=lambda name: (-len(parts[name]), name))
-    return _require_filled(
-        "scaffold", assign_groups([parts[name] for name in order], len(keys), sizes), parts, sizes, groups
-    )
+    rows_by_scaffold = merge_groups(group_by_scaffold(smiles, scaffold_of), groups)
+    order = [rows for _, rows in sorted(rows_by_scaffold.items(), key=lambda item: (-len(item[1]), item[0]))]
+    return _assign_in_order("scaffold", order, sizes, groups)
 
 
 def scaffold_balanced_split(
-    keys: Sequence[str],
+    smiles: Sequence[str],
     sizes: Sequence[float] = DEFAULT_SIZES,
     seed: int = 0,
     scaffold_of: Callable[[str], str] | None = None,
@@ -95,19 +95,18 @@ def scaffold_balanced_split(
     Scaffolds with more rows than half of val or of test come first, then all others; both are shuffled with `seed`,
     and scaffolds are assigned as by `scaffold_split`. The order of the rows does not matter.
 
-    keys: n canonical SMILES. sizes: the shares of train, val and test. scaffold_of: SMILES to scaffold, by
+    smiles: n canonical SMILES. sizes: the shares of train, val and test. scaffold_of: SMILES to scaffold, by
     default `molattn.chem.murcko_scaffold`. groups: as for `split_labels`. Returns (n,) labels.
     Raises UsageError for invalid sizes or an invalid seed, InputError if a subset stays empty.
     Reference: Yang et al. (2019), J. Chem. Inf. Model. 59, 3370, doi:10.1021/acs.jcim.9b00237.
     """
     sizes = validate_sizes(sizes)
-    parts = merge_groups(group_by_scaffold(keys, scaffold_of), groups)
-    labels = assign_groups(_large_first(parts, sizes, seed), len(keys), sizes)
-    return _require_filled("scaffold-balanced", labels, parts, sizes, groups)
+    rows_by_scaffold = merge_groups(group_by_scaffold(smiles, scaffold_of), groups)
+    return _assign_in_order("scaffold-balanced", _large_first(rows_by_scaffold, sizes, seed), sizes, groups)
 
 
 def cluster_split(
-    keys: Sequence[str],
+    smiles: Sequence[str],
     sizes: Sequence[float] = DEFAULT_SIZES,
     seed: int = 0,
     groups: Sequence[str] | None = None,
@@ -117,18 +116,17 @@ def cluster_split(
     The clusters are those of `molattn.chem.butina_clusters`, assigned as the scaffolds of `scaffold_balanced_split`.
     The order of the rows does not matter.
 
-    keys: n canonical SMILES. sizes: the shares of train, val and test. groups: as for `split_labels`. Returns (n,)
+    smiles: n canonical SMILES. sizes: the shares of train, val and test. groups: as for `split_labels`. Returns (n,)
     labels.
     Raises UsageError for invalid sizes or an invalid seed, InputError if a subset stays empty.
     """
     sizes = validate_sizes(sizes)
-    parts = merge_groups(group_by_cluster(keys), groups)
-    labels = assign_groups(_large_first(parts, sizes, seed), len(keys), sizes)
-    return _require_filled("cluster", labels, parts, sizes, groups)
+    rows_by_cluster = merge_groups(group_by_cluster(smiles), groups)
+    return _assign_in_order("cluster", _large_first(rows_by_cluster, sizes, seed), sizes, groups)
 
 
 def kennard_stone_split(
-    keys: Sequence[str],
+    smiles: Sequence[str],
     sizes: Sequence[float] = DEFAULT_SIZES,
     seed: int = 0,  # noqa: ARG001 (every split takes one; this one is deterministic)
     groups: Sequence[str] | None = None,
@@ -139,39 +137,39 @@ def kennard_stone_split(
     least similar (Tanimoto); ties are broken by SMILES. They are assigned in that order, train first; a group comes
     with the first of its molecules. The order of the rows does not matter.
 
-    keys: n canonical SMILES. sizes: the shares of train, val and test. groups: as for `split_labels`. Returns (n,)
+    smiles: n canonical SMILES. sizes: the shares of train, val and test. groups: as for `split_labels`. Returns (n,)
     labels.
     Raises UsageError for invalid sizes, InputError for fewer molecules, or groups, than subsets.
     Reference: Kennard and Stone (1969), Technometrics 11, 137, doi:10.1080/00401706.1969.10490666.
     """
     sizes = validate_sizes(sizes)
-    if not keys:
-        return assign_molecules(keys, [], sizes)
+    if not smiles:
+        return assign_molecules(smiles, [], sizes)
     from molattn.chem import Fingerprints  # imported here, because it imports RDKit
 
-    molecules = sorted(set(keys))
+    molecules = sorted(set(smiles))
     fingerprints = Fingerprints(molecules, max_atoms=NO_SIZE_LIMIT)
-    least = np.array([fingerprints.similarities(i).min() for i in range(len(molecules))])
-    chosen = [int(least.argmin())]
-    nearest = fingerprints.similarities(chosen[0])  # similarity of each molecule to the nearest selected one
-    left = np.ones(len(molecules), dtype=bool)
-    left[chosen] = False
-    while left.any():
-        farthest = int(np.where(left, nearest, 2.0).argmin())
-        chosen.append(farthest)
-        left[farthest] = False
-        nearest = np.maximum(nearest, fingerprints.similarities(farthest))
+    smallest = np.array([fingerprints.similarities(i).min() for i in range(len(molecules))])
+    selected = [int(smallest.argmin())]
+    similarity = fingerprints.similarities(selected[0])  # of each molecule to the nearest selected one
+    remaining = np.ones(len(molecules), dtype=bool)
+    remaining[selected] = False
+    while remaining.any():
+        farthest = int(np.where(remaining, similarity, 2.0).argmin())
+        selected.append(farthest)
+        remaining[farthest] = False
+        similarity = np.maximum(similarity, fingerprints.similarities(farthest))
     if groups is None:
-        return assign_molecules(keys, [molecules[i] for i in chosen], sizes)
-    parts = connect_groups(keys, groups)
-    part_of = dict(zip(keys, parts, strict=True))
-    order = list(dict.fromkeys(part_of[molecules[i]] for i in chosen))
+        return assign_molecules(smiles, [molecules[i] for i in selected], sizes)
+    group_of_row = connect_groups(smiles, groups)
+    group_of = dict(zip(smiles, group_of_row, strict=True))
+    order = list(dict.fromkeys(group_of[molecules[i]] for i in selected))
     check_enough(len(order), sizes, "group")
-    return assign_molecules(parts, order, sizes)
+    return assign_molecules(group_of_row, order, sizes)
 
 
 def stratified_split(
-    keys: Sequence[str],
+    smiles: Sequence[str],
     targets: np.ndarray,
     sizes: Sequence[float] = DEFAULT_SIZES,
     seed: int = 0,
@@ -184,46 +182,35 @@ def stratified_split(
     molecule with several rows, or of a group, is their mean, and molecules without a value are a stratum. Of several
     targets the first is used. The order of the rows does not matter.
 
-    keys: n strings. targets: (n,) or (n, T), NaN if missing. sizes: the shares of train, val and test. groups: as
-    for `split_labels`. Returns (n,) labels.
+    smiles: n canonical SMILES. targets: (n,) or (n, T), NaN if missing. sizes: the shares of train, val and test.
+    groups: as for `split_labels`. Returns (n,) labels.
     Raises UsageError for invalid sizes or an invalid seed, InputError for fewer molecules, or groups, than subsets.
     """
     sizes = validate_sizes(sizes)
-    rng = random_generator(seed)
-    parts = keys if groups is None else connect_groups(keys, groups)
-    rows = rows_of(parts)
-    ordered = [
-        rows[name] for part in stratify(parts, targets) for name in rng.permutation(np.array(part, dtype=object))
-    ]
-    return assign_groups_evenly(ordered, len(keys), sizes, "molecule" if groups is None else "group")
+    order = shuffle_strata(smiles, targets, groups, random_generator(seed))
+    return assign_groups_evenly(order, len(smiles), sizes, "molecule" if groups is None else "group")
 
 
-def _large_first(groups: dict[str, list[int]], sizes: Sequence[float], seed: int) -> list[list[int]]:
+def _large_first(rows_by_group: dict[str, list[int]], sizes: Sequence[float], seed: int) -> list[list[int]]:
     """The groups with more rows than half of val or of test, then the others, both shuffled."""
-    rng = random_generator(seed)
-    rows = sum(map(len, groups.values()))
-    max_rows = min([size for size in sizes[1:] if size > 0], default=0.0) * rows / 2
-    names = sorted(groups)
-    shuffled = [names[i] for i in rng.permutation(len(names))]
-    return [groups[name] for name in sorted(shuffled, key=lambda name: len(groups[name]) <= max_rows)]
+    num_rows = sum(map(len, rows_by_group.values()))
+    max_rows = min([size for size in sizes[1:] if size > 0], default=0.0) * num_rows / 2
+    shuffled = [rows_by_group[name] for name in shuffle_names(rows_by_group, random_generator(seed))]
+    return sorted(shuffled, key=lambda rows: len(rows) <= max_rows)
 
 
-def _require_filled(
-    split: str,
-    labels: Labels,
-    parts: dict[str, list[int]],
-    sizes: Sequence[float],
-    groups: Sequence[str] | None,
+def _assign_in_order(
+    split: str, order: Sequence[Sequence[int]], sizes: Sequence[float], groups: Sequence[str] | None
 ) -> Labels:
-    """The labels. Raises InputError if a subset with a size above 0 is empty."""
-    empty = missing_labels(labels, sizes)
-    if empty:
-        largest = max(map(len, parts.values()), default=0)
-        kind = split.removesuffix("-balanced")
-        kind = kind if groups is None else f"set of {kind}s and groups that share rows"
+    """The labels by `assign_groups`. Raises InputError if a subset with a size above 0 is empty."""
+    labels = assign_groups(order, sum(map(len, order)), sizes)
+    if empty := find_empty_subsets(labels, sizes):
+        largest = max(map(len, order), default=0)
+        noun = split.removesuffix("-balanced")
+        noun = noun if groups is None else f"set of {noun}s and groups that share rows"
         raise InputError(
             f"the {split} split leaves {' and '.join(empty)} empty: {pluralize(len(labels), 'row')} with "
-            f"{pluralize(len(parts), kind)}, the largest of {pluralize(largest, 'row')}; "
+            f"{pluralize(len(order), noun)}, the largest of {pluralize(largest, 'row')}; "
             "use the random split, other sizes or a split file"
         )
     return labels
@@ -231,7 +218,7 @@ def _require_filled(
 
 def split_labels(
     name: str,
-    keys: Sequence[str],
+    smiles: Sequence[str],
     targets: np.ndarray,
     sizes: Sequence[float],
     seed: int,
@@ -239,16 +226,16 @@ def split_labels(
 ) -> Labels:
     """The labels by the split `name`, one of `SPLITS` or `SPLITS_BY_TARGET`.
 
-    keys: n canonical SMILES. targets: (n,) or (n, T), NaN if missing. sizes: the shares of train, val and test.
+    smiles: n canonical SMILES. targets: (n,) or (n, T), NaN if missing. sizes: the shares of train, val and test.
     groups: n names of groups; rows of one group get the same label, as do those of groups that share a molecule.
     Returns (n,) labels.
     Raises UsageError for an unknown split, and what that split raises.
     """
     if name in SPLITS_BY_TARGET:
-        return SPLITS_BY_TARGET[name](keys, targets, sizes, seed, groups)
+        return SPLITS_BY_TARGET[name](smiles, targets, sizes, seed, groups)
     if name not in SPLITS:
         raise UsageError(f"unknown split {name!r}: choose one of {', '.join((*SPLITS, *SPLITS_BY_TARGET))}")
-    return SPLITS[name](keys, sizes, seed, groups=groups)
+    return SPLITS[name](smiles, sizes, seed, groups=groups)
 
 
 @runtime_checkable
@@ -256,7 +243,7 @@ class Split(Protocol):
     """A split method that does not use targets."""
 
     def __call__(
-        self, keys: Sequence[str], sizes: Sequence[float], seed: int, /, *, groups: Sequence[str] | None
+        self, smiles: Sequence[str], sizes: Sequence[float], seed: int, /, *, groups: Sequence[str] | None
     ) -> Labels:
         """(n,) labels: see `split_labels`."""
         ...
@@ -268,7 +255,7 @@ class SplitByTarget(Protocol):
 
     def __call__(
         self,
-        keys: Sequence[str],
+        smiles: Sequence[str],
         targets: np.ndarray,
         sizes: Sequence[float],
         seed: int,

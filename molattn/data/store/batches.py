@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -89,53 +90,32 @@ def collate(
     Raises:
         ValueError: some of the molecules have distances and others have none.
     """
-    if isinstance(molecules, MoleculeStore):
-        padded = molecules.padded()
-        return MoleculeBatch(
-            atom_codes=torch.from_numpy(padded.atom_codes),
-            bond_codes=torch.from_numpy(padded.bond_codes),
-            path_lengths=torch.from_numpy(padded.path_lengths),
-            mask=torch.from_numpy(padded.mask),
-            targets=_tensor(targets, np.float64),
-            descriptors=_tensor(descriptors, np.float32),
-            distances=None if padded.distances is None else torch.from_numpy(padded.distances),
-        )
-    b, n = len(molecules), max(m.num_atoms for m in molecules)
-    atoms = np.zeros((b, n, molecules[0].atom_codes.shape[1]), dtype=np.uint8)
-    bonds = np.zeros((b, n, n), dtype=np.uint8)
-    paths = np.zeros((b, n, n), dtype=np.uint8)
-    mask = np.zeros((b, n), dtype=bool)
-    distances = _distances(molecules, n)
-    for i, m in enumerate(molecules):
-        k = m.num_atoms
-        atoms[i, :k] = m.atom_codes
-        bonds[i, :k, :k] = m.bond_codes
-        paths[i, :k, :k] = m.path_lengths
-        mask[i, :k] = True
-    return MoleculeBatch(
-        atom_codes=torch.from_numpy(atoms),
-        bond_codes=torch.from_numpy(bonds),
-        path_lengths=torch.from_numpy(paths),
-        mask=torch.from_numpy(mask),
-        targets=_tensor(targets, np.float64),
-        distances=distances,
-        descriptors=_tensor(descriptors, np.float32),
-    )
+    arrays = molecules.padded() if isinstance(molecules, MoleculeStore) else _pad_graphs(molecules)
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    return MoleculeBatch(**tensors, targets=_tensor(targets, np.float64), descriptors=_tensor(descriptors, np.float32))
 
 
-def _distances(molecules: Sequence[MoleculeGraph], n: int) -> Tensor | None:
-    """(b, n, n), or None if no molecule has distances."""
-    known = [m.distances for m in molecules if m.distances is not None]
-    if not known:
-        return None
-    if len(known) < len(molecules):
-        raise ValueError(
-            f"{len(known)} of {len(molecules)} molecules have distances: read all of one batch with conformers, or none"
-        )
-    distances = np.zeros((len(molecules), n, n), dtype=np.float32)
-    for i, d in enumerate(known):
-        distances[i, : len(d), : len(d)] = d
-    return torch.from_numpy(distances)
+def _pad_graphs(molecules: Sequence[MoleculeGraph]) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of a `MoleculeBatch`."""
+    b, n = len(molecules), max(molecule.num_atoms for molecule in molecules)
+    arrays: dict[str, npt.NDArray[Any]] = {
+        "atom_codes": np.zeros((b, n, molecules[0].atom_codes.shape[1]), np.uint8),
+        "bond_codes": np.zeros((b, n, n), np.uint8),
+        "path_lengths": np.zeros((b, n, n), np.uint8),
+        "mask": np.zeros((b, n), bool),
+    }
+    if count := sum(molecule.distances is not None for molecule in molecules):
+        if count < b:
+            raise ValueError(f"{count} of {b} molecules have distances: read all of one batch with conformers, or none")
+        arrays["distances"] = np.zeros((b, n, n), np.float32)
+    matrices = arrays.keys() - {"atom_codes", "mask"}
+    for i, molecule in enumerate(molecules):
+        k = molecule.num_atoms
+        arrays["atom_codes"][i, :k] = molecule.atom_codes
+        arrays["mask"][i, :k] = True
+        for name in matrices:
+            arrays[name][i, :k, :k] = getattr(molecule, name)
+    return arrays
 
 
 @dataclass(frozen=True)
@@ -171,11 +151,11 @@ def collate_tokens(
 ) -> TokenBatch:
     """One batch of tokens, in order, padded with zeros to the longest molecule; otherwise as `collate`."""
     if isinstance(molecules, MoleculeStore):
-        codes = torch.from_numpy(molecules.padded())
-        return TokenBatch(codes, _tensor(targets, np.float64), _tensor(descriptors, np.float32))
-    codes = np.zeros((len(molecules), max(m.size for m in molecules)), dtype=np.uint8)
-    for i, m in enumerate(molecules):
-        codes[i, : m.size] = m.codes
+        codes = molecules.padded()["codes"]
+    else:
+        codes = np.zeros((len(molecules), max(molecule.size for molecule in molecules)), np.uint8)
+        for i, molecule in enumerate(molecules):
+            codes[i, : molecule.size] = molecule.codes
     return TokenBatch(torch.from_numpy(codes), _tensor(targets, np.float64), _tensor(descriptors, np.float32))
 
 
@@ -227,12 +207,12 @@ class BucketBatchSampler:
         self.rank, self.world_size = rank, world_size
         self.epoch = 0
         large = batch_size * self.sizes.astype(np.int64) ** 2 > max_pairs
-        self._others = np.flatnonzero(~large)
+        self._small = np.flatnonzero(~large)
         large = np.flatnonzero(large)
         self._large = [large[batch] for batch in batches_by_size(self.sizes[large], batch_size, max_pairs)]
 
     def __len__(self) -> int:
-        return -(-len(self._others) // self.batch_size) + len(self._large)
+        return -(-len(self._small) // self.batch_size) + len(self._large)
 
     def set_epoch(self, epoch: int) -> None:
         """Called by the training loop before each epoch."""
@@ -240,7 +220,7 @@ class BucketBatchSampler:
 
     def __iter__(self) -> Iterator[list[int]]:
         rng = np.random.default_rng([self.seed, self.epoch])
-        order = self._others[rng.permutation(len(self._others))]
+        order = self._small[rng.permutation(len(self._small))]
         step = self.batch_size * self.pool_size
         pools = [order[i : i + step] for i in range(0, len(order), step)]
         pools = [pool[np.argsort(self.sizes[pool], kind="stable")] for pool in pools]

@@ -6,10 +6,10 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from molattn.cache import CACHE_VARIABLE, check_parent_folders
 from molattn.chem import Progress, binary, rdkit_version
 from molattn.chem.workers import WORKER_DIED, map_chunks
 from molattn.data.datasets.cards import molecule_cache_dir
-from molattn.data.store.molecule_store import MoleculeStore, pack_error, row_packer, store_dtypes
+from molattn.data.store.molecule_store import MoleculeStore, pack_error, pack_row, store_dtypes
 from molattn.data.store.packing import Packing
 from molattn.data.store.ragged import DamagedFileError, FileDigest, RaggedColumns, RaggedWriter
 from molattn.errors import ConformerError, SmilesError, UsageError
@@ -84,41 +84,41 @@ def cached_molecules(
     """
     identity = _identity(smiles, featurization)
     key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
-    work = _Work(smiles, featurization, num_workers, progress)
+    job = _Job(smiles, featurization, num_workers, progress)
     not_cached = "the molecules are not cached"
     try:
         folder = molecule_cache_dir()
     except RuntimeError as error:  # the home folder is unknown
-        return _in_temporary(identity, work, f"{not_cached} ({error})")
+        return _in_temporary(identity, job, f"{not_cached} ({error})")
     try:
         with suppress(DamagedFileError):
-            return CachedMolecules(_open(folder / key, identity, work), folder / key, "")
+            return CachedMolecules(_open(folder / key, identity, job), folder / key, "")
         folder.mkdir(parents=True, exist_ok=True)
         check_parent_folders(folder / key)
         with FileLock(folder / f".{key}.lock"):
             with suppress(DamagedFileError):  # another process may have been faster
-                return CachedMolecules(_open(folder / key, identity, work), folder / key, "")
+                return CachedMolecules(_open(folder / key, identity, job), folder / key, "")
             _remove_leftovers(folder, key)
-            _replace(_write(folder / f".{key}.{secrets.token_hex(4)}.tmp", identity, work), folder / key)
-            return CachedMolecules(_open(folder / key, identity, work, just_written=True), None, "")
+            _replace(_write(folder / f".{key}.{secrets.token_hex(4)}.tmp", identity, job), folder / key)
+            return CachedMolecules(_open(folder / key, identity, job, just_written=True), None, "")
     except (OSError, NotImplementedError) as error:  # the second: a file system without locks
         reason = getattr(error, "strerror", None) or error
-        return _in_temporary(identity, work, f"{not_cached} ({folder}: {reason})")
+        return _in_temporary(identity, job, f"{not_cached} ({folder}: {reason})")
 
 
-def _in_temporary(identity: dict[str, Any], work: "_Work", reason: str) -> CachedMolecules:
+def _in_temporary(identity: dict[str, Any], job: "_Job", reason: str) -> CachedMolecules:
     advice = f"{CACHE_VARIABLE} names a folder for them"
     try:
         temporary = tempfile.TemporaryDirectory(prefix="molattn-")
-        written = _write(Path(temporary.name) / "molecules", identity, work)
+        written = _write(Path(temporary.name) / "molecules", identity, job)
     except OSError as error:
         raise UsageError(f"{reason}, nor can they be written to {tempfile.gettempdir()}: {error}; {advice}") from error
-    return CachedMolecules(_open(written, identity, work, temporary, just_written=True), None, f"{reason}; {advice}")
+    return CachedMolecules(_open(written, identity, job, temporary, just_written=True), None, f"{reason}; {advice}")
 
 
 @dataclass(frozen=True)
-class _Work:
-    """The molecules to compute."""
+class _Job:
+    """Molecules to featurize."""
 
     smiles: Sequence[str]
     featurization: Featurization
@@ -147,21 +147,17 @@ def _identity(smiles: Sequence[str], featurization: Featurization) -> dict[str, 
 @cache
 def _code_digest() -> str:
     """A checksum of the code that featurizes, which may change within a version of molattn during development."""
-    digest = hashlib.sha256()
-    for text in _code_texts():
-        digest.update(text.encode())
-    return digest.hexdigest()
+    return hashlib.sha256("".join(_code_texts()).encode()).hexdigest()
 
 
-def _code_texts() -> Iterator[str]:
-    """The text of each module of `molattn.chem`, and of the C files of its reader of binaries."""
-    for folder in chem.__path__:
-        yield from (path.read_text("utf-8") for path in sorted(Path(folder).glob("*.py")))
-    yield from source_texts(binary.SOURCE)
+def _code_texts() -> list[str]:
+    """The text of each module of `molattn.chem`, and of the C files of its reader of RDKit's binary format."""
+    modules = [path for folder in chem.__path__ for path in sorted(Path(folder).glob("*.py"))]
+    return [*(path.read_text("utf-8") for path in modules), *source_texts(binary.SOURCE)]
 
 
 def _open(
-    folder: Path, identity: Mapping[str, Any], work: _Work, temporary: object = None, just_written: bool = False
+    folder: Path, identity: Mapping[str, Any], job: _Job, temporary: object = None, just_written: bool = False
 ) -> MoleculeStore:
     """The store in a folder.
 
@@ -174,31 +170,32 @@ def _open(
             check_parent_folders(folder / HEADER)  # checksums do not protect against other users who can write here
         header = json.loads((folder / HEADER).read_bytes())
         if header["identity"] != identity or (header["final"] is not True and not just_written):
-            raise DamagedFileError("it is another store, or incomplete")
+            raise DamagedFileError("it has other molecules, or is incomplete")
         files = {name: FileDigest(**file) for name, file in header["files"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedFileError(str(error)) from error
-    packing = work.featurization.packing
+    packing = job.featurization.packing
     columns = RaggedColumns(folder, store_dtypes(packing), files)
-    if columns.num_rows != len(work.smiles):
+    if columns.num_rows != len(job.smiles):
         raise DamagedFileError("it has another number of rows")
     return MoleculeStore(columns, packing, folder=temporary)
 
 
-def _write(folder: Path, identity: Mapping[str, Any], work: _Work) -> Path:
+def _write(folder: Path, identity: Mapping[str, Any], job: _Job) -> Path:
     """Write a new store and sync it to disk; its folder is removed if that fails."""
     folder.mkdir()
-    how, total, done, final = work.featurization, len(work.smiles), 0, True
-    size = max(1, min(how.chunk_size, -(-total // max(1, work.num_workers))))
-    pack, workers = row_packer(how.featurize, how.packing), min(work.num_workers, -(-total // size))
+    featurization, total, done, final = job.featurization, len(job.smiles), 0, True
+    packing = featurization.packing
+    chunk_size = max(1, min(featurization.chunk_size, -(-total // max(1, job.num_workers))))
+    pack = partial(pack_row, featurize=featurization.featurize, packing=packing)
     try:
-        outcomes_of = map_chunks(work.smiles, pack, workers, size)
-        with RaggedWriter(folder, store_dtypes(how.packing)) as writer, closing(outcomes_of) as parts:
-            for _, outcomes in parts:
+        chunks = map_chunks(job.smiles, pack, min(job.num_workers, -(-total // chunk_size)), chunk_size)
+        with RaggedWriter(folder, store_dtypes(packing)) as writer, closing(chunks):
+            for _, outcomes in chunks:
                 for outcome in outcomes:
                     if not isinstance(outcome, SmilesError):
                         writer.write(outcome)
-                    elif how.stop_on_conformer_error and isinstance(outcome, ConformerError):
+                    elif featurization.stop_on_conformer_error and isinstance(outcome, ConformerError):
                         outcome.row = done
                         raise outcome
                     else:
@@ -206,8 +203,8 @@ def _write(folder: Path, identity: Mapping[str, Any], work: _Work) -> Path:
                         final = final and outcome.reason != WORKER_DIED
                         writer.write(pack_error(outcome))
                     done += 1
-                    if work.progress is not None and (done % _ROWS_PER_PROGRESS == 0 or done == total):
-                        work.progress(done, total)
+                    if job.progress is not None and (done % _ROWS_PER_PROGRESS == 0 or done == total):
+                        job.progress(done, total)
         files = {name: asdict(file) for name, file in writer.files.items()}
         with open(folder / HEADER, "x") as file:
             json.dump({"identity": identity, "final": final, "files": files}, file, indent=1)

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, overload
 
 import numpy as np
@@ -14,8 +13,8 @@ from molattn.data.store.packing import Packing
 from molattn.data.store.ragged import RaggedColumns, encode_row
 from molattn.errors import ConformerError, SmilesError
 
-TEXT_COLUMNS = {name: np.dtype("u1") for name in ("smiles", "key", "notes")}
-"""The columns of every store: the SMILES, the canonical SMILES, and a JSON object of data that few rows have."""
+TEXT_COLUMNS = {name: np.dtype("u1") for name in ("smiles", "canonical_smiles", "metadata")}
+"""The columns of every store; `metadata` is a JSON object of data that few rows have, such as warnings."""
 
 Index = Sequence[int] | npt.NDArray[Any]  # of integers
 
@@ -51,11 +50,11 @@ class MoleculeStore(Sequence[Any]):
             indices = index if isinstance(index, slice) else np.asarray(index, dtype=np.int64)
             return MoleculeStore(self.columns, self.packing, self.rows[indices], self._folder)
         row = int(self.rows[index])
-        notes = self._notes(row)
+        metadata = self._metadata(row)
         (smiles,) = self.columns.texts("smiles", self.rows[[index]])
-        if "error" in notes:
-            return (ConformerError if notes["geometry"] else SmilesError)(smiles, notes["error"])
-        return self.packing.unpack(self.columns, row, smiles, notes)
+        if "error" in metadata:
+            return (ConformerError if metadata["no_conformer"] else SmilesError)(smiles, metadata["error"])
+        return self.packing.unpack(self.columns, row, smiles, metadata)
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
@@ -68,23 +67,23 @@ class MoleculeStore(Sequence[Any]):
         return self.columns.texts("smiles", self.rows)
 
     @property
-    def keys(self) -> list[str]:
+    def canonical_smiles(self) -> list[str]:
         """n canonical SMILES, the same for every SMILES of a molecule; empty for an invalid one."""
-        return self.columns.texts("key", self.rows)
+        return self.columns.texts("canonical_smiles", self.rows)
 
     @property
     def warnings(self) -> Iterator[tuple[int, tuple[str, ...]]]:
         """The index and the warnings of each molecule that has any."""
-        for index in np.flatnonzero(self.columns.lengths("notes", self.rows)).tolist():
-            if found := self._notes(int(self.rows[index])).get("warnings"):
+        for index in np.flatnonzero(self.columns.lengths("metadata", self.rows)).tolist():
+            if found := self._metadata(int(self.rows[index])).get("warnings"):
                 yield index, tuple(found)
 
-    def padded(self) -> Any:
-        """All molecules in one padded batch of `packing`."""
+    def padded(self) -> dict[str, npt.NDArray[Any]]:
+        """All molecules, padded: see `Packing.padded`."""
         return self.packing.padded(self.columns, self.rows)
 
-    def _notes(self, row: int) -> dict[str, Any]:
-        data = self.columns.row("notes", row)
+    def _metadata(self, row: int) -> dict[str, Any]:
+        data = self.columns.row("metadata", row)
         return json.loads(data.tobytes()) if len(data) else {}
 
 
@@ -93,25 +92,20 @@ def pack_row(smiles: object, featurize: Callable[..., Any], packing: Packing) ->
 
     featurize: as in `Featurization`; its errors are raised.
     """
-    parsed: list[Any] = []
-    molecule = featurize(smiles, on_molecule=parsed.append)
-    columns, notes = packing.pack(molecule)
+    mols: list[Any] = []
+    molecule = featurize(smiles, on_molecule=mols.append)
+    columns, metadata = packing.pack(molecule)
     if molecule.warnings:
-        notes["warnings"] = list(molecule.warnings)
+        metadata["warnings"] = list(molecule.warnings)
     # The limit on atoms was already checked.
-    columns["key"] = canonical_smiles(parsed[0], max_atoms=NO_SIZE_LIMIT)
-    return encode_row({**columns, "smiles": molecule.smiles, "notes": json.dumps(notes) if notes else ""})
+    columns["canonical_smiles"] = canonical_smiles(mols[0], max_atoms=NO_SIZE_LIMIT)
+    return encode_row({**columns, "smiles": molecule.smiles, "metadata": json.dumps(metadata) if metadata else ""})
 
 
 def pack_error(error: SmilesError) -> dict[str, bytes]:
     """The row of a store for an invalid SMILES."""
-    notes = {"error": error.reason, "geometry": isinstance(error, ConformerError)}
-    return encode_row({"smiles": str(error.smiles), "notes": json.dumps(notes)})
-
-
-def row_packer(featurize: Callable[..., Any], packing: Packing) -> Callable[[object], dict[str, bytes]]:
-    """`pack_row` as a function of a SMILES; it can be pickled if `featurize` can."""
-    return partial(pack_row, featurize=featurize, packing=packing)
+    metadata = {"error": error.reason, "no_conformer": isinstance(error, ConformerError)}
+    return encode_row({"smiles": str(error.smiles), "metadata": json.dumps(metadata)})
 
 
 def store_dtypes(packing: Packing) -> Mapping[str, np.dtype[Any]]:

@@ -13,7 +13,7 @@ from molattn.chem.atoms import symbols_from_codes
 from molattn.data.store.ragged import RaggedColumns
 
 _UINT8, _UINT16, _FLOAT32 = np.dtype("u1"), np.dtype("<u2"), np.dtype("<f4")
-_SELF = pack_bond([BOND_FEATURES[0].index["self"], 0, 0, 0])
+_SELF_BOND = pack_bond([BOND_FEATURES[0].index["self"], 0, 0, 0])
 
 
 @runtime_checkable
@@ -26,10 +26,10 @@ class Packing(Protocol):
         ...
 
     def pack(self, molecule: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The columns of one molecule, and a JSON object of data that has no column."""
+        """The columns of one molecule, and metadata that has no column, as JSON."""
         ...
 
-    def unpack(self, columns: RaggedColumns, row: int, smiles: str, notes: Mapping[str, Any]) -> Any:
+    def unpack(self, columns: RaggedColumns, row: int, smiles: str, metadata: Mapping[str, Any]) -> Any:
         """The molecule that was packed."""
         ...
 
@@ -37,25 +37,9 @@ class Packing(Protocol):
         """(n,) the number of atoms or tokens in each of `rows`; 0 if the row has no molecule."""
         ...
 
-    def padded(self, columns: RaggedColumns, rows: npt.NDArray[np.int64]) -> Any:
-        """The molecules of `rows`, in that order, in one padded batch."""
+    def padded(self, columns: RaggedColumns, rows: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
+        """The molecules of `rows`, in that order, padded with zeros: arrays by the names of the fields of a batch."""
         ...
-
-
-@dataclass(frozen=True)
-class PaddedGraphs:
-    """b molecules, padded with zeros to n atoms; the codes are those of `MoleculeGraph`."""
-
-    atom_codes: npt.NDArray[np.uint8]
-    """(b, n, F)."""
-    bond_codes: npt.NDArray[np.uint8]
-    """(b, n, n)."""
-    path_lengths: npt.NDArray[np.uint8]
-    """(b, n, n)."""
-    mask: npt.NDArray[np.bool_]
-    """(b, n), True for atoms."""
-    distances: npt.NDArray[np.float32] | None
-    """(b, n, n); None if the molecules have no distances."""
 
 
 @dataclass(frozen=True)
@@ -89,25 +73,25 @@ class GraphPacking:
         custom_symbols = molecule.symbols != symbols_from_codes(molecule.atom_codes)
         return columns, {"symbols": list(molecule.symbols)} if custom_symbols else {}
 
-    def unpack(self, columns: RaggedColumns, row: int, smiles: str, notes: Mapping[str, Any]) -> MoleculeGraph:
+    def unpack(self, columns: RaggedColumns, row: int, smiles: str, metadata: Mapping[str, Any]) -> MoleculeGraph:
         """The molecule that was packed."""
         padded = self.padded(columns, np.array([row]))
         return MoleculeGraph(
             smiles=smiles,
-            atom_codes=padded.atom_codes[0],
-            bond_codes=padded.bond_codes[0],
-            path_lengths=padded.path_lengths[0],
-            symbols=tuple(notes["symbols"]) if "symbols" in notes else symbols_from_codes(padded.atom_codes[0]),
-            warnings=tuple(notes.get("warnings", ())),
-            distances=None if padded.distances is None else padded.distances[0],
+            atom_codes=padded["atom_codes"][0],
+            bond_codes=padded["bond_codes"][0],
+            path_lengths=padded["path_lengths"][0],
+            symbols=tuple(metadata.get("symbols") or symbols_from_codes(padded["atom_codes"][0])),
+            warnings=tuple(metadata.get("warnings", ())),
+            distances=padded["distances"][0] if self.distances else None,
         )
 
     def sizes(self, columns: RaggedColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """(n,) the number of atoms in each of `rows`."""
         return columns.lengths("atoms", rows) // len(ATOM_FEATURES)
 
-    def padded(self, columns: RaggedColumns, rows: npt.NDArray[np.int64]) -> PaddedGraphs:
-        """The molecules of `rows`, in that order, in one padded batch."""
+    def padded(self, columns: RaggedColumns, rows: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
+        """The molecules of `rows`, in that order, padded with zeros: the arrays of `MoleculeBatch`."""
         sizes = self.sizes(columns, rows)
         b, n = len(rows), int(sizes.max())
         mask = np.arange(n) < sizes[:, None]
@@ -118,15 +102,11 @@ class GraphPacking:
         i, j, code, reverse = columns.take("bonds", rows).reshape(-1, 4).T
         bonds[molecule, i, j], bonds[molecule, j, i] = code, reverse
         diagonal = np.arange(n)
-        bonds[:, diagonal, diagonal] = mask * _SELF
+        bonds[:, diagonal, diagonal] = mask * _SELF_BOND
         below = mask[:, :, None] & np.tri(n, k=-1, dtype=bool)
-        return PaddedGraphs(
-            atom_codes=atoms,
-            bond_codes=bonds,
-            path_lengths=_symmetric(below, columns.take("paths", rows)),
-            mask=mask,
-            distances=_symmetric(below, columns.take("distances", rows)) if self.distances else None,
-        )
+        paths = _symmetric(below, columns.take("paths", rows))
+        arrays = {"atom_codes": atoms, "bond_codes": bonds, "path_lengths": paths, "mask": mask}
+        return arrays | ({"distances": _symmetric(below, columns.take("distances", rows))} if self.distances else {})
 
 
 @lru_cache(64)
@@ -155,20 +135,20 @@ class TokenPacking:
         """The column of one molecule."""
         return {"tokens": molecule.codes}, {}
 
-    def unpack(self, columns: RaggedColumns, row: int, smiles: str, notes: Mapping[str, Any]) -> SmilesTokens:
+    def unpack(self, columns: RaggedColumns, row: int, smiles: str, metadata: Mapping[str, Any]) -> SmilesTokens:
         """The molecule that was packed."""
         codes = columns.row("tokens", row).copy()
         labels = tuple(TOKENS[code] for code in codes.tolist())
-        return SmilesTokens(smiles, "".join(labels), labels, codes, tuple(notes.get("warnings", ())))
+        return SmilesTokens(smiles, "".join(labels), labels, codes, tuple(metadata.get("warnings", ())))
 
     def sizes(self, columns: RaggedColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """(n,) the number of tokens in each of `rows`."""
         return columns.lengths("tokens", rows)
 
-    def padded(self, columns: RaggedColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-        """The tokens of `rows`, in that order, padded with zeros to the longest; (b, n)."""
+    def padded(self, columns: RaggedColumns, rows: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
+        """The molecules of `rows`, in that order, padded with zeros: the array of `TokenBatch`."""
         sizes = self.sizes(columns, rows)
         mask = np.arange(int(sizes.max())) < sizes[:, None]
         codes = np.zeros(mask.shape, np.uint8)
         codes[mask] = columns.take("tokens", rows)
-        return codes
+        return {"codes": codes}

@@ -188,8 +188,7 @@ class RaggedColumns:
 
 def encode_row(columns: Mapping[str, str | npt.NDArray[Any]]) -> dict[str, bytes]:
     """Arrays and strings as a row for a `RaggedWriter`."""
-    return {name: _as_bytes(value) for name, value in columns.items()}
-
-
-def _as_bytes(value: str | npt.NDArray[Any]) -> bytes:
-    return value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value.tobytes()
+    return {
+        name: value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value.tobytes()
+        for name, value in columns.items()
+    }

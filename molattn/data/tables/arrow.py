@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from molattn.data.datasets.cards import cache_dir
 from molattn.data.files import write_bytes
 from molattn.data.tables.columns import name_columns, validate_column_names
-from molattn.data.tables.header import unnamed_message
-from molattn.data.tables.options import Tell, say_nothing
+from molattn.data.tables.header import describe_unnamed
+from molattn.data.tables.options import Warn, ignore_warning
 from molattn.data.tables.row_stream import CELL_BYTES, CHUNK_SIZE, MAX_CHUNK_BYTES, Chunk, RowStream, chunk_too_large
 from molattn.errors import InputError, UsageError
 
@@ -30,8 +30,8 @@ if that is more: a page of every column is in memory at once. See `parquet_check
 
 
 @contextmanager
-def parquet_stream(path: str | Path, source: str, tell: Tell = say_nothing) -> Iterator[RowStream]:
-    """The rows of a Parquet file; `tell` is called if columns have no name.
+def parquet_stream(path: str | Path, source: str, warn: Warn = ignore_warning) -> Iterator[RowStream]:
+    """The rows of a Parquet file; `warn` is called if columns have no name.
 
     Raises InputError for a file that is not Parquet or is damaged, and for rows that would fill the memory.
     """
@@ -42,7 +42,7 @@ def parquet_stream(path: str | Path, source: str, tell: Tell = say_nothing) -> I
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{source} cannot be read as Parquet ({_first_line(error)}): copy it again") from error
     with file:
-        yield _stream(file.schema_arrow, _batches(file, source), source, tell)
+        yield _stream(file.schema_arrow, _batches(file, source), source, warn)
 
 
 def count_parquet_rows(path: str | Path, source: str) -> int:
@@ -51,26 +51,27 @@ def count_parquet_rows(path: str | Path, source: str) -> int:
     Raises InputError as `parquet_stream` does.
     """
     stat = os.stat(path)
-    return _checked(source, os.path.realpath(path), stat.st_size, stat.st_ino, stat.st_mtime_ns)
+    return _count_rows(source, os.path.realpath(path), stat.st_size, stat.st_ino, stat.st_mtime_ns)
 
 
 @lru_cache(maxsize=256)
-def _checked(source: str, path: str, size: int, *_: int) -> int:
+def _count_rows(source: str, path: str, size: int, *_: int) -> int:
     """The number of rows by `parquet_check`; size, inode and time identify the file's version in the `lru_cache`."""
     limit = max(MIN_MEMORY_LIMIT, MEMORY_PER_BYTE * size)
-    found = _run_check(path, limit)
-    rows = f"rows {found['rows']} to {found['rows'] + CHUNK_SIZE - 1}"
-    after = f"is damaged after row {found['rows']}" if "open" in found else "cannot be read as Parquet"
-    if found.get("heavy"):
+    result = _run_check(path, limit)
+    num_rows = result["rows"]
+    rows = f"rows {num_rows} to {num_rows + CHUNK_SIZE - 1}"
+    if result.get("too_large"):
         raise chunk_too_large(source, rows)
-    if found.get("unpacks"):
+    if result.get("out_of_memory"):
         raise InputError(
             f"{source}: {rows} take over {limit >> 20:,} MiB to unpack, far more than the file: leave out columns that "
             "are not needed, or write it with smaller pages"
         )
-    if "damaged" in found:
-        raise InputError(f"{source} {after} ({found['damaged']}): copy it again")
-    return found["rows"]
+    if "error" in result:
+        problem = f"is damaged after row {num_rows}" if "opened" in result else "cannot be read as Parquet"
+        raise InputError(f"{source} {problem} ({result['error']}): copy it again")
+    return num_rows
 
 
 def _run_check(path: str, limit: int) -> dict[str, Any]:
@@ -78,28 +79,28 @@ def _run_check(path: str, limit: int) -> dict[str, Any]:
     variables = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "ARROW_DEFAULT_MEMORY_POOL": "system"}
     environment = {**os.environ, **variables, "OMP_NUM_THREADS": "1"}
     numbers = [str(n) for n in (CHUNK_SIZE, MAX_CHUNK_BYTES, CELL_BYTES, limit)]
-    done = subprocess.run([*command, *numbers], env=environment, capture_output=True, stdin=subprocess.DEVNULL)
+    process = subprocess.run([*command, *numbers], env=environment, capture_output=True, stdin=subprocess.DEVNULL)
     try:
-        return json.loads(done.stdout)
+        return json.loads(process.stdout)
     except ValueError:
-        message = "the process that read it died" if done.returncode < 0 else done.stderr.decode(errors="replace")
-        return {"rows": 0, "damaged": message.strip().split("\n")[-1]}
+        message = "the process that read it died" if process.returncode < 0 else process.stderr.decode(errors="replace")
+        return {"rows": 0, "error": message.strip().split("\n")[-1]}
 
 
-def frame_stream(frame: Any, tell: Tell = say_nothing) -> RowStream:
+def frame_stream(frame: Any, warn: Warn = ignore_warning) -> RowStream:
     """The rows of a data frame of pandas, polars or pyarrow, without its index.
 
-    `tell` is called if columns have no name.
+    `warn` is called if columns have no name.
 
     Raises UsageError for anything else, InputError for a column of mixed types.
     """
     table = to_arrow_table(frame)
-    return _stream(table.schema, iter(table.to_batches()), "the frame", tell)
+    return _stream(table.schema, iter(table.to_batches()), "the frame", warn)
 
 
-def is_data_frame(thing: object) -> bool:
+def is_data_frame(value: object) -> bool:
     """Whether an object is a data frame: one that exports Arrow's C stream."""
-    return hasattr(thing, "__arrow_c_stream__")
+    return hasattr(value, "__arrow_c_stream__")
 
 
 def to_arrow_table(frame: Any) -> pa.Table:
@@ -116,7 +117,7 @@ def to_arrow_table(frame: Any) -> pa.Table:
     try:
         return pa.table(frame)
     except (pa.ArrowException, TypeError) as error:
-        raise InputError(f"the frame has a column that Arrow cannot take: {error}") from error
+        raise InputError(f"the frame has a column that Arrow cannot convert: {error}") from error
 
 
 def cache_frame(frame: Any) -> Path:
@@ -158,13 +159,13 @@ def _json(value: object) -> str:
     return json.dumps(value, default=str, ensure_ascii=False)
 
 
-def _stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch], source: str, tell: Tell = say_nothing) -> RowStream:
-    written = tuple(schema.names)
-    columns = validate_column_names(source, name_columns(written))
-    if columns == written:
-        return RowStream(source, columns, _chunks(schema, batches), "row", schema=schema)
-    tell(unnamed_message(source, columns, [i for i, name in enumerate(written) if not name.strip()]))
-    return RowStream(source, columns, _chunks(schema, batches), "row", schema=schema, header=written)
+def _stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch], source: str, warn: Warn) -> RowStream:
+    source_columns = tuple(schema.names)
+    columns = validate_column_names(source, name_columns(source_columns))
+    if columns != source_columns:
+        warn(describe_unnamed(source, columns, source_columns))
+    chunks = _chunks(schema, batches)
+    return RowStream(source, columns, chunks, "row", schema=schema, source_columns=source_columns)
 
 
 def _batches(file: pq.ParquetFile, source: str) -> Iterator[pa.RecordBatch]:

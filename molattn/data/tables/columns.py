@@ -1,19 +1,17 @@
-"""Column names: validated, numbered if duplicate, and looked up; and cells parsed as numbers."""
+"""Column names: validated, numbered if duplicate, and looked up; and the units in them, as in `IC50 [nM]`."""
 
 import difflib
-import math
 import re
 from collections.abc import Iterable, Sequence
 
-from molattn.data.tables.missing import is_missing_word
 from molattn.errors import InputError, UsageError, short_repr
 
-_MAX_SHOWN, _MAX_SEARCHED, _MAX_LENGTH = 40, 1000, 200
+_MAX_LISTED, _MAX_SEARCHED, _MAX_LENGTH = 40, 1000, 200
 """Maximum number of names in an error, of names searched for the closest match, and of characters in such a name."""
 
 _UNNAMED = re.compile(r"Unnamed: \d+(\.\d+)?", re.ASCII)
 
-STRUCTURE_NAMES = frozenset({"structure", "structures", "molecule", "molecules", "mol", "mols"})
+_STRUCTURE_NAMES = frozenset({"structure", "structures", "molecule", "molecules", "mol", "mols"})
 _MAYBE_SMILES = re.compile("smile|struct|mol", re.IGNORECASE)
 
 
@@ -50,17 +48,17 @@ def name_columns(names: Iterable[str]) -> tuple[str, ...]:
     names = tuple(names)
     if all(map(str.strip, names)):
         return names
-    taken = {name.strip() for name in names}
-    named: list[str] = []
+    used = {name.strip() for name in names}
+    result: list[str] = []
     for index, name in enumerate(names):
         if not name.strip():
-            name, times = f"Unnamed: {index}", 0
-            while name in taken:
-                times += 1
-                name = f"Unnamed: {index}.{times}"
-            taken.add(name)
-        named.append(name)
-    return tuple(named)
+            name, suffix = f"Unnamed: {index}", 0
+            while name in used:
+                suffix += 1
+                name = f"Unnamed: {index}.{suffix}"
+            used.add(name)
+        result.append(name)
+    return tuple(result)
 
 
 def is_unnamed(name: str) -> bool:
@@ -70,12 +68,12 @@ def is_unnamed(name: str) -> bool:
 
 def number_duplicates(names: Iterable[str]) -> list[str]:
     """The names, with .1, .2 and so on appended to duplicates."""
-    times: dict[str, int] = {}
-    numbered = []
+    counts: dict[str, int] = {}
+    result = []
     for name in names:
-        times[name] = times.get(name, -1) + 1
-        numbered.append(f"{name}.{times[name]}" if times[name] else name)
-    return numbered
+        counts[name] = counts.get(name, -1) + 1
+        result.append(f"{name}.{counts[name]}" if counts[name] else name)
+    return result
 
 
 def find_column(columns: Sequence[str], name: str, source: str) -> int:
@@ -88,8 +86,8 @@ def find_column(columns: Sequence[str], name: str, source: str) -> int:
         return stripped.index(name.strip())
     folded = [known.casefold() for known in stripped]
     # With very many or very long names the search would take minutes.
-    near = [known for known in folded[:_MAX_SEARCHED] if len(known) <= _MAX_LENGTH]
-    close = difflib.get_close_matches(name.strip().casefold()[:_MAX_LENGTH], near, n=1)
+    candidates = [known for known in folded[:_MAX_SEARCHED] if len(known) <= _MAX_LENGTH]
+    close = difflib.get_close_matches(name.strip().casefold()[:_MAX_LENGTH], candidates, n=1)
     hint = f"; did you mean {short_repr(stripped[folded.index(close[0])])}?" if close else ""
     raise UsageError(f"{source} has no column {short_repr(name)}; it has {format_names(stripped)}{hint}")
 
@@ -104,7 +102,7 @@ def guess_smiles_column(columns: Sequence[str], known: str | None = None) -> str
     """
     if known is not None:
         return known
-    best = _smiles_names(columns)
+    best = _find_smiles_columns(columns)
     if len(best) == 1:
         return best[0]
     found = (
@@ -112,106 +110,81 @@ def guess_smiles_column(columns: Sequence[str], known: str | None = None) -> str
         if best
         else f"no column of {format_names(columns)} is named smiles"
     )
-    raise UsageError(f"{found}: say which with --smiles-column, or that there is no header with --no-header-row")
+    raise UsageError(f"{found}: select it with --smiles-column, or add --no-header-row if there is no header")
 
 
-def names_a_smiles_column(names: Iterable[str]) -> bool:
+def has_smiles_column(names: Iterable[str]) -> bool:
     """Whether any of the names could be that of a SMILES column, as for `guess_smiles_column`."""
-    return bool(_smiles_names(names))
+    return bool(_find_smiles_columns(names))
 
 
-def _smiles_names(names: Iterable[str]) -> list[str]:
+def _find_smiles_columns(names: Iterable[str]) -> list[str]:
     """The best matches for a SMILES column, all equally good."""
     names = [*names]
     if not _MAYBE_SMILES.search("\n".join(names)):
         return []  # fast also for a million names
     folded = {name: name.strip().casefold() for name in names}
-    tiers = (
+    matches = (
         [name for name, text in folded.items() if text == "smiles"],
         [name for name, text in folded.items() if "smiles" in text],
-        [name for name, text in folded.items() if text in STRUCTURE_NAMES],
+        [name for name, text in folded.items() if text in _STRUCTURE_NAMES],
     )
-    return next((tier for tier in tiers if tier), [])
+    return next(filter(None, matches), [])
 
 
 def format_names(names: Iterable[str]) -> str:
     """The names as an error lists them; only the first if there are many."""
     names = [*names]
-    more = f" and {len(names) - _MAX_SHOWN:,} more" if len(names) > _MAX_SHOWN else ""
-    return ", ".join(map(short_repr, names[:_MAX_SHOWN])) + more
+    more = f" and {len(names) - _MAX_LISTED:,} more" if len(names) > _MAX_LISTED else ""
+    return ", ".join(map(short_repr, names[:_MAX_LISTED])) + more
 
 
-# Stricter than float(), which also takes 1_000, full-width digits, nan and infinity.
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_APPROXIMATE = "~\u2248\u223c"
-DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?", re.ASCII)
+_UNIT = re.compile(r"(.*\S)\s*(?:\[([^\[\]]+)\]|\(([^()]*(?:\([^()]*\)[^()]*)*)\))\s*", re.DOTALL)
+MAX_UNIT_LENGTH = 24
+"""Maximum characters of a unit."""
+NOT_UNITS = frozenset(
+    (
+        *("mean", "median", "average", "avg", "std", "sd", "sem", "min", "max", "n", "count", "log", "raw", "final"),
+        *("exp", "exp.", "experimental", "measured", "observed", "obs", "calc", "calc.", "calculated", "pred"),
+        *("predicted", "active", "inactive", "binary", "class", "label", "target", "test", "train"),
+        *("y/n", "yes/no", "0/1", "true/false"),
+    )
+)
+"""Words, in lower case, that occur in the same place but are not units."""
 
 
-def parse_numbers(cells: Sequence[object], names: Sequence[str]) -> tuple[list[float], str | None]:
-    """The numbers in some cells of one row, NaN for an empty one, or the reason why they cannot be used.
+def split_unit(name: str) -> tuple[str, str]:
+    """The name of a column without its unit, and the unit; empty if it has none.
 
-    cells: text, or typed values, of which None and NaN are missing. names: those of their columns.
+    A unit is a text in brackets or parentheses at the end that contains a letter, a degree sign or a percent sign.
+
+    >>> split_unit("IC50 [nM]")
+    ('IC50', 'nM')
+    >>> split_unit("y (2)")
+    ('y (2)', '')
     """
-    numbers = []
-    for cell, name in zip(cells, names, strict=True):
-        stripped = cell.strip() if isinstance(cell, str) else cell
-        number = math.nan if stripped is None or stripped == "" else parse_finite(stripped)
-        if number is None:
-            hint = _hint(stripped) if isinstance(stripped, str) else ""
-            return [], f"column {short_repr(name)}: {short_repr(cell)} is not a finite number{hint}"
-        numbers.append(number)
-    return numbers, None
+    if (match := _UNIT.fullmatch(name)) is None:
+        return name, ""
+    unit = (match[2] or match[3]).strip()
+    has_letter = any(c.isalpha() or c in "\u00b0%\u2030" for c in unit)
+    if not has_letter or len(unit) > MAX_UNIT_LENGTH or unit.casefold() in NOT_UNITS:
+        return name, ""
+    return match[1], unit
 
 
-def parse_required_numbers(cells: Sequence[object], names: Sequence[str]) -> tuple[list[float], str | None]:
-    """As `parse_numbers`, but a missing value is a reason as well."""
-    numbers, reason = parse_numbers(cells, names)
-    missing = [name for number, name in zip(numbers, names, strict=False) if math.isnan(number)]
-    if missing:
-        return [], missing_value_reason(missing)
-    return numbers, reason
+def find_without_unit(columns: Sequence[str], name: str) -> str:
+    """The only column whose name without its unit is `name`; `name` itself if it is a column, or if there is not one.
 
-
-def replace_decimal_commas(cells: Sequence[object]) -> list[object] | None:
-    """The cells of a column with decimal points, if all fractions in it have decimal commas; else None.
-
-    It is None if a decimal point occurs as well, because a comma may then be a thousands separator.
-
-    >>> replace_decimal_commas(["-11,01", "", "3"])
-    ['-11.01', '', '3']
+    >>> find_without_unit(["smiles", "IC50 [nM]"], "IC50")
+    'IC50 [nM]'
     """
-    texts = [cell.strip() for cell in cells if isinstance(cell, str)]
-    if not any(map(DECIMAL_COMMA.fullmatch, texts)) or any("." in t and NUMBER.fullmatch(t) for t in texts):
-        return None
-    return [
-        cell.replace(",", ".") if isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell.strip()) else cell
-        for cell in cells
-    ]
+    wanted = name.strip()
+    if any(known.strip() == wanted for known in columns):
+        return name
+    found = [known for known in columns if split_unit(known.strip())[0] == wanted]
+    return found[0] if len(found) == 1 else name
 
 
-def missing_value_reason(names: Sequence[str]) -> str:
-    """The reason for rejecting a row without values in these columns."""
-    return f"no value in column{'s' if len(names) > 1 else ''} {format_names(names)}"
-
-
-def parse_finite(value: object) -> float | None:
-    """The number, NaN for a missing one, None for a value that is not a finite number."""
-    if isinstance(value, str) and not NUMBER.fullmatch(value):
-        return None
-    try:
-        number = float(value)  # pyright: ignore[reportArgumentType]
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return None if math.isinf(number) else number
-
-
-def _hint(text: str) -> str:
-    if DECIMAL_COMMA.fullmatch(text):
-        return f": write a decimal point, {text.replace(',', '.')}"
-    if is_missing_word(text):
-        return ": leave the field empty for a missing value"
-    if text[:1] in _APPROXIMATE and NUMBER.fullmatch(exact := text.lstrip(_APPROXIMATE + " ")):
-        return f", but an approximate one: write {exact} if it may be learned as it is"
-    if NUMBER.fullmatch(text.replace("\u2212", "-")) and "\u2212" in text:
-        return ": write the minus sign as -"
-    return ""
+def has_unit(name: str, unit: str) -> bool:
+    """Whether the name of a target already contains its unit."""
+    return bool(unit) and split_unit(name)[1] == unit

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from molattn.data.tables.header import (
-    MAX_LINES,
-    find_smiles,
-    is_below_titles,
-    is_full,
-    is_plain_header,
-    numbered_header,
+    MAX_HEADER_ROWS,
+    describe_titles,
+    detect_smiles_column,
+    generate_header,
+    has_no_empty_cell,
+    is_certainly_header,
+    is_header_below_titles,
     read_header,
-    titles_message,
 )
-from molattn.data.tables.options import Tell, say_nothing
-from molattn.data.tables.row_stream import CHUNK_SIZE, Chunk, MemoryLimit, RowStream
+from molattn.data.tables.options import Warn, ignore_warning
+from molattn.data.tables.row_stream import RowStream, SourceRow, chunk_rows
 from molattn.errors import InputError, short_repr
 
 MAX_CELL_CHARS = 2**24
@@ -28,10 +28,10 @@ MAX_CELL_CHARS = 2**24
 DELIMITERS = ",;\t"
 """The delimiters that are searched for in a header, in this order."""
 
-_MAX_HEAD = 2**20
-"""Characters after which no more lines are searched for the header."""
+_MAX_SEARCHED = 2**20
+"""Characters after which no more rows are searched for the header."""
 
-_OPENING = re.compile(rf'(?:^|[{DELIMITERS}])"')
+_OPENING_QUOTE = re.compile(rf'(?:^|[{DELIMITERS}])"')
 
 QUOTING_HINT = 'a field that holds the delimiter must be in double quotes, as in "2,4-D"'
 
@@ -42,7 +42,7 @@ def csv_stream(
     delimiter: str = "",
     number_duplicate_columns: bool = False,
     header_row: bool = True,
-    tell: Tell = say_nothing,
+    warn: Warn = ignore_warning,
 ) -> RowStream:
     """The rows of a CSV; empty lines, and title lines above the header, are skipped.
 
@@ -52,7 +52,7 @@ def csv_stream(
         delimiter: between cells; inferred from the header if empty.
         number_duplicate_columns: whether duplicate names in the header are numbered instead of raising an error.
         header_row: whether the first row names the columns.
-        tell: called with messages about the header.
+        warn: called with messages about the header.
 
     Raises InputError, with the line, for duplicate names in the header, and, when the row is reached, for one that is
     too short or too long and for unmatched quotes; UsageError for a header that is a row of data.
@@ -60,32 +60,32 @@ def csv_stream(
     # The limit is global to the process: it is never lowered.
     csv.field_size_limit(max(csv.field_size_limit(), MAX_CELL_CHARS))
     lines = iter(lines)
-    head = _first_lines(lines, delimiter, header_row)
-    start, delimiter = _find_header(head, delimiter) if header_row else (0, delimiter or _delimiter_of_rows(head))
+    first = _first_rows(lines, delimiter, header_row)
+    start, delimiter = _find_header(first, delimiter) if header_row else (0, delimiter or _infer_delimiter(first))
     # Title lines are replaced by empty lines, so that line numbers do not change.
-    titles = itertools.repeat("\n", sum(len(line.text) for line in head[:start]))
-    lines = itertools.chain(titles, *(line.text for line in head[start:]), lines)
+    titles = itertools.repeat("\n", sum(len(row.lines) for row in first[:start]))
+    lines = itertools.chain(titles, *(row.lines for row in first[start:]), lines)
     # strict: without it, an unclosed quote makes the rest of the file one cell.
     rows = _rows(csv.reader(lines, delimiter=delimiter, strict=True), source)
     line, names = next(rows, (1, []))
     if not names:
         raise InputError(f"{source}: the file is empty; the first line must name the columns")
     if start:
-        tell(titles_message(source, "line", line, [_cells(title, delimiter) for title in head[:start]]))
+        warn(describe_titles(source, "line", line, [_cells(title, delimiter) for title in first[:start]]))
     if header_row:
-        header = read_header(names, f"{source}, line {line}", number_duplicate_columns, tell)
+        header = read_header(names, f"{source}, line {line}", number_duplicate_columns, warn)
     else:
-        first = [cells for line in head if len(cells := _cells(line, delimiter)) == len(names)]
-        header = numbered_header(first or [names], source, tell)
+        full = [cells for row in first if len(cells := _cells(row, delimiter)) == len(names)]
+        header = generate_header(full or [names], source, warn)
         rows = itertools.chain([(line, names)], rows)
     # Programs use semicolons as the delimiter where the comma is the decimal mark.
     return RowStream(
         source,
         header.columns,
-        row_chunks(rows, source, header.columns),
+        chunk_rows(_full_rows(rows, source, header.columns), source, "line"),
         smiles_column=header.smiles_column,
         decimal_commas=delimiter == ";",
-        header=header.written,
+        source_columns=header.source_columns,
     )
 
 
@@ -102,113 +102,117 @@ def csv_line(cells: Sequence[str], delimiter: str = ",", quote_commas: bool = Tr
     return delimiter.join(_quoted(cell, special) for cell in cells) + "\n"
 
 
-def _head(lines: Iterator[str]) -> tuple[Iterator[str], str]:
-    """The lines of the next row, whose cells may span several lines, after any empty lines; and its unquoted text.
+@dataclass(frozen=True)
+class _UnparsedRow:
+    """A row of a table, whose cells may span several lines of the file."""
+
+    lines: list[str]
+    """Its lines, after the empty lines before it."""
+    unquoted: str
+    """Its text outside of quotes."""
+
+
+def _next_row(lines: Iterator[str]) -> _UnparsedRow:
+    """The next row, without lines at the end of the file.
 
     Every character is scanned once, even if an unclosed quote spans many lines.
     """
-    blank = 0
-    head, unquoted = io.StringIO(newline=""), io.StringIO()
-    quoted = False
+    num_empty, num_chars = 0, 0
+    row: list[str] = []
+    unquoted = io.StringIO()
+    in_quotes = False
     for line in lines:
-        if not head.tell() and not line.strip("\r\n"):
-            blank += 1
+        if not row and not line.strip("\r\n"):
+            num_empty += 1
             continue
-        head.write(line)
-        outside, quoted = _outside(line, quoted)
-        unquoted.write(outside)
-        if not quoted or head.tell() > MAX_CELL_CHARS:
+        row.append(line)
+        num_chars += len(line)
+        text, in_quotes = _remove_quoted(line, in_quotes)
+        unquoted.write(text)
+        if not in_quotes or num_chars > MAX_CELL_CHARS:
             break
-    head.seek(0)
-    return itertools.chain(itertools.repeat("\n", blank), head), unquoted.getvalue()
+    return _UnparsedRow(["\n"] * num_empty + row, unquoted.getvalue())
 
 
-def _outside(line: str, quoted: bool) -> tuple[str, bool]:
-    """The unquoted text of a line, and whether the line ends within quotes; `quoted` is whether it starts within them.
+def _remove_quoted(line: str, in_quotes: bool) -> tuple[str, bool]:
+    """The unquoted text of a line, and whether it ends within quotes; `in_quotes` is whether it starts within them.
 
     A quote opens only at the start of a cell; within a cell it is an ordinary character.
     """
-    found: list[str] = []
-    place = 0
+    unquoted: list[str] = []
+    position = 0
     while True:
-        if quoted:
-            end = line.find('"', place)
+        if in_quotes:
+            end = line.find('"', position)
             if end < 0:
-                return "".join(found), True
-            quoted = line.startswith('"', end + 1)  # two quotes are an escaped one
-            place = end + 1 + quoted
+                return "".join(unquoted), True
+            in_quotes = line.startswith('"', end + 1)  # two quotes are an escaped one
+            position = end + 1 + in_quotes
             continue
-        opening = _OPENING.search(line, place)
-        found.append(line[place : opening.end() if opening else len(line)])
+        opening = _OPENING_QUOTE.search(line, position)
+        unquoted.append(line[position : opening.end() if opening else len(line)])
         if opening is None:
-            return "".join(found), False
-        place, quoted = opening.end(), True
+            return "".join(unquoted), False
+        position, in_quotes = opening.end(), True
 
 
-@dataclass(frozen=True)
-class _Line:
-    """An unparsed row of a table, whose cells may span several lines of the file."""
-
-    text: list[str]
-    """Its lines, after the empty lines before it."""
-    unquoted: str
-
-
-def _first_lines(lines: Iterator[str], delimiter: str, header_row: bool) -> list[_Line]:
+def _first_rows(lines: Iterator[str], delimiter: str, header_row: bool) -> list[_UnparsedRow]:
     """The first rows of a table: the header, and more rows if that could be a title or there is no header."""
-    head: list[_Line] = []
-    while len(head) < MAX_LINES and sum(len(text) for line in head for text in line.text) < _MAX_HEAD:
-        text, unquoted = _head(lines)
-        if not (line := _Line(list(text), unquoted)).text:
+    rows: list[_UnparsedRow] = []
+    while len(rows) < MAX_HEADER_ROWS and sum(len(line) for row in rows for line in row.lines) < _MAX_SEARCHED:
+        row = _next_row(lines)
+        if not row.lines:
             break
-        head.append(line)
+        rows.append(row)
         if not header_row:
             continue
-        cells = _cells(line, delimiter or _delimiter(line))
+        cells = _cells(row, delimiter or _header_delimiter(row))
         # If the first two rows have no empty cell, the first is not a title.
-        if (len(head) == 1 and is_plain_header(cells)) or (
-            len(head) == 2 and is_full(cells) and is_full(_cells(head[0], delimiter or _delimiter(head[0])))
+        if (len(rows) == 1 and is_certainly_header(cells)) or (
+            len(rows) == 2
+            and has_no_empty_cell(cells)
+            and has_no_empty_cell(_cells(rows[0], delimiter or _header_delimiter(rows[0])))
         ):
             break
-    return head
+    return rows
 
 
-def _find_header(head: Sequence[_Line], delimiter: str) -> tuple[int, str]:
-    """The index of the header in `head`, and the delimiter."""
-    for index in range(1, len(head)):
-        found = delimiter or _delimiter(head[index])
-        if is_below_titles([_cells(line, found) for line in head], index):
+def _find_header(rows: Sequence[_UnparsedRow], delimiter: str) -> tuple[int, str]:
+    """The index of the header in `rows`, and the delimiter."""
+    for index in range(1, len(rows)):
+        found = delimiter or _header_delimiter(rows[index])
+        if is_header_below_titles([_cells(row, found) for row in rows], index):
             return index, found
-    return 0, delimiter or (_delimiter(head[0], head) if head else DELIMITERS[0])
+    return 0, delimiter or (_header_delimiter(rows[0], rows) if rows else DELIMITERS[0])
 
 
-def _delimiter(line: _Line, rows: Sequence[_Line] = ()) -> str:
+def _header_delimiter(header: _UnparsedRow, rows: Sequence[_UnparsedRow] = ()) -> str:
     """The delimiter of a header; a comma for a single column.
 
     It is the first of `DELIMITERS` that occurs outside quotes. If several do, one that yields a column named smiles is
     preferred, then one with which all `rows` have the same number of cells.
     """
-    marks = [mark for mark in DELIMITERS if mark in line.unquoted] or [DELIMITERS[0]]
-    if len(marks) == 1:
-        return marks[0]
-    named = (mark for mark in marks if "smiles" in (cell.strip().casefold() for cell in _cells(line, mark)))
-    even = (mark for mark in marks if len({len(_cells(row, mark)) for row in rows}) == 1)
-    return next(itertools.chain(named, even), marks[0])
+    found = [mark for mark in DELIMITERS if mark in header.unquoted] or [DELIMITERS[0]]
+    if len(found) == 1:
+        return found[0]
+    with_smiles = (mark for mark in found if "smiles" in (cell.strip().casefold() for cell in _cells(header, mark)))
+    consistent = (mark for mark in found if len({len(_cells(row, mark)) for row in rows}) == 1)
+    return next(itertools.chain(with_smiles, consistent), found[0])
 
 
-def _delimiter_of_rows(head: Sequence[_Line]) -> str:
+def _infer_delimiter(rows: Sequence[_UnparsedRow]) -> str:
     """The delimiter of a table without a header: all rows have the same number of cells, and a column holds SMILES."""
-    for mark in DELIMITERS:
-        rows = [_cells(line, mark) for line in head]
-        if len({len(row) for row in rows}) == 1 and len(rows[0]) > 1 and find_smiles(rows) is not None:
-            return mark
-    return _delimiter(head[0]) if head else DELIMITERS[0]
+    for delimiter in DELIMITERS:
+        cells = [_cells(row, delimiter) for row in rows]
+        if len({len(row) for row in cells}) == 1 and len(cells[0]) > 1 and detect_smiles_column(cells) is not None:
+            return delimiter
+    return _header_delimiter(rows[0]) if rows else DELIMITERS[0]
 
 
-def _cells(line: _Line, delimiter: str) -> list[str]:
+def _cells(row: _UnparsedRow, delimiter: str) -> list[str]:
     """The cells of a row; empty if its quotes do not match."""
     try:
-        return next(filter(None, csv.reader(line.text, delimiter=delimiter, strict=True)), [])
+        return next(filter(None, csv.reader(row.lines, delimiter=delimiter, strict=True)), [])
     except csv.Error:
         return []
 
@@ -225,26 +229,13 @@ def _rows(reader: Any, source: str) -> Iterator[tuple[int, list[str]]]:
         raise InputError(f"{source}, line {line}: the quotes do not match ({error}): {QUOTING_HINT}") from error
 
 
-def row_chunks(rows: Iterator[tuple[int, list[str]]], source: str, columns: tuple[str, ...]) -> Iterator[Chunk]:
-    """The rows, each with its line, in chunks.
-
-    Raises InputError, with the line, for a row that is too short or too long.
-    """
+def _full_rows(rows: Iterator[tuple[int, list[str]]], source: str, columns: tuple[str, ...]) -> Iterator[SourceRow]:
+    """The rows. Raises InputError, with the line, for a row that is too short or too long."""
     width = len(columns)
-    for start in itertools.count(0, CHUNK_SIZE):
-        line_numbers: list[int] = []
-        cells: list[list[str]] = []
-        memory = MemoryLimit(source)
-        for line, row in itertools.islice(rows, CHUNK_SIZE):
-            if len(row) != width:
-                raise InputError(wrong_width(f"{source}, line {line}", row, columns))
-            memory.add(row, f"line {line}")
-            line_numbers.append(line)
-            cells.append(row)
-        if cells:
-            yield Chunk(start, line_numbers, cells)
-        if len(cells) < CHUNK_SIZE:
-            return
+    for line, cells in rows:
+        if len(cells) != width:
+            raise InputError(wrong_width(f"{source}, line {line}", cells, columns))
+        yield SourceRow(line, cells)
 
 
 def wrong_width(where: str, cells: Sequence[str], columns: tuple[str, ...]) -> str:

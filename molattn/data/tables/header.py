@@ -4,17 +4,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from molattn.data.tables.columns import (
-    NUMBER,
-    name_columns,
-    names_a_smiles_column,
-    number_duplicates,
-    validate_column_names,
-)
-from molattn.data.tables.options import Tell
+from molattn.data.tables.cells import NUMBER
+from molattn.data.tables.columns import has_smiles_column, name_columns, number_duplicates, validate_column_names
+from molattn.data.tables.options import Warn
 from molattn.errors import InputError, SmilesError, UsageError, short_repr
 
-MAX_LINES = 10
+MAX_HEADER_ROWS = 10
 """Maximum number of rows that are searched for the header."""
 
 _MAX_SEARCHED = 1000
@@ -33,105 +28,102 @@ class Header:
 
     Attributes:
         columns: a name for each column.
-        written: the names in the file, if some of them are empty; otherwise ().
+        source_columns: the names in the file, some of which may be empty; () for a table without a header.
         smiles_column: the SMILES column that was found in a table without a header; otherwise None.
     """
 
     columns: tuple[str, ...]
-    written: tuple[str, ...] = ()
+    source_columns: tuple[str, ...] = ()
     smiles_column: str | None = None
 
 
-def read_header(cells: Sequence[str], where: str, number_duplicate_columns: bool, tell: Tell) -> Header:
+def read_header(cells: Sequence[str], where: str, number_duplicate_columns: bool, warn: Warn) -> Header:
     """The header in a row.
 
     Args:
         cells: the cells of the row.
         where: the table and the row, for errors.
         number_duplicate_columns: whether duplicate names are numbered instead of raising an error.
-        tell: called if columns have no name.
+        warn: called if columns have no name.
 
     Raises InputError for duplicate names or no names, UsageError for a row of data.
     """
-    written = tuple(cells)
-    if not any(map(str.strip, written)):
+    source_columns = tuple(cells)
+    if not any(map(str.strip, source_columns)):
         raise InputError(f"{where}: no column has a name; give each one, or add --no-header-row")
-    _check_is_header(written, where)
-    named = name_columns(written)
+    _check_is_header(source_columns, where)
+    named = name_columns(source_columns)
     columns = validate_column_names(where, number_duplicates(named) if number_duplicate_columns else named)
-    if named == written:
-        return Header(columns)
-    added = [i for i, name in enumerate(written) if not name.strip()]
-    tell(unnamed_message(where, columns, added))
-    return Header(columns, written)
+    if named != source_columns:
+        warn(describe_unnamed(where, columns, source_columns))
+    return Header(columns, source_columns)
 
 
-def unnamed_message(where: str, columns: Sequence[str], added: Sequence[int]) -> str:
-    """The message that the columns with the indices `added` have no name, and the names that they get."""
-    shown = ", ".join(short_repr(columns[i]) for i in added[:5])
-    if len(added) == 1:
-        return f"{where}: column {added[0] + 1} has no name: it is called {shown}, and left as it is"
-    more = f" and {len(added) - 5} more" if len(added) > 5 else ""
-    return f"{where}: {len(added)} columns have no name: they are called {shown}{more}, and left as they are"
+def describe_unnamed(where: str, columns: Sequence[str], source_columns: Sequence[str]) -> str:
+    """The warning that some of `source_columns` are empty, with their names in `columns`."""
+    unnamed = [i for i, name in enumerate(source_columns) if not name.strip()]
+    names = ", ".join(short_repr(columns[i]) for i in unnamed[:5])
+    if len(unnamed) == 1:
+        return f"{where}: column {unnamed[0] + 1} has no name: it is read as {names}"
+    more = f" and {len(unnamed) - 5} more" if len(unnamed) > 5 else ""
+    return f"{where}: {len(unnamed)} columns have no name: they are read as {names}{more}"
 
 
-def numbered_header(rows: Sequence[Sequence[str]], source: str, tell: Tell) -> Header:
+def generate_header(rows: Sequence[Sequence[str]], source: str, warn: Warn) -> Header:
     """The header of a table without one, given its first rows: column_1, column_2 and so on."""
     columns = [f"column_{i + 1}" for i in range(len(rows[0]))]
-    found = find_smiles(rows)
-    smiles = None if found is None else columns[found]
+    found = detect_smiles_column(rows)
+    smiles_column = None if found is None else columns[found]
     last = f" to {columns[-1]}" if len(columns) > 1 else ""
-    molecules = "" if smiles is None else f"; {smiles} holds the SMILES"
-    tell(f"{source} is read without a header row: its columns are called {columns[0]}{last}{molecules}")
-    return Header(tuple(columns), (), smiles)
+    smiles = "" if smiles_column is None else f"; {smiles_column} holds the SMILES"
+    warn(f"{source} is read without a header row: its columns are named {columns[0]}{last}{smiles}")
+    return Header(tuple(columns), (), smiles_column)
 
 
-def find_smiles(rows: Sequence[Sequence[str]]) -> int | None:
+def detect_smiles_column(rows: Sequence[Sequence[str]]) -> int | None:
     """The index of the column in which most cells are SMILES, of several the one with the longest texts; or None."""
     lengths: dict[int, int] = {}
     for index in range(min(_MAX_SEARCHED, *map(len, rows))):
         cells = [cell for row in rows if (cell := row[index].strip())]
         # More than half, because some SMILES may be invalid.
-        good = sum(map(_is_smiles, cells))
-        if good and 2 * good > len(cells):
+        num_valid = sum(map(_is_smiles, cells))
+        if num_valid and 2 * num_valid > len(cells):
             lengths[index] = sum(map(len, cells))
     return max(lengths, key=lambda index: lengths[index], default=None)
 
 
-def is_plain_header(cells: Sequence[str]) -> bool:
-    """Whether a first row is certainly the header: it names a SMILES column, and is not a single line of text."""
-    named = [cell for cell in cells if cell.strip()]
-    return any(cell.strip().casefold() == "smiles" for cell in named) or (
-        len(named) > 1 and names_a_smiles_column(named)
-    )
+def is_certainly_header(cells: Sequence[str]) -> bool:
+    """Whether a first row must be the header: it names a SMILES column, and is not a single line of text."""
+    names = [cell for cell in cells if cell.strip()]
+    return any(cell.strip().casefold() == "smiles" for cell in names) or (len(names) > 1 and has_smiles_column(names))
 
 
-def is_full(cells: Sequence[str]) -> bool:
+def has_no_empty_cell(cells: Sequence[str]) -> bool:
     """Whether a row has several cells and none is empty, so that it is not a title."""
     return len(cells) > 1 and all(map(str.strip, cells))
 
 
-def is_below_titles(rows: Sequence[Sequence[str]], index: int) -> bool:
+def is_header_below_titles(rows: Sequence[Sequence[str]], index: int) -> bool:
     """Whether a row is the header below title rows: it names a SMILES column, all rows above have fewer cells, and all
     rows below have the same number."""
     header = rows[index]
     return (
-        names_a_smiles_column(header)
-        and width_of(header) > 1
-        and all(width_of(row) < width_of(header) for row in rows[:index])
+        has_smiles_column(header)
+        and row_width(header) > 1
+        and all(row_width(row) < row_width(header) for row in rows[:index])
         and all(len(row) == len(header) for row in rows[index + 1 :])
     )
 
 
-def titles_message(source: str, unit: str, line: int, titles: Sequence[Sequence[str]]) -> str:
-    """The message that rows above the header are left out."""
+def describe_titles(source: str, unit: str, line: int, titles: Sequence[Sequence[str]]) -> str:
+    """The warning that rows above the header are skipped."""
     texts = [next(cell for cell in row if cell.strip()) for row in titles if any(map(str.strip, row))]
     shown = f": {', '.join(map(short_repr, texts[:3]))}" if texts else ""
     more = f" and {len(texts) - 3} more" if len(texts) > 3 else ""
-    return f"{source}: the header is {unit} {line}; what is above it is left out{shown}{more}"
+    return f"{source}: the header is {unit} {line}; the rows above it are skipped{shown}{more}"
 
 
-def width_of(cells: Sequence[str]) -> int:
+def row_width(cells: Sequence[str]) -> int:
     """The number of cells without empty ones at the end."""
     return next((i for i in range(len(cells), 0, -1) if cells[i - 1].strip()), 0)
 
@@ -139,7 +131,7 @@ def width_of(cells: Sequence[str]) -> int:
 def _check_is_header(cells: Sequence[str], where: str) -> None:
     """Raise UsageError for a row that contains a SMILES and a number, and so is data."""
     first = [cell.strip() for cell in cells[:_MAX_SEARCHED]]
-    if not any(map(NUMBER.fullmatch, first)) or names_a_smiles_column(cells):
+    if not any(map(NUMBER.fullmatch, first)) or has_smiles_column(cells):
         return
     smiles = next((cell for cell in first if len(cell) >= _MIN_SMILES and _is_smiles(cell)), None)
     if smiles is not None:

@@ -3,33 +3,19 @@
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from molattn.data.tables.columns import validate_column_names
 from molattn.data.tables.csv_text import csv_stream
-from molattn.data.tables.options import Tell, say_nothing
-from molattn.data.tables.row_stream import CHUNK_SIZE, Chunk, MemoryLimit, RowStream
+from molattn.data.tables.options import Warn, ignore_warning
+from molattn.data.tables.row_stream import RowStream, SourceRow, chunk_rows
 from molattn.errors import InputError, SmilesError
 
 
-@dataclass(frozen=True)
-class _Row:
-    line: int
-    cells: list[str]
-    error: SmilesError | None = None
-    """Why the record has no molecule."""
-    atom_map: Any = None
-    """The `MolblockAtomMap` of an SDF record, if requested."""
-    molblock: str | None = None
-    """The mol block of an SDF record, unchanged, if requested."""
-
-
-def smi_stream(lines: Iterable[str], source: str, tell: Tell = say_nothing) -> RowStream:
+def smi_stream(lines: Iterable[str], source: str, warn: Warn = ignore_warning) -> RowStream:
     """One molecule per line: a SMILES and, after a space or a tab, a name, as the columns `smiles` and `name`.
 
     A first line that begins with the word SMILES is a header; if a tab follows the word, it names the columns, which
-    are separated by tabs. `tell` is called with messages about it.
+    are separated by tabs. `warn` is called with messages about it.
 
     Raises InputError for an empty file.
     """
@@ -43,11 +29,11 @@ def smi_stream(lines: Iterable[str], source: str, tell: Tell = say_nothing) -> R
         raise InputError(f"{source}: the file is empty")
     lines = itertools.chain(itertools.repeat("\n", blank), [first], lines)
     if re.match(r"smiles\s*\t", first.strip(), re.IGNORECASE):
-        return csv_stream(lines, source, "\t", tell=tell)
-    return RowStream(source, ("smiles", "name"), _chunks(_smi_rows(lines), source, "line"), smiles_column="smiles")
+        return csv_stream(lines, source, "\t", warn=warn)
+    return RowStream(source, ("smiles", "name"), chunk_rows(_smi_rows(lines), source, "line"), smiles_column="smiles")
 
 
-def _smi_rows(lines: Iterable[str]) -> Iterator[_Row]:
+def _smi_rows(lines: Iterable[str]) -> Iterator[SourceRow]:
     first = True
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -55,7 +41,7 @@ def _smi_rows(lines: Iterable[str]) -> Iterator[_Row]:
         words = re.split(r"[ \t]+", line.strip(" \t\r\n"), maxsplit=1)
         # The word smiles is not a SMILES: `m` and `e` are not atoms.
         if not (first and words[0].casefold() == "smiles"):
-            yield _Row(number, [words[0], words[1] if len(words) > 1 else ""])
+            yield SourceRow(number, [words[0], words[1] if len(words) > 1 else ""])
         first = False
 
 
@@ -84,15 +70,16 @@ def sdf_stream(
     smiles, name = _unused_name("smiles", found.properties), _unused_name("name", found.properties)
     columns = validate_column_names(source, [smiles, *([name] if found.titles else []), *found.properties])
 
-    def rows() -> Iterator[_Row]:
+    def rows() -> Iterator[SourceRow]:
         for number, record in enumerate(sdf.split_records(lines()), start=1):
             parsed = sdf.read_record(record, atom_maps)
             text, error = ("", parsed.smiles) if isinstance(parsed.smiles, SmilesError) else (parsed.smiles, None)
             title = [parsed.name] if found.titles else []
             cells = [text, *title, *(parsed.properties.get(n, "") for n in found.properties)]
-            yield _Row(number, cells, error, parsed.atoms, sdf.record_molblock(record) if molblocks else None)
+            molblock = sdf.record_molblock(record) if molblocks else None
+            yield SourceRow(number, cells, error=error, atom_map=parsed.atoms, molblock=molblock)
 
-    return RowStream(source, columns, _chunks(rows(), source, "record"), "record", smiles)
+    return RowStream(source, columns, chunk_rows(rows(), source, "record"), "record", smiles)
 
 
 def _unused_name(name: str, taken: Sequence[str]) -> str:
@@ -100,19 +87,3 @@ def _unused_name(name: str, taken: Sequence[str]) -> str:
     while name in folded:
         name = f"structure_{name}"
     return name
-
-
-def _chunks(rows: Iterator[_Row], source: str, unit: str) -> Iterator[Chunk]:
-    for start in itertools.count(0, CHUNK_SIZE):
-        rows_of_chunk: list[_Row] = []
-        memory = MemoryLimit(source)
-        for row in itertools.islice(rows, CHUNK_SIZE):
-            memory.add(row.cells if row.molblock is None else [*row.cells, row.molblock], f"{unit} {row.line}")
-            rows_of_chunk.append(row)
-        if not rows_of_chunk:
-            return
-        errors = {i: row.error for i, row in enumerate(rows_of_chunk) if row.error is not None}
-        atom_maps = {i: row.atom_map for i, row in enumerate(rows_of_chunk) if row.atom_map is not None}
-        lines, cells = [row.line for row in rows_of_chunk], [row.cells for row in rows_of_chunk]
-        molblocks = [row.molblock for row in rows_of_chunk if row.molblock is not None]
-        yield Chunk(start, lines, cells, errors=errors, atom_maps=atom_maps, molblocks=molblocks)

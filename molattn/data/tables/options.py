@@ -1,12 +1,17 @@
-"""Options for reading a table: encoding, header and sheet."""
+"""Options for reading a table: encoding, header, sheet and number format."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from molattn.errors import UsageError
 
-Tell = Callable[[str], object]
-"""Callback for a message to the user about how a table is read."""
+DECIMALS = (".", ",")
+"""The decimal marks."""
+THOUSANDS = (",", ".", " ", "'")
+"""The thousands separators."""
+
+Warn = Callable[[str], object]
+"""Callback for a warning about how a table is read."""
 
 
 @dataclass(frozen=True)
@@ -17,14 +22,18 @@ class TableOptions:
         encoding: of text, the name of a Python codec; empty to detect UTF-8, UTF-16, UTF-32 or Windows-1252.
         header_row: whether the table has a header; otherwise its columns are named column_1, column_2 and so on.
         sheet: the name of the sheet of a workbook; empty for the first sheet.
+        decimal: the decimal mark of the targets, one of `DECIMALS`; empty to infer it for each column.
+        thousands: the thousands separator of the targets, one of `THOUSANDS`; empty to infer it for each column.
     """
 
     encoding: str = ""
     header_row: bool = True
     sheet: str = ""
+    decimal: str = ""
+    thousands: str = ""
 
     def check(self, format: str, source: str) -> None:
-        """Raise UsageError for an encoding that does not exist, or an option that files of this format do not have."""
+        """Raise UsageError for an invalid option, or an option that does not apply to files of this format."""
         if self.encoding:
             try:
                 "".encode(self.encoding)
@@ -39,23 +48,32 @@ class TableOptions:
         }
         for option, wrong in used.items():
             if wrong:
-                raise UsageError(f"{source}: {option} does not go with a table of the format {format}: leave it out")
+                raise UsageError(f"{source}: {option} does not apply to a table of the format {format}: leave it out")
+        self.check_number_format()
+
+    def check_number_format(self) -> None:
+        """Raise UsageError for an unknown decimal mark or thousands separator, or for two that are equal."""
+        for name, value, known in (("decimal", self.decimal, DECIMALS), ("thousands", self.thousands, THOUSANDS)):
+            if value and value not in known:
+                raise UsageError(f"--{name} is {value!r}: give one of {', '.join(map(repr, known))}")
+        if self.decimal and self.decimal == self.thousands:
+            raise UsageError(f"--decimal and --thousands are both {self.decimal!r}: leave one of them out")
 
 
 DEFAULT_TABLE_OPTIONS = TableOptions()
 
 
-def say_once(tell: Tell) -> Tell:
-    """A callback that passes each distinct message to `tell` only once."""
-    said: set[str] = set()
+def warn_once(warn: Warn) -> Warn:
+    """A callback that passes each distinct message to `warn` only once."""
+    seen: set[str] = set()
 
-    def say(message: str) -> None:
-        if message not in said:
-            said.add(message)
-            tell(message)
+    def warn_if_new(message: str) -> None:
+        if message not in seen:
+            seen.add(message)
+            warn(message)
 
-    return say
+    return warn_if_new
 
 
-def say_nothing(message: str) -> None:
-    """Ignore a message."""
+def ignore_warning(message: str) -> None:
+    """Ignore a warning."""

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 
 def main() -> None:
-    """See above."""
+    """Read the file and print the result, such as {"rows": 2048, "opened": true, "error": "..."}."""
     path, (rows, max_bytes, cell, limit) = sys.argv[1], map(int, sys.argv[2:])
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
@@ -29,17 +29,17 @@ def main() -> None:
     result: dict[str, Any] = {"rows": 0}
     try:
         with pq.ParquetFile(path, memory_map=False, buffer_size=2**16) as file:
-            result["open"] = True
+            result["opened"] = True
             for batch in file.iter_batches(rows, use_threads=False):
                 if sum(text_bytes(column, cell) for column in batch.columns) > max_bytes:
-                    result["heavy"] = True
+                    result["too_large"] = True
                     break
                 result["rows"] += batch.num_rows
     except MemoryError:
-        result["unpacks"] = True
+        result["out_of_memory"] = True
     except (pa.ArrowException, OSError, ValueError) as error:
         # Some errors of Arrow also mean that it is out of memory, but only their messages say so.
-        result["damaged"] = str(error).split("\n")[0].rstrip(".")
+        result["error"] = str(error).split("\n")[0].rstrip(".")
     print(json.dumps(result))
 
 

@@ -68,7 +68,7 @@ class Parts(PartFiles):
         manifest = self.folder / MANIFEST
         expected = json.loads(json.dumps(dict(dependencies)))
         if manifest.exists():
-            found = _json(manifest)
+            found = _read_json(manifest)
             for name in {**found, **expected}:
                 if found.get(name) != expected.get(name):
                     raise InputError(
@@ -123,13 +123,13 @@ def discard_parts(output: Path) -> None:
     """
     folder = parts_folder(output)
     if folder.exists():
-        ours = folder.is_dir() and ((folder / MANIFEST).is_file() or all(f.name[0] == "." for f in folder.iterdir()))
-        if not ours:
-            raise UsageError(f"{folder} exists, and was not written by molattn: move it, or give another --output")
+        has_parts = (folder / MANIFEST).is_file()
+        if not folder.is_dir() or not (has_parts or all(file.name[0] == "." for file in folder.iterdir())):
+            raise UsageError(f"{folder} exists and was not written by molattn: move it, or give another --output")
         shutil.rmtree(folder)
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

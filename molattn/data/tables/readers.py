@@ -12,7 +12,7 @@ from pathlib import Path
 from molattn.data.files import file_suffix
 from molattn.data.tables.csv_text import csv_stream
 from molattn.data.tables.molecule_files import sdf_stream, smi_stream
-from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions, Tell, say_nothing, say_once
+from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions, Warn, ignore_warning, warn_once
 from molattn.data.tables.row_stream import STDIN, RowStream, open_input, read_blocks, read_lines, source_name
 from molattn.errors import InputError, UsageError, short_repr
 
@@ -42,7 +42,7 @@ def is_spreadsheet(path: str | Path) -> bool:
     return file_suffix(Path(path)) in (".xls", ".xlsb", ".ods", ".numbers")
 
 
-def infer_delimiter(path: str | Path) -> str:
+def delimiter_of_suffix(path: str | Path) -> str:
     """The delimiter of a text file by its suffix; empty if that does not define it."""
     return "\t" if infer_format(path) == "tsv" else ""
 
@@ -57,7 +57,7 @@ def open_stream(
     max_bytes: int | None = None,
     atom_maps: bool = False,
     molblocks: bool = False,
-    tell: Tell = say_nothing,
+    warn: Warn = ignore_warning,
 ) -> Iterator[RowStream]:
     """Open the rows of a file, or of standard input for "-".
 
@@ -77,7 +77,7 @@ def open_stream(
         max_bytes: Maximum unpacked bytes of a gzip; None for no limit.
         atom_maps: Whether the chunks of an SDF have `Chunk.atom_maps`.
         molblocks: Whether the chunks of an SDF have `Chunk.molblocks`.
-        tell: Called with messages about how the table is read, each once, some only when the rows are reached.
+        warn: Called with messages about how the table is read, each once, some only when the rows are reached.
 
     Raises InputError, once the location is reached, for a malformed table; UsageError for an unknown format or an
     option that the format does not have; MissingExtra for a workbook without openpyxl.
@@ -87,9 +87,9 @@ def open_stream(
         raise UsageError(f"there is no format {short_repr(format)}; known: {', '.join(FORMATS)}")
     source = source_name(path)
     if is_spreadsheet(path):
-        raise InputError(f"{source} is a spreadsheet, of which the first sheet can be saved as CSV: give that")
+        raise InputError(f"{source} is a spreadsheet of a format that is not read: save its first sheet as CSV")
     options.check(format, source)
-    tell = say_once(tell)
+    warn = warn_once(warn)
     with ExitStack() as stack:
         if format in ("parquet", "xlsx") or (format == "sdf" and str(path) == STDIN):
             path = _on_disk(stack, path, source, max_bytes)
@@ -97,33 +97,33 @@ def open_stream(
             # Imported here, because it imports pyarrow.
             from molattn.data.tables.arrow import parquet_stream
 
-            yield stack.enter_context(parquet_stream(path, source, tell))
+            yield stack.enter_context(parquet_stream(path, source, warn))
             return
         if format == "xlsx":
             from molattn.data.tables.workbook import workbook_stream  # imported here, because few tables need it
 
-            yield stack.enter_context(workbook_stream(path, source, options, number_duplicate_columns, tell))
+            yield stack.enter_context(workbook_stream(path, source, options, number_duplicate_columns, warn))
             return
 
         def lines() -> Iterator[str]:
             file = stack.enter_context(open_input(path))
             encoding, latin = options.encoding, format == "sdf"
-            return read_lines(file, source, latin=latin, max_bytes=max_bytes, encoding=encoding, tell=tell)
+            return read_lines(file, source, latin=latin, max_bytes=max_bytes, encoding=encoding, warn=warn)
 
         if format == "sdf":
             yield sdf_stream(lines, source, atom_maps, molblocks)
         elif format == "smi":
-            yield smi_stream(lines(), source, tell)
+            yield smi_stream(lines(), source, warn)
         else:
             delimiter = "\t" if format == "tsv" else ""
-            yield csv_stream(lines(), source, delimiter, number_duplicate_columns, options.header_row, tell)
+            yield csv_stream(lines(), source, delimiter, number_duplicate_columns, options.header_row, warn)
 
 
 def count_rows(
     path: str | Path,
     format: str | None = None,
     options: TableOptions = DEFAULT_TABLE_OPTIONS,
-    tell: Tell = say_nothing,
+    warn: Warn = ignore_warning,
 ) -> int:
     """The number of rows of a file. The whole file is read: errors of `open_stream` are raised here as well."""
     options.check(format or infer_format(path), source_name(path))
@@ -138,7 +138,7 @@ def count_rows(
         # Structures that RDKit cannot read are not errors of the file, so they are not parsed.
         with open_input(path) as file:
             return scan_sdf(read_lines(file, source_name(path), latin=True, encoding=options.encoding)).records
-    with open_stream(path, format, options, tell=tell) as stream:
+    with open_stream(path, format, options, warn=warn) as stream:
         return sum(len(chunk) for chunk in stream.chunks)
 
 
@@ -148,7 +148,7 @@ def _on_disk(stack: ExitStack, path: str | Path, source: str, max_bytes: int | N
         if str(path) != STDIN and Path(path).suffix.lower() != ".gz":
             if Path(path).is_file():
                 return path
-            raise InputError(f"{source} is not a regular file, as Parquet and workbooks must be; copy it to one first")
+            raise InputError(f"{source} is not a regular file, which Parquet and workbooks must be: copy it to one")
         copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="molattn-"))  # noqa: SIM115
         for block in read_blocks(file, source, max_bytes):
             copy.write(block)

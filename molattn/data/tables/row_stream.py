@@ -8,13 +8,13 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from molattn.data.tables.columns import DECIMAL_COMMA, NUMBER, replace_decimal_commas
+from molattn.data.tables.cells import DECIMAL_COMMA, NUMBER, replace_decimal_commas
 from molattn.data.tables.encodings import NAMES, UTF_8, WINDOWS, as_utf_8, first_encoding, marked_encoding
-from molattn.data.tables.options import Tell, say_nothing
+from molattn.data.tables.options import Warn, ignore_warning
 from molattn.errors import InputError, SmilesError
 
 CHUNK_SIZE = 1024
@@ -28,27 +28,6 @@ CELL_BYTES = 64
 """Bytes of a text cell in addition to its characters, including the pointer in its row."""
 _POINTER_BYTES = 8
 """Bytes of a cell that is empty or has one character: Python interns these strings."""
-
-
-class MemoryLimit:
-    """Counts the bytes of the rows of one chunk, and raises once they exceed `MAX_CHUNK_BYTES`.
-
-    Args:
-        source: the name of the table, for errors.
-    """
-
-    def __init__(self, source: str):
-        self.source, self.bytes, self.first = source, 0, ""
-
-    def add(self, cells: Sequence[str], location: str) -> None:
-        """Count a row; `location` is where it is in the source, such as "line 5", for the error.
-
-        Raises InputError once the rows are too large.
-        """
-        self.first = self.first or location
-        self.bytes += row_bytes(cells)
-        if self.bytes > MAX_CHUNK_BYTES:
-            raise chunk_too_large(self.source, f"the rows from {self.first} to {location}")
 
 
 def row_bytes(cells: Sequence[str]) -> int:
@@ -104,6 +83,49 @@ class Chunk:
         return self.arrow_table.column(index).to_pylist()
 
 
+class SourceRow(NamedTuple):
+    """A row of a source of text; see `Chunk` for its fields."""
+
+    line: int
+    cells: list[str]
+    values: list[object] | None = None
+    error: SmilesError | None = None
+    atom_map: Any = None
+    molblock: str | None = None
+
+
+def chunk_rows(rows: Iterator[SourceRow], source: str, unit: str) -> Iterator[Chunk]:
+    """The rows in chunks of `CHUNK_SIZE`.
+
+    Args:
+        rows: all with `values` and with `molblock`, or none.
+        source: the name of the table, for errors.
+        unit: what `SourceRow.line` counts: see `RowStream.unit`.
+
+    Raises InputError once the rows of a chunk exceed `MAX_CHUNK_BYTES`.
+    """
+    for start in count(0, CHUNK_SIZE):
+        chunk: list[SourceRow] = []
+        size = 0
+        for row in islice(rows, CHUNK_SIZE):
+            chunk.append(row)
+            size += row_bytes(row.cells if row.molblock is None else [*row.cells, row.molblock])
+            if size > MAX_CHUNK_BYTES:
+                raise chunk_too_large(source, f"the rows from {unit} {chunk[0].line} to {unit} {row.line}")
+        if chunk:
+            yield Chunk(
+                start,
+                lines=[row.line for row in chunk],
+                cells=[row.cells for row in chunk],
+                values=[row.values for row in chunk if row.values is not None] or None,
+                errors={i: row.error for i, row in enumerate(chunk) if row.error is not None},
+                atom_maps={i: row.atom_map for i, row in enumerate(chunk) if row.atom_map is not None},
+                molblocks=[row.molblock for row in chunk if row.molblock is not None],
+            )
+        if len(chunk) < CHUNK_SIZE:
+            return
+
+
 @dataclass(frozen=True)
 class RowStream:
     """A table that is read in chunks, once."""
@@ -122,13 +144,12 @@ class RowStream:
     """The `pyarrow.Schema` of the columns, if the source is typed."""
     decimal_commas: bool = False
     """Whether numbers may have a decimal comma: the delimiter is a semicolon."""
-    header: tuple[str, ...] = ()
-    """The names of the columns in the source, if some of them are empty; otherwise ()."""
+    source_columns: tuple[str, ...] = ()
+    """The names of the columns in the source, which may be empty; `columns` by default."""
 
-    @property
-    def written_columns(self) -> tuple[str, ...]:
-        """The names of the columns in the source, which may be empty."""
-        return self.header or self.columns
+    def __post_init__(self) -> None:
+        if not self.source_columns:
+            object.__setattr__(self, "source_columns", self.columns)
 
     def numeric_column(self, chunk: Chunk, index: int) -> list[object]:
         """The values of a column of numbers in a chunk, unchanged except for decimal commas."""
@@ -230,7 +251,7 @@ def read_lines(
     latin: bool = False,
     max_bytes: int | None = None,
     encoding: str = "",
-    tell: Tell = say_nothing,
+    warn: Warn = ignore_warning,
 ) -> Iterator[str]:
     """The lines with their ends (LF, CRLF or CR), without a byte-order mark.
 
@@ -244,7 +265,7 @@ def read_lines(
         latin: whether each line that is not UTF-8 is decoded as Latin-1, independently of the other lines.
         max_bytes: as for `read_blocks`.
         encoding: the name of the encoding, which must exist.
-        tell: called if the text is read as Windows-1252.
+        warn: called if the text is read as Windows-1252.
 
     Raises InputError, with the line, for text that is not in the encoding of the file and for a line over
     `MAX_LINE_BYTES`.
@@ -255,10 +276,10 @@ def read_lines(
     if other:
         blocks = as_utf_8(blocks, found, source)
     # Whole texts are decoded and iterated over in C, which is much faster than line by line.
-    return chain.from_iterable(_texts(blocks, source, latin and not found, UTF_8 if found else "", tell))
+    return chain.from_iterable(_texts(blocks, source, latin and not found, UTF_8 if found else "", warn))
 
 
-def _texts(blocks: Iterator[bytes], source: str, latin: bool, encoding: str, tell: Tell) -> Iterator[Iterator[str]]:
+def _texts(blocks: Iterator[bytes], source: str, latin: bool, encoding: str, warn: Warn) -> Iterator[Iterator[str]]:
     number = 1
     for first, data in enumerate(_whole_lines(blocks, source)):
         if not first and data.startswith(codecs.BOM_UTF8):
@@ -266,7 +287,7 @@ def _texts(blocks: Iterator[bytes], source: str, latin: bool, encoding: str, tel
         if not encoding and not latin and not data.isascii():
             index, encoding = first_encoding(data)
             if encoding == WINDOWS:
-                tell(
+                warn(
                     f"{source} is not UTF-8 text, as line {number + index} shows: it is read as {NAMES[WINDOWS]}; "
                     "--encoding gives another"
                 )

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from molattn.chem.sdf import EMPTY_MOLBLOCK, molblock_from_smiles
 from molattn.data.tables.columns import find_column
 from molattn.data.tables.row_stream import Chunk, RowStream
-from molattn.data.tables.writers import Column, NewColumn, TableWriter, cell_of
+from molattn.data.tables.writers import Column, NewColumn, TableWriter, format_cell
 from molattn.errors import SmilesError
 
 _TITLES = ("name", "title", "id")
@@ -44,8 +45,7 @@ class SdfFormat:
         """Write the records of several files, in order, into an open, binary file."""
         for part in parts:
             with open(part, "rb") as records:
-                while block := records.read(2**20):
-                    file.write(block)
+                shutil.copyfileobj(records, file)
 
     def record(self, row: Sequence[str], block: str, new: Sequence[str]) -> str:
         """The record of a row; `block` is its mol block."""
@@ -71,7 +71,7 @@ class _SdfWriter:
         self.output, self.file = output, file
 
     def write(self, chunk: Chunk, added: Sequence[Column]) -> None:
-        texts = [[cell_of(value) for value in column] for column in added]
+        texts = [[format_cell(value) for value in column] for column in added]
         for i, (row, new) in enumerate(zip(chunk.rows(), zip(*texts, strict=True), strict=True)):
             if not chunk.molblocks:
                 block = self.output.molblock(row)

@@ -6,18 +6,18 @@ Tables are read by `molattn.data.tables.readers`; `molattn.data.tables.records` 
 import gc
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from molattn.data import files
 from molattn.data.tables.columns import find_column
 from molattn.data.tables.csv_text import csv_line, csv_stream
-from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions, Tell, say_nothing
-from molattn.data.tables.readers import infer_delimiter, infer_format, open_stream
+from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions, Warn, ignore_warning
+from molattn.data.tables.readers import delimiter_of_suffix, infer_format, open_stream
 from molattn.data.tables.row_stream import RowStream, read_lines, row_bytes
 from molattn.errors import InputError, UsageError
 
@@ -26,13 +26,23 @@ MIN_MEMORY_LIMIT, MEMORY_PER_BYTE = 2**29, 64
 that is more."""
 
 
-@runtime_checkable
-class Writable(Protocol):
-    """A text file that is open for writing."""
+@dataclass(frozen=True)
+class RejectedRow:
+    """A row that cannot be used."""
 
-    def write(self, text: str, /) -> object:
-        """Write some text."""
-        ...
+    row: int
+    """Its index among the data rows, from 0."""
+    line: int
+    """The number of the line on which it starts, or of another `unit`."""
+    smiles: str
+    reason: str
+    unit: str = "line"
+    """What `line` counts: "line", "record" or "sheet row", from 1, or "row", from 0."""
+
+    @property
+    def location(self) -> str:
+        """Where it is in the source, such as `line 5`."""
+        return f"{self.unit} {self.line}"
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,7 @@ class Table:
     """The n numbers of the lines on which the rows start, or of another `unit`; the header is usually line 1."""
     unit: str = "line"
     """What `lines` counts: "line", "record" or "sheet row", from 1, or "row", from 0."""
-    unreadable: dict[int, str] = field(default_factory=dict)
+    structure_errors: dict[int, str] = field(default_factory=dict)
     """For each row (from 0) of an SDF whose structure cannot be read, the reason."""
     smiles_column: str | None = None
     """The SMILES column, if the format defines it, or if it was found in a table without a header."""
@@ -57,12 +67,26 @@ class Table:
     """The `MolblockAtomMap` of each row (from 0) of an SDF."""
     decimal_commas: bool = False
     """Whether numbers may have a decimal comma: the delimiter is a semicolon."""
-    messages: tuple[str, ...] = ()
-    """Messages about choices made in reading the table, such as its encoding."""
+    warnings: tuple[str, ...] = ()
+    """Warnings about how the table was read, such as its encoding."""
 
     def location(self, row: int) -> str:
         """Where a row (from 0) is in its source, such as `line 5`."""
         return f"{self.unit} {self.lines[row]}"
+
+    def reject(self, row: int, smiles: str, reason: str) -> RejectedRow:
+        """The row (from 0) as a rejected one, with its location."""
+        return RejectedRow(row, self.lines[row], smiles, reason, self.unit)
+
+    def replace_columns(self, columns: Mapping[int, Sequence[str]]) -> "Table":
+        """The table with other cells in some columns; `columns` maps the index of a column to its n new cells."""
+        if not columns:
+            return self
+        rows = [list(row) for row in self.rows]
+        for index, cells in columns.items():
+            for row, cell in zip(rows, cells, strict=True):
+                row[index] = cell
+        return replace(self, rows=rows)
 
 
 def read_table(
@@ -83,13 +107,13 @@ def read_table(
     the header, rows that are too short or too long, unmatched quotes, and a compressed file that unpacks to far more
     than its size; UsageError for options that do not apply to the file.
     """
-    messages: list[str] = []
-    with _opened(source, options, number_duplicate_columns, messages.append) as stream:
-        table = _read_all(stream, _memory_limit(source))
-    return replace(table, messages=tuple(messages))
+    warnings: list[str] = []
+    with _open(source, options, number_duplicate_columns, warnings.append) as stream:
+        table = _read_all(stream, _max_bytes(source))
+    return replace(table, warnings=tuple(warnings))
 
 
-def _memory_limit(source: Any) -> int | float:
+def _max_bytes(source: Any) -> int | float:
     """Maximum bytes of the rows of a source, as a protection against decompression bombs."""
     if isinstance(source, str | Path) and (
         infer_format(source) in ("parquet", "xlsx") or Path(source).suffix.lower() == ".gz"
@@ -101,7 +125,7 @@ def _memory_limit(source: Any) -> int | float:
 def read_table_bytes(data: bytes, source: str, *, number_duplicate_columns: bool = False) -> Table:
     """The CSV table in `data`, the bytes of a file with the name `source`; otherwise as `read_table`."""
     lines = read_lines(BytesIO(data), source)
-    return _read_all(csv_stream(lines, source, infer_delimiter(source), number_duplicate_columns))
+    return _read_all(csv_stream(lines, source, delimiter_of_suffix(source), number_duplicate_columns))
 
 
 def read_columns(source: Any, options: TableOptions = DEFAULT_TABLE_OPTIONS) -> tuple[tuple[str, ...], str | None]:
@@ -109,12 +133,12 @@ def read_columns(source: Any, options: TableOptions = DEFAULT_TABLE_OPTIONS) -> 
 
     Raises InputError and UsageError as `read_table` does.
     """
-    with _opened(source, options) as stream:
+    with _open(source, options) as stream:
         return stream.columns, stream.smiles_column
 
 
-def _opened(
-    source: Any, options: TableOptions, number_duplicate_columns: bool = False, tell: Tell = say_nothing
+def _open(
+    source: Any, options: TableOptions, number_duplicate_columns: bool = False, warn: Warn = ignore_warning
 ) -> AbstractContextManager[RowStream]:
     if isinstance(source, str | Path):
         return open_stream(
@@ -123,23 +147,23 @@ def _opened(
             number_duplicate_columns=number_duplicate_columns,
             max_bytes=files.MAX_UNPACKED,
             atom_maps=True,
-            tell=tell,
+            warn=warn,
         )
     from molattn.data.tables.arrow import frame_stream  # imported here, because it imports pyarrow
 
     options.check("parquet", "the frame")
-    return nullcontext(frame_stream(source, tell))
+    return nullcontext(frame_stream(source, warn))
 
 
 def _read_all(stream: RowStream, max_bytes: int | float = math.inf) -> Table:
     rows: list[list[str]] = []
     size = 0
     lines: list[int] = []
-    unreadable: dict[int, str] = {}
+    structure_errors: dict[int, str] = {}
     atom_maps: dict[int, Any] = {}
     with _gc_disabled():
         for chunk in stream.chunks:
-            unreadable |= {chunk.start + row: error.reason for row, error in chunk.errors.items()}
+            structure_errors |= {chunk.start + row: error.reason for row, error in chunk.errors.items()}
             atom_maps |= {chunk.start + row: atom_map for row, atom_map in chunk.atom_maps.items()}
             chunk_rows = chunk.rows()
             if max_bytes < math.inf and (size := size + sum(map(row_bytes, chunk_rows))) > max_bytes:
@@ -155,7 +179,7 @@ def _read_all(stream: RowStream, max_bytes: int | float = math.inf) -> Table:
         stream.source,
         lines,
         stream.unit,
-        unreadable,
+        structure_errors,
         stream.smiles_column,
         atom_maps,
         stream.decimal_commas,
@@ -185,25 +209,18 @@ def write_table(path: str | Path, columns: Sequence[str], rows: Iterable[Sequenc
     """
     path = Path(os.path.realpath(path))
     if infer_format(path) not in ("csv", "tsv") or path.suffix.lower() == ".gz":
-        raise UsageError(f"{path}: tables are written as text: give a name that ends with .csv or .tsv")
+        raise UsageError(f"{path}: tables are written as CSV or TSV: use the suffix .csv or .tsv")
     if not path.parent.is_dir():
         raise UsageError(f"there is no folder {path.parent}: create it first")
     if path.exists() and not path.is_file():
-        raise UsageError(f"{path} is not an ordinary file: give another path")
+        raise UsageError(f"{path} is not a regular file: give another path")
     with files.atomic_write(path, "w", encoding="utf-8", newline="") as file:
-        write_rows(file, columns, rows, infer_delimiter(path) or ",")
-
-
-def write_rows(file: Writable, columns: Sequence[str], rows: Iterable[Sequence[str]], delimiter: str = ",") -> None:
-    """Write a header and rows to an open file, each cell quoted if necessary.
-
-    Raises UsageError for a row that is not as wide as the header.
-    """
-    file.write(csv_line(columns, delimiter))
-    for number, row in enumerate(rows):
-        if len(row) != len(columns):
-            raise UsageError(f"row {number} has {len(row)} cells; the header has {len(columns)}")
-        file.write(csv_line(row, delimiter))
+        delimiter = delimiter_of_suffix(path) or ","
+        file.write(csv_line(columns, delimiter))
+        for number, row in enumerate(rows):
+            if len(row) != len(columns):
+                raise UsageError(f"row {number} has {len(row)} cells; the header has {len(columns)}")
+            file.write(csv_line(row, delimiter))
 
 
 def column(table: Table, name: str) -> list[str]:

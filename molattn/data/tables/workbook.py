@@ -16,16 +16,15 @@ from molattn.data.files import MAX_UNPACKED
 from molattn.data.tables.columns import format_names
 from molattn.data.tables.csv_text import wrong_width
 from molattn.data.tables.header import (
-    MAX_LINES,
-    Header,
-    is_below_titles,
-    numbered_header,
+    MAX_HEADER_ROWS,
+    describe_titles,
+    generate_header,
+    is_header_below_titles,
     read_header,
-    titles_message,
-    width_of,
+    row_width,
 )
-from molattn.data.tables.options import TableOptions, Tell
-from molattn.data.tables.row_stream import CHUNK_SIZE, MAX_LINE_BYTES, Chunk, MemoryLimit, RowStream
+from molattn.data.tables.options import TableOptions, Warn
+from molattn.data.tables.row_stream import MAX_LINE_BYTES, RowStream, SourceRow, chunk_rows
 from molattn.errors import InputError, MissingExtra, UsageError, short_repr
 
 UNIT = "sheet row"
@@ -45,7 +44,7 @@ Row = tuple[int, list[object]]
 
 @contextmanager
 def workbook_stream(
-    path: str | Path, source: str, options: TableOptions, number_duplicate_columns: bool, tell: Tell
+    path: str | Path, source: str, options: TableOptions, number_duplicate_columns: bool, warn: Warn
 ) -> Iterator[RowStream]:
     """The rows of a sheet; empty rows, and title rows above the header, are skipped.
 
@@ -68,8 +67,8 @@ def workbook_stream(
             # Warnings about parts that are not read, such as the validation of cells.
             warnings.simplefilter("ignore")
             workbook = openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)
-        sheet = _find_sheet(workbook, options.sheet, source, tell)
-        yield _sheet_stream(_rows(sheet, source), source, options, number_duplicate_columns, tell)
+        sheet = _find_sheet(workbook, options.sheet, source, warn)
+        yield _sheet_stream(_rows(sheet, source), source, options, number_duplicate_columns, warn)
 
 
 def cell_text(value: object) -> str:
@@ -90,14 +89,14 @@ def cell_text(value: object) -> str:
     return str(value)
 
 
-def _find_sheet(workbook: Any, name: str, source: str, tell: Tell) -> Any:
+def _find_sheet(workbook: Any, name: str, source: str, warn: Warn) -> Any:
     sheets = {sheet.title: sheet for sheet in workbook.worksheets}
     if not sheets:
         raise InputError(f"{source} has no sheet of cells: is this a table?")
     if not name:
         first = next(iter(sheets))
         if len(sheets) > 1:
-            tell(f"{source} has {len(sheets)} sheets: the first, {short_repr(first)}, is read; --sheet gives another")
+            warn(f"{source} has {len(sheets)} sheets: the first, {short_repr(first)}, is read; --sheet gives another")
         return sheets[first]
     if name not in sheets:
         close = difflib.get_close_matches(name, sheets, n=1)
@@ -107,65 +106,58 @@ def _find_sheet(workbook: Any, name: str, source: str, tell: Tell) -> Any:
 
 
 def _sheet_stream(
-    rows: Iterator[Row], source: str, options: TableOptions, number_duplicate_columns: bool, tell: Tell
+    rows: Iterator[Row], source: str, options: TableOptions, number_duplicate_columns: bool, warn: Warn
 ) -> RowStream:
-    head = list(itertools.islice(rows, MAX_LINES))
-    if not head:
+    first = list(itertools.islice(rows, MAX_HEADER_ROWS))
+    if not first:
         raise InputError(f"{source}: the sheet is empty; its first row must name the columns")
-    texts = [[cell_text(value) for value in values] for _, values in head]
+    texts = [[cell_text(value) for value in values] for _, values in first]
     start = _header_index(texts) if options.header_row else 0
-    number = head[start][0]
+    number = first[start][0]
     # A sheet does not state the width of its table. A column without a name is detected in the first rows.
-    width = max(map(width_of, texts[start:]))
-    padded = [_of_width(row, width, "") for row in texts[start:]]
+    width = max(map(row_width, texts[start:]))
+    padded = [_pad_row(row, width, "") for row in texts[start:]]
     if start:
-        tell(titles_message(source, UNIT, number, texts[:start]))
-    header: Header
+        warn(describe_titles(source, UNIT, number, texts[:start]))
     if options.header_row:
-        header = read_header(padded[0], f"{source}, {UNIT} {number}", number_duplicate_columns, tell)
+        header = read_header(padded[0], f"{source}, {UNIT} {number}", number_duplicate_columns, warn)
         start += 1
     else:
-        header = numbered_header(padded, source, tell)
-    chunks = _chunks(itertools.chain(head[start:], rows), source, header.columns)
+        header = generate_header(padded, source, warn)
+    data_rows = _typed_rows(itertools.chain(first[start:], rows), source, header.columns)
     return RowStream(
-        source, header.columns, chunks, unit=UNIT, smiles_column=header.smiles_column, header=header.written
+        source,
+        header.columns,
+        chunk_rows(data_rows, source, UNIT),
+        unit=UNIT,
+        smiles_column=header.smiles_column,
+        source_columns=header.source_columns,
     )
 
 
 def _header_index(texts: Sequence[Sequence[str]]) -> int:
     """The index of the row that is the header: the first one, or one below titles."""
     for index in range(1, len(texts)):
-        width = max(width_of(texts[index]), *map(width_of, texts[index:]))
-        if is_below_titles([[*row, *[""] * (width - len(row))] for row in texts], index):
+        width = max(map(row_width, texts[index:]))
+        if is_header_below_titles([[*row, *[""] * (width - len(row))] for row in texts], index):
             return index
     return 0
 
 
-def _of_width(row: Sequence[Any], width: int, missing: Any) -> list[Any]:
+def _pad_row(row: Sequence[Any], width: int, missing: Any) -> list[Any]:
     """The row without empty cells beyond `width`, padded to `width` with `missing`."""
-    return [*row[: max(width, width_of([cell_text(value) for value in row]))], *[missing] * (width - len(row))]
+    return [*row[: max(width, row_width([cell_text(value) for value in row]))], *[missing] * (width - len(row))]
 
 
-def _chunks(rows: Iterator[Row], source: str, columns: tuple[str, ...]) -> Iterator[Chunk]:
+def _typed_rows(rows: Iterator[Row], source: str, columns: tuple[str, ...]) -> Iterator[SourceRow]:
+    """The rows with their text, padded. Raises InputError, with the row, for one that is too long."""
     width = len(columns)
-    for start in itertools.count(0, CHUNK_SIZE):
-        numbers: list[int] = []
-        cells: list[list[str]] = []
-        typed: list[list[object]] = []
-        memory = MemoryLimit(source)
-        for number, row in itertools.islice(rows, CHUNK_SIZE):
-            values = row if len(row) == width else _of_width(row, width, None)
-            text = [cell_text(value) for value in values]
-            if len(text) > width:
-                raise InputError(wrong_width(f"{source}, {UNIT} {number}", text, columns))
-            memory.add(text, f"{UNIT} {number}")
-            numbers.append(number)
-            cells.append(text)
-            typed.append(values)
-        if cells:
-            yield Chunk(start, numbers, cells, values=typed)
-        if len(cells) < CHUNK_SIZE:
-            return
+    for number, row in rows:
+        values = row if len(row) == width else _pad_row(row, width, None)
+        cells = [cell_text(value) for value in values]
+        if len(cells) > width:
+            raise InputError(wrong_width(f"{source}, {UNIT} {number}", cells, columns))
+        yield SourceRow(number, cells, values)
 
 
 def _rows(sheet: Any, source: str) -> Iterator[Row]:

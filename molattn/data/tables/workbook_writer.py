@@ -11,7 +11,7 @@ from typing import Any
 
 from molattn.data.tables.row_stream import Chunk
 from molattn.data.tables.workbook import MAX_ROWS
-from molattn.data.tables.writers import Column, NewColumn, TableWriter, cell_of, digits
+from molattn.data.tables.writers import Column, NewColumn, TableWriter, format_cell, format_number
 from molattn.errors import MissingExtra, UsageError
 
 MAX_COLUMNS, MAX_CELL = 2**14, 32_767
@@ -68,7 +68,7 @@ class _WorkbookWriter:
         self.sheet, self.file = _Sheet(header), file
 
     def write(self, chunk: Chunk, added: Sequence[Column]) -> None:
-        columns = [[_number(v) if v is None or isinstance(v, int | float) else cell_of(v) for v in c] for c in added]
+        columns = [[_to_cell(value) for value in column] for column in added]
         for row, new in zip(_values(chunk), zip(*columns, strict=True), strict=True):
             self.sheet.add([*row, *new])
 
@@ -174,9 +174,11 @@ def _values(chunk: Chunk) -> Iterable[Sequence[Any]]:
     return zip(*columns, strict=True)
 
 
-def _number(value: float | None) -> float | None:
-    """A number, rounded to the precision of text formats."""
-    return None if value is None else float(digits(value))
+def _to_cell(value: str | float | Sequence[str] | Sequence[float | None] | None) -> str | float | None:
+    """A number, rounded to the precision of text formats, or text."""
+    if value is None:
+        return None
+    return float(format_number(value)) if isinstance(value, int | float) else format_cell(value)
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -5,6 +5,7 @@ Text is UTF-8. Workbooks are in `workbook_writer`, and SDF in `sdf_writer`.
 
 import gzip
 import io
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -78,42 +79,40 @@ def output_format(
     added: Sequence[NewColumn],
     escape_formulas: bool = False,
     smiles_column: str = "",
-    comma: bool = False,
+    decimal_comma: bool = False,
 ) -> TableFormat:
     """The format of an output file by its suffix; CSV for None.
 
-    A CSV has semicolons if the input has them.
+    The delimiter of a CSV is a semicolon if that of the input is.
 
     Args:
         path: the output file.
         stream, added: the columns of the input, and the new ones.
         escape_formulas: whether cells of CSV and TSV that a spreadsheet would read as formulas get an apostrophe.
         smiles_column: the SMILES column, for SDF.
-        comma: whether new numbers of CSV and TSV have a decimal comma.
+        decimal_comma: whether new numbers of CSV and TSV have a decimal comma.
 
     Raises UsageError for a suffix of a format that is not written.
     """
     name = "" if path is None else path.name
     format = infer_format(name)
-    zipped = (".npy.gz", ".parquet.gz", ".pq.gz", ".xlsx.gz")
-    if format == "smi" or is_spreadsheet(name) or name.lower().endswith((".npy", ".xlsm", *zipped)):
-        raise UsageError(
-            f"{name}: molattn writes .csv, .tsv and .sdf, with .gz or without, .parquet and .xlsx; name it so"
-        )
+    not_written = (".npy", ".xlsm", ".npy.gz", ".parquet.gz", ".pq.gz", ".xlsx.gz")
+    if format == "smi" or is_spreadsheet(name) or name.lower().endswith(not_written):
+        raise UsageError(f"{name}: use the suffix .csv, .tsv or .sdf, with or without .gz, .parquet or .xlsx")
     if escape_formulas and format not in ("csv", "tsv"):
-        raise UsageError(f"{name}: only text holds formulas: --escape-formulas goes with .csv and .tsv")
+        raise UsageError(f"{name}: --escape-formulas applies only to .csv and .tsv: leave it out")
     if format == "parquet":
         return ParquetFormat(stream, added)
     if format == "xlsx":
         from molattn.data.tables.workbook_writer import WorkbookFormat  # imported here, because few tables need it
 
-        return WorkbookFormat(stream.written_columns, added)
+        return WorkbookFormat(stream.source_columns, added)
     if format == "sdf":
         from molattn.data.tables.sdf_writer import SdfFormat  # imported here, because it imports RDKit
 
         return SdfFormat(stream, added, smiles_column)
     delimiter = "\t" if format == "tsv" else ";" if stream.decimal_commas else ","
-    return TextFormat(stream.written_columns, added, delimiter, escape_formulas, comma)
+    return TextFormat(stream.source_columns, added, delimiter, escape_formulas, decimal_comma)
 
 
 @contextmanager
@@ -129,7 +128,7 @@ def open_compressed(path: Path, file: Any) -> Iterator[Any]:
 
 class TextFormat:
     """CSV or TSV: UTF-8, lines end with LF; with `escape_formulas`, no cell is a formula for a spreadsheet; with
-    `comma`, new numbers have a decimal comma."""
+    `decimal_comma`, new numbers have one."""
 
     suffix = ".csv"
     max_rows: int | None = None
@@ -140,11 +139,11 @@ class TextFormat:
         added: Sequence[NewColumn],
         delimiter: str = ",",
         escape_formulas: bool = False,
-        comma: bool = False,
+        decimal_comma: bool = False,
     ):
-        self.delimiter, self.escape_formulas, self.comma = delimiter, escape_formulas, comma
+        self.delimiter, self.escape_formulas, self.decimal_comma = delimiter, escape_formulas, decimal_comma
         # Between semicolons or tabs, numbers with decimal commas need no quotes.
-        self.quote_commas = delimiter != ";" and not comma
+        self.quote_commas = delimiter != ";" and not decimal_comma
         self.header = csv_line(self._safe([*columns, *(a.name for a in added)]), delimiter)
 
     def line(self, cells: Sequence[str]) -> str:
@@ -169,22 +168,21 @@ class TextFormat:
         for part in parts:
             with open(part, "rb") as rows:
                 rows.seek(len(header))
-                while block := rows.read(2**20):
-                    file.write(block)
+                shutil.copyfileobj(rows, file)
 
 
 class _TextWriter:
     def __init__(self, output: TextFormat, write: Callable[[str], object]):
-        self.line, self.put = output.line, write
-        self.text = _comma_text if output.comma else cell_of
+        self.line, self.write_text = output.line, write
+        self.format_cell = _format_decimal_comma if output.decimal_comma else format_cell
         write(output.header)
 
     def write(self, chunk: Chunk, added: Sequence[Column]) -> None:
-        texts = [[v if isinstance(v, str) else self.text(v) for v in column] for column in added]
+        texts = [[v if isinstance(v, str) else self.format_cell(v) for v in column] for column in added]
         rows = zip(chunk.rows(), zip(*texts, strict=True), strict=True)
         # A few lines at a time: all rows of a chunk with long cells, once more as text, could fill the memory.
         while lines := "".join(self.line([*row, *new]) for row, new in islice(rows, _LINES_PER_WRITE)):
-            self.put(lines)
+            self.write_text(lines)
 
     def close(self) -> None:
         pass
@@ -201,9 +199,9 @@ class ParquetFormat:
 
         types = {"string": pa.string(), "float64": pa.float64(), "float32": pa.float32()}
         types |= {f"list<{kind}>": pa.list_(types[kind]) for kind in ("string", "float64")}
-        old = [pa.field(name, pa.string()) for name in stream.columns] if stream.schema is None else [*stream.schema]
+        fields = [pa.field(name, pa.string()) for name in stream.columns] if stream.schema is None else stream.schema
         # Without the metadata of the schema: that of pandas describes the columns of the input.
-        self.schema = pa.schema([*old, *(pa.field(a.name, types[a.kind]) for a in added)])
+        self.schema = pa.schema([*fields, *(pa.field(a.name, types[a.kind]) for a in added)])
 
     def writer(self, file: Any) -> TableWriter:
         """A writer of a whole table into an open, binary file."""
@@ -230,8 +228,8 @@ class _ParquetWriter:
         import pyarrow as pa
 
         typed = chunk.arrow_table is not None
-        old = chunk.arrow_table.columns if typed else [list(cells) for cells in zip(*chunk.rows(), strict=True)]
-        self.pending.append(pa.table([*old, *added], schema=self.schema))
+        columns = chunk.arrow_table.columns if typed else [list(cells) for cells in zip(*chunk.rows(), strict=True)]
+        self.pending.append(pa.table([*columns, *added], schema=self.schema))
         if len(self.pending) == _CHUNKS_PER_ROW_GROUP:
             self._flush()
 
@@ -285,23 +283,23 @@ class _NpyWriter:
         self.file.seek(0, io.SEEK_END)
 
 
-def digits(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """The number with seven significant digits, the precision of float32; empty for None."""
     return "" if value is None else f"{value:.7g}"
 
 
-def cell_of(value: str | float | Sequence[str] | Sequence[float | None] | None) -> str:
+def format_cell(value: str | float | Sequence[str] | Sequence[float | None] | None) -> str:
     """The text of a cell that holds a string, a number, or a list of these."""
     if isinstance(value, str):
         return value
     if value is None or isinstance(value, int | float):
-        return digits(value)
-    return format_list([item if isinstance(item, str) else digits(item) for item in value])
+        return format_number(value)
+    return format_list([item if isinstance(item, str) else format_number(item) for item in value])
 
 
-def _comma_text(value: str | float | Sequence[str] | Sequence[float | None] | None) -> str:
-    """As `cell_of`, with a decimal comma in a number; numbers in a list keep decimal points."""
-    text = cell_of(value)
+def _format_decimal_comma(value: str | float | Sequence[str] | Sequence[float | None] | None) -> str:
+    """As `format_cell`, with a decimal comma in a number; numbers in a list keep decimal points."""
+    text = format_cell(value)
     return text.replace(".", ",") if isinstance(value, float) else text
 
 

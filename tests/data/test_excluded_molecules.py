@@ -4,7 +4,7 @@ import pytest
 
 from molattn.chem import inchikey_skeletons, random_smiles, read_smiles
 from molattn.data import column, datasets_dir, load_card, read_table
-from molattn.data.datasets.evaluation import (
+from molattn.data.datasets.excluded_molecules import (
     HASH_DIGITS,
     HASH_FILE,
     ExcludedMolecules,
