@@ -38,7 +38,7 @@ from torch_geometric.nn import GATv2Conv, TransformerConv
 
 from molattn.data.store.batches import BucketBatchSampler
 from molattn.graph import DenseGraph, Graph, TensorDotConv
-from molattn.kernels.edge_attention import load_library, unavailable_reason
+from molattn.kernels.edge_attention import LIBRARY
 
 EDGE_DIM = 8
 HEAD_DIM = 16
@@ -266,9 +266,8 @@ def main() -> None:
                 print(flush=True)
     if everything or arguments.memory:
         measure_memory(arguments)
-    implementation = (
-        "Compiled attention" if load_library() is not None else f"No compiled attention ({unavailable_reason()})"
-    )
+    reason = LIBRARY.unavailable_reason()
+    implementation = f"No compiled attention ({reason})" if reason else "Compiled attention"
     print(f"\n{describe_machine(machine(('torch', 'torch_geometric')))} {implementation}.")
 
 

@@ -33,7 +33,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "score": ("molattn.attention.score:SCORES", "molattn.attention.score:SCORES_WITH_WEIGHTS"),
     "join": ("molattn.attention.heads:JOINS",),
     "normalizer": ("molattn.attention.normalize:NORMALIZERS",),
-    "attention block": ("molattn.graph.published:BLOCKS",),
+    "attention block": ("molattn.graph.blocks:BLOCKS",),
     "readout": ("molattn.graph.aggregate:READOUTS",),
     "edge encoding": ("molattn.models.encodings:EDGE_ENCODINGS",),
     "node encoding": ("molattn.models.encodings:NODE_ENCODINGS",),

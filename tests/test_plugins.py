@@ -21,7 +21,7 @@ from molattn.cli.main import app
 from molattn.cli.terminal import print_line
 from molattn.data.splits.splitters import SPLITS, random_split
 from molattn.graph.encodings import Encoding
-from molattn.graph.published import BLOCKS
+from molattn.graph.blocks import BLOCKS
 from molattn.graph.aggregate import READOUTS
 from molattn.models.encodings import EDGE_ENCODINGS, NODE_ENCODINGS
 from molattn.models.losses import Loss, register_loss

@@ -22,7 +22,7 @@ from molattn.attention.heads import (
 )
 from molattn.attention.layout import AttentionLayout, DenseLayout, EdgeListLayout, PaddedGraphLayout
 from molattn.attention.linear import linear
-from molattn.attention.masks import causal_mask, padding_mask
+from molattn.attention.masks import causal_mask, causal_padding_mask, padding_mask
 from molattn.attention.multihead import MultiHeadAttention
 from molattn.attention.normalize import NORMALIZERS, Normalizer, Softmax, hardmax, make_normalizer, softmax, sparsemax
 from molattn.attention.score import (
@@ -68,6 +68,7 @@ __all__ = [
     "attention_weights",
     "backend",
     "causal_mask",
+    "causal_padding_mask",
     "dot",
     "hardmax",
     "linear",

@@ -1,6 +1,23 @@
-"""Validation of layer arguments: sizes and probabilities."""
+"""Validation of layer arguments: names, sizes and probabilities."""
 
+from collections.abc import Mapping
 from numbers import Integral
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def resolve_name(choice: str | T, table: Mapping[str, T], kind: str) -> T:
+    """The entry of `table` that `choice` names; a choice that is not a name is returned unchanged.
+
+    Raises:
+        ValueError: the name is unknown; the message lists the known ones and begins with "unknown" and `kind`.
+    """
+    if not isinstance(choice, str):
+        return choice
+    if choice not in table:
+        raise ValueError(f"unknown {kind} {choice!r}: choose one of {', '.join(table)}, or pass a function")
+    return table[choice]
 
 
 def check_sizes(**sizes: int | None) -> None:

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple, TypeVar, overload
+from typing import Literal, NamedTuple, overload
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from molattn.attention.arguments import check_dropout
+from molattn.attention.arguments import check_dropout, resolve_name
 from molattn.attention.dropout import dropout_mask as draw_dropout_mask
 from molattn.attention.edges import EdgeTerms
 from molattn.attention.layout import (
@@ -20,14 +20,18 @@ from molattn.attention.layout import (
     mask_any,
     mask_or,
 )
-from molattn.attention.normalize import NORMALIZERS, Normalizer, Softmax
+from molattn.attention.normalize import Normalizer, Softmax, make_normalizer
 from molattn.attention.score import SCORES, SCORES_WITH_WEIGHTS, Score, dot, scaled_dot
 from molattn.kernels import edge_attention, segments
 from molattn.kernels.chunked import chunked_edge_attention
 from molattn.kernels.dispatch import Operation
-from molattn.kernels.operations import all_true, eager_unsupported_reason, has_concrete_values, is_transformed
-
-T = TypeVar("T")
+from molattn.kernels.operations import (
+    all_true,
+    differentiable_gradients,
+    eager_unsupported_reason,
+    has_concrete_values,
+    is_transformed,
+)
 
 
 def attention_weights(
@@ -76,7 +80,7 @@ def attention_weights(
     logits = score(q, k, layout) if edges is None else edges.logits(q, k, layout, score)
     if bias is not None:
         logits = logits + bias
-    return _look_up(normalizer, NORMALIZERS, "normalizer")(logits, layout)
+    return make_normalizer(normalizer)(logits, layout)
 
 
 @overload
@@ -150,7 +154,7 @@ def attend(
         ValueError: the numbers of keys and values differ; dropout is not in [0, 1); and as `attention_weights`.
     """
     layout, bias = _as_layout(layout, bias)
-    score, normalizer = _look_up_score(score), _look_up(normalizer, NORMALIZERS, "normalizer")
+    score, normalizer = _look_up_score(score), make_normalizer(normalizer)
     check_dropout(dropout)
     _check_keys_and_values(k, v, layout)
     _check_queries_and_keys(q, k, layout, score)
@@ -239,12 +243,12 @@ def _compiled_unsupported_reason(args: _AttendArguments) -> str:
             reason
             or _edge_kernel_unsupported_reason(args)
             or eager_unsupported_reason(*_tensors(args))
-            or segments.unavailable_reason()
+            or segments.LIBRARY.unavailable_reason()
         )
     reason = _padded_graphs_unsupported_reason(args) or eager_unsupported_reason(*_tensors(args))
     if not reason and args.edges is not None and not args.edges.e.shape[-1]:
         reason = "no edge features"
-    return reason or edge_attention.unavailable_reason()
+    return reason or edge_attention.LIBRARY.unavailable_reason()
 
 
 def _tensors(args: _AttendArguments) -> tuple[Tensor | None, ...]:
@@ -287,7 +291,7 @@ def _fused(args: _AttendArguments) -> Tensor:
         return _sdpa(q, k, v, bias, dropout, scale)
     if mask.dim() < 2:
         mask = torch.atleast_2d(mask)
-    if not layout.padding_is_zero:
+    if not layout.padding_is_finite:
         attended = layout.attended_keys()
         if not all_true(attended):
             k, v = k.masked_fill(~attended, 0.0), v.masked_fill(~attended, 0.0)
@@ -331,10 +335,7 @@ class _DoubleBackward(torch.autograd.Function):
         q, k, v, mask = ctx.saved_tensors
         with sdpa_kernel(SDPBackend.MATH):
             output = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=ctx.scale)
-        needed = ctx.needs_input_grad[1:5]
-        inputs = [x for x, need in zip((q, k, v, mask), needed, strict=True) if need]
-        gradients = iter(torch.autograd.grad(output, inputs, dy, create_graph=True))
-        return None, *(next(gradients) if need else None for need in needed), None
+        return None, *differentiable_gradients(output, (q, k, v, mask), ctx.needs_input_grad[1:5], dy), None
 
 
 def split_mask(mask: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
@@ -380,15 +381,7 @@ def _check_queries_and_keys(q: Tensor, k: Tensor, layout: AttentionLayout, score
 def _look_up_score(score: str | Score) -> Score:
     if isinstance(score, str) and score in SCORES_WITH_WEIGHTS:
         raise ValueError(f"score {score!r} has weights: create it once with make_score and pass it here")
-    return _look_up(score, SCORES, "score")
-
-
-def _look_up(choice: str | T, table: dict[str, T], what: str) -> T:
-    if not isinstance(choice, str):
-        return choice
-    if choice not in table:
-        raise ValueError(f"unknown {what} {choice!r}: choose one of {', '.join(table)}, or pass a function")
-    return table[choice]
+    return resolve_name(score, SCORES, "score")
 
 
 _attend = Operation("attention")

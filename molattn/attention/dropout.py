@@ -52,7 +52,7 @@ def _unsupported_reason(*arguments: object) -> str:
         return "p is not in [0, 1)"
     if any(x.shape != tensors[0].shape for x in tensors):  # pyright: ignore[reportAttributeAccessIssue]
         return "tensors of different shapes"
-    return eager_unsupported_reason(*tensors) or elementwise.unavailable_reason()  # pyright: ignore[reportArgumentType]
+    return eager_unsupported_reason(*tensors) or elementwise.LIBRARY.unavailable_reason()  # pyright: ignore[reportArgumentType]
 
 
 _mask_op, _dropout_op = Operation("dropout mask"), Operation("dropout")

@@ -61,12 +61,12 @@ class DenseLayout:
 
     Attributes:
         mask: boolean, broadcastable to the logits, True where i may attend to j; None for no mask.
-        padding_is_zero: whether keys and values that no query attends to are known to be small finite numbers, so that
-            a weight of zero is enough to hide them.
+        padding_is_finite: whether keys and values that no query attends to are known to be finite, so that a weight of
+            zero is enough to hide them.
     """
 
     mask: Tensor | None = None
-    padding_is_zero: bool = False
+    padding_is_finite: bool = False
 
     def __post_init__(self) -> None:
         if self.mask is not None and self.mask.dtype != torch.bool:
@@ -98,7 +98,7 @@ class DenseLayout:
         return weights @ self.zero_unattended(v)
 
     def zero_unattended(self, k: Tensor) -> Tensor:
-        if self.mask is None or self.padding_is_zero:
+        if self.mask is None or self.padding_is_finite:
             return k
         # Each value may be a single number, v (j,), as in the book's example.
         attended = self.attended_keys()
@@ -154,12 +154,14 @@ class PaddedGraphLayout(DenseLayout):
     node_mask: Tensor | None
     edge_mask: Tensor | None
 
-    def __init__(self, node_mask: Tensor | None = None, edge_mask: Tensor | None = None, padding_is_zero: bool = False):
+    def __init__(
+        self, node_mask: Tensor | None = None, edge_mask: Tensor | None = None, padding_is_finite: bool = False
+    ):
         for name, mask in (("node_mask", node_mask), ("edge_mask", edge_mask)):
             if mask is not None and mask.dtype != torch.bool:
                 raise TypeError(f"{name} must be boolean, True for valid entries; got {mask.dtype}")
         # Written to __dict__: the fields of a frozen dataclass cannot be assigned, and `mask` is computed on first use.
-        vars(self).update(node_mask=node_mask, edge_mask=edge_mask, padding_is_zero=padding_is_zero)
+        vars(self).update(node_mask=node_mask, edge_mask=edge_mask, padding_is_finite=padding_is_finite)
 
     @cached_property
     def mask(self) -> Tensor | None:  # pyright: ignore[reportIncompatibleVariableOverride]

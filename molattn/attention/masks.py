@@ -16,6 +16,16 @@ def padding_mask(valid: Bool[Tensor, "b j"]) -> Bool[Tensor, "b 1 1 j"]:
     return valid[:, None, None, :]
 
 
+def causal_padding_mask(valid: Bool[Tensor, "b n"]) -> Bool[Tensor, "b 1 n n"]:
+    """The padding mask combined with the causal mask: for the self-attention of a decoder.
+
+    m_bij = valid_bj and (j <= i)
+
+    Shapes: (batch, n) -> (batch, 1, n, n).
+    """
+    return padding_mask(valid) & causal_mask(valid.shape[-1], device=valid.device)
+
+
 def causal_mask(
     num_queries: int, num_keys: int | None = None, device: torch.device | None = None
 ) -> Bool[Tensor, "i j"]:

@@ -185,7 +185,7 @@ class MultiHeadAttention(nn.Module):
             # Zero the padding once here rather than in the keys and values of every head; NaN in it would also reach
             # the gradients of the projections.
             mask, bias = split_mask(mask, bias)
-            layout = DenseLayout(mask, padding_is_zero=True)
+            layout = DenseLayout(mask, padding_is_finite=True)
             query = layout.zero_nonfinite_queries(query, self_attention)
             key = layout.zero_padding(key)
             value = None if value is None else layout.zero_padding(value)

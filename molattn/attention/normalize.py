@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from molattn.attention.arguments import resolve_name
 from molattn.attention.layout import AttentionLayout, DenseLayout
 from molattn.kernels.operations import has_concrete_values
 
@@ -119,8 +120,4 @@ def make_normalizer(normalizer: str | Normalizer) -> Normalizer:
     Raises:
         ValueError: the name is unknown.
     """
-    if not isinstance(normalizer, str):
-        return normalizer
-    if normalizer not in NORMALIZERS:
-        raise ValueError(f"unknown normalizer {normalizer!r}: choose one of {', '.join(NORMALIZERS)}")
-    return NORMALIZERS[normalizer]
+    return resolve_name(normalizer, NORMALIZERS, "normalizer")

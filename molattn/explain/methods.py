@@ -223,11 +223,11 @@ def grad_attention(model: GraphModel, molecule: MoleculeOrBatch, output: int) ->
     """
     batch = as_batch(model, molecule)
     graph: Any = model.embed(batch)
-    # The literal form computes the output from the weights; the fused kernel computes them separately.
+    # The materialized form computes the output from the weights; the fused kernel computes them separately.
     weights, edges = [], []
     graph = graph.replace(v=graph.v.detach().requires_grad_())
     for block in model.blocks:
-        graph, messages = block.literal(graph)  # pyright: ignore[reportCallIssue]
+        graph, messages = block.materialize(graph)  # pyright: ignore[reportCallIssue]
         weights.append(messages.weights)
         edges.append((messages.graph.receiver, messages.graph.sender))
     out = model.forward_head(graph.to_dense(), batch)[0, output]

@@ -1,20 +1,20 @@
 """Battaglia's graph networks with attention as the edge update: the block, its parts, and the graphs they act on.
 
-| equation (book chapter, 14)          | the line that computes it                                       |
-|--------------------------------------|-----------------------------------------------------------------|
-| 14.1 e'_k = phi_e(e_k, v_r, v_s, u)  | `phi_e(self._normed(graph))` in `GraphNetBlock._equations`      |
-| 14.2 q = W_q v_r                     | `self.w_q` in `AttentionEdgeUpdate._project`                    |
-| 14.3 K = W_k v_s                     | `self.w_k` in `AttentionEdgeUpdate._project`                    |
-| 14.4 V = W_v v_s                     | `self.w_v` in `AttentionEdgeUpdate._project`                    |
-| 14.5 b_k = softmax(q . K / sqrt(d))  | `attention_weights(q, k, ...)` in `AttentionEdgeUpdate.literal` |
-| 14.6 e'_k = b_k V                    | `.unsqueeze(-1) * v` in `AttentionEdgeUpdate.literal`           |
-| 14.7 e'_k, all of 14.2 to 14.6       | `AttentionEdgeUpdate.literal`                                   |
-| 14.8 ebar_i = sum_k e'_k             | `messages.sum()` in `sum_edges`                                 |
-| 14.9 ebar_il = sum_kjh e'_ikjh w_jhl | `self.w_jhl(self.rho_ev(e))` in `GraphNetBlock._equations`      |
+| equation (book chapter, 14)          | the line that computes it                                           |
+|--------------------------------------|---------------------------------------------------------------------|
+| 14.1 e'_k = phi_e(e_k, v_r, v_s, u)  | `phi_e(self._normed(graph))` in `GraphNetBlock._equations`          |
+| 14.2 q = W_q v_r                     | `self.w_q` in `AttentionEdgeUpdate._project`                        |
+| 14.3 K = W_k v_s                     | `self.w_k` in `AttentionEdgeUpdate._project`                        |
+| 14.4 V = W_v v_s                     | `self.w_v` in `AttentionEdgeUpdate._project`                        |
+| 14.5 b_k = softmax(q . K / sqrt(d))  | `attention_weights(q, k, ...)` in `AttentionEdgeUpdate.materialize` |
+| 14.6 e'_k = b_k V                    | `.unsqueeze(-1) * v` in `AttentionEdgeUpdate.materialize`           |
+| 14.7 e'_k, all of 14.2 to 14.6       | `AttentionEdgeUpdate.materialize`                                   |
+| 14.8 ebar_i = sum_k e'_k             | `messages.sum()` in `sum_edges`                                     |
+| 14.9 ebar_il = sum_kjh e'_ikjh w_jhl | `self.join(self.rho_ev(e))` in `GraphNetBlock._equations`           |
 
 Keys and values are computed from the sender and its edge; `AttentionEdgeUpdate._add_edge_terms` adds the edge's part.
 `AttentionEdgeUpdate.forward` computes the same numbers faster, without materializing e'_k: see `EdgeMessages`.
-Published attention layers built from the same parts are in `molattn.graph.published`.
+Published attention layers built from the same parts are in `molattn.graph.blocks`.
 """
 
 from typing import TYPE_CHECKING
@@ -25,7 +25,6 @@ from molattn.graph.aggregate import (
     NODES_TO_GRAPH,
     READOUTS,
     AdditiveReadout,
-    AttentionOverEdges,
     AttentionReadout,
     max_all_edges,
     max_edges,
@@ -38,10 +37,11 @@ from molattn.graph.aggregate import (
     sum_nodes,
 )
 from molattn.graph.block import EdgeUpdate, GraphNetBlock, PhiU, PhiV
-from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
+from molattn.graph.edge_update import AttentionEdgeUpdate
 from molattn.graph.embedding import SumEmbedding
 from molattn.graph.encodings import (
     AdjacencyWeights,
+    AttentionBias,
     Bessel,
     BondEncoding,
     BondOneHot,
@@ -51,18 +51,18 @@ from molattn.graph.encodings import (
     DistanceKernel,
     Encoding,
     Gaussians,
-    HeadTable,
     Molecules,
-    NeighbourhoodOrder,
     PathEdgeEncoding,
     PathEncoding,
+    PathOneHot,
     RadialBases,
     RandomWalkEncoding,
     RandomWalkNodes,
     Sum,
 )
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
-from molattn.graph.stack import EdgeEmbedding, run_blocks, unfused_reason
+from molattn.graph.messages import EdgeMessages, MaterializedMessages
+from molattn.graph.stack import EdgeEmbedding, fused_unsupported_reason, run_blocks
 from molattn.graph.updates import GlobalUpdate, NodeUpdate, ResidualEdges
 from molattn.graph.virtual_node import VirtualNode
 
@@ -77,8 +77,8 @@ __all__ = [
     "AdditiveReadout",
     "AdjacencyWeights",
     "AnyGraph",
+    "AttentionBias",
     "AttentionEdgeUpdate",
-    "AttentionOverEdges",
     "AttentionReadout",
     "Bessel",
     "BondEncoding",
@@ -96,13 +96,12 @@ __all__ = [
     "GlobalUpdate",
     "Graph",
     "GraphNetBlock",
-    "HeadTable",
-    "LiteralMessages",
+    "MaterializedMessages",
     "Molecules",
-    "NeighbourhoodOrder",
     "NodeUpdate",
     "PathEdgeEncoding",
     "PathEncoding",
+    "PathOneHot",
     "PhiU",
     "PhiV",
     "RadialBases",
@@ -113,6 +112,7 @@ __all__ = [
     "SumEmbedding",
     "TensorDotConv",
     "VirtualNode",
+    "fused_unsupported_reason",
     "max_all_edges",
     "max_edges",
     "max_nodes",
@@ -123,7 +123,6 @@ __all__ = [
     "sum_all_edges",
     "sum_edges",
     "sum_nodes",
-    "unfused_reason",
 ]
 
 

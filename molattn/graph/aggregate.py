@@ -12,10 +12,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from molattn.attention import attention_weights
-from molattn.graph.edge_update import EdgeMessages, LiteralMessages
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
+from molattn.graph.messages import Messages
 
-Messages = EdgeMessages | LiteralMessages
 EdgesToNodes = Callable[[Messages], Tensor]
 EdgesToGraph = Callable[[Messages], Tensor]
 NodesToGraph = Callable[[Tensor, AnyGraph], Tensor]
@@ -43,32 +42,6 @@ def max_edges(messages: Messages) -> Tensor:
     Materializes every e'_k.
     """
     return messages.graph.max_edges(messages.per_edge()).flatten(-2)
-
-
-class AttentionOverEdges(nn.Module):
-    """rho e->v: the average of the e'_k, weighted by their attention to a learned query.
-
-    ebar_i = sum_k a_k e'_k,    a_k = softmax_k( q . e'_k / sqrt(d) )    in each head
-
-    Materializes every e'_k. Shapes as for `sum_edges`.
-
-    Args:
-        num_heads, head_dim: h and d.
-    """
-
-    def __init__(self, num_heads: int, head_dim: int):
-        super().__init__()
-        self.query = nn.Parameter(torch.randn(num_heads, head_dim))
-
-    def forward(self, messages: Messages) -> Tensor:
-        graph, e = messages.graph, messages.per_edge()
-        if isinstance(graph, Graph):
-            q = self.query.expand(graph.v.shape[0], -1, -1)
-            weights = attention_weights(q, e, graph.attention_layout.with_key_per_edge())  # (m, h)
-            return graph.sum_edges(weights.unsqueeze(-1) * e).flatten(-2)
-        keys = e.transpose(2, 3)  # (b, i, h, j, d): every receiver has its own keys
-        weights = attention_weights(self.query.unsqueeze(1), keys, graph.edges[:, :, None, None, :])
-        return (weights @ keys).flatten(-3)
 
 
 def sum_all_edges(messages: Messages) -> Float[Tensor, "b hd"]:
@@ -120,7 +93,7 @@ NODES_TO_GRAPH: dict[str, NodesToGraph] = {"sum": sum_nodes, "mean": mean_nodes,
 Readout = Callable[[Tensor, AnyGraph], Tensor]
 
 
-def global_features(v: Tensor, graph: AnyGraph) -> Float[Tensor, "b d_u"]:  # noqa: ARG001
+def global_readout(v: Tensor, graph: AnyGraph) -> Float[Tensor, "b d_u"]:  # noqa: ARG001
     """The graph features u alone.
 
     Raises:
@@ -131,7 +104,7 @@ def global_features(v: Tensor, graph: AnyGraph) -> Float[Tensor, "b d_u"]:  # no
     return graph.u
 
 
-def virtual_node(v: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float[Tensor, "b d"]:
+def virtual_node_readout(v: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float[Tensor, "b d"]:
     """The first node of each graph, which is the one that `VirtualNode` adds.
 
     Raises:
@@ -204,6 +177,6 @@ READOUTS: dict[str, Callable[[int], Readout]] = {
     "max": lambda dim: max_nodes,  # noqa: ARG005
     "attention": AttentionReadout,
     "additive": AdditiveReadout,
-    "global": lambda dim: global_features,  # noqa: ARG005
-    "virtual-node": lambda dim: virtual_node,  # noqa: ARG005
+    "global": lambda dim: global_readout,  # noqa: ARG005
+    "virtual-node": lambda dim: virtual_node_readout,  # noqa: ARG005
 }

@@ -6,29 +6,30 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from torch import Tensor, nn
 
 from molattn.attention import ConcatHeads
+from molattn.attention.arguments import resolve_name
 from molattn.graph.aggregate import (
     EDGES_TO_GRAPH,
     EDGES_TO_NODES,
     NODES_TO_GRAPH,
     EdgesToGraph,
     EdgesToNodes,
-    Messages,
     NodesToGraph,
     sum_edges,
 )
-from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
+from molattn.graph.edge_update import AttentionEdgeUpdate
 from molattn.graph.graph import AnyGraph, DenseGraph
+from molattn.graph.messages import EdgeMessages, MaterializedMessages, Messages
 from molattn.graph.stack import run_blocks
 from molattn.graph.updates import GlobalUpdate, NodeUpdate
 from molattn.kernels.blocks import BlockTensors, BlockWeights
 
-M = TypeVar("M", EdgeMessages, LiteralMessages, Messages)
+M = TypeVar("M", EdgeMessages, MaterializedMessages, Messages)
 EdgeFeatureUpdate = Callable[[Messages, Tensor | None], Tensor]
 
 
 @runtime_checkable
 class EdgeUpdate(Protocol):
-    """The interface of a phi_e: a module with `forward` and `literal`, as `AttentionEdgeUpdate` has them.
+    """The interface of a phi_e: a module with `forward` and `materialize`, as `AttentionEdgeUpdate` has them.
 
     e'_k = phi_e(e_k, v_r, v_s, u), for all edges at once. The block passes a graph whose nodes and u are normalized. If
     the heads of e'_k differ from the block's in number or size, phi_e must have the attributes `num_heads` and
@@ -39,7 +40,7 @@ class EdgeUpdate(Protocol):
         """The e'_k of every edge, as factors if that is faster."""
         ...
 
-    def literal(self, graph: AnyGraph) -> LiteralMessages:
+    def materialize(self, graph: AnyGraph) -> MaterializedMessages:
         """The e'_k of every edge, materialized; a dense graph is converted to an edge list."""
         ...
 
@@ -83,7 +84,7 @@ class GraphNetBlock(nn.Module):
     """A graph network block whose edge update is attention.
 
     e'_k    = phi_e(e_k, v_r, v_s, u)        multi-head attention of a receiver to its senders and edges
-    ebar'_i = rho_ev(E'_i)                   a sum, the heads joined by w_jhl
+    ebar'_i = rho_ev(E'_i)                   a sum, the heads joined by `join`
     v'_i    = phi_v(ebar'_i, v_i, u)         residual, feed-forward
     ebar'   = rho_eu(E')                     over all edges of the graph, heads concatenated
     vbar'   = rho_vu(V')
@@ -91,7 +92,7 @@ class GraphNetBlock(nn.Module):
 
     The inputs of phi_e are the normalized nodes and u (pre-norm; `norm_v` and `norm_u` can be set to `nn.Identity()`),
     and the output graph has the input's e, unless `edges` is given. Every part can be replaced by passing another; the
-    layers in `molattn.graph.published` are built in this way.
+    layers in `molattn.graph.blocks` are built in this way.
 
     With a global_dim of 0 and no phi_u passed, the block stops after v'. A phi_u that is passed always runs, as in
     graph_nets and jraph: it takes u as it is, even if global_dim is 0, and may create u for graphs without one.
@@ -176,14 +177,14 @@ class GraphNetBlock(nn.Module):
             phi_e = AttentionEdgeUpdate(node_dim, num_heads, head_dim, edge_dim, global_dim, dropout)
         self.phi_e = phi_e
         num_heads, head_dim = getattr(phi_e, "num_heads", num_heads), getattr(phi_e, "head_dim", head_dim)
-        self.rho_ev = _look_up(rho_ev, EDGES_TO_NODES)
-        self.w_jhl = ConcatHeads(num_heads, head_dim, node_dim) if join is None else join
+        self.rho_ev = resolve_name(rho_ev, EDGES_TO_NODES, "aggregation")
+        self.join = ConcatHeads(num_heads, head_dim, node_dim) if join is None else join
         self.phi_v = NodeUpdate(node_dim, hidden_dim, global_dim, dropout) if phi_v is None else phi_v
         if phi_u is None and global_dim:
             phi_u = GlobalUpdate(node_dim, global_dim, hidden_dim, num_heads * head_dim)
         self.phi_u = phi_u
-        self.rho_eu = _look_up(global_aggr if rho_eu is None else rho_eu, EDGES_TO_GRAPH)
-        self.rho_vu = _look_up(global_aggr if rho_vu is None else rho_vu, NODES_TO_GRAPH)
+        self.rho_eu = resolve_name(global_aggr if rho_eu is None else rho_eu, EDGES_TO_GRAPH, "aggregation")
+        self.rho_vu = resolve_name(global_aggr if rho_vu is None else rho_vu, NODES_TO_GRAPH, "aggregation")
         self.edges = edges
 
     def forward(self, graph: AnyGraph) -> AnyGraph:
@@ -203,16 +204,16 @@ class GraphNetBlock(nn.Module):
         _ = messages.weights  # from now on, messages.sum() uses these weights
         return messages
 
-    def literal(self, graph: AnyGraph) -> tuple[AnyGraph, LiteralMessages]:
+    def materialize(self, graph: AnyGraph) -> tuple[AnyGraph, MaterializedMessages]:
         """`forward_with_messages` with every e'_k materialized; returns an edge list. Same numbers, slower."""
         if isinstance(graph, DenseGraph):
             graph = graph.to_edge_list()
-        return self._equations(graph, self.phi_e.literal)
+        return self._equations(graph, self.phi_e.materialize)
 
     def _equations(self, graph: AnyGraph, phi_e: Callable[[AnyGraph], M]) -> tuple[AnyGraph, M]:
-        """The six equations, with the fast or the literal form of phi_e."""
+        """The six equations, with the fast or the materialized form of phi_e."""
         e = phi_e(self._normed(graph))
-        ebar_i = self.w_jhl(self.rho_ev(e))
+        ebar_i = self.join(self.rho_ev(e))
         v = self.phi_v(ebar_i, graph)
         graph = graph.replace(v=v, e=graph.e if self.edges is None else self.edges(e, graph.e))
         if self.phi_u is None:
@@ -222,15 +223,15 @@ class GraphNetBlock(nn.Module):
         u = self.phi_u(ebar, vbar, graph.u)
         return graph.replace(u=u), e
 
-    def unfusable_reason(self, edge_dim: int) -> str:
+    def fused_unsupported_reason(self, edge_dim: int) -> str:
         """Why this block cannot run fused with edges of `edge_dim` channels, as text; empty if it can.
 
         It can if all its parts are the default ones, without hooks.
         """
-        phi_e, phi_v, join = self.phi_e, self.phi_v, self.w_jhl
+        phi_e, phi_v, join = self.phi_e, self.phi_v, self.join
         if not isinstance(phi_e, AttentionEdgeUpdate):
             return f"its phi_e is {type(phi_e).__name__}"
-        if why := phi_e.unfusable_reason:
+        if why := phi_e.fused_unsupported_reason():
             return why
         if type(self.norm_v) is not nn.LayerNorm or not isinstance(phi_v, NodeUpdate) or phi_v.w_u is not None:
             return "a norm_v or phi_v other than the default"
@@ -253,11 +254,11 @@ class GraphNetBlock(nn.Module):
         return "a hook" if any(hooked) else ""
 
     def fused_weights(self) -> BlockWeights:
-        """The weights that the fused operation needs, for a block that can run fused: see `unfusable_reason`."""
+        """The weights of the fused operation, for a block that supports it: see `fused_unsupported_reason`."""
         phi_e: Any = self.phi_e
         phi_v: Any = self.phi_v
         first, *_, last = phi_v.feed_forward
-        join: Any = self.w_jhl
+        join: Any = self.join
         o, norm_v, norm_x = join.linear, self.norm_v, phi_v.norm
         tensors: dict[str, Any] = {
             **{"norm_v_w": norm_v.weight, "norm_v_b": norm_v.bias},
@@ -273,11 +274,3 @@ class GraphNetBlock(nn.Module):
     def _normed(self, graph: AnyGraph) -> AnyGraph:
         u = graph.u if self.norm_u is None or graph.u is None else self.norm_u(graph.u)
         return graph.replace(v=self.norm_v(graph.v), u=u)
-
-
-def _look_up(choice: str | Callable[..., Tensor], table: dict[str, Callable[..., Tensor]]) -> Callable[..., Tensor]:
-    if not isinstance(choice, str):
-        return choice
-    if choice not in table:
-        raise ValueError(f"unknown aggregation {choice!r}: choose one of {', '.join(table)}, or pass a function")
-    return table[choice]

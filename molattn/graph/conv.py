@@ -11,9 +11,10 @@ from torch_geometric.typing import OptTensor
 
 from molattn.attention import MeanHeads, Normalizer, Score, linear
 from molattn.graph.aggregate import sum_edges
-from molattn.graph.conv_inputs import ConvInputs, Pair, parse_inputs, shape
-from molattn.graph.edge_update import AttentionEdgeUpdate, EdgeMessages, LiteralMessages
+from molattn.graph.conv_inputs import ConvInputs, Pair, check_dense_inputs, parse_inputs
+from molattn.graph.edge_update import AttentionEdgeUpdate
 from molattn.graph.graph import DenseGraph
+from molattn.graph.messages import EdgeMessages, MaterializedMessages
 from molattn.kernels import segments
 from molattn.kernels.operations import all_true, eager_unsupported_reason
 
@@ -34,8 +35,8 @@ class TensorDotConv(MessagePassing):
     where m_i is the aggregated e'_k, with the heads joined.
 
     e'_k is that of `AttentionEdgeUpdate`. It is not materialized where an edge has fewer features than a head has
-    channels; `literal` returns it for every edge. `forward_dense` gives the same numbers for padded batches, without an
-    edge list, and is faster for complete graphs. With `share_edge_weight`, which makes W_ve and W_ke one
+    channels; `materialize` returns it for every edge. `forward_dense` gives the same numbers for padded batches,
+    without an edge list, and is faster for complete graphs. With `share_edge_weight`, which makes W_ve and W_ke one
     matrix, the equations are those of `TransformerConv`; `from_pyg` and `to_pyg` convert the weights.
 
     It is a `MessagePassing` and works with PyG's explainers, hooks, `to_hetero` and `HeteroConv`. `message` and
@@ -84,7 +85,7 @@ class TensorDotConv(MessagePassing):
     >>> out, (_, alpha) = conv(x, edge_index, torch.randn(4, 3), return_attention_weights=True)
     >>> tuple(out.shape), tuple(alpha.shape)
     ((5, 32), (4, 4))
-    >>> messages = conv.literal(x, edge_index, torch.randn(4, 3))
+    >>> messages = conv.materialize(x, edge_index, torch.randn(4, 3))
     >>> tuple(messages.e.shape)  # e'_k of every edge and head
     (4, 4, 8)
     """
@@ -231,7 +232,7 @@ class TensorDotConv(MessagePassing):
             messages = self.phi_e(inputs.graph, inputs.senders)
             ebar = self._propagate_messages(messages, inputs)
         else:
-            phi_e = self.phi_e.literal if self._materializes_edge_terms(inputs.graph.v) else self.phi_e
+            phi_e = self.phi_e.materialize if self._materializes_edge_terms(inputs.graph.v) else self.phi_e
             messages = phi_e(inputs.graph, inputs.senders)
             if return_attention_weights:
                 _ = messages.weights  # from now on, messages.sum() uses these weights
@@ -239,7 +240,7 @@ class TensorDotConv(MessagePassing):
         out = self._add_root(self.join(ebar), inputs.graph.v)
         return (out, inputs.with_weights(messages.weights)) if return_attention_weights else out
 
-    def literal(
+    def materialize(
         self,
         x: Tensor | Pair,
         edge_index: Tensor,
@@ -247,13 +248,13 @@ class TensorDotConv(MessagePassing):
         *,
         u: Tensor | None = None,
         batch: Tensor | Pair | None = None,
-    ) -> LiteralMessages:
+    ) -> MaterializedMessages:
         """e'_k of every edge, materialized: `e` (m, heads, out_channels) and `weights` (m, heads), in edge order.
 
         `forward` returns, for each node, their sum over the edges into it, joined, plus W_root x_i + b_root.
         """
         inputs = self._parse_inputs(x, edge_index, edge_attr, u, batch)
-        return self.phi_e.literal(inputs.graph, inputs.senders)
+        return self.phi_e.materialize(inputs.graph, inputs.senders)
 
     # PyG passes the arguments of propagate by name.
     def message(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -321,26 +322,11 @@ class TensorDotConv(MessagePassing):
         """
         if not isinstance(self.aggr_module, SumAggregation):
             raise ValueError(f"the dense form needs aggr='add', not {self.aggr!r}")
-        senders, receivers = self._widths
-        if -1 not in (senders, receivers) and senders != receivers:
-            raise ValueError(f"the dense form is not bipartite: it cannot have in_channels=({senders}, {receivers})")
-        width = max(senders, receivers)
-        if x.dim() != 3 or (width != -1 and x.shape[-1] != width):
-            raise ValueError(f"x is (graphs, nodes, {'channels' if width < 0 else width}), not {shape(x)}")
-        if self.edge_dim == -1 and edge_attr is None:
-            raise ValueError("edge_dim=-1 is inferred from the first call: it needs an edge_attr")
-        b, n, _ = x.shape
-        edge_dim = edge_attr.shape[-1] if self.edge_dim == -1 and edge_attr is not None else self.edge_dim
-        mask = torch.ones(b, n, dtype=torch.bool, device=x.device) if mask is None else mask
-        for name, tensor, size in (
-            ("mask", mask, (b, n)),
-            ("edge_attr", edge_attr, (b, n, n, edge_dim)),
-            ("u", u, (b, self.global_dim)),
-            ("edge_mask", edge_mask, (b, n, n)),
-        ):
-            if tensor is not None and None not in size and tensor.shape != size:
-                raise ValueError(f"{name} is {size} for these {b} graphs of {n} nodes, not {shape(tensor)}")
-        if -1 in (senders, receivers, self.edge_dim):
+        mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
+        check_dense_inputs(
+            x, mask, edge_attr, u, edge_mask, widths=self._widths, edge_dim=self.edge_dim, global_dim=self.global_dim
+        )
+        if -1 in (*self._widths, self.edge_dim):
             self._infer_sizes(x, x, edge_attr)
         messages = self.phi_e(DenseGraph(x, mask, edge_attr, u, edge_mask))
         if return_attention_weights:
@@ -357,7 +343,7 @@ class TensorDotConv(MessagePassing):
             TypeError: another layer.
             ValueError: a layer with several aggregations, or with lazily initialized weights.
         """
-        from molattn.graph.pyg_conversion import conv_from_pyg
+        from molattn.graph.convert import conv_from_pyg
 
         return conv_from_pyg(layer)
 
@@ -370,7 +356,7 @@ class TensorDotConv(MessagePassing):
             ValueError: a layer that TransformerConv does not support: with graph features, with edge roles other than
                 keys and values, or with a W_ve that is not W_ke; lazily initialized weights before the first call.
         """
-        from molattn.graph.pyg_conversion import conv_to_pyg
+        from molattn.graph.convert import conv_to_pyg
 
         return conv_to_pyg(self)
 
@@ -393,7 +379,7 @@ class TensorDotConv(MessagePassing):
         projected = self.phi_e.w_ke is not None or self.phi_e.w_ve is not None
         wide = projected and (self.edge_dim or 0) >= self.out_channels
         return wide and bool(
-            torch.compiler.is_compiling() or eager_unsupported_reason(x) or segments.unavailable_reason()
+            torch.compiler.is_compiling() or eager_unsupported_reason(x) or segments.LIBRARY.unavailable_reason()
         )
 
     @property

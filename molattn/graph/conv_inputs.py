@@ -74,22 +74,22 @@ def parse_inputs(
     senders, receivers = (x, x) if isinstance(x, Tensor) else x
     for nodes, width in ((senders, widths[0]), (receivers, widths[1])):
         if nodes.dim() != 2 or (width != -1 and nodes.shape[1] != width):
-            raise ValueError(f"x is (nodes, {'channels' if width < 0 else width}), not {shape(nodes)}")
+            raise ValueError(f"x is (nodes, {'channels' if width < 0 else width}), not {_shape(nodes)}")
     forward = flow == "source_to_target"
     size = (senders.shape[0], receivers.shape[0]) if forward else (receivers.shape[0], senders.shape[0])
     rows, edge_attr = _edges(edge_index, edge_attr, size, edge_dim, forward)
     if edge_attr is not None and (edge_attr.dim() != 2 or edge_attr.shape[0] != rows.shape[1]):
-        raise ValueError(f"edge_attr is (edges, channels) with {rows.shape[1]} edges, not {shape(edge_attr)}")
+        raise ValueError(f"edge_attr is (edges, channels) with {rows.shape[1]} edges, not {_shape(edge_attr)}")
     if edge_dim == -1 and edge_attr is None:
         raise ValueError("edge_dim=-1 is inferred from the first call: it needs an edge_attr")
     batches = _batches(x, u, batch)
     if not torch.compiler.is_compiling():
         first, second = ("senders", "receivers") if forward else ("receivers", "senders")
-        _check_range(rows[0], size[0], f"edge_index names {first}", "x")
-        _check_range(rows[1], size[1], f"edge_index names {second}", "x")
+        _check_range(rows[0], size[0], f"edge_index has {first}", "x")
+        _check_range(rows[1], size[1], f"edge_index has {second}", "x")
         if u is not None and batch is not None:
             for node_graph in (batch,) if isinstance(batch, Tensor) else batch:
-                _check_range(node_graph, u.shape[0], "batch names graphs", "u")
+                _check_range(node_graph, u.shape[0], "batch has graphs", "u")
     sender_first = rows if forward else rows.flip(0)
     num_graphs = 1 if u is None else u.shape[0]
     graph = Graph.from_edge_index(receivers, sender_first, edge_attr, u, batches and batches[1], num_graphs)
@@ -99,12 +99,48 @@ def parse_inputs(
     return ConvInputs(graph, sender_features, rows, edge_index, size)
 
 
+def check_dense_inputs(
+    x: Tensor,
+    mask: Tensor,
+    edge_attr: Tensor | None,
+    u: Tensor | None,
+    edge_mask: Tensor | None,
+    *,
+    widths: tuple[int, int],
+    edge_dim: int | None,
+    global_dim: int | None,
+) -> None:
+    """Check the inputs of `TensorDotConv.forward_dense`; sizes of -1 are any, of None are none.
+
+    Raises:
+        ValueError: a wrong shape, or a layer for bipartite graphs.
+    """
+    if -1 not in widths and widths[0] != widths[1]:
+        raise ValueError(f"the dense form is not bipartite: it cannot have in_channels={widths}")
+    width = max(widths)
+    if x.dim() != 3 or (width != -1 and x.shape[-1] != width):
+        raise ValueError(f"x is (graphs, nodes, {'channels' if width < 0 else width}), not {_shape(x)}")
+    if edge_dim == -1 and edge_attr is None:
+        raise ValueError("edge_dim=-1 is inferred from the first call: it needs an edge_attr")
+    b, n, _ = x.shape
+    if edge_dim == -1 and edge_attr is not None:
+        edge_dim = edge_attr.shape[-1]
+    for name, tensor, size in (
+        ("mask", mask, (b, n)),
+        ("edge_attr", edge_attr, (b, n, n, edge_dim)),
+        ("u", u, (b, global_dim)),
+        ("edge_mask", edge_mask, (b, n, n)),
+    ):
+        if tensor is not None and None not in size and tensor.shape != size:
+            raise ValueError(f"{name} is {size} for these {b} graphs of {n} nodes, not {_shape(tensor)}")
+
+
 def is_sparse(edge_index: Any) -> bool:
     """Whether `edge_index` is a sparse adjacency matrix, as a torch tensor."""
     return isinstance(edge_index, Tensor) and edge_index.layout in SPARSE
 
 
-def shape(x: Tensor) -> tuple[int, ...]:
+def _shape(x: Tensor) -> tuple[int, ...]:
     return tuple(x.shape)
 
 
@@ -115,9 +151,9 @@ def _edges(
     names = "senders over receivers" if forward else "receivers over senders"
     if is_sparse(edge_index):
         if not forward:
-            raise ValueError("a sparse adj_t does not go with flow=target_to_source: transpose it instead")
+            raise ValueError("a sparse adj_t needs flow=source_to_target: transpose it instead")
         if tuple(edge_index.shape[:2]) != (size[1], size[0]):
-            raise ValueError(f"a sparse adj_t is (receivers, senders), {size[::-1]} here, not {shape(edge_index)}")
+            raise ValueError(f"a sparse adj_t is (receivers, senders), {size[::-1]} here, not {_shape(edge_index)}")
         transposed, values = to_edge_index(edge_index)
         rows = transposed.flip(0)
         # As in PyG: every sparse matrix has one number per edge, which is edge_attr only if the layer takes one.
@@ -129,7 +165,7 @@ def _edges(
         if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided or not _is_integer(edge_index):
             raise TypeError(f"edge_index is a (2, m) tensor of integers, {names}, or a sparse adj_t of torch's")
         if edge_index.dim() != 2 or edge_index.shape[0] != 2:
-            raise ValueError(f"edge_index is (2, edges), {names}, not {shape(edge_index)}")
+            raise ValueError(f"edge_index is (2, edges), {names}, not {_shape(edge_index)}")
         rows = edge_index.long()
     if edge_attr is not None and edge_attr.dim() == 1 and edge_dim in (1, -1):
         edge_attr = edge_attr.unsqueeze(-1)
@@ -139,7 +175,7 @@ def _edges(
 def _batches(x: Tensor | Pair, u: Tensor | None, batch: Tensor | Pair | None) -> Pair | None:
     """The graph of each sender and of each receiver."""
     if u is not None and u.dim() != 2:
-        raise ValueError(f"u is (graphs, channels), not {shape(u)}")
+        raise ValueError(f"u is (graphs, channels), not {_shape(u)}")
     if batch is None:
         if u is not None and u.shape[0] != 1:
             raise ValueError(f"u has {u.shape[0]} rows: pass batch, the graph of each node")
@@ -150,7 +186,7 @@ def _batches(x: Tensor | Pair, u: Tensor | None, batch: Tensor | Pair | None) ->
     sender_batch, receiver_batch = (batch, batch) if isinstance(batch, Tensor) else batch
     for nodes, node_graph in ((senders, sender_batch), (receivers, receiver_batch)):
         if node_graph.shape != nodes.shape[:1]:
-            raise ValueError(f"batch names the graph of each of {nodes.shape[0]} nodes, not {shape(node_graph)}")
+            raise ValueError(f"batch is ({nodes.shape[0]},), the graph of each node, not {_shape(node_graph)}")
     return sender_batch, receiver_batch
 
 

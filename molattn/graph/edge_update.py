@@ -1,21 +1,15 @@
 """phi_e, the edge update: attention, in which a node is the query and its senders and their edges are the keys."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from molattn.attention import (
-    AttentionLayout,
     EdgeTerms,
     Normalizer,
     Score,
-    attend,
     attention_weights,
     linear,
     make_normalizer,
@@ -25,6 +19,15 @@ from molattn.attention import (
 from molattn.attention.dropout import dropout_mask
 from molattn.attention.score import Location, scaled_dot
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
+from molattn.graph.messages import (
+    AttentionCall,
+    EdgeMessages,
+    LazyEdgeMessages,
+    MaterializedMessages,
+    apply_mask,
+    not_none,
+    value_factors,
+)
 from molattn.kernels.operations import all_true
 
 EDGE_ROLES = ("keys", "values", "bias", "logits")
@@ -45,7 +48,7 @@ class AttentionEdgeUpdate(nn.Module):
     edge features it is the book's equations 14.2 to 14.7.
 
     If the score is a product, neither W_ke e_k nor W_ve e_k is materialized: q . (W_ke e) = (W_ke^T q) . e, and
-    sum_k alpha_k W_ve e_k = W_ve sum_k alpha_k e_k. `literal` materializes them, and gives the same numbers.
+    sum_k alpha_k W_ve e_k = W_ve sum_k alpha_k e_k. `materialize` materializes them, and gives the same numbers.
 
     Args:
         node_dim, edge_dim, global_dim: d_v, d_e, d_u; 0 for graphs without edge or graph features.
@@ -103,7 +106,7 @@ class AttentionEdgeUpdate(nn.Module):
         self.w_ku = nn.Linear(global_dim, width, bias=False) if global_dim else None
         self.w_vu = nn.Linear(global_dim, width, bias=False) if global_dim else None
 
-    def forward(self, graph: AnyGraph, senders: Graph | None = None) -> "EdgeMessages":
+    def forward(self, graph: AnyGraph, senders: Graph | None = None) -> EdgeMessages:
         """The e'_k of every edge as factors, computed by `molattn.attention.attend`.
 
         With `senders`, the graph is bipartite: `graph.sender` indexes the nodes of `senders`, of which only node and
@@ -112,15 +115,15 @@ class AttentionEdgeUpdate(nn.Module):
         q, k, v = self._project(graph, senders)
         edges, bias = self._edge_terms(graph, q, k)
         kwargs = {"bias": bias, "edges": edges, "score": self.score, "normalizer": self.normalizer}
-        call = _AttentionCall(q, k, v, graph.attention_layout, kwargs)
+        call = AttentionCall(q, k, v, graph.attention_layout, kwargs)
         mask = self._dropout_mask(graph, q)
         overridden = type(self)._transform_weights is not AttentionEdgeUpdate._transform_weights
         if not overridden and not torch.compiler.is_compiling():
             return LazyEdgeMessages.from_call(graph, call, mask)
         weights = self._transform_weights(call.weights(), graph)
-        return EdgeMessages(graph, weights, _apply_mask(weights, mask), v, *_value_factors(edges))
+        return EdgeMessages(graph, weights, apply_mask(weights, mask), v, *value_factors(edges))
 
-    def literal(self, graph: AnyGraph, senders: Graph | None = None) -> "LiteralMessages":
+    def materialize(self, graph: AnyGraph, senders: Graph | None = None) -> MaterializedMessages:
         """The e'_k of every edge, materialized: the equations, one line each; `senders` as in `forward`."""
         if isinstance(graph, DenseGraph):
             graph = graph.to_edge_list()
@@ -129,8 +132,8 @@ class AttentionEdgeUpdate(nn.Module):
         layout = graph.attention_layout.with_key_per_edge()
         weights = attention_weights(q, k, layout, bias=bias, score=self.score, normalizer=self.normalizer)
         weights = self._transform_weights(weights, graph)
-        after_dropout = _apply_mask(weights, self._dropout_mask(graph, q))
-        return LiteralMessages(graph, weights, after_dropout.unsqueeze(-1) * v)
+        after_dropout = apply_mask(weights, self._dropout_mask(graph, q))
+        return MaterializedMessages(graph, weights, after_dropout.unsqueeze(-1) * v)
 
     # What subclasses override: how edges enter the logits and the values, and how the weights are transformed.
 
@@ -147,7 +150,7 @@ class AttentionEdgeUpdate(nn.Module):
         return EdgeTerms(graph.e, w_ke, w_ve, None if self.w_be is None else self.w_be.weight), logits
 
     def _add_edge_terms(self, graph: Graph, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """k_k and v_k of every edge, (m, h, d), and the bias of its logits, (m, h), for the literal form."""
+        """k_k and v_k of every edge, (m, h, d), and the bias of its logits, (m, h), for the materialized form."""
         bias = graph.e if self.edges_are_logits else None
         if self.w_ke is not None:
             k = k + self.w_ke(graph.e).unflatten(-1, (self.num_heads, -1))
@@ -161,8 +164,7 @@ class AttentionEdgeUpdate(nn.Module):
         """The final weights, computed from the output of the normalizer; here the identity."""
         return weights
 
-    @property
-    def unfusable_reason(self) -> str:
+    def fused_unsupported_reason(self) -> str:
         """Why a block with this phi_e cannot run fused, as text; empty if it can."""
         if type(self) is not AttentionEdgeUpdate:
             return f"its phi_e is {type(self).__name__}"
@@ -234,15 +236,6 @@ class AttentionEdgeUpdate(nn.Module):
         return dropout_mask(q, (b, self.num_heads, n, n), self.dropout)
 
 
-T = TypeVar("T")
-
-
-def not_none(x: T | None) -> T:
-    """Return `x`, which an earlier check ensures is not None: for the type checker."""
-    assert x is not None
-    return x
-
-
 def query_in_edge_space(x: Tensor, w: nn.Linear, num_heads: int) -> Tensor:
     """W^T x head by head, so that x . (W e) = (W^T x) . e: (n, h, d) or (b, h, n, d) to the channels of e."""
     weight = w.weight.view(num_heads, -1, w.in_features)
@@ -261,154 +254,3 @@ def senders_dot_edges(graph: AnyGraph, x: Tensor, e: Tensor) -> Tensor:
     if isinstance(graph, Graph):
         return (graph.gather_senders(x) * e.unsqueeze(1)).sum(-1)
     return (x.transpose(1, 2) @ e.permute(0, 2, 3, 1)).permute(0, 2, 3, 1)
-
-
-def _apply_mask(weights: Tensor, mask: Tensor | None) -> Tensor:
-    return weights if mask is None else weights * mask
-
-
-def _value_factors(edges: EdgeTerms | None) -> tuple[Tensor | None, Tensor | None]:
-    """The edges' part of the values as the factors f_k and W_ve, or two None."""
-    return (None, None) if edges is None or edges.w_ve is None else (edges.e, edges.w_ve)
-
-
-class _AttentionCall(NamedTuple):
-    """The arguments of `attend` except for dropout."""
-
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    layout: AttentionLayout
-    kwargs: dict[str, Any]
-
-    def weights(self) -> Tensor:
-        return attention_weights(self.q, self.k, self.layout, **self.kwargs)
-
-    def sum(self, mask: Tensor | None) -> Tensor:
-        return attend(self.q, self.k, self.v, self.layout, **self.kwargs, dropout_mask=mask)
-
-
-@dataclass(frozen=True)
-class EdgeMessages:
-    """The e'_k of every edge as factors, which are summed without materializing any e'_k.
-
-    e'_k = alpha_k (value_s + W_ve f_k)
-
-    Attributes:
-        graph: the input of phi_e.
-        weights: (m, h) of an edge list, (b, h, i, j) of a dense graph. Those of a softmax sum to 1 over the edges into
-            a receiver.
-        weights_after_dropout: alpha_k; equal to the weights outside training.
-        values: (n, h, d) or (b, h, n, d), value_s: the senders' part of the values.
-        edges: f_k, the edges' part of the values before W_ve: (m, f) or (b, i, j, f), shared by the heads, or
-            (m, h, f) or (b, i, j, h, f); None for none.
-        w_ve: (h, d, f), or None.
-    """
-
-    graph: AnyGraph
-    weights: Float[Tensor, "m h"] | Float[Tensor, "b h n n"]
-    weights_after_dropout: Float[Tensor, "m h"] | Float[Tensor, "b h n n"]
-    values: Float[Tensor, "n h d"] | Float[Tensor, "b h n d"]
-    edges: Tensor | None = None
-    w_ve: Float[Tensor, "h d f"] | None = None
-
-    def sum(self) -> Float[Tensor, "*nodes hd"]:
-        """sum_k e'_k over the edges into each receiver, heads concatenated: (n, h * d) or (b, n, h * d).
-
-        The result is cached, since both rho_ev and rho_eu use it: do not modify it in place.
-        """
-        # torch.compile cannot trace the lock of a cached property, and removes the duplicate computation itself.
-        return self._compute_sum() if torch.compiler.is_compiling() else self._sum
-
-    @cached_property
-    def _sum(self) -> Tensor:
-        return self._compute_sum()
-
-    def _compute_sum(self) -> Tensor:
-        total = self.graph.attention_layout.weighted_sum(self.weights_after_dropout, self.values)
-        total = total if isinstance(self.graph, Graph) else total.transpose(1, 2)
-        if self.edges is not None:
-            total = total + torch.einsum("...hf,hdf->...hd", self._sum_edge_terms(), not_none(self.w_ve))
-        return total.flatten(-2)
-
-    def per_edge(self) -> Float[Tensor, "*edges h d"]:
-        """e'_k of every edge: (m, h, d) of an edge list, (b, i, j, h, d) of a dense graph; zeros without an edge."""
-        if isinstance(self.graph, Graph):
-            weights, values = self.weights_after_dropout, self.values[self.graph.sender]
-        else:
-            weights = self.weights_after_dropout.permute(0, 2, 3, 1)
-            values = self.graph.attention_layout.zero_unattended(self.values).transpose(1, 2).unsqueeze(1)
-        if self.edges is not None:
-            # Edge features without a head dimension are the same for every head.
-            equation = "...hf,hdf->...hd" if self._edges_have_heads else "...f,hdf->...hd"
-            values = values + torch.einsum(equation, self.edges, not_none(self.w_ve))
-        return weights.unsqueeze(-1) * values
-
-    @property
-    def _edges_have_heads(self) -> bool:
-        dims_without_heads = self.weights_after_dropout.dim() if isinstance(self.graph, DenseGraph) else 2
-        return self.edges is not None and self.edges.dim() > dims_without_heads
-
-    def _sum_edge_terms(self) -> Tensor:
-        """sum_k alpha_k f_k: (..., h, f)."""
-        e = not_none(self.edges)
-        if isinstance(self.graph, Graph):
-            e = e if self._edges_have_heads else e.unsqueeze(1)
-            return self.graph.sum_edges(self.weights_after_dropout.unsqueeze(-1) * e)
-        if self._edges_have_heads:
-            return torch.einsum("bhij,bijhf->bihf", self.weights_after_dropout, e)
-        return self.weights_after_dropout.transpose(1, 2) @ e
-
-
-class LazyEdgeMessages(EdgeMessages):
-    """`EdgeMessages` summed by `molattn.attention.attend`, which may compute the sum without the weights.
-
-    The weights are computed on first access; `sum` uses them if they have been accessed before it.
-    """
-
-    @classmethod
-    def from_call(cls, graph: AnyGraph, call: _AttentionCall, dropout_mask: Tensor | None) -> "LazyEdgeMessages":
-        """The messages, without their weights."""
-        messages, (edges, w_ve) = object.__new__(cls), _value_factors(call.kwargs["edges"])
-        # Written to `vars`: the fields of a frozen class cannot be set, and two of them are computed lazily.
-        vars(messages).update(graph=graph, call=call, dropout_mask=dropout_mask, values=call.v, edges=edges, w_ve=w_ve)
-        return messages
-
-    @cached_property
-    def weights(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return vars(self)["call"].weights()
-
-    @cached_property
-    def weights_after_dropout(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return _apply_mask(self.weights, vars(self)["dropout_mask"])
-
-    def _compute_sum(self) -> Tensor:
-        if "weights" in vars(self):
-            return super()._compute_sum()
-        total = vars(self)["call"].sum(vars(self)["dropout_mask"])
-        return (total if isinstance(self.graph, Graph) else total.transpose(1, 2)).flatten(-2)
-
-
-@dataclass(frozen=True)
-class LiteralMessages:
-    """The e'_k of every edge, materialized; a custom phi_e may return it.
-
-    Attributes:
-        graph: the input of phi_e; `AttentionEdgeUpdate.literal` converts it to an edge list.
-        weights: (m, h) of an edge list, (b, h, i, j) of a dense graph, before dropout.
-        e: (m, h, d) or (b, i, j, h, d), e'_k per head; zeros where there is no edge.
-        edges: as in `EdgeMessages`, if phi_e computes it; else None.
-    """
-
-    graph: AnyGraph
-    weights: Float[Tensor, "m h"] | Float[Tensor, "b h n n"]
-    e: Float[Tensor, "*edges h d"]
-    edges: Tensor | None = None
-
-    def sum(self) -> Float[Tensor, "*nodes hd"]:
-        """sum_k e'_k over the edges into each receiver, heads concatenated: (n, h * d) or (b, n, h * d)."""
-        return self.graph.sum_edges(self.e).flatten(-2)
-
-    def per_edge(self) -> Float[Tensor, "*edges h d"]:
-        """e'_k of every edge: `e`."""
-        return self.e

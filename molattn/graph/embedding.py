@@ -53,7 +53,9 @@ class SumEmbedding(nn.Module):
         nn.init.normal_(self.table.weight, std=len(sizes) ** -0.5)
         self.sizes = tuple(sizes)
         # Buffers, since creating them at every call would synchronize with a GPU.
-        self.register_buffer("offsets", torch.tensor(lookup.starts(self.sizes), dtype=torch.int64), persistent=False)
+        self.register_buffer(
+            "offsets", torch.tensor(lookup.table_offsets(self.sizes), dtype=torch.int64), persistent=False
+        )
         self.register_buffer("limits", torch.tensor(self.sizes, dtype=torch.int64), persistent=False)
 
     def forward(self, codes: Integer[Tensor, "*items f"]) -> Float[Tensor, "*items d"]:
@@ -85,7 +87,7 @@ def _compiled(rows: Tensor, codes: Tensor, sizes: Sequence[int], *_: Tensor | No
 def _unsupported_reason(rows: Tensor, codes: Tensor, *_: object) -> str:
     if codes.device.type != "cpu" or len(rows) > lookup.MAX_ROWS:
         return "codes that are not on the CPU, or a table of more than 2^31 rows"
-    return eager_unsupported_reason(rows) or lookup.unavailable_reason()
+    return eager_unsupported_reason(rows) or lookup.LIBRARY.unavailable_reason()
 
 
 def _reference(

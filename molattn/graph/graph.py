@@ -142,7 +142,7 @@ class Graph:
 
     def max_nodes(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "b d"]:
         """The maximum over each graph's nodes, zeros for a graph without nodes: (n, d) -> (b, d)."""
-        return _max_into(x, self.node_graph, self.num_graphs)
+        return _scatter_max(x, self.node_graph, self.num_graphs)
 
     def sum_edges(self, x: Float[Tensor, "m *d"]) -> Float[Tensor, "n *d"]:
         """The sum over the edges into each node: (m, ...) -> (n, ...)."""
@@ -150,11 +150,11 @@ class Graph:
 
     def max_edges(self, x: Float[Tensor, "m *d"]) -> Float[Tensor, "n *d"]:
         """The maximum over the edges into each node, zeros for a node without edges: (m, ...) -> (n, ...)."""
-        return _max_into(x, self.receiver, self.v.shape[0])
+        return _scatter_max(x, self.receiver, self.v.shape[0])
 
     def max_all_edges(self, x: Float[Tensor, "m d"]) -> Float[Tensor, "b d"]:
         """The maximum over each graph's edges, zeros for a graph without edges: (m, d) -> (b, d)."""
-        return _max_into(x, self.node_graph[self.receiver], self.num_graphs)
+        return _scatter_max(x, self.node_graph[self.receiver], self.num_graphs)
 
     def mean_senders(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """The mean over the senders of each node's edges, zeros for a node without edges: (n, d) -> (n, d)."""
@@ -272,7 +272,7 @@ class DenseGraph:
 
     def max_nodes(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b d"]:
         """The maximum over each graph's nodes, zeros for a graph without nodes: (b, n, d) -> (b, d)."""
-        return _max_along(x, self.node_mask, 1)
+        return _masked_max(x, self.node_mask, 1)
 
     def sum_edges(self, x: Float[Tensor, "b n n *d"]) -> Float[Tensor, "b n *d"]:
         """The sum over the edges into each node: (b, i, j, ...) -> (b, i, ...)."""
@@ -280,11 +280,11 @@ class DenseGraph:
 
     def max_edges(self, x: Float[Tensor, "b n n *d"]) -> Float[Tensor, "b n *d"]:
         """The maximum over the edges into each node, zeros for a node without edges: (b, i, j, ...) -> (b, i, ...)."""
-        return _max_along(x, self.edges, 2)
+        return _masked_max(x, self.edges, 2)
 
     def max_all_edges(self, x: Float[Tensor, "b n n d"]) -> Float[Tensor, "b d"]:
         """The maximum over each graph's edges, zeros for a graph without edges: (b, i, j, d) -> (b, d)."""
-        return _max_along(x.flatten(1, 2), self.edges.flatten(1), 1)
+        return _masked_max(x.flatten(1, 2), self.edges.flatten(1), 1)
 
     def mean_senders(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
         """The mean over the senders of each node's edges, zeros for a node without edges: (b, j, d) -> (b, i, d)."""
@@ -293,7 +293,7 @@ class DenseGraph:
 
     def max_senders(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
         """The maximum over the senders of each node's edges, zeros for a node without edges: (b, j, d) -> (b, i, d)."""
-        return _max_along(x.unsqueeze(1), self.edges, 2)
+        return _masked_max(x.unsqueeze(1), self.edges, 2)
 
     def gather_receivers(self, x: Float[Tensor, "b n *d"]) -> Float[Tensor, "b n 1 *d"]:
         """Node features in a shape that broadcasts over the edges into each node: (b, i, ...) -> (b, i, 1, ...)."""
@@ -325,7 +325,7 @@ def _unsqueeze_like(mask: Tensor, x: Tensor) -> Tensor:
     return mask.view(*mask.shape, *[1] * (x.dim() - mask.dim()))
 
 
-def _max_along(x: Tensor, mask: Tensor, dim: int) -> Tensor:
+def _masked_max(x: Tensor, mask: Tensor, dim: int) -> Tensor:
     mask = _unsqueeze_like(mask, x)
     x = x.masked_fill(~mask, torch.finfo(x.dtype).min)
     if x.shape[dim] == 0:
@@ -333,7 +333,7 @@ def _max_along(x: Tensor, mask: Tensor, dim: int) -> Tensor:
     return x.amax(dim).masked_fill(~mask.any(dim), 0.0)
 
 
-def _max_into(x: Tensor, index: Tensor, size: int) -> Tensor:
+def _scatter_max(x: Tensor, index: Tensor, size: int) -> Tensor:
     index = index.long().view(-1, *[1] * (x.dim() - 1)).expand_as(x)
     return x.new_zeros(size, *x.shape[1:]).scatter_reduce(0, index, x, "amax", include_self=False)
 

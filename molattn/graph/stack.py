@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from molattn.graph.edge_update import not_none
 from molattn.graph.embedding import look_up
-from molattn.graph.graph import AnyGraph, DenseGraph
-from molattn.kernels import blocks as compiled
+from molattn.graph.graph import DenseGraph
+from molattn.graph.messages import not_none
+from molattn.kernels import blocks as kernel
 from molattn.kernels.blocks import BlockWeights
 from molattn.kernels.dispatch import Operation
 
@@ -40,22 +40,6 @@ class EdgeEmbedding:
         return EdgeEmbedding(self.tables + other.tables, self.codes + other.codes)
 
 
-class Fusable(Protocol):
-    """The interface of a block that can run fused, such as `GraphNetBlock`."""
-
-    def unfusable_reason(self, edge_dim: int) -> str:
-        """Why the block cannot run fused with edges of `edge_dim` channels, as text; empty if it can."""
-        ...
-
-    def fused_weights(self) -> BlockWeights:
-        """The weights that the fused operation needs, if the block supports it."""
-        ...
-
-    def forward_unfused(self, graph: AnyGraph) -> AnyGraph:
-        """The updated graph, without fusion."""
-        ...
-
-
 def run_blocks(blocks: Iterable[Any], graph: DenseGraph, edges: EdgeEmbedding | None = None) -> DenseGraph:
     """The graph after all blocks: as one fused operation if every block supports it, else one block after another.
 
@@ -70,18 +54,18 @@ def run_blocks(blocks: Iterable[Any], graph: DenseGraph, edges: EdgeEmbedding | 
     return _run_blocks(_BlockCall(list(blocks), graph, edges))
 
 
-def unfused_reason(blocks: Sequence[Any], edge_dim: int) -> str:
+def fused_unsupported_reason(blocks: Sequence[Any], edge_dim: int) -> str:
     """Why blocks with edges of `edge_dim` channels do not run fused on the CPU, as text; empty if they do."""
-    return _unfusable_reason(blocks, edge_dim) or compiled.unavailable_reason()
+    return _blocks_unsupported_reason(blocks, edge_dim) or kernel.LIBRARY.unavailable_reason()
 
 
-def _unfusable_reason(blocks: Sequence[Any], edge_dim: int) -> str:
+def _blocks_unsupported_reason(blocks: Sequence[Any], edge_dim: int) -> str:
     if not blocks:
         return "there are no blocks"
     for block in blocks:
-        if not hasattr(block, "unfusable_reason"):  # takes a tenth of the time of isinstance with a Protocol
+        if not hasattr(block, "fused_unsupported_reason"):  # takes a tenth of the time of isinstance with a Protocol
             return f"{type(block).__name__} is not a block of molattn"
-        if why := block.unfusable_reason(edge_dim):
+        if why := block.fused_unsupported_reason(edge_dim):
             return why
     return ""
 
@@ -116,7 +100,7 @@ def _unsupported_reason(call: _BlockCall) -> str:
         return "graph features (global_dim)"
     if torch.is_autocast_enabled(graph.v.device.type):
         return "autocast is enabled"
-    if why := _unfusable_reason(call.blocks, features[0].shape[-1]) or compiled.blocks_unsupported_reason(
+    if why := _blocks_unsupported_reason(call.blocks, features[0].shape[-1]) or kernel.unsupported_reason(
         call.weights, graph.v, features
     ):
         return why
@@ -126,11 +110,11 @@ def _unsupported_reason(call: _BlockCall) -> str:
 def _compiled(call: _BlockCall) -> DenseGraph:
     graph, edges = call.graph, call.edges
     codes = () if edges is None else edges.codes
-    layout = compiled.EdgeLayout(not_none(graph.right_padded_sizes), graph.edge_mask, codes)
-    return graph.replace(v=compiled.compiled_blocks(call.weights, graph.v, call.features, layout))
+    layout = kernel.EdgeLayout(not_none(graph.right_padded_sizes), graph.edge_mask, codes)
+    return graph.replace(v=kernel.compiled_blocks(call.weights, graph.v, call.features, layout))
 
 
-def _one_by_one(call: _BlockCall) -> DenseGraph:
+def _reference(call: _BlockCall) -> DenseGraph:
     graph: Any = call.graph if call.edges is None else call.graph.replace(e=call.edges.features())
     block: Any
     for block in call.blocks:
@@ -140,4 +124,4 @@ def _one_by_one(call: _BlockCall) -> DenseGraph:
 
 _run_blocks = Operation("blocks")
 _run_blocks.add("compiled", _compiled, _unsupported_reason)
-_run_blocks.add("reference", _one_by_one)
+_run_blocks.add("reference", _reference)

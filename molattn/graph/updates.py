@@ -5,8 +5,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from molattn.attention.dropout import Dropout, add_dropout, dropout_gelu
-from molattn.graph.edge_update import EdgeMessages, LiteralMessages
 from molattn.graph.graph import AnyGraph
+from molattn.graph.messages import Messages
 
 
 class NodeUpdate(nn.Module):
@@ -92,6 +92,6 @@ class ResidualEdges(nn.Module):
         self.norm = nn.LayerNorm(num_heads * head_dim)
         self.w = nn.Linear(num_heads * head_dim, edge_dim)
 
-    def forward(self, messages: EdgeMessages | LiteralMessages, e: Tensor) -> Tensor:
+    def forward(self, messages: Messages, e: Tensor) -> Tensor:
         """e, (m, d_e) or (b, n, n, d_e), after the block."""
         return e + self.w(self.norm(messages.per_edge().flatten(-2)))

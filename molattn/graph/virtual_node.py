@@ -19,8 +19,8 @@ class VirtualNode(nn.Module):
 
     Args:
         node_dim, edge_dim: d_v and d_e; edge_dim 0 for graphs without edge features.
-        rows: (3, d_e), fixed features of the edges to the virtual node, of those from it and of its self-loop, instead
-            of learned ones.
+        edge_features: (3, d_e), fixed features of the edges to the virtual node, of those from it and of its self-loop,
+            instead of learned ones.
 
     Raises:
         ValueError: at a call, a graph whose edge features do not have edge_dim channels.
@@ -29,26 +29,26 @@ class VirtualNode(nn.Module):
     Source: the special node of Graphormer, Ying et al. 2021, arXiv:2106.05234, section 3.2.
     """
 
-    rows: Tensor
+    edge_features: Tensor
 
-    def __init__(self, node_dim: int, edge_dim: int = 0, rows: Float[Tensor, "3 d_e"] | None = None):
+    def __init__(self, node_dim: int, edge_dim: int = 0, edge_features: Float[Tensor, "3 d_e"] | None = None):
         super().__init__()
         self.edge_dim = edge_dim
         self.v = nn.Parameter(torch.randn(node_dim))
-        if rows is None:
-            self.rows = nn.Parameter(torch.randn(3, edge_dim))
+        if edge_features is None:
+            self.edge_features = nn.Parameter(torch.randn(3, edge_dim))
         else:
-            self.register_buffer("rows", rows.clone())
+            self.register_buffer("edge_features", edge_features.clone())
 
     def forward(self, graph: AnyGraph) -> DenseGraph:
         """The graphs with a virtual node each: (b, n, d_v) becomes (b, n + 1, d_v), and so on."""
         if not isinstance(graph, DenseGraph):
             raise TypeError(f"VirtualNode takes a DenseGraph, not a {type(graph).__name__}")
         b, _ = graph.node_mask.shape
-        token = graph.node_mask.new_ones(b, 1)
+        is_node = graph.node_mask.new_ones(b, 1)
         return DenseGraph(
             v=torch.cat([self.v.expand(b, 1, -1), graph.v], dim=1),
-            node_mask=torch.cat([token, graph.node_mask], dim=1),
+            node_mask=torch.cat([is_node, graph.node_mask], dim=1),
             e=self._edges(graph),
             u=graph.u,
             edge_mask=None if graph.edge_mask is None else _prepend_true(graph.edge_mask),
@@ -62,9 +62,9 @@ class VirtualNode(nn.Module):
         if graph.e is None:
             return None
         b, n = graph.node_mask.shape
-        to_token, from_token, self_loop = self.rows
-        column = torch.cat([from_token.expand(b, n, 1, -1), graph.e], dim=2)
-        row = torch.cat([self_loop.expand(b, 1, 1, -1), to_token.expand(b, 1, n, -1)], dim=2)
+        to_virtual, from_virtual, self_loop = self.edge_features
+        column = torch.cat([from_virtual.expand(b, n, 1, -1), graph.e], dim=2)
+        row = torch.cat([self_loop.expand(b, 1, 1, -1), to_virtual.expand(b, 1, n, -1)], dim=2)
         return torch.cat([row, column], dim=1)
 
 

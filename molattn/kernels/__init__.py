@@ -24,7 +24,7 @@ def describe_kernels() -> str:
     from molattn.kernels.loader import MARCH_VARIABLE
 
     for kernel in (edge_attention, blocks, lookup, elementwise, segments):
-        if why := kernel.unavailable_reason():
+        if why := kernel.LIBRARY.unavailable_reason():
             return f"no, torch's operations instead, training about 3 times slower: {why}"
     if chosen := os.environ.get(BACKEND_VARIABLE, "").strip():
         return f"yes, but {BACKEND_VARIABLE} allows {chosen} alone"

@@ -22,32 +22,32 @@ class BatchLayout:
     Attributes:
         b: the number of graphs.
         n: the number of nodes per graph, with padding.
-        like: a tensor with the dtype and device of the logits.
+        dtype, device: those of the logits.
         node_mask: (b, n), True for nodes; None if there is no padding.
         edge_mask: (b, n, n), True for edges; None if every pair of nodes has one.
     """
 
     b: int
     n: int
-    like: Tensor
+    dtype: torch.dtype
+    device: torch.device
     node_mask: Tensor | None = None
     edge_mask: Tensor | None = None
 
     @classmethod
-    def of(
-        cls, like: Tensor, shape: tuple[int, int], node_mask: Tensor | None, edge_mask: Tensor | None
-    ) -> "BatchLayout":
-        """The layout of `shape`, (b, n), with these masks."""
+    def of(cls, q: Tensor, node_mask: Tensor | None, edge_mask: Tensor | None) -> "BatchLayout":
+        """The layout of queries (b, n, ...) with these masks."""
         if node_mask is not None and edge_mask is None and all_true(node_mask):
             node_mask = None
-        return cls(*shape, like.detach()[:0], node_mask, edge_mask)
+        b, n, *_ = q.shape
+        return cls(b, n, q.dtype, q.device, node_mask, edge_mask)
 
     # Used by `chunked_edge_attention`.
 
     @property
-    def m(self) -> int:
-        """The number of keys: n, or more if short rows are padded to a vector."""
-        return max(self.n, VECTOR) if self.like.device.type == "cpu" else self.n
+    def num_keys(self) -> int:
+        """m, the number of keys: n, or more if short rows are padded to a vector."""
+        return max(self.n, VECTOR) if self.device.type == "cpu" else self.n
 
     @cached_property
     def allowed(self) -> Tensor | None:
@@ -70,21 +70,24 @@ class BatchLayout:
         It is infinity for a valid pair and the lowest float for a masked one, which the softmax then leaves out. Taking
         the minimum with it takes a fifth of the time of `masked_fill`.
         """
-        lowest = torch.finfo(self.like.dtype).min
+        lowest = torch.finfo(self.dtype).min
         if self.allowed is not None:
-            bound = self.like.new_full((*self.allowed.shape[:-1], self.m), lowest)
+            bound = self._full((*self.allowed.shape[:-1], self.num_keys), lowest)
             bound[..., : self.n].masked_fill_(self.allowed, torch.inf)
             return bound
-        if self.m == self.n:
+        if self.num_keys == self.n:
             return None
-        bound = self.like.new_full((1, 1, self.m), torch.inf)
+        bound = self._full((1, 1, self.num_keys), torch.inf)
         bound[..., self.n :] = lowest
         return bound
+
+    def _full(self, shape: tuple[int, ...], value: float) -> Tensor:
+        return torch.full(shape, value, dtype=self.dtype, device=self.device)
 
     @cached_property
     def row_mask(self) -> Tensor | None:
         """(b, n, 1), 1 for receivers that have a valid key and 0 for the others; None if all have one."""
-        return None if self.has_valid_key is None else self.has_valid_key.unsqueeze(-1).to(self.like.dtype)
+        return None if self.has_valid_key is None else self.has_valid_key.unsqueeze(-1).to(self.dtype)
 
     @cached_property
     def empty_rows(self) -> Tensor | None:
@@ -95,7 +98,7 @@ class BatchLayout:
         """A few graphs at a time: their slice of the b graphs, their slice of the b n rows, and their number."""
         if not self.b:
             return
-        graphs = max(1, _CHUNK // max(1, num_heads * self.n * self.m)) if on_cpu else self.b
+        graphs = max(1, _CHUNK // max(1, num_heads * self.n * self.num_keys)) if on_cpu else self.b
         size = -(-self.b // -(-self.b // graphs))
         for first in range(0, self.b, size):
             c = min(size, self.b - first)

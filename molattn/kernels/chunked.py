@@ -9,6 +9,7 @@ from torch import Tensor
 
 from molattn.kernels.batch_layout import VECTOR, BatchLayout
 from molattn.kernels.edge_attention import edge_attention_reference
+from molattn.kernels.operations import differentiable_gradients
 
 # The smallest number of receivers for which padding a matrix to 16 columns saves time.
 _MIN_PADDED_ROWS = 512
@@ -27,8 +28,7 @@ def chunked_edge_attention(
     dropout_mask: Tensor | None = None,
 ) -> Tensor:
     """o, (b, n, h, d): see `molattn.kernels.edge_attention`."""
-    b, n, *_ = q.shape
-    layout = BatchLayout.of(q, (b, n), node_mask, edge_mask)
+    layout = BatchLayout.of(q, node_mask, edge_mask)
     return _ChunkedEdgeAttention.apply(q, k, v, e, w_ke, w_ve, w_be, node_mask, edge_mask, dropout_mask, layout)
 
 
@@ -49,7 +49,7 @@ class _ChunkedEdgeAttention(torch.autograd.Function):
         w_ke_padded = _pad_columns(w_ke, q)
         output = torch.empty_like(q, memory_format=torch.contiguous_format)
         buffers, saved = _Buffers(q), []
-        n, m = layout.n, layout.m
+        n, m = layout.n, layout.num_keys
         for graphs, rows, c in layout.chunks(h, on_cpu):
             N = c * n
             edge_logits, logits = buffers.get("edge logits", N, h, m), buffers.get("logits", h * c, n, m)
@@ -83,12 +83,10 @@ class _ChunkedEdgeAttention(torch.autograd.Function):
         q, k, v, e, w_ke, w_ve, w_be = ctx.saved_tensors[:7]
         node_mask, edge_mask, dropout_mask, layout = ctx.inputs
         if torch.is_grad_enabled():
-            # For double backward: the gradient of the reference, which is differentiable itself.
-            inputs = (q, k, v, e, w_ke, w_ve, w_be)
-            requested = [x for x, needed in zip(inputs, ctx.needs_input_grad, strict=False) if needed]
-            output = edge_attention_reference(q, k, v, e, w_ke, w_ve, w_be, node_mask, edge_mask, dropout_mask)
-            computed = iter(torch.autograd.grad(output, requested, dy, create_graph=True))
-            return tuple(next(computed) if needed else None for needed in ctx.needs_input_grad)
+            inputs = q, k, v, e, w_ke, w_ve, w_be
+            output = edge_attention_reference(*inputs, node_mask, edge_mask, dropout_mask)
+            gradients = differentiable_gradients(output, inputs, ctx.needs_input_grad[:7], dy)
+            return *gradients, None, None, None, None
         *_, h, d = q.shape
         saved = iter(ctx.saved_tensors[7:])
         f, scale, on_cpu = w_ke.shape[-1], d**-0.5, dy.device.type == "cpu"
@@ -101,7 +99,7 @@ class _ChunkedEdgeAttention(torch.autograd.Function):
         d_w_be = dy.new_zeros(h, f) if ctx.needs_input_grad[6] else None
         d_e = torch.empty_like(e) if ctx.needs_input_grad[3] else None
         buffers = _Buffers(dy)
-        n, m = layout.n, layout.m
+        n, m = layout.n, layout.num_keys
         for graphs, rows, c in layout.chunks(h, on_cpu):
             N = c * n
             edge_grads, d_weights = buffers.get("edge grads", N, h, m), buffers.get("weights", h * c, n, m)

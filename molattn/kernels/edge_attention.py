@@ -10,17 +10,15 @@ uses the reference.
 """
 
 import ctypes
-from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from molattn.kernels import loader
 from molattn.kernels.batch_layout import BatchLayout
+from molattn.kernels.loader import Library
 from molattn.kernels.operations import check_argument, data_pointer, first_mismatch, isolated_state, register
 
-SOURCE = loader.SOURCE_FOLDER / "edge_attention.c"
 MAX_TABLES = 4
 """The maximum number of tables whose rows add up to the features of an edge."""
 
@@ -40,8 +38,8 @@ class Graphs(ctypes.Structure):
     )
 
 
-class Task(ctypes.Structure):
-    """`Task` of the C source."""
+class AttentionTask(ctypes.Structure):
+    """`AttentionTask` of the C source."""
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("h", "d", "f")),
@@ -60,16 +58,6 @@ class Task(ctypes.Structure):
         ("d_rows", ctypes.c_void_p * MAX_TABLES),
         ("accumulate_d_e", ctypes.c_int64),
     )
-
-
-@cache
-def load_library() -> ctypes.CDLL | None:
-    """The library, built if needed and loaded once per process; None if unavailable: see `unavailable_reason`."""
-    loaded = loader.load_library(SOURCE, (Graphs, Task), _self_test)
-    for name in ("molattn_forward", "molattn_backward") if loaded is not None else ():
-        getattr(loaded, name).argtypes = (ctypes.POINTER(Task), ctypes.c_int)
-        getattr(loaded, name).restype = ctypes.c_int
-    return loaded
 
 
 def _self_test() -> str:
@@ -93,9 +81,13 @@ def _self_test() -> str:
         return first_mismatch(pairs)
 
 
-def unavailable_reason() -> str:
-    """Why `load_library` returns None; empty if it returns a library."""
-    return "" if load_library() is not None else loader.unavailable_reason(SOURCE)
+_TYPES = (ctypes.POINTER(AttentionTask), ctypes.c_int), ctypes.c_int
+LIBRARY = Library(
+    "edge_attention.c",
+    {"molattn_forward": _TYPES, "molattn_backward": _TYPES},
+    (Graphs, AttentionTask),
+    _self_test,
+)
 
 
 def edge_attention_reference(
@@ -151,7 +143,7 @@ def _prepare(
     node_mask: Tensor | None,
     edge_mask: Tensor | None,
     dropout_mask: Tensor | None,
-) -> tuple[Task, tuple[Tensor | None, ...]]:
+) -> tuple[AttentionTask, tuple[Tensor | None, ...]]:
     """The arguments of the library, and the tensors to keep alive during the call.
 
     Raises:
@@ -174,20 +166,20 @@ def _prepare(
         check_argument("edge_mask", edge_mask, (b, n, n), torch.bool)
     if dropout_mask is not None:
         check_argument("dropout_mask", dropout_mask, (b, h, n, n))
-    layout = BatchLayout.of(q, (b, n), node_mask, edge_mask)
+    layout = BatchLayout.of(q, node_mask, edge_mask)
     q, k, v, stride = _with_row_stride(q, k, v)
     others = tuple(None if x is None else x.contiguous() for x in (w_ke, w_ve, w_be, dropout_mask, e))
     graphs = Graphs(count=b, n=n)
     graphs.sizes, graphs.allowed, graphs.dropout_mask, graphs.e = map(
         data_pointer, (layout.sizes, layout.pairs, *others[3:])
     )
-    task = Task(h=h, d=d, f=shape[2], scale=d**-0.5, graphs=ctypes.pointer(graphs), stride=stride)
+    task = AttentionTask(h=h, d=d, f=shape[2], scale=d**-0.5, graphs=ctypes.pointer(graphs), stride=stride)
     task.q, task.k, task.v, task.w_ke, task.w_ve, task.w_be = map(data_pointer, (q, k, v, *others[:3]))
     return task, (q, k, v, *others, layout.sizes, layout.pairs)
 
 
-def _run(name: str, task: Task) -> None:
-    if getattr(load_library(), name)(ctypes.byref(task), torch.get_num_threads()):
+def _run(name: str, task: AttentionTask) -> None:
+    if LIBRARY[name](ctypes.byref(task), torch.get_num_threads()):
         raise MemoryError("no memory is left for attention")
 
 
@@ -233,10 +225,7 @@ def _setup(ctx, inputs, output) -> None:  # noqa: ARG001
 def _gradient(ctx, dy: Tensor):
     inputs = ctx.saved_tensors
     if torch.is_grad_enabled():
-        # For double backward: the gradient of the reference, which is differentiable itself.
-        requested = [x for x, needed in zip(inputs, ctx.needs_input_grad, strict=True) if needed]
-        computed = iter(torch.autograd.grad(edge_attention_reference(*inputs), requested, dy, create_graph=True))
-        return tuple(next(computed) if needed else None for needed in ctx.needs_input_grad)
+        return differentiable_gradients(edge_attention_reference(*inputs), inputs, ctx.needs_input_grad, dy)
     *gradients, d_w_be = _edge_attention_backward(dy, *inputs, ctx.needs_input_grad[3])
     gradients += [d_w_be if inputs[6] is not None else None, None, None, None]
     return tuple(x if needed else None for x, needed in zip(gradients, ctx.needs_input_grad, strict=True))

@@ -10,17 +10,15 @@ Any shape, float32 on the CPU. Each is an operation of `torch.ops.molattn` with 
 
 import ctypes
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from molattn.kernels import loader
+from molattn.kernels.loader import Library
 from molattn.kernels.operations import check_argument, first_mismatch, isolated_state, register
 
-SOURCE = loader.SOURCE_FOLDER / "elementwise.c"
 OPS: Any = torch.ops.molattn
 
 
@@ -32,19 +30,6 @@ class Dropout(ctypes.Structure):
         ("threshold", ctypes.c_uint32),
         ("scale", ctypes.c_float),
     )
-
-
-@cache
-def load_library() -> ctypes.CDLL | None:
-    """The library, built if needed and loaded once per process; None if unavailable: see `unavailable_reason`."""
-    loaded = loader.load_library(SOURCE, (Dropout,), _self_test)
-    if loaded is not None:
-        names = {"dropout_mask": 1, "dropout": 2, "add_dropout": 3, "dropout_gelu": 2, "dropout_gelu_backward": 3}
-        for name, tensors in names.items():
-            function = getattr(loaded, f"molattn_{name}")
-            function.argtypes = (ctypes.POINTER(Dropout), ctypes.c_int64, *[ctypes.c_void_p] * tensors)
-            function.restype = None
-    return loaded
 
 
 def _self_test() -> str:
@@ -69,9 +54,16 @@ def _self_test() -> str:
         )
 
 
-def unavailable_reason() -> str:
-    """Why `load_library` returns None; empty if it returns a library."""
-    return "" if load_library() is not None else loader.unavailable_reason(SOURCE)
+_NUM_TENSORS = {"dropout_mask": 1, "dropout": 2, "add_dropout": 3, "dropout_gelu": 2, "dropout_gelu_backward": 3}
+LIBRARY = Library(
+    "elementwise.c",
+    {
+        f"molattn_{name}": ((ctypes.POINTER(Dropout), ctypes.c_int64, *[ctypes.c_void_p] * n), None)
+        for name, n in _NUM_TENSORS.items()
+    },
+    (Dropout,),
+    _self_test,
+)
 
 
 def new_key() -> int:
@@ -96,7 +88,7 @@ def _call(name: str, p: float, key: int, *tensors: Tensor) -> None:
     for x in tensors:
         check_argument(f"a tensor of {name}", x, shape)
     pointers = [x.data_ptr() for x in tensors]
-    getattr(load_library(), f"molattn_{name}")(ctypes.byref(make_dropout(p, key)), tensors[-1].numel(), *pointers)
+    LIBRARY[f"molattn_{name}"](ctypes.byref(make_dropout(p, key)), tensors[-1].numel(), *pointers)
 
 
 def _mask(shape: Sequence[int], p: float, key: int) -> Tensor:

@@ -24,12 +24,13 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
 from itertools import count
 from pathlib import Path
 from threading import RLock
+from typing import Any
 
 from molattn.cache import (
     CACHE_VARIABLE,
@@ -114,6 +115,43 @@ def unavailable_reason(source: Path) -> str:
     return _load(source)[1] or _rejected.get(source, "")
 
 
+class Library:
+    """The functions of a C file, with their types; the library is built and loaded at first use.
+
+    Args:
+        file: the name of the C file in `SOURCE_FOLDER`.
+        functions: by name, the argument types and the result type of a function.
+        structures, self_test: those of `load_library`.
+    """
+
+    def __init__(
+        self,
+        file: str,
+        functions: Mapping[str, tuple[Sequence[Any], Any]],
+        structures: Sequence[type[ctypes.Structure]],
+        self_test: Callable[[], str],
+    ):
+        self.source = SOURCE_FOLDER / file
+        self.functions, self.structures, self.self_test = functions, structures, self_test
+
+    @cached_property
+    def loaded(self) -> ctypes.CDLL | None:
+        """The library, loaded once per process; None if it is unavailable."""
+        loaded = load_library(self.source, self.structures, self.self_test)
+        for name, (argument_types, result_type) in self.functions.items() if loaded is not None else ():
+            function = getattr(loaded, name)
+            function.argtypes, function.restype = argument_types, result_type
+        return loaded
+
+    def unavailable_reason(self) -> str:
+        """Why `loaded` is None; empty if it is a library."""
+        return "" if self.loaded is not None else unavailable_reason(self.source)
+
+    def __getitem__(self, name: str) -> Callable[..., Any]:
+        """A function of the library, which must be available."""
+        return getattr(self.loaded, name)
+
+
 _check_lock = RLock()
 _rejected: dict[Path, str] = {}
 """For each library that was checked, why it is rejected; empty if it is not."""
@@ -149,7 +187,7 @@ def _layout_mismatch(loaded: ctypes.CDLL, structures: Sequence[type[ctypes.Struc
 
 
 def _describe_field(field: tuple[int, int] | None) -> str:
-    return "nowhere" if field is None else f"at byte {field[0]}, of {field[1]}"
+    return "missing" if field is None else f"at byte {field[0]}, of {field[1]}"
 
 
 def _self_test_failure(loaded: ctypes.CDLL, source: Path, self_test: Callable[[], str] | None) -> str:
@@ -315,7 +353,7 @@ def _load(source: Path) -> tuple[ctypes.CDLL | None, str]:
     if os.environ.get(COMPILE_VARIABLE, "").strip() == "0":
         return None, COMPILE_DISABLED
     if os.name != "posix":
-        return None, f"not tried on {platform.system()}"
+        return None, f"not supported on {platform.system()}"
     compiler = shutil.which(os.environ.get("CC") or "cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         return None, "there is no C compiler: install gcc or clang"

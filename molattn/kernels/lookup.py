@@ -1,6 +1,6 @@
 """Sums of embedding rows by `lookup.c`: torch computes the gradient of an embedding table one row at a time.
 
-    y_i = sum_f rows[starts_f + codes_if]        starts_f = sum of the sizes of the tables before f
+    y_i = sum_f rows[offset_f + codes_if]        offset_f = sum of the sizes of the tables before f
 
 Shapes: rows (sum of sizes, d), codes (..., F) of int32, sizes of F tables -> (..., d). float32 on the CPU. It is the
 operation `torch.ops.molattn.sum_of_rows`, with higher-order gradients.
@@ -8,29 +8,17 @@ operation `torch.ops.molattn.sum_of_rows`, with higher-order gradients.
 
 import ctypes
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import accumulate
 
 import torch
 from torch import Tensor
 
-from molattn.kernels import loader
+from molattn.kernels.loader import Library
 from molattn.kernels.operations import check_argument, first_mismatch, isolated_state, register
 
-SOURCE = loader.SOURCE_FOLDER / "lookup.c"
 MAX_ROWS = 2**31 - 1
 """Codes are int32."""
-
-
-@cache
-def load_library() -> ctypes.CDLL | None:
-    """The library, built if needed and loaded once per process; None if unavailable: see `unavailable_reason`."""
-    loaded = loader.load_library(SOURCE, self_test=_self_test)
-    if loaded is not None:
-        numbers = (*[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 3, *[ctypes.POINTER(ctypes.c_int64)] * 2)
-        loaded.molattn_look_up.argtypes = numbers
-        loaded.molattn_look_up_backward.argtypes = (*numbers, ctypes.c_int64)
-    return loaded
 
 
 def _self_test() -> str:
@@ -44,17 +32,24 @@ def _self_test() -> str:
         return first_mismatch([("the sum", ours, reference), ("its gradient", found, expected)])
 
 
-def unavailable_reason() -> str:
-    """Why `load_library` returns None; empty if it returns a library."""
-    return "" if load_library() is not None else loader.unavailable_reason(SOURCE)
+_POINTERS_AND_SIZES = (*[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 3, *[ctypes.POINTER(ctypes.c_int64)] * 2)
+LIBRARY = Library(
+    "lookup.c",
+    {
+        "molattn_look_up": (_POINTERS_AND_SIZES, ctypes.c_int),
+        "molattn_look_up_backward": ((*_POINTERS_AND_SIZES, ctypes.c_int64), ctypes.c_int),
+    },
+    (),
+    _self_test,
+)
 
 
 def sum_of_rows_reference(rows: Tensor, codes: Tensor, sizes: Sequence[int]) -> Tensor:
     """`sum_of_rows` by torch's indexing; a code that is too large selects a row of the next table."""
-    return rows[codes.long() + codes.new_tensor(starts(sizes), dtype=torch.int64)].sum(-2)
+    return rows[codes.long() + codes.new_tensor(table_offsets(sizes), dtype=torch.int64)].sum(-2)
 
 
-def starts(sizes: Sequence[int]) -> list[int]:
+def table_offsets(sizes: Sequence[int]) -> list[int]:
     """The first rows of tables of these sizes in their concatenation."""
     return [0, *accumulate(sizes)][: len(sizes)]
 
@@ -63,7 +58,7 @@ def starts(sizes: Sequence[int]) -> list[int]:
 def _tables(sizes: tuple[int, ...]) -> tuple[ctypes.Array[ctypes.c_int64], ctypes.Array[ctypes.c_int64]]:
     """The first rows and sizes of the tables, as C arrays."""
     numbers = ctypes.c_int64 * len(sizes)
-    return numbers(*starts(sizes)), numbers(*sizes)
+    return numbers(*table_offsets(sizes)), numbers(*sizes)
 
 
 def _forward(rows: Tensor, codes: Tensor, sizes: Sequence[int]) -> Tensor:
@@ -88,8 +83,7 @@ def _backward(dy: Tensor, codes: Tensor, sizes: Sequence[int]) -> Tensor:
 def _call(name: str, x: Tensor, codes: Tensor, y: Tensor, d: int, sizes: Sequence[int], *count: int) -> None:
     num_tables = len(sizes)
     n = codes.numel() // max(1, num_tables)
-    function = getattr(load_library(), name)
-    if function(x.data_ptr(), codes.data_ptr(), y.data_ptr(), n, num_tables, d, *_tables(tuple(sizes)), *count):
+    if LIBRARY[name](x.data_ptr(), codes.data_ptr(), y.data_ptr(), n, num_tables, d, *_tables(tuple(sizes)), *count):
         raise IndexError(f"a code is not from 0 to below {' or '.join(map(str, sizes[:8]))}, as the size of its table")
 
 
@@ -108,7 +102,7 @@ def _gradient(ctx, dy: Tensor):
         return _sum_of_rows_backward(dy, codes, ctx.sizes), None, None
     # For double backward: operations that are differentiable themselves.
     each = dy.unsqueeze(-2).expand(*codes.shape, dy.shape[-1]).reshape(-1, dy.shape[-1])
-    at = (codes.long() + codes.new_tensor(starts(ctx.sizes), dtype=torch.int64)).flatten()
+    at = (codes.long() + codes.new_tensor(table_offsets(ctx.sizes), dtype=torch.int64)).flatten()
     return dy.new_zeros(sum(ctx.sizes), dy.shape[-1]).index_add(0, at, each), None, None
 
 

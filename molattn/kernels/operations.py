@@ -105,6 +105,22 @@ def first_mismatch(pairs: Iterable[tuple[str, Tensor | None, Tensor | None]]) ->
     return ""
 
 
+def differentiable_gradients(
+    output: Tensor, inputs: Sequence[Tensor | None], needed: Sequence[bool], d_output: Tensor
+) -> tuple[Tensor | None, ...]:
+    """The gradients of the inputs that need one, None for the others; for double backward, differentiable themselves.
+
+    Args:
+        output: of a reference implementation, computed from `inputs` with gradients enabled.
+        inputs: tensors, or None for those that are missing.
+        needed: for each input, whether it needs a gradient, as in `ctx.needs_input_grad`.
+        d_output: the gradient of the output.
+    """
+    requested = [x for x, need in zip(inputs, needed, strict=True) if need and x is not None]
+    computed = iter(torch.autograd.grad(output, requested, d_output, create_graph=True))
+    return tuple(next(computed) if need else None for need in needed)
+
+
 def register(
     name: str,
     schema: str,

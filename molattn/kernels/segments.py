@@ -10,22 +10,20 @@ k and v (senders, h, d), sender and receiver (edges,), e (edges, f), w_ke and w_
 """
 
 import ctypes
-from functools import cache
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from molattn.kernels import loader
+from molattn.kernels.loader import Library
 from molattn.kernels.operations import check_argument, data_pointer, first_mismatch, isolated_state, register
 
-SOURCE = loader.SOURCE_FOLDER / "segments.c"
 _LANES = 16
 
 
-class Task(ctypes.Structure):
-    """`Task` of the C source."""
+class SegmentTask(ctypes.Structure):
+    """`SegmentTask` of the C source."""
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("receivers", "senders", "edges", "h", "d", "f", "q_stride", "k_stride")),
@@ -39,16 +37,6 @@ class Task(ctypes.Structure):
             )
         ),
     )
-
-
-@cache
-def load_library() -> ctypes.CDLL | None:
-    """The library, built if needed and loaded once per process; None if unavailable: see `unavailable_reason`."""
-    loaded = loader.load_library(SOURCE, (Task,), _self_test)
-    for name in ("molattn_segments_forward", "molattn_segments_backward") if loaded is not None else ():
-        getattr(loaded, name).argtypes = (ctypes.POINTER(Task), ctypes.c_int)
-        getattr(loaded, name).restype = ctypes.c_int
-    return loaded
 
 
 def _self_test() -> str:
@@ -72,9 +60,13 @@ def _self_test() -> str:
         return first_mismatch(pairs)
 
 
-def unavailable_reason() -> str:
-    """Why `load_library` returns None; empty if it returns a library."""
-    return "" if load_library() is not None else loader.unavailable_reason(SOURCE)
+_TYPES = (ctypes.POINTER(SegmentTask), ctypes.c_int), ctypes.c_int
+LIBRARY = Library(
+    "segments.c",
+    {"molattn_segments_forward": _TYPES, "molattn_segments_backward": _TYPES},
+    (SegmentTask,),
+    _self_test,
+)
 
 
 def segment_attention_reference(
@@ -123,7 +115,7 @@ def _prepare(
     w_ve: Tensor | None,
     w_be: Tensor | None,
     dropout_mask: Tensor | None,
-) -> tuple[Task, tuple[Tensor | None, ...]]:
+) -> tuple[SegmentTask, tuple[Tensor | None, ...]]:
     """The arguments of the library, and the tensors to keep alive during the call.
 
     Raises:
@@ -158,7 +150,7 @@ def _prepare(
         k, v, k_stride = k.contiguous(), v.contiguous(), k.shape[1] * k.shape[2]
     others = (sender, receiver, e, _padded(w_ke, -2), _padded(w_ve, -2), w_be, dropout_mask)
     tensors = (q, k, v, *(None if x is None else x.contiguous() for x in others))
-    task = Task(receivers=len(q), senders=len(k), edges=len(receiver), h=q.shape[1], d=q.shape[2], scale=d**-0.5)
+    task = SegmentTask(receivers=len(q), senders=len(k), edges=len(receiver), h=q.shape[1], d=q.shape[2], scale=d**-0.5)
     task.f, task.q_stride, task.k_stride = f, q_stride, k_stride
     task.q, task.k, task.v, task.sender, task.receiver, task.e, task.w_ke, task.w_ve, task.w_be, task.dropout_mask = (
         map(data_pointer, tensors)
@@ -166,8 +158,8 @@ def _prepare(
     return task, tensors
 
 
-def _run(name: str, task: Task) -> None:
-    failed = getattr(load_library(), name)(ctypes.byref(task), torch.get_num_threads())
+def _run(name: str, task: SegmentTask) -> None:
+    failed = LIBRARY[name](ctypes.byref(task), torch.get_num_threads())
     if failed == 1:
         raise MemoryError("no memory is left for attention")
     if failed:
@@ -232,10 +224,7 @@ def _gradient(ctx, dy: Tensor, _d_weights: Tensor | None):
     weights, *inputs = ctx.saved_tensors
     needed = ctx.needs_input_grad
     if torch.is_grad_enabled():
-        # For double backward: the gradient of the reference, which is differentiable itself.
-        requested = [x for x, need in zip(inputs, needed, strict=True) if need]
-        computed = iter(torch.autograd.grad(segment_attention_reference(*inputs), requested, dy, create_graph=True))
-        return tuple(next(computed) if need else None for need in needed)
+        return differentiable_gradients(segment_attention_reference(*inputs), inputs, needed, dy)
     d_q, d_k, d_v, *d_edge_terms = _segment_attention_backward(dy, weights, *inputs, needed[5])
     gradients = (d_q, d_k, d_v, None, None, *d_edge_terms, None)
     return tuple(x if need else None for x, need in zip(gradients, needed, strict=True))

@@ -9,7 +9,7 @@ class GraphModelConfig:
 
     Attributes:
         kind: "graph".
-        attention: the block, a name in `molattn.graph.published.BLOCKS`.
+        attention: the block, a name in `molattn.graph.blocks.BLOCKS`.
         hidden_dim: channels of a node.
         num_layers: the number of blocks.
         num_heads: heads of a block; the number must divide hidden_dim.

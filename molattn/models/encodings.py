@@ -11,6 +11,7 @@ import torch
 from molattn.chem import BOND_FEATURES, BOND_SIZE, DISCONNECTED, unpack_bond
 from molattn.graph.encodings import (
     AdjacencyWeights,
+    AttentionBias,
     Bessel,
     BondEncoding,
     BondOneHot,
@@ -20,10 +21,9 @@ from molattn.graph.encodings import (
     DistanceKernel,
     Encoding,
     Gaussians,
-    HeadTable,
-    NeighbourhoodOrder,
     PathEdgeEncoding,
     PathEncoding,
+    PathOneHot,
     RandomWalkEncoding,
     RandomWalkNodes,
     Sum,
@@ -50,14 +50,14 @@ RADIAL_BASES = {"gaussian": Gaussians, "bessel": Bessel}
 EDGE_ENCODINGS: dict[str, Callable[[GraphModelConfig], Encoding]] = {
     "bond": lambda c: BondEncoding(_bond_parts(), _BOND_SIZES, c.edge_dim),
     "path": lambda c: PathEncoding(c.edge_dim, c.max_path, DISCONNECTED),
-    "head-table": lambda c: HeadTable(c.max_path + 2, c.num_heads),
+    "head-table": lambda c: AttentionBias(c.max_path + 2, c.num_heads),
     "path-edges": lambda c: PathEdgeEncoding(_bond_parts(), _BOND_SIZES, c.edge_dim, c.path_edges),
     "random-walks": lambda c: RandomWalkEncoding(c.walk_steps, c.edge_dim),
     "distance": _distance,
     "distance-kernel": lambda c: DistanceKernel(c.distance_kernel),
     "adjacency": lambda c: AdjacencyWeights(),  # noqa: ARG005
     "bond-one-hot": lambda c: BondOneHot(_bond_parts(), _BOND_SIZES),  # noqa: ARG005
-    "neighbourhood": lambda c: NeighbourhoodOrder(c.max_path, DISCONNECTED),
+    "neighbourhood": lambda c: PathOneHot(c.max_path, DISCONNECTED),
 }
 
 NODE_ENCODINGS: dict[str, Callable[[GraphModelConfig], Encoding]] = {

@@ -23,9 +23,17 @@ from molattn.chem import (
 from molattn.data.store.batches import MoleculeBatch, collate
 from molattn.data.store.packing import GraphPacking
 from molattn.errors import SmilesError
-from molattn.graph import READOUTS, AdditiveReadout, DenseGraph, SumEmbedding, VirtualNode, run_blocks, unfused_reason
+from molattn.graph import (
+    READOUTS,
+    AdditiveReadout,
+    DenseGraph,
+    SumEmbedding,
+    VirtualNode,
+    fused_unsupported_reason,
+    run_blocks,
+)
+from molattn.graph.blocks import BLOCKS, BlockConfig, DegreeScaledSum, mat
 from molattn.graph.encodings import adjacency
-from molattn.graph.published import BLOCKS, BlockConfig, DegreeScaledSum, mat
 from molattn.kernels.loader import COMPILE_DISABLED
 from molattn.models.base import MoleculeModel, to_float64
 from molattn.models.config import GraphModelConfig
@@ -155,7 +163,7 @@ class GraphModel(MoleculeModel):
         config: Any = self.config
         if config.attention not in ("molattn", "tensor-dot"):
             return ""
-        why = unfused_reason(list(self.blocks), 0 if self.edges is None else self.edges.dim)
+        why = fused_unsupported_reason(list(self.blocks), 0 if self.edges is None else self.edges.dim)
         return "" if why == COMPILE_DISABLED else why
 
     def attention(self, batch: MoleculeBatch) -> tuple[Tensor, Tensor]:

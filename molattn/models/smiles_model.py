@@ -108,13 +108,15 @@ class SmilesModel(MoleculeModel):
     def attention(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
         """The result of `forward`, and the attention weights of every layer and head, (b, layers, heads, n, n)."""
         tokens = batch.codes.int()
-        x, weights = self.encoder(self.embed(tokens), padding_mask(tokens), return_weights=True)
+        x, weights = self.encoder(self.embed(tokens), padding_mask(tokens != PAD), return_weights=True)
         return self.apply_head(self.append_descriptors(self.pool(x, tokens), batch)), torch.stack(weights, dim=1)
 
     def fingerprint(self, batch: TokenBatch) -> Tensor:
         """The mean over the tokens of each molecule, followed by its descriptors, (b, d + k): the input of the head."""
         tokens = batch.codes.int()
-        return self.append_descriptors(self.pool(self.encoder(self.embed(tokens), padding_mask(tokens)), tokens), batch)
+        return self.append_descriptors(
+            self.pool(self.encoder(self.embed(tokens), padding_mask(tokens != PAD)), tokens), batch
+        )
 
     def pool(self, x: Tensor, tokens: Tensor) -> Tensor:
         """(b, d), the mean over the tokens."""

@@ -12,15 +12,13 @@ All three models have the same interface, and each is a `StepDecoder` for `greed
 | `Luong`       | after the recurrent step, from h_t     | (batch, target, source)                               |
 """
 
-from molattn.attention import causal_mask
+from molattn.attention import causal_mask, causal_padding_mask, padding_mask
 from molattn.sequence.decoders import LUONG_SCORES, Bahdanau, BahdanauState, Luong, LuongState
 from molattn.sequence.decoding import DecodedSequences, DecodingState, StepDecoder, beam_search, greedy_search
 from molattn.sequence.embedding import (
     CHANNEL_ORDERS,
     PAD,
     PositionalEmbedding,
-    causal_padding_mask,
-    padding_mask,
     sinusoidal_positions,
 )
 from molattn.sequence.layers import (

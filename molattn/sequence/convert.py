@@ -24,8 +24,8 @@ def encoder_layer_from_torch(layer: nn.Module) -> EncoderLayer:
         norm_first=layer.norm_first,
     )
     ours.self_attention = MultiHeadAttention.from_torch(layer.self_attn)
-    _copy_residual(ours.around_self, layer.norm1, layer.dropout1)
-    _copy_residual(ours.around_feed_forward, layer.norm2, layer.dropout2)
+    _copy_residual(ours.self_attention_residual, layer.norm1, layer.dropout1)
+    _copy_residual(ours.feed_forward_residual, layer.norm2, layer.dropout2)
     _copy_feed_forward(ours.feed_forward, layer)
     return ours.train(layer.training)
 
@@ -43,9 +43,9 @@ def decoder_layer_from_torch(layer: nn.Module) -> DecoderLayer:
     )
     ours.self_attention = MultiHeadAttention.from_torch(layer.self_attn)
     ours.cross_attention = MultiHeadAttention.from_torch(layer.multihead_attn)
-    _copy_residual(ours.around_self, layer.norm1, layer.dropout1)
-    _copy_residual(ours.around_cross, layer.norm2, layer.dropout2)
-    _copy_residual(ours.around_feed_forward, layer.norm3, layer.dropout3)
+    _copy_residual(ours.self_attention_residual, layer.norm1, layer.dropout1)
+    _copy_residual(ours.cross_attention_residual, layer.norm2, layer.dropout2)
+    _copy_residual(ours.feed_forward_residual, layer.norm3, layer.dropout3)
     _copy_feed_forward(ours.feed_forward, layer)
     return ours.train(layer.training)
 

@@ -1,9 +1,9 @@
 """Bahdanau's and Luong's encoder-decoders: attention before the recurrent step, and after it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from molattn.attention import Additive, Score, make_score
@@ -12,6 +12,7 @@ from molattn.sequence.recurrent import (
     Hidden,
     RecurrentDecoder,
     RecurrentEncoder,
+    RecurrentState,
     attend_to_memory,
     make_rnn,
     precompute_keys,
@@ -20,7 +21,7 @@ from molattn.sequence.recurrent import (
 
 
 @dataclass(frozen=True)
-class BahdanauState:
+class BahdanauState(RecurrentState):
     """The decoding state after t target tokens.
 
     Attributes:
@@ -30,9 +31,6 @@ class BahdanauState:
         s: s_t, (batch, hidden_dim).
     """
 
-    memory: Float[Tensor, "b m c"]
-    keys: Float[Tensor, "b m a"]
-    source_mask: Bool[Tensor, "b 1 m"]
     s: Float[Tensor, "b d"]
 
     def select(self, rows: Int[Tensor, "k"]) -> "BahdanauState":
@@ -109,7 +107,7 @@ class Bahdanau(RecurrentDecoder[BahdanauState]):
         c = c[:, 0]
         s = self.cell(torch.cat([y, c], dim=-1), state.s)
         r = self.w_r(torch.cat([s, y, c], dim=-1)).unflatten(-1, (-1, 2)).amax(-1)
-        return self.dropout(r), BahdanauState(state.memory, state.keys, state.source_mask, s), weights
+        return self.dropout(r), replace(state, s=s), weights
 
 
 # The paper's names of the scores -> those of `molattn.attention`.
@@ -117,7 +115,7 @@ LUONG_SCORES = {"dot": "dot", "general": "general", "concat": "additive", "locat
 
 
 @dataclass(frozen=True)
-class LuongState:
+class LuongState(RecurrentState):
     """The decoding state after t target tokens.
 
     Attributes:
@@ -128,9 +126,6 @@ class LuongState:
         attentional: a~_t, (batch, hidden_dim), fed to the next step.
     """
 
-    memory: Float[Tensor, "b m c"]
-    keys: Float[Tensor, "b m a"]
-    source_mask: Bool[Tensor, "b 1 m"]
     hidden: Hidden
     attentional: Float[Tensor, "b d"]
 
@@ -220,5 +215,4 @@ class Luong(RecurrentDecoder[LuongState]):
         h, hidden = run_rnn(self.rnn, x[:, None, :], state.hidden)
         c, weights = attend_to_memory(self.score, h, state, return_weights)
         attentional = torch.tanh(self.w_c(torch.cat([c, h], dim=-1)))[:, 0]
-        new_state = LuongState(state.memory, state.keys, state.source_mask, hidden, attentional)
-        return self.dropout(attentional), new_state, weights
+        return self.dropout(attentional), replace(state, hidden=hidden, attentional=attentional), weights

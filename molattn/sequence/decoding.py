@@ -137,7 +137,7 @@ def beam_search(
     log_p_so_far = torch.full((b, beam_size), -torch.inf, device=device)
     log_p_so_far[:, 0] = 0.0
     so_far = source.new_empty(b, beam_size, 0)
-    members = torch.arange(b, device=device)[:, None]
+    batch_index = torch.arange(b, device=device)[:, None]
 
     for length in range(1, max_length + 1):
         if finished.all_found().all():
@@ -149,7 +149,7 @@ def beam_search(
         best, index = total.flatten(1).topk(min(2 * beam_size, beam_size * vocab), dim=-1)
         parent, token = index // vocab, index % vocab
         ends = token == end_token
-        tokens = torch.cat([so_far[members, parent], token[:, :, None]], dim=-1)
+        tokens = torch.cat([so_far[batch_index, parent], token[:, :, None]], dim=-1)
 
         new = best[:, :beam_size].masked_fill(~ends[:, :beam_size] | finished.all_found()[:, None], -torch.inf)
         finished = finished.pad_one().merge(tokens[:, :beam_size], new / length**length_penalty)
@@ -157,8 +157,8 @@ def beam_search(
         # A stable sort keeps the order by probability among those that continue.
         continuing = ends.int().argsort(dim=-1, stable=True)[:, :beam_size]
         log_p_so_far = best.gather(1, continuing).masked_fill(ends.gather(1, continuing), -torch.inf)
-        so_far, last = tokens[members, continuing], token.gather(1, continuing).flatten()
-        state = state.select((members * beam_size + parent.gather(1, continuing)).flatten())
+        so_far, last = tokens[batch_index, continuing], token.gather(1, continuing).flatten()
+        state = state.select((batch_index * beam_size + parent.gather(1, continuing)).flatten())
         if length == max_length:
             finished = finished.fill_up(so_far, log_p_so_far / length**length_penalty)
     return DecodedSequences(finished.tokens.masked_fill(finished.scores.isinf()[:, :, None], PAD), finished.scores)
@@ -186,16 +186,16 @@ class _FinishedSequences:
         # A stable sort, not topk: the order of equal scores must not depend on the batch.
         scores, index = all_scores.sort(dim=-1, descending=True, stable=True)
         tokens = torch.cat([self.tokens, tokens], dim=1)
-        members = torch.arange(len(tokens), device=tokens.device)[:, None]
-        return _FinishedSequences(tokens[members, index[:, :beam_size]], scores[:, :beam_size])
+        batch_index = torch.arange(len(tokens), device=tokens.device)[:, None]
+        return _FinishedSequences(tokens[batch_index, index[:, :beam_size]], scores[:, :beam_size])
 
     def fill_up(self, tokens: Tensor, scores: Tensor) -> "_FinishedSequences":
         """These sequences, and in the free places the first of the given ones, which are sorted."""
         free = self.scores.isinf()
         nth = (free.cumsum(-1) - 1).clamp(min=0)
-        members = torch.arange(len(tokens), device=tokens.device)[:, None]
+        batch_index = torch.arange(len(tokens), device=tokens.device)[:, None]
         return _FinishedSequences(
-            torch.where(free[:, :, None], tokens[members, nth], self.tokens),
+            torch.where(free[:, :, None], tokens[batch_index, nth], self.tokens),
             torch.where(free, scores.gather(1, nth), self.scores),
         )
 

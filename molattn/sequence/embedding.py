@@ -1,40 +1,17 @@
-"""Token embeddings with sinusoidal positions, and the masks of token sequences."""
+"""Token embeddings with sinusoidal positions."""
 
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from molattn import attention
-from molattn.attention import DenseLayout, causal_mask
+from molattn.attention import DenseLayout
+from molattn.attention.arguments import resolve_name
 from molattn.attention.dropout import Dropout
 
 PAD = 0
-
-
-def padding_mask(tokens: Int[Tensor, "b n"], pad: int = PAD) -> Bool[Tensor, "b 1 1 n"]:
-    """The mask of padded sequences.
-
-    m_bj = (token_bj != pad)
-
-    Shapes: (batch, n) -> (batch, 1, 1, n), the same for all heads and queries.
-
-    >>> import torch
-    >>> padding_mask(torch.tensor([[5, 7, 0]])).tolist()
-    [[[[True, True, False]]]]
-    """
-    return attention.padding_mask(tokens != pad)
-
-
-def causal_padding_mask(tokens: Int[Tensor, "b n"], pad: int = PAD) -> Bool[Tensor, "b 1 n n"]:
-    """The padding mask combined with the causal mask: for the self-attention of a decoder.
-
-    m_bij = (token_bj != pad) and (j <= i)
-
-    Shapes: (batch, n) -> (batch, 1, n, n).
-    """
-    return padding_mask(tokens, pad) & causal_mask(tokens.shape[-1], device=tokens.device)
+"""The padding token."""
 
 
 def zero_nonfinite_padding(x: Float[Tensor, "b n d"], mask: Tensor | None) -> Float[Tensor, "b n d"]:
@@ -104,23 +81,12 @@ def sinusoidal_positions(
     >>> sinusoidal_positions(2, 4).round(decimals=2).tolist()
     [[0.0, 0.0, 1.0, 1.0], [0.8399999737739563, 0.009999999776482582, 0.5400000214576721, 1.0]]
     """
-    combine = resolve_channel_order(channel_order)
+    combine = resolve_name(channel_order, CHANNEL_ORDERS, "channel order")
     # Computed in float64 for any dtype: float32 angles are off by 1e-4 at position 2000.
     p = torch.arange(offset, offset + length, dtype=torch.float64, device=device)
     i = torch.arange((d_model + 1) // 2, dtype=torch.float64, device=device)
     angles = torch.outer(p, 10000.0 ** (-2 * i / d_model))
     return combine(angles.sin(), angles.cos()[:, : d_model // 2]).to(dtype or torch.get_default_dtype())
-
-
-def resolve_channel_order(channel_order: str | ChannelOrder) -> ChannelOrder:
-    """A channel order from its name in `CHANNEL_ORDERS`; a function is returned unchanged."""
-    if not isinstance(channel_order, str):
-        return channel_order
-    if channel_order not in CHANNEL_ORDERS:
-        raise ValueError(
-            f"unknown channel order {channel_order!r}: choose one of {', '.join(CHANNEL_ORDERS)}, or pass a function"
-        )
-    return CHANNEL_ORDERS[channel_order]
 
 
 class PositionalEmbedding(nn.Module):
@@ -144,7 +110,7 @@ class PositionalEmbedding(nn.Module):
         self, vocab_size: int, d_model: int, channel_order: str | ChannelOrder = "concatenated", dropout: float = 0.0
     ):
         super().__init__()
-        self.channel_order = resolve_channel_order(channel_order)
+        self.channel_order = resolve_name(channel_order, CHANNEL_ORDERS, "channel order")
         self.embedding = nn.Embedding(vocab_size, d_model, padding_idx=PAD)
         self.dropout = Dropout(dropout)
         # With the factor sqrt(d_model), token and position then have the same scale.

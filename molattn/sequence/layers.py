@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from molattn.attention import MultiHeadAttention
-from molattn.attention.arguments import check_sizes
+from molattn.attention.arguments import check_sizes, resolve_name
 from molattn.attention.dropout import Dropout
 from molattn.sequence.embedding import zero_nonfinite_padding
 
@@ -46,10 +46,7 @@ class FeedForward(nn.Module):
     ):
         super().__init__()
         check_sizes(d_model=d_model, hidden_dim=hidden_dim)
-        if isinstance(activation, str) and activation not in ACTIVATIONS:
-            names = ", ".join(ACTIVATIONS)
-            raise ValueError(f"unknown activation {activation!r}: choose one of {names}, or pass a function")
-        self.activation = ACTIVATIONS[activation] if isinstance(activation, str) else activation
+        self.activation = resolve_name(activation, ACTIVATIONS, "activation")
         self.linear_1 = nn.Linear(d_model, hidden_dim, bias=bias)
         self.linear_2 = nn.Linear(hidden_dim, d_model, bias=bias)
         self.dropout = Dropout(dropout)
@@ -124,14 +121,14 @@ class _Layer(nn.Module):
         if self.has_cross_attention:
             self.cross_attention = MultiHeadAttention(d_model, num_heads, head_dim=head_dim, dropout=dropout, bias=bias)
         self.feed_forward = FeedForward(d_model, hidden_dim, activation, dropout, bias)
-        self.around_self = Residual(d_model, dropout, norm_first, layer_norm_eps, bias)
+        self.self_attention_residual = Residual(d_model, dropout, norm_first, layer_norm_eps, bias)
         if self.has_cross_attention:
-            self.around_cross = Residual(d_model, dropout, norm_first, layer_norm_eps, bias)
-        self.around_feed_forward = Residual(d_model, dropout, norm_first, layer_norm_eps, bias)
+            self.cross_attention_residual = Residual(d_model, dropout, norm_first, layer_norm_eps, bias)
+        self.feed_forward_residual = Residual(d_model, dropout, norm_first, layer_norm_eps, bias)
 
     def _add_feed_forward(self, x: Tensor) -> Tensor:
         """x after the last sublayer."""
-        return self.around_feed_forward.add_output(x, self.feed_forward(self.around_feed_forward.sublayer_input(x)))
+        return self.feed_forward_residual.add_output(x, self.feed_forward(self.feed_forward_residual.sublayer_input(x)))
 
 
 class EncoderLayer(_Layer):
@@ -179,12 +176,12 @@ class EncoderLayer(_Layer):
         NaN and infinity in rows of x that no query attends to, such as padding, do not reach other rows or gradients.
         """
         x = zero_nonfinite_padding(x, mask)
-        h, weights = self.around_self.sublayer_input(x), None
+        h, weights = self.self_attention_residual.sublayer_input(x), None
         if return_weights:
             output, weights = self.self_attention(h, mask=mask, return_weights=True)
         else:
             output = self.self_attention(h, mask=mask)
-        x = self.around_self.add_output(x, output)
+        x = self.self_attention_residual.add_output(x, output)
         x = self._add_feed_forward(x)
         return x if weights is None else (x, weights)
 
@@ -266,7 +263,7 @@ class DecoderLayer(_Layer):
 
     has_cross_attention = True
     cross_attention: MultiHeadAttention
-    around_cross: Residual
+    cross_attention_residual: Residual
 
     def init_cache(self, memory: Float[Tensor, "b m d"]) -> DecoderLayerCache:
         """The cache before the first target token."""
@@ -295,16 +292,16 @@ class DecoderLayer(_Layer):
             (batch, n, d_model), the cache of all j + n tokens, and the weights of the two attentions,
             (batch, heads, n, j + n) and (batch, heads, n, m), or None without `return_weights`.
         """
-        h = self.around_self.sublayer_input(x)
+        h = self.self_attention_residual.sublayer_input(x)
         new = KVCache(*self.self_attention.project_keys_and_values(h, offset=len(cache.self_attention)))
         past = cache.self_attention.append(new)
         output, self_weights = self.self_attention.attend_to(h, past.k, past.v, mask, return_weights=return_weights)
-        x = self.around_self.add_output(x, output)
-        h, memory = self.around_cross.sublayer_input(x), cache.cross_attention
+        x = self.self_attention_residual.add_output(x, output)
+        h, memory = self.cross_attention_residual.sublayer_input(x), cache.cross_attention
         output, cross_weights = self.cross_attention.attend_to(
             h, memory.k, memory.v, memory_mask, return_weights=return_weights
         )
-        x = self.around_cross.add_output(x, output)
+        x = self.cross_attention_residual.add_output(x, output)
         x = self._add_feed_forward(x)
         weights = None if self_weights is None or cross_weights is None else (self_weights, cross_weights)
         return x, DecoderLayerCache(past, memory), weights

@@ -1,10 +1,10 @@
 """Shared parts of the recurrent encoder-decoders: the encoder, attention to its output, and the decoder's steps."""
 
-from collections.abc import Callable
-from typing import Generic, Literal, Protocol, TypeVar, overload, runtime_checkable
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar, overload
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -16,16 +16,19 @@ Hidden = tuple[Tensor, ...]
 State = TypeVar("State")
 
 
-@runtime_checkable
-class DecodingState(Protocol):
-    """The fields of a decoding state that attention reads: see `BahdanauState`."""
+@dataclass(frozen=True)
+class RecurrentState:
+    """What the decoding states of the recurrent encoder-decoders have in common.
 
-    @property
-    def memory(self) -> Tensor: ...
-    @property
-    def keys(self) -> Tensor: ...
-    @property
-    def source_mask(self) -> Tensor: ...
+    Attributes:
+        memory: h_j, the encoder output, (batch, source, channels).
+        keys: the keys of the score, (batch, source, ...): the memory, or its projection for the additive score.
+        source_mask: (batch, 1, source), True for tokens, False for padding.
+    """
+
+    memory: Float[Tensor, "b m c"]
+    keys: Float[Tensor, "b m a"]
+    source_mask: Bool[Tensor, "b 1 m"]
 
 
 CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
@@ -134,7 +137,7 @@ def precompute_keys(score: Score, memory: Tensor) -> Tensor:
 
 
 def attend_to_memory(
-    score: Score, query: Tensor, state: DecodingState, return_weights: bool
+    score: Score, query: Tensor, state: RecurrentState, return_weights: bool
 ) -> tuple[Tensor, Tensor | None]:
     """The context of one query, (batch, 1, ...), and its weights, (batch, source), or None without `return_weights`.
 
@@ -147,34 +150,6 @@ def attend_to_memory(
         return attend(*inputs, score=score), None
     context, weights = attend(*inputs, score=score, return_weights=True)
     return context, weights[:, 0]
-
-
-def unroll(
-    decode_step: Callable[[Tensor, State, bool], tuple[Tensor, State, Tensor | None]],
-    target: Int[Tensor, "b n"],
-    state: State,
-    return_weights: bool,
-) -> tuple[Float[Tensor, "b n c"], Float[Tensor, "b n m"] | None]:
-    """Runs `decode_step` over the target tokens in order.
-
-    features_t, state_t, weights_t = decode_step(target_t, state_(t-1))
-
-    Returns:
-        The stacked features, (batch, target, c), and the weights, (batch, target, source), or None without
-        `return_weights`.
-
-    Raises:
-        ValueError: the target is empty.
-    """
-    if not target.shape[1]:
-        raise ValueError("an empty target: it needs at least the start token")
-    features, alignment = [], []
-    for tokens in target.unbind(-1):
-        x, state, weights = decode_step(tokens, state, return_weights)
-        features.append(x)
-        if weights is not None:
-            alignment.append(weights)
-    return torch.stack(features, dim=1), torch.stack(alignment, dim=1) if return_weights else None
 
 
 class RecurrentDecoder(nn.Module, Generic[State]):
@@ -213,9 +188,16 @@ class RecurrentDecoder(nn.Module, Generic[State]):
             ValueError: the source has padding before a token; the target is empty; with the location score, the source
                 is longer than its maximum.
         """
-        features, alignment = unroll(self._decode_step, target, self.init_state(source), return_weights)
-        logits = self.output(features)
-        return logits if alignment is None else (logits, alignment)
+        if not target.shape[1]:
+            raise ValueError("an empty target: it needs at least the start token")
+        state, features, alignment = self.init_state(source), [], []
+        for tokens in target.unbind(-1):
+            x, state, weights = self._decode_step(tokens, state, return_weights)
+            features.append(x)
+            if weights is not None:
+                alignment.append(weights)
+        logits = self.output(torch.stack(features, dim=1))
+        return (logits, torch.stack(alignment, dim=1)) if return_weights else logits
 
     def step(self, tokens: Int[Tensor, "b"], state: State) -> tuple[Float[Tensor, "b vocab"], State]:
         """Consumes one target token, (batch,): the logits of the next one, (batch, target_vocab), and the new state."""

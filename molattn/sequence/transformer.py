@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from molattn.sequence.embedding import ChannelOrder, PositionalEmbedding, causal_padding_mask, padding_mask
+from molattn.attention import causal_padding_mask, padding_mask
+from molattn.sequence.embedding import PAD, ChannelOrder, PositionalEmbedding
 from molattn.sequence.layers import Activation, DecoderLayerCache
 from molattn.sequence.stacks import Decoder, Encoder
 
@@ -131,9 +132,9 @@ class Transformer(nn.Module):
         Returns:
             (batch, target, target_vocab); with `return_weights` also the weights.
         """
-        source_mask = padding_mask(source)
+        source_mask = padding_mask(source != PAD)
         x, y = self.embed_source(source), self.embed_target(target)
-        masks = causal_padding_mask(target), source_mask
+        masks = causal_padding_mask(target != PAD), source_mask
         if not return_weights:
             return self.output(self.decoder(y, self.encoder(x, source_mask), *masks))
         memory, encoder = self.encoder(x, source_mask, return_weights=True)
@@ -142,7 +143,7 @@ class Transformer(nn.Module):
 
     def init_state(self, source: Int[Tensor, "b m"]) -> TransformerState:
         """Encodes the source, (batch, source): the state before the first target token."""
-        source_mask = padding_mask(source)
+        source_mask = padding_mask(source != PAD)
         memory = self.encoder(self.embed_source(source), source_mask)
         return TransformerState(self.decoder.init_cache(memory), source_mask, source_mask[..., :0])
 
@@ -154,7 +155,7 @@ class Transformer(nn.Module):
         The logits equal the last row of `forward` on all tokens so far, without recomputing the earlier ones.
         """
         target = tokens[:, None]
-        target_mask = torch.cat([state.target_mask, padding_mask(target)], dim=-1)
+        target_mask = torch.cat([state.target_mask, padding_mask(target != PAD)], dim=-1)
         y = self.embed_target(target, offset=state.target_mask.shape[-1])
         y, caches, _ = self.decoder.forward_with_cache(y, state.caches, target_mask, state.source_mask)
         return self.output(y[:, 0]), TransformerState(caches, state.source_mask, target_mask)

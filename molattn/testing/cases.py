@@ -90,7 +90,7 @@ class GraphLayerCase:
         with torch.no_grad():
             for name, result in (
                 ("edge list", module(graph.to_edge_list())),
-                ("literal", module.literal(graph) if hasattr(module, "literal") else None),
+                ("materialized", module.materialize(graph) if hasattr(module, "materialize") else None),
             ):
                 result = result[0] if isinstance(result, tuple) else result
                 if result is not None:

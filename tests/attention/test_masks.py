@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from molattn.attention import MultiHeadAttention, attention_weights, causal_mask, padding_mask
+from molattn.attention import MultiHeadAttention, attention_weights, causal_mask, causal_padding_mask, padding_mask
 from tests.assertions import assert_close, assert_identical
 
 F64 = torch.float64
@@ -44,3 +44,13 @@ def test_masks_combine_and_broadcast_over_heads_and_queries():
                 others = [j for j in range(4) if j not in allowed]
                 assert (weights[b, h, i, others] == 0).all()
     assert (weights[2, :, 0] == 0).all()
+
+
+def test_causal_padding_mask():
+    valid = torch.tensor([[4, 2, 0, 0], [1, 1, 1, 0], [0, 0, 0, 0]]) != 0
+    mask = causal_padding_mask(valid)
+    assert mask.shape == (3, 1, 4, 4)
+    for b in range(3):
+        for i in range(4):
+            for j in range(4):
+                assert mask[b, 0, i, j].item() == (j <= i and valid[b, j].item())

@@ -41,7 +41,7 @@ def test_failed_checks_are_marked(molattn: Molattn, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.skipif(
-    edge_attention.load_library() is None, reason=f"nothing is built: {edge_attention.unavailable_reason()}"
+    edge_attention.LIBRARY.loaded is None, reason=f"nothing is built: {edge_attention.LIBRARY.unavailable_reason()}"
 )
 def test_the_target_processor_and_reasons_for_no_compilation_are_reported(
     molattn: Molattn, monkeypatch: pytest.MonkeyPatch
@@ -50,7 +50,7 @@ def test_the_target_processor_and_reasons_for_no_compilation_are_reported(
     assert "for this processor; MOLATTN_MARCH names another" in molattn("doctor").out
     monkeypatch.setenv("MOLATTN_MARCH", "x86-64-v3")  # what this process has opened stays open
     assert "yes, for x86-64-v3 (MOLATTN_MARCH)" in molattn("doctor").out
-    monkeypatch.setattr(edge_attention, "unavailable_reason", lambda: "edge_attention.c is not there")
+    monkeypatch.setattr(edge_attention.LIBRARY, "unavailable_reason", lambda: "edge_attention.c is not there")
     assert "about 3 times slower: edge_attention.c is not there" in molattn("doctor").out
 
 

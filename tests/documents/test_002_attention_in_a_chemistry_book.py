@@ -21,7 +21,7 @@ from molattn.graph import (
     SumEmbedding,
     sum_edges,
 )
-from molattn.graph.published import BlockConfig, MixedEdgeUpdate, gaan
+from molattn.graph.blocks import BlockConfig, MixedEdgeUpdate, gaan
 from tests.documents.by_hand import F64, array, assert_same, linear, randomize, softmax
 
 # Chapter 13: attention layers
@@ -231,7 +231,7 @@ def test_document_002_equation_14_1_an_edge_is_updated_from_itself_its_two_atoms
         argument
     ]
     changed[name][row] += 1
-    before, after = phi_e.literal(graph).e, phi_e.literal(graph.replace(**changed)).e
+    before, after = phi_e.materialize(graph).e, phi_e.materialize(graph.replace(**changed)).e
     assert (after[k] - before[k]).abs().min() > 1e-6
     if argument == "the edge":  # competes with the other edges into atom 1, and with no others
         elsewhere = graph.receiver != 1
@@ -251,7 +251,7 @@ def test_document_002_equations_14_6_and_14_7_the_updated_edges():
     """e'_k = b_k V = softmax(W_q v_r . W_k v_s / sqrt(d)) W_v v_s"""
     phi_e, graph = edge_update(), ethanol().to_edge_list()
     _, edges = edges_by_hand(phi_e, graph)
-    assert_same(phi_e.literal(graph).e, edges)
+    assert_same(phi_e.materialize(graph).e, edges)
 
 
 def test_document_002_equation_14_8_edges_are_summed_into_their_receiver():
@@ -260,7 +260,7 @@ def test_document_002_equation_14_8_edges_are_summed_into_their_receiver():
     listed = graph.to_edge_list()
     _, edges = edges_by_hand(phi_e, listed)
     sums = np.stack([edges[listed.receiver.numpy() == i].sum(0).reshape(-1) for i in range(3)])
-    for messages in (phi_e.literal(listed), phi_e(listed)):
+    for messages in (phi_e.materialize(listed), phi_e(listed)):
         assert_same(sum_edges(messages), sums)
     assert_same(sum_edges(phi_e(graph))[0], sums)
 
@@ -270,20 +270,20 @@ def test_document_002_equation_14_9_the_sum_joins_the_heads_by_w_jhl():
     block, graph = randomize(GraphNetBlock(NODE_DIM, HEADS)), ethanol()
     listed = graph.to_edge_list()
     _, edges = edges_by_hand(block.phi_e, listed.replace(v=block.norm_v(listed.v)))
-    w_lhj, bias = array(block.w_jhl.linear.weight).reshape(NODE_DIM, HEADS, HEAD_DIM), array(block.w_jhl.linear.bias)
+    w_lhj, bias = array(block.join.linear.weight).reshape(NODE_DIM, HEADS, HEAD_DIM), array(block.join.linear.bias)
     ebar = np.stack([np.einsum("khj,lhj->l", edges[listed.receiver.numpy() == i], w_lhj) + bias for i in range(3)])
-    assert_same(block.w_jhl(block.rho_ev(block.forward_with_messages(graph)[1]))[0], ebar)
+    assert_same(block.join(block.rho_ev(block.forward_with_messages(graph)[1]))[0], ebar)
 
 
 def test_document_002_the_equations_are_the_case_where_edges_have_no_weight():
     """Keys and values of an edge are W_k v_s + W_ke e_k and W_v v_s + W_ve e_k: with W_ke = W_ve = 0, the book's."""
     phi_e, graph = edge_update(edge_dim=1), ethanol(edge_dim=1).to_edge_list()
     weights, edges = edges_by_hand(phi_e, graph)
-    assert np.abs(array(phi_e.literal(graph).e) - edges).max() > 1e-3
+    assert np.abs(array(phi_e.materialize(graph).e) - edges).max() > 1e-3
     with torch.no_grad():
         phi_e.w_ke.weight.zero_(), phi_e.w_ve.weight.zero_(), phi_e.w_be.weight.zero_()
-    assert_same(phi_e.literal(graph).weights, weights)
-    assert_same(phi_e.literal(graph).e, edges)
+    assert_same(phi_e.materialize(graph).weights, weights)
+    assert_same(phi_e.materialize(graph).e, edges)
 
 
 def test_document_002_molecules_are_fully_connected_with_distances_on_the_edges():
@@ -306,7 +306,7 @@ def test_document_002_the_distance_on_an_edge_moves_attention():
         logits = np.einsum("id,ijd->ij", q[:, h], keys) / math.sqrt(HEAD_DIM) + array(phi_e.w_be.weight)[h] * distance
         weights = softmax(logits)
         assert_same(phi_e(graph).weights[0, h], weights)
-        assert_same(phi_e.literal(graph).weights[:, h].view(3, 3), weights)
+        assert_same(phi_e.materialize(graph).weights[:, h].view(3, 3), weights)
         ebar = np.einsum("ij,ijd->id", weights, values[None, :, h] + distance[..., None] * w_ve[h])
         assert_same(sum_edges(phi_e(graph))[0, :, h * HEAD_DIM : (h + 1) * HEAD_DIM], ebar)
 
@@ -363,4 +363,4 @@ def test_document_002_gated_attention_switches_heads_on_and_off():
     gates = 1 / (1 + np.exp(-linear(rho.w_g, seen)))
     gated = np.concatenate([x, *(gates[:, h : h + 1] * heads[h] for h in range(HEADS))], axis=-1)
     assert_same(rho(phi_e(graph))[0], gated)
-    assert_same(block.w_jhl(rho(phi_e(graph)))[0], linear(block.w_jhl, gated))
+    assert_same(block.join(rho(phi_e(graph)))[0], linear(block.join, gated))

@@ -92,7 +92,7 @@ def test_document_004_slip_the_variance_of_a_dot_product_is_d_and_scaling_makes_
 
 
 def test_document_004_token_0_is_padding_and_masked():
-    assert array(padding_mask(SOURCE))[:, 0, 0].tolist() == [[True] * 5, [True, True, True, False, False]]
+    assert array(padding_mask(SOURCE != 0))[:, 0, 0].tolist() == [[True] * 5, [True, True, True, False, False]]
 
 
 def test_document_004_the_causal_mask_hides_what_comes_later():
@@ -102,7 +102,7 @@ def test_document_004_the_causal_mask_hides_what_comes_later():
 def test_document_004_both_masks_together():
     later = np.tril(np.ones((4, 4), dtype=bool))
     padding = TARGET.numpy() != 0
-    assert array(causal_padding_mask(TARGET))[:, 0].tolist() == (later & padding[:, None, :]).tolist()
+    assert array(causal_padding_mask(TARGET != 0))[:, 0].tolist() == (later & padding[:, None, :]).tolist()
 
 
 # Components
@@ -136,18 +136,18 @@ def positions_by_hand(length, d):
 def encoder_layer_by_hand(layer, x, mask):
     """x = norm(x + attention(x)),  x = norm(x + feed_forward(x))"""
     update, weights = multi_head_by_hand(layer.self_attention, x, x, mask)
-    x = norm_by_hand(layer.around_self.norm, x + update)
-    x = norm_by_hand(layer.around_feed_forward.norm, x + feed_forward_by_hand(layer.feed_forward, x))
+    x = norm_by_hand(layer.self_attention_residual.norm, x + update)
+    x = norm_by_hand(layer.feed_forward_residual.norm, x + feed_forward_by_hand(layer.feed_forward, x))
     return x, weights
 
 
 def decoder_layer_by_hand(layer, x, memory, mask, memory_mask):
     """As the encoder's, with attention to the memory between the two."""
     update, own = multi_head_by_hand(layer.self_attention, x, x, mask)
-    x = norm_by_hand(layer.around_self.norm, x + update)
+    x = norm_by_hand(layer.self_attention_residual.norm, x + update)
     update, cross = multi_head_by_hand(layer.cross_attention, x, memory, memory_mask)
-    x = norm_by_hand(layer.around_cross.norm, x + update)
-    x = norm_by_hand(layer.around_feed_forward.norm, x + feed_forward_by_hand(layer.feed_forward, x))
+    x = norm_by_hand(layer.cross_attention_residual.norm, x + update)
+    x = norm_by_hand(layer.feed_forward_residual.norm, x + feed_forward_by_hand(layer.feed_forward, x))
     return x, own, cross
 
 

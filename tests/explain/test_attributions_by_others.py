@@ -138,14 +138,14 @@ def test_steps_are_doubled_until_the_terms_add_up(
 
 @pytest.mark.parametrize("settings", [{}, {"virtual_node": True}, {"readout": "virtual-node", "virtual_node": True}])
 def test_grad_attention_agrees_with_finite_differences(settings: dict) -> None:
-    """The slopes by differences: each weight of the literal form is moved a little, and the answer is asked again."""
+    """The slopes by differences: each weight of the materialized form is moved a little, and the answer asked again."""
     model, molecule = model_of(num_layers=2, num_heads=2, **settings).double(), molecule_graph("CO")
     n = 2 + bool(settings)
     moved: dict[tuple[int, int, int], float] = {}
     seen: list[Any] = [None, None]
-    inner = [block.phi_e.literal for block in model.blocks]
+    inner = [block.phi_e.materialize for block in model.blocks]
 
-    def literal(layer: int, graph: Any) -> Any:
+    def materialized(layer: int, graph: Any) -> Any:
         messages = inner[layer](graph)
         seen[layer] = messages
         weights = messages.weights.clone()
@@ -159,7 +159,9 @@ def test_grad_attention_agrees_with_finite_differences(settings: dict) -> None:
         batch = model.collate([molecule])
         graph: Any = model.embed(batch)
         for layer, block in enumerate(model.blocks):
-            graph, _ = block._equations(graph if layer else graph.to_edge_list(), lambda g, at=layer: literal(at, g))
+            graph, _ = block._equations(
+                graph if layer else graph.to_edge_list(), lambda g, at=layer: materialized(at, g)
+            )
         return float(model.forward_head(graph.to_dense(), batch)[0, 0])
 
     relevance = np.eye(n)

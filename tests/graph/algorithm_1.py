@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from molattn.graph import DenseGraph, Graph, GraphNetBlock, LiteralMessages
+from molattn.graph import DenseGraph, Graph, GraphNetBlock, MaterializedMessages
 from tests.graph.graphs import F64, NODE_DIM, double
 
 
@@ -113,9 +113,9 @@ class OfEachEdge(nn.Module):
             each = each.masked_fill(~there, 0.0)
         weights = each.new_ones(*shape, self.num_heads)
         weights = weights if there is None else (weights * there.squeeze(-1)).permute(0, 3, 1, 2)
-        return LiteralMessages(graph, weights, each)
+        return MaterializedMessages(graph, weights, each)
 
-    def literal(self, graph):
+    def materialize(self, graph):
         return self(graph.to_edge_list() if isinstance(graph, DenseGraph) else graph)
 
 
@@ -140,7 +140,7 @@ class Parts:
     rho_vu: str = "sum"
 
     def block(self, **other) -> Any:
-        """The block, its nodes normalised before phi_e, its edges e' and not e."""
+        """The block, its nodes normalized before phi_e, its edges e' and not e."""
 
         def phi_v(ebar, graph):
             v, u = graph.v, graph.u

@@ -10,7 +10,7 @@ from molattn.graph import AnyGraph, DenseGraph, Graph, GraphNetBlock
 
 F64 = torch.float64
 NODE_DIM, EDGE_DIM, GLOBAL_DIM = 8, 3, 5
-FORMS = ("dense", "edge list", "literal")
+FORMS = ("dense", "edge list", "materialized")
 
 
 def random_graphs(
@@ -104,7 +104,7 @@ def through(net: GraphNetBlock, graph: AnyGraph, form: str) -> After:
     """The output of the block in one of the `FORMS`; an edge list has no dense one."""
     if isinstance(graph, DenseGraph) and form != "dense":
         graph = graph.to_edge_list()
-    after, messages = net.literal(graph) if form == "literal" else net.forward_with_messages(graph)
+    after, messages = net.materialize(graph) if form == "materialized" else net.forward_with_messages(graph)
     if isinstance(graph, Graph):
         return After(after.v, after.e, after.u, messages.weights)
     b, i, j = graph.edges.nonzero(as_tuple=True)

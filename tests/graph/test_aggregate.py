@@ -11,7 +11,6 @@ from molattn.graph import (
     EDGES_TO_GRAPH,
     EDGES_TO_NODES,
     AttentionEdgeUpdate,
-    AttentionOverEdges,
     GraphNetBlock,
     max_all_edges,
     max_edges,
@@ -20,7 +19,7 @@ from molattn.graph import (
     sum_all_edges,
     sum_edges,
 )
-from molattn.graph.published import GatedSum, GritEdgeUpdate, MixedEdgeUpdate, RelativeEdgeUpdate
+from molattn.graph.blocks import GatedSum, GritEdgeUpdate, MixedEdgeUpdate, RelativeEdgeUpdate
 from tests.assertions import assert_close
 from tests.graph.graphs import (
     EDGE_DIM,
@@ -59,7 +58,6 @@ RHO = {
     "sum": lambda: "sum",
     "mean": lambda: "mean",
     "max": lambda: "max",
-    "attention": lambda: AttentionOverEdges(HEADS, HEAD_DIM),
     "a function": lambda: lambda messages: messages.sum().tanh(),
     "a module": RootMeanSquare,
 }
@@ -112,56 +110,51 @@ def test_a_node_without_incoming_edges_gets_zeros_from_every_aggregation(phi_e, 
     assert (isolated & graph.node_mask).any()
     assert (aggregate(made(graph))[isolated] == 0).all()
     listed = graph.to_edge_list()
-    for messages in (made(listed), made.literal(graph)):
+    for messages in (made(listed), made.materialize(graph)):
         ebar = aggregate(messages)
         assert (ebar[listed.count_edges() == 0] == 0).all()
         assert ebar.shape == (len(listed.v), HEADS * HEAD_DIM)
 
 
-def by_loops(rho, query, each, graph):
+def by_loops(rho, each, graph):
     """rho of e'_k, (m, h, d), one receiver at a time."""
     ebar = torch.zeros(len(graph.v), HEADS, HEAD_DIM, dtype=F64)
     for r in range(len(graph.v)):
         mine = each[graph.receiver == r]
         if len(mine) == 0:
             continue
-        if rho == "attention":
-            a = ((mine * query).sum(-1) / HEAD_DIM**0.5).softmax(0)
-            ebar[r] = (a.unsqueeze(-1) * mine).sum(0)
-        else:
-            ebar[r] = {"sum": mine.sum(0), "mean": mine.mean(0), "max": mine.amax(0)}[rho]
+        ebar[r] = {"sum": mine.sum(0), "mean": mine.mean(0), "max": mine.amax(0)}[rho]
     return ebar.flatten(-2)
 
 
 @every_phi_e
-@pytest.mark.parametrize("rho", ["sum", "mean", "max", "attention"])
+@pytest.mark.parametrize("rho", ["sum", "mean", "max"])
 @every_density
 def test_an_aggregation_matches_its_equation_by_loops_over_receivers(phi_e, rho, density):
     made = double(PHI_E[phi_e]())
     graph = random_graphs(SIZES, globals_=False, edges=phi_e != "no edges", density=density)
     listed = graph.to_edge_list()
-    attention = double(AttentionOverEdges(HEADS, HEAD_DIM), seed=1)
-    aggregate = attention if rho == "attention" else EDGES_TO_NODES[rho]
-    expected = by_loops(rho, attention.query, made.literal(graph).e, listed)
-    assert_close(aggregate(made.literal(graph)), expected)
+    aggregate = EDGES_TO_NODES[rho]
+    expected = by_loops(rho, made.materialize(graph).e, listed)
+    assert_close(aggregate(made.materialize(graph)), expected)
     assert_close(aggregate(made(listed)), expected)
     assert_close(aggregate(made(graph))[graph.node_mask], expected)
 
 
 @every_phi_e
 @every_density
-def test_per_edge_messages_equal_the_literal_ones_and_their_sum(phi_e, density):
+def test_per_edge_messages_equal_the_materialized_ones_and_their_sum(phi_e, density):
     made = double(PHI_E[phi_e]())
     graph = random_graphs(SIZES, globals_=False, edges=phi_e != "no edges", density=density)
-    literal, listed, dense = made.literal(graph), made(graph.to_edge_list()), made(graph)
-    assert literal.per_edge() is literal.e
-    assert_close(listed.per_edge(), literal.e)
+    materialized, listed, dense = made.materialize(graph), made(graph.to_edge_list()), made(graph)
+    assert materialized.per_edge() is materialized.e
+    assert_close(listed.per_edge(), materialized.e)
     everything = dense.per_edge()  # (b, i, j, h, d)
-    assert_close(everything[graph.edges], literal.e)
+    assert_close(everything[graph.edges], materialized.e)
     assert (everything[~graph.edges] == 0).all()
     assert_close(everything.sum(2).flatten(-2)[graph.node_mask], dense.sum()[graph.node_mask])
     assert_close(listed.graph.sum_edges(listed.per_edge()).flatten(-2), listed.sum())
-    assert_close(literal.graph.sum_edges(literal.per_edge()).flatten(-2), literal.sum())
+    assert_close(materialized.graph.sum_edges(materialized.per_edge()).flatten(-2), materialized.sum())
 
 
 @every_phi_e
@@ -176,7 +169,7 @@ def test_dropout_is_the_same_in_per_edge_messages_and_their_sum(phi_e):
         assert (messages.weights_after_dropout != messages.weights).any()
 
 
-@pytest.mark.parametrize("rho", ["max", "attention", "a module"])
+@pytest.mark.parametrize("rho", ["max", "a module"])
 def test_garbage_in_padded_nodes_reaches_no_message(rho):
     net = block(rho)
     graph = random_graphs([4, 2], density=0.7)
@@ -192,13 +185,13 @@ def test_garbage_in_padded_nodes_reaches_no_message(rho):
 def test_an_aggregation_of_edges_to_graphs_matches_its_equation_by_loops_over_graphs(phi_e, rho, density):
     made = double(PHI_E[phi_e]())
     graph = random_graphs(SIZES, globals_=False, edges=phi_e != "no edges", density=density)
-    literal = made.literal(graph)
-    edge_graph = literal.graph.node_graph[literal.graph.receiver]
+    materialized = made.materialize(graph)
+    edge_graph = materialized.graph.node_graph[materialized.graph.receiver]
     expected = torch.zeros(len(SIZES), HEADS * HEAD_DIM, dtype=F64)
     for b in range(len(SIZES)):
-        if len(mine := literal.e.flatten(-2)[edge_graph == b]):
+        if len(mine := materialized.e.flatten(-2)[edge_graph == b]):
             expected[b] = {"sum": mine.sum(0), "mean": mine.mean(0), "max": mine.amax(0)}[rho]
-    for messages in (literal, made(literal.graph), made(graph)):
+    for messages in (materialized, made(materialized.graph), made(graph)):
         assert_close(EDGES_TO_GRAPH[rho](messages), expected)
 
 
@@ -242,7 +235,7 @@ def test_a_gate_of_one_half_halves_the_sum_and_puts_the_receiver_in_front():
 
 def test_the_join_can_be_replaced():
     ours = double(GraphNetBlock(NODE_DIM, HEADS, join=ConcatHeads(HEADS, HEAD_DIM, NODE_DIM, bias=False)))
-    assert ours.w_jhl.linear.bias is None
+    assert ours.join.linear.bias is None
     graph = random_graphs(SIZES, edges=False, globals_=False)
     dense, *others = (through(ours, graph, form).v for form in FORMS)
     for other in others:

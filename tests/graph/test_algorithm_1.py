@@ -105,7 +105,7 @@ def test_a_block_equals_algorithm_1_with_duplicate_edges_and_interleaved_graphs(
     )
     made = parts(name, name, name)
     net = made.block(global_dim=GLOBAL_DIM)
-    assert_is_algorithm_1(net, made.functions(net), mixed, ("edge list", "literal"))
+    assert_is_algorithm_1(net, made.functions(net), mixed, ("edge list", "materialized"))
 
 
 @every_kind
@@ -116,7 +116,7 @@ def test_a_block_with_attention_equals_algorithm_1_from_its_messages_on(name, ki
     made = parts(name, name, name)
     phi_e = AttentionEdgeUpdate(NODE_DIM, *HEADS, EDGE_DIM, GLOBAL_DIM)
     net = made.block(phi_e=phi_e, edge_dim=EDGE_DIM, global_dim=GLOBAL_DIM)
-    each = net.literal(graph)[1].e.flatten(-2)
+    each = net.materialize(graph)[1].e.flatten(-2)
     numbered = graph.to_edge_list().replace(e=torch.arange(len(each), dtype=F64).unsqueeze(-1))
     of = replace(made.functions(net), phi_e=lambda number, *_: each[int(number)])
     _, v, u = by_algorithm_1(numbered, of)
@@ -204,12 +204,12 @@ def test_updates_that_read_u_raise_for_a_graph_without(form):
 def test_join_and_global_update_follow_the_channels_of_the_edge_update(name, form):
     phi_e = AttentionEdgeUpdate(NODE_DIM, *HEADS, EDGE_DIM, GLOBAL_DIM)
     net = double(GraphNetBlock(NODE_DIM, 2, EDGE_DIM, GLOBAL_DIM, global_aggr=name, phi_e=phi_e))
-    assert net.w_jhl.linear.in_features == WIDTH
+    assert net.join.linear.in_features == WIDTH
     assert net.phi_u.feed_forward[1].in_features == WIDTH + NODE_DIM + GLOBAL_DIM
     graph = random_graphs([4, 1, 3], density=0.5)
-    after, literal = through(net, graph, form), through(net, graph, "literal")
-    assert_close(after.v, literal.v)
-    assert_close(after.u, literal.u)
+    after, materialized = through(net, graph, form), through(net, graph, "materialized")
+    assert_close(after.v, materialized.v)
+    assert_close(after.u, materialized.u)
 
 
 def test_passed_modules_are_submodules_of_the_block_and_functions_are_not():
@@ -217,12 +217,12 @@ def test_passed_modules_are_submodules_of_the_block_and_functions_are_not():
     net: Any = GraphNetBlock(NODE_DIM, 2, global_dim=GLOBAL_DIM, phi_u=update, phi_v=lambda ebar, graph: graph.v + ebar)
     assert net.phi_u is update
     names = {name.split(".")[0] for name in net.state_dict()}
-    assert names == {"norm_v", "norm_u", "phi_e", "w_jhl", "phi_u"}
+    assert names == {"norm_v", "norm_u", "phi_e", "join", "phi_u"}
 
 
 def test_an_empty_sequence_is_a_part_and_not_a_missing_one():
     nothing = nn.Sequential()
-    assert GraphNetBlock(NODE_DIM, 2, join=nothing).w_jhl is nothing
+    assert GraphNetBlock(NODE_DIM, 2, join=nothing).join is nothing
 
 
 def test_the_parameters_of_a_block_have_the_names_and_shapes_that_saved_models_have():
@@ -241,8 +241,8 @@ def test_the_parameters_of_a_block_have_the_names_and_shapes_that_saved_models_h
         "phi_e.w_qu.weight": (8, 5),
         "phi_e.w_ku.weight": (8, 5),
         "phi_e.w_vu.weight": (8, 5),
-        "w_jhl.linear.weight": (8, 8),
-        "w_jhl.linear.bias": (8,),
+        "join.linear.weight": (8, 8),
+        "join.linear.bias": (8,),
         "phi_v.w_u.weight": (8, 5),
         "phi_v.norm.weight": (8,),
         "phi_v.norm.bias": (8,),
@@ -281,7 +281,7 @@ PHI_V = {
 def test_blocks_with_another_node_update_do_not_run_fused(phi_v):
     torch.manual_seed(0)
     net: Any = GraphNetBlock(32, 4, 5, phi_v=PHI_V[phi_v])
-    assert net.unfusable_reason(5)
+    assert net.fused_unsupported_reason(5)
     graph = random_graphs([3, 2], globals_=False, edge_dim=5)
     graph = graph.replace(v=torch.randn(2, 3, 32), e=torch.randn(2, 3, 3, 5))
     if phi_v == "one that reads u":
@@ -294,9 +294,9 @@ def test_blocks_with_another_node_update_do_not_run_fused(phi_v):
 def test_blocks_with_a_passed_node_update_run_fused_but_not_with_a_global_update():
     phi_v = NodeUpdate(32, 16)
     known: Any = GraphNetBlock(32, 4, 5, phi_v=phi_v)
-    assert not known.unfusable_reason(5)
+    assert not known.fused_unsupported_reason(5)
     assert any(x is phi_v.feed_forward[0].weight for x in known.fused_weights().tensors)
-    assert GraphNetBlock(32, 4, 5, phi_u=lambda _ebar, vbar, _u: vbar).unfusable_reason(5)
+    assert GraphNetBlock(32, 4, 5, phi_u=lambda _ebar, vbar, _u: vbar).fused_unsupported_reason(5)
 
 
 def test_a_block_without_norms_does_not_run_fused_and_passes_unnormalised_nodes_to_phi_e():
@@ -307,6 +307,6 @@ def test_a_block_without_norms_does_not_run_fused_and_passes_unnormalised_nodes_
     e, _, _ = by_algorithm_1(graph, replace(made.functions(net), phi_e=made.phi_e))
     assert_close(through(net, graph, "dense").e, stacked(e, WIDTH))
     known: Any = GraphNetBlock(32, 4, 5)
-    assert not known.unfusable_reason(5)
+    assert not known.fused_unsupported_reason(5)
     known.norm_v = nn.Identity()
-    assert known.unfusable_reason(5)
+    assert known.fused_unsupported_reason(5)

@@ -18,7 +18,7 @@ from molattn.graph import (
     max_nodes,
     mean_nodes,
 )
-from molattn.graph.edge_update import LazyEdgeMessages
+from molattn.graph.messages import LazyEdgeMessages
 from tests.assertions import assert_close, assert_identical, few_examples
 from tests.graph.graphs import (
     EDGE_DIM,
@@ -82,7 +82,7 @@ def by_hand(net, graph, global_aggr):
             for w, value in zip(logits.softmax(0), values, strict=True):  # 1. e'_k
                 messages.append(w.unsqueeze(-1) * value)
                 heads = heads + messages[-1]
-        ebar_i = net.w_jhl.linear(heads.flatten())  # 2. ebar'_i
+        ebar_i = net.join.linear(heads.flatten())  # 2. ebar'_i
         x = v[i] + ebar_i
         if u is not None:
             x = x + net.phi_v.w_u(u[0])
@@ -106,7 +106,7 @@ def test_the_six_equations(edges, globals_, global_aggr, size, density):
     net = block(edges, globals_, global_aggr)
     graph = random_graphs([size], edges=edges, globals_=globals_, density=density)
     v, u = by_hand(net, graph.to_edge_list(), global_aggr)
-    for after in (net(graph.to_edge_list()), net.literal(graph)[0]):
+    for after in (net(graph.to_edge_list()), net.materialize(graph)[0]):
         assert_close(after.v, v)
         if u is None:
             assert after.u is None
@@ -119,11 +119,11 @@ def test_the_six_equations(edges, globals_, global_aggr, size, density):
 @with_or_without_u
 @pytest.mark.parametrize("density", [None, 0.4, 0.0])
 @pytest.mark.parametrize("global_aggr", ["sum", "mean", "max"])
-def test_literal_edge_list_and_dense_are_the_same_values_and_gradients(edges, globals_, density, global_aggr):
+def test_materialized_edge_list_and_dense_are_the_same_values_and_gradients(edges, globals_, density, global_aggr):
     net = block(edges, globals_, global_aggr)
     graph = random_graphs(SIZES, edges=edges, globals_=globals_, density=density, requires_grad=True)
-    dense, sparse, literal = net(graph), net(graph.to_edge_list()), net.literal(graph)[0]
-    results = [(dense.v[graph.node_mask], dense.u), (sparse.v, sparse.u), (literal.v, literal.u)]
+    dense, sparse, materialized = net(graph), net(graph.to_edge_list()), net.materialize(graph)[0]
+    results = [(dense.v[graph.node_mask], dense.u), (sparse.v, sparse.u), (materialized.v, materialized.u)]
     learned = [*net.parameters(), *inputs_of(graph)]
     gradients = []
     for v, u in results:
@@ -132,19 +132,19 @@ def test_literal_edge_list_and_dense_are_the_same_values_and_gradients(edges, gl
             assert_close(u, results[0][1])
         loss = v.sin().sum() + (u.cos().sum() if globals_ else 0)
         gradients.append(torch.autograd.grad(loss, learned))
-    for by_dense, by_list, by_literal in zip(*gradients, strict=True):
+    for by_dense, by_list, by_materialized in zip(*gradients, strict=True):
         assert by_dense.isfinite().all()
         assert_close(by_list, by_dense)
-        assert_close(by_literal, by_dense)
+        assert_close(by_materialized, by_dense)
 
 
 @few_examples
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.sampled_from([None, 0.3, 0.8]), st.integers(0, 999))
-def test_literal_edge_list_and_dense_are_the_same_for_graphs_of_any_sizes(sizes, density, seed):
+def test_materialized_edge_list_and_dense_are_the_same_for_graphs_of_any_sizes(sizes, density, seed):
     net = block()
     graph = random_graphs(sizes, density=density, seed=seed)
-    dense, sparse, literal = net(graph), net(graph.to_edge_list()), net.literal(graph)[0]
-    for other in (sparse, literal):
+    dense, sparse, materialized = net(graph), net(graph.to_edge_list()), net.materialize(graph)[0]
+    for other in (sparse, materialized):
         assert_close(other.v, dense.v[graph.node_mask])
         assert_close(other.u, dense.u)
 
@@ -186,7 +186,7 @@ def test_an_edge_list_block_is_equivariant_to_the_order_of_nodes_and_invariant_t
     assert_close(after_other.v, after.v[nodes])
     assert_close(after_other.u, after.u)
     assert_close(messages_other.weights, messages.weights[edges])
-    assert_close(net.literal(other)[0].v, after.v[nodes])
+    assert_close(net.materialize(other)[0].v, after.v[nodes])
 
 
 @with_or_without_edges
@@ -255,7 +255,7 @@ def test_an_isolated_node_is_updated_from_itself_only():
     stirred = graph.v.clone()
     stirred[0, 1:] += 1.0
     assert_close(net(graph.replace(v=stirred)).v[0, 0], after.v[0, 0])
-    assert_close(net.phi_v(net.w_jhl(torch.zeros_like(graph.v)), graph)[0, 0], after.v[0, 0])
+    assert_close(net.phi_v(net.join(torch.zeros_like(graph.v)), graph)[0, 0], after.v[0, 0])
 
 
 def test_a_block_returns_edges_masks_and_form_unchanged():
@@ -342,7 +342,7 @@ def test_heads_that_do_not_divide_the_channels_raise():
 
 def test_the_join_has_the_heads_of_the_edge_update():
     net = GraphNetBlock(16, 4, phi_e=AttentionEdgeUpdate(16, 2, 3))
-    assert net.w_jhl.linear.in_features == 6
+    assert net.join.linear.in_features == 6
     net = GraphNetBlock(16, 4, global_dim=5, phi_e=AttentionEdgeUpdate(16, 2, 3, global_dim=5))
     assert net.phi_u.feed_forward[0].normalized_shape == (6 + 16 + 5,)
 
@@ -364,8 +364,8 @@ class DeafToU(nn.Module):
     def forward(self, graph):
         return self.inner(graph.replace(u=None))
 
-    def literal(self, graph):
-        return self.inner.literal(graph.replace(u=None))
+    def materialize(self, graph):
+        return self.inner.materialize(graph.replace(u=None))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -183,14 +183,14 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("form", ["edge list", "literal"])
+@pytest.mark.parametrize("form", ["edge list", "materialized"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_identities_return_the_same_graph(name, form):
     graph = odd()
     assert_same_graph(through(double(NETWORKS[name](E, U)), graph, form), graph)
 
 
-@pytest.mark.parametrize("form", ["edge list", "literal"])
+@pytest.mark.parametrize("form", ["edge list", "materialized"])
 @pytest.mark.parametrize("features", ["no globals", "no edges"])
 @pytest.mark.parametrize("name", ["all updates", "no node update", "no edge update", "no global update"])
 def test_identities_return_a_graph_without_edge_or_graph_features(name, features, form):
@@ -291,7 +291,7 @@ def test_a_network_equals_its_parts_applied_in_order(of, rho, features, form):
         assert_identical(after.u, listed.u)
 
 
-@pytest.mark.parametrize("form", ["edge list", "literal"])
+@pytest.mark.parametrize("form", ["edge list", "materialized"])
 @pytest.mark.parametrize("of", [interaction, relation, deep_sets])
 def test_a_network_equals_its_parts_for_odd_graphs(of, form):
     assert_agrees(of("sum"), odd(), form)
@@ -624,7 +624,7 @@ def test_sums_of_edges_and_nodes_into_nodes_and_graphs(stripped, form):
         graph = graph.replace(e=numbers)
         phi_e = OfEachEdge(lambda e, _r, _s, _u: e, 1, 1)
     given = graph.to_dense() if form == "dense" else graph
-    messages = phi_e.literal(given) if form == "literal" else phi_e(given)
+    messages = phi_e.materialize(given) if form == "materialized" else phi_e(given)
 
     def at_nodes(x):
         return x[given.node_mask] if isinstance(given, DenseGraph) else x

@@ -195,7 +195,7 @@ def test_false_returns_no_weights():
     assert isinstance(conv(x, edge_index, return_attention_weights=True), tuple)
 
 
-# Literal, edge list and dense
+# Materialized, edge list and dense
 
 
 def whole_layer(**changes):
@@ -231,7 +231,7 @@ def call(conv, x, edge_index, edge_attr=None, u=None, batch=None, **others):
 
 @pytest.mark.parametrize("density", [1.0, 0.4])
 @pytest.mark.parametrize("changes", [{}, {"concat": False}, {"edge_roles": ("keys", "values", "bias")}], ids=str)
-def test_edge_list_dense_and_literal_give_the_same_numbers(density, changes):
+def test_edge_list_dense_and_materialized_give_the_same_numbers(density, changes):
     conv, batch = whole_layer(**changes), batch_of([4, 1, 6], density=density)
     out, (_, alpha) = call(conv, *parts(batch), return_attention_weights=True)
 
@@ -245,7 +245,7 @@ def test_edge_list_dense_and_literal_give_the_same_numbers(density, changes):
     rows = batch.batch[batch.edge_index[1]], *(batch.edge_index - batch.ptr[batch.batch[batch.edge_index[1]]]).flip(0)
     assert_close(weights.permute(0, 2, 3, 1)[rows], alpha)
 
-    messages = call(conv.literal, *parts(batch))
+    messages = call(conv.materialize, *parts(batch))
     assert messages.e.shape == (batch.num_edges, 3, OUT)
     assert_close(messages.weights, alpha)
     sums = torch.zeros(batch.num_nodes, 3, OUT, dtype=F64).index_add(0, batch.edge_index[1], messages.e)
@@ -255,7 +255,7 @@ def test_edge_list_dense_and_literal_give_the_same_numbers(density, changes):
 
 def test_the_equation_edge_by_edge():
     conv, batch = whole_layer().requires_grad_(False), batch_of([3, 2], density=0.7)
-    messages, phi_e = call(conv.literal, *parts(batch)), conv.phi_e
+    messages, phi_e = call(conv.materialize, *parts(batch)), conv.phi_e
     of_node = batch.u[batch.batch]
 
     def heads(x):
@@ -407,9 +407,9 @@ X, EDGES = torch.zeros(5, IN), torch.tensor([[0, 1, 2], [1, 2, 3]])
             ValueError,
             r"a sparse adj_t is .receivers, senders., \(5, 5\) here, not \(4, 4\)",
         ),
-        ((X, EDGES + 2), ValueError, "edge_index names receivers from 3 to 5, and x has 5 rows: 0 to 4"),
-        ((X, EDGES + torch.tensor([[4], [0]])), ValueError, "edge_index names senders from 4 to 6, and x has 5 rows"),
-        ((X, EDGES - 1), ValueError, "edge_index names senders from -1 to 1"),
+        ((X, EDGES + 2), ValueError, "edge_index has receivers from 3 to 5, and x has 5 rows: 0 to 4"),
+        ((X, EDGES + torch.tensor([[4], [0]])), ValueError, "edge_index has senders from 4 to 6, and x has 5 rows"),
+        ((X, EDGES - 1), ValueError, "edge_index has senders from -1 to 1"),
         ((X, EDGES, torch.zeros(2, EDGE)), ValueError, r"edge_attr is \(edges, channels\) with 3 edges, not \(2, 3\)"),
         ((X, EDGES, torch.zeros(3)), ValueError, r"edge_attr is \(edges, channels\)"),
         ((X, EDGES), ValueError, "0 features in e, the layer was made with edge_dim=3"),
@@ -420,19 +420,19 @@ X, EDGES = torch.zeros(5, IN), torch.tensor([[0, 1, 2], [1, 2, 3]])
         (
             (X, EDGES, torch.zeros(3, EDGE), torch.zeros(2, GLOBAL), torch.tensor([0, 0, 1, 1, 2])),
             ValueError,
-            "batch names graphs from 0 to 2, and u has 2 rows",
+            "batch has graphs from 0 to 2, and u has 2 rows",
         ),
         (
             (X, EDGES, torch.zeros(3, EDGE), torch.zeros(2, GLOBAL), torch.tensor([0, 1])),
             ValueError,
-            "batch names the graph of each of 5 nodes",
+            r"batch is \(5,\), the graph of each node",
         ),
         (((X, X), EDGES, torch.zeros(3, EDGE), torch.zeros(2, GLOBAL), torch.zeros(5).long()), ValueError, "a pair"),
     ],
 )
 def test_invalid_inputs_raise_with_one_sentence(inputs, error, message):
     conv = TensorDotConv(IN, OUT, edge_dim=EDGE, global_dim=GLOBAL)
-    for way in (conv, conv.literal):
+    for way in (conv, conv.materialize):
         with pytest.raises(error, match=message) as raised:
             call(way, *inputs)
         assert "\n" not in str(raised.value)

@@ -83,14 +83,14 @@ def test_outputs_are_the_same_with_hooks_and_explainers(conv, others):
         assert_close(formed, fast, 1e-12)
 
 
-def test_messages_are_those_of_the_literal_form():
+def test_messages_are_those_of_the_materialized_form():
     conv, graph, caught = layer(), inputs(), []
-    literal = conv.literal(*graph)
+    materialized = conv.materialize(*graph)
     conv.register_message_forward_hook(lambda _, given, out: caught.append((given[0], out)))
     conv(*graph)
     [(given, e)] = caught
-    assert_close(e, literal.e)
-    assert_close(given["alpha"], literal.weights)
+    assert_close(e, materialized.e)
+    assert_close(given["alpha"], materialized.weights)
     assert set(given) == {"value_j", "alpha", "edge_attr"} and given["edge_attr"] is graph[2]
 
 
@@ -139,14 +139,14 @@ def test_a_subclass_can_override_message():
         (Halved, lambda e: e / 2),
     ):
         conv = double(kind(IN, OUT, 2, edge_dim=EDGE, root_weight=False))
-        e = by_hand(conv.literal(*graph).e)
+        e = by_hand(conv.materialize(*graph).e)
         assert_close(conv(*graph), torch.zeros(5, 2, OUT, dtype=F64).index_add(0, EDGES[1], e).flatten(1))
 
 
 @pytest.mark.parametrize("apply_sigmoid", [True, False])
 def test_a_mask_multiplies_messages(apply_sigmoid):
     conv, graph, mask = layer(), inputs(), torch.randn(7, dtype=F64)
-    plain, e = conv(*graph), conv.literal(*graph).e
+    plain, e = conv(*graph), conv.materialize(*graph).e
     set_masks(conv, mask, EDGES, apply_sigmoid)
     share = mask.sigmoid() if apply_sigmoid else mask
     sums = torch.zeros(5, 2, OUT, dtype=F64).index_add(0, EDGES[1], e * share.view(-1, 1, 1)).flatten(1)
@@ -193,7 +193,7 @@ def reduced(e, how):
 @pytest.mark.parametrize("concat", [True, False])
 def test_messages_are_aggregated_as_pyg_does(aggr, how, concat):
     conv, graph = layer(aggr=aggr, concat=concat), inputs()
-    ebar = reduced(conv.literal(*graph).e, how)
+    ebar = reduced(conv.materialize(*graph).e, how)
     ebar = ebar.flatten(1) if concat else ebar.mean(1)
     assert_close(conv(*graph), ebar + conv.w_root(graph[0]))
 
@@ -231,7 +231,7 @@ def test_senders_and_receivers_with_different_channels_equal_transformer_conv():
 def test_a_pair_of_the_same_nodes_equals_a_single_tensor():
     conv, (x, edge_index, edge_attr) = layer((IN, IN)), inputs()
     assert_close(conv((x, x), edge_index, edge_attr), conv(x, edge_index, edge_attr))
-    assert_close(conv.literal((x, x), edge_index, edge_attr).e, conv.literal(x, edge_index, edge_attr).e)
+    assert_close(conv.materialize((x, x), edge_index, edge_attr).e, conv.materialize(x, edge_index, edge_attr).e)
 
 
 def test_target_to_source_swaps_the_rows():
@@ -357,7 +357,7 @@ def test_the_values_of_a_sparse_adjacency_matrix_are_edge_features():
     assert_close(conv(x, features), conv(x, edge_index, edge_attr))
     assert_close(of_weights(x, weights), of_weights(x, edge_index, edge_attr[:, 0]))
     assert_close(without(x, weights), without(x, edge_index))  # as in PyG: every sparse matrix has such values
-    assert_close(conv.literal(x, features).e.sum(0), conv.literal(x, edge_index, edge_attr).e.sum(0))
+    assert_close(conv.materialize(x, features).e.sum(0), conv.materialize(x, edge_index, edge_attr).e.sum(0))
     with pytest.raises(ValueError, match="3 features in e, the layer was made with edge_dim=0"):
         without(x, features)
     with pytest.raises(ValueError, match="transpose it"):
@@ -395,7 +395,7 @@ def test_one_number_per_edge():
 @pytest.mark.parametrize("concat", [True, False])
 def test_beta_gates_the_root_against_the_messages(concat):
     conv, (x, edge_index, edge_attr) = layer(beta=True, concat=concat), inputs()
-    e = torch.zeros(5, 2, OUT, dtype=F64).index_add(0, EDGES[1], conv.literal(x, edge_index, edge_attr).e)
+    e = torch.zeros(5, 2, OUT, dtype=F64).index_add(0, EDGES[1], conv.materialize(x, edge_index, edge_attr).e)
     m, root = e.flatten(1) if concat else e.mean(1), conv.w_root(x)
     gate = torch.sigmoid(torch.cat([m, root, m - root], -1) @ conv.w_beta.weight.T)
     out = conv(x, edge_index, edge_attr)
@@ -465,8 +465,8 @@ def test_the_dense_form_raises_for_unsupported_layers(conv, message):
 
 
 def test_messages_are_of_as_many_graphs_as_u_has_rows():
-    assert layer().literal(*inputs()).graph.num_graphs == 1
+    assert layer().materialize(*inputs()).graph.num_graphs == 1
     graphs = of_two_graphs()
     for conv, x in ((layer(global_dim=GLOBAL), inputs()[0]), (layer((IN, IN), global_dim=GLOBAL), (inputs()[0],) * 2)):
         batch = graphs["batch"] if isinstance(x, torch.Tensor) else (graphs["batch"],) * 2
-        assert conv.literal(x, *inputs()[1:], u=graphs["u"], batch=batch).graph.num_graphs == 2
+        assert conv.materialize(x, *inputs()[1:], u=graphs["u"], batch=batch).graph.num_graphs == 2

@@ -81,23 +81,26 @@ def check(phi_e, edge_dim, score, density, activation=lambda x: x, globals_=True
     graph = random_graphs(SIZES, edge_dim=edge_dim, density=density, globals_=globals_, requires_grad=True)
     listed = graph.to_edge_list()
     b, i, j = graph.edges.nonzero(as_tuple=True)
-    dense, sparse, literal = phi_e(graph), phi_e(listed), phi_e.literal(graph)
-    totals = [sum_edges(messages) for messages in (dense, sparse, literal)]  # before anybody looks at the weights
+    dense, sparse, materialized = phi_e(graph), phi_e(listed), phi_e.materialize(graph)
+    totals = [sum_edges(messages) for messages in (dense, sparse, materialized)]  # before anybody looks at the weights
     with torch.no_grad():
         weights, ebar = by_loops(phi_e, listed, score, activation, normalizer)
     results = []
     for messages, total, of_edges in zip(
-        (dense, sparse, literal), totals, (dense.weights[b, :, i, j], sparse.weights, literal.weights), strict=True
+        (dense, sparse, materialized),
+        totals,
+        (dense.weights[b, :, i, j], sparse.weights, materialized.weights),
+        strict=True,
     ):
         total = total[graph.node_mask] if messages is dense else total
         assert_close(of_edges, weights)
         assert_close(total, ebar)
         loss = total.sin().sum() + of_edges.cos().sum()
         results.append(gradients(loss, [*phi_e.parameters(), *inputs_of(graph)]))
-    for by_dense, by_list, by_literal in zip(*results, strict=True):
+    for by_dense, by_list, by_materialized in zip(*results, strict=True):
         assert by_dense.isfinite().all()
         assert_close(by_list, by_dense)
-        assert_close(by_literal, by_dense)
+        assert_close(by_materialized, by_dense)
 
 
 @pytest.mark.parametrize("edge_roles", WAYS, ids=lambda names: "+".join(names) or "nothing")
@@ -172,7 +175,7 @@ def test_a_score_module_is_used_as_it_is():
     phi_e = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, score=score), seed=1)
     assert phi_e.score is score
     graph = random_graphs([4, 2], edges=False, globals_=False)
-    assert_close(sum_edges(phi_e(graph))[graph.node_mask], sum_edges(phi_e.literal(graph)))
+    assert_close(sum_edges(phi_e(graph))[graph.node_mask], sum_edges(phi_e.materialize(graph)))
 
 
 def test_edge_roles_have_no_effect_without_edge_features():

@@ -8,7 +8,7 @@ import torch
 from torch_geometric.nn import TransformerConv
 
 from molattn.attention import record_backends
-from molattn.graph import AttentionEdgeUpdate, DenseGraph, Graph, LiteralMessages, sum_edges
+from molattn.graph import AttentionEdgeUpdate, DenseGraph, Graph, MaterializedMessages, sum_edges
 from tests.assertions import assert_close, assert_identical
 from tests.graph.graphs import EDGE_DIM, F64, GLOBAL_DIM, NODE_DIM, double, inputs_of, random_graphs
 
@@ -25,28 +25,28 @@ def edge_update(edges=True, globals_=True, dropout=0.0):
 @pytest.mark.parametrize("edges", [True, False])
 @pytest.mark.parametrize("globals_", [True, False])
 @pytest.mark.parametrize("density", [None, 0.4, 0.0])
-def test_literal_edge_list_and_dense_are_the_same_values_and_gradients(edges, globals_, density):
+def test_materialized_edge_list_and_dense_are_the_same_values_and_gradients(edges, globals_, density):
     phi_e = edge_update(edges, globals_)
     graph = random_graphs(SIZES, edges=edges, globals_=globals_, density=density, requires_grad=True)
     listed = graph.to_edge_list()
     b, i, j = graph.edges.nonzero(as_tuple=True)
-    dense, sparse, literal = phi_e(graph), phi_e(listed), phi_e.literal(graph)
+    dense, sparse, materialized = phi_e(graph), phi_e(listed), phi_e.materialize(graph)
 
     assert_close(sparse.weights, dense.weights[b, :, i, j])
-    assert_close(literal.weights, sparse.weights)
+    assert_close(materialized.weights, sparse.weights)
     everything = dense.weights.transpose(1, -1).transpose(1, 2)  # (b, i, j, h)
     assert (everything[~graph.edges] == 0).all()
 
-    sums = sum_edges(dense)[graph.node_mask], sum_edges(sparse), sum_edges(literal)
+    sums = sum_edges(dense)[graph.node_mask], sum_edges(sparse), sum_edges(materialized)
     assert_close(sums[1], sums[0])
     assert_close(sums[2], sums[0])
 
     learned = [*phi_e.parameters(), *inputs_of(graph)]
     probe = torch.randn(sums[0].shape, generator=torch.Generator().manual_seed(1), dtype=F64)
     gradients = [torch.autograd.grad((x * probe).sum(), learned) for x in sums]
-    for by_dense, by_list, by_literal in zip(*gradients, strict=True):
+    for by_dense, by_list, by_materialized in zip(*gradients, strict=True):
         assert_close(by_list, by_dense)
-        assert_close(by_literal, by_dense)
+        assert_close(by_materialized, by_dense)
 
 
 def test_nodes_without_incoming_edges_get_zeros_and_stay_finite():
@@ -119,11 +119,11 @@ def in_numpy(phi_e, graph, with_edges, with_u):
 def check_against_numpy(phi_e, graph, with_edges, with_u):
     graph = graph.replace(e=graph.e if phi_e.w_ke else None, u=graph.u if phi_e.w_qu else None)
     weights, messages, sums = (torch.from_numpy(x) for x in in_numpy(phi_e, graph, with_edges, with_u))
-    literal, fast = phi_e.literal(graph), phi_e(graph)
-    assert_close(literal.weights, weights)
-    assert_close(literal.e, messages)
+    materialized, fast = phi_e.materialize(graph), phi_e(graph)
+    assert_close(materialized.weights, weights)
+    assert_close(materialized.e, messages)
     assert_close(fast.weights, weights)
-    assert_close(sum_edges(literal), sums.flatten(1))
+    assert_close(sum_edges(materialized), sums.flatten(1))
     assert_close(sum_edges(fast), sums.flatten(1))
 
 
@@ -196,14 +196,14 @@ def test_the_order_of_an_edge_list_does_not_matter():
     shuffled = graph.replace(sender=graph.sender[order], receiver=graph.receiver[order], e=graph.e[order])
     assert_close(phi_e(shuffled).weights, phi_e(graph).weights[order])
     assert_close(sum_edges(phi_e(shuffled)), sum_edges(phi_e(graph)))
-    assert_close(phi_e.literal(shuffled).e, phi_e.literal(graph).e[order])
+    assert_close(phi_e.materialize(shuffled).e, phi_e.materialize(graph).e[order])
 
 
 def test_a_graph_without_any_edge_gets_zeros():
     none = torch.zeros(2, 0, dtype=torch.long)
     graph = Graph.from_edge_index(torch.randn(3, NODE_DIM, dtype=F64), none, torch.zeros(0, EDGE_DIM, dtype=F64))
     phi_e = edge_update(globals_=False)
-    for messages in (phi_e(graph), phi_e.literal(graph)):
+    for messages in (phi_e(graph), phi_e.materialize(graph)):
         assert messages.weights.shape == (0, HEADS)
         assert_identical(sum_edges(messages), torch.zeros(3, HEADS * HEAD_DIM, dtype=F64))
 
@@ -212,7 +212,7 @@ def test_huge_logits_do_not_overflow_in_any_form():
     phi_e = edge_update()
     graph = random_graphs([3, 2])
     graph = graph.replace(v=graph.v * 1e4)
-    for messages in (phi_e(graph), phi_e(graph.to_edge_list()), phi_e.literal(graph)):
+    for messages in (phi_e(graph), phi_e(graph.to_edge_list()), phi_e.materialize(graph)):
         assert messages.weights.isfinite().all()
         assert sum_edges(messages).isfinite().all()
 
@@ -220,7 +220,7 @@ def test_huge_logits_do_not_overflow_in_any_form():
 FORMS = {
     "dense": lambda phi_e, graph: phi_e(graph),
     "edge list": lambda phi_e, graph: phi_e(graph.to_edge_list()),
-    "literal": lambda phi_e, graph: phi_e.literal(graph),
+    "materialized": lambda phi_e, graph: phi_e.materialize(graph),
 }
 
 
@@ -313,7 +313,7 @@ def test_a_dense_graph_is_one_operation_if_nothing_is_overridden():
         assert_close(sum_edges(form(changed, graph)), 2 * sum_edges(form(plain, graph)))
 
 
-@pytest.mark.parametrize("form", [form for form in FORMS if form != "literal"])
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "materialized"])
 def test_a_sum_after_an_access_to_the_weights_uses_them(form):
     phi_e, graph = edge_update(dropout=0.3), random_graphs([4, 2], density=0.7)
     messages = FORMS[form](phi_e.train(), graph)
@@ -321,7 +321,7 @@ def test_a_sum_after_an_access_to_the_weights_uses_them(form):
     with record_backends() as calls:
         total = sum_edges(messages)
     assert not [call for call in calls if call.operation == "attention"]
-    assert_close(total, sum_edges(LiteralMessages(messages.graph, wanted[0], wanted[1])))
+    assert_close(total, sum_edges(MaterializedMessages(messages.graph, wanted[0], wanted[1])))
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_features_of_another_size_than_the_layers_raise(edge_dim: int, global_di
     graph = DenseGraph(
         torch.randn(1, 2, 6), torch.ones(1, 2, dtype=torch.bool), e=torch.randn(1, 2, 2, 4), u=torch.randn(1, 3)
     )
-    for way in (layer, layer.literal):
+    for way in (layer, layer.materialize):
         with pytest.raises(ValueError, match=message):
             way(graph)
 
@@ -353,11 +353,11 @@ def test_keys_and_values_can_share_the_weights_of_edges():
     phi_e = double(AttentionEdgeUpdate(NODE_DIM, HEADS, HEAD_DIM, EDGE_DIM, edge_roles=("keys", "values")))
     phi_e.w_ve = phi_e.w_ke
     graph = random_graphs(SIZES, globals_=False, density=0.6)
-    literal = sum_edges(phi_e.literal(graph))
-    assert_close(sum_edges(phi_e(graph))[graph.node_mask], literal)
-    assert_close(sum_edges(phi_e(graph.to_edge_list())), literal)
-    without = sum_edges(phi_e.literal(graph.replace(e=torch.zeros_like(graph.e))))
-    assert (literal - without).abs().max() > 0.1
+    materialized = sum_edges(phi_e.materialize(graph))
+    assert_close(sum_edges(phi_e(graph))[graph.node_mask], materialized)
+    assert_close(sum_edges(phi_e(graph.to_edge_list())), materialized)
+    without = sum_edges(phi_e.materialize(graph.replace(e=torch.zeros_like(graph.e))))
+    assert (materialized - without).abs().max() > 0.1
 
 
 @pytest.mark.parametrize("score", ["dot", "scaled_dot"])

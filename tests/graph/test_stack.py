@@ -3,7 +3,7 @@
 import torch
 
 from molattn.attention import record_backends
-from molattn.graph import DenseGraph, EdgeEmbedding, GraphNetBlock, run_blocks, unfused_reason
+from molattn.graph import DenseGraph, EdgeEmbedding, GraphNetBlock, fused_unsupported_reason, run_blocks
 from tests.assertions import assert_close
 
 
@@ -31,7 +31,7 @@ def test_no_blocks_return_the_graph_and_are_not_fused():
     after = run_blocks([], graph, edges)
     assert after.v is graph.v and after.e is not None
     assert_close(after.e, edges.features())
-    assert unfused_reason([], 8) == "there are no blocks"
+    assert fused_unsupported_reason([], 8) == "there are no blocks"
 
 
 def test_blocks_run_one_by_one_for_a_compiler_to_trace(monkeypatch):

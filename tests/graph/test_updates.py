@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from molattn.graph import AttentionEdgeUpdate, GlobalUpdate, GraphNetBlock, NodeUpdate, ResidualEdges
-from molattn.graph.published import GritEdgeUpdate, RelativeEdgeUpdate
+from molattn.graph.blocks import GritEdgeUpdate, RelativeEdgeUpdate
 from tests.assertions import assert_close, assert_identical
 from tests.graph.graphs import (
     EDGE_DIM,
@@ -74,7 +74,7 @@ def test_the_global_update_matches_its_equation():
 def test_residual_edges_match_their_equation_in_every_form_with_gradients(phi_e, density):
     net = carrying(phi_e)
     graph = random_graphs(SIZES, globals_=False, density=density, requires_grad=True)
-    listed, messages = graph.to_edge_list(), net.literal(graph)[1]
+    listed, messages = graph.to_edge_list(), net.materialize(graph)[1]
     expected = listed.e + norm(net.edges.norm, messages.e.flatten(-2)) @ net.edges.w.weight.T + net.edges.w.bias
     results = [through(net, graph, form) for form in FORMS]
     learned = [*net.parameters(), *inputs_of(graph)]
@@ -96,9 +96,9 @@ def test_edges_updated_by_two_blocks_are_the_same_in_every_form():
     first, second = carrying(), double(carrying(), seed=1)
     graph = random_graphs(SIZES, globals_=False, density=0.6)
     dense, listed = second(first(graph)), second(first(graph.to_edge_list()))
-    literal = second.literal(first.literal(graph)[0])[0]
+    materialized = second.materialize(first.materialize(graph)[0])[0]
     assert_close(listed.e, dense.e[graph.edges], 1e-11)
-    assert_close(literal.e, listed.e, 1e-11)
+    assert_close(materialized.e, listed.e, 1e-11)
     assert_close(listed.v, dense.v[graph.node_mask], 1e-11)
     assert (dense.e - graph.e)[graph.edges].abs().min() > 0
 

@@ -30,9 +30,9 @@ def test_nodes_edges_and_masks_grow_by_one(edges, density):
     assert after.u is graph.u
     if edges:
         assert_identical(after.e[:, 1:, 1:], graph.e)
-        assert_identical(after.e[:, 0, 1:], layer.rows[0].expand(3, 4, -1))
-        assert_identical(after.e[:, 1:, 0], layer.rows[1].expand(3, 4, -1))
-        assert_identical(after.e[:, 0, 0], layer.rows[2].expand(3, -1))
+        assert_identical(after.e[:, 0, 1:], layer.edge_features[0].expand(3, 4, -1))
+        assert_identical(after.e[:, 1:, 0], layer.edge_features[1].expand(3, 4, -1))
+        assert_identical(after.e[:, 0, 0], layer.edge_features[2].expand(3, -1))
     else:
         assert after.e is None
     if density is None:
@@ -44,12 +44,12 @@ def test_nodes_edges_and_masks_grow_by_one(edges, density):
     assert_identical(after.edges[:, :, 0], after.node_mask)
 
 
-def test_to_the_token_is_what_the_token_receives():
+def test_to_virtual_is_what_the_virtual_node_receives():
     layer = virtual_node()
     graph = random_graphs([2])
     edges = layer(graph).to_edge_list()
-    into_token = (edges.receiver == 0) & (edges.sender > 0)
-    assert_identical(edges.e[into_token], layer.rows[0].expand(2, -1))
+    to_virtual = (edges.receiver == 0) & (edges.sender > 0)
+    assert_identical(edges.e[to_virtual], layer.edge_features[0].expand(2, -1))
 
 
 def test_the_order_of_the_nodes_does_not_matter():
@@ -73,7 +73,7 @@ def test_the_order_of_the_nodes_does_not_matter():
     assert_equivariant(lambda g: layer(g).edges.to(F64), (graph,), act, lambda edges: edges[:, shifted][:, :, shifted])
 
 
-def test_values_in_the_padding_do_not_change_one_bit_of_the_token():
+def test_values_in_the_padding_do_not_change_one_bit_of_the_virtual_node():
     layer, after, graph = virtual_node(), block(), random_graphs(SIZES)
     pairs = graph.node_mask.unsqueeze(-1) & graph.node_mask.unsqueeze(-2)
     other = graph.replace(
@@ -96,7 +96,7 @@ def test_batch_invariance():
         assert_close(after(layer(single)).v[0], together[k, : n + 1])
 
 
-def test_a_graph_without_nodes_has_a_token():
+def test_a_graph_without_nodes_has_a_virtual_node():
     graph = random_graphs([2, 1])
     empty = graph.replace(node_mask=torch.zeros_like(graph.node_mask))
     after = block()(virtual_node()(empty))
@@ -126,15 +126,15 @@ def test_features_of_another_size_raise():
 
 
 def test_its_edge_features_can_be_fixed():
-    rows = torch.tensor([[0.0], [0.5], [1.0]], dtype=F64)
-    layer = VirtualNode(NODE_DIM, 1, rows)
+    features = torch.tensor([[0.0], [0.5], [1.0]], dtype=F64)
+    layer = VirtualNode(NODE_DIM, 1, features)
     assert [name for name, _ in layer.named_parameters()] == ["v"]
     graph = random_graphs([3, 2])
     after = layer.double()(graph.replace(e=graph.e[..., :1]))
     assert (after.e[:, 0, 1:] == 0).all() and (after.e[:, 1:, 0] == 0.5).all() and (after.e[:, 0, 0] == 1).all()
 
 
-def test_degrees_are_kept_and_the_tokens_is_0():
+def test_degrees_are_kept_and_that_of_the_virtual_node_is_0():
     graph = random_graphs([3, 2])
     degree = torch.tensor([[1, 2, 1], [1, 1, 0]])
     after = VirtualNode(NODE_DIM, EDGE_DIM).double()(graph.replace(degree=degree))

@@ -22,7 +22,7 @@ class Terms:
 
     @property
     def layout(self) -> PaddedGraphLayout:
-        return PaddedGraphLayout(self.node_mask, self.edge_mask, padding_is_zero=True)
+        return PaddedGraphLayout(self.node_mask, self.edge_mask, padding_is_finite=True)
 
     @property
     def edges(self) -> EdgeTerms:

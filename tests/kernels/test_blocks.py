@@ -12,18 +12,18 @@ from molattn.graph import (
     DenseGraph,
     EdgeEmbedding,
     GraphNetBlock,
+    fused_unsupported_reason,
     run_blocks,
     stack,
-    unfused_reason,
 )
-from molattn.graph.published import BlockConfig, tensor_dot
+from molattn.graph.blocks import BlockConfig, tensor_dot
 from molattn.kernels import blocks as compiled_blocks
-from molattn.kernels.blocks import load_library, unavailable_reason
+from molattn.kernels.blocks import LIBRARY
 from tests.assertions import assert_close, assert_identical
 
 F32, F64 = torch.float32, torch.float64
 
-pytestmark = pytest.mark.skipif(load_library() is None, reason=f"no compiled blocks: {unavailable_reason()}")
+pytestmark = pytest.mark.skipif(LIBRARY.loaded is None, reason=f"no compiled blocks: {LIBRARY.unavailable_reason()}")
 
 
 def run_compiled(blocks, graph, edges=None):
@@ -230,13 +230,13 @@ def test_unsupported_blocks_run_one_by_one():
     assert run_compiled(blocks, graph) is not None
     assert run_compiled(blocks, graph.replace(e=None)) is None
     assert run_compiled([*blocks, Opaque(blocks[0])], graph) is None
-    assert unfused_reason([*blocks, Opaque(blocks[0])], 5) == "Opaque is not a block of molattn"
+    assert fused_unsupported_reason([*blocks, Opaque(blocks[0])], 5) == "Opaque is not a block of molattn"
     assert run_compiled([GraphNetBlock(24, 4, 5)], graph.replace(v=graph.v[..., :24])) is None  # no whole vectors
     other = DenseGraph(graph.v, graph.node_mask.flip(-1), graph.e)  # nodes behind padding
     assert run_compiled(blocks, other) is None
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert run_compiled(blocks, graph) is None
-    blocks[0].w_jhl = torch.nn.Identity()
+    blocks[0].join = torch.nn.Identity()
     assert run_compiled(blocks, graph) is None
 
 
@@ -340,7 +340,7 @@ def test_dropout_of_1_is_rejected_in_training():
 )
 def test_only_the_default_attention_is_fused(options, reason):
     phi_e = AttentionEdgeUpdate(32, 4, 8, 4, **options)
-    assert phi_e.unfusable_reason == reason
+    assert phi_e.fused_unsupported_reason() == reason
     block = GraphNetBlock(32, 4, 4, phi_e=phi_e)
-    assert block.unfusable_reason(4) == unfused_reason([block], 4) == reason
-    assert block.unfusable_reason(5)  # edges of other channels
+    assert block.fused_unsupported_reason(4) == fused_unsupported_reason([block], 4) == reason
+    assert block.fused_unsupported_reason(5)  # edges of other channels

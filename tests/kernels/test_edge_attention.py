@@ -8,14 +8,14 @@ import pytest
 import torch
 
 from molattn.attention import OPERATIONS, record_backends
-from molattn.kernels.edge_attention import load_library, unavailable_reason
+from molattn.kernels.edge_attention import LIBRARY
 from tests.assertions import assert_identical
 from tests.graph.graphs import F64, random_graphs
 from tests.kernels.terms import Terms, attention_by, edge_attention, reference_edge_attention
 
 F32 = torch.float32
 
-pytestmark = pytest.mark.skipif(load_library() is None, reason=f"no compiled attention: {unavailable_reason()}")
+pytestmark = pytest.mark.skipif(LIBRARY.loaded is None, reason=f"no compiled attention: {LIBRARY.unavailable_reason()}")
 
 
 def randn(*shape, seed=0):

@@ -15,7 +15,7 @@ import torch
 
 from molattn.cache import check_private_folder, install_file, is_intact
 from molattn.kernels import edge_attention, loader
-from molattn.kernels.edge_attention import Graphs, Task
+from molattn.kernels.edge_attention import AttentionTask, Graphs
 
 SOURCE = loader.SOURCE_FOLDER / "edge_attention.c"
 SMALL = SOURCE.with_name("lookup.c")
@@ -154,12 +154,16 @@ def copy_sources(folder, *changes):
         (
             "  float scale;",
             "  int64_t more;\n  float scale;",
-            "Task.scale is at byte 32, of 4 in C and at byte 24",
+            "AttentionTask.scale is at byte 32, of 4 in C and at byte 24",
         ),
-        ("float *w_ke, *w_ve;  ", "float *w_ve, *w_ke;  ", "Task.w_ke is at byte 72, of 8 in C and at byte 64, of 8"),
-        ("int64_t accumulate_d_e;", "int64_t accumulate_d_e, more;", "Task has 296 bytes in C and 288 here"),
+        (
+            "float *w_ke, *w_ve;  ",
+            "float *w_ve, *w_ke;  ",
+            "AttentionTask.w_ke is at byte 72, of 8 in C and at byte 64, of 8",
+        ),
+        ("int64_t accumulate_d_e;", "int64_t accumulate_d_e, more;", "AttentionTask has 296 bytes in C and 288 here"),
         ("int64_t count, n;  ", "int32_t count, n;  ", "Graphs.count is at byte 0, of 4 in C and at byte 0, of 8"),
-        ("FIELD(Graphs, dropout_mask) ", "", "Graphs.dropout_mask is nowhere in C and at byte 40, of 8 here"),
+        ("FIELD(Graphs, dropout_mask) ", "", "Graphs.dropout_mask is missing in C and at byte 40, of 8 here"),
         (
             "LAYOUT(Graphs,",
             "#define Others Graphs\nLAYOUT(Others,",
@@ -170,7 +174,7 @@ def copy_sources(folder, *changes):
 def test_a_library_with_another_struct_layout_is_rejected(tmp_path, monkeypatch, old, new, why):
     monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path))
     source = copy_sources(tmp_path, (old, new))
-    assert loader.load_library(source, (Graphs, Task)) is None
+    assert loader.load_library(source, (Graphs, AttentionTask)) is None
     assert loader.unavailable_reason(source).startswith(why)
 
 
@@ -185,14 +189,14 @@ def test_a_library_with_another_struct_layout_is_rejected(tmp_path, monkeypatch,
 def test_a_library_that_fails_its_self_test_is_rejected(tmp_path, monkeypatch, old, new):
     monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path))
     source = copy_sources(tmp_path, (old, new))
-    monkeypatch.setattr(edge_attention, "SOURCE", source)
-    edge_attention.load_library.cache_clear()
+    monkeypatch.setattr(edge_attention.LIBRARY, "source", source)
+    vars(edge_attention.LIBRARY).pop("loaded", None)
     try:
         before = torch.get_rng_state()
-        used = edge_attention.load_library()
+        used = edge_attention.LIBRARY.loaded
         assert torch.equal(before, torch.get_rng_state())
     finally:
-        edge_attention.load_library.cache_clear()
+        vars(edge_attention.LIBRARY).pop("loaded", None)
     agreed = list((tmp_path / "compiled").glob("*.agrees"))
     if old == new:
         assert used is not None and len(agreed) == 1

@@ -8,7 +8,10 @@ from tests.kernels.invalid_arguments import operations
 
 OPS = torch.ops.molattn
 WHY_NOT = next(
-    filter(None, (kernel.unavailable_reason() for kernel in (blocks, edge_attention, elementwise, lookup, segments))),
+    filter(
+        None,
+        (kernel.LIBRARY.unavailable_reason() for kernel in (blocks, edge_attention, elementwise, lookup, segments)),
+    ),
     "",
 )
 

@@ -7,13 +7,13 @@ import torch
 
 from molattn.attention import EdgeListLayout, EdgeTerms, attend, backend, record_backends
 from molattn.kernels import dispatch
-from molattn.kernels.segments import load_library, segment_attention, unavailable_reason
+from molattn.kernels.segments import LIBRARY, segment_attention
 from tests.assertions import assert_identical
 
 F32, F64 = torch.float32, torch.float64
 attend_module = sys.modules[attend.__module__]
 
-pytestmark = pytest.mark.skipif(load_library() is None, reason=f"no compiled segments: {unavailable_reason()}")
+pytestmark = pytest.mark.skipif(LIBRARY.loaded is None, reason=f"no compiled segments: {LIBRARY.unavailable_reason()}")
 
 
 def randn(*shape, seed=0):

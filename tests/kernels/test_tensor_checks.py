@@ -11,20 +11,13 @@ import torch
 from molattn.graph import SumEmbedding, TensorDotConv
 from molattn.graph.embedding import look_up
 from molattn.kernels import blocks, edge_attention, elementwise, lookup, segments
-from molattn.kernels.blocks import (
-    BlockTensors,
-    BlockWeights,
-    EdgeLayout,
-    compiled_blocks,
-    load_library,
-    unavailable_reason,
-)
+from molattn.kernels.blocks import LIBRARY, BlockTensors, BlockWeights, EdgeLayout, compiled_blocks
 from tests.assertions import assert_close
 from tests.kernels.invalid_arguments import operations
 
 ROOT = Path(__file__).parents[2]
 
-pytestmark = pytest.mark.skipif(load_library() is None, reason=f"no library: {unavailable_reason()}")
+pytestmark = pytest.mark.skipif(LIBRARY.loaded is None, reason=f"no library: {LIBRARY.unavailable_reason()}")
 F64 = torch.float64
 REFUSED = (ValueError, jaxtyping.TypeCheckError)
 """The second if jaxtyping checks the arguments before the layer does."""

@@ -139,9 +139,9 @@ def test_predictions_are_the_same_with_and_without_attention(artifact: Artifact)
 def test_the_block_gets_the_same_numbers_all_three_ways(artifact: Artifact) -> None:
     model = _as(artifact, torch.float64).model
     dense = model.embed(collate(GRAPHS[:12]))
-    edges = literal = dense.to_edge_list()
+    edges = materialized = dense.to_edge_list()
     mask = dense.node_mask
     for block in model.blocks:
-        dense, edges, literal = block(dense), block(edges), block.literal(literal)[0]
-        torch.testing.assert_close(dense.v[mask], literal.v, rtol=0, atol=1e-12)
-        torch.testing.assert_close(edges.v, literal.v, rtol=0, atol=1e-12)
+        dense, edges, materialized = block(dense), block(edges), block.materialize(materialized)[0]
+        torch.testing.assert_close(dense.v[mask], materialized.v, rtol=0, atol=1e-12)
+        torch.testing.assert_close(edges.v, materialized.v, rtol=0, atol=1e-12)

@@ -5,7 +5,7 @@ import torch
 
 from molattn.attention import BACKENDS, DenseLayout, EdgeListLayout, PaddedGraphLayout, backend, record_backends
 from molattn.chem import ConformerOptions, ReadOptions, molecule_graph
-from molattn.kernels.blocks import unavailable_reason
+from molattn.kernels.blocks import LIBRARY
 from molattn.models.base import build
 from molattn.models.presets import PRESETS
 from molattn.training.run_config import resolve
@@ -81,8 +81,8 @@ def test_every_backend_predicts_what_the_reference_does(made):
 def test_the_default_model_trains_and_predicts_in_one_fused_operation():
     config = resolve(None, {"base": "none"}, SETTINGS).model
     model = build(config, 1)
-    if unavailable_reason():
-        pytest.skip(f"no compiled blocks: {unavailable_reason()}")
+    if LIBRARY.unavailable_reason():
+        pytest.skip(f"no compiled blocks: {LIBRARY.unavailable_reason()}")
     batch = model.collate([molecule_graph(smiles) for smiles in SMILES])
     with record_backends() as calls:
         model(batch).sum().backward()

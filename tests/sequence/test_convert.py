@@ -40,7 +40,7 @@ def test_encoders(settings, final_norm, num_layers, batch_first):
     theirs = randomize(nn.TransformerEncoder(layer, num_layers, final_norm, enable_nested_tensor=False))
     ours = Encoder.from_torch(theirs)
     _, x = inputs()
-    padding = padding_mask(SOURCE)
+    padding = padding_mask(SOURCE != 0)
     expected = theirs(x if batch_first else x.transpose(0, 1), ~causal_mask(5), SOURCE == 0)
     assert_close(ours(x, padding & causal_mask(5)), expected if batch_first else expected.transpose(0, 1), 1e-10)
     one = theirs.layers[0]
@@ -56,7 +56,9 @@ def test_decoders(settings, final_norm):
     ours = Decoder.from_torch(theirs)
     x, memory = inputs()
     expected = theirs(x, memory, ~causal_mask(4), tgt_key_padding_mask=TARGET == 0, memory_key_padding_mask=SOURCE == 0)
-    assert_close(ours(x, memory, padding_mask(TARGET) & causal_mask(4), padding_mask(SOURCE)), expected, 1e-10)
+    assert_close(
+        ours(x, memory, padding_mask(TARGET != 0) & causal_mask(4), padding_mask(SOURCE != 0)), expected, 1e-10
+    )
     assert_close(DecoderLayer.from_torch(theirs.layers[0])(x, memory), theirs.layers[0](x, memory), 1e-10)
 
 
@@ -95,7 +97,11 @@ def test_dropout_mode_and_dtype_come_along_and_the_weights_are_copies():
     layer.dropout1.p, layer.dropout.p, layer.dropout2.p = 0.1, 0.2, 0.3
     ours = EncoderLayer.from_torch(layer)
     assert ours.training and ours.self_attention.dropout == 0.25
-    assert (ours.around_self.dropout.p, ours.feed_forward.dropout.p, ours.around_feed_forward.dropout.p) == (
+    assert (
+        ours.self_attention_residual.dropout.p,
+        ours.feed_forward.dropout.p,
+        ours.feed_forward_residual.dropout.p,
+    ) == (
         0.1,
         0.2,
         0.3,

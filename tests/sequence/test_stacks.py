@@ -29,7 +29,7 @@ TARGET = torch.tensor([[2, 7, 1, 8], [2, 8, 1, 0], [8, 4, 0, 0]])
 def test_the_encoder_equals_torch_with_the_same_weights(norm_first, activation, mask):
     theirs, ours = pair_of_stacks(False, norm_first, activation)
     x = torch.randn(3, 5, 8, dtype=F64)
-    padding = padding_mask(SOURCE) if mask in ("padding", "both") else None
+    padding = padding_mask(SOURCE != 0) if mask in ("padding", "both") else None
     causal = causal_mask(5) if mask in ("causal", "both") else None
     expected = theirs(
         x,
@@ -56,7 +56,7 @@ def test_the_decoder_equals_torch_with_the_same_weights(norm_first, activation, 
     if mask in ("padding", "all"):
         of_theirs["tgt_key_padding_mask"] = TARGET == 0
         of_theirs["memory_key_padding_mask"] = SOURCE == 0
-        own, of_memory = own & padding_mask(TARGET), of_memory & padding_mask(SOURCE)
+        own, of_memory = own & padding_mask(TARGET != 0), of_memory & padding_mask(SOURCE != 0)
     if mask in ("memory", "all"):
         allowed = torch.rand(4, 5) > 0.5
         allowed[:, 0] = True
@@ -85,7 +85,7 @@ def test_a_key_bias_per_position_continues_after_cached_keys():
     torch.manual_seed(0)
     layer = MultiHeadAttention(6, 2, head_dim=5, key_bias="per_position", max_length=4).to(F64)
     x, y = torch.randn(2, 3, 6, dtype=F64), torch.randn(2, 4, 6, dtype=F64)
-    mask = padding_mask(torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0]]))
+    mask = padding_mask(torch.tensor([[1, 1, 0, 0], [0, 0, 0, 0]]) != 0)
     expected, expected_weights = layer(x, y, mask=mask, return_weights=True)
     (k, v), (later_k, later_v) = (
         layer.project_keys_and_values(y[:, :3]),
@@ -123,7 +123,7 @@ def test_forward_with_cache_in_pieces_equals_forward(norm_first):
 def test_gradients_of_the_layers_in_float64(norm_first):
     torch.manual_seed(0)
     x, memory = (torch.randn(2, n, 4, dtype=F64, requires_grad=True) for n in (3, 2))
-    mask = padding_mask(torch.tensor([[1, 2, 0], [0, 0, 0]]))
+    mask = padding_mask(torch.tensor([[1, 2, 0], [0, 0, 0]]) != 0)
     encoder = randomize(EncoderLayer(4, 2, 6, activation="gelu", norm_first=norm_first))
     assert torch.autograd.gradcheck(lambda x: encoder(x, mask), x)
     decoder = randomize(DecoderLayer(4, 2, 6, activation="gelu", norm_first=norm_first))
@@ -147,7 +147,7 @@ STACKS = {
 def test_nan_in_the_padding_reaches_no_token_and_no_gradient(name, norm_first, return_weights, causal, kind, garbage):
     torch.manual_seed(0)
     stack = randomize(STACKS[name](norm_first))
-    mask, memory_mask = padding_mask(TARGET), padding_mask(SOURCE)
+    mask, memory_mask = padding_mask(TARGET != 0), padding_mask(SOURCE != 0)
     mask = mask & causal_mask(4) if causal else mask
     if kind == "float":
         mask = torch.zeros(3, 1, 4, 4, dtype=F64).masked_fill(~mask, -torch.inf)

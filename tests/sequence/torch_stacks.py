@@ -32,12 +32,12 @@ def copy_attention(theirs, ours):
 
 def copy_layer(theirs, ours, decoder):
     copy_attention(theirs.self_attn, ours.self_attention)
-    ours.around_self.norm.load_state_dict(theirs.norm1.state_dict())
+    ours.self_attention_residual.norm.load_state_dict(theirs.norm1.state_dict())
     if decoder:
         copy_attention(theirs.multihead_attn, ours.cross_attention)
-        ours.around_cross.norm.load_state_dict(theirs.norm2.state_dict())
+        ours.cross_attention_residual.norm.load_state_dict(theirs.norm2.state_dict())
     last = theirs.norm3 if decoder else theirs.norm2
-    ours.around_feed_forward.norm.load_state_dict(last.state_dict())
+    ours.feed_forward_residual.norm.load_state_dict(last.state_dict())
     ours.feed_forward.linear_1.load_state_dict(theirs.linear1.state_dict())
     ours.feed_forward.linear_2.load_state_dict(theirs.linear2.state_dict())
 

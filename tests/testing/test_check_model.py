@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch_geometric.nn import TransformerConv
 
 from molattn.attention import MultiHeadAttention
-from molattn.graph import AttentionEdgeUpdate, AttentionOverEdges, GraphNetBlock, ResidualEdges, TensorDotConv
-from molattn.graph.published import BLOCKS, BlockConfig
+from molattn.graph import AttentionEdgeUpdate, GraphNetBlock, ResidualEdges, TensorDotConv
+from molattn.graph.blocks import BLOCKS, BlockConfig
 from molattn.models.base import build
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.testing import CheckFailed, check_model, random_graphs
@@ -42,7 +42,7 @@ def test_mat_passes_on_fixed_weights(kernel):
         AttentionEdgeUpdate(8, 2, 4, 3, 5),
         MultiHeadAttention(8, 2),
         GraphNetBlock(8, 2),
-        GraphNetBlock(8, 2, 3, edges=ResidualEdges(3, 2, 4), rho_ev=AttentionOverEdges(2, 4)),
+        GraphNetBlock(8, 2, 3, edges=ResidualEdges(3, 2, 4), rho_ev="max"),
         TensorDotConv(8, 4, heads=2, edge_dim=3, global_dim=5),
         TensorDotConv(8, 4, heads=2, concat=False, root_weight=False),
     ],

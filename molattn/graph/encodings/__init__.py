@@ -5,8 +5,8 @@
 | `BondEncoding`       | the bond, a learned embedding                  |                               |
 | `BondOneHot`         | the bond, one-hot                              | R-MAT                         |
 | `PathEncoding`       | the shortest path length, a learned embedding  | Graphormer                    |
-| `NeighbourhoodOrder` | that length, one-hot                           | R-MAT                         |
-| `HeadTable`          | that length, a learned number per head         | Graphormer's spatial encoding |
+| `PathOneHot` | that length, one-hot                           | R-MAT                         |
+| `AttentionBias`          | that length, a learned number per head         | Graphormer's spatial encoding |
 | `PathEdgeEncoding`   | the bonds along the shortest paths             | Graphormer's edge encoding    |
 | `RandomWalkEncoding` | random-walk probabilities                      | GRIT                          |
 | `DistanceEncoding`   | the distance in space                          | SchNet, DimeNet, R-MAT        |
@@ -31,10 +31,10 @@ from molattn.graph.encodings.distances import (
     RadialBases,
 )
 from molattn.graph.encodings.paths import (
-    HeadTable,
-    NeighbourhoodOrder,
+    AttentionBias,
     PathEdgeEncoding,
     PathEncoding,
+    PathOneHot,
     RandomWalkEncoding,
     RandomWalkNodes,
     path_codes,
@@ -43,6 +43,7 @@ from molattn.graph.encodings.paths import (
 
 __all__ = [
     "AdjacencyWeights",
+    "AttentionBias",
     "Bessel",
     "BondEncoding",
     "BondOneHot",
@@ -52,11 +53,10 @@ __all__ = [
     "DistanceKernel",
     "Encoding",
     "Gaussians",
-    "HeadTable",
     "Molecules",
-    "NeighbourhoodOrder",
     "PathEdgeEncoding",
     "PathEncoding",
+    "PathOneHot",
     "RadialBases",
     "RandomWalkEncoding",
     "RandomWalkNodes",

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from molattn.attention import DenseLayout
+from molattn.attention.arguments import resolve_name
 from molattn.graph.encodings.base import Encoding, Molecules, adjacency, pair_mask
 
 
@@ -123,26 +124,26 @@ class DistanceEncoding(Encoding):
         self.dim = dim
         self.bases = Gaussians() if bases is None else bases
         self.linear = nn.Linear(self.bases.num_bases, dim, bias=False)
-        self.apart = nn.Parameter(torch.randn(dim))
+        self.disconnected = nn.Parameter(torch.randn(dim))
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
         d = distances_of(molecules, self.linear.weight.dtype)
-        apart = d.isinf()
-        e = self.linear(self.bases(d.masked_fill(apart, 0.0)))
-        return torch.where(apart.unsqueeze(-1), self.apart, e)
+        disconnected = d.isinf()
+        e = self.linear(self.bases(d.masked_fill(disconnected, 0.0)))
+        return torch.where(disconnected.unsqueeze(-1), self.disconnected, e)
 
 
 Kernel = Callable[[Tensor, Tensor], Tensor]
 
 
-def softmax_kernel(d: Float[Tensor, "b n n"], near: Bool[Tensor, "b n n"]) -> Float[Tensor, "b n n"]:
-    """w_ij = exp(-d_ij) / sum_j exp(-d_ij)        over the j with near_ij; rows sum to 1"""
-    return DenseLayout(near).softmax(-d)
+def softmax_kernel(d: Float[Tensor, "b n n"], mask: Bool[Tensor, "b n n"]) -> Float[Tensor, "b n n"]:
+    """w_ij = exp(-d_ij) / sum_j exp(-d_ij)        over the j with mask_ij; rows sum to 1"""
+    return DenseLayout(mask).softmax(-d)
 
 
-def exp_kernel(d: Float[Tensor, "b n n"], near: Bool[Tensor, "b n n"]) -> Float[Tensor, "b n n"]:
-    """w_ij = exp(-d_ij)        where near_ij; rows do not sum to 1"""
-    return DenseLayout(near).zero_masked(torch.exp(-d))
+def exp_kernel(d: Float[Tensor, "b n n"], mask: Bool[Tensor, "b n n"]) -> Float[Tensor, "b n n"]:
+    """w_ij = exp(-d_ij)        where mask_ij; rows do not sum to 1"""
+    return DenseLayout(mask).zero_masked(torch.exp(-d))
 
 
 KERNELS: dict[str, Kernel] = {"softmax": softmax_kernel, "exp": exp_kernel}
@@ -173,11 +174,7 @@ class DistanceKernel(Encoding):
     def __init__(self, kind: str | Kernel = "softmax"):
         super().__init__()
         self.dim = 1
-        if isinstance(kind, str):
-            if kind not in KERNELS:
-                raise ValueError(f"unknown kernel {kind!r}: choose one of {', '.join(KERNELS)}, or pass a function")
-            kind = KERNELS[kind]
-        self.kernel = kind
+        self.kernel = resolve_name(kind, KERNELS, "kernel")
         self.register_buffer("one", torch.ones(()), persistent=False)  # for its dtype
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n 1"]:

@@ -58,7 +58,7 @@ class PathEncoding(Encoding):
         return EdgeEmbedding((look_up(self.path.weight, self.code_of_length),), (molecules.path_lengths,))
 
 
-class HeadTable(Encoding):
+class AttentionBias(Encoding):
     """A learned bias of the logits, for each head and each code of a pair of atoms.
 
     e_ijh = T[c_ij, h]
@@ -87,15 +87,15 @@ class HeadTable(Encoding):
         return look_up(self.table, self.codes(molecules).masked_fill(~pair_mask(molecules), 0))
 
 
-class NeighbourhoodOrder(Encoding):
+class PathOneHot(Encoding):
     """The one-hot length of the shortest path, without learned parameters.
 
-    e_ij = onehot(min(length_ij, max_order))        with one more column for pairs of atoms without a path
+    e_ij = onehot(min(length_ij, max_path))        with one more column for pairs of atoms without a path
 
-    Shapes: molecules of n atoms -> (b, n, n, dim), dim being max_order + 2.
+    Shapes: molecules of n atoms -> (b, n, n, dim), dim being max_path + 2.
 
     Args:
-        max_order: paths of this length or longer share one column; in bonds.
+        max_path: paths of this length or longer share one column; in bonds.
         disconnected: the path length of pairs of atoms without a path.
 
     Source: the neighbourhood embedding of R-MAT, Maziarka et al. 2021, arXiv:2110.05841.
@@ -103,13 +103,13 @@ class NeighbourhoodOrder(Encoding):
 
     table: Tensor
 
-    def __init__(self, max_order: int, disconnected: int = DISCONNECTED):
+    def __init__(self, max_path: int, disconnected: int = DISCONNECTED):
         super().__init__()
-        self.dim, self.max_order, self.disconnected = max_order + 2, max_order, disconnected
+        self.dim, self.max_path, self.disconnected = max_path + 2, max_path, disconnected
         self.register_buffer("table", torch.eye(self.dim), persistent=False)
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
-        return look_up(self.table, path_codes(molecules, self.max_order, self.disconnected))
+        return look_up(self.table, path_codes(molecules, self.max_path, self.disconnected))
 
 
 class PathEdgeEncoding(Encoding):
@@ -152,14 +152,14 @@ class PathEdgeEncoding(Encoding):
         if max_path < 1:
             raise ValueError(f"a path has at least one bond: max_path={max_path}")
         self.dim, self.max_path = dim, max_path
-        self.places = nn.ModuleList(SumEmbedding(sizes, dim) for _ in range(max_path))
+        self.positions = nn.ModuleList(SumEmbedding(sizes, dim) for _ in range(max_path))
         self.register_buffer("unpacked_codes", unpacked_codes.long(), persistent=False)
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
         bonded = adjacency(molecules)
         bonds = bond_codes(molecules).int().masked_fill(~bonded, len(self.unpacked_codes))
         # An additional row, of zeros, is for pairs without a bond.
-        first, *others = (F.pad(table(self.unpacked_codes), (0, 0, 0, 1)) for table in self.places)
+        first, *others = (F.pad(table(self.unpacked_codes), (0, 0, 0, 1)) for table in self.positions)
         f = a = bonded.to(first.dtype)  # F_1
         u = look_up(first, bonds.mT)  # U_1; [b, j, i] is the pair (i, j), so that no product has to copy it
         # Every pair has one path length: each entry of these two sums gets only one nonzero term.
@@ -216,41 +216,27 @@ class RandomWalkEncoding(Encoding):
 
     def __init__(self, steps: int, dim: int):
         super().__init__()
-        self.dim, self.steps = dim, _check_steps(steps)
+        if steps < 1:
+            raise ValueError(f"the powers of M start at M^0: steps={steps} must be at least 1")
+        self.dim, self.steps = dim, steps
         self.linear = nn.Linear(steps, dim)
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
         return self.linear(random_walks(molecules, self.steps, self.linear.weight.dtype))
 
 
-class RandomWalkNodes(Encoding):
+class RandomWalkNodes(RandomWalkEncoding):
     """The return probabilities of random walks, as features of one atom.
 
     x_i = W R_ii + b        with R as in `random_walks`
 
     Shapes: molecules of n atoms -> (b, n, dim).
 
-    Args:
-        steps: K, at least 1.
-        dim: channels.
-
-    Raises:
-        ValueError: steps below 1.
+    The arguments are those of `RandomWalkEncoding`.
 
     Source: Ma et al. 2023, arXiv:2305.17589.
     """
 
-    def __init__(self, steps: int, dim: int):
-        super().__init__()
-        self.dim, self.steps = dim, _check_steps(steps)
-        self.linear = nn.Linear(steps, dim)
-
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n d"]:
         walks = random_walks(molecules, self.steps, self.linear.weight.dtype)
         return self.linear(walks.diagonal(dim1=1, dim2=2).mT)
-
-
-def _check_steps(steps: int) -> int:
-    if steps < 1:
-        raise ValueError(f"the powers of M start at M^0: steps={steps} must be at least 1")
-    return steps

@@ -12,7 +12,7 @@
 #include "layout.h"
 #include "cip.h"
 
-enum { DONE, HAS_STEREO, NOT_COVERED, NOT_UNDERSTOOD }; /* result codes */
+enum { DONE, HAS_STEREO, UNSUPPORTED, INVALID }; /* result codes */
 enum { NO_CODE = 255 };                                     /* a value without a code */
 enum { HEADER_SIZE = 30, MAX_PATH = 254, DISCONNECTED = 255 };
 enum { DEFAULT_HYBRIDIZATION = 4, DEFAULT_BOND_TYPE = 1 }; /* values that are not written */
@@ -89,8 +89,8 @@ static int read_atom(Bytes *b, uint8_t *properties) {
   properties[HYDROGENS] = properties[TOTAL_HYDROGENS] = hydrogens < 255 ? hydrogens : 255;
   properties[RADICALS] = read_byte_if(&at, present >> 7 & 1, 0);
   b->at = at;
-  if (present & 0x100) return NOT_COVERED; /* an isotope */
-  if (flags & 0x04) return NOT_COVERED;  /* the label of a dummy atom */
+  if (present & 0x100) return UNSUPPORTED; /* an isotope */
+  if (flags & 0x04) return UNSUPPORTED;  /* the label of a dummy atom */
   if (flags & 0x08) {                    /* an atom map number */
     if (read_byte(b) != 0x18) b->invalid = 1;
     if (read_byte(b) == 0xff) read_word(b);
@@ -228,12 +228,12 @@ static int read_all(const Tables *t, Bytes *b, size_t n, uint32_t m, Scratch w, 
   int found = DONE;
   for (size_t i = 0; i < n && !b->invalid; i++) {
     int this = read_atom(b, w.properties + i * NUM_COLUMNS);
-    if (this == NOT_COVERED && !b->invalid) return this;
+    if (this == UNSUPPORTED && !b->invalid) return this;
     found |= this;
   }
   if (read_byte(b) != 0x0b) b->invalid = 1;
   for (uint32_t k = 0; k < m && !b->invalid; k++) found |= read_bond(b, w.bonds + k, n);
-  if (b->invalid) return NOT_UNDERSTOOD;
+  if (b->invalid) return INVALID;
 
   uint8_t *of_pairs = codes + n * t->features, *paths = of_pairs + n * n;
   memset(of_pairs, 0, n * n);
@@ -242,18 +242,18 @@ static int read_all(const Tables *t, Bytes *b, size_t n, uint32_t m, Scratch w, 
     of_pairs[i * n + j] = of_pairs[j * n + i] = IS_BONDED;
   }
   read_rings(b, n, w.properties, of_pairs);
-  if (b->invalid) return NOT_UNDERSTOOD;
+  if (b->invalid) return INVALID;
 
   find_neighbours(w.bonds, m, n, w.first, w.neighbours);
   if (found == HAS_STEREO && assign_labels(n, m, w.properties, w.bonds, w.first, w.neighbours, of_pairs)) found = DONE;
 
-  int covered = 1;
+  int supported = 1;
   for (uint32_t k = 0; k < m; k++) {
     size_t i = w.bonds[k].atoms[0], j = w.bonds[k].atoms[1];
     int in_ring = of_pairs[i * n + j] / IN_RING;
     const Bond *bond = w.bonds + k;
     const uint8_t *pair = t->pairs + (((bond->type * 2 + in_ring) * 2 + bond->conjugated) * 3 + bond->label) * 2;
-    covered &= pair[0] != NO_CODE;
+    supported &= pair[0] != NO_CODE;
     of_pairs[i * n + j] = pair[0];
     of_pairs[j * n + i] = pair[1];
   }
@@ -268,10 +268,10 @@ static int read_all(const Tables *t, Bytes *b, size_t n, uint32_t m, Scratch w, 
     properties[DEGREE] = degree < 255 ? degree : 255;
     for (int64_t f = 0; f < t->features; f++) {
       codes[f] = t->atoms[f * 256 + properties[t->property[f]]];
-      covered &= codes[f] != NO_CODE;
+      supported &= codes[f] != NO_CODE;
     }
   }
-  if (!covered) return NOT_COVERED;
+  if (!supported) return UNSUPPORTED;
   if (n < 255) find_paths(n, w.first, w.neighbours, w.rows, paths);
   else find_long_paths(n, w.first, w.neighbours, w.queue, paths);
   return found;
@@ -282,20 +282,20 @@ static int read_all(const Tables *t, Bytes *b, size_t n, uint32_t m, Scratch w, 
  * some of them need more than the first rule. */
 int molattn_read(const Tables *t, const uint8_t *binary, int64_t length, int64_t n, uint8_t *codes) {
   if (n < 1 || n > INT32_MAX / 64 || length < HEADER_SIZE || memcmp(binary, t->start, HEADER_SIZE - 10))
-    return NOT_UNDERSTOOD;
+    return INVALID;
   Bytes b = {binary + HEADER_SIZE - 10, binary + length, n > 255, 0};
   uint32_t atoms = read_word(&b), m = read_word(&b);
   /* An atom takes at least six bytes, and a bond three. */
   if (atoms != n || n * 6 > length || m > (uint64_t)length / 3 || read_byte(&b) != 0x80 || read_byte(&b) != 0x01)
-    return NOT_UNDERSTOOD;
+    return INVALID;
   size_t num_words = 2 * (size_t)n + 2 + 2 * (size_t)m, width = n < 255 ? (n + LANES - 1) / LANES * LANES : 0;
   Bond *bonds = malloc(m * sizeof(Bond) + num_words * sizeof(uint32_t) + n * (NUM_COLUMNS + width));
-  if (bonds == NULL) return NOT_UNDERSTOOD;
+  if (bonds == NULL) return INVALID;
   uint32_t *first = (uint32_t *)(bonds + m);
   uint8_t *properties = (uint8_t *)(first + num_words);
   Scratch scratch = {bonds, first, first + n + 2, first + n + 2 + 2 * m, properties, properties + n * NUM_COLUMNS};
   memset(properties, 0, n * NUM_COLUMNS);
   int found = read_all(t, &b, n, m, scratch, codes);
   free(bonds);
-  return b.invalid ? NOT_UNDERSTOOD : found;
+  return b.invalid ? INVALID : found;
 }

@@ -31,7 +31,7 @@ LAYOUT(Linear, FIELD(Linear, w) FIELD(Linear, b) FIELD(Linear, d_w) FIELD(Linear
 typedef struct {
   Norm norm_v, norm_x;
   Linear qkv, o, first, last;      /* qkv has no b */
-  const float *w_ke, *w_ve, *w_be; /* as in Task */
+  const float *w_ke, *w_ve, *w_be; /* as in AttentionTask */
   float *d_w_ke, *d_w_ve, *d_w_be;
   Dropout weights_dropout, edges_dropout, hidden_dropout, nodes_dropout;
 } Layer;
@@ -44,7 +44,7 @@ typedef struct {
   int64_t c, hidden;         /* channels of a node, and inside the feed-forward step */
   int64_t highest_precision; /* whether AMX is not used */
   int64_t count;             /* number of blocks */
-  Task attention;            /* all but q, k, v, output, weights, dropout and their gradients */
+  AttentionTask attention;            /* all but q, k, v, output, weights, dropout and their gradients */
   const Layer *layers;
   const float *v;            /* (rows, c) */
   float *out;                /* (rows, c) */
@@ -92,7 +92,7 @@ typedef struct {
 INLINE int64_t width(const Stack *t) { return t->attention.h * t->attention.d; }
 
 /* Sets q, k and v to the parts of packed rows, (3, h, d). */
-INLINE void set_qkv(Task *attention, const float *packed) {
+INLINE void set_qkv(AttentionTask *attention, const float *packed) {
   const int64_t w = attention->h * attention->d;
   attention->q = packed, attention->k = packed + w, attention->v = packed + 2 * w, attention->stride = 3 * w;
 }
@@ -216,9 +216,9 @@ static Activations chunk_activations(const Thread *s, const Chunk *chunk, int64_
 }
 
 /* The attention task of block l. */
-static Task layer_attention(const Stack *t, int64_t l) {
+static AttentionTask layer_attention(const Stack *t, int64_t l) {
   const Layer *layer = t->layers + l;
-  Task task = t->attention;
+  AttentionTask task = t->attention;
   task.w_ke = layer->w_ke, task.w_ve = layer->w_ve, task.w_be = layer->w_be;
   task.d_w_ke = layer->d_w_ke, task.d_w_ve = layer->d_w_ve, task.d_w_be = layer->d_w_be;
   task.dropout = layer->weights_dropout.threshold ? &layer->weights_dropout : NULL;
@@ -237,7 +237,7 @@ static void forward_chunk(const Thread *s, const Chunk *chunk) {
     float *out = l + 1 < t->count ? chunk_activations(s, chunk, l + 1).v : s->y;
     layer_norm(s->normalized, acts.v, m, c, &layer->norm_v);
     linear_forward(weights + QKV, &s->workspace, acts.packed, s->normalized, m);
-    Task attention = layer_attention(t, l);
+    AttentionTask attention = layer_attention(t, l);
     set_qkv(&attention, acts.packed), attention.output = acts.o;
     EACH_GRAPH(chunk) {
       ReceiverBlock block = {chunk->graphs, g, n, r, 0, 0};
@@ -303,7 +303,7 @@ static void backward_chunk(const Thread *s, const Chunk *chunk) {
     EACH_GRAPH(chunk) dropout_backward(s->y + r * c, s->d_x + r * c, sums[O_B], n, c, &layer->edges_dropout, at);
     linear_backward_weight(weights + O, &s->workspace, sums[O], s->y, acts.o, m);
     linear_backward_input(weights + O, &s->workspace, s->d_y, s->y, m);
-    Task attention = layer_attention(t, l);
+    AttentionTask attention = layer_attention(t, l);
     set_qkv(&attention, acts.packed), attention.dy = s->d_y;
     attention.d_q = s->d_packed, attention.d_k = attention.d_q + w, attention.d_v = attention.d_k + w;
     attention.d_stride = 3 * w;
@@ -328,7 +328,7 @@ static void *run_thread(void *thread) {
   const Stack *t = s->shared->stack;
   if (s->shared->use_amx) configure_tiles();
   for (int64_t l = 0; l < t->count; l++) {
-    const Task attention = layer_attention(t, l);
+    const AttentionTask attention = layer_attention(t, l);
     init_scratch(&attention, s->scratch + l);
   }
   for (int64_t i = s->from; i < s->to; i++)
@@ -340,7 +340,8 @@ static void *run_thread(void *thread) {
 /* Splits the graphs, in order, into `chunks`, or only counts if that is NULL; returns the number of chunks. `rows` is
  * the sum of the rows of the chunks, each rounded up; `max_rows` is the most rows of a chunk, `max_nodes` the most
  * nodes of a graph. */
-static int64_t split_into_chunks(const Task *t, Chunk *chunks, int64_t *rows, int64_t *max_rows, int64_t *max_nodes) {
+static int64_t split_into_chunks(const AttentionTask *t, Chunk *chunks, int64_t *rows, int64_t *max_rows,
+                                 int64_t *max_nodes) {
   const Graphs *graphs = t->graphs;
   int64_t count = 0;
   *rows = *max_rows = *max_nodes = 0;
@@ -400,7 +401,7 @@ static int64_t place_thread_buffers(Thread *s, float *at, const Shared *shared, 
   }
   for (int64_t l = 0; l < t->count; l++) {
     const Layer *layer = t->layers + l;
-    const Task attention = layer_attention(t, l);
+    const AttentionTask attention = layer_attention(t, l);
     float *const result[NUM_SUMS] = {layer->qkv.d_w,    layer->o.d_w,      layer->first.d_w,  layer->last.d_w,
                                      layer->norm_v.d_w, layer->norm_v.d_b, layer->norm_x.d_w, layer->norm_x.d_b,
                                      layer->o.d_b,      layer->first.d_b,  layer->last.d_b};
@@ -418,7 +419,7 @@ static int64_t place_thread_buffers(Thread *s, float *at, const Shared *shared, 
 }
 
 /* Whether every graph has from 0 to n nodes. */
-static int counts_are_valid(const Task *t) {
+static int counts_are_valid(const AttentionTask *t) {
   const Graphs *graphs = t->graphs;
   for (int64_t g = 0; g < graphs->count && graphs->sizes; g++)
     if (graphs->sizes[g] < 0 || graphs->sizes[g] > graphs->n) return 0;
@@ -426,7 +427,7 @@ static int counts_are_valid(const Task *t) {
 }
 
 /* Whether every edge code is a row of its table. */
-static int codes_are_valid(const Task *t) {
+static int codes_are_valid(const AttentionTask *t) {
   const Graphs *graphs = t->graphs;
   for (int64_t table = 0; table < t->tables; table++)
     for (int64_t g = 0; g < graphs->count && t->num_rows[table] < 256; g++)
@@ -461,10 +462,9 @@ static int run_stack(const Stack *t, int threads, int backward) {
   Scratch *scratch = calloc(threads * t->count + 1, sizeof(Scratch));
   float *(*sums)[NUM_SUMS] = calloc(threads * t->count + 1, sizeof *sums);
   const Scratch **scratches = calloc(threads, sizeof(Scratch *));
-  pthread_t *ids = calloc(threads, sizeof(pthread_t));
   const int64_t size = weights_size * t->count + first_size + (threads - 1) * other_size;
   float *memory = aligned_alloc(64, round_up(FLOAT_BYTES(size) + 64, 64));
-  const int allocated = chunks && weights && workers && scratch && sums && scratches && ids && memory;
+  const int allocated = chunks && weights && workers && scratch && sums && scratches && memory;
   if (allocated) {
     split_into_chunks(&t->attention, chunks, &rows, &max_rows, &max_nodes);
     shared.chunks = chunks, shared.weights = weights;
@@ -489,14 +489,9 @@ static int run_stack(const Stack *t, int threads, int backward) {
         rows_assigned += round_up(chunks[next].rows, ROW_MULTIPLE);
       workers[i].to = next;
     }
-    int started = 1;
-    for (; started < threads; started++)
-      if (pthread_create(&ids[started], NULL, run_thread, &workers[started])) break;
-    run_thread(&workers[0]);
-    for (int i = started; i < threads; i++) run_thread(&workers[i]); /* threads that could not be started */
-    for (int i = 1; i < started; i++) pthread_join(ids[i], NULL);
+    run_jobs(run_thread, workers, sizeof(Thread), threads);
     for (int64_t l = 0; l < t->count && backward; l++) {
-      const Task attention = layer_attention(t, l);
+      const AttentionTask attention = layer_attention(t, l);
       for (int i = 0; i < threads; i++) scratches[i] = workers[i].scratch + l;
       reduce_weight_gradients(&attention, scratches, threads);
       for (int i = 1; i < threads; i++)
@@ -508,7 +503,7 @@ static int run_stack(const Stack *t, int threads, int backward) {
         for (int64_t x = 0; x < t->attention.num_rows[k] * t->attention.f; x++)
           workers[0].scratch->d_rows[k][x] += workers[i].scratch->d_rows[k][x];
   }
-  free(chunks), free(weights), free(workers), free(scratch), free(sums), free(scratches), free(ids), free(memory);
+  free(chunks), free(weights), free(workers), free(scratch), free(sums), free(scratches), free(memory);
   return !allocated;
 }
 

@@ -273,9 +273,10 @@ static int get_branches(Labeler *w, int node, uint16_t *to) {
   return count;
 }
 
-/* Turns the tree around, so that a node is its root, or turns it back. */
+/* Makes a node the root of the tree, or undoes it. */
 static void change_root(Labeler *w, int node, int back) {
-  for (int below = node; below; below = w->nodes[below].parent) w->nodes[w->nodes[below].parent].below = back ? 0 : below;
+  for (int below = node; below; below = w->nodes[below].parent)
+    w->nodes[w->nodes[below].parent].below = back ? 0 : below;
 }
 
 static inline int compare_numbers(const Labeler *w, int a, int b) {

@@ -11,9 +11,8 @@
  * reading them again, and a large graph needs no n x n numbers per head.
  */
 
-#include <pthread.h>
-
 #include "elements.h"
+#include "threads.h"
 
 enum { MAX_TABLES = 4 }; /* of embedding rows whose sums are the edges */
 
@@ -30,7 +29,7 @@ typedef struct {
 LAYOUT(Graphs, FIELD(Graphs, count) FIELD(Graphs, n) FIELD(Graphs, sizes) FIELD(Graphs, e) FIELD(Graphs, allowed)
        FIELD(Graphs, dropout_mask) FIELD(Graphs, d_e) FIELD(Graphs, edge_codes));
 
-/* molattn.kernels.edge_attention.Task */
+/* molattn.kernels.edge_attention.AttentionTask */
 typedef struct {
   int64_t h, d, f;
   float scale;
@@ -51,12 +50,15 @@ typedef struct {
   const float *rows[MAX_TABLES]; /* (num_rows, f) */
   float *d_rows[MAX_TABLES];     /* (num_rows, f) */
   int64_t accumulate_d_e;        /* whether d_e is added to its previous values */
-} Task;
-LAYOUT(Task, FIELD(Task, h) FIELD(Task, d) FIELD(Task, f) FIELD(Task, scale) FIELD(Task, q) FIELD(Task, k)
-       FIELD(Task, v) FIELD(Task, stride) FIELD(Task, w_ke) FIELD(Task, w_ve) FIELD(Task, w_be) FIELD(Task, graphs)
-       FIELD(Task, output) FIELD(Task, dy) FIELD(Task, d_q) FIELD(Task, d_k) FIELD(Task, d_v) FIELD(Task, d_stride)
-       FIELD(Task, d_w_ke) FIELD(Task, d_w_ve) FIELD(Task, d_w_be) FIELD(Task, dropout) FIELD(Task, tables)
-       FIELD(Task, num_rows) FIELD(Task, rows) FIELD(Task, d_rows) FIELD(Task, accumulate_d_e));
+} AttentionTask;
+LAYOUT(AttentionTask, FIELD(AttentionTask, h) FIELD(AttentionTask, d) FIELD(AttentionTask, f)
+       FIELD(AttentionTask, scale) FIELD(AttentionTask, q) FIELD(AttentionTask, k) FIELD(AttentionTask, v)
+       FIELD(AttentionTask, stride) FIELD(AttentionTask, w_ke) FIELD(AttentionTask, w_ve) FIELD(AttentionTask, w_be)
+       FIELD(AttentionTask, graphs) FIELD(AttentionTask, output) FIELD(AttentionTask, dy) FIELD(AttentionTask, d_q)
+       FIELD(AttentionTask, d_k) FIELD(AttentionTask, d_v) FIELD(AttentionTask, d_stride) FIELD(AttentionTask, d_w_ke)
+       FIELD(AttentionTask, d_w_ve) FIELD(AttentionTask, d_w_be) FIELD(AttentionTask, dropout)
+       FIELD(AttentionTask, tables) FIELD(AttentionTask, num_rows) FIELD(AttentionTask, rows)
+       FIELD(AttentionTask, d_rows) FIELD(AttentionTask, accumulate_d_e));
 
 /* The scratch memory of a thread. D is d rounded up to whole vectors. */
 typedef struct {
@@ -194,7 +196,7 @@ NOINLINE void sum_receivers(float *y, int64_t n, const float *s, const float *ro
 INLINE int64_t senders_per_step(int64_t f) { return f < 64 ? 8 * (64 / (f < 8 ? 8 : f)) : 8; }
 
 /* Loads the edges from senders j, j + 1, ... to the receivers of a block, as (count, f, L). */
-static void load_edges(const Task *t, const ReceiverBlock *b, const Scratch *s, int64_t j, int64_t count) {
+static void load_edges(const AttentionTask *t, const ReceiverBlock *b, const Scratch *s, int64_t j, int64_t count) {
   const int64_t f = t->f, n = b->graphs->n, first = (b->g * n + b->i) * n + j;
   float *to = s->e + j * f * L;
   if (!t->tables) {
@@ -221,7 +223,8 @@ static void load_edges(const Task *t, const ReceiverBlock *b, const Scratch *s, 
 }
 
 /* Stores the gradient of these edges, (count, f, L), in d_e or in the gradients of the tables. */
-static void store_edge_gradients(const Task *t, const ReceiverBlock *b, const Scratch *s, int64_t j, int64_t count) {
+static void store_edge_gradients(const AttentionTask *t, const ReceiverBlock *b, const Scratch *s, int64_t j,
+                                 int64_t count) {
   const int64_t f = t->f, n = b->graphs->n, first = (b->g * n + b->i) * n + j;
   const float *from = s->e + j * f * L;
   if (!t->tables && !t->accumulate_d_e) {
@@ -270,7 +273,7 @@ NOINLINE V softmax_terms(float *w, int64_t n, const float *allowed) {
 }
 
 /* The attention weights of a block before dropout, without the factor s->inverse_sum; for backward also dL/dw. */
-static void attention_weights(const Task *t, const ReceiverBlock *b, const Scratch *s, int backward) {
+static void attention_weights(const AttentionTask *t, const ReceiverBlock *b, const Scratch *s, int backward) {
   const int64_t h = t->h, d = t->d, f = t->f, n = b->n, stride = t->stride, step = senders_per_step(f);
   const float *keys = t->k + b->row * stride, *values = t->v + b->row * stride;
   const float *allowed = b->graphs->allowed ? s->allowed : NULL;
@@ -296,7 +299,7 @@ static void attention_weights(const Task *t, const ReceiverBlock *b, const Scrat
 }
 
 /* Writes the dropout factors of the weights of one head to s->dropout_factors; returns 0 if there is no dropout. */
-NOINLINE int load_dropout_factors(const Task *t, const ReceiverBlock *b, const Scratch *s, int64_t k) {
+NOINLINE int load_dropout_factors(const AttentionTask *t, const ReceiverBlock *b, const Scratch *s, int64_t k) {
   const int64_t n = b->graphs->n, first = ((b->g * t->h + k) * n + b->i) * n;
   if (b->graphs->dropout_mask)
     transpose_rows(s->dropout_factors, b->graphs->dropout_mask + first, n, b->receivers, b->n);
@@ -307,7 +310,7 @@ NOINLINE int load_dropout_factors(const Task *t, const ReceiverBlock *b, const S
   return 1;
 }
 
-static void forward_block(const Task *t, const ReceiverBlock *b, const Scratch *s) {
+static void forward_block(const AttentionTask *t, const ReceiverBlock *b, const Scratch *s) {
   const int64_t h = t->h, d = t->d, f = t->f, n = b->n, stride = t->stride, step = senders_per_step(f);
   const float *values = t->v + b->row * stride;
   attention_weights(t, b, s, 0);
@@ -333,7 +336,7 @@ static void forward_block(const Task *t, const ReceiverBlock *b, const Scratch *
   transpose_rows_back(t->output + (b->row + b->i) * h * d, h * d, s->o, b->receivers, h * d);
 }
 
-static void backward_block(const Task *t, const ReceiverBlock *b, const Scratch *s) {
+static void backward_block(const AttentionTask *t, const ReceiverBlock *b, const Scratch *s) {
   const int64_t h = t->h, d = t->d, f = t->f, n = b->n, D = round_up(d, L), wide = round_up(h * d, L) + L;
   const int64_t stride = t->stride, step = senders_per_step(f);
   const float *queries = t->q + b->row * stride, *keys = t->k + b->row * stride, *dy = t->dy + (b->row + b->i) * h * d;
@@ -402,7 +405,7 @@ static void backward_block(const Task *t, const ReceiverBlock *b, const Scratch 
 }
 
 /* The attention output of all nodes of a graph. */
-static void attend_graph(const Task *t, ReceiverBlock *b, const Scratch *s) {
+static void attend_graph(const AttentionTask *t, ReceiverBlock *b, const Scratch *s) {
   for (b->i = 0; b->i < b->n; b->i += L) {
     b->receivers = b->i + L < b->n ? L : b->n - b->i;
     forward_block(t, b, s);
@@ -410,7 +413,7 @@ static void attend_graph(const Task *t, ReceiverBlock *b, const Scratch *s) {
 }
 
 /* The gradients of queries, keys, values and edges of a graph; those of the weight matrices are accumulated. */
-static void attend_graph_backward(const Task *t, ReceiverBlock *b, const Scratch *s) {
+static void attend_graph_backward(const AttentionTask *t, ReceiverBlock *b, const Scratch *s) {
   const int64_t h = t->h, d = t->d, n = b->n, D = round_up(d, L);
   memset(s->d_k, 0, FLOAT_BYTES(h * n * D));
   memset(s->d_v, 0, FLOAT_BYTES(h * n * D));
@@ -427,7 +430,7 @@ static void attend_graph_backward(const Task *t, ReceiverBlock *b, const Scratch
 }
 
 /* Zeroes the gradients of edges from or to the padding of a graph. */
-static void zero_padding_edge_gradients(const Task *t, const ReceiverBlock *b) {
+static void zero_padding_edge_gradients(const AttentionTask *t, const ReceiverBlock *b) {
   const int64_t n = b->n, padded_n = b->graphs->n, f = t->f;
   for (int64_t i = 0; i < padded_n && b->graphs->d_e && n < padded_n; i++) {
     const int64_t from = i < n ? n : 0;
@@ -435,14 +438,14 @@ static void zero_padding_edge_gradients(const Task *t, const ReceiverBlock *b) {
   }
 }
 
-static void forward_graph(const Task *t, ReceiverBlock *b, const Scratch *s) {
+static void forward_graph(const AttentionTask *t, ReceiverBlock *b, const Scratch *s) {
   const int64_t h = t->h, d = t->d;
   attend_graph(t, b, s);
   if (b->n < b->graphs->n) /* output may be NULL if graphs have no nodes */
     memset(t->output + (b->row + b->n) * h * d, 0, FLOAT_BYTES((b->graphs->n - b->n) * h * d));
 }
 
-static void backward_graph(const Task *t, ReceiverBlock *b, const Scratch *s) {
+static void backward_graph(const AttentionTask *t, ReceiverBlock *b, const Scratch *s) {
   attend_graph_backward(t, b, s);
   for (int64_t i = b->n; i < b->graphs->n; i++) {
     const int64_t at = (b->row + i) * t->d_stride;
@@ -471,7 +474,7 @@ static int64_t place_buffers(float *at, const Buffer *buffers, size_t count) {
 #define PLACE_BUFFERS(at, buffers) place_buffers(at, buffers, sizeof buffers / sizeof *buffers)
 
 /* Places the scratch memory that belongs to the weight matrices. */
-static int64_t place_weight_buffers(Scratch *s, float *at, const Task *t) {
+static int64_t place_weight_buffers(Scratch *s, float *at, const AttentionTask *t) {
   const int64_t h = t->h, d = t->d, f = t->f, D = round_up(d, L);
   const Buffer buffers[] = {
       {&s->d_w_ke, h * f * D},
@@ -484,7 +487,7 @@ static int64_t place_weight_buffers(Scratch *s, float *at, const Task *t) {
 }
 
 /* Places the rest of the scratch memory, for graphs of up to n nodes. */
-static int64_t place_graph_buffers(Scratch *s, float *at, const Task *t, int64_t n) {
+static int64_t place_graph_buffers(Scratch *s, float *at, const AttentionTask *t, int64_t n) {
   const int64_t h = t->h, d = t->d, f = t->f, D = round_up(d, L), wide = round_up(h * d, L) + L;
   const Buffer buffers[] = {
       {&s->q_rows, L * wide},
@@ -510,19 +513,19 @@ static int64_t place_graph_buffers(Scratch *s, float *at, const Task *t, int64_t
   return PLACE_BUFFERS(at, buffers);
 }
 
-static int64_t place_scratch(Scratch *s, float *at, const Task *t, int64_t n) {
+static int64_t place_scratch(Scratch *s, float *at, const AttentionTask *t, int64_t n) {
   const int64_t used = place_weight_buffers(s, at, t);
   return used + place_graph_buffers(s, at ? at + used : NULL, t, n);
 }
 
 typedef struct {
-  const Task *task;
+  const AttentionTask *task;
   int64_t from, to; /* graphs */
   Scratch scratch;
 } Job;
 
 /* Transposes the weight matrices for a thread, and zeroes its sums. */
-static void init_scratch(const Task *t, const Scratch *s) {
+static void init_scratch(const AttentionTask *t, const Scratch *s) {
   const int64_t d = t->d, f = t->f;
   memset(s->d_w_ke, 0, FLOAT_BYTES(s->w_keT - s->d_w_ke));
   memset(s->q_rows, 0, FLOAT_BYTES(s->q - s->q_rows));
@@ -535,7 +538,7 @@ static void init_scratch(const Task *t, const Scratch *s) {
 }
 
 /* The gradients of the weight matrices: the sums over threads. */
-static void reduce_weight_gradients(const Task *t, const Scratch **scratches, int threads) {
+static void reduce_weight_gradients(const AttentionTask *t, const Scratch **scratches, int threads) {
   const int64_t h = t->h, d = t->d, f = t->f, D = round_up(d, L);
   for (int64_t k = 0; k < h; k++)
     for (int64_t x = 0; x < f; x++) {
@@ -558,7 +561,7 @@ static void reduce_weight_gradients(const Task *t, const Scratch **scratches, in
 }
 
 static void run_job(Job *job, int backward) {
-  const Task *t = job->task;
+  const AttentionTask *t = job->task;
   const Scratch *s = &job->scratch;
   const Graphs *graphs = t->graphs;
   init_scratch(t, s);
@@ -574,7 +577,7 @@ static void *backward_job(void *job) { run_job(job, 1); return NULL; }
 
 /* Divides the graphs into consecutive groups of about equal work, one for each thread. The division depends only on the
  * sizes and the number of threads, so sums are reproducible. Returns 0, or 1 if out of memory. */
-static int run_in_threads(const Task *t, int threads, void *(*function)(void *), int backward) {
+static int run_in_threads(const AttentionTask *t, int threads, void *(*function)(void *), int backward) {
   const int64_t graphs = t->graphs->count;
   int64_t max_n = 0;
   double work = 0, done = 0;
@@ -588,11 +591,10 @@ static int run_in_threads(const Task *t, int threads, void *(*function)(void *),
   Scratch unplaced;
   const size_t each = round_up(FLOAT_BYTES(place_scratch(&unplaced, NULL, t, max_n)), 64);
   Job *jobs = calloc(threads, sizeof(Job));
-  pthread_t *ids = calloc(threads, sizeof(pthread_t));
   const Scratch **scratches = calloc(threads, sizeof(Scratch *));
   char *memory = aligned_alloc(64, each * threads + 64);
-  if (!jobs || !ids || !scratches || !memory) {
-    free(jobs), free(ids), free(scratches), free(memory);
+  if (!jobs || !scratches || !memory) {
+    free(jobs), free(scratches), free(memory);
     return 1;
   }
   int job = 0;
@@ -610,16 +612,11 @@ static int run_in_threads(const Task *t, int threads, void *(*function)(void *),
     place_scratch(s, (float *)(memory + each * i), t, max_n);
     scratches[i] = s;
   }
-  int started = 1;
-  for (; started < threads; started++)
-    if (pthread_create(&ids[started], NULL, function, &jobs[started])) break;
-  function(&jobs[0]);
-  for (int i = started; i < threads; i++) function(&jobs[i]); /* jobs whose threads could not be started */
-  for (int i = 1; i < started; i++) pthread_join(ids[i], NULL);
+  run_jobs(function, jobs, sizeof(Job), threads);
   if (backward) reduce_weight_gradients(t, scratches, threads);
-  free(jobs), free(ids), free(scratches), free(memory);
+  free(jobs), free(scratches), free(memory);
   return 0;
 }
 
-int molattn_forward(const Task *task, int threads) { return run_in_threads(task, threads, forward_job, 0); }
-int molattn_backward(const Task *task, int threads) { return run_in_threads(task, threads, backward_job, 1); }
+int molattn_forward(const AttentionTask *task, int threads) { return run_in_threads(task, threads, forward_job, 0); }
+int molattn_backward(const AttentionTask *task, int threads) { return run_in_threads(task, threads, backward_job, 1); }

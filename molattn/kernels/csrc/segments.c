@@ -5,12 +5,11 @@
  * of keys and values by sender, so that one thread computes each sum, in a fixed order. No tensor of the size of edges
  * times channels is formed. */
 
-#include <pthread.h>
-
 #include "layout.h"
+#include "threads.h"
 #include "vectors.h"
 
-/* molattn.kernels.segments.Task; d is a multiple of 16. */
+/* molattn.kernels.segments.SegmentTask; d is a multiple of 16. */
 typedef struct {
   int64_t receivers, senders, edges, h, d, f;
   int64_t q_stride, k_stride;       /* numbers from one row to the next, of q and of k and v */
@@ -30,13 +29,15 @@ typedef struct {
   float *d_e;                       /* (edges, f), or NULL */
   float *d_w_ke, *d_w_ve;           /* (h, d, f), or NULL */
   float *d_w_be;                    /* (h, f), or NULL */
-} Task;
-LAYOUT(Task, FIELD(Task, receivers) FIELD(Task, senders) FIELD(Task, edges) FIELD(Task, h) FIELD(Task, d)
-       FIELD(Task, f) FIELD(Task, q_stride) FIELD(Task, k_stride) FIELD(Task, scale) FIELD(Task, q) FIELD(Task, k)
-       FIELD(Task, v) FIELD(Task, sender) FIELD(Task, receiver) FIELD(Task, e) FIELD(Task, w_ke) FIELD(Task, w_ve)
-       FIELD(Task, w_be) FIELD(Task, dropout_mask) FIELD(Task, weights) FIELD(Task, output) FIELD(Task, dy)
-       FIELD(Task, d_logits) FIELD(Task, d_q) FIELD(Task, d_k) FIELD(Task, d_v) FIELD(Task, d_e) FIELD(Task, d_w_ke)
-       FIELD(Task, d_w_ve) FIELD(Task, d_w_be));
+} SegmentTask;
+LAYOUT(SegmentTask, FIELD(SegmentTask, receivers) FIELD(SegmentTask, senders) FIELD(SegmentTask, edges)
+       FIELD(SegmentTask, h) FIELD(SegmentTask, d) FIELD(SegmentTask, f) FIELD(SegmentTask, q_stride)
+       FIELD(SegmentTask, k_stride) FIELD(SegmentTask, scale) FIELD(SegmentTask, q) FIELD(SegmentTask, k)
+       FIELD(SegmentTask, v) FIELD(SegmentTask, sender) FIELD(SegmentTask, receiver) FIELD(SegmentTask, e)
+       FIELD(SegmentTask, w_ke) FIELD(SegmentTask, w_ve) FIELD(SegmentTask, w_be) FIELD(SegmentTask, dropout_mask)
+       FIELD(SegmentTask, weights) FIELD(SegmentTask, output) FIELD(SegmentTask, dy) FIELD(SegmentTask, d_logits)
+       FIELD(SegmentTask, d_q) FIELD(SegmentTask, d_k) FIELD(SegmentTask, d_v) FIELD(SegmentTask, d_e)
+       FIELD(SegmentTask, d_w_ke) FIELD(SegmentTask, d_w_ve) FIELD(SegmentTask, d_w_be));
 
 /* The edges grouped by node: those of node i are order[first[i]] to order[first[i + 1] - 1]. */
 typedef struct {
@@ -55,7 +56,7 @@ typedef struct {
 } Scratch;
 
 typedef struct Job {
-  const Task *t;
+  const SegmentTask *t;
   const EdgeLists *lists;
   const float *w_keT, *w_veT; /* (h, f, d), or NULL */
   void (*function)(struct Job *);
@@ -152,7 +153,7 @@ INLINE void add_matrix_vector(float *y, const float *w, int64_t f, const float *
 
 /* Gathers the features of the edges into a receiver, with F channels, and the rows of their senders. */
 static void gather_edges(const Job *job, int64_t i, int64_t degree, int64_t F, const float *x) {
-  const Task *t = job->t;
+  const SegmentTask *t = job->t;
   const int64_t *order = job->lists->order + job->lists->first[i];
   for (int64_t j = 0; j < degree; j++) {
     job->rows[j] = x + t->sender[order[j]] * t->k_stride;
@@ -162,7 +163,7 @@ static void gather_edges(const Job *job, int64_t i, int64_t degree, int64_t F, c
 
 /* The scaled query of a receiver, (h, d), and the factors of its edge features in the logits, (h, F). */
 static void compute_queries(const Job *job, int64_t i, int64_t F) {
-  const Task *t = job->t;
+  const SegmentTask *t = job->t;
   const Scratch *s = &job->scratch;
   for (int64_t c = 0; c < t->h * t->d; c += L) store(s->q + c, load(t->q + i * t->q_stride + c) * t->scale);
   if (!F) return;
@@ -175,7 +176,7 @@ static void compute_queries(const Job *job, int64_t i, int64_t F) {
 }
 
 static void forward(Job *job) {
-  const Task *t = job->t;
+  const SegmentTask *t = job->t;
   const Scratch *s = &job->scratch;
   const int64_t d = t->d, F = t->e ? round_up(t->f, L) : 0, padded_degree = round_up(job->lists->max_degree, L);
   const float **keys = job->rows, **head_rows = job->head_rows;
@@ -222,7 +223,7 @@ static void forward(Job *job) {
 
 /* The gradients of queries, edges, weight matrices and logits. */
 static void backward_receivers(Job *job) {
-  const Task *t = job->t;
+  const SegmentTask *t = job->t;
   const Scratch *s = &job->scratch;
   const int64_t d = t->d, f = t->f, F = t->e ? round_up(f, L) : 0, padded_degree = round_up(job->lists->max_degree, L);
   const float **values = job->rows, **head_rows = job->head_rows;
@@ -294,7 +295,7 @@ static void backward_receivers(Job *job) {
 
 /* The gradients of keys and values, from those of the logits. */
 static void backward_senders(Job *job) {
-  const Task *t = job->t;
+  const SegmentTask *t = job->t;
   const int64_t d = t->d;
   for (int64_t i = job->from; i < job->to; i++) {
     float *d_k = t->d_k + i * t->h * d, *d_v = t->d_v + i * t->h * d;
@@ -332,16 +333,10 @@ static void run_in_threads(Job *jobs, int threads, int64_t nodes) {
     while (node < nodes && (p + 1 == threads || lists->first[node] < until)) node++;
     jobs[p].to = node;
   }
-  pthread_t ids[threads];
-  int started = 1;
-  for (; started < threads; started++)
-    if (pthread_create(&ids[started], NULL, run_job, jobs + started)) break;
-  run_job(jobs);
-  for (int p = started; p < threads; p++) run_job(jobs + p); /* jobs whose threads could not be started */
-  for (int p = 1; p < started; p++) pthread_join(ids[p], NULL);
+  run_jobs(run_job, jobs, sizeof(Job), threads);
 }
 
-static float *transposed_weights(const Task *t, const float *w) {
+static float *transposed_weights(const SegmentTask *t, const float *w) {
   float *to = malloc(FLOAT_BYTES(t->h * t->f * t->d) + 64);
   for (int64_t h = 0; h < t->h && to; h++)
     for (int64_t c = 0; c < t->d; c++)
@@ -350,7 +345,7 @@ static float *transposed_weights(const Task *t, const float *w) {
 }
 
 /* Returns 0, 1 if out of memory, or 2 if a sender or receiver is out of range. */
-static int run_task(const Task *t, int threads, int backward) {
+static int run_task(const SegmentTask *t, int threads, int backward) {
   EdgeLists by_receiver = {}, by_sender = {};
   Job *jobs = NULL;
   float *memory = NULL, *w_keT = NULL, *w_veT = NULL;
@@ -407,5 +402,5 @@ static int run_task(const Task *t, int threads, int backward) {
   return failed;
 }
 
-int molattn_segments_forward(const Task *task, int threads) { return run_task(task, threads, 0); }
-int molattn_segments_backward(const Task *task, int threads) { return run_task(task, threads, 1); }
+int molattn_segments_forward(const SegmentTask *task, int threads) { return run_task(task, threads, 0); }
+int molattn_segments_backward(const SegmentTask *task, int threads) { return run_task(task, threads, 1); }

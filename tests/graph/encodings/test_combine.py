@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from molattn.graph import BondEncoding, Concat, DegreeEncoding, NeighbourhoodOrder, PathEncoding, RandomWalkNodes, Sum
+from molattn.graph import BondEncoding, Concat, DegreeEncoding, PathEncoding, PathOneHot, RandomWalkNodes, Sum
 from tests.assertions import assert_identical
 from tests.graph.encodings.batches import PARTS, SIZES, SMILES, batch_of
 from tests.graph.graphs import double
@@ -12,7 +12,7 @@ BATCH = batch_of(*SMILES)
 
 
 def test_sum_adds_and_concat_concatenates():
-    bond, path, order = BondEncoding(PARTS, SIZES, 4), PathEncoding(4, 3), NeighbourhoodOrder(3)
+    bond, path, order = BondEncoding(PARTS, SIZES, 4), PathEncoding(4, 3), PathOneHot(3)
     added, joined = double(Sum([bond, path])), double(Concat([order, bond]))
     assert added.dim == 4 and joined.dim == 5 + 4
     assert_identical(added(BATCH), bond(BATCH) + path(BATCH))

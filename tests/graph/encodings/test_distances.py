@@ -62,10 +62,10 @@ def test_bases_pass_gradcheck_also_at_zero_and_beyond_the_cutoff(bases):
 def test_features_are_a_linear_map_of_the_bases_and_a_row_for_other_fragments(bases):
     encoding = double(DistanceEncoding(3, bases))
     e = encoding(BATCH)
-    apart = BATCH.distances.isinf()
-    assert apart.any()
-    assert_close(e[~apart], encoding.linear(bases(BATCH.distances[~apart])))
-    assert_identical(e[apart], encoding.apart.expand(int(apart.sum()), -1))
+    disconnected = BATCH.distances.isinf()
+    assert disconnected.any()
+    assert_close(e[~disconnected], encoding.linear(bases(BATCH.distances[~disconnected])))
+    assert_identical(e[disconnected], encoding.disconnected.expand(int(disconnected.sum()), -1))
 
 
 @pytest.mark.parametrize(
@@ -105,4 +105,4 @@ def test_arguments_out_of_range_raise():
 def test_bases_have_no_parameters_and_no_state():
     for bases in BASES.values():
         assert not list(bases.parameters()) and not bases.state_dict()
-    assert set(DistanceEncoding(3).state_dict()) == {"linear.weight", "apart"}
+    assert set(DistanceEncoding(3).state_dict()) == {"linear.weight", "disconnected"}

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from molattn.graph import HeadTable, NeighbourhoodOrder, PathEdgeEncoding, PathEncoding
+from molattn.graph import AttentionBias, PathEdgeEncoding, PathEncoding, PathOneHot
 from tests.assertions import assert_close, assert_identical
 from tests.graph.encodings.batches import PARTS, SIZES, SMILES, batch_of, num_atoms
 from tests.graph.graphs import F64, double
@@ -48,7 +48,7 @@ def neighbours_of(batch, k):
 def test_bonds_along_all_shortest_paths_match_enumerated_paths(max_path):
     encoding = path_edges(max_path)
     e = encoding(BATCH)
-    tables = [place.table.weight.split(SIZES) for place in encoding.places]
+    tables = [position.table.weight.split(SIZES) for position in encoding.positions]
     most = 0
     for k in range(len(SMILES)):
         neighbours = neighbours_of(BATCH, k)
@@ -70,7 +70,7 @@ def test_bonds_along_all_shortest_paths_match_enumerated_paths(max_path):
 
 def test_neighbours_have_the_row_of_their_bond_at_position_1():
     encoding = path_edges()
-    first = encoding.places[0](encoding.unpacked_codes)
+    first = encoding.positions[0](encoding.unpacked_codes)
     e = encoding(BATCH)
     bonded = BATCH.path_lengths == 1
     assert_close(e[bonded], first[BATCH.bond_codes[bonded].long()])
@@ -80,7 +80,7 @@ def test_position_1_is_at_the_receiver():
     e = path_edges()(batch_of("CC#N"))
     encoding = path_edges()
     single, triple = (batch_of("CC#N").bond_codes[0, i, i + 1].long() for i in (0, 1))
-    first, second = (place(encoding.unpacked_codes) for place in encoding.places[:2])
+    first, second = (position(encoding.unpacked_codes) for position in encoding.positions[:2])
     assert_close(e[0, 0, 2], (first[single] + second[triple]) / 2)
     assert_close(e[0, 2, 0], (first[triple] + second[single]) / 2)
 
@@ -88,7 +88,7 @@ def test_position_1_is_at_the_receiver():
 def test_a_dative_bond_on_the_path_is_read_from_the_receiver_to_the_sender():
     batch = batch_of("[NH3]->[Pt]Cl")
     encoding = path_edges()
-    first, second = (place(encoding.unpacked_codes) for place in encoding.places[:2])
+    first, second = (position(encoding.unpacked_codes) for position in encoding.positions[:2])
     code = batch.bond_codes[0].long()
     assert code[0, 1] != code[1, 0]
     e = encoding(batch)
@@ -130,7 +130,7 @@ def test_longer_paths_share_the_row_of_the_longest_and_other_fragments_have_thei
 
 
 def test_neighbourhood_order_is_one_hot_in_the_path_length():
-    encoding = NeighbourhoodOrder(2)
+    encoding = PathOneHot(2)
     assert encoding.dim == 4 and not encoding.state_dict()
     e = encoding(batch_of("CCCC.C"))[0]
     assert_identical(e[0], torch.eye(4)[[0, 1, 2, 2, 3]])
@@ -138,14 +138,14 @@ def test_neighbourhood_order_is_one_hot_in_the_path_length():
 
 
 def test_a_head_table_is_a_number_per_head_and_path_length():
-    encoding = double(HeadTable(4, num_heads=3))
+    encoding = double(AttentionBias(4, num_heads=3))
     e = encoding(batch_of("CCCC.C"))[0]
     assert encoding.dim == 3
     assert_identical(e[0], encoding.table[[0, 1, 2, 2, 3]])
 
 
 def test_a_head_table_reads_any_codes():
-    encoding = double(HeadTable(len(PARTS), num_heads=2, codes=lambda molecules: molecules.bond_codes))
+    encoding = double(AttentionBias(len(PARTS), num_heads=2, codes=lambda molecules: molecules.bond_codes))
     batch = batch_of("CC#N", "C")
     e = encoding(batch)
     bonds = batch.bond_codes.long()
@@ -154,4 +154,4 @@ def test_a_head_table_reads_any_codes():
 
 
 def test_a_head_table_is_initialized_with_zeros():
-    assert (HeadTable(7, 2)(BATCH) == 0).all()
+    assert (AttentionBias(7, 2)(BATCH) == 0).all()

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from molattn.graph import Graph
-from molattn.graph.published import BLOCKS, mat
+from molattn.graph.blocks import BLOCKS, mat
 from tests.assertions import assert_close
+from tests.graph.blocks.cases import HEADS, NAMES, WITHOUT_U, config, graphs_for, make_block
+from tests.graph.blocks.references import REFERENCES, Arrays, Weights, grit
+from tests.graph.blocks.references import mat as mat_in_numpy
 from tests.graph.graphs import FORMS, double, through
-from tests.graph.published.cases import HEADS, NAMES, WITHOUT_U, config, graphs_for, make_block
-from tests.graph.published.references import REFERENCES, Arrays, Weights, grit
-from tests.graph.published.references import mat as mat_in_numpy
 
 GRAPHS = {
     "complete": ([5, 3], None),
@@ -74,7 +74,7 @@ def test_a_block_matches_its_paper_with_directed_and_repeated_edges(name):
     listed = listed.replace(sender=listed.sender[order], receiver=listed.receiver[order], e=listed.e[order])
     assert len({(int(s), int(r)) for s, r in zip(listed.sender, listed.receiver, strict=True)}) < 15
     layer = REFERENCES[name](weights_of(net), arrays_of(listed))
-    assert_agrees(net, listed, layer, forms=("edge list", "literal"))
+    assert_agrees(net, listed, layer, forms=("edge list", "materialized"))
 
 
 def test_mat_with_other_lambdas_and_edges_matches_its_paper():

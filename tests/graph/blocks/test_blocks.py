@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from molattn.graph import DenseGraph, Graph
-from molattn.graph.published import BLOCKS, BlockConfig, MixedEdgeUpdate, mat
+from molattn.graph.blocks import BLOCKS, BlockConfig, MixedEdgeUpdate, mat
 from tests.assertions import assert_close, assert_identical
+from tests.graph.blocks.cases import HEADS, NAMES, WITHOUT_U, config, edge_dim, graphs_for, make_block
 from tests.graph.graphs import (
     EDGE_DIM,
     F64,
@@ -24,7 +25,6 @@ from tests.graph.graphs import (
     random_graphs,
     through,
 )
-from tests.graph.published.cases import HEADS, NAMES, WITHOUT_U, config, edge_dim, graphs_for, make_block
 
 SIZES = [4, 1, 3, 1, 5]
 every_block = pytest.mark.parametrize("name", NAMES)
@@ -34,7 +34,7 @@ complete_or_sparse = pytest.mark.parametrize("density", [None, 0.5])
 
 @every_block
 @pytest.mark.parametrize("density", [None, 0.4, 0.0])
-def test_literal_edge_list_and_dense_are_the_same_values_and_gradients(name, density):
+def test_materialized_edge_list_and_dense_are_the_same_values_and_gradients(name, density):
     net = make_block(name)
     graph = graphs_for(name, SIZES, density=density, requires_grad=True)
     learned = [*net.parameters(), *inputs_of(graph)]
@@ -42,10 +42,10 @@ def test_literal_edge_list_and_dense_are_the_same_values_and_gradients(name, den
     for of_forms in zip(*(result.tensors() for result in results), strict=True):
         for other in of_forms[1:]:
             assert_close(other, of_forms[0])
-    for by_dense, by_list, by_literal in zip(*(gradients(loss_of(r), learned) for r in results), strict=True):
+    for by_dense, by_list, by_materialized in zip(*(gradients(loss_of(r), learned) for r in results), strict=True):
         assert by_dense.isfinite().all()
         assert_close(by_list, by_dense)
-        assert_close(by_literal, by_dense)
+        assert_close(by_materialized, by_dense)
 
 
 @every_block
@@ -82,7 +82,7 @@ def test_an_edge_list_is_equivariant_to_the_order_of_its_nodes_and_edges(name, d
         receiver=renamed[graph.receiver][edges],
         e=graph.e[edges],
     )
-    for way in (net.forward_with_messages, net.literal):
+    for way in (net.forward_with_messages, net.materialize):
         (after, messages), (after_other, other_messages) = way(graph), way(other)
         assert_close(after_other.v, after.v[nodes])
         assert_close(after_other.e, after.e[edges])
@@ -215,7 +215,7 @@ def test_huge_logits_do_not_overflow(name, dtype):
         (graph.e if name == "mat" else graph.e * 1e6).to(dtype),
         None if graph.u is None else graph.u.to(dtype),
     ).replace(v=(graph.v * 1e6).to(dtype).requires_grad_())
-    for messages in (phi_e(huge), phi_e(huge.to_edge_list()), phi_e.literal(huge)):
+    for messages in (phi_e(huge), phi_e(huge.to_edge_list()), phi_e.materialize(huge)):
         total = messages.sum()
         assert messages.weights.isfinite().all() and total.isfinite().all()
         assert all(x.isfinite().all() for x in gradients(total.sum() + messages.weights.sum(), [huge.v]))
@@ -252,7 +252,7 @@ def test_features_of_another_size_than_the_blocks_raise(name):
     net, graph = make_block(name), graphs_for(name, [3, 2])
     wrong = random_graphs([3, 2], edge_dim=edge_dim(name) + 4, globals_=name not in WITHOUT_U)
     other_u = torch.zeros(2, GLOBAL_DIM, dtype=F64) if name in WITHOUT_U else None
-    for way in (net, net.literal):
+    for way in (net, net.materialize):
         for form in (lambda g: g, DenseGraph.to_edge_list):
             with pytest.raises(ValueError, match=rf"{edge_dim(name) + 4}"):
                 way(form(wrong))
@@ -292,10 +292,10 @@ def test_blocks_can_be_stacked_in_any_form(name):
     first, second = make_block(name), double(BLOCKS[name](config(name)), seed=1)
     graph = graphs_for(name, SIZES, density=0.6)
     dense, listed = second(first(graph)), second(first(graph.to_edge_list()))
-    literal = second.literal(first.literal(graph)[0])[0]
+    materialized = second.materialize(first.materialize(graph)[0])[0]
     assert isinstance(dense, DenseGraph) and isinstance(listed, Graph)
     assert_close(listed.v, dense.v[graph.node_mask], 1e-11)
-    assert_close(literal.v, listed.v, 1e-11)
+    assert_close(materialized.v, listed.v, 1e-11)
 
 
 def test_the_sizes_of_the_tests_are_three_different_numbers():

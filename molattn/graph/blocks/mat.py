@@ -9,15 +9,15 @@ from torch import Tensor, nn
 from molattn.attention import EdgeTerms
 from molattn.attention.dropout import Dropout
 from molattn.graph.block import GraphNetBlock
+from molattn.graph.blocks.config import BlockConfig, require_edge_features
 from molattn.graph.edge_update import (
     AttentionEdgeUpdate,
-    not_none,
     query_in_edge_space,
     receivers_dot_edges,
     senders_dot_edges,
 )
 from molattn.graph.graph import AnyGraph, Graph
-from molattn.graph.published.tensor_dot import BlockConfig, require_edge_features
+from molattn.graph.messages import not_none
 
 LAMBDAS = (1 / 3, 1 / 3, 1 / 3)
 

@@ -6,11 +6,10 @@ from torch import Tensor, nn
 
 from molattn.attention import softmax
 from molattn.attention.dropout import Dropout, dropout
-from molattn.graph.aggregate import Messages
 from molattn.graph.block import GraphNetBlock
-from molattn.graph.edge_update import EdgeMessages, LiteralMessages, not_none
+from molattn.graph.blocks.config import BlockConfig, require_edge_features
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
-from molattn.graph.published.tensor_dot import BlockConfig, require_edge_features
+from molattn.graph.messages import EdgeMessages, MaterializedMessages, Messages, not_none
 
 # rho(x) = sign(x) sqrt(|x|) has an infinite slope at 0; this makes it finite.
 _EPS = 1e-6
@@ -60,14 +59,14 @@ class GritEdgeUpdate(nn.Module):
         values = v if isinstance(graph, Graph) else v.transpose(1, 2)
         return EdgeMessages(graph, weights, self._drop(weights), values, h, self.w_ve)
 
-    def literal(self, graph: AnyGraph) -> LiteralMessages:
+    def materialize(self, graph: AnyGraph) -> MaterializedMessages:
         """The e'_k of every edge, materialized."""
         if isinstance(graph, DenseGraph):
             graph = graph.to_edge_list()
         h, v = self._edge_hidden(graph)
         weights = softmax((h * self.w_a).sum(-1), graph.attention_layout)
         values = v[graph.sender] + torch.einsum("mhf,hdf->mhd", h, self.w_ve)
-        return LiteralMessages(graph, weights, self._drop(weights).unsqueeze(-1) * values, h)
+        return MaterializedMessages(graph, weights, self._drop(weights).unsqueeze(-1) * values, h)
 
     def _edge_hidden(self, graph: AnyGraph) -> tuple[Tensor, Tensor]:
         """h_k of every edge, (m, h, d) or (b, i, j, h, d), zeros where there is no edge, and v, (..., n, h, d)."""

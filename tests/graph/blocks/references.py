@@ -101,7 +101,7 @@ def sum_into_receivers(messages: Array, graph: Arrays) -> Array:
 
 
 def before(w: Weights, graph: Arrays, biases: tuple[bool, bool, bool]) -> tuple[Array, Array, Array, Array]:
-    """The normalised nodes, and the queries, keys and values, (n, h, d), that they and u make, with biases or not."""
+    """The normalized nodes, and the queries, keys and values, (n, h, d), that they and u make, with biases or not."""
     x = w.norm("norm_v", graph.v)
     projected = []
     for of_node, of_graph, bias in zip(("w_q", "w_k", "w_v"), ("w_qu", "w_ku", "w_vu"), biases, strict=True):
@@ -157,9 +157,9 @@ def tensor_dot(w: Weights, graph: Arrays) -> Layer:
         logits[k, h] = q[r, h] @ key / np.sqrt(d)
     b = softmax_into_receivers(logits, graph.receiver)  # 14.5
     e_prime = b[..., None] * values  # 14.6, 14.7
-    n, out = len(graph.v), w["w_jhl.linear.weight"].shape[0]
-    w_jhl = w["w_jhl.linear.weight"].reshape(out, w.heads, d)  # as (l, h, j)
-    ebar = np.tile(w["w_jhl.linear.bias"], (n, 1))
+    n, out = len(graph.v), w["join.linear.weight"].shape[0]
+    w_jhl = w["join.linear.weight"].reshape(out, w.heads, d)  # as (l, h, j)
+    ebar = np.tile(w["join.linear.bias"], (n, 1))
     for k, _, r, h in edges(graph, w):  # 14.8, 14.9: ebar_il = sum_kjh e'_kjh w_jhl
         for channel in range(out):
             ebar[r, channel] += e_prime[k, h] @ w_jhl[channel, h]
@@ -179,7 +179,7 @@ def molattn(w: Weights, graph: Arrays) -> Layer:
     weights = softmax_into_receivers(logits, graph.receiver)
     messages = weights[..., None] * values
     ebar = sum_into_receivers(messages, graph)
-    return after(w, graph, w.linear("w_jhl.linear", ebar), messages, weights)
+    return after(w, graph, w.linear("join.linear", ebar), messages, weights)
 
 
 def gaan(w: Weights, graph: Arrays) -> Layer:
@@ -205,7 +205,7 @@ def gaan(w: Weights, graph: Arrays) -> Layer:
         mean = x[senders].mean(0) if senders else np.zeros(x.shape[-1])
         gates = sigmoid(w.linear("rho_ev.w_g", np.concatenate([x[i], largest, mean])))
         gated = [gates[h] * heads[i, h] for h in range(w.heads)]
-        ebar.append(w.linear("w_jhl", np.concatenate([x[i], *gated])))
+        ebar.append(w.linear("join", np.concatenate([x[i], *gated])))
     return after(w, graph, np.stack(ebar), messages, weights)
 
 
@@ -225,7 +225,7 @@ def mat(w: Weights, graph: Arrays, lambdas: tuple[float, float, float] = (1 / 3,
     weights = l_a * of_attention + l_d * of_distance + l_g * of_adjacency
     messages = weights[..., None] * values
     ebar = sum_into_receivers(messages, graph)
-    return after(w, graph, w.linear("w_jhl.linear", ebar), messages, weights)
+    return after(w, graph, w.linear("join.linear", ebar), messages, weights)
 
 
 def rmat(w: Weights, graph: Arrays) -> Layer:
@@ -246,7 +246,7 @@ def rmat(w: Weights, graph: Arrays) -> Layer:
     weights = softmax_into_receivers(logits, graph.receiver)
     messages = weights[..., None] * values
     ebar = sum_into_receivers(messages, graph)
-    return after(w, graph, w.linear("w_jhl.linear", ebar), messages, weights)
+    return after(w, graph, w.linear("join.linear", ebar), messages, weights)
 
 
 def graphormer(w: Weights, graph: Arrays) -> Layer:
@@ -263,7 +263,7 @@ def graphormer(w: Weights, graph: Arrays) -> Layer:
     weights = softmax_into_receivers(logits, graph.receiver)
     messages = weights[..., None] * values
     ebar = sum_into_receivers(messages, graph)
-    return after(w, graph, w.linear("w_jhl.linear", ebar), messages, weights)
+    return after(w, graph, w.linear("join.linear", ebar), messages, weights)
 
 
 def grit(w: Weights, graph: Arrays, eps: float = 1e-6) -> Layer:
@@ -290,7 +290,7 @@ def grit(w: Weights, graph: Arrays, eps: float = 1e-6) -> Layer:
     scaled = x_hat * w["rho_ev.a"] + np.log(1 + graph.degree)[:, None] * x_hat * w["rho_ev.b"]
     m, heads, d = e_hat.shape
     e_new = graph.e + w.linear("edges.w", e_hat.reshape(m, heads * d))
-    return after(w, graph, w.linear("w_jhl.linear", scaled), messages, weights, e_new)
+    return after(w, graph, w.linear("join.linear", scaled), messages, weights, e_new)
 
 
 REFERENCES: dict[str, Callable[[Weights, Arrays], Layer]] = {

@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor, nn
 
-from molattn.graph.aggregate import Messages
 from molattn.graph.block import GraphNetBlock
+from molattn.graph.blocks.config import BlockConfig
 from molattn.graph.edge_update import AttentionEdgeUpdate
-from molattn.graph.published.tensor_dot import BlockConfig
+from molattn.graph.messages import Messages
 
 
 class GatedSum(nn.Module):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from molattn.graph.published import BLOCKS, BlockConfig
+from molattn.graph.blocks import BLOCKS, BlockConfig
 from tests.graph.graphs import EDGE_DIM, GLOBAL_DIM, NODE_DIM, double, random_graphs
 
 HEADS = 2

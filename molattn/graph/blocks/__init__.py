@@ -6,11 +6,11 @@ Edge encodings, virtual nodes and readouts are not part of a block: the model ch
 from collections.abc import Callable
 
 from molattn.graph.block import GraphNetBlock
-from molattn.graph.published.gaan import GatedSum, gaan
-from molattn.graph.published.graphormer import graphormer
-from molattn.graph.published.grit import DegreeScaledSum, GritEdges, GritEdgeUpdate, grit
-from molattn.graph.published.mat import MixedEdgeUpdate, RelativeEdgeUpdate, mat, rmat
-from molattn.graph.published.tensor_dot import BlockConfig, molattn, tensor_dot
+from molattn.graph.blocks.config import BlockConfig
+from molattn.graph.blocks.gaan import GatedSum, gaan
+from molattn.graph.blocks.grit import DegreeScaledSum, GritEdges, GritEdgeUpdate, grit
+from molattn.graph.blocks.mat import MixedEdgeUpdate, RelativeEdgeUpdate, mat, rmat
+from molattn.graph.blocks.tensor_dot import graphormer, molattn, tensor_dot
 
 BLOCKS: dict[str, Callable[[BlockConfig], GraphNetBlock]] = {
     "molattn": molattn,
