@@ -100,7 +100,7 @@ def global_readout(v: Tensor, graph: AnyGraph) -> Float[Tensor, "b d_u"]:  # noq
         ValueError: a graph without u.
     """
     if graph.u is None:
-        raise ValueError("the readout 'global' reads u, and the graph has none")
+        raise ValueError("the readout 'global' needs u, but the graph has none")
     return graph.u
 
 

@@ -123,7 +123,7 @@ class TensorDotConv(MessagePassing):
         ):
             if not isinstance(size, int) or not (size >= 1 or (may_be_lazy and size == -1)):
                 or_lazy = ", or -1 to infer it from the first call" if may_be_lazy else ""
-                raise ValueError(f"{name} is a whole number of at least 1{or_lazy}, not {size!r}")
+                raise ValueError(f"{name} must be an integer of at least 1{or_lazy}, not {size!r}")
         if not isinstance(beta, bool):
             raise ValueError(f"beta is True or False, not {beta!r}: as in TransformerConv, it comes before dropout")
         if edge_dim == -1 and "logits" in edge_roles:

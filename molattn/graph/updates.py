@@ -37,7 +37,7 @@ class NodeUpdate(nn.Module):
         """The new nodes from `ebar`; both have the shape of `graph.v`."""
         if self.w_u is not None:
             if graph.u is None:
-                raise ValueError("the node update reads u, and the graph has none")
+                raise ValueError("the node update needs u, but the graph has none")
             ebar = ebar + graph.broadcast_to_nodes(self.w_u(graph.u))
         x = add_dropout(graph.v, ebar, self.dropout, self.training)
         first, *_, last = self.feed_forward
@@ -71,7 +71,7 @@ class GlobalUpdate(nn.Module):
     ) -> Float[Tensor, "b d_u"]:
         """(b, h * d), (b, d_v), (b, d_u) -> (b, d_u)."""
         if u is None:
-            raise ValueError("the global update reads u, and the graph has none")
+            raise ValueError("the global update needs u, but the graph has none")
         return u + self.feed_forward(torch.cat([ebar, vbar, u], dim=-1))
 
 

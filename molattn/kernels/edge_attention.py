@@ -17,7 +17,14 @@ from torch import Tensor
 
 from molattn.kernels.batch_layout import BatchLayout
 from molattn.kernels.loader import Library
-from molattn.kernels.operations import check_argument, data_pointer, first_mismatch, isolated_state, register
+from molattn.kernels.operations import (
+    check_argument,
+    data_pointer,
+    differentiable_gradients,
+    first_mismatch,
+    isolated_state,
+    register,
+)
 
 MAX_TABLES = 4
 """The maximum number of tables whose rows add up to the features of an edge."""

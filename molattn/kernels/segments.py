@@ -17,7 +17,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from molattn.kernels.loader import Library
-from molattn.kernels.operations import check_argument, data_pointer, first_mismatch, isolated_state, register
+from molattn.kernels.operations import (
+    check_argument,
+    data_pointer,
+    differentiable_gradients,
+    first_mismatch,
+    isolated_state,
+    register,
+)
 
 _LANES = 16
 

@@ -480,7 +480,7 @@ def test_no_values_are_read_on_other_devices_than_the_cpu():
 )
 def test_invalid_sizes_raise_in_the_constructor(sizes, name):
     lazy = ", or -1 to infer it from the first call" if name == "in_channels" else ""
-    with pytest.raises(ValueError, match=f"^{name} is a whole number of at least 1{lazy}, not -?[0-9]$"):
+    with pytest.raises(ValueError, match=f"^{name} must be an integer of at least 1{lazy}, not -?[0-9]$"):
         TensorDotConv(*sizes)
 
 

@@ -432,7 +432,7 @@ def test_it_is_a_message_passing_layer_and_can_be_pickled():
         ({"aggr": ["add", "max"]}, "aggr is one aggregation"),
         ({"flow": "upwards"}, "source_to_target"),
         ({"beta": 0.1}, "beta is True or False, not 0.1: as in TransformerConv, it comes before dropout"),
-        ({"edge_dim": -2}, "^edge_dim is a whole number of at least 1, or -1 to infer it from the first call, not -2"),
+        ({"edge_dim": -2}, "^edge_dim must be an integer of at least 1, or -1 to infer it from the first call, not -2"),
         ({"edge_dim": -1, "edge_roles": ("logits",)}, "one channel per head: edge_dim=2"),
     ],
     ids=str,

@@ -84,7 +84,7 @@ def test_the_virtual_node_is_the_first():
 
 def test_the_global_readout_needs_u():
     graph = random_graphs(SIZES, globals_=False)
-    with pytest.raises(ValueError, match="'global' reads u"):
+    with pytest.raises(ValueError, match="'global' needs u"):
         readout("global")(graph.v, graph)
 
 

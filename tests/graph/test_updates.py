@@ -121,7 +121,7 @@ def test_edges_are_unchanged_without_an_update_and_values_in_the_padding_have_no
 def test_an_update_that_reads_u_raises_without_u():
     graph = random_graphs([3])
     graph = graph.replace(u=None)
-    with pytest.raises(ValueError, match="the node update reads u, and the graph has none"):
+    with pytest.raises(ValueError, match="the node update needs u, but the graph has none"):
         double(NodeUpdate(NODE_DIM, 6, GLOBAL_DIM))(torch.zeros_like(graph.v), graph)
-    with pytest.raises(ValueError, match="the global update reads u, and the graph has none"):
+    with pytest.raises(ValueError, match="the global update needs u, but the graph has none"):
         double(GlobalUpdate(NODE_DIM, GLOBAL_DIM, 6))(*(torch.zeros(1, NODE_DIM, dtype=F64),) * 2, None)

@@ -17,7 +17,6 @@ from molattn.graph import (
     stack,
 )
 from molattn.graph.blocks import BlockConfig, tensor_dot
-from molattn.kernels import blocks as compiled_blocks
 from molattn.kernels.blocks import LIBRARY
 from tests.assertions import assert_close, assert_identical
 
@@ -292,7 +291,7 @@ def test_out_of_memory_raises_memory_error(monkeypatch):
             return 1
 
     blocks, graph = [block.float() for block in make_blocks()], single(make_graph((6, 9)))
-    monkeypatch.setattr(compiled_blocks, "_loaded_library", Nothing)
+    monkeypatch.setattr(LIBRARY, "loaded", Nothing())
     with torch.no_grad(), pytest.raises(MemoryError, match="no memory is left"):
         run_compiled(blocks, graph)
 
