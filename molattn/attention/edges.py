@@ -38,15 +38,15 @@ class EdgeTerms:
         transform = query_transform(score)
         if self.w_ke is not None and transform is None:
             logits = self._score_with_edge_keys(q, k, layout, score)
-            return logits if self.w_be is None else logits + self._dot_edges(self._expanded_bias(q), layout)
+            return logits if self.w_be is None else logits + dot_edges(self._expanded_bias(q), self.e, layout)
         logits = score(q, k, layout)
         edge_query = None  # x_i such that x_i . e_ij is the sum of the edge terms
         if self.w_ke is not None:
             assert transform is not None
-            edge_query = _matmul_per_head(transform(q), self.w_ke.mT, layout)
+            edge_query = matmul_per_head(transform(q), self.w_ke.mT, layout)
         if self.w_be is not None:
             edge_query = self._expanded_bias(q) if edge_query is None else edge_query + self._bias(layout)
-        return logits if edge_query is None else logits + self._dot_edges(edge_query, layout)
+        return logits if edge_query is None else logits + dot_edges(edge_query, self.e, layout)
 
     def weighted_sum(self, weights: Tensor, v: Tensor, layout: AttentionLayout) -> Tensor:
         """sum_j w_ij (v_j + W_ve e_ij) for every query i."""
@@ -57,7 +57,7 @@ class EdgeTerms:
             edge_sum = layout.scatter_sum(weights.unsqueeze(-1) * self.e.unsqueeze(1))
         else:
             edge_sum = (weights.transpose(-3, -2) @ self.e).transpose(-3, -2)
-        return output + _matmul_per_head(edge_sum, self.w_ve, layout)
+        return output + matmul_per_head(edge_sum, self.w_ve, layout)
 
     def _bias(self, layout: AttentionLayout) -> Tensor:
         assert self.w_be is not None
@@ -68,12 +68,6 @@ class EdgeTerms:
         assert self.w_be is not None
         w_be = self.w_be if q.dim() == 3 else self.w_be.unsqueeze(1)
         return w_be.expand(*q.shape[:-1], -1)
-
-    def _dot_edges(self, x: Tensor, layout: AttentionLayout) -> Tensor:
-        """x_i . e_ij of every pair, where x has a row x_i for each query and head."""
-        if isinstance(layout, EdgeListLayout):
-            return (layout.gather_receivers(x) * self.e.unsqueeze(1)).sum(-1)
-        return (x.transpose(-3, -2) @ self.e.mT).transpose(-3, -2)
 
     def _score_with_edge_keys(self, q: Tensor, k: Tensor, layout: AttentionLayout, score: Score) -> Tensor:
         """score(q_i, k_j + W_ke e_ij) from explicit keys of every pair."""
@@ -88,8 +82,15 @@ class EdgeTerms:
         return score(q.unsqueeze(-2), k, per_query).squeeze(-2)
 
 
-def _matmul_per_head(x: Tensor, w: Tensor, layout: AttentionLayout) -> Tensor:
+def matmul_per_head(x: Tensor, w: Tensor, layout: AttentionLayout) -> Tensor:
     """x_h w_h^T for each head h: x (n, h, d) with an `EdgeListLayout`, else (b, h, n, d); w (h, c, d)."""
     if isinstance(layout, EdgeListLayout):
         return (x.transpose(0, 1) @ w.mT).transpose(0, 1)
     return x @ w.mT
+
+
+def dot_edges(x: Tensor, e: Tensor, layout: AttentionLayout) -> Tensor:
+    """x_i . e_ij of every pair, where x has a row x_i for each query and head; e as in `EdgeTerms`."""
+    if isinstance(layout, EdgeListLayout):
+        return (layout.gather_receivers(x) * e.unsqueeze(1)).sum(-1)
+    return (x.transpose(-3, -2) @ e.mT).transpose(-3, -2)

@@ -234,23 +234,3 @@ class AttentionEdgeUpdate(nn.Module):
             return dropout_mask(q, (len(graph.receiver), self.num_heads), self.dropout)
         b, n = graph.node_mask.shape
         return dropout_mask(q, (b, self.num_heads, n, n), self.dropout)
-
-
-def query_in_edge_space(x: Tensor, w: nn.Linear, num_heads: int) -> Tensor:
-    """W^T x head by head, so that x . (W e) = (W^T x) . e: (n, h, d) or (b, h, n, d) to the channels of e."""
-    weight = w.weight.view(num_heads, -1, w.in_features)
-    return (x.transpose(0, 1) @ weight).transpose(0, 1) if x.dim() == 3 else x @ weight
-
-
-def receivers_dot_edges(graph: AnyGraph, x: Tensor, e: Tensor) -> Tensor:
-    """x_r . e_k for every edge k into r: (n, h, f), (m, f) -> (m, h) or (b, h, n, f), (b, n, n, f) -> (b, h, n, n)."""
-    if isinstance(graph, Graph):
-        return (graph.gather_receivers(x) * e.unsqueeze(1)).sum(-1)
-    return (x.transpose(1, 2) @ e.mT).transpose(1, 2)
-
-
-def senders_dot_edges(graph: AnyGraph, x: Tensor, e: Tensor) -> Tensor:
-    """x_s . e_k for every edge k from s; shapes as for `receivers_dot_edges`."""
-    if isinstance(graph, Graph):
-        return (graph.gather_senders(x) * e.unsqueeze(1)).sum(-1)
-    return (x.transpose(1, 2) @ e.permute(0, 2, 3, 1)).permute(0, 2, 3, 1)

@@ -8,14 +8,10 @@ from torch import Tensor, nn
 
 from molattn.attention import EdgeTerms
 from molattn.attention.dropout import Dropout
+from molattn.attention.edges import dot_edges, matmul_per_head
 from molattn.graph.block import GraphNetBlock
 from molattn.graph.blocks.config import BlockConfig, require_edge_features
-from molattn.graph.edge_update import (
-    AttentionEdgeUpdate,
-    query_in_edge_space,
-    receivers_dot_edges,
-    senders_dot_edges,
-)
+from molattn.graph.edge_update import AttentionEdgeUpdate
 from molattn.graph.graph import AnyGraph, Graph
 from molattn.graph.messages import not_none
 
@@ -122,9 +118,11 @@ class RelativeEdgeUpdate(AttentionEdgeUpdate):
 
     def _edge_terms(self, graph: AnyGraph, q: Tensor, k: Tensor) -> tuple[EdgeTerms, Tensor]:
         u, t = (x if isinstance(graph, Graph) else x.unsqueeze(1) for x in (self.u, self.t))
-        f = self.f_k(graph.e)
-        logits = receivers_dot_edges(graph, query_in_edge_space(q * self.scale + t, self.w_ke, self.num_heads), f)
-        logits = logits + senders_dot_edges(graph, query_in_edge_space(k * self.scale, self.w_ke, self.num_heads), f)
+        f, layout = self.f_k(graph.e), graph.attention_layout
+        # b^K is not formed: x . (W_ke f) = (W_ke^T x) . f
+        to_edges = self.w_ke.weight.unflatten(0, (self.num_heads, -1)).mT
+        logits = dot_edges(matmul_per_head(q * self.scale + t, to_edges, layout), f, layout)
+        logits = logits + _senders_dot_edges(graph, matmul_per_head(k * self.scale, to_edges, layout), f)
         content = (k * u).sum(-1)
         logits = logits + (content[graph.sender] if isinstance(graph, Graph) else content.unsqueeze(-2))
         w_ve = self.w_ve.weight.unflatten(0, (self.num_heads, -1))
@@ -135,6 +133,13 @@ class RelativeEdgeUpdate(AttentionEdgeUpdate):
         b_v = self.w_ve(self.f_v(graph.e)).unflatten(-1, (self.num_heads, -1))
         bias = (k * b_k).sum(-1) * self.scale + (k * self.u).sum(-1) + (b_k * self.t).sum(-1)
         return k + b_k, v + b_v, bias
+
+
+def _senders_dot_edges(graph: AnyGraph, x: Tensor, e: Tensor) -> Tensor:
+    """x_s . e_k for every edge k from s: (n, h, f), (m, f) -> (m, h) or (b, h, n, f), (b, n, n, f) -> (b, h, n, n)."""
+    if isinstance(graph, Graph):
+        return (graph.gather_senders(x) * e.unsqueeze(1)).sum(-1)
+    return (x.transpose(1, 2) @ e.permute(0, 2, 3, 1)).permute(0, 2, 3, 1)
 
 
 def rmat(config: BlockConfig) -> GraphNetBlock:

@@ -16,7 +16,7 @@
 #include "matrices.h"
 #include "edge_attention.c"
 
-/* The classes of these names in molattn.kernels.blocks. */
+/* The classes of these names, with an underscore, in molattn.kernels.block_library. */
 typedef struct {
   const float *w, *b; /* (c,) */
   float *d_w, *d_b;
