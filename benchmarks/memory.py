@@ -33,9 +33,9 @@ TRAINING_STEPS = """
 import sys, torch
 from molattn.chem import molecule_graph
 from molattn.models.config import GraphModelConfig
-from molattn.models.base import build
+from molattn.models.base import build_model
 torch.set_num_threads(1)
-model = build(GraphModelConfig(), 1)
+model = build_model(GraphModelConfig(), 1)
 optimizer = torch.optim.AdamW(model.parameters())
 batch = model.collate([molecule_graph(sys.argv[1])] * int(sys.argv[2]))
 for _ in range(2):

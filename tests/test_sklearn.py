@@ -109,9 +109,9 @@ def test_it_learns() -> None:
     assert len(model.history_) == 40 and model.history_[0]["train_loss"] > model.history_[-1]["train_loss"]
     kinds = ["alcohol", "amine"] * 12
     both = [f"{s}{'O' if k == 'alcohol' else 'N'}" for s, k in zip(smiles, kinds, strict=True)]
-    told = classifier(epochs=40, learning_rate=1e-2, batch_size=8).fit(both, kinds)
-    assert told.score(both, kinds) == 1.0
-    assert told.predict(["CCCO", "CCCN"]).tolist() == ["alcohol", "amine"]
+    learned = classifier(epochs=40, learning_rate=1e-2, batch_size=8).fit(both, kinds)
+    assert learned.score(both, kinds) == 1.0
+    assert learned.predict(["CCCO", "CCCN"]).tolist() == ["alcohol", "amine"]
 
 
 @pytest.mark.parametrize("make", [regressor, classifier])
@@ -375,9 +375,9 @@ def test_standard_deviations_intervals_and_sets() -> None:
     # Of a table of two targets, too.
     several = regressor(calibration_size=0.3).fit(SMILES, np.stack([VALUES, VALUES], 1))
     assert [end.shape for end in several.predict_interval(SMILES[:3], 0.8)] == [(3, 2), (3, 2)]
-    sure = classifier(calibration_size=0.3).fit(SMILES, KINDS)
-    within = sure.predict_set(SMILES, 0.8)
+    calibrated = classifier(calibration_size=0.3).fit(SMILES, KINDS)
+    within = calibrated.predict_set(SMILES, 0.8)
     assert within.shape == (40, 2) and within.dtype == bool
-    for function in (model.predict_interval, sure.predict_set):
+    for function in (model.predict_interval, calibrated.predict_set):
         with pytest.raises(ValueError, match="1 of 2 SMILES cannot be used.*row 1, 'C1CC'"):
             function(["CCO", "C1CC"], 0.8)

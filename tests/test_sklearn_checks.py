@@ -109,7 +109,7 @@ EXPECTED: dict[str, str] = {
 # Checks that scikit-learn itself leaves out, and why.
 SKIPPED: dict[str, str] = {
     "check_array_api_input": "SCIPY_ARRAY_API is not set, and SMILES are no arrays of numbers",
-    "check_classifiers_multilabel_output_format_decision_function": "predict_proba is all that the model answers",
+    "check_classifiers_multilabel_output_format_decision_function": "predict_proba is the only output",
 }
 
 

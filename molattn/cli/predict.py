@@ -104,7 +104,7 @@ def predict(
 
     `--interval 0.9` adds `<target>_lower` and `<target>_upper`, or of classes `<target>_set`, from the calibration
     molecules of `molattn train --calibration-size 0.1`. `--applicability` adds the distance to the nearest training
-    molecules in the model's embedding, the largest Tanimoto similarity, and `unlike_training` with the reason.
+    molecules in the model's embedding, the largest Tanimoto similarity, and `out_of_domain` with the reason.
     """
     if (not tables) == (not smiles):
         raise typer.BadParameter("give either a table or --smiles")

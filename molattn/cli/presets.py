@@ -15,11 +15,12 @@ def presets(
 
     `molattn train --dataset esol --preset mat` trains one; `--set` still changes any of its settings.
     """
-    from molattn.models.base import build
+    from molattn.models.base import build_model
     from molattn.training.run_config import resolve
 
     counts = {
-        name: sum(p.numel() for p in build(resolve(None, {"preset": name}).model, 1).parameters()) for name in PRESETS
+        name: sum(p.numel() for p in build_model(resolve(None, {"preset": name}).model, 1).parameters())
+        for name in PRESETS
     }
     if as_json:
         listed = [

@@ -1,4 +1,4 @@
-"""`molattn embed` and `molattn attention`: fingerprints and attention weights for every row of a table."""
+"""`molattn embed` and `molattn attention`: embeddings and attention weights for every row of a table."""
 
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ def embed(
         typer.Option(
             "--output",
             "-o",
-            help="Where the vectors go: .parquet, .csv, .tsv, .xlsx, .sdf or .npy.",
+            help="Where the embeddings go: .parquet, .csv, .tsv, .xlsx, .sdf or .npy.",
             show_default=False,
         ),
     ],
@@ -46,14 +46,14 @@ def embed(
     num_workers: NumWorkers = 0,
     shard: Shard = None,
     resume: Resume = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row has no vector.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row has no embedding.")] = False,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Embed every row of a table: the vector before the model's last, linear map, as a fingerprint.
+    """Embed every row of a table: the input of the model's final linear layer.
 
     `molattn embed runs/esol in.csv -o out.parquet` keeps every row and column of in.csv, in order, and adds `f0`, `f1`,
-    ..., `status` (ok or error) and `error` (why). A `.npy` file holds only the vectors, one row for each row of the
+    ..., `status` (ok or error) and `error` (why). A `.npy` file holds only the embeddings, one row for each row of the
     table, NaN where a molecule cannot be read. All else is as for `molattn predict`.
     """
     from molattn.cli.table_report import TableProgress, report_rows
@@ -74,12 +74,12 @@ def embed(
     )
     with locked_outputs([job]):
         predictor = load_predictor(run)
-        from molattn.inference.row_predictor import fingerprint_task
+        from molattn.inference.row_predictor import embedding_task
         from molattn.inference.table_engine import run_jobs
 
-        task = fingerprint_task(predictor, numbers_only=is_npy(output))
+        task = embedding_task(predictor, numbers_only=is_npy(output))
         counts = run_jobs([job], task, partial(TableProgress, quiet=quiet), warn)
-    report_rows(counts, "fingerprint", "embedded", output, quiet)
+    report_rows(counts, "embedding", "embedded", output, quiet)
 
 
 def attention(

@@ -22,7 +22,7 @@ from molattn.explain.methods import (
 )
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig
-from molattn.models.descriptors import compute_descriptors
+from molattn.models.descriptors import molecule_descriptors
 from molattn.models.graph_model import GraphModel
 from molattn.models.predict import compute_outputs
 
@@ -133,7 +133,11 @@ def measure_faithfulness(
     model = artifact.model
     assert isinstance(model, GraphModel) and isinstance(model.config, GraphModelConfig)
     names = [choose_method(artifact.model, name) for name in methods] or available_methods(artifact.model)
-    z = None if scaler is None else scaler.scale(np.array([compute_descriptors(m, scaler.computed) for m in molecules]))
+    z = (
+        None
+        if scaler is None
+        else scaler.scale(np.array([molecule_descriptors(m, scaler.computed) for m in molecules]))
+    )
     failures: dict[int, str] = {}
     outputs = compute_outputs(artifact.model, molecules, descriptors=z, failures=failures)
     for i, reason in failures.items():

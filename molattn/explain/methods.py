@@ -146,13 +146,13 @@ def not_pooled_reason(model: GraphModel) -> str:
     )
 
 
-def received(model: GraphModel, molecule: MoleculeOrBatch, output: int) -> Terms:  # noqa: ARG001
+def received_attention(model: GraphModel, molecule: MoleculeOrBatch, output: int) -> Terms:  # noqa: ARG001
     """The attention that each atom receives in the last layer, the mean over heads and receivers.
 
     It is the same for all outputs.
     """
     found = _map(model, molecule)
-    return Terms(found.received()[: found.num_atoms].astype(np.float64), in_units=False)
+    return Terms(found.received_attention()[: found.num_atoms].astype(np.float64), in_units=False)
 
 
 def rollout(model: GraphModel, molecule: MoleculeOrBatch, output: int) -> Terms:  # noqa: ARG001
@@ -192,12 +192,12 @@ def integrated_gradients(model: GraphModel, molecule: MoleculeOrBatch, output: i
     batch = as_batch(model, molecule)
     n, first = batch.mask.shape[1], len(model.virtual_labels)
     with torch.no_grad():
-        graph = model.embed(batch)
+        graph = model.input_graph(batch)
     v, base = graph.v, graph.v.clone()
     base[:, first:] = v[:, first:].mean(1, keepdim=True)
 
     def forward(v: Tensor) -> Tensor:
-        return model.forward_embedded(repeat_batch(graph, len(v)).replace(v=v), repeat_batch(batch, len(v)))[:, output]
+        return model.forward_graph(repeat_batch(graph, len(v)).replace(v=v), repeat_batch(batch, len(v)))[:, output]
 
     with torch.no_grad():
         start, end = forward(torch.cat([base, v])).tolist()
@@ -222,7 +222,7 @@ def grad_attention(model: GraphModel, molecule: MoleculeOrBatch, output: int) ->
     Source: the rule for self-attention of Chefer, Gur & Wolf 2021, arXiv:2103.15679, equations 5 and 6.
     """
     batch = as_batch(model, molecule)
-    graph: Any = model.embed(batch)
+    graph: Any = model.input_graph(batch)
     # The materialized form computes the output from the weights; the fused kernel computes them separately.
     weights, edges = [], []
     graph = graph.replace(v=graph.v.detach().requires_grad_())
@@ -301,7 +301,7 @@ METHODS: dict[str, Method] = {
     "cam": Method("the head applied to the atom's last vector", cam, not_pooled_reason),
     "grad-attention": Method("attention that raises the prediction, rolled out over the layers", grad_attention),
     "rollout": Method("attention received through all layers", rollout),
-    "attention": Method("attention received in the last layer", received),
+    "attention": Method("attention received in the last layer", received_attention),
 }
 """By decreasing faithfulness in `benchmarks/faithfulness.py`; the first that supports a model is its default.
 

@@ -26,8 +26,8 @@ from molattn.models.calibration import (
     prediction_sets,
     resolve_calibration_method,
 )
-from molattn.models.descriptors import DescriptorStream, Row
-from molattn.models.predict import embed_molecules
+from molattn.models.descriptors import DescriptorStream, InputRow
+from molattn.models.predict import compute_embeddings
 from molattn.models.predictions import Predictions
 from molattn.models.tasks import Regression, Task
 from molattn.models.uncertainty import resolve_uncertainty_method
@@ -69,10 +69,10 @@ class BasePredictor:
 
     @property
     def dim(self) -> int:
-        """d, the length of a learned fingerprint.
+        """d, the length of a learned embedding.
 
         Raises:
-            UsageError: a model of atoms, which has no fingerprint of a molecule.
+            UsageError: a model of atoms, which has no embedding of a molecule.
         """
         if self.task.of_atoms:
             raise UsageError(
@@ -117,7 +117,7 @@ class BasePredictor:
         num_workers: int,
         progress: Callable[[int], None] | None,
         descriptors: DescriptorStream,
-    ) -> Generator[list[Row], None, None]:
+    ) -> Generator[list[InputRow], None, None]:
         """A row for each SMILES, in order, in chunks; read as in training."""
         reader = self.model.reader(self.read_options)
         size = WORKER_CHUNK_SIZE if self.read_options.conformers is None else WORKER_CHUNK_SIZE_3D
@@ -144,7 +144,7 @@ def descriptor_rows(descriptors: Any, single: bool) -> Any:
     return descriptors
 
 
-DOMAIN_COLUMNS = ("embedding_distance", "tanimoto_nearest", "unlike_training")
+DOMAIN_COLUMNS = ("embedding_distance", "tanimoto_nearest", "out_of_domain")
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class PredictionOptions:
     Attributes:
         interval: level of prediction intervals, or of prediction sets of classes; None for neither.
         uncertainty_method: how standard deviations are computed; the model's default when empty.
-        calibration_method: one of `molattn.models.calibration.METHODS`; the model's default when empty.
+        calibration_method: one of `molattn.models.calibration.CALIBRATION_METHODS`; the model's default when empty.
         applicability: whether to measure how far each molecule is from the training molecules.
     """
 
@@ -269,9 +269,9 @@ class BatchPredictor:
             extra = [row + new for row, new in zip(extra, ends, strict=True)]
         if self.options.applicability and a.domain is not None and len(molecules):
             bits = morgan_bits([m.smiles for m in molecules], max_atoms=a.read_options.max_atoms)
-            vectors = embed_molecules(a.model, molecules, descriptors=z, failures=failures)
-            distances, similarities, unlike = a.domain.measure(vectors, bits)
-            measured = zip(distances.tolist(), similarities.tolist(), unlike, strict=True)
+            vectors = compute_embeddings(a.model, molecules, descriptors=z, failures=failures)
+            distances, similarities, flags = a.domain.measure(vectors, bits)
+            measured = zip(distances.tolist(), similarities.tolist(), flags, strict=True)
             extra = [row + list(new) for row, new in zip(extra, measured, strict=True)]
         values = (tuple(task.table_value(v, t) for t, v in enumerate(row)) for row in calibrated.values.tolist())
         return [(row, tuple(more)) for row, more in zip(values, extra, strict=True)]

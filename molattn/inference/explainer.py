@@ -18,7 +18,7 @@ from molattn.explain.attribute import attribute
 from molattn.explain.methods import choose_method
 from molattn.inference.base_predictor import BasePredictor
 from molattn.models.base import Molecule
-from molattn.models.descriptors import DescriptorStream, Row, usable_molecules
+from molattn.models.descriptors import DescriptorStream, InputRow, usable_molecules
 from molattn.models.predict import MAX_ATTENTION_PAIRS, NOT_FINITE, iter_attention
 from molattn.models.tasks import Multiclass
 
@@ -26,7 +26,7 @@ from molattn.models.tasks import Multiclass
 class Explainer(BasePredictor):
     """The part of a `Predictor` that explains its predictions.
 
-    For an ensemble, maps, attributions and fingerprints are those of its first model, with that model's own prediction:
+    For an ensemble, maps, attributions and embeddings are those of its first model, with that model's own prediction:
     the heads of different models are unrelated, so that a mean over them would have no meaning. `Predictor.members` are
     the models one by one.
     """
@@ -65,7 +65,7 @@ class Explainer(BasePredictor):
             num_workers: processes that read molecules.
             progress: called after each chunk with the number of SMILES read so far.
         """
-        waiting: list[Row] = []
+        waiting: list[InputRow] = []
         pairs = done = without_geometry = 0
         first = ""
         scaler = None if descriptors is None and self.descriptors else self._artifact.descriptors
@@ -86,7 +86,7 @@ class Explainer(BasePredictor):
             message = f"{without_geometry} of {done} SMILES have no 3D geometry; the first, {first}"
             warnings.warn(MolattnWarning(message), stacklevel=2)
 
-    def _map_rows(self, rows: Sequence[Row]) -> Iterator[AttentionMap | SmilesError]:
+    def _map_rows(self, rows: Sequence[InputRow]) -> Iterator[AttentionMap | SmilesError]:
         """A map or an error for each row."""
         maps = self._maps(*usable_molecules(rows))
         for row in rows:
@@ -104,7 +104,9 @@ class Explainer(BasePredictor):
             z = np.zeros((len(molecules), len(a.descriptors.names)))
         for molecule, (outputs, weights) in zip(molecules, iter_attention(a.model, molecules, z), strict=True):
             with np.errstate(over="ignore", invalid="ignore"):
-                decoded = a.scaler.in_units(a.task.decode(outputs if a.task.of_atoms else outputs[None], a.scaler))
+                decoded = a.scaler.inverse_transform(
+                    a.task.decode(outputs if a.task.of_atoms else outputs[None], a.scaler)
+                )
             if not all(np.isfinite(x).all() for x in (outputs, weights, decoded.values, decoded.distribution)):
                 yield SmilesError(molecule.smiles, NOT_FINITE)
                 continue

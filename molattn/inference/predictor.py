@@ -204,23 +204,23 @@ class Predictor(TablePredictor):
         return self.task.to_array(Predictions(numbers, extra)), extra[:, max(0, width - len(self.targets)) :]
 
     def embed(self, smiles: str | Iterable[object], num_workers: int = 0, descriptors: Any = None) -> np.ndarray:
-        """Learned fingerprints (embeddings), in the order of `smiles`: the input of the model's final linear layer.
+        """Learned embeddings, in the order of `smiles`: the input of the model's final linear layer.
 
         Shapes: (n, d); (d,) for a single string. Descriptors are passed as for `predict`; they are the
-        last numbers of a fingerprint, standardised.
+        last numbers of an embedding, standardised.
 
         The result for a SMILES that cannot be read is NaN. A `MolattnWarning` reports how many there are, with the
         first reason; `embed_rows` gives all.
 
         Raises:
-            UsageError: a model of atoms, which has no fingerprint of a molecule.
+            UsageError: a model of atoms, which has no embedding of a molecule.
         """
         single = isinstance(smiles, str)
         missing = (np.nan,) * self.dim
         texts, z = [smiles] if single else smiles, descriptor_rows(descriptors, single)
         rows = list(self.embed_rows(texts, num_workers, None, z))
         values = np.array([missing if r.values is None else r.values for r in rows]).reshape(-1, self.dim)
-        warn_failed(rows, "fingerprint")
+        warn_failed(rows, "embedding")
         return values[0] if single else values
 
     def evaluate(

@@ -20,8 +20,8 @@ from molattn.inference.base_predictor import (
 )
 from molattn.inference.rows import RowPrediction, RowValues, all_finite, predict_rows, transpose
 from molattn.models.base import Molecule
-from molattn.models.descriptors import DescriptorStream, Row
-from molattn.models.predict import NOT_FINITE, embed_molecules
+from molattn.models.descriptors import DescriptorStream, InputRow
+from molattn.models.predict import NOT_FINITE, compute_embeddings
 
 
 class RowPredictor(BasePredictor):
@@ -65,7 +65,7 @@ class RowPredictor(BasePredictor):
         progress: Callable[[int], None] | None = None,
         descriptors: Any = None,
     ) -> Generator[RowPrediction, None, None]:
-        """As `predict_rows`, with the d numbers of the learned fingerprint as `values`."""
+        """As `predict_rows`, with the d numbers of the learned embedding as `values`."""
         return self._iter_rows(smiles, num_workers, progress, self._embed_batch, descriptors)
 
     def _predict_batch(
@@ -81,7 +81,7 @@ class RowPredictor(BasePredictor):
 
     def _embed_batch(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> list[RowValues | str]:
         failures: dict[int, str] = {}
-        vectors = embed_molecules(self._artifact.model, molecules, descriptors=z, failures=failures)
+        vectors = compute_embeddings(self._artifact.model, molecules, descriptors=z, failures=failures)
         return _with_failures([(tuple(vector), ()) for vector in vectors.tolist()], failures)
 
     def _iter_rows(
@@ -93,7 +93,7 @@ class RowPredictor(BasePredictor):
         descriptors: Any,
     ) -> Generator[RowPrediction, None, None]:
         """A row for each SMILES, `CHUNK_SIZE` of them predicted together, in bounded memory."""
-        waiting: list[Row] = []
+        waiting: list[InputRow] = []
         stream = DescriptorStream(self._artifact.descriptors, descriptors)
         with closing(self._read_rows(smiles, num_workers, progress, stream)) as chunks:
             for rows in chunks:
@@ -121,7 +121,7 @@ class TableTask:
     """The columns that are added to a table, and how they are computed.
 
     Attributes:
-        noun: the result of a row, in messages: "prediction" or "fingerprint".
+        noun: the result of a row, in messages: "prediction" or "embedding".
         predict_rows: computes the results.
         columns: the new columns; renamed where the table has a column of that name.
         cells: from results to the values of the new columns.
@@ -169,15 +169,15 @@ def prediction_task(predictor: RowPredictor, options: PredictionOptions = DEFAUL
     )
 
 
-def fingerprint_task(predictor: RowPredictor, numbers_only: bool = False) -> TableTask:
-    """The task that adds `f0`, `f1`, ..., `status` and `error`, or with `numbers_only` writes fingerprints alone.
+def embedding_task(predictor: RowPredictor, numbers_only: bool = False) -> TableTask:
+    """The task that adds `f0`, `f1`, ..., `status` and `error`, or with `numbers_only` writes embeddings alone.
 
     Raises:
-        UsageError: a model of atoms, which has no fingerprint of a molecule.
+        UsageError: a model of atoms, which has no embedding of a molecule.
     """
     numbers = [NewColumn(f"f{i}", "float32") for i in range(predictor.dim)]
     return TableTask(
-        noun="fingerprint",
+        noun="embedding",
         predict_rows=predictor.embed_rows,
         columns=numbers if numbers_only else [*numbers, *_status_columns()],
         cells=partial(_cells, predictor.dim, numbers_only),

@@ -13,7 +13,7 @@ from molattn.data.tables.parts import Parts
 from molattn.data.tables.row_stream import Chunk, RowStream
 from molattn.errors import MolattnWarning, SmilesError, short_repr
 from molattn.models.base import Molecule
-from molattn.models.descriptors import Row, usable_molecules
+from molattn.models.descriptors import InputRow, usable_molecules
 
 Value = float | str | tuple[float, ...] | tuple[str, ...]
 """The prediction of one target: a number or the name of a class; a tuple of them for the atoms of a molecule."""
@@ -30,7 +30,7 @@ class RowPrediction:
         smiles: the SMILES as it was passed.
         values: the prediction per target: a number in units, the probability of the positive class, or the name of
             a class; for a target of atoms, a tuple with one for each atom, in the order of the SMILES. From
-            `embed_rows`, the numbers of the fingerprint. None when there is an error.
+            `embed_rows`, the numbers of the embedding. None when there is an error.
         error: why there is none; empty otherwise.
         warnings: features of the molecule that the model cannot represent, one sentence each.
         extra_values: the values of `molattn.Predictor.extra_columns_for`; empty when there is an error.
@@ -81,7 +81,7 @@ def geometry_warning(row: RowPrediction) -> str:
 
 
 def predict_rows(
-    rows: Sequence[Row], predict: Callable[[Sequence[Molecule], np.ndarray | None], list[RowValues | str]]
+    rows: Sequence[InputRow], predict: Callable[[Sequence[Molecule], np.ndarray | None], list[RowValues | str]]
 ) -> Iterator[RowPrediction]:
     """The prediction of each row, in order, with the values that `predict` returns for its molecule, or an error.
 

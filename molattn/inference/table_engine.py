@@ -294,7 +294,7 @@ def _descriptor_indices(stream: RowStream, names: Sequence[str]) -> list[int]:
 def _without_duplicates(columns: Sequence[NewColumn], existing: Sequence[str], warn: Warn) -> list[NewColumn]:
     """The columns, with a number appended to names that the table already has, so that no column of it is replaced."""
     renamed: list[NewColumn] = []
-    used = set(existing)  # fingerprints have hundreds of columns
+    used = set(existing)  # embeddings have hundreds of columns
     for column in columns:
         number, name = 1, column.name
         while name in used:

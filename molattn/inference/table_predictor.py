@@ -1,4 +1,4 @@
-"""Predictions, fingerprints and attention weights of whole tables, of any length, in bounded memory."""
+"""Predictions, embeddings and attention weights of whole tables, of any length, in bounded memory."""
 
 import warnings
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.errors import MolattnWarning
 from molattn.inference.base_predictor import DEFAULT_OPTIONS, PredictionOptions
 from molattn.inference.explainer import Explainer
-from molattn.inference.row_predictor import RowPredictor, fingerprint_task
+from molattn.inference.row_predictor import RowPredictor, embedding_task
 from molattn.inference.rows import AttentionCounts, RowCounts
 from molattn.inference.table_engine import TableProgress, callback_progress, predict_jobs, run_jobs, warn_user
 from molattn.inference.table_job import TableJob, check_attention_output, create_output_folder, is_npy, locked_outputs
@@ -157,18 +157,18 @@ class TablePredictor(RowPredictor, Explainer):
         force: bool = False,
         progress: TableProgress | None = None,
     ) -> RowCounts:
-        """Write the learned fingerprint of every row of a table: what `molattn embed` does.
+        """Write the learned embedding of every row of a table: what `molattn embed` does.
 
         The output has every row and column of the input, in order, and adds `f0`, `f1`, ..., `status` and `error`. A
-        .npy file has the fingerprints alone, float32 (n, d), NaN for a bad row. All else is as for `predict_table`.
+        .npy file has the embeddings alone, float32 (n, d), NaN for a bad row. All else is as for `predict_table`.
 
         Raises:
-            UsageError: a model of atoms, which has no fingerprint of a molecule; and as `predict_table`.
+            UsageError: a model of atoms, which has no embedding of a molecule; and as `predict_table`.
             InputError, RowsFailed: as `predict_table`.
 
         Example::
 
-            predictor.embed_table("in.csv", "fingerprints.npy")
+            predictor.embed_table("in.csv", "embeddings.npy")
         """
         job = TableJob(
             input=Path(input),
@@ -183,9 +183,9 @@ class TablePredictor(RowPredictor, Explainer):
             force=force,
         )
         with locked_outputs([job]):
-            task = fingerprint_task(self, numbers_only=is_npy(job.output))
+            task = embedding_task(self, numbers_only=is_npy(job.output))
             counts = run_jobs([job], task, callback_progress(progress), warn_user)
-        for message in filter(None, (counts.geometry_message, counts.failure_message("fingerprint"))):
+        for message in filter(None, (counts.geometry_message, counts.failure_message("embedding"))):
             warnings.warn(MolattnWarning(message), stacklevel=2)
         return counts
 

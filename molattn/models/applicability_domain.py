@@ -6,11 +6,11 @@ import numpy as np
 
 NUM_NEIGHBOURS = 5
 FINGERPRINT_BYTES = 256
-"""Size of the packed fingerprint of a molecule."""
+"""The size of the packed Morgan fingerprint of a molecule."""
 COVERAGE = 0.95
 """The share of the training molecules that are within each limit."""
-LABELS = ("no", "embedding", "fingerprint", "both")
-"""Whether a molecule is outside the domain, and by which measure."""
+OUT_OF_DOMAIN = ("no", "embedding", "fingerprint", "both")
+"""Whether a molecule is out of the domain, and by which measure."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class ApplicabilityDomain:
         return cls(embeddings, bits, float(max_distance), float(min_similarity))
 
     def measure(self, embeddings: np.ndarray, bits: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
-        """For each molecule: mean distance to the 5 nearest, largest Tanimoto similarity, and one of `LABELS`."""
+        """Mean distance to the 5 nearest, largest Tanimoto similarity, and one of `OUT_OF_DOMAIN`: (n,) each."""
         distances = mean_nearest_distance(embeddings, self.embeddings)
         similarities = max_tanimoto(bits, self.bits)
         flags = (distances > self.max_distance).astype(int) + 2 * (similarities < self.min_similarity)
-        return distances, similarities, [LABELS[flag] for flag in flags.tolist()]
+        return distances, similarities, [OUT_OF_DOMAIN[flag] for flag in flags.tolist()]
 
 
 def mean_nearest_distance(x: np.ndarray, others: np.ndarray, exclude_self: bool = False) -> np.ndarray:

@@ -23,11 +23,11 @@ from molattn.data.files import write_bytes
 from molattn.data.schema import CHECKSUMS, ValidationError, dumps_checksummed
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.applicability_domain import ApplicabilityDomain
-from molattn.models.base import MODELS, Molecule, MoleculeModel, build
+from molattn.models.base import Molecule, MoleculeModel, build_model, model_class
 from molattn.models.calibration import Calibration, apply_calibration, prediction_intervals
 from molattn.models.config_file import (
     CALIBRATION,
-    CONFIG,
+    CONFIG_JSON,
     DOMAIN,
     MAX_CONFIG_BYTES,
     MEMBERS,
@@ -40,7 +40,7 @@ from molattn.models.config_file import (
     member_prefix,
     model_config_of,
     read_calibration,
-    read_config,
+    read_config_file,
     read_descriptor_scaler,
     read_domain,
     read_target_scaler,
@@ -49,13 +49,13 @@ from molattn.models.config_file import (
 )
 from molattn.models.predictions import Predictions
 from molattn.models.scaler import DescriptorScaler, TargetScaler
-from molattn.models.tasks import REGRESSION, Regression, Task, share_predictions, task_from_dict
+from molattn.models.tasks import REGRESSION, Regression, Task, prior_predictions, task_from_dict
 from molattn.models.tensor_file import (
+    AllocationLimit,
     TensorSpec,
     check_finite,
     check_tensor_specs,
     default_float32,
-    limit_allocation,
     read_tensor_specs,
     read_tensors,
 )
@@ -76,12 +76,11 @@ class Artifact:
         task: what the model's outputs mean.
         descriptors: the names and the scaling of the descriptors that the model reads; None if it reads none.
         members: the other models of an ensemble, of which `model` is the first.
-        uncertainty: how standard deviations are computed, one of `molattn.models.uncertainty.methods()`.
+        uncertainty: how standard deviations are computed, one of `molattn.models.uncertainty.uncertainty_methods()`.
         samples: the number of passes of the uncertainty method "dropout".
         calibration: the scores for prediction intervals and sets; None for an uncalibrated model.
         domain: the applicability domain; None if the model has none.
-        class_shares: for each target the share of each class among the training labels, see `Task.class_shares`; empty
-            for regression, and for models that were saved without them.
+        class_priors: see `Task.class_priors`; empty for regression, and for models that were saved without them.
     """
 
     model: MoleculeModel
@@ -96,7 +95,7 @@ class Artifact:
     samples: int = 10
     calibration: Calibration | None = None
     domain: ApplicabilityDomain | None = None
-    class_shares: tuple[tuple[float, ...], ...] = ()
+    class_priors: tuple[tuple[float, ...], ...] = ()
 
     def __post_init__(self):
         if not self.uncertainty:
@@ -136,22 +135,22 @@ class Artifact:
     def apply_calibration(self, predictions: Predictions, method: str = "") -> Predictions:
         """The predictions of `predict`, calibrated and in the units of the targets.
 
-        See `molattn.models.calibration.apply_calibration` and `TargetScaler.in_units`.
+        See `molattn.models.calibration.apply_calibration` and `TargetScaler.inverse_transform`.
         """
         if self.calibration is not None:
             method = method or self.calibration.method
             predictions = apply_calibration(predictions, self.task, self.calibration, method)
-        return self.scaler.in_units(predictions)
+        return self.scaler.inverse_transform(predictions)
 
     def baseline_predictions(self, n: int) -> Predictions | None:
-        """The baseline for n molecules or atoms: the training mean, or the shares of the classes in training.
+        """The baseline for n molecules or atoms: the training mean, or the class priors.
 
         For a target with a transform it is the mean of the transformed target, converted to the unit of the target.
-        None if the shares were not saved with the model.
+        None if the class priors were not saved with the model.
         """
         if isinstance(self.task, Regression):
-            return self.scaler.in_units(self.task.baseline_predictions(np.array([self.scaler.mean]), n))
-        return share_predictions(self.task, self.class_shares, n) if self.class_shares else None
+            return self.scaler.inverse_transform(self.task.baseline_predictions(np.array([self.scaler.mean]), n))
+        return prior_predictions(self.task, self.class_priors, n) if self.class_priors else None
 
     def prediction_intervals(
         self, predictions: Predictions, level: float, method: str
@@ -165,7 +164,9 @@ class Artifact:
         if not isinstance(self.task, Regression):
             raise TypeError("classes have prediction sets, not intervals")
         calibration = None if method == NONE else self.calibration
-        return self.scaler.bounds_in_units(*prediction_intervals(predictions, self.task, level, calibration, method))
+        return self.scaler.inverse_transform_bounds(
+            *prediction_intervals(predictions, self.task, level, calibration, method)
+        )
 
 
 def save_artifact(folder: str | Path, artifact: Artifact) -> None:
@@ -187,9 +188,10 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
         "molattn": version("molattn"),
         "model": dataclasses.asdict(artifact.model.config),
         "targets": [
-            {"name": name, "unit": unit, "mean": mean, "std": std, **transform_settings(scaler, t), **shares}
-            for t, (name, unit, mean, std, shares) in enumerate(
-                zip(artifact.targets, artifact.units, scaler.mean, scaler.std, _class_shares(artifact), strict=True)
+            {"name": name, "unit": unit, "mean": mean, "std": std, **transform_settings(scaler, t)}
+            | ({"class_priors": list(artifact.class_priors[t])} if artifact.class_priors else {})
+            for t, (name, unit, mean, std) in enumerate(
+                zip(artifact.targets, artifact.units, scaler.mean, scaler.std, strict=True)
             )
         ],
         "task": artifact.task.to_dict(),
@@ -198,23 +200,16 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
         MEMBERS: len(artifact.members),
         "uncertainty": {"method": artifact.uncertainty, "samples": artifact.samples},
         CALIBRATION: calibration and {"method": calibration.method, "uncertainty": calibration.uncertainty},
-        DOMAIN: domain and {"farthest": domain.max_distance, "least": domain.min_similarity},
+        DOMAIN: domain and {"max_distance": domain.max_distance, "min_similarity": domain.min_similarity},
         "vocabulary": artifact.model.vocabulary(),
         CHECKSUMS: {WEIGHTS: hashlib.sha256(weights).hexdigest()},
     }
     _finish_replacement(folder)
     try:
-        write_bytes(folder / NEXT_CONFIG, dumps_checksummed(config, CONFIG))
+        write_bytes(folder / NEXT_CONFIG, dumps_checksummed(config, CONFIG_JSON))
         write_bytes(folder / WEIGHTS, weights)
     finally:
         _finish_replacement(folder)
-
-
-def _class_shares(artifact: Artifact) -> list[dict[str, Any]]:
-    """The class shares of each target as written to `config.json`; empty if they are not known."""
-    if not artifact.class_shares:
-        return [{}] * len(artifact.targets)
-    return [{"class_shares": list(shares)} for shares in artifact.class_shares]
 
 
 def _weights(model: MoleculeModel) -> dict[str, Tensor]:
@@ -227,7 +222,7 @@ def _finish_replacement(folder: Path) -> None:
     if (folder / NEXT_CONFIG).is_file():
         weights = (folder / WEIGHTS).read_bytes() if (folder / WEIGHTS).is_file() else b""
         if hashlib.sha256(weights).hexdigest().encode() in (folder / NEXT_CONFIG).read_bytes():
-            os.replace(folder / NEXT_CONFIG, folder / CONFIG)
+            os.replace(folder / NEXT_CONFIG, folder / CONFIG_JSON)
         else:
             (folder / NEXT_CONFIG).unlink()
 
@@ -242,7 +237,7 @@ def _descriptors(scaler: DescriptorScaler | None) -> list[dict[str, Any]]:
 
 
 MAX_BUFFER_NUMBERS = 10_000_000
-"""The maximum number of tensor elements of a model besides its weights, such as the centres of radial bases."""
+"""The maximum number of tensor elements of a model besides its weights, such as the centers of radial bases."""
 
 
 def load_artifact(folder: str | Path) -> Artifact:
@@ -257,12 +252,12 @@ def load_artifact(folder: str | Path) -> Artifact:
     """
     load_plugins()
     folder = Path(folder)
-    for name in (CONFIG, WEIGHTS):
+    for name in (CONFIG_JSON, WEIGHTS):
         if not (folder / name).is_file():
             raise InputError(f"{folder} contains no model: {name} is missing; give the folder of a finished run")
     try:
         specs = read_tensor_specs(folder / WEIGHTS)
-        config = read_config(folder, _current_config(folder))
+        config = read_config_file(folder, _current_config(folder))
         return _build_artifact(config, specs, folder)
     except ValidationError as error:
         raise InputError(f"{folder / WEIGHTS} is damaged or was changed: {error}; copy it again") from error
@@ -279,10 +274,10 @@ def load_artifact(folder: str | Path) -> Artifact:
 def _current_config(folder: Path) -> str:
     """The name of the configuration file that belongs to the weights."""
     if not (folder / NEXT_CONFIG).is_file() or (folder / NEXT_CONFIG).stat().st_size > MAX_CONFIG_BYTES:
-        return CONFIG
+        return CONFIG_JSON
     with open(folder / WEIGHTS, "rb") as file:
         weights = hashlib.file_digest(file, "sha256").hexdigest()
-    return NEXT_CONFIG if weights.encode() in (folder / NEXT_CONFIG).read_bytes() else CONFIG
+    return NEXT_CONFIG if weights.encode() in (folder / NEXT_CONFIG).read_bytes() else CONFIG_JSON
 
 
 def _build_artifact(config: dict[str, Any], specs: dict[str, TensorSpec], folder: Path) -> Artifact:
@@ -291,7 +286,7 @@ def _build_artifact(config: dict[str, Any], specs: dict[str, TensorSpec], folder
     standardize, conformers = molecules["standardize"], molecules["conformers"]
     if standardize and standardize not in STANDARDIZE:
         raise UsageError(f"the standard form {short_repr(standardize)}; upgrade molattn")
-    if config["vocabulary"] != MODELS[settings.kind].vocabulary():
+    if config["vocabulary"] != model_class(settings.kind).vocabulary():
         raise InputError(
             f"{folder} was trained with another vocabulary of molecules than that of this molattn; use molattn "
             f"{config['molattn']} or train again"
@@ -300,15 +295,15 @@ def _build_artifact(config: dict[str, Any], specs: dict[str, TensorSpec], folder
     build_args = settings, len(task.target_of_output(len(targets))), task.of_atoms, len(descriptors)
     if max(count, settings.num_layers) > len(specs):
         raise ValidationError("its settings require more weights than it has")
-    with default_float32(), limit_allocation(2 * count_numbers(select_prefix(specs, "")) + MAX_BUFFER_NUMBERS):
-        first = build(*build_args)
+    with default_float32(), AllocationLimit(2 * count_numbers(select_prefix(specs, "")) + MAX_BUFFER_NUMBERS):
+        first = build_model(*build_args)
     check_tensor_specs(specs, expected_specs(config, task, first, specs))
     tensors, checksum = read_tensors(folder / WEIGHTS)
     if checksum != config[CHECKSUMS][WEIGHTS]:
-        raise ValidationError(f"its checksum differs from the one in {CONFIG}")
+        raise ValidationError(f"its checksum differs from the one in {CONFIG_JSON}")
     check_finite(tensors)
     with default_float32():
-        models = [first, *(build(*build_args) for _ in range(1, count))]
+        models = [first, *(build_model(*build_args) for _ in range(1, count))]
     for i, model in enumerate(models):
         model.load_state_dict(select_prefix(tensors, member_prefix(i)))
         model.eval().requires_grad_(False)
@@ -326,5 +321,5 @@ def _build_artifact(config: dict[str, Any], specs: dict[str, TensorSpec], folder
         samples=method["samples"],
         calibration=read_calibration(config, tensors, task),
         domain=read_domain(config, tensors),
-        class_shares=tuple(tuple(t["class_shares"]) for t in targets if "class_shares" in t),
+        class_priors=tuple(tuple(t["class_priors"]) for t in targets if "class_priors" in t),
     )

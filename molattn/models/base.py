@@ -2,7 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib import import_module
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
@@ -27,32 +27,26 @@ if hasattr(os, "register_at_fork"):
 
 @runtime_checkable
 class Molecule(Protocol):
-    """The input of a model for one SMILES: a graph of atoms, or a row of tokens."""
+    """The input of a model for one SMILES: a graph of atoms, or a row of tokens.
+
+    Attributes:
+        smiles: the SMILES as in the input.
+        encoded_smiles: the SMILES whose atoms or tokens are encoded, in their order.
+        labels: the labels of its positions (atoms or tokens), in order.
+        size: the number of positions.
+        warnings: features of the molecule that the model cannot represent, one sentence each.
+    """
 
     @property
-    def smiles(self) -> str:
-        """The SMILES as in the input."""
-        ...
-
+    def smiles(self) -> str: ...
     @property
-    def encoded_smiles(self) -> str:
-        """The SMILES whose atoms or tokens are encoded, in their order."""
-        ...
-
+    def encoded_smiles(self) -> str: ...
     @property
-    def labels(self) -> tuple[str, ...]:
-        """The labels of its positions (atoms or tokens), in order."""
-        ...
-
+    def labels(self) -> tuple[str, ...]: ...
     @property
-    def size(self) -> int:
-        """The number of positions."""
-        ...
-
+    def size(self) -> int: ...
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """Features of the molecule that the model cannot represent, one sentence each."""
-        ...
+    def warnings(self) -> tuple[str, ...]: ...
 
 
 class MoleculeModel(nn.Module, ABC):
@@ -60,6 +54,12 @@ class MoleculeModel(nn.Module, ABC):
 
     It defines how molecules are read and collated, so that training, prediction and files on disk are the same for all
     models.
+
+    Args:
+        config: its configuration.
+        num_outputs: the number of outputs for each molecule or atom.
+        of_atoms: whether the targets are atom-level.
+        num_descriptors: k.
 
     Attributes:
         config: its configuration.
@@ -82,7 +82,7 @@ class MoleculeModel(nn.Module, ABC):
     position_type: Literal["atoms", "tokens"] = "atoms"
 
     @abstractmethod
-    def __init__(self, config: Any, num_targets: int = 1, of_atoms: bool = False, num_descriptors: int = 0):
+    def __init__(self, config: Any, num_outputs: int = 1, of_atoms: bool = False, num_descriptors: int = 0):
         super().__init__()
         if of_atoms and not self.supports_atom_targets:
             raise ValueError(f"the model {config.kind!r} has no atom-level targets: choose the model 'graph'")
@@ -111,9 +111,7 @@ class MoleculeModel(nn.Module, ABC):
 
     @staticmethod
     @abstractmethod
-    def reader(
-        options: ReadOptions = DEFAULT_READ_OPTIONS,
-    ) -> Callable[[object], Molecule]:
+    def reader(options: ReadOptions = DEFAULT_READ_OPTIONS) -> Callable[[object], Molecule]:
         """A picklable function from one SMILES to its molecule, as `read` returns it; it raises SmilesError.
 
         Args:
@@ -133,7 +131,7 @@ class MoleculeModel(nn.Module, ABC):
     def collate(
         molecules: Sequence[Any], targets: np.ndarray | None = None, descriptors: np.ndarray | None = None
     ) -> Batch:
-        """One batch of molecules, in order: targets (b, T), or (N, T) of atoms; standardised descriptors (b, k)."""
+        """One batch of molecules, in order: targets (b, T), or (N, T) of atoms; standardized descriptors (b, k)."""
 
     @staticmethod
     @abstractmethod
@@ -142,9 +140,9 @@ class MoleculeModel(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, batch: Any) -> Tensor:
-        """(b, T) raw outputs, such as standardised values or logits; see `Task.decode`.
+        """(b, outputs) raw outputs, such as standardized values or logits; see `Task.decode`.
 
-        A model of atoms returns (N, T): a row for each of the N atoms of the batch, molecule by molecule, in order.
+        With atom-level targets, (N, outputs): a row for each atom of the batch, molecule by molecule, in order.
         """
 
     @abstractmethod
@@ -152,11 +150,11 @@ class MoleculeModel(nn.Module, ABC):
         """The result of `forward`, and the attention weights of every layer and head, (b, layers, heads, n, n)."""
 
     @abstractmethod
-    def fingerprint(self, batch: Any) -> Tensor:
-        """The input of the head, (b, d + k): each molecule as a vector, followed by its descriptors."""
+    def embeddings(self, batch: Any) -> Tensor:
+        """The embedding of each molecule followed by its descriptors, (b, d + k): the input of the head."""
 
     def append_descriptors(self, molecules: Tensor, batch: Batch) -> Tensor:
-        """[r_b, z_b], (b, d + k): the readout of each molecule, (b, d), followed by its standardised descriptors.
+        """[r_b, z_b], (b, d + k): the readout of each molecule, (b, d), followed by its standardized descriptors.
 
         Raises:
             ValueError: the batch has another number of descriptors than the model reads.
@@ -171,23 +169,22 @@ class MoleculeModel(nn.Module, ABC):
         """Why this model runs slower on the CPU than it could; empty if it does not."""
         return ""
 
-    def initialize_bias(self, bias: np.ndarray) -> None:  # noqa: ARG002
-        """Initialize the bias of the head, before training, with `bias`, (T,): the standardised value of a target of 0.
+    def initialize_bias(self, bias: np.ndarray) -> None:
+        """Initialize the bias of the head, before training, with `bias`, (T,): the standardized value of a target of 0.
 
         Only models whose output is a sum over positions do so; others ignore it.
         """
-        return
 
     def rows_per_molecule(self, molecules: Sequence[Molecule]) -> np.ndarray:
         """(n,) the number of rows of the output for each molecule: one, or one for each atom."""
         return molecule_sizes(molecules) if self.of_atoms else np.ones(len(molecules), dtype=np.int64)
 
     def apply_head(self, molecules: Tensor) -> Tensor:
-        """The head, (b, d + k) -> (b, T), in the dtype of `molecules`; see `to_float64`."""
+        """The head, (b, d + k) -> (b, outputs), in the dtype of `molecules`; see `to_float64`."""
         return F.linear(molecules, self.head.weight.to(molecules.dtype), self.head.bias.to(molecules.dtype))
 
     def descriptor_terms(self, batch: Batch) -> Tensor:
-        """The contribution of each descriptor to the output, (b, k, T): head([r, z]) = W_r r + sum_j W_j z_j + bias."""
+        """The contribution W_j z_j of each descriptor, (b, k, outputs): head([r, z]) = W_r r + sum_j W_j z_j + bias."""
         d = self.head.in_features - self.num_descriptors
         if batch.descriptors is None:
             return self.head.weight.new_zeros(len(batch), 0, self.head.out_features)
@@ -203,35 +200,25 @@ def to_float64(x: Tensor) -> Tensor:
     return x if x.device.type == "mps" else x.to(torch.float64)
 
 
-class _LazyModels(Mapping[str, type[MoleculeModel]]):
-    """Model classes, each imported on first access, so that unused kinds are not imported."""
-
-    def __init__(self, locations: Mapping[str, tuple[str, str]]):
-        self._locations = locations
-
-    def __getitem__(self, kind: str) -> type[MoleculeModel]:
-        module, name = self._locations[kind]
-        return getattr(import_module(module), name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._locations)
-
-    def __len__(self) -> int:
-        return len(self._locations)
+MODELS = {
+    "graph": "molattn.models.graph_model:GraphModel",
+    "smiles-transformer": "molattn.models.smiles_model:SmilesModel",
+}
+"""The class of each kind of model, "module:NAME", so that unused kinds are not imported."""
 
 
-MODELS = _LazyModels(
-    {
-        "graph": ("molattn.models.graph_model", "GraphModel"),
-        "smiles-transformer": ("molattn.models.smiles_model", "SmilesModel"),
-    }
-)
+def model_class(kind: str) -> type[MoleculeModel]:
+    """The class of the models of a kind, imported."""
+    module, _, name = MODELS[kind].partition(":")
+    return getattr(import_module(module), name)
 
 
-def build(config: ModelConfig, num_targets: int, of_atoms: bool = False, num_descriptors: int = 0) -> MoleculeModel:
-    """The untrained model that `config` describes, for molecules with extra descriptors, or for atoms.
+def build_model(
+    config: ModelConfig, num_outputs: int, of_atoms: bool = False, num_descriptors: int = 0
+) -> MoleculeModel:
+    """The untrained model that `config` describes; see `MoleculeModel`.
 
     Raises:
         ValueError: inconsistent settings.
     """
-    return MODELS[config.kind](config, num_targets, of_atoms, num_descriptors)
+    return model_class(config.kind)(config, num_outputs, of_atoms, num_descriptors)

@@ -22,7 +22,7 @@ ZSCALING, ISOTONIC = "zscaling", "isotonic"
 REGRESSION_METHODS = ("conformal-regression", ZSCALING, ISOTONIC)
 CLASSIFICATION_METHODS = ("conformal-multiclass", "conformal-adaptive", ISOTONIC)
 NONE = "none"
-METHODS = tuple(dict.fromkeys((*REGRESSION_METHODS, *CLASSIFICATION_METHODS, NONE)))
+CALIBRATION_METHODS = tuple(dict.fromkeys((*REGRESSION_METHODS, *CLASSIFICATION_METHODS, NONE)))
 """The choices of `--calibration-method`."""
 
 Scores = Mapping[str, np.ndarray]
@@ -33,16 +33,16 @@ class Calibration:
     """The scores of the calibration molecules.
 
     Attributes:
-        method: one of `METHODS` except "none"; the default for predictions.
+        method: one of `CALIBRATION_METHODS` except "none"; the default for predictions.
         uncertainty: the uncertainty method whose standard deviations were calibrated.
         scores: for each target, arrays of float64 by name, for k calibration molecules. For regression:
             z: (k,) sorted (y - mean) / std; std is 1 if the model has none.
-            far: (k,) sorted |y - mean| / (std + b); |y - mean| if the model has no std.
-            b: (1,) the median std of the validation molecules; 0 if the model has no std.
-            quantiles: (k,) sorted max(lower - y, y - upper), only for quantile models.
+            normalized_residuals: (k,) sorted |y - mean| / (std + beta); |y - mean| if the model has no std.
+            beta: (1,) the median std of the validation molecules; 0 if the model has no std.
+            quantile_residuals: (k,) sorted max(lower - y, y - upper), only for quantile models.
             For classification:
-            least: (k,) sorted 1 - p of the true class.
-            adaptive: (k,) sorted sums of p over the true class and all more probable ones.
+            one_minus_p: (k,) sorted 1 - p of the true class.
+            cumulative_p: (k,) sorted sums of p over the true class and all more probable ones.
             x<c>, y<c>: the knots of the isotonic regression from p_c to the share of molecules of class c.
     """
 
@@ -54,8 +54,9 @@ class Calibration:
 def score_names(task: Task, t: int) -> list[tuple[str, ...]]:
     """The names of the scores of target t, grouped by equal length."""
     if isinstance(task, Regression):
-        return [("z", "far", *(("quantiles",) if task.loss_function.has_quantiles else ())), ("b",)]
-    return [("least", "adaptive"), *((f"x{c}", f"y{c}") for c in range(len(task.class_names(t))))]
+        quantiles = ("quantile_residuals",) if task.loss_function.has_quantiles else ()
+        return [("z", "normalized_residuals", *quantiles), ("beta",)]
+    return [("one_minus_p", "cumulative_p"), *((f"x{c}", f"y{c}") for c in range(len(task.class_names(t))))]
 
 
 def resolve_calibration_method(requested: str, task: Task) -> str:
@@ -65,11 +66,11 @@ def resolve_calibration_method(requested: str, task: Task) -> str:
         UsageError: an unknown method, or one for other kinds of targets.
     """
     available = REGRESSION_METHODS if isinstance(task, Regression) else CLASSIFICATION_METHODS
-    if requested and requested not in METHODS:
-        raise UsageError(f"there is no calibration method {requested!r}: choose among {', '.join(METHODS)}")
+    if requested and requested not in CALIBRATION_METHODS:
+        raise UsageError(f"there is no calibration method {requested!r}: choose among {', '.join(CALIBRATION_METHODS)}")
     if requested and requested not in (*available, NONE):
         raise UsageError(
-            f"the calibration method {requested} does not go with {task.kind} targets: choose among "
+            f"the calibration method {requested} does not apply to {task.kind} targets: choose among "
             f"{', '.join(available)}"
         )
     return requested or available[0]
@@ -78,7 +79,7 @@ def resolve_calibration_method(requested: str, task: Task) -> str:
 def apply_calibration(predictions: Predictions, task: Task, calibration: Calibration, method: str) -> Predictions:
     """The predictions after calibration: standard deviations by z-scaling, probabilities by isotonic regression.
 
-    zscaling: std <- std sqrt(mean z^2), which maximises the likelihood of normal errors
+    zscaling: std <- std sqrt(mean z^2), which maximizes the likelihood of normal errors
     isotonic: std <- std SD(z) for regression;
         p_c <- f_c(p_c) / sum_c f_c(p_c) for classification, f_c the isotonic regression
 
@@ -107,10 +108,10 @@ def prediction_intervals(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Lower and upper ends, (n, T) each, of intervals that contain the true value with a probability of `level`.
 
-    conformal-regression: mean +- q (std + b),   q the ceil((k + 1) level)-th smallest |y - mean| / (std + b) of the k
-        calibration molecules, b the median std of the validation molecules, so that a tiny std has little effect;
-        mean +- q, q the same quantile of |y - mean|, without a std; for quantile models lower - q and upper + q, q the
-        same quantile of max(lower - y, y - upper)
+    conformal-regression: mean +- q (std + beta),   q the ceil((k + 1) level)-th smallest |y - mean| / (std + beta) of
+        the k calibration molecules, beta the median std of the validation molecules, so that a tiny std has little
+        effect; mean +- q, q the same quantile of |y - mean|, without a std; for quantile models lower - q and
+        upper + q, q the same quantile of max(lower - y, y - upper)
     zscaling: mean +- u sqrt(mean z^2) std,   u the (1 + level) / 2 quantile of the normal distribution
     isotonic: mean + z_a std to mean + z_b std,   z_a and z_b the (1 - level) / 2 and (1 + level) / 2 quantiles of z
     none: mean +- u std;   for quantile models the distances of the quantiles from the median, times u / u_alpha,
@@ -152,12 +153,13 @@ def prediction_intervals(
         )
         return predictions.values + low * std, predictions.values + high * std
     if quantiles is not None:
-        q = np.array([conformal_quantile(s["quantiles"], level) for s in scores])
+        q = np.array([conformal_quantile(s["quantile_residuals"], level) for s in scores])
         lower, upper = quantiles[0] - q, quantiles[1] + q
         # A negative q can make the ends of a narrow interval cross.
         middle = (lower + upper) / 2
         return np.minimum(lower, middle), np.maximum(upper, middle)
-    half_width = np.array([conformal_quantile(s["far"], level) for s in scores]) * (std + [s["b"][0] for s in scores])
+    q = np.array([conformal_quantile(s["normalized_residuals"], level) for s in scores])
+    half_width = q * (std + [s["beta"][0] for s in scores])
     return predictions.values - half_width, predictions.values + half_width
 
 
@@ -183,10 +185,10 @@ def prediction_sets(
         if method in (NONE, ISOTONIC) or calibration is None:
             result.append(cumulative_probabilities(p) - p < level)
         elif method == "conformal-adaptive":
-            q = conformal_quantile(calibration.scores[t]["adaptive"], level)
+            q = conformal_quantile(calibration.scores[t]["cumulative_p"], level)
             result.append((cumulative_probabilities(p) <= q) | (p == p.max(1, keepdims=True)))
         else:
-            q = conformal_quantile(calibration.scores[t]["least"], level)
+            q = conformal_quantile(calibration.scores[t]["one_minus_p"], level)
             result.append(1 - p <= q)
     return result
 
@@ -219,4 +221,4 @@ def cumulative_probabilities(p: np.ndarray) -> np.ndarray:
 def check_level(level: float) -> None:
     """Raise UsageError unless `level` is a probability between 0 and 1, exclusive."""
     if not 0 < level < 1:
-        raise UsageError(f"an interval has a level above 0 and below 1, such as 0.9, not {level:g}")
+        raise UsageError(f"the level of intervals and sets is above 0 and below 1, such as 0.9, not {level:g}")

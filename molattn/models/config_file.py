@@ -35,12 +35,12 @@ from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.models.target_transform import MAX_KNOTS, MOLAR, RANK, TRANSFORMS, TargetTransform
 from molattn.models.tasks import Regression, Task
 from molattn.models.tensor_file import TensorSpec
-from molattn.models.uncertainty import methods
+from molattn.models.uncertainty import uncertainty_methods
 
 SCHEMA = 1
 """The version of the file format. From the first release on, a later molattn reads all earlier versions."""
 
-WEIGHTS, CONFIG, NEXT_CONFIG = "model.safetensors", "config.json", "config.next.json"
+WEIGHTS, CONFIG_JSON, NEXT_CONFIG = "model.safetensors", "config.json", "config.next.json"
 
 MAX_CONFIG_BYTES = 16 * 2**20
 """Maximum size of a configuration; 617 targets take 0.1 MB."""
@@ -96,7 +96,7 @@ _KNOTS = ListOf(Number(), MAX_KNOTS, min_length=1)
 _TRANSFORM = Record({"name": OneOf(TRANSFORMS)}, {"unit": OneOf(tuple(MOLAR)), "values": _KNOTS, "scores": _KNOTS})
 _TARGET = Record(
     {"name": NAME, "unit": NAME, "mean": Number(), "std": Number(0.0, exclusive=True)},
-    {"transform": _TRANSFORM, "class_shares": ListOf(Number(0.0, 1.0), TARGETS, min_length=1)},
+    {"transform": _TRANSFORM, "class_priors": ListOf(Number(0.0, 1.0), TARGETS, min_length=1)},
 )
 _DESCRIPTOR = Record({"name": NAME, "mean": Number(), "std": Number(0.0), "computed": Boolean()})
 _CONFORMERS = Record(
@@ -125,14 +125,14 @@ _CONFIG = Record(
         "members": NUM_MEMBERS,
         "uncertainty": Record({"method": WORD, "samples": Integer(1, SAMPLES.maximum)}),
         "calibration": Nullable(Record({"method": WORD, "uncertainty": WORD})),
-        "domain": Nullable(Record({"farthest": Number(0.0), "least": Number(0.0, 1.0)})),
+        "domain": Nullable(Record({"max_distance": Number(0.0), "min_similarity": Number(0.0, 1.0)})),
         "vocabulary": InstanceOf(dict, "an object with fields"),
         CHECKSUMS: InstanceOf(dict, "an object with checksums"),
     }
 )
 
 
-def read_config(folder: Path, name: str = CONFIG) -> dict[str, Any]:
+def read_config_file(folder: Path, name: str = CONFIG_JSON) -> dict[str, Any]:
     """The configuration of the model in `folder`, validated: checksums, schema, and the type and range of each value.
 
     Values that depend on each other are checked for consistency. The names of attentions, losses and descriptors are
@@ -145,7 +145,7 @@ def read_config(folder: Path, name: str = CONFIG) -> dict[str, Any]:
     try:
         if path.stat().st_size > MAX_CONFIG_BYTES:
             raise ValidationError(f"it has over {MAX_CONFIG_BYTES:,} bytes")
-        content, whole = loads_checksummed(path.read_bytes(), CONFIG)
+        content, whole = loads_checksummed(path.read_bytes(), CONFIG_JSON)
         _check_schema(folder, content)
         if not whole:
             raise ValidationError("its checksum differs from the one in it")
@@ -179,9 +179,9 @@ def _check_schema(folder: Path, content: dict[str, Any]) -> None:
 def _check_checksums(config: dict[str, Any]) -> None:
     checksums = config[CHECKSUMS]
     for name in checksums:
-        if name not in (WEIGHTS, CONFIG):
+        if name not in (WEIGHTS, CONFIG_JSON):
             raise ValidationError(f"{CHECKSUMS} has a checksum of {short_repr(name)}, which is not a file of a model")
-    for name in (WEIGHTS, CONFIG):
+    for name in (WEIGHTS, CONFIG_JSON):
         if type(checksums.get(name)) is not str:
             raise ValidationError(f"{CHECKSUMS} has no checksum of {name}")
 
@@ -202,7 +202,7 @@ def _check_consistency(config: dict[str, Any]) -> None:
         if "transform" not in target:
             continue
         if task["kind"] != Regression.kind or task["of_atoms"]:
-            raise ValidationError(f"targets[{t}].transform goes with numbers of molecules, which these targets are not")
+            raise ValidationError(f"targets[{t}].transform applies only to regression with molecule-level targets")
         try:
             _transform(target)
         except ValueError as error:
@@ -213,45 +213,48 @@ def _check_consistency(config: dict[str, Any]) -> None:
         raise ValidationError("descriptors has one that is computed before one that is not")
     classes = task.get("classes")
     if (classes is None) if task["kind"] == "multiclass" else (classes is not None and task["kind"] != "binary"):
-        raise ValidationError(
-            f"task.classes goes with the kind multiclass, and task.kind is {short_repr(task['kind'])}"
-        )
+        needs = "needs" if classes is None else "has no"
+        raise ValidationError(f"a task of the kind {short_repr(task['kind'])} {needs} task.classes")
     if classes is not None and len(classes) != len(targets):
-        raise ValidationError(f"task.classes are those of {len(classes):,} targets, and there are {len(targets):,}")
+        raise ValidationError(f"task.classes has {len(classes):,} targets, and there are {len(targets):,}")
     for t, names in enumerate(classes or ()):
         _check_unique(f"task.classes[{t}]", names)
         if task["kind"] == "binary" and len(names) != 2:
             raise ValidationError(f"task.classes[{t}] has {len(names):,} names, and a binary target has two classes")
-    _check_class_shares(targets, task["kind"], classes)
+    _check_class_priors(targets, task["kind"], classes)
     if "alpha" in task and task["loss"] in LOSSES and not LOSSES[task["loss"]].has_quantiles:
-        raise ValidationError(f"task.alpha goes with the loss quantile, and task.loss is {short_repr(task['loss'])}")
+        raise ValidationError(
+            f"task.alpha applies only to the loss quantile, and task.loss is {short_repr(task['loss'])}"
+        )
     if task["of_atoms"] and (found := next((k for k in ("calibration", "domain") if config[k] is not None), None)):
-        raise ValidationError(f"{found} is of molecules, and task.of_atoms is true")
+        raise ValidationError(f"{found} applies only to molecule-level targets, and task.of_atoms is true")
     three_d, model = config["molecules"]["conformers"] is not None, model_config_of(config)
     if three_d and not isinstance(model, GraphModelConfig):
         raise ValidationError(
-            f"molecules.conformers goes with a graph model, and model.kind is {short_repr(model.kind)}"
+            f"molecules.conformers applies only to a graph model, and model.kind is {short_repr(model.kind)}"
         )
     if model.needs_3d and not three_d:
-        raise ValidationError("model.edges reads distances, and there is no molecules.conformers")
+        raise ValidationError("model.edges reads distances, and molecules.conformers is null")
 
 
-def _check_class_shares(
+def _check_class_priors(
     targets: Sequence[Mapping[str, Any]], kind: str, classes: Sequence[Sequence[str]] | None
 ) -> None:
-    """Raise ValidationError unless all targets or none have the share of each of their classes."""
-    if not (found := [t for t, target in enumerate(targets) if "class_shares" in target]):
+    """Raise ValidationError unless all targets or none have a prior of each of their classes."""
+    if not (found := [t for t, target in enumerate(targets) if "class_priors" in target]):
         return
     if kind == Regression.kind:
-        raise ValidationError(f"targets[{found[0]}].class_shares goes with classes, and task.kind is 'regression'")
+        raise ValidationError(
+            f"targets[{found[0]}].class_priors applies only to classification, and task.kind is 'regression'"
+        )
     if len(found) != len(targets):
-        raise ValidationError(f"class_shares are those of {len(found):,} targets, and there are {len(targets):,}")
+        raise ValidationError(f"{len(found):,} of {len(targets):,} targets have class_priors")
     for t, target in enumerate(targets):
-        shares, count = target["class_shares"], len(classes[t]) if classes else 2
-        if len(shares) != count:
-            raise ValidationError(f"targets[{t}].class_shares has {len(shares):,} numbers for {count:,} classes")
-        if abs(sum(shares) - 1) > 1e-6:
-            raise ValidationError(f"targets[{t}].class_shares has the sum {sum(shares):g}, and shares add up to 1")
+        priors, count = target["class_priors"], len(classes[t]) if classes else 2
+        if len(priors) != count:
+            raise ValidationError(f"targets[{t}].class_priors has {len(priors):,} numbers for {count:,} classes")
+        if abs(sum(priors) - 1) > 1e-6:
+            raise ValidationError(f"targets[{t}].class_priors sums to {sum(priors):g}, not to 1")
 
 
 def _check_unique(field: str, names: Any) -> None:
@@ -295,7 +298,7 @@ def expected_specs(
     if config[CALIBRATION] is not None:
         for t in range(len(config["targets"])):
             for names in score_names(task, t):
-                count = 1 if names == ("b",) else _length(found, f"{CALIBRATION}.{t}.{names[0]}", 1, MAX_SCORES)
+                count = 1 if names == ("beta",) else _length(found, f"{CALIBRATION}.{t}.{names[0]}", 1, MAX_SCORES)
                 specs |= {f"{CALIBRATION}.{t}.{name}": TensorSpec(torch.float64, (count,)) for name in names}
     if config[DOMAIN] is not None:
         count = _length(found, f"{DOMAIN}.embeddings", 1, DOMAIN_SIZE.maximum)
@@ -368,7 +371,7 @@ def read_calibration(config: Mapping[str, Any], tensors: Mapping[str, Tensor], t
         return None
     if resolve_calibration_method(settings["method"], task) == NONE:
         raise UsageError("a calibration by the method none")
-    if settings["uncertainty"] not in methods():
+    if settings["uncertainty"] not in uncertainty_methods():
         raise UsageError(f"a calibration of the uncertainty method {short_repr(settings['uncertainty'])}")
     scores = []
     for t in range(len(config["targets"])):
@@ -385,7 +388,7 @@ def read_domain(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> App
     if (settings := config[DOMAIN]) is None:
         return None
     arrays = {name: x.numpy() for name, x in select_prefix(tensors, DOMAIN).items()}
-    return ApplicabilityDomain(arrays["embeddings"], arrays["bits"], settings["farthest"], settings["least"])
+    return ApplicabilityDomain(**arrays, **settings)
 
 
 def count_numbers(specs: Mapping[str, TensorSpec]) -> int:

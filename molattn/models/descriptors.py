@@ -16,13 +16,13 @@ from molattn.models.base import Molecule
 from molattn.models.scaler import DescriptorScaler
 
 
-class Row(NamedTuple):
+class InputRow(NamedTuple):
     """The input of a prediction: one SMILES, its molecule and its descriptors.
 
     Attributes:
         smiles: as in the input.
         molecule: as the model reads it, or the error if it cannot be used.
-        descriptors: (k,), standardised; None if the model reads none.
+        descriptors: (k,), standardized; None if the model reads none.
     """
 
     smiles: object
@@ -55,17 +55,17 @@ class DescriptorStream:
         self.scaler = scaler
         self._rows = _rows(provided, names) if names else None
 
-    def reader(self, make: Callable[[object], Molecule]) -> Callable[[object], "Molecule | DescribedMolecule"]:
-        """A function that reads a SMILES with `make`, and adds the computed descriptors if the model has any.
+    def reader(self, read: Callable[[object], Molecule]) -> Callable[[object], "Molecule | DescribedMolecule"]:
+        """A function that reads a SMILES with `read`, and adds the computed descriptors if the model has any.
 
-        It can be pickled if `make` can.
+        It can be pickled if `read` can.
         """
         names = () if self.scaler is None else self.scaler.computed
-        return partial(_read_described, make, names) if names else make
+        return partial(_read_described, read, names) if names else read
 
     def join(
         self, smiles: Sequence[object], molecules: Sequence["Molecule | DescribedMolecule | SmilesError"]
-    ) -> list[Row]:
+    ) -> list[InputRow]:
         """The next molecules with their descriptors; an error for each that cannot be used.
 
         Args:
@@ -77,12 +77,11 @@ class DescriptorStream:
         """
         if self.scaler is None:
             plain = [molecule for molecule in molecules if not isinstance(molecule, DescribedMolecule)]
-            return [Row(*pair) for pair in zip(smiles, plain, strict=True)]
+            return [InputRow(*pair) for pair in zip(smiles, plain, strict=True)]
         provided = [()] * len(smiles) if self._rows is None else list(islice(self._rows, len(smiles)))
         if len(provided) < len(smiles):
             raise UsageError("there are fewer rows of descriptors than SMILES: give one for each")
-        described = [self._with_computed(molecule, self.scaler) for molecule in molecules]
-        return [self._join(*row, self.scaler) for row in zip(smiles, described, provided, strict=True)]
+        return [self._join(*row, self.scaler) for row in zip(smiles, molecules, provided, strict=True)]
 
     def check_end(self) -> None:
         """Raise UsageError if there are more rows than molecules."""
@@ -90,26 +89,23 @@ class DescriptorStream:
             raise UsageError("there are more rows of descriptors than SMILES: give one for each")
 
     @staticmethod
-    def _with_computed(
-        molecule: "Molecule | DescribedMolecule | SmilesError", scaler: DescriptorScaler
-    ) -> "DescribedMolecule | SmilesError":
-        if isinstance(molecule, DescribedMolecule | SmilesError):
-            return molecule
-        return DescribedMolecule(molecule, compute_descriptors(molecule, scaler.computed))
-
-    @staticmethod
     def _join(
-        smiles: object, molecule: "DescribedMolecule | SmilesError", cells: Sequence[object], scaler: DescriptorScaler
-    ) -> Row:
+        smiles: object,
+        molecule: "Molecule | DescribedMolecule | SmilesError",
+        cells: Sequence[object],
+        scaler: DescriptorScaler,
+    ) -> InputRow:
         if len(cells) != len(scaler.provided):
             raise UsageError(f"a row has {len(cells)} descriptors; the model reads {format_names(scaler.provided)}")
         if isinstance(molecule, SmilesError):
-            return Row(smiles, molecule)
+            return InputRow(smiles, molecule)
+        if not isinstance(molecule, DescribedMolecule):
+            molecule = DescribedMolecule(molecule, molecule_descriptors(molecule, scaler.computed))
         numbers, reason = parse_required_numbers(cells, scaler.provided)
         values = [] if reason else [*numbers, *molecule.computed]
         if reason := reason or scaler.range_error(values):
-            return Row(smiles, SmilesError(smiles, reason))
-        return Row(smiles, molecule.molecule, scaler.scale(np.array(values)[None])[0])
+            return InputRow(smiles, SmilesError(smiles, reason))
+        return InputRow(smiles, molecule.molecule, scaler.scale(np.array(values)[None])[0])
 
 
 class DescribedMolecule(NamedTuple):
@@ -119,17 +115,17 @@ class DescribedMolecule(NamedTuple):
     computed: list[float]
 
 
-def _read_described(make: Callable[[object], Molecule], names: tuple[str, ...], smiles: object) -> DescribedMolecule:
-    molecule = make(smiles)
-    return DescribedMolecule(molecule, compute_descriptors(molecule, names))
+def _read_described(read: Callable[[object], Molecule], names: tuple[str, ...], smiles: object) -> DescribedMolecule:
+    molecule = read(smiles)
+    return DescribedMolecule(molecule, molecule_descriptors(molecule, names))
 
 
-def compute_descriptors(molecule: Molecule, names: tuple[str, ...]) -> list[float]:
+def molecule_descriptors(molecule: Molecule, names: tuple[str, ...]) -> list[float]:
     """The descriptors `names` of a molecule in the form that the model reads; NaN where RDKit has no finite number."""
     return descriptors(molecule.encoded_smiles, names, max_atoms=sys.maxsize).tolist() if names else []
 
 
-def usable_molecules(rows: Sequence[Row]) -> tuple[list[Molecule], np.ndarray | None]:
+def usable_molecules(rows: Sequence[InputRow]) -> tuple[list[Molecule], np.ndarray | None]:
     """The n molecules of the rows that have one, and their descriptors, (n, k), or None."""
     molecules = [row.molecule for row in rows if not isinstance(row.molecule, SmilesError)]
     descriptors = [row.descriptors for row in rows if row.descriptors is not None]

@@ -4,7 +4,7 @@ To add your own, in a plugin (`molattn.plugins`): `EDGE_ENCODINGS["mine"] = lamb
 `--set model.edges='["bond", "path", "mine"]'` uses it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import torch
 
@@ -39,10 +39,14 @@ def _bond_parts() -> torch.Tensor:
 
 
 def _distance(config: GraphModelConfig) -> Encoding:
-    if config.radial_bases not in RADIAL_BASES:
-        names = ", ".join(RADIAL_BASES)
-        raise ValueError(f"unknown radial bases {config.radial_bases!r}: choose one of {names}")
+    check_choice("radial_bases", config.radial_bases, RADIAL_BASES)
     return DistanceEncoding(config.edge_dim, RADIAL_BASES[config.radial_bases](config.num_bases, config.cutoff))
+
+
+def check_choice(setting: str, value: str, choices: Collection[str]) -> None:
+    """Raise ValueError unless the value of a setting of a model is one of `choices`."""
+    if value not in choices:
+        raise ValueError(f"unknown {setting} {value!r}: choose one of {', '.join(choices)}")
 
 
 RADIAL_BASES = {"gaussian": Gaussians, "bessel": Bessel}
@@ -72,13 +76,14 @@ def edge_encoding(config: GraphModelConfig) -> Encoding | None:
     """The encoding of the edges, or None if edges have no features.
 
     Raises:
-        ValueError: an unknown name, or encodings that cannot be joined this way.
+        ValueError: an unknown name, or encodings that cannot be joined in this way.
     """
     if not config.edges:
         return None
-    if config.join_edges not in JOIN_EDGES:
-        raise ValueError(f"unknown way to join edges {config.join_edges!r}: choose one of {', '.join(JOIN_EDGES)}")
-    return JOIN_EDGES[config.join_edges]([_look_up(name, EDGE_ENCODINGS, "edges")(config) for name in config.edges])
+    check_choice("join_edges", config.join_edges, JOIN_EDGES)
+    for name in config.edges:
+        check_choice("edge encoding", name, EDGE_ENCODINGS)
+    return JOIN_EDGES[config.join_edges]([EDGE_ENCODINGS[name](config) for name in config.edges])
 
 
 def node_encodings(config: GraphModelConfig) -> list[Encoding]:
@@ -87,12 +92,6 @@ def node_encodings(config: GraphModelConfig) -> list[Encoding]:
     Raises:
         ValueError: an unknown name.
     """
-    return [_look_up(name, NODE_ENCODINGS, "nodes")(config) for name in config.nodes]
-
-
-def _look_up(
-    name: str, table: dict[str, Callable[[GraphModelConfig], Encoding]], what: str
-) -> Callable[[GraphModelConfig], Encoding]:
-    if name not in table:
-        raise ValueError(f"unknown encoding {name!r} among model.{what}: choose among {', '.join(table)}")
-    return table[name]
+    for name in config.nodes:
+        check_choice("node encoding", name, NODE_ENCODINGS)
+    return [NODE_ENCODINGS[name](config) for name in config.nodes]

@@ -37,7 +37,7 @@ from molattn.graph.encodings import adjacency
 from molattn.kernels.loader import COMPILE_DISABLED
 from molattn.models.base import MoleculeModel, to_float64
 from molattn.models.config import GraphModelConfig
-from molattn.models.encodings import edge_encoding, node_encodings
+from molattn.models.encodings import check_choice, edge_encoding, node_encodings
 
 NEIGHBOURS = ("all", "bonded")
 
@@ -51,9 +51,9 @@ class GraphModel(MoleculeModel):
 
     Args:
         config: its configuration.
-        num_targets: T.
-        of_atoms: whether the targets are of atoms. If so, there is no readout, and no output for a virtual node.
-        num_descriptors: k, the number of the standardised descriptors z.
+        num_outputs: the number of outputs y.
+        of_atoms: whether the targets are atom-level. If so, there is no readout, and no output for a virtual node.
+        num_descriptors: k, the number of the standardized descriptors z.
 
     Raises:
         ValueError: an unknown name, or inconsistent settings.
@@ -62,9 +62,9 @@ class GraphModel(MoleculeModel):
     supports_atom_targets = True
 
     def __init__(
-        self, config: GraphModelConfig, num_targets: int = 1, of_atoms: bool = False, num_descriptors: int = 0
+        self, config: GraphModelConfig, num_outputs: int = 1, of_atoms: bool = False, num_descriptors: int = 0
     ):
-        super().__init__(config, num_targets, of_atoms, num_descriptors)
+        super().__init__(config, num_outputs, of_atoms, num_descriptors)
         _check(config)
         self.config = config
         d = config.hidden_dim
@@ -90,7 +90,7 @@ class GraphModel(MoleculeModel):
         )
         self.norm = nn.LayerNorm(d)
         read_dim = config.global_dim if config.readout == "global" and not of_atoms else d
-        self.head = nn.Linear(read_dim + num_descriptors, num_targets)
+        self.head = nn.Linear(read_dim + num_descriptors, num_outputs)
         # Created last, so that the initial weights of the plain model do not depend on them.
         self.nodes = nn.ModuleList(node_encodings(config))
         # MAT's dummy node is adjacent only to itself, and far from all atoms.
@@ -117,10 +117,8 @@ class GraphModel(MoleculeModel):
         return featurize(smiles, num_workers=num_workers, progress=progress, **vars(options))
 
     @staticmethod
-    def reader(
-        options: ReadOptions = DEFAULT_READ_OPTIONS,
-    ) -> Callable[[object], MoleculeGraph]:
-        """From one SMILES to its graph: see `molattn.chem.molecule_graph`."""
+    def reader(options: ReadOptions = DEFAULT_READ_OPTIONS) -> Callable[[object], MoleculeGraph]:
+        """A function from one SMILES to its graph: see `molattn.chem.molecule_graph`."""
         return partial(molecule_graph, **vars(options))
 
     @staticmethod
@@ -137,11 +135,11 @@ class GraphModel(MoleculeModel):
         }
 
     def forward(self, batch: MoleculeBatch) -> Tensor:
-        """(b, T) raw outputs, see `MoleculeModel.forward`; (N, T) of atoms, molecule by molecule."""
+        """(b, outputs) raw outputs, or (N, outputs) for atom-level targets; see `MoleculeModel.forward`."""
         return self.forward_head(self.forward_features(batch), batch)
 
-    def forward_embedded(self, graph: DenseGraph, batch: MoleculeBatch) -> Tensor:
-        """`forward` from the output of `embed`, whose nodes may be changed: the blocks, the readout and the head."""
+    def forward_graph(self, graph: DenseGraph, batch: MoleculeBatch) -> Tensor:
+        """`forward` from the output of `input_graph`, which the caller may have changed."""
         return self.forward_head(self.forward_blocks(graph), batch)
 
     def forward_features(self, batch: MoleculeBatch) -> DenseGraph:
@@ -149,10 +147,10 @@ class GraphModel(MoleculeModel):
         edges = self.edges.edge_embedding(batch) if self.edges is not None and self.virtual_node is None else None
         if edges is not None:
             return run_blocks(self.blocks, self._embed_nodes(batch), edges)
-        return self.forward_blocks(self.embed(batch))
+        return self.forward_blocks(self.input_graph(batch))
 
     def forward_blocks(self, graph: DenseGraph) -> DenseGraph:
-        """The output of `embed` after all blocks."""
+        """The output of `input_graph` after all blocks."""
         return run_blocks(self.blocks, graph)
 
     def slow_reason(self) -> str:
@@ -171,7 +169,7 @@ class GraphModel(MoleculeModel):
 
         The row and column of a virtual node come after those of the atoms and the padding.
         """
-        graph, weights = self.embed(batch), []
+        graph, weights = self.input_graph(batch), []
         for block in self.blocks:
             graph, messages = block.forward_with_messages(graph)  # pyright: ignore[reportCallIssue]
             weights.append(messages.weights)
@@ -180,16 +178,16 @@ class GraphModel(MoleculeModel):
             stacked = stacked.roll((-1, -1), (-2, -1))
         return self.forward_head(graph, batch), stacked
 
-    def fingerprint(self, batch: MoleculeBatch) -> Tensor:
-        """The readout of each molecule followed by its descriptors, (b, d + k): the input of the head.
+    def embeddings(self, batch: MoleculeBatch) -> Tensor:
+        """See `MoleculeModel.embeddings`.
 
         Raises:
-            ValueError: a model of atoms, which has no readout.
+            ValueError: a model with atom-level targets, which has no readout.
         """
         return self.append_descriptors(self.pool(self.forward_features(batch)), batch)
 
     def contributions(self, batch: MoleculeBatch) -> Tensor:
-        """The contribution of each atom to the output, (b, n, T), for readouts that are sums.
+        """The contribution of each atom to the output, (b, n, outputs), for readouts that are sums.
 
         sum_i c_i + sum_k of `descriptor_terms` + head bias = `forward`
 
@@ -197,10 +195,10 @@ class GraphModel(MoleculeModel):
         the padding; the terms of the padding are zero.
 
         Raises:
-            ValueError: another readout, or a model of atoms.
+            ValueError: another readout, or atom-level targets.
         """
         if self.of_atoms:
-            raise ValueError("a model of atoms has no sum over atoms: its outputs are of single atoms")
+            raise ValueError("a model with atom-level targets has no sum over atoms")
         graph = self.forward_features(batch)
         x = to_float64(self.norm(graph.v))
         if self.readout_name == "mean":
@@ -221,7 +219,7 @@ class GraphModel(MoleculeModel):
             with torch.no_grad():
                 self.head.bias[: len(bias)] = torch.from_numpy(bias).to(self.head.bias)
 
-    def embed(self, batch: MoleculeBatch) -> DenseGraph:
+    def input_graph(self, batch: MoleculeBatch) -> DenseGraph:
         """The batch as graphs: complete with self-loops, or of bonds and self-loops, with or without a virtual node."""
         graph = self._embed_nodes(batch)
         graph = graph.replace(e=None if self.edges is None else self.edges(batch))
@@ -244,7 +242,7 @@ class GraphModel(MoleculeModel):
         )
 
     def forward_head(self, graph: DenseGraph, batch: MoleculeBatch) -> Tensor:
-        """(b, T), or (N, T) of atoms, from the output of the last block and the descriptors of the batch."""
+        """`forward` from the output of the last block."""
         if self.of_atoms:
             # Skip the virtual node, which is first.
             first = 0 if self.virtual_node is None else 1
@@ -254,22 +252,18 @@ class GraphModel(MoleculeModel):
     def pool(self, graph: DenseGraph) -> Tensor:
         """(b, d), the readout of the output of the last block."""
         if self.readout is None:
-            raise ValueError("a model of atoms has no readout: there is no vector of a whole molecule")
+            raise ValueError("a model with atom-level targets has no readout and no embeddings of molecules")
         u = None if graph.u is None else to_float64(graph.u)
         return self.readout(to_float64(self.norm(graph.v)), graph.replace(u=u))
 
 
 def _check(config: GraphModelConfig) -> None:
-    for name, value, table in (
-        ("attention", config.attention, BLOCKS),
-        ("readout", config.readout, READOUTS),
-        ("neighbours", config.neighbours, NEIGHBOURS),
-        ("score", config.score, [*SCORES, *SCORES_WITH_WEIGHTS]),
-        ("normalizer", config.normalizer, NORMALIZERS),
-        ("join", config.join, JOINS),
-    ):
-        if value not in table:
-            raise ValueError(f"unknown {name} {value!r}: choose one of {', '.join(table)}")
+    check_choice("attention", config.attention, BLOCKS)
+    check_choice("readout", config.readout, READOUTS)
+    check_choice("neighbours", config.neighbours, NEIGHBOURS)
+    check_choice("score", config.score, [*SCORES, *SCORES_WITH_WEIGHTS])
+    check_choice("normalizer", config.normalizer, NORMALIZERS)
+    check_choice("join", config.join, JOINS)
     settings = {f.name: f.default for f in fields(config) if f.name in ("score", "normalizer", "join", "temperature")}
     changed = [name for name, default in settings.items() if getattr(config, name) != default]
     if changed and config.attention not in ("molattn", "tensor-dot"):

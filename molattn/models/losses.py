@@ -4,8 +4,7 @@ To add your own, `register_loss(Loss(...))` in a module that `MOLATTN_PLUGINS` n
 in the group `molattn.plugins`; `--loss-function` then accepts its name.
 
 In the equations, o are the outputs of a model and z the targets, w is 1 without weights, and l is
-`training.evidential_regularization`. `molattn.models.predictions` defines gamma, nu, alpha, beta, q_p, a_c, S and
-p_c, with the sources.
+`training.evidential_regularization`.
 """
 
 import math
@@ -17,20 +16,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from molattn.models.predictions import (
-    MIN_VARIANCE,
-    dirichlet_moments,
-    evidential_variances,
-    mve_std,
-    normal_quantile,
-    quantile_half_widths,
-)
+from molattn.models.predictions import normal_quantile
 
 DEFAULT_ALPHA = 0.1
 """The quantiles of the loss "quantile" are alpha / 2 and 1 - alpha / 2."""
 
 DEFAULT_REGULARIZATION = 0.2
 """The weight of the penalty for evidence for a wrong prediction."""
+
+MIN_VARIANCE = 1e-6
+"""Added to every variance that a model predicts, in squared units of the standardized target."""
 
 
 @dataclass(frozen=True)
@@ -72,20 +67,20 @@ class Spread:
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss function and the meaning of the outputs of a model that minimises it.
+    """A loss function and the meaning of the outputs of a model that minimizes it.
 
     Attributes:
         name: its name in `--loss-function`.
         kinds: the kinds of tasks that it applies to: "regression", "binary", "multiclass".
         label: the label of the axis of a learning curve.
-        function: the losses of all labels, (b, T), from the outputs, (b, outputs), the targets, (b, T), standardised
+        function: the losses of all labels, (b, T), from the outputs, (b, outputs), the targets, (b, T), standardized
             for regression and indices of classes otherwise, without missing values, and `LossArguments`.
         outputs: the number of outputs for a target; 0 is one for each class. The outputs of a model are the first
             of each target, then the second of each target, ...; but for several classes, those of the first target,
             then those of the second, ...
         spread: for regression, a function that returns the `Spread`. Its arguments are the outputs after the first,
             (n, T) each, the scale of each target (the std of its scaler), (T,), and alpha. The first output is the
-            standardised value; None if it is the only one.
+            standardized value; None if it is the only one.
         probabilities: for classes, a function from the outputs of a target, (..., outputs), to the probabilities and
             their standard deviations, (..., C) each; None in place of the latter if there are none.
         uncertainty_methods: the methods of `--uncertainty-method` that this loss provides, the default first: for each
@@ -93,7 +88,7 @@ class Loss:
         has_quantiles: whether the spread has quantiles; the setting `training.alpha` applies to such losses.
         root: whether a learning curve plots the square root of the loss.
         reads_bounds: whether targets may be bounds.
-        is_explainable: whether the first outputs are standardised values, log-odds or scores, which attributions can
+        is_explainable: whether the first outputs are standardized values, log-odds or scores, which attributions can
             explain.
     """
 
@@ -144,7 +139,7 @@ def why_no_bounds(loss: str) -> str:
     return f"the loss {loss} cannot use it: --loss-function {' or '.join(BOUNDED_LOSSES)} can"
 
 
-def uncertainty_methods() -> dict[str, tuple[str, str]]:
+def methods_of_losses() -> dict[str, tuple[str, str]]:
     """The uncertainty methods that losses provide: for each the name of the loss, and the part of the variance."""
     return {method: (loss.name, part) for loss in LOSSES.values() for method, part in loss.uncertainty_methods.items()}
 
@@ -183,14 +178,18 @@ def _bounded_mae(outputs: Tensor, z: Tensor, arguments: LossArguments) -> Tensor
 
 
 def _mve(outputs: Tensor, z: Tensor, _: LossArguments) -> Tensor:
-    """(log s^2 + (o_mean - z)^2 / s^2) / 2,   s^2 = softplus(o_spread)"""
+    """(log s^2 + (o_mean - z)^2 / s^2) / 2,   s^2 = softplus(o_spread) + 1e-6
+
+    Source: mean-variance estimation, Nix and Weigend, Proc. IEEE ICNN 1994, 55
+    (https://doi.org/10.1109/ICNN.1994.374138).
+    """
     mean, spread = outputs.chunk(2, dim=1)
     variance = F.softplus(spread) + MIN_VARIANCE
     return 0.5 * (variance.log() + (mean - z).square() / variance)
 
 
 def _mve_spread(others: Sequence[np.ndarray], unit: np.ndarray, _: float) -> Spread:
-    return Spread(unit * mve_std(others[0]))
+    return Spread(unit * np.sqrt(_softplus(others[0]) + MIN_VARIANCE))
 
 
 def _evidential(outputs: Tensor, z: Tensor, arguments: LossArguments) -> Tensor:
@@ -198,6 +197,10 @@ def _evidential(outputs: Tensor, z: Tensor, arguments: LossArguments) -> Tensor:
 
     log(pi / nu) / 2 - alpha log W + (alpha + 1/2) log(nu (gamma - z)^2 + W)
         + log(Gamma(alpha) / Gamma(alpha + 1/2)) + l |gamma - z| (2 nu + alpha),   W = 2 beta (1 + nu)
+    nu = softplus(o_nu) + 1e-6,   alpha = 1 + softplus(o_alpha) + 1e-6,   beta = softplus(o_beta) + 1e-6
+
+    Source: Amini et al. (2020), NeurIPS 33, 14927; for molecules Soleimany et al., ACS Cent. Sci. 2021, 7, 1356
+    (https://doi.org/10.1021/acscentsci.1c00546).
     """
     gamma, *others = outputs.chunk(4, dim=1)
     nu, above_one, beta = (F.softplus(o) + MIN_VARIANCE for o in others)
@@ -214,13 +217,25 @@ def _evidential(outputs: Tensor, z: Tensor, arguments: LossArguments) -> Tensor:
 
 
 def _evidential_spread(others: Sequence[np.ndarray], unit: np.ndarray, _: float) -> Spread:
-    aleatoric, epistemic = evidential_variances(*others)
+    """The aleatoric and the epistemic variance of deep evidential regression.
+
+    mean ~ N(gamma, variance / nu),   variance ~ InverseGamma(alpha, beta)
+    aleatoric = E[variance] = beta / (alpha - 1);   epistemic = Var[mean] = beta / (nu (alpha - 1))
+    """
+    nu, alpha_minus_one, beta = (_softplus(o) + MIN_VARIANCE for o in others)
+    aleatoric = beta / alpha_minus_one
+    epistemic = aleatoric / nu
     total = aleatoric + epistemic
     return Spread(unit * np.sqrt(total), epistemic / total)
 
 
 def _quantile(outputs: Tensor, z: Tensor, arguments: LossArguments) -> Tensor:
-    """sum over p in (1/2, a/2, 1 - a/2) of max(p (z - q_p), (p - 1) (z - q_p)),   a = `training.alpha`"""
+    """sum over p in (1/2, a/2, 1 - a/2) of max(p (z - q_p), (p - 1) (z - q_p)),   a = `training.alpha`
+
+    The distances of the two quantiles from the median are softplus of the outputs, so that the quantiles never cross.
+
+    Source: Koenker and Bassett, Econometrica 1978, 46, 33 (https://doi.org/10.2307/1913643).
+    """
     median, below, above = outputs.chunk(3, dim=1)
     alpha = arguments.alpha
     quantiles = ((0.5, median), (alpha / 2, median - F.softplus(below)), (1 - alpha / 2, median + F.softplus(above)))
@@ -228,7 +243,7 @@ def _quantile(outputs: Tensor, z: Tensor, arguments: LossArguments) -> Tensor:
 
 
 def _quantile_spread(others: Sequence[np.ndarray], unit: np.ndarray, alpha: float) -> Spread:
-    below, above = (unit * width for width in quantile_half_widths(*others))
+    below, above = (unit * _softplus(o) for o in others)
     return Spread((below + above) / (2 * normal_quantile(1 - alpha / 2)), half_widths=(below, above))
 
 
@@ -239,7 +254,7 @@ def _bce(outputs: Tensor, z: Tensor, arguments: LossArguments) -> Tensor:
 
 
 def _logistic(outputs: np.ndarray) -> tuple[np.ndarray, None]:
-    p = np.exp(-np.logaddexp(0.0, -outputs))  # without overflow for large |o|
+    p = np.exp(-_softplus(-outputs))  # without overflow for large |o|
     return np.concatenate([1 - p, p], -1), None
 
 
@@ -263,6 +278,9 @@ def _dirichlet(outputs: Tensor, z: Tensor, arguments: LossArguments) -> Tensor:
     """The expected squared error of the probabilities, and a penalty for evidence for a wrong class.
 
     w_z (sum_c [((c is z) - p_c)^2 + p_c (1 - p_c) / (S + 1)] + l KL(Dir(a'), Dir(1))),   a'_c = a_c but 1 for z
+    a_c = 1 + softplus(o_c),   S = sum_c a_c,   p_c = a_c / S
+
+    Source: Sensoy et al. (2018), NeurIPS 31, 3179.
     """
     target_of_output, weights = arguments.target_of_output, arguments.weights
 
@@ -283,6 +301,19 @@ def _dirichlet(outputs: Tensor, z: Tensor, arguments: LossArguments) -> Tensor:
     return torch.stack([of_target(t) for t in range(z.shape[1])], dim=1)
 
 
+def _dirichlet_probabilities(outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """p_c and its standard deviation, std_c = sqrt(p_c (1 - p_c) / (S + 1))"""
+    a = 1 + _softplus(outputs)
+    total = a.sum(-1, keepdims=True)
+    p = a / total
+    return p, np.sqrt(p * (1 - p) / (total + 1))
+
+
+def _softplus(x: np.ndarray) -> np.ndarray:
+    """log(1 + e^x)"""
+    return np.logaddexp(0.0, x)
+
+
 def _kl_to_uniform(a: Tensor) -> Tensor:
     """KL(Dir(a), Dir(1)), (b,) from (b, C)."""
     total = a.sum(1, keepdim=True)
@@ -294,13 +325,13 @@ _REGRESSION, _CLASSES = ("regression",), ("binary", "multiclass")
 _EVIDENTIAL = {"evidential-total": "total", "evidential-epistemic": "epistemic", "evidential-aleatoric": "aleatoric"}
 
 for _loss in (
-    Loss("mse", _REGRESSION, "standardised RMSE", _mse, root=True),
-    Loss("mae", _REGRESSION, "standardised MAE", _mae),
-    Loss("huber", _REGRESSION, "Huber loss, standardised", _huber),
+    Loss("mse", _REGRESSION, "standardized RMSE", _mse, root=True),
+    Loss("mae", _REGRESSION, "standardized MAE", _mae),
+    Loss("huber", _REGRESSION, "Huber loss, standardized", _huber),
     Loss(
         "mve",
         _REGRESSION,
-        "negative log-likelihood, standardised",
+        "negative log-likelihood, standardized",
         _mve,
         outputs=2,
         spread=_mve_spread,
@@ -309,7 +340,7 @@ for _loss in (
     Loss(
         "evidential",
         _REGRESSION,
-        "evidential loss, standardised",
+        "evidential loss, standardized",
         _evidential,
         outputs=4,
         spread=_evidential_spread,
@@ -318,15 +349,15 @@ for _loss in (
     Loss(
         "quantile",
         _REGRESSION,
-        "pinball loss, standardised",
+        "pinball loss, standardized",
         _quantile,
         outputs=3,
         spread=_quantile_spread,
         uncertainty_methods={"quantile-regression": "total"},
         has_quantiles=True,
     ),
-    Loss("bounded-mse", _REGRESSION, "standardised RMSE, with bounds", _bounded_mse, root=True, reads_bounds=True),
-    Loss("bounded-mae", _REGRESSION, "standardised MAE, with bounds", _bounded_mae, reads_bounds=True),
+    Loss("bounded-mse", _REGRESSION, "standardized RMSE, with bounds", _bounded_mse, root=True, reads_bounds=True),
+    Loss("bounded-mae", _REGRESSION, "standardized MAE, with bounds", _bounded_mae, reads_bounds=True),
     Loss("bce", ("binary",), "cross-entropy", _bce, probabilities=_logistic),
     Loss("cross-entropy", ("multiclass",), "cross-entropy", _cross_entropy, outputs=0, probabilities=_softmax),
     Loss(
@@ -335,7 +366,7 @@ for _loss in (
         "evidential loss",
         _dirichlet,
         outputs=0,
-        probabilities=dirichlet_moments,
+        probabilities=_dirichlet_probabilities,
         uncertainty_methods={"dirichlet": "total"},
         is_explainable=False,
     ),

@@ -1,4 +1,4 @@
-"""Outputs, fingerprints and attention weights of a model for molecules that have been read."""
+"""Raw outputs, embeddings and attention weights of a model for molecules that have been read."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -12,8 +12,6 @@ from molattn.data.store.molecule_store import molecule_sizes, select_molecules
 from molattn.data.tables.atom_lists import label_rows, offsets_from_counts
 from molattn.errors import SmilesError
 from molattn.models.base import Molecule, MoleculeModel
-from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import REGRESSION, Task
 
 MAX_BATCH_MOLECULES = 512
 """The maximum number of molecules in a batch."""
@@ -33,20 +31,6 @@ MAX_ATTENTION_PAIRS = 2**17
 _OUT_OF_MEMORY_MESSAGES = ("can't allocate memory", "not enough memory", "std::bad_alloc")
 
 
-def predict_molecules(
-    model: MoleculeModel,
-    scaler: TargetScaler,
-    molecules: Sequence[Molecule],
-    batch_size: int = MAX_BATCH_MOLECULES,
-    task: Task = REGRESSION,
-) -> np.ndarray:
-    """The predictions for `molecules`, (n, T) float64, in their order, whatever the batches; see `compute_outputs`.
-
-    They are `Predictions.values`: for regression, numbers in the units of the targets.
-    """
-    return scaler.in_units(task.decode(compute_outputs(model, molecules, batch_size), scaler)).values
-
-
 def compute_outputs(
     model: MoleculeModel,
     molecules: Sequence[Molecule],
@@ -56,12 +40,12 @@ def compute_outputs(
 ) -> np.ndarray:
     """The raw outputs of the model for `molecules`, (n, outputs) float64, in their order; see `Task.decode`.
 
-    For a model of atoms, (N, outputs): a row for each atom, molecule by molecule; see `model.rows_per_molecule`.
+    With atom-level targets, (N, outputs): a row for each atom, molecule by molecule; see `model.rows_per_molecule`.
 
     Args:
         batch_size: the maximum number of molecules in a batch; batches of large molecules have fewer, see
             `batches_by_size`.
-        descriptors: (n, k), standardised; None for a model without descriptors.
+        descriptors: (n, k), standardized; None for a model without descriptors.
         failures: receives, by index, the error message of each molecule without a valid output. Either it is too large
             for the memory even in a batch of its own, and its outputs are NaN, or its outputs are not finite. If
             `failures` is None, the former raises, and the latter is not reported.
@@ -72,14 +56,14 @@ def compute_outputs(
     return _run_in_batches(model, model, model.head.out_features, molecules, batch_size, descriptors, failures)
 
 
-def embed_molecules(
+def compute_embeddings(
     model: MoleculeModel,
     molecules: Sequence[Molecule],
     batch_size: int = MAX_BATCH_MOLECULES,
     descriptors: np.ndarray | None = None,
     failures: dict[int, str] | None = None,
 ) -> np.ndarray:
-    """The learned fingerprints (embeddings) of `molecules`, (n, d + k) float64: the input of the head for each.
+    """The embeddings of `molecules`, each followed by its descriptors, (n, d + k) float64; see `model.embeddings`.
 
     Args:
         batch_size, descriptors, failures: as for `compute_outputs`.
@@ -88,7 +72,7 @@ def embed_molecules(
         SmilesError: as `compute_outputs`.
     """
     return _run_in_batches(
-        model, model.fingerprint, model.head.in_features, molecules, batch_size, descriptors, failures
+        model, model.embeddings, model.head.in_features, molecules, batch_size, descriptors, failures
     )
 
 
@@ -126,12 +110,12 @@ def _run_in_batches(
                 continue
             if len(rows) > 1:
                 pending += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
-            elif failures is None:
-                raise SmilesError(
-                    select_molecules(molecules, rows)[0].smiles, out_of_memory_message(model, int(sizes[rows[0]]))
-                )
-            else:
-                failures[int(rows[0])] = out_of_memory_message(model, int(sizes[rows[0]]))
+                continue
+            size = f"{sizes[rows[0]]} {model.position_type}"
+            reason = f"there is not enough memory for its {size}: close other programs, or use a larger machine"
+            if failures is None:
+                raise SmilesError(select_molecules(molecules, rows)[0].smiles, reason)
+            failures[int(rows[0])] = reason
     if failures is not None:
         record_not_finite(result, offsets, failures)
     return result
@@ -159,32 +143,15 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(message in str(error) for message in _OUT_OF_MEMORY_MESSAGES)
 
 
-def out_of_memory_message(model: MoleculeModel, size: int) -> str:
-    """The error for a molecule that is too large for the memory."""
-    what = f"{size} {model.position_type}"
-    return f"there is not enough memory for its {what}: close other programs, or use a larger machine"
-
-
-def compute_attention(
-    model: MoleculeModel, molecule: Molecule, descriptors: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """The raw outputs of one molecule, (T,), and its attention weights, (layers, heads, n, n).
-
-    The outputs of a model of atoms are (n, T).
-
-    Args:
-        descriptors: (1, k), standardised; None for a model without descriptors.
-    """
-    return next(iter_attention(model, [molecule], descriptors))
-
-
 def iter_attention(
     model: MoleculeModel, molecules: Sequence[Molecule], descriptors: np.ndarray | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """`compute_attention` for each of several molecules, in order, in batches of up to `MAX_ATTENTION_PAIRS`.
+    """The raw outputs of each molecule, (outputs,), and its attention weights, (layers, heads, n, n), in order.
+
+    With atom-level targets, the raw outputs are (n, outputs). Batches have up to `MAX_ATTENTION_PAIRS`.
 
     Args:
-        descriptors: (n, k), standardised; None for a model without descriptors.
+        descriptors: (number of molecules, k), standardized; None for a model without descriptors.
     """
     start = largest = 0
     for end, molecule in enumerate(molecules):

@@ -1,4 +1,4 @@
-"""Scalers: models are trained on standardised targets and descriptors; predictions are in the units of the targets."""
+"""Scalers: models are trained on standardized targets and descriptors; predictions are in the units of the targets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from molattn.models.target_transform import TargetTransform, transform_targets
 
 @dataclass(frozen=True)
 class TargetScaler:
-    """z = (f(y) - mean) / std, target by target; f is the transform of the target, t = f(y), or t = y without one.
+    """z = (t - mean) / std, target by target; t = f(y), f being the transform of the target, or t = y without one.
 
     Attributes:
         mean, std: (T,) of t; std is 1 for a constant target. Without transforms they are in the targets' units.
@@ -39,19 +39,19 @@ class TargetScaler:
         return cls((0.0,) * num_targets, (1.0,) * num_targets)
 
     def scale(self, targets: np.ndarray) -> np.ndarray:
-        """(n, T) t -> standardised."""
+        """(n, T) t -> z."""
         return (targets - np.array(self.mean)) / np.array(self.std)
 
     def unscale(self, outputs: np.ndarray) -> np.ndarray:
-        """(n, T) standardised -> t, float64."""
+        """(n, T) z -> t, float64."""
         return outputs.astype(np.float64) * np.array(self.std) + np.array(self.mean)
 
     def transform(self, targets: np.ndarray) -> np.ndarray:
-        """(n, T) in the units of the targets -> t."""
+        """(n, T) y -> t."""
         return transform_targets(self.transforms, targets)
 
-    def in_units(self, predictions: Predictions) -> Predictions:
-        """Predictions of t -> in the units of the targets.
+    def inverse_transform(self, predictions: Predictions) -> Predictions:
+        """Predictions of t -> predictions of y, in the units of the targets.
 
         y = f^-1(t);   std y = |dy / dt| std t, to first order in std t;   the quantiles of y are f^-1 of those of t: if
         f is decreasing, the lower quantile of y is f^-1 of the upper quantile of t
@@ -71,8 +71,8 @@ class TargetScaler:
             quantiles[:, t::count] = of_target if f.increasing else of_target[:, ::-1]
         return replace(predictions, values=values, distribution=quantiles, std=std)
 
-    def bounds_in_units(self, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The ends of intervals of t, (n, T) each -> those of y, the lower ends first; their coverage is the same."""
+    def inverse_transform_bounds(self, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The lower and upper ends of intervals of t, (n, T) each -> those of y, with the same coverage."""
         if not any(self.transforms):
             return lower, upper
         lower, upper = lower.copy(), upper.copy()
@@ -130,7 +130,7 @@ class DescriptorScaler:
         return [name for name, std in zip(self.names, self.std, strict=True) if std == 0]
 
     def scale(self, descriptors: np.ndarray) -> np.ndarray:
-        """(n, k) in their own units -> standardised float32; infinite where that overflows."""
+        """(n, k) in their own units -> standardized float32; infinite where that overflows."""
         std = np.array(self.std)
         with np.errstate(over="ignore"):
             z = (descriptors - np.array(self.mean)) / np.where(std == 0, 1.0, std)
@@ -139,7 +139,7 @@ class DescriptorScaler:
             return np.where(std == 0, 0.0, z).astype(np.float32)
 
     def range_error(self, descriptors: Sequence[float]) -> str:
-        """Why the k descriptors of a molecule cannot be standardised; empty if they can."""
+        """Why the k descriptors of a molecule cannot be standardized; empty if they can."""
         z = self.scale(np.array(descriptors)[None])[0]
         bad = next((i for i in range(len(z)) if not np.isfinite(z[i])), None)
         if bad is None:

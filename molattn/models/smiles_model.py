@@ -26,18 +26,18 @@ class SmilesModel(MoleculeModel):
 
     Args:
         config: its configuration.
-        num_targets: T.
+        num_outputs: the number of outputs y.
         of_atoms: must be False, since the positions are tokens.
-        num_descriptors: k, the number of the standardised descriptors z.
+        num_descriptors: k, the number of the standardized descriptors z.
 
     Raises:
         ValueError: num_heads does not divide hidden_dim, or of_atoms is True.
     """
 
     def __init__(
-        self, config: SmilesModelConfig, num_targets: int = 1, of_atoms: bool = False, num_descriptors: int = 0
+        self, config: SmilesModelConfig, num_outputs: int = 1, of_atoms: bool = False, num_descriptors: int = 0
     ):
-        super().__init__(config, num_targets, of_atoms, num_descriptors)
+        super().__init__(config, num_outputs, of_atoms, num_descriptors)
         self.config = config
         d = config.hidden_dim
         self.embed = PositionalEmbedding(len(TOKENS), d, dropout=config.dropout)
@@ -50,7 +50,7 @@ class SmilesModel(MoleculeModel):
             norm_first=True,
             dropout=config.dropout,
         )
-        self.head = nn.Linear(d + num_descriptors, num_targets)
+        self.head = nn.Linear(d + num_descriptors, num_outputs)
 
     collate = staticmethod(collate_tokens)
     position_type = "tokens"
@@ -78,9 +78,7 @@ class SmilesModel(MoleculeModel):
         )
 
     @staticmethod
-    def reader(
-        options: ReadOptions = DEFAULT_READ_OPTIONS,
-    ) -> Callable[[object], SmilesTokens]:
+    def reader(options: ReadOptions = DEFAULT_READ_OPTIONS) -> Callable[[object], SmilesTokens]:
         """A function from one SMILES to its tokens: see `molattn.chem.smiles_tokens`.
 
         Raises:
@@ -102,8 +100,8 @@ class SmilesModel(MoleculeModel):
         return {"tokens": list(TOKENS)}
 
     def forward(self, batch: TokenBatch) -> Tensor:
-        """(b, T) raw outputs, see `MoleculeModel.forward`."""
-        return self.apply_head(self.fingerprint(batch))
+        """(b, outputs) raw outputs, see `MoleculeModel.forward`."""
+        return self.apply_head(self.embeddings(batch))
 
     def attention(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
         """The result of `forward`, and the attention weights of every layer and head, (b, layers, heads, n, n)."""
@@ -111,8 +109,8 @@ class SmilesModel(MoleculeModel):
         x, weights = self.encoder(self.embed(tokens), padding_mask(tokens != PAD), return_weights=True)
         return self.apply_head(self.append_descriptors(self.pool(x, tokens), batch)), torch.stack(weights, dim=1)
 
-    def fingerprint(self, batch: TokenBatch) -> Tensor:
-        """The mean over the tokens of each molecule, followed by its descriptors, (b, d + k): the input of the head."""
+    def embeddings(self, batch: TokenBatch) -> Tensor:
+        """See `MoleculeModel.embeddings`: the embedding of a molecule is the mean over its tokens."""
         tokens = batch.codes.int()
         return self.append_descriptors(
             self.pool(self.encoder(self.embed(tokens), padding_mask(tokens != PAD)), tokens), batch

@@ -1,4 +1,4 @@
-"""Monotonic transforms of targets: applied before the targets are standardised, and inverted for predictions."""
+"""Monotonic transforms of targets: applied before the targets are standardized, and inverted for predictions."""
 
 import math
 from collections.abc import Sequence
@@ -46,9 +46,9 @@ class TargetTransform:
         if self.name not in TRANSFORMS:
             raise ValueError(f"there is no target transform {self.name!r}")
         if (self.name == NEG_LOG10_MOLAR) != (self.unit in MOLAR):
-            raise ValueError(f"the target transform {self.name} does not go with the unit {self.unit!r}")
+            raise ValueError(f"the target transform {self.name} does not apply to the unit {self.unit!r}")
         if len(self.values) != len(self.scores) or (self.values and self.name != RANK):
-            raise ValueError(f"the target transform {self.name} does not go with such knots")
+            raise ValueError(f"the target transform {self.name} has invalid knots")
         if any((np.diff(x) <= 0).any() for x in (self.values, self.scores)):
             raise ValueError("the knots of the target transform rank are not in ascending order")
 

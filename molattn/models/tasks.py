@@ -23,9 +23,9 @@ class Task(ABC):
     Attributes:
         kind: its name.
         metrics: the metrics that are reported by default; the first is reported after each epoch.
-        baseline: a description of the baseline, a prediction that is the same for all molecules.
+        baseline: a description of the baseline, a constant prediction.
         baseline_label: a shorter description of it.
-        loss: the name of the loss that the model minimises, in `molattn.models.losses.LOSSES`.
+        loss: the name of the loss that the model minimizes, in `molattn.models.losses.LOSSES`.
         of_atoms: whether the targets are atom-level. If so, n counts the atoms of all molecules, molecule by molecule.
         classes: for each target the names of its classes; empty for regression, and for the classes 0 and 1.
     """
@@ -47,20 +47,20 @@ class Task(ABC):
     def target_of_output(self, num_targets: int) -> list[int]:
         """For each output of the model, the index of its target."""
 
-    @abstractmethod
     def fit_scaler(self, train: np.ndarray) -> TargetScaler:
-        """The scaler of the targets, fitted to the training targets only, (n, T)."""
+        """The scaler of the targets, fitted to the training targets only, (n, T); the identity for classes."""
+        return TargetScaler.identity(train.shape[1])
 
     @abstractmethod
     def decode(self, outputs: np.ndarray, scaler: TargetScaler) -> Predictions:
         """The predictions from the outputs of a model, (n, outputs)."""
 
-    @abstractmethod
     def baseline_predictions(self, train: np.ndarray, n: int) -> Predictions:
         """The baseline for n molecules or atoms, from the training targets alone."""
+        return prior_predictions(self, self.class_priors(train), n)
 
-    def class_shares(self, train: np.ndarray) -> tuple[tuple[float, ...], ...]:  # noqa: ARG002
-        """For each target the share of each class among the training labels, (n, T); empty for regression."""
+    def class_priors(self, train: np.ndarray) -> tuple[tuple[float, ...], ...]:  # noqa: ARG002
+        """For each target the share of each class among its training labels, (n, T); empty for regression."""
         return ()
 
     def distribution_columns(self, targets: Sequence[str]) -> list[str]:  # noqa: ARG002
@@ -69,7 +69,7 @@ class Task(ABC):
 
     @property
     def loss_function(self) -> Loss:
-        """The loss that the model minimises."""
+        """The loss that the model minimizes."""
         return LOSSES[self.loss]
 
     @property
@@ -97,21 +97,21 @@ class Task(ABC):
         """The probability of every class of target t, (n, classes).
 
         Raises:
-            TypeError: the targets are numbers.
+            TypeError: the task is regression.
         """
-        raise TypeError("numbers have no classes")
+        raise TypeError("regression has no classes")
 
     def class_names(self, t: int) -> tuple[str, ...]:  # noqa: ARG002
-        """The names of the classes of target t, in the order of `probabilities`; empty for numbers."""
+        """The names of the classes of target t, in the order of `probabilities`; empty for regression."""
         return ()
 
     def with_probabilities(self, probabilities: Sequence[np.ndarray], std: np.ndarray | None = None) -> Predictions:  # noqa: ARG002
         """The predictions that have these `probabilities`: one array, (n, classes), for each target.
 
         Raises:
-            TypeError: the targets are numbers.
+            TypeError: the task is regression.
         """
-        raise TypeError("numbers have no classes")
+        raise TypeError("regression has no classes")
 
     def scores(self, predictions: Predictions, t: int) -> np.ndarray:
         """The input of the metrics of target t: (n,), or (n, classes)."""
@@ -205,19 +205,13 @@ class Binary(Task):
     def target_of_output(self, num_targets: int) -> list[int]:
         return [*range(num_targets)] * (self.loss_function.outputs or 2)
 
-    def fit_scaler(self, train: np.ndarray) -> TargetScaler:
-        return TargetScaler.identity(train.shape[1])
-
     def decode(self, outputs: np.ndarray, scaler: TargetScaler) -> Predictions:
         n, targets = len(outputs), len(scaler.mean)
         of_targets = outputs.astype(np.float64).reshape(n, outputs.shape[1] // targets, targets).swapaxes(1, 2)
         p, std = _probabilities(self, of_targets)
         return Predictions(p[..., 1], no_columns(outputs), None if std is None else std[..., 1])
 
-    def baseline_predictions(self, train: np.ndarray, n: int) -> Predictions:
-        return share_predictions(self, self.class_shares(train), n)
-
-    def class_shares(self, train: np.ndarray) -> tuple[tuple[float, ...], ...]:
+    def class_priors(self, train: np.ndarray) -> tuple[tuple[float, ...], ...]:
         return tuple((1 - share, share) for share in TargetScaler.fit(train).mean)
 
     def probabilities(self, predictions: Predictions, t: int) -> np.ndarray:
@@ -256,19 +250,13 @@ class Multiclass(Task):
     def target_of_output(self, num_targets: int) -> list[int]:  # noqa: ARG002
         return [t for t, names in enumerate(self.classes) for _ in names]
 
-    def fit_scaler(self, train: np.ndarray) -> TargetScaler:
-        return TargetScaler.identity(train.shape[1])
-
     def decode(self, outputs: np.ndarray, scaler: TargetScaler) -> Predictions:  # noqa: ARG002
         outputs = outputs.astype(np.float64)
         of_targets = [_probabilities(self, outputs[:, self._slice(t)]) for t in range(len(self.classes))]
         of_predicted = [std[np.arange(len(p)), p.argmax(1)] for p, std in of_targets if std is not None]
         return self.with_probabilities([p for p, _ in of_targets], np.stack(of_predicted, 1) if of_predicted else None)
 
-    def baseline_predictions(self, train: np.ndarray, n: int) -> Predictions:
-        return share_predictions(self, self.class_shares(train), n)
-
-    def class_shares(self, train: np.ndarray) -> tuple[tuple[float, ...], ...]:
+    def class_priors(self, train: np.ndarray) -> tuple[tuple[float, ...], ...]:
         known = [y[np.isfinite(y)].astype(int) for y in train.T]
         counts = [np.bincount(y, minlength=len(names)) for y, names in zip(known, self.classes, strict=True)]
         return tuple(tuple((count / count.sum()).tolist()) for count in counts)
@@ -312,9 +300,9 @@ class Multiclass(Task):
         return Predictions(values, np.concatenate(probabilities, 1), std)
 
 
-def share_predictions(task: Task, shares: Sequence[Sequence[float]], n: int) -> Predictions:
-    """The baseline of classification for n molecules or atoms: the probability of a class is its share in training."""
-    probabilities = [np.broadcast_to(np.array(of_target), (n, len(of_target))) for of_target in shares]
+def prior_predictions(task: Task, class_priors: Sequence[Sequence[float]], n: int) -> Predictions:
+    """The baseline of classification for n molecules or atoms: the probability of each class is its prior."""
+    probabilities = [np.broadcast_to(np.array(priors), (n, len(priors))) for priors in class_priors]
     # The standard deviation is that of the predicted class, for two classes that of the positive one, which is equal.
     largest = np.stack([p.max(1) for p in probabilities], 1)
     return task.with_probabilities(probabilities, np.sqrt(largest * (1 - largest)) if task.has_std else None)

@@ -128,15 +128,8 @@ def default_float32() -> Iterator[None]:
         torch.set_default_dtype(default)
 
 
-@contextmanager
-def limit_allocation(max_numbers: int) -> Iterator[None]:
-    """Raise ValidationError before the tensors created in the block have more than `max_numbers` elements in all."""
-    with _AllocationLimit(max_numbers):
-        yield
-
-
-class _AllocationLimit(TorchFunctionMode):
-    """Counts the elements of new tensors."""
+class AllocationLimit(TorchFunctionMode):
+    """A context that raises ValidationError before the tensors created in it have more than `max_numbers` elements."""
 
     def __init__(self, max_numbers: int):
         super().__init__()

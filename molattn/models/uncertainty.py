@@ -1,7 +1,6 @@
 """Standard deviations of predictions: from ensembles, from dropout, or from the loss."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +9,7 @@ import torch
 from molattn.data.tables.atom_lists import offsets_from_counts
 from molattn.errors import UsageError
 from molattn.models.base import Molecule, MoleculeModel
-from molattn.models.losses import uncertainty_methods
+from molattn.models.losses import methods_of_losses
 from molattn.models.predict import compute_outputs, record_not_finite
 from molattn.models.predictions import Predictions
 from molattn.models.scaler import TargetScaler
@@ -19,16 +18,16 @@ from molattn.models.tasks import Task
 NONE, ENSEMBLE, DROPOUT = "none", "ensemble", "dropout"
 
 
-def methods() -> tuple[str, ...]:
+def uncertainty_methods() -> tuple[str, ...]:
     """The choices of `--uncertainty-method`."""
-    return (NONE, ENSEMBLE, DROPOUT, *uncertainty_methods())
+    return (NONE, ENSEMBLE, DROPOUT, *methods_of_losses())
 
 
 def resolve_uncertainty_method(requested: str, task: Task, num_models: int, dropout: float) -> str:
     """The requested method; if that is empty, "ensemble" for an ensemble, otherwise the default of the loss.
 
     Args:
-        requested: one of `methods()`, or empty.
+        requested: one of `uncertainty_methods()`, or empty.
         task: of the model.
         num_models: size of the ensemble; 1 for none.
         dropout: the dropout probability that the model was trained with.
@@ -38,8 +37,10 @@ def resolve_uncertainty_method(requested: str, task: Task, num_models: int, drop
     """
     if not requested:
         return ENSEMBLE if num_models > 1 else task.uncertainty_method
-    if requested not in methods():
-        raise UsageError(f"there is no uncertainty method {requested!r}: choose among {', '.join(methods())}")
+    if requested not in uncertainty_methods():
+        raise UsageError(
+            f"there is no uncertainty method {requested!r}: choose among {', '.join(uncertainty_methods())}"
+        )
     if requested == ENSEMBLE and num_models == 1:
         raise UsageError("the uncertainty method ensemble needs several models: train with --ensemble-size 5")
     if requested == DROPOUT and not dropout:
@@ -47,12 +48,14 @@ def resolve_uncertainty_method(requested: str, task: Task, num_models: int, drop
             "the uncertainty method dropout needs a model with dropout, and this one has none: train it with "
             "--set model.dropout=0.05"
         )
-    loss, _ = uncertainty_methods().get(requested, ("", ""))
+    loss, _ = methods_of_losses().get(requested, ("", ""))
     if loss and loss != task.loss:
         raise UsageError(f"the uncertainty method {requested} needs a model trained with --loss-function {loss}")
     return requested
 
 
+# Overflows are reported in `failures`, not as warnings.
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def predict_with_uncertainty(
     models: Sequence[MoleculeModel],
     task: Task,
@@ -81,57 +84,48 @@ def predict_with_uncertainty(
     1050.
 
     Args:
-        method: one of `methods()`; if empty, see `resolve_uncertainty_method`.
+        method: one of `uncertainty_methods()`; if empty, see `resolve_uncertainty_method`.
         samples: passes of the method "dropout".
         descriptors, failures: as for `compute_outputs`.
     """
-    # Overflows are reported in `failures`, not as warnings.
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        predictions = _predict(models, task, scaler, molecules, method, samples, descriptors, failures)
-    if failures is not None:
-        offsets = offsets_from_counts(models[0].rows_per_molecule(molecules))
-        record_not_finite(np.concatenate([predictions.values, predictions.extra_values], 1), offsets, failures)
-    return predictions
-
-
-def _predict(
-    models: Sequence[MoleculeModel],
-    task: Task,
-    scaler: TargetScaler,
-    molecules: Sequence[Molecule],
-    method: str,
-    samples: int,
-    descriptors: np.ndarray | None,
-    failures: dict[int, str] | None,
-) -> Predictions:
-    chosen = method or resolve_uncertainty_method("", task, len(models), 0.0)
+    method = method or resolve_uncertainty_method("", task, len(models), 0.0)
 
     def predict(model: MoleculeModel) -> Predictions:
         return task.decode(compute_outputs(model, molecules, descriptors=descriptors, failures=failures), scaler)
 
     members = [predict(model) for model in models]
     mean = task.ensemble_mean(members) if len(members) > 1 else replace(members[0], std=None, epistemic_share=None)
-    if chosen == NONE:
-        return mean
-    variances = [_model_variance(member, chosen) for member in members if member.std is not None]
+    if method != NONE:
+        samples_of_y = members if method == ENSEMBLE else []
+        if method == DROPOUT:
+            samples_of_y = [predict(m) for i, model in enumerate(models) for m in _dropout_passes(model, samples, i)]
+        mean = _with_std(mean, members, samples_of_y, task, method)
+    if failures is not None:
+        offsets = offsets_from_counts(models[0].rows_per_molecule(molecules))
+        record_not_finite(np.concatenate([mean.values, mean.extra_values], 1), offsets, failures)
+    return mean
+
+
+def _with_std(
+    mean: Predictions, members: Sequence[Predictions], samples_of_y: Sequence[Predictions], task: Task, method: str
+) -> Predictions:
+    """`mean` with its standard deviation, from the predictions of the models and the samples y_k, if there are any."""
+    variances = [_model_variance(member, method) for member in members if member.std is not None]
     variance = np.mean(variances, 0) if variances else np.zeros(mean.values.shape)
     between = np.zeros_like(variance)
-    if chosen in (ENSEMBLE, DROPOUT):
-        samples_of_y = members
-        if chosen == DROPOUT:
-            samples_of_y = [predict(m) for i, model in enumerate(models) for m in _dropout_passes(model, samples, i)]
+    if samples_of_y:
         between = np.var([task.member_values(sample, mean) for sample in samples_of_y], axis=0)
     total = variance + between
     epistemic = [m.epistemic_share * m.std**2 for m in members if m.epistemic_share is not None and m.std is not None]
     share = (between + (np.mean(epistemic, 0) if epistemic else 0.0)) / np.where(total > 0, total, 1.0)
-    has_share = bool(epistemic) or chosen in (ENSEMBLE, DROPOUT)
+    has_share = bool(epistemic or samples_of_y)
     return replace(mean, std=np.sqrt(total), epistemic_share=share if has_share else None)
 
 
 def _model_variance(member: Predictions, method: str) -> np.ndarray:
     """The variance that a model itself predicts, or the part of it that the method requests."""
     assert member.std is not None
-    _, part = uncertainty_methods().get(method, ("", "total"))
+    _, part = methods_of_losses().get(method, ("", "total"))
     if member.epistemic_share is None or part == "total":
         return member.std**2
     return member.std**2 * (member.epistemic_share if part == "epistemic" else 1 - member.epistemic_share)
@@ -139,17 +133,11 @@ def _model_variance(member: Predictions, method: str) -> np.ndarray:
 
 def _dropout_passes(model: MoleculeModel, samples: int, seed: int) -> Iterator[MoleculeModel]:
     """The model with dropout enabled, `samples` times; the caller's random state is not changed."""
-    with torch.random.fork_rng(), _dropout_enabled(model):
+    with torch.random.fork_rng():
         torch.manual_seed(seed)
-        for _ in range(samples):
-            yield model
-
-
-@contextmanager
-def _dropout_enabled(model: MoleculeModel) -> Iterator[None]:
-    # No model here has batch normalization: training mode changes only dropout.
-    model.train()
-    try:
-        yield
-    finally:
-        model.eval()
+        # No model here has batch normalization: training mode changes only dropout.
+        model.train()
+        try:
+            yield from [model] * samples
+        finally:
+            model.eval()

@@ -65,7 +65,7 @@ def forest_metrics(
     result: dict[str, Any] = {"what": f"{LABEL} of {TREES} trees, on Morgan counts and descriptors of RDKit"}
     for split in SPLITS:
         rows = dataset.indices(split)
-        predictions = scaler.in_units(_predict(dataset, forests, rows, num_workers))
+        predictions = scaler.inverse_transform(_predict(dataset, forests, rows, num_workers))
         result[split] = metrics_by_target(dataset.task, targets, dataset.targets[rows], predictions, names)
     if len(targets) > 1:
         result["mean"] = {split: mean_over_targets(result[split], names) for split in SPLITS}

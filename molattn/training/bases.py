@@ -95,7 +95,7 @@ def find_base(name: str) -> BaseModel:
         )
     # Imported here, because molattn.data imports numpy, which help texts do not need.
     from molattn.data.schema import PartialRecord, String
-    from molattn.models.config_file import model_config_of, read_config
+    from molattn.models.config_file import model_config_of, read_config_file
 
     fields_of_card = PartialRecord({"molecules": PartialRecord({"source": String(10_000, min_length=1)})})
     try:
@@ -105,7 +105,7 @@ def find_base(name: str) -> BaseModel:
         raise InputError(
             f"{path / CARD} is damaged, it cannot be read as the card of a base model ({why}); write or copy it again"
         ) from error
-    config = read_config(path)
+    config = read_config_file(path)
     return BaseModel(
         name=name,
         folder=path,

@@ -13,7 +13,7 @@ from molattn.models.applicability_domain import ApplicabilityDomain
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.calibration import Calibration, Scores, cumulative_probabilities, resolve_calibration_method
-from molattn.models.predict import embed_molecules
+from molattn.models.predict import compute_embeddings
 from molattn.models.predictions import Predictions
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.models.tasks import Regression, Task
@@ -65,7 +65,7 @@ def build_artifact(
         ),
         samples=settings.dropout_sampling_size,
         domain=fit_domain(models[0], train.molecules, keys, settings.domain_size, settings.seed, train.descriptors),
-        class_shares=task.class_shares(train.targets),
+        class_priors=task.class_priors(train.targets),
     )
 
 
@@ -87,7 +87,7 @@ def calibrate(
         true: (n, T) their targets, NaN where missing.
         task: of the targets.
         uncertainty: the method of the standard deviations in `predictions`.
-        method: one of `molattn.models.calibration.METHODS`, or empty.
+        method: one of `molattn.models.calibration.CALIBRATION_METHODS`, or empty.
         targets: T names.
         others: the predictions for the validation molecules, for the median of their standard deviations.
 
@@ -128,20 +128,22 @@ def _regression_scores(
     predictions: Predictions, y: np.ndarray, task: Regression, t: int, others: Predictions
 ) -> Scores:
     error = y - predictions.values[:, t]
-    std, b = np.ones(len(y)), 0.0
+    std, beta = np.ones(len(y)), 0.0
     if predictions.std is not None and others.std is not None:
         # The standard deviation of identical predictions is zero.
-        std, b = np.maximum(predictions.std[:, t], MIN_STD), float(np.median(others.std[:, t]))
-    scores = {"z": np.sort(error / std), "far": np.sort(np.abs(error) / (std + b)), "b": np.array([b])}
+        std, beta = np.maximum(predictions.std[:, t], MIN_STD), float(np.median(others.std[:, t]))
+    normalized = np.sort(np.abs(error) / (std + beta))
+    scores = {"z": np.sort(error / std), "normalized_residuals": normalized, "beta": np.array([beta])}
     if task.loss_function.has_quantiles:
         lower, upper = (q[:, t] for q in np.split(predictions.distribution, 2, 1))
-        scores["quantiles"] = np.sort(np.maximum(lower - y, y - upper))
+        scores["quantile_residuals"] = np.sort(np.maximum(lower - y, y - upper))
     return scores
 
 
 def _class_scores(p: np.ndarray, y: np.ndarray) -> Scores:
     rows = np.arange(len(y))
-    scores = {"least": np.sort(1 - p[rows, y]), "adaptive": np.sort(cumulative_probabilities(p)[rows, y])}
+    cumulative = np.sort(cumulative_probabilities(p)[rows, y])
+    scores = {"one_minus_p": np.sort(1 - p[rows, y]), "cumulative_p": cumulative}
     from sklearn.isotonic import IsotonicRegression  # here, because its import takes 1.5 s and regression needs none
 
     for c in range(p.shape[1]):
@@ -179,4 +181,4 @@ def fit_domain(
     sample: Any = select_molecules(molecules, rows)
     descriptors = None if descriptors is None else descriptors[rows]
     bits = morgan_bits([molecule.smiles for molecule in sample], max_atoms=NO_SIZE_LIMIT)
-    return ApplicabilityDomain.fit(embed_molecules(model, sample, descriptors=descriptors), bits)
+    return ApplicabilityDomain.fit(compute_embeddings(model, sample, descriptors=descriptors), bits)

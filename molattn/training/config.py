@@ -27,7 +27,7 @@ class Option:
         names: more names, short ones; or all names, with the long ones.
         metavar: what stands for the value in the help; by the type of the setting if None.
         hidden: whether only `--help-all` shows it.
-        table: which of `molattn.plugins.TABLES` holds its values; empty for none.
+        table: which of `molattn.plugins.REGISTRIES` holds its values; empty for none.
     """
 
     help: str
@@ -214,11 +214,11 @@ class TrainingConfig:
         alpha: of the loss "quantile": its two quantiles are alpha / 2 and 1 - alpha / 2.
         evidential_regularization: of the losses "evidential" and "dirichlet": the weight of the penalty for evidence
             for a wrong prediction.
-        uncertainty_method: how standard deviations are computed, one of `molattn.models.uncertainty.methods()`; by
-            default that of the ensemble or the loss.
+        uncertainty_method: how standard deviations are computed, one of
+            `molattn.models.uncertainty.uncertainty_methods()`; by default that of the ensemble or the loss.
         dropout_sampling_size: forward passes of the uncertainty method "dropout".
-        calibration_method: the default calibration of the model, a name in `molattn.models.calibration.METHODS`; the
-            conformal one when empty.
+        calibration_method: the default calibration of the model, a name in
+            `molattn.models.calibration.CALIBRATION_METHODS`; the conformal one when empty.
         domain_size: the maximum number of training molecules that the model stores to detect molecules unlike them; 0
             for none.
         metrics: the metrics to report, names in `molattn.training.metrics.METRICS`, the first of them after every

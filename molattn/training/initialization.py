@@ -9,7 +9,7 @@ import torch
 from molattn.data import load_card
 from molattn.errors import InputError, UsageError
 from molattn.models.artifact import load_artifact
-from molattn.models.base import MoleculeModel, build
+from molattn.models.base import MoleculeModel, build_model
 from molattn.models.config import GraphModelConfig
 from molattn.models.uncertainty import DROPOUT
 from molattn.training.bases import (
@@ -151,7 +151,7 @@ def initialize_model(config: RunConfig, outputs: int, of_atoms: bool) -> Molecul
     with torch.random.fork_rng():
         torch.manual_seed(config.training.seed)
         try:
-            model = build(config.model, outputs, of_atoms, num_extra_descriptors(config.data))
+            model = build_model(config.model, outputs, of_atoms, num_extra_descriptors(config.data))
         except ValueError as error:
             raise UsageError(f"[model]: {error}") from None
     load_base_weights(model, config.training.base)

@@ -176,7 +176,7 @@ class AuxiliaryRegression(AuxiliaryObjective):
     def forward(self, model: MoleculeModel, batch: Any, auxiliary_targets: Tensor | None) -> tuple[Tensor, Tensor]:
         if auxiliary_targets is None:
             raise ValueError("the auxiliary regression needs auxiliary targets of each molecule")
-        x = model.fingerprint(batch)
+        x = model.embeddings(batch)
         known = torch.isfinite(auxiliary_targets)
         z = auxiliary_targets.masked_fill(~known, 0.0)
         error = (self.head(x.to(self.head.weight.dtype)) - z).masked_fill(~known, 0.0)
@@ -219,7 +219,7 @@ class MaskedAtomPrediction(AuxiliaryObjective):
         auxiliary_targets: Tensor | None,  # noqa: ARG002
     ) -> tuple[Tensor, Tensor]:
         masked = (torch.rand(batch.mask.shape, device=batch.mask.device) < self.fraction) & batch.mask
-        graph = model.embed(batch)
+        graph = model.input_graph(batch)
         graph = graph.replace(v=torch.where(masked.unsqueeze(-1), self.mask.to(graph.v.dtype), graph.v))
         graph = model.forward_blocks(graph)
         outputs = model.forward_head(graph, batch)

@@ -21,7 +21,7 @@ from molattn.data import (
 )
 from molattn.data.store.cache import Featurization, cached_molecules
 from molattn.errors import ConformerError, InputError, UsageError
-from molattn.models.base import MODELS, MoleculeModel
+from molattn.models.base import MoleculeModel, model_class
 from molattn.models.tasks import Regression
 from molattn.training.config import DataConfig
 from molattn.training.data_messages import (
@@ -213,7 +213,7 @@ def prepare_run(config: RunConfig, progress: Progress | None = None) -> Prepared
         UsageError, InputError: as `prepare` does; also for featurizers of molecules with targets of atoms.
     """
     data, settings = resolve_initialization(config)[0].data, config.training
-    model = MODELS[config.model.kind]
+    model = model_class(config.model.kind)
     dataset = prepare(data, model, settings.seed, settings.num_workers, progress, settings.loss, settings.alpha)
     check_featurizers(config, dataset.task.of_atoms)
     return dataset

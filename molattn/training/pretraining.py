@@ -17,7 +17,7 @@ from molattn.data.files import clear_folder, lock_folder, remove_temporary_files
 from molattn.data.store.cache import cached_molecules
 from molattn.errors import InputError, MolattnError, SmilesError, UsageError
 from molattn.models.artifact import WEIGHTS, Artifact, save_artifact
-from molattn.models.base import MODELS, MoleculeModel
+from molattn.models.base import MoleculeModel
 from molattn.models.scaler import TargetScaler
 from molattn.training.bases import CARD, NONE
 from molattn.training.checkpoint import Checkpoints
@@ -159,7 +159,7 @@ def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: b
     model = initialize_model(run, len(targets.names), False)
     auxiliary_objective = _masked_atom_objective(config, model)
     stored, *_ = cached_molecules(
-        molecules.smiles, featurization(run.data, MODELS[run.model.kind]), run.training.num_workers, reporter.molecules
+        molecules.smiles, featurization(run.data, type(model)), run.training.num_workers, reporter.molecules
     )
     if bad := next((m for m in stored if isinstance(m, SmilesError)), None):
         raise bad

@@ -264,7 +264,7 @@ def _train_and_evaluate(
         artifact = replace(artifact, calibration=calibration)
     predictions = artifact.apply_calibration(raw)
     # For a target with a transform, the mean of the transformed target: for a logarithm, the geometric mean.
-    baseline = scaler.in_units(task.baseline_predictions(train.targets, len(dataset.targets)))
+    baseline = scaler.inverse_transform(task.baseline_predictions(train.targets, len(dataset.targets)))
     metrics = {
         **metrics_by_split(dataset, predictions, names),
         "test_intervals": intervals_on_test_split(dataset, predictions, names, settings.seed),

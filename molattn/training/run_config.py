@@ -216,9 +216,9 @@ def check_config(config: RunConfig) -> None:
     """Raise UsageError for settings that are out of range or unknown."""
     from molattn.chem import ON_FAILURE
     from molattn.data.schema import ValidationError
-    from molattn.models.calibration import METHODS
+    from molattn.models.calibration import CALIBRATION_METHODS
     from molattn.models.config_file import DOMAIN_SIZE, MAX_ATOMS, MODEL_FIELDS, NUM_MEMBERS, SAMPLES, TIMEOUT
-    from molattn.models.uncertainty import methods
+    from molattn.models.uncertainty import uncertainty_methods
     from molattn.training.distributed import check_world_size
     from molattn.training.transforms import check_transforms
 
@@ -254,8 +254,8 @@ def check_config(config: RunConfig) -> None:
     check_transforms(data.target_transform)
     check_world_size(training)
     for name, value, known in (
-        ("uncertainty_method", training.uncertainty_method, methods()),
-        ("calibration_method", training.calibration_method, METHODS),
+        ("uncertainty_method", training.uncertainty_method, uncertainty_methods()),
+        ("calibration_method", training.calibration_method, CALIBRATION_METHODS),
         ("on_3d_failure", data.on_3d_failure, ON_FAILURE),
     ):
         if value not in known and (value or name == "on_3d_failure"):  # the default of the others is empty

@@ -9,7 +9,7 @@ from molattn.chem import canonical_smiles, read_smiles
 from molattn.data import CALIBRATION, hold_out_calibration, split_labels
 from molattn.errors import InputError, SmilesError, describe_bad_smiles, short_repr
 from molattn.models.artifact import Artifact
-from molattn.models.base import MODELS, Molecule
+from molattn.models.base import Molecule, model_class
 from molattn.models.calibration import NONE
 from molattn.models.target_transform import transform_targets
 from molattn.models.tasks import Task
@@ -78,7 +78,7 @@ def train_arrays(
     """
     check_config(config)
     data, settings = resolve_initialization(config, task.of_atoms)[0].data, config.training
-    read = MODELS[config.model.kind].read(
+    read = model_class(config.model.kind).read(
         smiles, read_options(data), settings.num_workers, reporter.molecules if data.conformers else None
     )
     bad = [(i, smiles[i], m.reason) for i, m in enumerate(read) if isinstance(m, SmilesError)]

@@ -82,7 +82,9 @@ def uncertainty_metrics(
                 }
             if ends is not None:
                 lower, upper = (end[known, t] for end in ends)
-                low, high = (end[known, t] for end in (ends if scaler is None else scaler.bounds_in_units(*ends)))
+                low, high = (
+                    end[known, t] for end in (ends if scaler is None else scaler.inverse_transform_bounds(*ends))
+                )
                 values |= {
                     "coverage": _mean((lower <= y) & (y <= upper)),
                     "width": _mean(high - low),

@@ -68,7 +68,7 @@ def test_intervals_are_columns_of_the_predicted_table(
     answer = molattn("predict", numbers, bad, "-o", out, "--interval", "0.8", "--applicability")
     assert answer.code == 0
     *rows, last = _rows(out)
-    added = ["y_pred", "y_std", "y_lower", "y_upper", "embedding_distance", "tanimoto_nearest", "unlike_training"]
+    added = ["y_pred", "y_std", "y_lower", "y_upper", "embedding_distance", "tanimoto_nearest", "out_of_domain"]
     assert list(last)[3:] == [*added, "status", "error"]
     assert last["status"] == "error" and not any(last[name] for name in added)
     predictor = library.load(numbers)
@@ -80,7 +80,7 @@ def test_intervals_are_columns_of_the_predicted_table(
     sides = [r["split"] for r in _rows(numbers / "splits.csv")]
     for row, side in zip(rows, sides, strict=True):
         assert side != "train" or float(row["tanimoto_nearest"]) == 1.0
-    assert {r["unlike_training"] for r in rows} <= {"no", "embedding", "fingerprint", "both"}
+    assert {r["out_of_domain"] for r in rows} <= {"no", "embedding", "fingerprint", "both"}
     wider = predictor.predict_interval(SMILES, 0.9)
     assert (wider[0] <= lower).all() and (wider[1] >= upper).all()
     one = predictor.predict_interval("CCO", 0.8)
@@ -151,7 +151,7 @@ def test_options_that_a_model_does_not_support_are_refused(
         (run, ["--interval", "0.9"], "the model has no calibration: train with --calibration-size 0.1, or add"),
         (run, ["--interval", "0.9", "--calibration-method", "none"], "has no standard deviations"),
         (run, ["--calibration-method", "zscaling"], "trained without calibration molecules, which zscaling needs"),
-        (numbers, ["--interval", "90"], "a level above 0 and below 1, such as 0.9, not 90"),
+        (numbers, ["--interval", "90"], "level of intervals and sets is above 0 and below 1, such as 0.9, not 90"),
         (
             numbers,
             ["--interval", "0.99"],
@@ -162,7 +162,7 @@ def test_options_that_a_model_does_not_support_are_refused(
             ["--interval", "0.9", "--uncertainty-method", "dropout"],
             "calibrated with the uncertainty method ens",
         ),
-        (classes, ["--interval", "0.9", "--calibration-method", "zscaling"], "does not go with multiclass targets"),
+        (classes, ["--interval", "0.9", "--calibration-method", "zscaling"], "does not apply to multiclass targets"),
         (classes, ["--uncertainty-method", "mve"], "needs a model trained with --loss-function mve"),
     ):
         answer = molattn("predict", folder, "-s", "CCO", *options)

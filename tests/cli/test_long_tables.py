@@ -259,13 +259,13 @@ def test_unsupported_output_formats_are_refused(
     assert answer.code == 2 and "use the suffix .csv, .tsv" in answer.err
 
 
-def test_fingerprints(molattn: Molattn, run: Path, tmp_path: Path) -> None:
+def test_embeddings(molattn: Molattn, run: Path, tmp_path: Path) -> None:
     (tmp_path / "in.csv").write_text("smiles,f0\nCCO,1\nC1CC,2\nc1ccccc1,3\n")
     answer = molattn("embed", run, tmp_path / "in.csv", "-o", tmp_path / "out.parquet")
     assert answer.code == 0 and "2 of 3 rows embedded" in answer.err
-    assert "1 of 3 rows have no fingerprint; the first, line 3" in answer.err
+    assert "1 of 3 rows have no embedding; the first, line 3" in answer.err
     predictor = library.load(run)
-    with pytest.warns(match="1 of 3 SMILES have no fingerprint"):
+    with pytest.warns(match="1 of 3 SMILES have no embedding"):
         wanted = predictor.embed(["CCO", "C1CC", "c1ccccc1"])
     assert wanted.shape == (3, predictor.dim) == (3, DIM)
     table = pq.read_table(tmp_path / "out.parquet")
@@ -280,7 +280,7 @@ def test_fingerprints(molattn: Molattn, run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("short_parts")
-def test_fingerprints_in_parts(molattn: Molattn, run: Path, many: Path, tmp_path: Path) -> None:
+def test_embeddings_in_parts(molattn: Molattn, run: Path, many: Path, tmp_path: Path) -> None:
     assert molattn("embed", run, many, "-o", tmp_path / "out.npy").code == 0
     found = np.load(tmp_path / "out.npy")
     assert found.shape == (ROWS, DIM)

@@ -226,7 +226,7 @@ def test_several_tables_keep_their_formats(molattn: Molattn, run: Path, tmp_path
     assert (tmp_path / "out" / "b.csv").read_text().startswith("smiles;x;y_pred;")
 
 
-def test_fingerprints_of_a_workbook(molattn: Molattn, run: Path, tmp_path: Path) -> None:
+def test_embeddings_of_a_workbook(molattn: Molattn, run: Path, tmp_path: Path) -> None:
     book = openpyxl.Workbook()
     for row in (["smiles"], ["CCO"], ["C1CC"]):
         book.worksheets[0].append(row)

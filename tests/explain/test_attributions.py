@@ -27,31 +27,32 @@ from molattn.explain.methods import (
     masked_outputs,
     occlusion,
     random_attributions,
-    received,
+    received_attention,
     rollout,
 )
 from molattn.inference import Predictor
 from molattn.models.artifact import Artifact
-from molattn.models.base import build
+from molattn.models.base import build_model
 from molattn.models.calibration import Calibration
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
-from molattn.models.predict import compute_attention, compute_outputs
+from molattn.models.predict import compute_outputs
 from molattn.models.presets import PRESETS
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.models.tasks import Binary, Multiclass
 from molattn.training.run_config import resolve
 from tests.molecules import esol
+from tests.predictions import compute_attention
 
 ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"
 ENDS = np.array([0.0, 1.0])
 SUMS = ("additive", "sum", "mean")
 
 
-def model_of(num_targets=1, **settings):
+def model_of(num_outputs=1, **settings):
     """A small model with the weights of its start, larger than they are, so that answers differ."""
     torch.manual_seed(1)
     config = GraphModelConfig(**{"hidden_dim": 16, "num_heads": 4, "num_layers": 2, "edge_dim": 4, **settings})
-    model = build(config, num_targets).eval().requires_grad_(False)
+    model = build_model(config, num_outputs).eval().requires_grad_(False)
     for p in model.parameters():
         p.mul_(1.5)
     return model
@@ -114,13 +115,13 @@ def test_integrated_gradients_sum_to_the_difference_from_the_baseline(settings):
         y = answer(model, smiles)
         assert found.adds_up
         assert abs(found.constant + found.values.sum() - y) <= TOLERANCE * max(1, abs(y))
-    graph = model.embed(model.collate([molecule_graph(ASPIRIN)]))
+    graph = model.input_graph(model.collate([molecule_graph(ASPIRIN)]))
     first = len(model.virtual_labels)
     v = graph.v.clone()
     v[:, first:] = v[:, first:].mean(1, keepdim=True)
     constant = integrated_gradients(model, molecule_graph(ASPIRIN), 0).constant
     assert constant == pytest.approx(
-        float(model.forward_embedded(graph.replace(v=v), model.collate([molecule_graph(ASPIRIN)]))[0, 0]), rel=1e-5
+        float(model.forward_graph(graph.replace(v=v), model.collate([molecule_graph(ASPIRIN)]))[0, 0]), rel=1e-5
     )
 
 
@@ -149,7 +150,7 @@ def test_attention_and_rollout_are_those_of_the_map():
     model, molecule = model_of(virtual_node=True), molecule_graph(ASPIRIN)
     _, weights = compute_attention(model, molecule)
     assert weights.shape[-1] == 14
-    np.testing.assert_allclose(received(model, molecule, 0).values, weights[-1].mean((0, 1))[:13], rtol=1e-6)
+    np.testing.assert_allclose(received_attention(model, molecule, 0).values, weights[-1].mean((0, 1))[:13], rtol=1e-6)
     identity = np.eye(14)
     first, second = (0.5 * w.mean(0) + 0.5 * identity for w in weights.astype(np.float64))
     np.testing.assert_allclose(rollout(model, molecule, 0).values, (second @ first).mean(0)[:13], rtol=1e-5)
@@ -193,7 +194,7 @@ def test_equivalent_atoms_get_equal_attributions(method):
 def test_all_methods_of_a_preset_work_for_one_atom_and_for_more(preset):
     config = resolve(None, {"preset": preset}, ["model.hidden_dim=16", "model.num_layers=2"]).model
     torch.manual_seed(0)
-    model = build(config, 1).eval().requires_grad_(False)
+    model = build_model(config, 1).eval().requires_grad_(False)
     names = available_methods(model)
     assert {"occlusion", "integrated-gradients", "grad-attention", "rollout", "attention"} <= set(names)
     conformers = ConformerOptions() if config.needs_3d else None
@@ -230,7 +231,7 @@ def test_unknown_methods_and_models_of_tokens_are_rejected():
     with pytest.raises(UsageError, match="unknown method 'magic': choose one of additive, occlusion"):
         choose_method(model_of(), "magic")
     with pytest.raises(UsageError, match="'smiles-transformer' reads tokens, not atoms"):
-        choose_method(build(SmilesModelConfig(hidden_dim=16, num_heads=2, num_layers=1), 1))
+        choose_method(build_model(SmilesModelConfig(hidden_dim=16, num_heads=2, num_layers=1), 1))
 
 
 def test_attention_has_no_unit_and_does_not_add_up():
@@ -317,7 +318,7 @@ def test_training_begins_there_in_units_of_the_target(tmp_path):
 def test_descriptors_have_terms_of_their_own_and_the_sum_is_the_prediction():
     torch.manual_seed(0)
     config = GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1, readout="sum")
-    model = build(config, 1, num_descriptors=2).eval().requires_grad_(False)
+    model = build_model(config, 1, num_descriptors=2).eval().requires_grad_(False)
     scaler = DescriptorScaler(("pH", "T"), (7.0, 298.0), (1.0, 10.0))
     artifact = dataclasses.replace(artifact_of(model), descriptors=scaler)
     predictor = Predictor(artifact)
@@ -351,7 +352,7 @@ def test_an_equation_has_few_terms_and_still_adds_up(count):
 
 def test_a_model_of_atoms_has_no_attributions():
     torch.manual_seed(0)
-    model = build(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), 1, of_atoms=True)
+    model = build_model(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), 1, of_atoms=True)
     with pytest.raises(UsageError, match="answers for each atom by itself"):
         choose_method(model)
     assert available_methods(model) == []

@@ -27,16 +27,17 @@ from molattn.explain.methods import (
     integrated_gradients,
     masked_outputs,
     random_attributions,
-    received,
+    received_attention,
     repeat_batch,
     rollout,
 )
-from molattn.models.base import build
+from molattn.models.base import build_model
 from molattn.models.config import GraphModelConfig
-from molattn.models.predict import compute_attention, compute_outputs
+from molattn.models.predict import compute_outputs
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.models.tasks import Binary, Multiclass
 from tests.explain.test_attributions import artifact_of, model_of
+from tests.predictions import compute_attention
 
 PHENOL = "Oc1ccccc1"
 
@@ -82,7 +83,7 @@ def test_occlusion_is_the_difference_to_the_output_without_the_atom(
 def test_integrated_gradients_are_a_plain_sum_of_gradients_along_the_path(virtual_node: bool) -> None:
     model, molecule = model_of(2, virtual_node=virtual_node), molecule_graph(PHENOL)
     batch = model.collate([molecule])
-    graph = model.embed(batch)
+    graph = model.input_graph(batch)
     first = int(virtual_node)
     base = graph.v.clone()
     base[:, first:] = graph.v[:, first:].mean(1, keepdim=True)
@@ -90,12 +91,12 @@ def test_integrated_gradients_are_a_plain_sum_of_gradients_along_the_path(virtua
     slope = torch.zeros_like(base)
     for k in range(steps):
         v = (base + (k + 0.5) / steps * (graph.v - base)).requires_grad_()
-        slope += torch.autograd.grad(model.forward_embedded(graph.replace(v=v), batch)[0, 1], v)[0] / steps
+        slope += torch.autograd.grad(model.forward_graph(graph.replace(v=v), batch)[0, 1], v)[0] / steps
     wanted = ((graph.v - base) * slope).sum(-1)[0, first:]
     found = integrated_gradients(model, molecule, 1)
     np.testing.assert_allclose(found.values, wanted.numpy(), atol=1e-3)
     assert found.adds_up and found.in_units
-    assert found.constant == pytest.approx(float(model.forward_embedded(graph.replace(v=base), batch)[0, 1]), rel=1e-5)
+    assert found.constant == pytest.approx(float(model.forward_graph(graph.replace(v=base), batch)[0, 1]), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +158,7 @@ def test_grad_attention_agrees_with_finite_differences(settings: dict) -> None:
 
     def answer() -> float:
         batch = model.collate([molecule])
-        graph: Any = model.embed(batch)
+        graph: Any = model.input_graph(batch)
         for layer, block in enumerate(model.blocks):
             graph, _ = block._equations(
                 graph if layer else graph.to_edge_list(), lambda g, at=layer: materialized(at, g)
@@ -196,7 +197,7 @@ def test_a_class_activation_map_applies_the_head_to_each_atom(readout: str, virt
     config = GraphModelConfig(
         hidden_dim=16, num_heads=4, num_layers=1, readout=readout, virtual_node=virtual_node, edge_dim=4
     )
-    model = build(config, 2, num_descriptors=3).eval().requires_grad_(False)
+    model = build_model(config, 2, num_descriptors=3).eval().requires_grad_(False)
     batch = model.collate([molecule_graph(PHENOL)], None, np.ones((1, 3), np.float32))
     x = model.norm(model.forward_features(batch).v)[0, int(virtual_node) :]
     if readout == "additive":
@@ -210,13 +211,15 @@ def test_a_class_activation_map_applies_the_head_to_each_atom(readout: str, virt
 def test_attention_as_an_attribution_is_numpys_mean_of_columns_and_product_of_layers() -> None:
     model, molecule = model_of(num_layers=3, virtual_node=True), molecule_graph(PHENOL)
     weights = compute_attention(model, molecule)[1].astype(np.float64)
-    np.testing.assert_allclose(received(model, molecule, 0).values, weights[-1].mean(0).mean(0)[:7], rtol=1e-5)
+    np.testing.assert_allclose(
+        received_attention(model, molecule, 0).values, weights[-1].mean(0).mean(0)[:7], rtol=1e-5
+    )
     # Abnar and Zuidema 2020, equation 1 and 2, with a residual connection of one half.
     layers = [0.5 * w.mean(0) + 0.5 * np.eye(8) for w in weights]
     wanted = np.linalg.multi_dot(layers[::-1]).mean(0)[:7]
     found = rollout(model, molecule, 0)
     np.testing.assert_allclose(found.values, wanted, rtol=1e-5)
-    assert not found.in_units and not received(model, molecule, 0).in_units
+    assert not found.in_units and not received_attention(model, molecule, 0).in_units
 
 
 def test_a_batch_is_repeated_row_by_row_and_a_molecule_is_a_batch_of_one() -> None:
@@ -227,9 +230,9 @@ def test_a_batch_is_repeated_row_by_row_and_a_molecule_is_a_batch_of_one() -> No
     assert len(three) == 3 and three.targets is None
     for row in range(3):
         torch.testing.assert_close(three.atom_codes[row], batch.atom_codes[0])
-    graph = model.embed(batch)
+    graph = model.input_graph(batch)
     torch.testing.assert_close(
-        model.forward_embedded(repeat_batch(graph, 3), three), model(batch).expand(3, -1), rtol=1e-4, atol=1e-5
+        model.forward_graph(repeat_batch(graph, 3), three), model(batch).expand(3, -1), rtol=1e-4, atol=1e-5
     )
 
 
@@ -267,7 +270,7 @@ TERMS = Terms(np.array([1.0, -2.0, 0.5]), 0.25, {"virtual node": -0.5}, np.array
 
 
 def test_terms_are_converted_to_the_unit_of_the_target() -> None:
-    model = build(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), 1, num_descriptors=2)
+    model = build_model(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), 1, num_descriptors=2)
     scaler = DescriptorScaler(("pH", "T"), (0.0, 0.0), (1.0, 1.0))
     artifact = dataclasses.replace(artifact_of(model), descriptors=scaler)
     about = ExplainedOutput("y", 0, "eV", 10.0, 4.0)

@@ -15,7 +15,7 @@ from molattn.chem import MoleculeGraph, molecule_graph
 from molattn.errors import SmilesError, UsageError
 from molattn.explain.faithfulness import FRACTIONS, RANDOM, Faithfulness, agreement, measure_faithfulness
 from molattn.explain.methods import METHODS, additive, deletion_outputs, random_attributions
-from molattn.models.base import build
+from molattn.models.base import build_model
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.models.scaler import DescriptorScaler
@@ -148,10 +148,10 @@ def test_of_classes_each_molecule_is_asked_about_its_own_answer() -> None:
 
 
 def test_what_cannot_be_measured_is_refused() -> None:
-    tokens = build(SmilesModelConfig(hidden_dim=16, num_heads=2, num_layers=1), 1)
+    tokens = build_model(SmilesModelConfig(hidden_dim=16, num_heads=2, num_layers=1), 1)
     with pytest.raises(UsageError, match="reads tokens, not atoms"):
         measure_faithfulness(artifact_of(tokens), MOLECULES)
-    beside = build(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), 1, num_descriptors=1)
+    beside = build_model(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), 1, num_descriptors=1)
     given = replace(artifact_of(beside), descriptors=DescriptorScaler(("pH",), (0.0,), (1.0,)))
     with pytest.raises(UsageError, match="reads descriptor columns"):
         measure_faithfulness(given, MOLECULES)
@@ -172,7 +172,7 @@ def test_agreement_with_sizes_that_are_all_alike_is_that_of_chance() -> None:
 
 
 def test_each_molecule_is_measured_with_its_own_descriptors_and_a_fresh_model_has_a_place_for_them() -> None:
-    model = build(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), 1, num_descriptors=2).eval()
+    model = build_model(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), 1, num_descriptors=2).eval()
     model.requires_grad_(False)
     scaler = DescriptorScaler(("MolLogP", "TPSA"), (1.0, 20.0), (2.0, 30.0), ("MolLogP", "TPSA"))
     artifact = replace(artifact_of(model), descriptors=scaler)

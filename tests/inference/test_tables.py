@@ -220,10 +220,10 @@ def test_a_column_of_the_table_is_not_overwritten(predictor: molattn.Predictor, 
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.parquet", "out.npy"])
-def test_fingerprints_are_those_of_embed(
+def test_embeddings_are_those_of_embed(
     monkeypatch: pytest.MonkeyPatch, predictor: molattn.Predictor, run: Path, few: Path, tmp_path: Path, name: str
 ) -> None:
-    with pytest.warns(MolattnWarning, match="1 of 3 rows have no fingerprint; the first, line 3"):
+    with pytest.warns(MolattnWarning, match="1 of 3 rows have no embedding; the first, line 3"):
         counts = predictor.embed_table(few, tmp_path / name)
     assert (counts.rows, counts.failed) == (3, 1)
     command(monkeypatch, "embed", run, few, "-o", tmp_path / f"command-{name}")

@@ -15,7 +15,7 @@ import torch
 from molattn.chem import ConformerOptions, ReadOptions
 from molattn.models.applicability_domain import FINGERPRINT_BYTES, ApplicabilityDomain
 from molattn.models.artifact import Artifact, save_artifact
-from molattn.models.base import build
+from molattn.models.base import build_model
 from molattn.models.calibration import Calibration
 from molattn.models.config import GraphModelConfig, ModelConfig, SmilesModelConfig
 from molattn.models.presets import PRESETS
@@ -26,7 +26,7 @@ from molattn.models.tasks import REGRESSION, Binary, Regression, Task
 GRAPH = GraphModelConfig(hidden_dim=8, num_heads=2, num_layers=1)
 MAT = replace(GRAPH, **{k: tuple(v) if isinstance(v, list) else v for k, v in PRESETS["mat"].settings["model"].items()})
 TOKENS = SmilesModelConfig(hidden_dim=8, num_heads=2, num_layers=1)
-SCORES = {"z": np.linspace(-2.0, 2.0, 12), "far": np.linspace(0.0, 2.0, 12), "b": np.zeros(1)}
+SCORES = {"z": np.linspace(-2.0, 2.0, 12), "normalized_residuals": np.linspace(0.0, 2.0, 12), "beta": np.zeros(1)}
 
 
 def _artifact(
@@ -35,7 +35,7 @@ def _artifact(
     """An artifact of `size` models with these targets, a letter each."""
     outputs, scaler = len(task.target_of_output(len(targets))), parts.get("descriptors")
     models = [
-        build(config, outputs, task.of_atoms, len(scaler.names) if scaler else 0).eval().requires_grad_(False)
+        build_model(config, outputs, task.of_atoms, len(scaler.names) if scaler else 0).eval().requires_grad_(False)
         for _ in range(size)
     ]
     numbers = TargetScaler(tuple(-3.0 for _ in targets), tuple(2.0 for _ in targets))
@@ -59,7 +59,7 @@ def _transformed() -> Artifact:
 FORMS: dict[str, Callable[[], Artifact]] = {
     "regression": _artifact,
     "conformers": lambda: _artifact(config=MAT, read_options=ReadOptions(conformers=ConformerOptions())),
-    "binary": lambda: _artifact("c", task=Binary(), class_shares=((0.25, 0.75),)),
+    "binary": lambda: _artifact("c", task=Binary(), class_priors=((0.25, 0.75),)),
     "parent": lambda: _artifact("yz", read_options=ReadOptions(standardize="parent")),
     "atoms": lambda: _artifact("q", task=Regression(of_atoms=True)),
     "descriptors": lambda: _artifact(descriptors=DescriptorScaler(("z",), (0.5,), (2.0,))),

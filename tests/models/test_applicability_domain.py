@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from molattn.chem import Fingerprints, molecule_graph, morgan_bits
-from molattn.models.applicability_domain import LABELS, ApplicabilityDomain, max_tanimoto, mean_nearest_distance
+from molattn.models.applicability_domain import OUT_OF_DOMAIN, ApplicabilityDomain, max_tanimoto, mean_nearest_distance
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
-from molattn.models.predict import embed_molecules
+from molattn.models.predict import compute_embeddings
 from molattn.training.calibrate import fit_domain
 from tests.molecules import SPECIAL, esol
 
@@ -54,15 +54,15 @@ def test_95_percent_of_the_training_molecules_are_within_each_limit() -> None:
     draw = np.random.default_rng(0)
     embeddings, bits = draw.normal(size=(400, 6)), morgan_bits(esol(400)[0])
     domain = ApplicabilityDomain.fit(embeddings, bits)
-    apart = mean_nearest_distance(embeddings, embeddings, exclude_self=True)
-    assert (apart <= domain.max_distance).mean() == pytest.approx(0.95, abs=0.003)
+    distances_to_others = mean_nearest_distance(embeddings, embeddings, exclude_self=True)
+    assert (distances_to_others <= domain.max_distance).mean() == pytest.approx(0.95, abs=0.003)
     assert (max_tanimoto(bits, bits, exclude_self=True) >= domain.min_similarity).mean() >= 0.95
     x = np.concatenate([embeddings[:1], embeddings[:1] + 50])
-    strange = morgan_bits(["F[Xe]F", esol(400)[0][0]])
-    distances, alike, flags = domain.measure(x, strange)
+    other_bits = morgan_bits(["F[Xe]F", esol(400)[0][0]])
+    distances, similarities, flags = domain.measure(x, other_bits)
     assert flags == ["fingerprint", "embedding"]
-    assert distances[1] > 100 and alike[1] == 1.0
-    assert domain.measure(x[1:], strange[:1])[2] == ["both"] and set(flags) < set(LABELS)
+    assert distances[1] > 100 and similarities[1] == 1.0
+    assert domain.measure(x[1:], other_bits[:1])[2] == ["both"] and set(flags) < set(OUT_OF_DOMAIN)
 
 
 def test_the_domain_has_each_training_molecule_once_in_their_order() -> None:
@@ -72,13 +72,13 @@ def test_the_domain_has_each_training_molecule_once_in_their_order() -> None:
     domain = fit_domain(model, molecules, keys, 100, 0)
     assert domain is not None
     once = [3, 0, 1, 2]
-    np.testing.assert_allclose(domain.embeddings, embed_molecules(model, [GRAPHS[i] for i in once]), rtol=1e-5)
+    np.testing.assert_allclose(domain.embeddings, compute_embeddings(model, [GRAPHS[i] for i in once]), rtol=1e-5)
     np.testing.assert_array_equal(domain.bits, morgan_bits([TWELVE[i] for i in once]))
 
 
 def test_a_large_training_set_is_represented_by_a_sample_of_its_molecules() -> None:
     model = _model()
-    embeddings = embed_molecules(model, GRAPHS)
+    embeddings = compute_embeddings(model, GRAPHS)
     samples = [_rows_of(fit_domain(model, GRAPHS, TWELVE, 9, seed), embeddings) for seed in (0, 0, 1, 2)]
     for sample in samples:
         assert len(set(sample)) == 9 and sample == sorted(sample)

@@ -22,11 +22,11 @@ from molattn.models.calibration import Calibration
 from molattn.models.config import GraphModelConfig
 from molattn.models.config_file import SCHEMA
 from molattn.models.graph_model import GraphModel
-from molattn.models.predict import predict_molecules
 from molattn.models.predictions import Predictions
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
 from tests.molecules import SPECIAL
+from tests.predictions import predict_molecules
 
 SMALL = GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1)
 
@@ -161,7 +161,7 @@ def test_another_vocabulary_is_an_error(folder: Path) -> None:
 
 
 def test_an_unknown_setting_is_an_error(folder: Path) -> None:
-    _change(folder, model={"kind": "graph", "evil": 1})
+    _change(folder, model={"kind": "graph", "unknown": 1})
     with pytest.raises(InputError, match="damaged"):
         load_artifact(folder)
 
@@ -190,17 +190,17 @@ def test_scaler_leaves_out_missing_labels_and_constant_targets() -> None:
 )
 def test_the_task_is_loaded(tmp_path: Path, task: Task) -> None:
     model = GraphModel(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), len(task.target_of_output(1))).eval()
-    shares = task.class_shares(np.array([[0.0], [1.0], [1.0], [np.nan]]))
-    written = Artifact(model, TargetScaler.identity(1), ("y",), ("",), task=task, class_shares=shares)
+    priors = task.class_priors(np.array([[0.0], [1.0], [1.0], [np.nan]]))
+    written = Artifact(model, TargetScaler.identity(1), ("y",), ("",), task=task, class_priors=priors)
     save_artifact(tmp_path, written)
     loaded = load_artifact(tmp_path)
     assert loaded.task == task
-    assert loaded.class_shares == shares
+    assert loaded.class_priors == priors
     constant = loaded.baseline_predictions(3)
     assert constant is not None
     expected = {"regression": 0.0, "binary": 2 / 3, "multiclass": 1.0}[task.kind]
     np.testing.assert_allclose(constant.values, np.full((3, 1), expected))
-    assert (replace(loaded, class_shares=()).baseline_predictions(3) is None) == (task.kind != "regression")
+    assert (replace(loaded, class_priors=()).baseline_predictions(3) is None) == (task.kind != "regression")
     assert loaded.model.head.out_features == len(task.target_of_output(1))
 
 
@@ -221,7 +221,7 @@ def test_sizes_above_those_of_the_weights_are_an_error_before_allocation(folder:
 @pytest.fixture
 def everything() -> Artifact:
     """An ensemble with every optional part of an artifact."""
-    scores = tuple({"z": np.arange(3.0) + t, "far": np.ones(3), "b": np.zeros(1)} for t in range(2))
+    scores = tuple({"z": np.arange(3.0) + t, "normalized_residuals": np.ones(3), "beta": np.zeros(1)} for t in range(2))
     task, models = Regression(), []
     for seed in range(3):
         torch.manual_seed(seed)
@@ -292,11 +292,14 @@ def test_the_format_on_disk(everything: Artifact, tmp_path: Path) -> None:
         "members": 2,
         "uncertainty": {"method": "dropout", "samples": 4},
         "calibration": {"method": "isotonic", "uncertainty": "ensemble"},
-        "domain": {"farthest": 0.25, "least": 0.75},
+        "domain": {"max_distance": 0.25, "min_similarity": 0.75},
     }
     names = set(load_file(tmp_path / "model.safetensors"))
     own = set(everything.model.state_dict())
-    beside = {f"calibration.{t}.{k}" for t in (0, 1) for k in ("z", "far", "b")} | {"domain.embeddings", "domain.bits"}
+    beside = {f"calibration.{t}.{k}" for t in (0, 1) for k in ("z", "normalized_residuals", "beta")} | {
+        "domain.embeddings",
+        "domain.bits",
+    }
     assert names == own | {f"members.{i}.{n}" for i in (1, 2) for n in own} | beside
 
 
@@ -358,7 +361,7 @@ def test_a_failed_save_leaves_the_old_model(artifact: Artifact, folder: Path, mo
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"members": 3}, r"the tensor 'members\.3\.\S+' is missing; copy it again"),
         ({"members": 1}, r"the model has no tensor 'members\.2\.\S+'; copy it again"),
@@ -390,11 +393,11 @@ def test_a_failed_save_leaves_the_old_model(artifact: Artifact, folder: Path, mo
     ],
 )
 def test_the_error_names_inconsistent_fields(
-    everything: Artifact, tmp_path: Path, fields: dict[str, object], said: str
+    everything: Artifact, tmp_path: Path, fields: dict[str, object], message: str
 ) -> None:
     save_artifact(tmp_path / "m", everything)
     _change(tmp_path / "m", **fields)
-    with pytest.raises(InputError, match=f"^{tmp_path / 'm'}.*{said}"):
+    with pytest.raises(InputError, match=f"^{tmp_path / 'm'}.*{message}"):
         load_artifact(tmp_path / "m")
 
 

@@ -11,14 +11,15 @@ import torch
 from molattn.chem import molecule_graph
 from molattn.data.store.batches import collate
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
-from molattn.models.base import build
+from molattn.models.base import build_model
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.graph_model import GraphModel
-from molattn.models.predict import compute_attention, compute_outputs
+from molattn.models.predict import compute_outputs
 from molattn.models.presets import PRESETS
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Regression
 from tests.molecules import SPECIAL, esol
+from tests.predictions import compute_attention
 
 GRAPHS = [molecule_graph(s) for s in (*SPECIAL, *esol(20)[0])]
 LARGEST = max(GRAPHS, key=lambda g: g.num_atoms)
@@ -29,19 +30,19 @@ def _model(preset: str = "molattn", seed: int = 0, **more: Any) -> GraphModel:
     settings = {k: tuple(v) if isinstance(v, list) else v for k, v in PRESETS[preset].settings["model"].items()}
     torch.manual_seed(seed)
     config = GraphModelConfig(**{"edge_dim": 4, **settings, **SMALL, **more})
-    return GraphModel(config, num_targets=2, of_atoms=True).double().eval()
+    return GraphModel(config, num_outputs=2, of_atoms=True).double().eval()
 
 
 def _with_distances(preset: str) -> list:
     """The graphs, with random symmetric distances if the preset reads distances."""
     if not PRESETS[preset].needs_3d:
         return GRAPHS
-    draw, made = np.random.default_rng(0), []
+    draw, molecules = np.random.default_rng(0), []
     for g in GRAPHS:
         places = draw.normal(size=(g.num_atoms, 3))
         d = np.linalg.norm(places[:, None] - places[None], axis=-1).astype(np.float32)
-        made.append(dataclasses.replace(g, distances=d))
-    return made
+        molecules.append(dataclasses.replace(g, distances=d))
+    return molecules
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -56,7 +57,7 @@ def test_predictions_are_permuted_with_the_atoms_and_invariant_to_batch_and_padd
             np.testing.assert_allclose(compute_outputs(model, [graph.permute(order)]), expected[order], atol=1e-9)
             padded = model(collate([graph, large]))[: graph.num_atoms]
             np.testing.assert_allclose(padded.numpy(), expected, atol=1e-9)
-    # They do tell atoms apart.
+    # The predictions of different atoms differ.
     assert np.ptp(np.concatenate(together), axis=0).min() > 1e-3
 
 
@@ -70,7 +71,7 @@ def test_in_float32_it_holds_to_1e_5() -> None:
 
 def test_each_prediction_is_the_head_of_its_node() -> None:
     model = _model("graphormer")
-    graph = model.embed(collate([GRAPHS[4], LARGEST]))
+    graph = model.input_graph(collate([GRAPHS[4], LARGEST]))
     for block in model.blocks:
         graph = block(graph)
     v = model.norm(graph.v)[:, 1:]  # behind the virtual node
@@ -86,21 +87,21 @@ def test_predictions_are_the_same_with_and_without_attention() -> None:
 
 
 def test_every_weight_gets_a_gradient() -> None:
-    # A readout would have weights that no answer depends on.
+    # A readout would have weights that no output depends on.
     model = _model(readout="attention").train()
     model(collate(GRAPHS)).square().sum().backward()
     assert [n for n, p in model.named_parameters() if p.grad is None] == []
 
 
 def test_a_model_of_atoms_has_no_vector_and_no_terms_of_a_molecule() -> None:
-    for ask in (_model().fingerprint, _model().contributions):
-        with pytest.raises(ValueError, match="a model of atoms has no"):
-            ask(collate(GRAPHS[:2]))
+    for method in (_model().embeddings, _model().contributions):
+        with pytest.raises(ValueError, match="atom-level targets has no"):
+            method(collate(GRAPHS[:2]))
 
 
 def test_a_model_of_tokens_has_no_atoms() -> None:
     with pytest.raises(ValueError, match="has no atom-level targets: choose the model 'graph'"):
-        build(SmilesModelConfig(), 1, of_atoms=True)
+        build_model(SmilesModelConfig(), 1, of_atoms=True)
 
 
 def test_it_is_saved_and_loaded(tmp_path: Path) -> None:

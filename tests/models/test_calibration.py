@@ -1,4 +1,4 @@
-"""Intervals and sets: their coverage, whatever the model, and the formulas."""
+"""Intervals and sets: their coverage for any model, and the formulas."""
 
 import math
 from dataclasses import replace
@@ -10,7 +10,7 @@ from sklearn.isotonic import IsotonicRegression
 
 from molattn.errors import InputError, UsageError
 from molattn.models.calibration import (
-    METHODS,
+    CALIBRATION_METHODS,
     apply_calibration,
     conformal_quantile,
     cumulative_probabilities,
@@ -43,8 +43,8 @@ def _classes(n: int, seed: int) -> tuple[Predictions, np.ndarray]:
     logits = draw.normal(size=(n, 3))
     p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     y = np.array([[draw.choice(3, p=row)] for row in p], dtype=float)
-    sure = p**3 / (p**3).sum(1, keepdims=True)
-    return GRADES.with_probabilities([sure]), y
+    overconfident = p**3 / (p**3).sum(1, keepdims=True)
+    return GRADES.with_probabilities([overconfident]), y
 
 
 def _fit(predictions: Predictions, y: np.ndarray, task, method: str = ""):
@@ -93,7 +93,7 @@ def test_the_rank_of_the_conformal_quantile() -> None:
     assert conformal_quantile(np.arange(19.0), 0.95) == 18
 
 
-def test_z_scaling_maximises_the_likelihood() -> None:
+def test_z_scaling_maximizes_the_likelihood() -> None:
     predictions, y = _numbers(80, 0)
     scaled = apply_calibration(predictions, NUMBERS, _fit(predictions, y, NUMBERS, "zscaling"), "zscaling")
     assert predictions.std is not None and scaled.std is not None
@@ -112,7 +112,7 @@ def test_z_scaling_maximises_the_likelihood() -> None:
 
 def test_isotonic_intervals_are_the_quantiles_of_the_isotonic_regression() -> None:
     predictions, y = _numbers(99, 1)
-    # With a larger std, for the normal distribution to tell the farthest of them apart.
+    # With a larger std, so that the largest errors differ in probability.
     predictions = replace(predictions, std=6 * predictions.std)  # pyright: ignore[reportOptionalOperand]
     calibration = _fit(predictions, y, NUMBERS, "isotonic")
     lower, upper = prediction_intervals(predictions, NUMBERS, 0.8, calibration, "isotonic")
@@ -136,13 +136,13 @@ def test_isotonic_probabilities_are_right_on_average() -> None:
         return -np.log(np.maximum(of.distribution[np.arange(1000), y[2000:, 0].astype(int)], 1e-6)).mean()
 
     assert loss(found) < 0.9 * loss(predictions[2000:])
-    # Of two classes, too, and the class that is answered follows the new probabilities.
+    # Of two classes, too, and the predicted class follows the new probabilities.
     assert (found.values[:, 0] == found.distribution.argmax(1)).all()
     draw = np.random.default_rng(0)
     p = draw.uniform(size=(500, 1))
     truth = (draw.uniform(size=(500, 1)) < p**2).astype(float)
-    said = Predictions(p, np.empty((500, 0)))
-    again = apply_calibration(said, Binary(), _fit(said, truth, Binary(), "isotonic"), "isotonic")
+    uncalibrated = Predictions(p, np.empty((500, 0)))
+    again = apply_calibration(uncalibrated, Binary(), _fit(uncalibrated, truth, Binary(), "isotonic"), "isotonic")
     assert np.abs(again.values - p**2).mean() < 0.5 * np.abs(p - p**2).mean()
 
 
@@ -168,7 +168,7 @@ def test_missing_labels_are_skipped_and_the_number_of_scores_is_bounded(monkeypa
     assert len(calibration.scores[0]["z"]) == 25
     assert np.isfinite(calibration.scores[0]["z"]).all()
     monkeypatch.setattr(room, "MAX_SCORES", 10)
-    assert len(_fit(predictions, y, NUMBERS).scores[0]["far"]) == 10
+    assert len(_fit(predictions, y, NUMBERS).scores[0]["normalized_residuals"]) == 10
     with pytest.raises(InputError, match="0 calibration molecules have a label of 'y'"):
         _fit(predictions, np.full_like(y, np.nan), NUMBERS)
 
@@ -181,12 +181,12 @@ def test_members_with_equal_predictions_cause_no_division_by_zero() -> None:
 
 def test_invalid_combinations_are_errors() -> None:
     for level in (0.0, 1.0, 90.0, -0.1):
-        with pytest.raises(UsageError, match="a level above 0 and below 1"):
+        with pytest.raises(UsageError, match="level of intervals and sets is above 0 and below 1"):
             prediction_intervals(_numbers(3, 0)[0], NUMBERS, level, None, "none")
     assert resolve_calibration_method("", NUMBERS) == "conformal-regression"
     assert resolve_calibration_method("", GRADES) == resolve_calibration_method("", Binary()) == "conformal-multiclass"
-    assert {resolve_calibration_method(m, NUMBERS) for m in ("zscaling", "isotonic", "none")} < set(METHODS)
-    with pytest.raises(UsageError, match="zscaling does not go with multiclass targets: choose among conformal-multi"):
+    assert {resolve_calibration_method(m, NUMBERS) for m in ("zscaling", "isotonic", "none")} < set(CALIBRATION_METHODS)
+    with pytest.raises(UsageError, match="zscaling does not apply to multiclass targets: choose among conformal-multi"):
         resolve_calibration_method("zscaling", GRADES)
     with pytest.raises(UsageError, match="there is no calibration method 'magic'"):
         resolve_calibration_method("magic", NUMBERS)

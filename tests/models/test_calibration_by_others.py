@@ -45,10 +45,10 @@ def _two_targets(n: int, seed: int) -> tuple[Predictions, np.ndarray]:
 
 
 def test_the_scores_of_each_task_have_their_names() -> None:
-    assert score_names(Regression(), 0) == [("z", "far"), ("b",)]
-    assert score_names(Regression("quantile"), 0) == [("z", "far", "quantiles"), ("b",)]
+    assert score_names(Regression(), 0) == [("z", "normalized_residuals"), ("beta",)]
+    assert score_names(Regression("quantile"), 0) == [("z", "normalized_residuals", "quantiles"), ("beta",)]
     grades = Multiclass(classes=(("a",), ("b", "c")))
-    assert score_names(grades, 1) == [("least", "adaptive"), ("x0", "y0"), ("x1", "y1")]
+    assert score_names(grades, 1) == [("one_minus_p", "adaptive"), ("x0", "y0"), ("x1", "y1")]
 
 
 @pytest.mark.parametrize("n", [4, 9, 10, 19, 33])
@@ -58,16 +58,16 @@ def test_a_conformal_quantile_is_numpys_of_the_corrected_level(n: int) -> None:
     for level in (Fraction(k, 20) for k in range(1, 20)):
         corrected = math.ceil((n + 1) * level) / n
         if corrected > 1:
-            with pytest.raises(UsageError, match=f"{n} calibration labels .* {float(level):g}, which need") as refused:
+            with pytest.raises(UsageError, match=f"{n} calibration labels .* {float(level):g}, which need") as error:
                 conformal_quantile(scores, float(level))
-            needed = int(re.findall(r"need (\d+)", str(refused.value))[0])
+            needed = int(re.findall(r"need (\d+)", str(error.value))[0])
             # As many as it says are enough, and one less is not.
             assert conformal_quantile(np.arange(needed), float(level)) == needed - 1
             with pytest.raises(UsageError):
                 conformal_quantile(np.arange(needed - 1), float(level))
         else:
-            wanted = np.quantile(scores, corrected, method="inverted_cdf")
-            assert conformal_quantile(scores, float(level)) == wanted
+            expected = np.quantile(scores, corrected, method="inverted_cdf")
+            assert conformal_quantile(scores, float(level)) == expected
 
 
 @pytest.mark.parametrize("with_std", [True, False])
@@ -115,7 +115,7 @@ def test_numbers_of_two_targets_are_calibrated_each_by_its_own_errors() -> None:
         found = apply_calibration(predictions, NUMBERS, calibration, method)
         np.testing.assert_allclose(found.std, predictions.std * factor)
         np.testing.assert_array_equal(found.values, predictions.values)
-        # Nothing to calibrate: nothing is made up.
+        # Without anything to calibrate, nothing changes.
         assert apply_calibration(replace(predictions, std=None), NUMBERS, calibration, method).std is None
     lower, upper = prediction_intervals(predictions, NUMBERS, 0.8, calibration, "isotonic")
     for t in range(2):
@@ -154,12 +154,12 @@ def test_the_method_none_ignores_the_calibration() -> None:
         for end, q in zip(ends, np.split(predictions.distribution, 2, 1), strict=True):
             np.testing.assert_allclose(end - predictions.values, stretch * (q - predictions.values))
     known, truth = _classes(60, 0)
-    learned = _fit(known, truth, GRADES)
+    calibration = _fit(known, truth, GRADES)
     for found in (
-        prediction_sets(known, GRADES, 0.8, learned, "none"),
+        prediction_sets(known, GRADES, 0.8, calibration, "none"),
         prediction_sets(known, GRADES, 0.8, None, "conformal-multiclass"),
     ):
-        np.testing.assert_array_equal(found[0], prediction_sets(known, GRADES, 0.8, learned, "isotonic")[0])
+        np.testing.assert_array_equal(found[0], prediction_sets(known, GRADES, 0.8, calibration, "isotonic")[0])
 
 
 # Sums of these are exact.
@@ -187,31 +187,31 @@ def test_conformal_sets_are_those_of_a_loop_over_classes(method: str) -> None:
         found = prediction_sets(predictions, task, level, _learned(task, predictions, y.astype(float), method), method)
         for t, p in enumerate((first, second)):
             q = sorted(far(row, c) for row, c in zip(p, y[:, t], strict=True))[math.ceil(6 * level) - 1]
-            wanted = [[far(row, c) <= q for c in range(len(row))] for row in p]
+            expected = [[far(row, c) <= q for c in range(len(row))] for row in p]
             if method == "conformal-adaptive":
-                wanted = [
-                    [w or row[c] == max(row) for c, w in enumerate(ws)] for row, ws in zip(p, wanted, strict=True)
+                expected = [
+                    [w or row[c] == max(row) for c, w in enumerate(ws)] for row, ws in zip(p, expected, strict=True)
                 ]
-            assert found[t].tolist() == wanted
+            assert found[t].tolist() == expected
 
 
 def test_the_most_probable_class_is_in_an_adaptive_set_at_any_level() -> None:
-    sure = GRADES.with_probabilities([np.tile([0.9, 0.06, 0.04], (9, 1))])
-    learned = _fit(sure, np.zeros((9, 1)), GRADES, "conformal-adaptive")
+    confident = GRADES.with_probabilities([np.tile([0.9, 0.06, 0.04], (9, 1))])
+    calibration = _fit(confident, np.zeros((9, 1)), GRADES, "conformal-adaptive")
     less = GRADES.with_probabilities([np.array([[0.01, 0.02, 0.97]])])
-    (within,) = prediction_sets(less, GRADES, 0.5, learned, "conformal-adaptive")
+    (within,) = prediction_sets(less, GRADES, 0.5, calibration, "conformal-adaptive")
     assert within.tolist() == [[False, False, True]]
     for level in (0.0, 1.0):
-        with pytest.raises(UsageError, match="a level above 0 and below 1"):
-            prediction_sets(less, GRADES, level, learned, "none")
+        with pytest.raises(UsageError, match="level of intervals and sets is above 0 and below 1"):
+            prediction_sets(less, GRADES, level, calibration, "none")
 
 
 def test_isotonic_probabilities_are_scikit_learns_class_by_class() -> None:
     """As CalibratedClassifierCV does it: an isotonic regression for each class, divided by their sum."""
     predictions, y = _classes(300, 4)
-    learned = _fit(predictions, y, GRADES, "isotonic")
+    calibration = _fit(predictions, y, GRADES, "isotonic")
     new, _ = _classes(50, 5)
-    found = apply_calibration(replace(new, std=np.full((50, 1), 0.25)), GRADES, learned, "isotonic")
+    found = apply_calibration(replace(new, std=np.full((50, 1), 0.25)), GRADES, calibration, "isotonic")
     p, q = (GRADES.probabilities(a, 0) for a in (predictions, new))
     risen = [IsotonicRegression(out_of_bounds="clip").fit(p[:, c], y[:, 0] == c).predict(q[:, c]) for c in range(3)]
     np.testing.assert_allclose(GRADES.probabilities(found, 0), np.stack(risen, 1) / np.sum(risen, 0)[:, None])
@@ -220,9 +220,11 @@ def test_isotonic_probabilities_are_scikit_learns_class_by_class() -> None:
 
 def test_probabilities_that_all_map_to_zero_are_not_changed() -> None:
     nothing = {f"{axis}{c}": np.array(ends) for c in range(3) for axis, ends in (("x", [0.0, 1.0]), ("y", [0.0, 0.0]))}
-    learned = Calibration("isotonic", "none", (nothing | {"x0": np.array([0.4, 0.6]), "y0": np.array([0.0, 0.75])},))
+    calibration = Calibration(
+        "isotonic", "none", (nothing | {"x0": np.array([0.4, 0.6]), "y0": np.array([0.0, 0.75])},)
+    )
     with np.errstate(all="raise"):
-        found = apply_calibration(GRADES.with_probabilities([EXACT]), GRADES, learned, "isotonic")
+        found = apply_calibration(GRADES.with_probabilities([EXACT]), GRADES, calibration, "isotonic")
     # Of the first row alone the first class rises, and is then the only one.
     np.testing.assert_array_equal(GRADES.probabilities(found, 0), [[1.0, 0.0, 0.0], *EXACT[1:].tolist()])
 
@@ -230,7 +232,7 @@ def test_probabilities_that_all_map_to_zero_are_not_changed() -> None:
 def test_the_scores_of_classes_are_those_of_the_true_class() -> None:
     truth = np.array([[2.0], [1.0], [0.0], [1.0]])
     scores = _fit(GRADES.with_probabilities([EXACT]), truth, GRADES).scores[0]
-    np.testing.assert_array_equal(scores["least"], np.sort([0.875, 0.375, 0.75, 0.625]))
+    np.testing.assert_array_equal(scores["one_minus_p"], np.sort([0.875, 0.375, 0.75, 0.625]))
     np.testing.assert_array_equal(scores["adaptive"], np.sort([0.875, 0.625, 0.875, 0.75]))
 
 
@@ -257,7 +259,7 @@ def test_without_a_std_the_scores_are_the_errors() -> None:
     for one, other in ((plain, predictions), (predictions, plain), (plain, plain)):
         (scores,) = _learned(NUMBERS, one, y, others=other).scores
         np.testing.assert_allclose(scores["z"], np.sort((y - predictions.values).ravel()))
-        np.testing.assert_allclose(scores["far"], np.sort(np.abs(y - predictions.values).ravel()))
+        np.testing.assert_allclose(scores["normalized_residuals"], np.sort(np.abs(y - predictions.values).ravel()))
         assert scores["b"].tolist() == [0.0]
     (scores,) = _learned(NUMBERS, predictions, y, others=predictions[:7]).scores
     assert predictions.std is not None
@@ -268,7 +270,7 @@ def test_without_a_std_the_scores_are_the_errors() -> None:
 def test_an_incompatible_method_is_an_error_before_calibration() -> None:
     for task in (NUMBERS, GRADES):
         check_calibration(task, "")
-    with pytest.raises(UsageError, match="zscaling does not go with multiclass"):
+    with pytest.raises(UsageError, match="zscaling does not apply to multiclass"):
         check_calibration(GRADES, "zscaling")
     with pytest.raises(UsageError, match="the atoms of a molecule are not"):
         check_calibration(Multiclass(classes=GRADES.classes, of_atoms=True), "")

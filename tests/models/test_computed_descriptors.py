@@ -15,7 +15,7 @@ from molattn.chem import DESCRIPTORS, FEW_DESCRIPTORS, ReadOptions, featurizer_d
 from molattn.errors import InputError, MolattnWarning, UsageError
 from molattn.inference import Predictor
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
-from molattn.models.base import build
+from molattn.models.base import build_model
 from molattn.models.config import GraphModelConfig
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from tests.assertions import assert_same_predictions
@@ -28,7 +28,7 @@ SCALER = DescriptorScaler(NAMES, (1.0, 20.0), (2.0, 30.0), NAMES)
 def predictor(scaler: DescriptorScaler = SCALER, **settings: object) -> Predictor:
     torch.manual_seed(0)
     config = GraphModelConfig(hidden_dim=16, num_heads=2, num_layers=1)
-    model = build(config, 1, num_descriptors=len(scaler.names)).eval().requires_grad_(False)
+    model = build_model(config, 1, num_descriptors=len(scaler.names)).eval().requires_grad_(False)
     model.head.weight[:, -len(scaler.names) :] = 1.0
     artifact = Artifact(model, TargetScaler((0.5,), (2.0,)), ("y",), ("",))
     return Predictor(replace(artifact, descriptors=scaler, **settings))
@@ -40,24 +40,24 @@ def numbers(smiles: str) -> list[float]:
 
 
 def test_computed_and_provided_descriptors_predict_the_same() -> None:
-    own, told = predictor(), predictor(replace(SCALER, computed=()))
+    computed, provided = predictor(), predictor(replace(SCALER, computed=()))
     rows = [numbers(s) for s in SMILES]
-    assert own.descriptors == () and told.descriptors == NAMES
-    np.testing.assert_allclose(own.predict(SMILES), told.predict(SMILES, descriptors=rows), rtol=1e-6)
-    np.testing.assert_allclose(own.embed(SMILES), told.embed(SMILES, descriptors=rows), rtol=1e-5, atol=1e-6)
+    assert computed.descriptors == () and provided.descriptors == NAMES
+    np.testing.assert_allclose(computed.predict(SMILES), provided.predict(SMILES, descriptors=rows), rtol=1e-6)
+    np.testing.assert_allclose(computed.embed(SMILES), provided.embed(SMILES, descriptors=rows), rtol=1e-5, atol=1e-6)
     # And not those of other numbers.
-    assert not np.allclose(own.predict(SMILES), told.predict(SMILES, descriptors=rows[::-1]))
+    assert not np.allclose(computed.predict(SMILES), provided.predict(SMILES, descriptors=rows[::-1]))
 
 
 def test_provided_columns_come_before_computed_ones() -> None:
     both = predictor(DescriptorScaler(("mine", *NAMES), (0.0, 1.0, 20.0), (1.0, 2.0, 30.0), NAMES))
-    told = predictor(DescriptorScaler(("mine", *NAMES), (0.0, 1.0, 20.0), (1.0, 2.0, 30.0)))
+    provided = predictor(DescriptorScaler(("mine", *NAMES), (0.0, 1.0, 20.0), (1.0, 2.0, 30.0)))
     assert both.descriptors == ("mine",)
     mine = [[0.5], [1], [-2.0], [3]]
     rows = [[float(m[0]), *numbers(s)] for m, s in zip(mine, SMILES, strict=True)]
-    wanted = told.predict(SMILES, descriptors=rows)
-    np.testing.assert_allclose(both.predict(SMILES, descriptors=mine), wanted, rtol=1e-6)
-    np.testing.assert_allclose(both.predict(SMILES, descriptors=pd.DataFrame(mine, columns=["mine"])), wanted)
+    expected = provided.predict(SMILES, descriptors=rows)
+    np.testing.assert_allclose(both.predict(SMILES, descriptors=mine), expected, rtol=1e-6)
+    np.testing.assert_allclose(both.predict(SMILES, descriptors=pd.DataFrame(mine, columns=["mine"])), expected)
     with pytest.raises(UsageError, match="the model reads 'mine' for each molecule"):
         both.predict(SMILES)
     with pytest.raises(UsageError, match="a row has 3 descriptors; the model reads 'mine'"):
@@ -70,10 +70,10 @@ def test_the_smiles_of_a_molecule_does_not_matter(spelling: str) -> None:
 
 
 def test_descriptors_are_of_the_standardized_molecule() -> None:
-    made = predictor(read_options=ReadOptions(standardize="parent"))
+    model = predictor(read_options=ReadOptions(standardize="parent"))
     salt = "CC(=O)[O-].[Na+]"
-    assert made.predict(salt) == pytest.approx(predictor().predict(standardized_smiles(salt, "parent")), abs=1e-6)
-    assert made.predict(salt) != pytest.approx(predictor().predict(salt), abs=1e-3)
+    assert model.predict(salt) == pytest.approx(predictor().predict(standardized_smiles(salt, "parent")), abs=1e-6)
+    assert model.predict(salt) != pytest.approx(predictor().predict(salt), abs=1e-3)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -81,18 +81,18 @@ def test_a_bad_row_does_not_affect_others_with_or_without_workers(workers: int) 
     smiles = ["CCO", "C1CC", None, "C", "CC(=O)O"] * 40
     good = [s for s in smiles if s not in ("C1CC", None)]
     with pytest.warns(MolattnWarning, match=r"80 of 200 .*row 1"):
-        answers = predictor().predict(smiles, num_workers=workers)
-    assert np.isnan(answers).sum() == 80
-    assert_same_predictions(answers[np.isfinite(answers)], predictor().predict(good))
+        predictions = predictor().predict(smiles, num_workers=workers)
+    assert np.isnan(predictions).sum() == 80
+    assert_same_predictions(predictions[np.isfinite(predictions)], predictor().predict(good))
 
 
 def test_maps_and_attributions_need_no_provided_descriptors() -> None:
-    made, smiles = predictor(), ["CCO", "C1CC", "CC(=O)O"]
-    maps = list(made.attentions(smiles))
-    assert maps[0].prediction["y"] == pytest.approx(made.predict("CCO"), abs=1e-6)
-    assert made.attention("CCO").prediction.keys() == maps[0].prediction.keys() == {"y"}
-    assert_same_predictions(made.attention("CCO").prediction["y"], maps[0].prediction["y"])
-    found = made.attributions("CCO", "additive")
+    model, smiles = predictor(), ["CCO", "C1CC", "CC(=O)O"]
+    maps = list(model.attentions(smiles))
+    assert maps[0].prediction["y"] == pytest.approx(model.predict("CCO"), abs=1e-6)
+    assert model.attention("CCO").prediction.keys() == maps[0].prediction.keys() == {"y"}
+    assert_same_predictions(model.attention("CCO").prediction["y"], maps[0].prediction["y"])
+    found = model.attributions("CCO", "additive")
     assert set(found.other_terms) == set(NAMES)
     total = found.constant + found.values.sum() + sum(found.other_terms.values())
     assert total == pytest.approx(found.prediction, rel=1e-5)
@@ -111,7 +111,7 @@ def test_missing_computed_descriptors_are_the_mean_and_outliers_are_clipped() ->
     z = scaler.scale(np.array([[np.nan, 3.0, np.nan], [1e300, np.inf, 9.0], [-np.inf, 0.0, 1.0], [2.0, 0.0, 1.0]]))
     far = DescriptorScaler.MAX_ABS_Z
     np.testing.assert_array_equal(z, [[0, 0, 0], [far, 0, 0], [-far, 0, 0], [1, 0, 0]])
-    # A column is refused where it is far, as before.
+    # A provided column is an error where it is far.
     mixed = DescriptorScaler(("mine", "a"), (0.0, 0.0), (1e-5, 1.0), ("a",))
     assert mixed.range_error([1e300, 1e300]) == "column 'mine': 1e+300 is too far from the numbers of training"
     assert mixed.range_error([0.0, 1e300]) == ""
@@ -121,10 +121,10 @@ def test_missing_computed_descriptors_are_the_mean_and_outliers_are_clipped() ->
 
 
 def test_a_saved_model_computes_the_same(tmp_path: Path) -> None:
-    made = predictor()
-    save_artifact(tmp_path, made._artifact)
+    model = predictor()
+    save_artifact(tmp_path, model._artifact)
     loaded = Predictor(load_artifact(tmp_path))
-    np.testing.assert_array_equal(loaded.predict(SMILES), made.predict(SMILES))
+    np.testing.assert_array_equal(loaded.predict(SMILES), model.predict(SMILES))
     saved = json.loads((tmp_path / "config.json").read_text())["descriptors"]
     assert [d["name"] for d in saved if d["computed"]] == list(SCALER.computed)
     assert loaded._artifact.descriptors == SCALER

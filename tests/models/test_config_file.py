@@ -19,7 +19,7 @@ from molattn.models.config_file import (
     MAX_CONFIG_BYTES,
     MODEL_FIELDS,
     model_config_of,
-    read_config,
+    read_config_file,
 )
 from molattn.models.presets import PRESETS
 from tests.models.forms import FORMS, model_folders
@@ -39,10 +39,10 @@ def _changed(folder: Path, change: Callable[[dict[str, Any]], object]) -> str:
     config = json.loads((folder / "config.json").read_text())
     change(config)
     (folder / "config.json").write_bytes(dumps_checksummed(config, "config.json"))
-    return _said(folder)
+    return _error_message(folder)
 
 
-def _said(folder: Path) -> str:
+def _error_message(folder: Path) -> str:
     with pytest.raises(InputError) as raised:
         load_artifact(folder)
     assert str(folder) in str(raised.value) and "\n" not in str(raised.value)
@@ -66,11 +66,11 @@ def test_every_preset_is_in_range(name: str) -> None:
 @pytest.mark.parametrize("name", [*FORMS, *(path.parent.name for path in BASES)])
 def test_configurations_of_all_forms_are_read(name: str) -> None:
     folder = model_folders()[name] if name in FORMS else BASES[0].parents[1] / name
-    assert json.loads(json.dumps(read_config(folder))) == json.loads((folder / "config.json").read_text())
+    assert json.loads(json.dumps(read_config_file(folder))) == json.loads((folder / "config.json").read_text())
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "wanted"),
+    ("key", "value", "expected"),
     [
         ("hidden_dim", 0, "a whole number from 1 to 65,536"),
         ("hidden_dim", 8.0, "a whole number from 1 to 65,536"),
@@ -84,20 +84,20 @@ def test_configurations_of_all_forms_are_read(name: str) -> None:
         ("lambdas", {}, "a list of 1 to 1,000 values"),
     ],
 )
-def test_a_setting_that_is_out_of_range_is_named(folder: Path, key: str, value: object, wanted: str) -> None:
-    said = _changed(folder, lambda config: config["model"].update({key: value}))
-    assert f"model.{key} is " in said and f", and must be {wanted}" in said
+def test_a_setting_that_is_out_of_range_is_named(folder: Path, key: str, value: object, expected: str) -> None:
+    message = _changed(folder, lambda config: config["model"].update({key: value}))
+    assert f"model.{key} is " in message and f", and must be {expected}" in message
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (
             lambda c: c["model"].update(edges=["bond"] * 100_000),
             "model.edges has 100,000 values, and must have 0 to 100",
         ),
         (lambda c: c["model"].update(edges=["bond", 3]), "model.edges[1] is 3, and must be a text of 1 to 100"),
-        (lambda c: c["model"].update(evil=1), "model has an unknown field 'evil'"),
+        (lambda c: c["model"].update(unknown=1), "model has an unknown field 'unknown'"),
         (lambda c: c["molecules"].update(max_atoms=10**9), "molecules.max_atoms is 1000000000, and must be a whole"),
         (lambda c: c["molecules"].pop("add_hs"), "molecules has no field 'add_hs'"),
         (lambda c: c.update(uncertainty={"method": "dropout", "samples": 10**9}), "uncertainty.samples is 1000000000"),
@@ -112,15 +112,21 @@ def test_a_setting_that_is_out_of_range_is_named(folder: Path, key: str, value: 
         (lambda c: c.update(targets=c["targets"] * 2), "targets has 'y' twice"),
         (lambda c: c.update(targets=c["targets"] * 30_000), "targets has 30,000 values"),
         (lambda c: c["task"].update(alpha=5), "task.alpha is 5, and must be a number between 0 and 1"),
-        (lambda c: c["task"].update(loss="mse"), "task.alpha goes with the loss quantile, and task.loss is 'mse'"),
-        (lambda c: c["task"].update(classes=[["a", "b"]]), "task.classes goes with the kind multiclass"),
+        (
+            lambda c: c["task"].update(loss="mse"),
+            "task.alpha applies only to the loss quantile, not to 'mse'",
+        ),
+        (lambda c: c["task"].update(classes=[["a", "b"]]), "a task of the kind 'regression' has no task.classes"),
         (
             lambda c: c["task"].update(kind="binary", loss="bce", classes=[["a", "b", "c"]]),
             "task.classes[0] has 3 names, and a binary target has two classes",
         ),
-        (lambda c: c["task"].update(of_atoms=True), "domain is of molecules, and task.of_atoms is true"),
-        (lambda c: c["domain"].update(least=2), "domain.least is 2, and must be a number from 0 to 1"),
-        (lambda c: c["model"].update(edges=["distance"]), "model.edges reads distances, and there is no molecules.con"),
+        (lambda c: c["task"].update(of_atoms=True), "domain applies only to molecule-level targets"),
+        (
+            lambda c: c["domain"].update(min_similarity=2),
+            "domain.min_similarity is 2, and must be a number from",
+        ),
+        (lambda c: c["model"].update(edges=["distance"]), "model.edges reads distances, and molecules.conf"),
         (lambda c: c.update(schema="9"), "schema is '9', and must be a whole number from 1 to 1"),
         (lambda c: c.update(schema=9.5), "schema is 9.5, and must be a whole number from 1 to 1"),
         (lambda c: c.update(schema=-1), "schema is -1, and must be a whole number from 1 to 1"),
@@ -133,35 +139,35 @@ def test_a_setting_that_is_out_of_range_is_named(folder: Path, key: str, value: 
         ),
         (lambda c: c.update(more=1), "the file has an unknown field 'more'"),
         (
-            lambda c: c["targets"][0].update(class_shares=[0.5, 0.5]),
-            "targets[0].class_shares goes with classes, and task.kind is 'regression'",
+            lambda c: c["targets"][0].update(class_priors=[0.5, 0.5]),
+            "targets[0].class_priors applies only to classification, not to regression",
         ),
     ],
 )
-def test_the_error_names_an_invalid_value(folder: Path, change: Callable[[dict[str, Any]], object], said: str) -> None:
-    assert said in _changed(folder, change)
+def test_the_error_names_an_invalid_value(
+    folder: Path, change: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    assert message in _changed(folder, change)
 
 
 @pytest.mark.parametrize(
-    ("shares", "said"),
+    ("priors", "message"),
     [
-        ([0.5, 0.25, 0.25], "targets[0].class_shares has 3 numbers for 2 classes"),
-        ([0.5, 0.75], "targets[0].class_shares has the sum 1.25, and shares add up to 1"),
-        ([-0.5, 1.5], "targets[0].class_shares[0] is -0.5, and must be a number from 0 to 1"),
-        ([], "targets[0].class_shares has 0 values, and must have 1 to"),
+        ([0.5, 0.25, 0.25], "targets[0].class_priors has 3 numbers for 2 classes"),
+        ([0.5, 0.75], "targets[0].class_priors sums to 1.25, not to 1"),
+        ([-0.5, 1.5], "targets[0].class_priors[0] is -0.5, and must be a number from 0 to 1"),
+        ([], "targets[0].class_priors has 0 values, and must have 1 to"),
     ],
 )
-def test_shares_of_classes_that_cannot_be_are_named(tmp_path: Path, shares: list[float], said: str) -> None:
+def test_the_error_names_invalid_class_priors(tmp_path: Path, priors: list[float], message: str) -> None:
     folder = Path(shutil.copytree(model_folders()["binary"], tmp_path / "model"))
-    assert said in _changed(folder, lambda c: c["targets"][0].update(class_shares=shares))
+    assert message in _changed(folder, lambda c: c["targets"][0].update(class_priors=priors))
 
 
-def test_shares_are_those_of_all_targets(tmp_path: Path) -> None:
+def test_class_priors_are_those_of_all_targets(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(model_folders()["binary"], tmp_path / "model"))
     other = {"name": "d", "unit": "", "mean": 0.0, "std": 1.0}
-    assert "class_shares are those of 1 targets, and there are 2" in _changed(
-        folder, lambda c: c["targets"].append(other)
-    )
+    assert "1 of 2 targets have class_priors" in _changed(folder, lambda c: c["targets"].append(other))
 
 
 def test_a_missing_checksum_is_an_error(folder: Path) -> None:
@@ -169,16 +175,16 @@ def test_a_missing_checksum_is_an_error(folder: Path) -> None:
     config = json.loads(path.read_text())
     del config["sha256"]["config.json"]
     path.write_text(json.dumps(config))
-    assert "sha256 has no checksum of config.json" in _said(folder)
+    assert "sha256 has no checksum of config.json" in _error_message(folder)
     path.write_text(json.dumps({**config, "sha256": {**config["sha256"], "config.json": None}}))
-    assert "sha256 has no checksum of config.json" in _said(folder)
+    assert "sha256 has no checksum of config.json" in _error_message(folder)
     del config["sha256"]
     path.write_text(json.dumps(config))
-    assert "it has no sha256 with checksums" in _said(folder)
+    assert "it has no sha256 with checksums" in _error_message(folder)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[" * 100_000, "it is nested too deeply"),
         ('{"schema": 1, "schema": 1}', "'schema' is a duplicate"),
@@ -192,19 +198,19 @@ def test_a_missing_checksum_is_an_error(folder: Path) -> None:
         (" " * (MAX_CONFIG_BYTES + 1), "it has over 16,777,216 bytes"),
     ],
 )
-def test_invalid_json_is_an_error(folder: Path, text: str, said: str) -> None:
+def test_invalid_json_is_an_error(folder: Path, text: str, message: str) -> None:
     (folder / "config.json").write_bytes(text.encode("utf-8", "surrogateescape"))
-    assert said in _said(folder)
+    assert message in _error_message(folder)
 
 
 def test_an_infinite_number_is_an_error(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
-    text = dumps_checksummed(config, "config.json").decode().replace(repr(config["domain"]["farthest"]), "1e999")
+    text = dumps_checksummed(config, "config.json").decode().replace(repr(config["domain"]["max_distance"]), "1e999")
     (folder / "config.json").write_text(text)
-    assert "checksum" in _said(folder)
-    config["domain"]["farthest"] = math.inf
+    assert "checksum" in _error_message(folder)
+    config["domain"]["max_distance"] = math.inf
     (folder / "config.json").write_bytes(dumps_checksummed(config, "config.json"))
-    assert "Infinity is not a number" in _said(folder)
+    assert "Infinity is not a number" in _error_message(folder)
 
 
 def test_zeros_in_a_name_are_not_taken_for_the_checksum() -> None:
@@ -218,7 +224,7 @@ def test_zeros_in_a_name_are_not_taken_for_the_checksum() -> None:
 def test_a_model_of_tokens_has_no_conformers(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(model_folders()["tokens"], tmp_path / "model"))
     conformers = {"seed": 0, "timeout": 10, "on_failure": "paths"}
-    assert "goes with a graph model" in _changed(folder, lambda c: c["molecules"].update(conformers=conformers))
+    assert "applies only to a graph model" in _changed(folder, lambda c: c["molecules"].update(conformers=conformers))
 
 
 def test_the_error_for_a_damaged_base_names_the_damage(tmp_path: Path) -> None:
@@ -231,14 +237,14 @@ def test_the_error_for_a_damaged_base_names_the_damage(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"card\.toml is damaged, it cannot be read as the card of a base model"):
             find_base(str(base))
     shutil.copy(BASES[0].parent / "card.toml", base)
-    said = _changed(base, lambda c: c["model"].update(num_heads="x"))
-    assert "model.num_heads is 'x'" in said
+    message = _changed(base, lambda c: c["model"].update(num_heads="x"))
+    assert "model.num_heads is 'x'" in message
     with pytest.raises(InputError, match=r"model\.num_heads is 'x'"):
         find_base(str(base))
 
 
 def reweighed(folder: Path, change: Callable[[dict[str, Any]], object]) -> str:
-    """What is said of the folder after a change of its tensors under a new checksum."""
+    """The error message for the folder after a change of its tensors under a new checksum."""
     import hashlib
 
     tensors = load_file(folder / "model.safetensors")
@@ -248,53 +254,53 @@ def reweighed(folder: Path, change: Callable[[dict[str, Any]], object]) -> str:
     config = json.loads((folder / "config.json").read_text())
     config["sha256"]["model.safetensors"] = hashlib.sha256(data).hexdigest()
     (folder / "config.json").write_bytes(dumps_checksummed(config, "config.json"))
-    return _said(folder)
+    return _error_message(folder)
 
 
 @pytest.mark.parametrize("dtype", ["int64", "bool", "float8_e4m3fn", "complex64", "float64", "float16", "uint8"])
 def test_weights_of_another_dtype_are_an_error(folder: Path, dtype: str) -> None:
     import torch
 
-    said = reweighed(folder, lambda x: x.update({"head.weight": x["head.weight"].to(getattr(torch, dtype))}))
-    assert "model.safetensors is damaged or was changed: the tensor 'head.weight' is " in said
-    assert "and that of the model is float32 (3, 8)" in said or "a type that no model has" in said
+    message = reweighed(folder, lambda x: x.update({"head.weight": x["head.weight"].to(getattr(torch, dtype))}))
+    assert "model.safetensors is damaged or was changed: the tensor 'head.weight' is " in message
+    assert "and that of the model is float32 (3, 8)" in message or "a type that no model has" in message
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda x: x["head.bias"].fill_(math.nan), "the tensor 'head.bias' holds nan, which is not a finite number"),
         (lambda x: x["head.bias"][1:].fill_(-math.inf), "the tensor 'head.bias' holds -inf"),
         (lambda x: x["domain.embeddings"].fill_(math.nan), "the tensor 'domain.embeddings' holds nan"),
         (lambda x: x.pop("head.bias"), "the tensor 'head.bias' is missing"),
         (lambda x: x.pop("domain.bits"), "the tensor 'domain.bits' is missing"),
-        (lambda x: x.update(evil=x["head.bias"].clone()), "the model has no tensor 'evil'"),
+        (lambda x: x.update(unknown=x["head.bias"].clone()), "the model has no tensor 'unknown'"),
         (lambda x: x.update({"calibration.0.z": x["head.bias"].clone()}), "the model has no tensor 'calibration.0.z'"),
         (lambda x: x.update({"head.weight": x["head.weight"].T.contiguous()}), "is float32 (8, 3), and that of the mo"),
         (lambda x: x.update({"domain.bits": x["domain.bits"][:, :9].contiguous()}), "'domain.bits' is uint8 ("),
     ],
 )
-def test_invalid_weights_are_an_error(folder: Path, change: Callable[[dict[str, Any]], object], said: str) -> None:
-    assert said in reweighed(folder, change)
+def test_invalid_weights_are_an_error(folder: Path, change: Callable[[dict[str, Any]], object], message: str) -> None:
+    assert message in reweighed(folder, change)
 
 
 def test_calibration_scores_must_be_sorted(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(model_folders()["ensemble"], tmp_path / "model"))
-    said = reweighed(folder, lambda x: x.update({"calibration.0.z": x["calibration.0.z"].flip(0).contiguous()}))
-    assert "the tensor 'calibration.0.z' is not in ascending order" in said
+    message = reweighed(folder, lambda x: x.update({"calibration.0.z": x["calibration.0.z"].flip(0).contiguous()}))
+    assert "the tensor 'calibration.0.z' is not in ascending order" in message
     shutil.copytree(model_folders()["ensemble"], folder, dirs_exist_ok=True)
-    said = reweighed(folder, lambda x: x.update({"calibration.0.b": x["calibration.0.z"].clone()}))
-    assert "the tensor 'calibration.0.b' is float64 (" in said and "float64 (1,)" in said
+    message = reweighed(folder, lambda x: x.update({"calibration.0.beta": x["calibration.0.z"].clone()}))
+    assert "the tensor 'calibration.0.beta' is float64 (" in message and "float64 (1,)" in message
 
 
 def test_a_file_that_is_longer_than_its_tensors_is_not_read(folder: Path) -> None:
     path = folder / "model.safetensors"
     with open(path, "r+b") as file:
         file.truncate(2**31 - 1)  # no such bytes are on the disk
-    assert "its list of tensors requires" in _said(folder)
+    assert "its list of tensors requires" in _error_message(folder)
     with open(path, "r+b") as file:
         file.truncate(2**40)
-    assert "and the weights of a model have 2,147,483,648 at most" in _said(folder)
+    assert "and the weights of a model have 2,147,483,648 at most" in _error_message(folder)
 
 
 @pytest.mark.parametrize(
@@ -315,7 +321,7 @@ def test_a_file_that_is_longer_than_its_tensors_is_not_read(folder: Path) -> Non
 def test_a_malicious_list_of_tensors_is_an_error(folder: Path, header: bytes) -> None:
     for length in (len(header), 2**63, 2**64 - 1, 100_000_000, 0):
         (folder / "model.safetensors").write_bytes(length.to_bytes(8, "little") + header + b"0" * 64)
-        assert "model.safetensors is damaged or was changed: " in _said(folder)
+        assert "model.safetensors is damaged or was changed: " in _error_message(folder)
 
 
 def test_overlapping_tensors_are_an_error(folder: Path) -> None:
@@ -328,4 +334,4 @@ def test_overlapping_tensors_are_an_error(folder: Path) -> None:
     header[one]["data_offsets"] = header[other]["data_offsets"]
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :])
-    assert "its tensors cannot be read" in _said(folder)
+    assert "its tensors cannot be read" in _error_message(folder)

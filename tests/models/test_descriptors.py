@@ -18,7 +18,7 @@ from molattn.data.store.batches import collate
 from molattn.errors import MolattnWarning, SmilesError, UsageError
 from molattn.inference import Predictor
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
-from molattn.models.base import MoleculeModel, build
+from molattn.models.base import MoleculeModel, build_model
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.descriptors import DescriptorStream
 from molattn.models.graph_model import GraphModel
@@ -36,9 +36,9 @@ CONFIGS = [
 NUMBERS = st.floats(-1e6, 1e6, allow_subnormal=False)
 
 
-def made(config: GraphModelConfig | SmilesModelConfig, k: int, num_targets: int = 1) -> MoleculeModel:
+def small_model(config: GraphModelConfig | SmilesModelConfig, k: int, num_outputs: int = 1) -> MoleculeModel:
     torch.manual_seed(0)
-    return build(config, num_targets, num_descriptors=k).eval().requires_grad_(False)
+    return build_model(config, num_outputs, num_descriptors=k).eval().requires_grad_(False)
 
 
 def read(model: MoleculeModel) -> list[object]:
@@ -70,12 +70,12 @@ def test_a_number_too_far_from_training_is_an_error() -> None:
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: getattr(c, "readout", c.kind))
 def test_every_model_appends_descriptors_to_its_readout(config: GraphModelConfig | SmilesModelConfig) -> None:
-    model = made(config, 2, num_targets=3)
+    model = small_model(config, 2, num_outputs=3)
     rng = np.random.default_rng(0)
     z = rng.normal(size=(4, 2))
     molecules = read(model)
     batch, plain = model.collate(molecules, None, z), model.collate(molecules, None, 0 * z)
-    vectors = model.fingerprint(batch)
+    vectors = model.embeddings(batch)
     assert vectors.shape == (4, model.head.in_features)
     torch.testing.assert_close(vectors[:, -2:].numpy(), z.astype(np.float32).astype(float), rtol=0, atol=0)
     torch.testing.assert_close(model.apply_head(vectors), model(batch))
@@ -87,17 +87,17 @@ def test_every_model_appends_descriptors_to_its_readout(config: GraphModelConfig
     with pytest.raises(ValueError, match="reads 2 descriptors for each molecule, not 0"):
         model(model.collate(molecules))
     with pytest.raises(ValueError, match="reads 0 descriptors for each molecule, not 2"):
-        made(config, 0)(batch)
+        small_model(config, 0)(batch)
 
 
 @pytest.mark.parametrize("readout", ["sum", "mean", "additive"])
 def test_terms_of_atoms_and_descriptors_and_the_bias_sum_to_the_output(readout: str) -> None:
-    model = made(GraphModelConfig(**SMALL, readout=readout), 3, num_targets=2).double()
+    model = small_model(GraphModelConfig(**SMALL, readout=readout), 3, num_outputs=2).double()
     assert isinstance(model, GraphModel)
     batch = collate([molecule_graph(s) for s in SMILES], None, np.random.default_rng(1).normal(size=(4, 3)))
     total = model.contributions(batch).sum(1) + model.descriptor_terms(batch).sum(1) + model.head.bias
     torch.testing.assert_close(total, model(batch), rtol=1e-12, atol=1e-12)
-    without = made(GraphModelConfig(**SMALL, readout=readout), 0)
+    without = small_model(GraphModelConfig(**SMALL, readout=readout), 0)
     assert without.descriptor_terms(collate([molecule_graph("C")])).shape == (1, 0, 1)
 
 
@@ -105,14 +105,14 @@ def test_initial_weights_without_descriptors_are_unchanged() -> None:
     torch.manual_seed(0)
     before = GraphModel(GraphModelConfig(**SMALL)).state_dict()
     torch.manual_seed(0)
-    after = build(GraphModelConfig(**SMALL), 1, num_descriptors=0).state_dict()
+    after = build_model(GraphModelConfig(**SMALL), 1, num_descriptors=0).state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
 @pytest.fixture
 def predictor() -> Predictor:
     scaler = DescriptorScaler(("logp", "mw", "constant"), (1.0, 100.0, 5.0), (2.0, 50.0, 0.0))
-    artifact = Artifact(made(CONFIGS[0], 3), TargetScaler((0.5,), (2.0,)), ("y",), ("",))
+    artifact = Artifact(small_model(CONFIGS[0], 3), TargetScaler((0.5,), (2.0,)), ("y",), ("",))
     return Predictor(replace(artifact, descriptors=scaler))
 
 
@@ -128,16 +128,16 @@ def test_a_saved_model_has_its_descriptors(predictor: Predictor, tmp_path: Path)
 
 def test_descriptors_may_be_rows_frames_or_one_row(predictor: Predictor) -> None:
     smiles, rows = ["CCO", "C", "CC"], [[1.0, 50, 5], ["0.1", " 1.0", 7], (2, np.float32(3), True)]
-    wanted = predictor.predict(smiles, descriptors=rows)
+    expected = predictor.predict(smiles, descriptors=rows)
     columns = {"mw": [50.0, 1.0, 3.0], "other": [*"abc"], "logp": [1.0, 0.1, 2.0], "constant": [0, 0, 0]}
-    np.testing.assert_array_equal(predictor.predict(smiles, descriptors=pd.DataFrame(columns)), wanted)
-    np.testing.assert_array_equal(predictor.predict(smiles, descriptors=pl.DataFrame(columns)), wanted)
-    np.testing.assert_array_equal(predictor.predict(iter(smiles), descriptors=iter(rows)), wanted)
+    np.testing.assert_array_equal(predictor.predict(smiles, descriptors=pd.DataFrame(columns)), expected)
+    np.testing.assert_array_equal(predictor.predict(smiles, descriptors=pl.DataFrame(columns)), expected)
+    np.testing.assert_array_equal(predictor.predict(iter(smiles), descriptors=iter(rows)), expected)
     alone = predictor.predict("CCO", descriptors=rows[0])
     assert predictor.predict("CCO", descriptors=np.array(rows[0])) == alone
-    assert_same_predictions(alone, wanted[0])
+    assert_same_predictions(alone, expected[0])
     # With its weights asked for, attention is worked out in another order.
-    assert predictor.attention("CCO", descriptors=rows[0]).prediction == {"y": pytest.approx(wanted[0], abs=1e-6)}
+    assert predictor.attention("CCO", descriptors=rows[0]).prediction == {"y": pytest.approx(expected[0], abs=1e-6)}
     assert predictor.embed("CCO", descriptors=rows[0])[-3:].tolist() == [0.0, -1.0, 0.0]
     with pytest.raises(UsageError, match="the frame has no column 'logp'; it has 'mw'"):
         predictor.predict(smiles, descriptors=pd.DataFrame({"mw": [1.0, 2, 3]}))
@@ -205,7 +205,7 @@ def test_descriptors_that_do_not_match_are_an_error(
 
 
 def test_a_model_without_descriptors_rejects_them() -> None:
-    plain = Predictor(Artifact(made(CONFIGS[0], 0), TargetScaler((0.0,), (1.0,)), ("y",), ("",)))
+    plain = Predictor(Artifact(small_model(CONFIGS[0], 0), TargetScaler((0.0,), (1.0,)), ("y",), ("",)))
     assert plain.descriptors == () and np.isfinite(plain.predict("CCO"))
     with pytest.raises(UsageError, match="the model reads no descriptors"):
         plain.predict("CCO", descriptors=[1.0])

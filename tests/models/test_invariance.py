@@ -13,8 +13,8 @@ from molattn.graph import READOUTS
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
-from molattn.models.predict import compute_attention, predict_molecules
 from tests.molecules import SPECIAL, esol
+from tests.predictions import compute_attention, predict_molecules
 
 GRAPHS = [molecule_graph(s) for s in (*SPECIAL, *esol(80)[0])]
 LARGEST = max(GRAPHS, key=lambda g: g.num_atoms)
@@ -80,7 +80,7 @@ def test_every_readout_is_invariant(readout: str) -> None:
     config = GraphModelConfig(
         readout=readout, virtual_node=virtual, global_dim=8, num_layers=2, hidden_dim=16, num_heads=2
     )
-    model = GraphModel(config, num_targets=2).double().eval()
+    model = GraphModel(config, num_outputs=2).double().eval()
     rng = np.random.default_rng(0)
     together = model(collate(GRAPHS))
     for i, graph in enumerate(GRAPHS):
@@ -138,7 +138,7 @@ def test_predictions_are_the_same_with_and_without_attention(artifact: Artifact)
 
 def test_the_block_gets_the_same_numbers_all_three_ways(artifact: Artifact) -> None:
     model = _as(artifact, torch.float64).model
-    dense = model.embed(collate(GRAPHS[:12]))
+    dense = model.input_graph(collate(GRAPHS[:12]))
     edges = materialized = dense.to_edge_list()
     mask = dense.node_mask
     for block in model.blocks:

@@ -9,8 +9,8 @@ from molattn.models.losses import (
     LOSSES,
     Loss,
     losses_of,
+    methods_of_losses,
     register_loss,
-    uncertainty_methods,
     why_no_bounds,
 )
 
@@ -45,7 +45,7 @@ def test_the_losses_and_uncertainty_methods_of_each_kind_of_task() -> None:
     assert losses_of("binary") == ("bce", "dirichlet")
     assert losses_of("multiclass") == ("cross-entropy", "dirichlet")
     assert losses_of("ranking") == ()
-    assert uncertainty_methods() == {
+    assert methods_of_losses() == {
         "mve": ("mve", "total"),
         "evidential-total": ("evidential", "total"),
         "evidential-epistemic": ("evidential", "epistemic"),

@@ -6,7 +6,7 @@ import torch
 from molattn.attention import BACKENDS, DenseLayout, EdgeListLayout, PaddedGraphLayout, backend, record_backends
 from molattn.chem import ConformerOptions, ReadOptions, molecule_graph
 from molattn.kernels.blocks import LIBRARY
-from molattn.models.base import build
+from molattn.models.base import build_model
 from molattn.models.presets import PRESETS
 from molattn.training.run_config import resolve
 from tests.assertions import assert_close
@@ -27,28 +27,28 @@ MODELS |= {
 
 
 @pytest.fixture(params=MODELS)
-def made(request):
+def model_and_batch(request):
     """A model and its batch."""
     preset, settings = MODELS[request.param]
     extra = ("model.edge_dim=2",) if preset == "graphormer" else ()
     given = {"base": "none"} if preset is None else {"preset": preset}
     config = resolve(None, given, (*SETTINGS, *extra, *settings)).model
     torch.manual_seed(0)
-    model = build(config, 1).eval()
+    model = build_model(config, 1).eval()
     reader = model.reader(ReadOptions(conformers=ConformerOptions() if config.needs_3d else None))
     return model, model.collate([reader(smiles) for smiles in SMILES])
 
 
-def answers(model, batch):
+def predict_with_maps(model, batch):
     """The predictions, and the predictions with their maps."""
     with torch.no_grad():
         return model(batch), *model.attention(batch)
 
 
-def test_with_the_reference_the_softmax_of_the_core_decides_predictions_and_maps(made, monkeypatch):
-    model, batch = made
+def test_with_the_reference_the_softmax_of_the_core_decides_predictions_and_maps(model_and_batch, monkeypatch):
+    model, batch = model_and_batch
     with backend("reference"), record_backends() as calls:
-        y, with_maps, maps = answers(model, batch)
+        y, with_maps, maps = predict_with_maps(model, batch)
         assert {call.backend for call in calls} <= {"reference"}
         if (
             getattr(model.config, "normalizer", "softmax") == "sparsemax"
@@ -60,27 +60,27 @@ def test_with_the_reference_the_softmax_of_the_core_decides_predictions_and_maps
                 layout, "softmax", lambda layout, logits: layout.zero_masked(logits.new_ones(logits.shape) / 7)
             )
         monkeypatch.setattr(EdgeListLayout, "softmax", lambda _, logits: logits.new_ones(logits.shape) / 7)
-        other, other_with_maps, other_maps = answers(model, batch)
+        other, other_with_maps, other_maps = predict_with_maps(model, batch)
     assert (other - y).abs().max() > 1e-3
     assert (other_with_maps - with_maps).abs().max() > 1e-3
     assert (other_maps - maps).abs().max() > 1e-2
     assert_close(other, other_with_maps, 1e-6)
 
 
-def test_every_backend_predicts_what_the_reference_does(made):
-    model, batch = made
+def test_every_backend_predicts_what_the_reference_does(model_and_batch):
+    model, batch = model_and_batch
     with backend("reference"):
-        wanted = answers(model, batch)
+        expected = predict_with_maps(model, batch)
     for names in (BACKENDS, *((name,) for name in BACKENDS)):
         with backend(*names):
-            found = answers(model, batch)
-        for x, exact in zip(found, wanted, strict=True):
+            found = predict_with_maps(model, batch)
+        for x, exact in zip(found, expected, strict=True):
             assert_close(x, exact, 1e-6 * max(1.0, float(exact.abs().max())))
 
 
 def test_the_default_model_trains_and_predicts_in_one_fused_operation():
     config = resolve(None, {"base": "none"}, SETTINGS).model
-    model = build(config, 1)
+    model = build_model(config, 1)
     if LIBRARY.unavailable_reason():
         pytest.skip(f"no compiled blocks: {LIBRARY.unavailable_reason()}")
     batch = model.collate([molecule_graph(smiles) for smiles in SMILES])
@@ -88,7 +88,7 @@ def test_the_default_model_trains_and_predicts_in_one_fused_operation():
         model(batch).sum().backward()
     assert [call.backend for call in calls if call.operation == "blocks"] == ["compiled"]
     assert not [call for call in calls if call.operation == "attention"]
-    slow = build(resolve(None, {"base": "none"}, (*SETTINGS, "model.global_dim=8")).model, 1)
+    slow = build_model(resolve(None, {"base": "none"}, (*SETTINGS, "model.global_dim=8")).model, 1)
     assert slow.slow_reason() == "graph features (global_dim)"
 
 
@@ -108,4 +108,4 @@ def test_the_default_model_trains_and_predicts_in_one_fused_operation():
 )
 def test_an_invalid_setting_is_an_error(settings, says):
     with pytest.raises(ValueError, match=says):
-        build(resolve(None, {"base": "none"}, (*SETTINGS, *settings)).model, 1)
+        build_model(resolve(None, {"base": "none"}, (*SETTINGS, *settings)).model, 1)

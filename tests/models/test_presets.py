@@ -13,11 +13,10 @@ from molattn.graph import GraphNetBlock
 from molattn.graph.encodings import Encoding
 from molattn.inference import Predictor
 from molattn.models.artifact import Artifact
-from molattn.models.base import build
+from molattn.models.base import build_model
 from molattn.models.config import CONFIGS, GraphModelConfig
 from molattn.models.encodings import EDGE_ENCODINGS, NODE_ENCODINGS
 from molattn.models.graph_model import GraphModel
-from molattn.models.predict import compute_attention
 from molattn.models.presets import PRESETS
 from molattn.models.scaler import TargetScaler
 from molattn.testing import CheckFailed, check_model
@@ -32,7 +31,7 @@ def small(preset, *settings):
     """The preset's model with two layers of two heads."""
     heads = ("model.edge_dim=2",) if preset == "graphormer" else ()
     torch.manual_seed(0)
-    return build(resolve(None, {"preset": preset}, (*SMALL, *heads, *settings)).model, 1).eval()
+    return build_model(resolve(None, {"preset": preset}, (*SMALL, *heads, *settings)).model, 1).eval()
 
 
 def graph_of(model, smiles, seed=0):
@@ -109,9 +108,9 @@ def test_a_custom_encoding_is_one_class_and_one_line(monkeypatch):
     "config", [kind(hidden_dim=16, num_heads=2, num_layers=1) for kind in CONFIGS.values()], ids=lambda c: c.kind
 )
 def test_a_model_with_descriptors_can_be_checked(config, monkeypatch):
-    model = build(config, 1, num_descriptors=3)
+    model = build_model(config, 1, num_descriptors=3)
     passed = check_model(model)
-    assert passed == check_model(build(config, 1))
+    assert passed == check_model(build_model(config, 1))
     append = type(model).append_descriptors
     leaking = lambda self, x, batch: append(self, x, batch) + batch.descriptors.sum()  # noqa: E731
     monkeypatch.setattr(type(model), "append_descriptors", leaking)
@@ -133,7 +132,7 @@ def test_bonded_neighbours_are_all_that_an_atom_attends_to():
 def test_contributions_sum_to_the_output(readout, virtual):
     torch.manual_seed(0)
     config = GraphModelConfig(hidden_dim=16, num_heads=2, num_layers=2, readout=readout, virtual_node=virtual)
-    model = GraphModel(config, num_targets=3).double().eval()
+    model = GraphModel(config, num_outputs=3).double().eval()
     batch = collate([molecule_graph(s) for s in (ASPIRIN, "C", "[Na+].[Cl-]")])
     terms = model.contributions(batch)
     assert terms.shape == (3, 13 + virtual, 3)
@@ -151,12 +150,12 @@ def test_a_readout_without_terms_has_no_contributions():
     ("settings", "message"),
     [
         ({"attention": "mta"}, "unknown attention 'mta': choose one of molattn, "),
-        ({"edges": ("bnod",)}, "unknown encoding 'bnod' among model.edges"),
-        ({"nodes": ("age",)}, "unknown encoding 'age' among model.nodes"),
-        ({"join_edges": "mix"}, "unknown way to join edges 'mix'"),
+        ({"edges": ("bnod",)}, "unknown edge encoding 'bnod'"),
+        ({"nodes": ("age",)}, "unknown node encoding 'age'"),
+        ({"join_edges": "mix"}, "unknown join_edges 'mix'"),
         ({"neighbours": "few"}, "unknown neighbours 'few'"),
         ({"readout": "virtual-node"}, "model.virtual_node=true"),
-        ({"edges": ("distance",), "radial_bases": "fourier"}, "unknown radial bases 'fourier'"),
+        ({"edges": ("distance",), "radial_bases": "fourier"}, "unknown radial_bases 'fourier'"),
         ({"attention": "grit", "global_dim": 4}, "GRIT has no graph features"),
         ({"attention": "mat", "edges": ("adjacency",), "lambdas": (0.5, 0.2)}, "sum to 1"),
         ({"attention": "graphormer"}, "one channel per head"),
@@ -211,10 +210,10 @@ def test_requesting_attention_changes_no_prediction_and_attention_is_batch_invar
     assert isinstance(maps.pop(2), SmilesError)
     del smiles[2]
     assert [m.smiles for m in maps] == smiles
-    for made, predicted in zip(maps, predictor.predict(smiles), strict=True):
-        assert made.prediction["y"] == pytest.approx(predicted, abs=1e-6 * max(1, abs(predicted)))
-        alone = predictor.attention(made.smiles)
-        np.testing.assert_allclose(made.weights, alone.weights, rtol=0, atol=1e-6)
-        if made.rows_sum_to_one:
-            np.testing.assert_allclose(made.weights.sum(-1), 1, rtol=0, atol=1e-6)
+    for attention_map, predicted in zip(maps, predictor.predict(smiles), strict=True):
+        assert attention_map.prediction["y"] == pytest.approx(predicted, abs=1e-6 * max(1, abs(predicted)))
+        alone = predictor.attention(attention_map.smiles)
+        np.testing.assert_allclose(attention_map.weights, alone.weights, rtol=0, atol=1e-6)
+        if attention_map.rows_sum_to_one:
+            np.testing.assert_allclose(attention_map.weights.sum(-1), 1, rtol=0, atol=1e-6)
     assert maps[0].symbols == tuple("CCOOCCCCCCCOO") and maps[0].weights.shape[-1] == 13 + len(model.virtual_labels)

@@ -9,12 +9,12 @@ import torch
 from molattn.chem import ConformerOptions, ReadOptions
 from molattn.errors import SmilesError, UsageError
 from molattn.models.artifact import Artifact, load_artifact, save_artifact
-from molattn.models.base import MODELS, Molecule, MoleculeModel, build
+from molattn.models.base import MODELS, Molecule, MoleculeModel, build_model
 from molattn.models.config import CONFIGS
-from molattn.models.predict import compute_attention, predict_molecules
 from molattn.models.scaler import TargetScaler
 from molattn.models.smiles_model import SmilesModel
 from tests.molecules import SPECIAL, esol
+from tests.predictions import compute_attention, predict_molecules
 
 SCALER = TargetScaler((-3.0,), (2.0,))
 SMILES = (*SPECIAL, *esol(60)[0])
@@ -23,12 +23,12 @@ SMILES = (*SPECIAL, *esol(60)[0])
 @pytest.fixture(scope="module")
 def model() -> MoleculeModel:
     torch.manual_seed(0)
-    return build(CONFIGS["smiles-transformer"](), num_targets=1).eval().requires_grad_(False)
+    return build_model(CONFIGS["smiles-transformer"](), num_outputs=1).eval().requires_grad_(False)
 
 
 def _read(smiles: tuple[str, ...] | list[str]) -> list[Molecule]:
-    made = SmilesModel.read(smiles)
-    return [m for m in made if not isinstance(m, SmilesError)]
+    molecules = SmilesModel.read(smiles)
+    return [m for m in molecules if not isinstance(m, SmilesError)]
 
 
 def test_every_kind_of_configuration_has_a_model() -> None:
@@ -40,7 +40,7 @@ def test_every_kind_of_configuration_has_a_model() -> None:
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-12)])
 def test_batch_invariance(dtype: torch.dtype, tolerance: float) -> None:
     torch.manual_seed(0)
-    model = build(CONFIGS["smiles-transformer"](), num_targets=1).to(dtype).eval()
+    model = build_model(CONFIGS["smiles-transformer"](), num_outputs=1).to(dtype).eval()
     molecules = _read(SMILES)
     together = predict_molecules(model, SCALER, molecules, batch_size=9)[:, 0]
     alone = np.array([predict_molecules(model, SCALER, [m])[0, 0] for m in molecules])

@@ -1,4 +1,4 @@
-"""Transforms of targets: monotonic, undone by their inverse, and undone by scalers in what a model answers."""
+"""Transforms of targets: monotonic, undone by their inverse, and undone by scalers in what a model predictions."""
 
 import math
 from dataclasses import replace
@@ -12,11 +12,11 @@ from sklearn.preprocessing import QuantileTransformer
 from molattn.chem import molecule_graph
 from molattn.errors import InputError
 from molattn.models.artifact import load_artifact, save_artifact
-from molattn.models.predict import predict_molecules
 from molattn.models.predictions import Predictions
 from molattn.models.scaler import TargetScaler
 from molattn.models.target_transform import MAX_KNOTS, MOLAR, TargetTransform, parse_molar, transform_targets
 from tests.models.forms import FORMS
+from tests.predictions import predict_molecules
 
 LABELS = np.exp(np.random.default_rng(0).normal(size=300) * 2).round(2) + 0.01
 EVERY = [
@@ -67,8 +67,8 @@ def test_units_of_concentration_are_read_as_people_write_them(text: str, unit: s
 def test_rank_gives_normal_scores_of_the_mean_ranks() -> None:
     y = np.array([3.0, 1.0, 2.0, 2.0, 5.0, np.nan])
     f = TargetTransform("rank").fit(y)
-    wanted = norm.ppf((rankdata(y[:5]) - 0.5) / 5)
-    np.testing.assert_allclose(f.forward(y[:5]), wanted, atol=1e-12)
+    expected = norm.ppf((rankdata(y[:5]) - 0.5) / 5)
+    np.testing.assert_allclose(f.forward(y[:5]), expected, atol=1e-12)
     # Beyond the training labels it stays at the ends.
     assert f.forward(np.array([-9.0, 99.0])).tolist() == [f.scores[0], f.scores[-1]]
     assert f.inverse(np.array([-9.0, 9.0])).tolist() == [1.0, 5.0]
@@ -102,17 +102,17 @@ def test_numbers_without_a_transform_have_a_reason(name: str, bad: float, good: 
     [("sqrt",), ("log10", "nM"), ("neg-log10-molar", ""), ("rank", "", (1.0, 1.0), (0.0, 1.0)),
      ("rank", "", (1.0, 2.0), (1.0, 0.0)), ("rank", "", (1.0,), ()), ("log10", "", (1.0,), (1.0,))],
 )  # fmt: skip
-def test_parts_that_do_not_go_together_are_refused(parts: tuple) -> None:
+def test_inconsistent_parts_are_an_error(parts: tuple) -> None:
     with pytest.raises(ValueError, match="transform"):
         TargetTransform(*parts)
 
 
-def test_answers_of_a_scaler_are_in_the_units_of_the_targets() -> None:
+def test_predictions_of_a_scaler_are_in_the_units_of_the_targets() -> None:
     falling, rising = TargetTransform("neg-log10-molar", "nM"), TargetTransform("log10")
     scaler = TargetScaler((6.0, 0.0, 5.0), (1.0, 1.0, 2.0), (falling, rising, None))
     t = np.array([[6.0, 1.0, 5.0], [9.0, -1.0, 7.0]])
     quantiles = np.concatenate([t - 1, t + 1], 1)
-    found = scaler.in_units(Predictions(t, quantiles, np.full((2, 3), 0.1), np.full((2, 3), 0.5)))
+    found = scaler.inverse_transform(Predictions(t, quantiles, np.full((2, 3), 0.1), np.full((2, 3), 0.5)))
     np.testing.assert_allclose(found.values, [[1000.0, 10.0, 5.0], [1.0, 0.1, 7.0]])
     # The lower quantile of nM is from the upper one of the negative logarithm.
     np.testing.assert_allclose(found.distribution[0], [100.0, 1.0, 4.0, 10000.0, 100.0, 6.0])
@@ -120,7 +120,7 @@ def test_answers_of_a_scaler_are_in_the_units_of_the_targets() -> None:
     assert (low < found.values).all() and (found.values < high).all()
     assert found.std is not None and found.epistemic_share is not None
     np.testing.assert_allclose(found.std[0], [1000 * math.log(10) * 0.1, 10 * math.log(10) * 0.1, 0.1])
-    lower, upper = scaler.bounds_in_units(t - 1, t + 1)
+    lower, upper = scaler.inverse_transform_bounds(t - 1, t + 1)
     np.testing.assert_allclose([lower[0], upper[0]], np.split(found.distribution[0], 2))
     np.testing.assert_allclose(scaler.transform(found.values), t)
 
@@ -129,16 +129,16 @@ def test_a_small_standard_deviation_is_that_of_the_transformed_sample() -> None:
     t = np.random.default_rng(0).normal(2.0, 0.02, 100_000)
     for f in (TargetTransform("log10"), TargetTransform("log1p"), TargetTransform("neg-log10-molar", "M")):
         scaler = TargetScaler((0.0,), (1.0,), (f,))
-        found = scaler.in_units(Predictions(np.array([[2.0]]), np.empty((1, 0)), np.array([[0.02]]))).std
+        found = scaler.inverse_transform(Predictions(np.array([[2.0]]), np.empty((1, 0)), np.array([[0.02]]))).std
         assert found is not None and found[0, 0] == pytest.approx(f.inverse(t).std(), rel=0.02)
 
 
 def test_without_transforms_nothing_changes() -> None:
     scaler = TargetScaler((1.0,), (2.0,))
     predictions = Predictions(np.ones((3, 1)), np.empty((3, 0)))
-    assert scaler.in_units(predictions) is predictions
+    assert scaler.inverse_transform(predictions) is predictions
     assert transform_targets((), predictions.values) is predictions.values
-    lower, upper = scaler.bounds_in_units(np.zeros((3, 1)), np.ones((3, 1)))
+    lower, upper = scaler.inverse_transform_bounds(np.zeros((3, 1)), np.ones((3, 1)))
     assert lower.tolist() == [[0.0]] * 3 and upper.tolist() == [[1.0]] * 3
 
 
@@ -151,12 +151,12 @@ def test_a_saved_model_has_its_transforms(tmp_path: Path) -> None:
         save_artifact(tmp_path / "model", transformed)
         loaded = load_artifact(tmp_path / "model")
         assert loaded.scaler == transformed.scaler
-        answers = loaded.apply_calibration(loaded.predict(graphs)).values
-        np.testing.assert_allclose(answers, f.inverse(plain), rtol=1e-12)
-        np.testing.assert_allclose(predict_molecules(loaded.model, loaded.scaler, graphs), answers)
+        predictions = loaded.apply_calibration(loaded.predict(graphs)).values
+        np.testing.assert_allclose(predictions, f.inverse(plain), rtol=1e-12)
+        np.testing.assert_allclose(predict_molecules(loaded.model, loaded.scaler, graphs), predictions)
 
 
-def test_a_model_whose_transform_does_not_go_together_is_refused(tmp_path: Path) -> None:
+def test_a_model_with_an_inconsistent_transform_is_an_error(tmp_path: Path) -> None:
     for name, f in (("atoms", TargetTransform("log10")), ("regression", TargetTransform("rank"))):
         artifact = FORMS[name]()
         save_artifact(tmp_path / name, replace(artifact, scaler=replace(artifact.scaler, transforms=(f,))))

@@ -53,10 +53,10 @@ def test_probabilities_are_those_of_torch_even_at_extreme_logits() -> None:
         torch.softmax(torch.tensor(OUTPUTS[:, 2:5] * 300), 1).numpy()
     )
     assert (predictions.values[:, 1] == OUTPUTS[:, 2:5].argmax(1)).all()
-    unsure = CLASSES.decode(OUTPUTS[:, :5] / 5, TargetScaler.identity(2))
+    uncertain = CLASSES.decode(OUTPUTS[:, :5] / 5, TargetScaler.identity(2))
     for t, columns in enumerate((slice(2), slice(2, 5))):
-        wanted = torch.softmax(torch.tensor(OUTPUTS[:, columns] / 5), 1).numpy()
-        assert CLASSES.probabilities(unsure, t) == pytest.approx(wanted)
+        expected = torch.softmax(torch.tensor(OUTPUTS[:, columns] / 5), 1).numpy()
+        assert CLASSES.probabilities(uncertain, t) == pytest.approx(expected)
     assert CLASSES.class_names(1) == ("x", "y", "z")
     assert CLASSES.distribution_columns(["p", "q"]) == ["p_prob_a", "p_prob_b", "q_prob_x", "q_prob_y", "q_prob_z"]
     assert CLASSES.table_value(2.0, 1) == "z"
@@ -79,8 +79,8 @@ def test_the_baseline_is_the_share_of_the_classes() -> None:
     shares = CLASSES.baseline_predictions(train, 1)
     assert shares.extra_values[0] == pytest.approx([1 / 3, 2 / 3, 1 / 3, 0, 2 / 3])
     assert shares.values.tolist() == [[1.0, 2.0]]
-    assert Binary().class_shares(train[:, :1]) == ((pytest.approx(1 / 3), pytest.approx(2 / 3)),)
-    assert Regression().class_shares(train) == ()
+    assert Binary().class_priors(train[:, :1]) == ((pytest.approx(1 / 3), pytest.approx(2 / 3)),)
+    assert Regression().class_priors(train) == ()
 
 
 def two(task: Task) -> TargetScaler:
@@ -100,7 +100,7 @@ def test_numbers_are_predicted_in_the_unit_of_their_target(loss: str, of_atoms: 
     assert task.table_value(0.25, 0) == 0.25
     assert task.class_names(0) == ()
     for requested in (lambda: task.probabilities(predictions, 0), lambda: task.with_probabilities([OUTPUTS])):
-        with pytest.raises(TypeError, match="numbers have no classes"):
+        with pytest.raises(TypeError, match="regression has no classes"):
             requested()
 
 
@@ -125,11 +125,11 @@ def test_the_std_of_quantiles_is_that_of_a_normal_distribution(alpha: float) -> 
     scaler = two(task)
     predictions = task.decode(outputs, scaler)
     median, below, above = np.split(outputs, 3, 1)
-    wanted = [scaler.unscale(q) for q in (median - np.log1p(np.exp(below)), median + np.log1p(np.exp(above)))]
-    np.testing.assert_allclose(predictions.distribution, np.concatenate(wanted, 1))
+    expected = [scaler.unscale(q) for q in (median - np.log1p(np.exp(below)), median + np.log1p(np.exp(above)))]
+    np.testing.assert_allclose(predictions.distribution, np.concatenate(expected, 1))
     assert predictions.std is not None
     ends = stats.norm.interval(1 - alpha, scale=predictions.std)
-    np.testing.assert_allclose(ends[1] - ends[0], wanted[1] - wanted[0])
+    np.testing.assert_allclose(ends[1] - ends[0], expected[1] - expected[0])
     assert task.distribution_columns(["p", "q"]) == [
         f"{t}_q{100 * q:g}" for q in (alpha / 2, 1 - alpha / 2) for t in ("p", "q")
     ]
@@ -222,10 +222,10 @@ def test_ensembles_predict_the_mean(task: Task) -> None:
     for t in range(2):
         answered = task.probabilities(mixed, t).argmax(1)
         np.testing.assert_array_equal(mixed.values[:, t], answered)
-        # Of each model the probability of the class that all of them answer together.
+        # Of each model the probability of the class that the ensemble predicts.
         for part in parts:
-            wanted = task.probabilities(part, t)[np.arange(4), answered]
-            np.testing.assert_array_equal(task.member_values(part, mixed)[:, t], wanted)
+            expected = task.probabilities(part, t)[np.arange(4), answered]
+            np.testing.assert_array_equal(task.member_values(part, mixed)[:, t], expected)
 
 
 def test_the_outputs_of_each_loss() -> None:

@@ -19,7 +19,7 @@ from molattn.models.graph_model import GraphModel
 from molattn.models.losses import losses_of
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
-from molattn.models.uncertainty import methods, resolve_uncertainty_method
+from molattn.models.uncertainty import resolve_uncertainty_method, uncertainty_methods
 from tests.molecules import SPECIAL
 
 GRAPHS = [molecule_graph(smiles) for smiles in SPECIAL]
@@ -55,17 +55,17 @@ def test_an_ensemble_predicts_the_mean_and_its_variance_has_two_parts(task: Task
         first = predictions.distribution[:, :3]
         np.testing.assert_array_equal(predictions.values[:, 0], first.argmax(1))
         rows = np.arange(len(GRAPHS))
-        apart = np.var([a.distribution[rows, first.argmax(1)] for a in each], 0)
+        between = np.var([a.distribution[rows, first.argmax(1)] for a in each], 0)
     else:
         np.testing.assert_allclose(predictions.values, np.mean([a.values for a in each], 0))
-        apart = np.var([a.values[:, 0] for a in each], 0)
-    own = np.mean([0.0 * a.values[:, 0] if a.std is None else a.std[:, 0] ** 2 for a in each], 0)
-    np.testing.assert_allclose(predictions.std[:, 0] ** 2, apart + own)
-    # What a loss brings alone is one of the two.
+        between = np.var([a.values[:, 0] for a in each], 0)
+    within = np.mean([0.0 * a.values[:, 0] if a.std is None else a.std[:, 0] ** 2 for a in each], 0)
+    np.testing.assert_allclose(predictions.std[:, 0] ** 2, between + within)
+    # The variance from the loss alone is one of the two.
     if task.uncertainty_method != "none":
         alone = ensemble.predict(GRAPHS, uncertainty=task.uncertainty_method).std
         assert alone is not None
-        np.testing.assert_allclose(alone[:, 0] ** 2, own)
+        np.testing.assert_allclose(alone[:, 0] ** 2, within)
     assert ensemble.predict(GRAPHS, uncertainty="none").std is None
 
 
@@ -120,7 +120,7 @@ def test_save_and_load_are_bitwise_exact(task: Task, tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     method = resolve_calibration_method("zscaling" if isinstance(task, Regression) else "", task)
     names = [[name for together in score_names(task, t) for name in together] for t in range(2)]
-    scores = tuple({k: np.sort(draw.random(1 if k == "b" else 30)) for k in of_target} for of_target in names)
+    scores = tuple({k: np.sort(draw.random(1 if k == "beta" else 30)) for k in of_target} for of_target in names)
     domain = ApplicabilityDomain.fit(draw.normal(size=(20, 16)), draw.integers(0, 256, (20, 256)).astype(np.uint8))
     written = _ensemble(task, 3, calibration=Calibration(method, "ensemble", scores), domain=domain)
     save_artifact(tmp_path, written)
@@ -160,7 +160,7 @@ def test_unsupported_methods_are_errors() -> None:
     assert resolve_uncertainty_method("", Binary("dirichlet"), 1, 0.1) == "dirichlet"
     assert all(
         resolve_uncertainty_method(name, Regression("evidential"), 2, 0.1)
-        for name in methods()
+        for name in uncertainty_methods()
         if name.startswith("evid")
     )
     for requested, reason in (

@@ -10,7 +10,7 @@ import torch
 import molattn as library
 from molattn.attention import MultiHeadAttention
 from molattn.chem import molecule_graph, random_smiles, read_smiles
-from molattn.models.base import build
+from molattn.models.base import build_model
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.models.losses import losses_of
@@ -182,4 +182,4 @@ def test_20_invariances_and_gradients_of_every_preset(score: Score, preset: str)
 
 def test_20_invariances_of_a_model_of_tokens(score: Score) -> None:
     torch.manual_seed(0)
-    score.count("checks", len(check_model(build(SmilesModelConfig(hidden_dim=16, num_heads=2, num_layers=2), 1))))
+    score.count("checks", len(check_model(build_model(SmilesModelConfig(hidden_dim=16, num_heads=2, num_layers=2), 1))))

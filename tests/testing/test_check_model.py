@@ -10,7 +10,7 @@ from torch_geometric.nn import TransformerConv
 from molattn.attention import MultiHeadAttention
 from molattn.graph import AttentionEdgeUpdate, GraphNetBlock, ResidualEdges, TensorDotConv
 from molattn.graph.blocks import BLOCKS, BlockConfig
-from molattn.models.base import build
+from molattn.models.base import build_model
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.testing import CheckFailed, check_model, random_graphs
 
@@ -57,11 +57,11 @@ def test_a_layer_of_pyg_passes():
 
 @pytest.mark.parametrize("config", [GraphModelConfig(**SMALL), SmilesModelConfig(**SMALL)])
 def test_models_of_molecules_pass(config):
-    check_model(build(config, 2))
+    check_model(build_model(config, 2))
 
 
 def test_the_model_is_not_changed():
-    model = build(GraphModelConfig(**SMALL), 1).train()
+    model = build_model(GraphModelConfig(**SMALL), 1).train()
     before = {name: p.clone() for name, p in model.state_dict().items()}
     state = torch.random.get_rng_state()
     check_model(model)
@@ -144,7 +144,7 @@ FAULTS = {
 
 
 def test_a_correct_custom_layer_passes():
-    assert "order_of_nodes" in check_model(Layer())
+    assert "permutation_equivariance" in check_model(Layer())
 
 
 @pytest.mark.parametrize(("layer", "message"), FAULTS.items())
@@ -172,7 +172,7 @@ def test_weights_that_do_not_sum_to_1_or_are_nonzero_without_an_edge_are_found()
 
 
 def test_a_model_whose_attention_method_has_other_outputs_is_found():
-    model = build(GraphModelConfig(**SMALL), 1)
+    model = build_model(GraphModelConfig(**SMALL), 1)
 
     class Other(type(model)):
         def attention(self, batch) -> tuple[Tensor, Tensor]:

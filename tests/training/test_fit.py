@@ -12,7 +12,6 @@ from molattn.errors import InputError
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.models.losses import losses_of
-from molattn.models.predict import predict_molecules
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
 from molattn.training.config import TrainingConfig
@@ -20,6 +19,7 @@ from molattn.training.dataset import LabelledMolecules, StepInputs, collate_rows
 from molattn.training.fit import FitResult, fit
 from molattn.training.learner import Learner
 from tests.molecules import esol
+from tests.predictions import predict_molecules
 
 SMILES, VALUES = esol(60)
 GRAPHS = [molecule_graph(s) for s in SMILES]
@@ -34,7 +34,7 @@ def _fit(
 ) -> tuple[GraphModel, FitResult]:
     config = TrainingConfig(**{"epochs": 4, "batch_size": 8, "accelerator": "cpu", **settings})
     torch.manual_seed(config.seed)
-    model = GraphModel(SMALL, num_targets=train.targets.shape[1])
+    model = GraphModel(SMALL, num_outputs=train.targets.shape[1])
     return model, fit(model, train, val, TargetScaler.fit(train.targets), config)
 
 
@@ -108,7 +108,7 @@ def test_missing_labels_have_exactly_zero_gradient(task: Task) -> None:
     data = LabelledMolecules(GRAPHS[:8], targets)
     owners = np.array(task.target_of_output(2))
     torch.manual_seed(0)
-    model = GraphModel(SMALL, num_targets=len(owners)).eval()
+    model = GraphModel(SMALL, num_outputs=len(owners)).eval()
     training = Learner(model, data, TargetScaler((0.0, 0.0), (1.0, 1.0)), TrainingConfig(), task)
     training.compute_loss(StepInputs(collate_rows(model, data, range(8)), None, None, 8)).backward()
     gradient = model.head.weight.grad
@@ -175,7 +175,7 @@ def test_training_lowers_every_loss(task: Task) -> None:
     ranks = np.argsort(np.argsort(TARGETS[:, 0]))[:, None]
     labels = {"binary": ranks // 30, "multiclass": ranks // 20}.get(task.kind, TARGETS).astype(float)
     torch.manual_seed(0)
-    model = GraphModel(SMALL, num_targets=len(task.target_of_output(1)))
+    model = GraphModel(SMALL, num_outputs=len(task.target_of_output(1)))
     data = LabelledMolecules(GRAPHS, labels)
     config = TrainingConfig(epochs=25, batch_size=8, ema=0.5, learning_rate=3e-3, accelerator="cpu")
     fitted = fit(model, data, data, task.fit_scaler(labels), config, task=task)

@@ -19,7 +19,6 @@ from molattn.chem import molecule_graph
 from molattn.data.store.batches import BucketBatchSampler
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
-from molattn.models.predict import predict_molecules
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Regression
 from molattn.training import distributed
@@ -29,6 +28,7 @@ from molattn.training.fit import EpochRecord, fit
 from molattn.training.learner import Learner
 from molattn.training.objectives import AuxiliaryObjective, AuxiliaryRegression
 from tests.molecules import esol
+from tests.predictions import predict_molecules
 
 SMILES, VALUES = esol(24)
 GRAPHS = [molecule_graph(s) for s in SMILES]

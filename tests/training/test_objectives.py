@@ -43,7 +43,7 @@ def test_the_auxiliary_regression_keeps_the_outputs_and_adds_the_mean_squared_er
     z[2, 1] = torch.nan
     outputs, loss = objective(model, batch, z)
     torch.testing.assert_close(outputs, model(batch), rtol=0, atol=0)
-    predicted = objective.head(model.fingerprint(batch).float())
+    predicted = objective.head(model.embeddings(batch).float())
     known = torch.isfinite(z)
     torch.testing.assert_close(loss, 0.5 * (predicted - z)[known].square().mean())
 
@@ -64,7 +64,7 @@ def test_a_single_auxiliary_target_is_the_mean_over_it() -> None:
     objective = AuxiliaryRegression(model, 2, 0.25)
     z = torch.full((4, 2), torch.nan)
     z[1, 0] = 3.0
-    error = objective.head(model.fingerprint(batch).float())[1, 0] - 3.0
+    error = objective.head(model.embeddings(batch).float())[1, 0] - 3.0
     torch.testing.assert_close(objective(model, batch, z)[1], 0.25 * error.square())
     with pytest.raises(ValueError, match="needs auxiliary targets of each molecule"):
         objective(model, batch, None)

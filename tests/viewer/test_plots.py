@@ -97,7 +97,7 @@ def test_a_learning_curve_is_sound_and_names_the_best_epoch(epochs):
     assert_sound(picture)
     assert picture == learning_curve(history(epochs))
     assert f"best: epoch {min(epochs, 9)}" in picture.svg
-    assert "standardised RMSE" in picture.svg
+    assert "standardized RMSE" in picture.svg
     by_metric = learning_curve([replace(r, metric="auroc", tracking_metric="auroc") for r in history(epochs)])
     assert f"best: epoch {min(epochs, 9)}, by AUROC" in by_metric.svg
 
