@@ -6,8 +6,7 @@
 11
 """
 
-from molattn.testing.case import TOLERANCE, CheckFailed
-from molattn.testing.cases import SMILES, random_graphs
-from molattn.testing.checks import check_model
+from molattn.testing.cases import SMILES, TOLERANCE, CheckFailed
+from molattn.testing.checks import check_model, random_graphs
 
 __all__ = ["SMILES", "TOLERANCE", "CheckFailed", "check_model", "random_graphs"]

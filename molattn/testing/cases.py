@@ -1,4 +1,4 @@
-"""Layers on graphs and molecule models as test cases, with the graphs and molecules to test them on."""
+"""Layers on graphs and molecule models as test cases, with their outputs and how two outputs are compared."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -12,7 +12,56 @@ from torch import Tensor, nn
 from molattn.attention import MultiHeadAttention
 from molattn.chem import ConformerOptions, ReadOptions
 from molattn.graph import DenseGraph, Graph
-from molattn.testing.case import TOLERANCE, Outputs, assert_same, functional
+
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-6}
+"""The largest difference allowed between equal outputs, relative to max(1, the largest absolute expected value)."""
+
+
+class CheckFailed(AssertionError):
+    """A property does not hold; the message says which, by how much, and what it means."""
+
+
+def assert_same(actual: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float, message: str) -> None:
+    """Fail with `message` if two lists of outputs differ by more than `tolerance`, relative as in `TOLERANCE`."""
+    for a, b in zip(actual, expected, strict=True):
+        if a.shape != b.shape:
+            raise CheckFailed(f"{message}: their shapes are {tuple(a.shape)} and {tuple(b.shape)}")
+        if not a.numel():
+            continue
+        difference = float((a - b).abs().max())
+        if not difference <= tolerance * max(1.0, float(b.abs().max())):
+            raise CheckFailed(f"{message}: they differ by {difference:.1e}, the tolerance is {tolerance:.0e}")
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The outputs for a batch.
+
+    Attributes:
+        nodes: (b, n, c), node outputs, permuted with the nodes; or None.
+        graphs: (b, c), graph outputs; or None.
+        weights: (b, heads, n, n), how much i attends to j; or None.
+        node_mask: (b, n) True where there is a node.
+        edges: (b, n, n) True where there is an edge; None if the weights are not over the edges of a graph.
+    """
+
+    nodes: Tensor | None
+    graphs: Tensor | None
+    weights: Tensor | None
+    node_mask: Tensor
+    edges: Tensor | None
+
+    def of_graph(self, index: int) -> list[Tensor]:
+        """The outputs for one graph, without its padding."""
+        mask = self.node_mask[index]
+        parts = []
+        if self.nodes is not None:
+            parts.append(self.nodes[index, mask])
+        if self.graphs is not None:
+            parts.append(self.graphs[index])
+        if self.weights is not None:
+            parts.append(self.weights[index][:, mask][:, :, mask])
+        return parts
 
 
 @dataclass(frozen=True)
@@ -24,13 +73,16 @@ class GraphLayerCase:
 
     @property
     def dtype(self) -> torch.dtype:
+        """The precision of the module."""
         return next(self.module.parameters()).dtype
 
     @property
     def sizes(self) -> list[int]:
+        """The number of nodes of every graph."""
         return self.graph.node_mask.sum(-1).tolist()
 
     def outputs(self) -> Outputs:
+        """The outputs for the batch."""
         with torch.no_grad():
             return self._outputs(self.graph)
 
@@ -54,6 +106,7 @@ class GraphLayerCase:
         return Outputs(nodes, graph_outputs, weights, graph.node_mask, graph.edges)
 
     def permuted(self, orders: Sequence[Sequence[int]]) -> "GraphLayerCase":
+        """The case with the nodes of every graph in another order."""
         n = self.graph.node_mask.shape[1]
         full = torch.tensor([[*order, *range(len(order), n)] for order in orders])
         b = torch.arange(len(orders))
@@ -62,11 +115,14 @@ class GraphLayerCase:
         )
 
     def single(self, index: int) -> "GraphLayerCase":
+        """The case with one graph of the batch only."""
         n = self.sizes[index]
         u = None if self.graph.u is None else self.graph.u[index : index + 1]
         return self._transformed(lambda x: x[index : index + 1, :n], lambda x: x[index : index + 1, :n, :n], u)
 
     def with_more_padding(self, amount: int) -> "GraphLayerCase":
+        """The case with `amount` more nodes of padding."""
+
         def pad(x: Tensor, dims: int) -> Tensor:
             for dim in range(1, dims):
                 shape = list(x.shape)
@@ -76,17 +132,19 @@ class GraphLayerCase:
 
         return self._transformed(lambda x: pad(x, 2), lambda x: pad(x, 3))
 
-    def with_garbage_padding(self) -> "GraphLayerCase":
+    def with_filled_padding(self) -> "GraphLayerCase":
+        """The case with other values in the padding."""
         graph = self.graph
         v = graph.v.masked_fill(~graph.node_mask.unsqueeze(-1), 1e6)
         pairs = graph.node_mask.unsqueeze(-1) & graph.node_mask.unsqueeze(-2)
         e = None if graph.e is None else graph.e.masked_fill(~pairs.unsqueeze(-1), -1e6)
         return replace(self, graph=graph.replace(v=v, e=e))
 
-    def other_forms(self) -> dict[str, Tensor]:
-        graph, module, forms = self.graph, self.module, {}
+    def other_implementations(self) -> dict[str, Tensor]:
+        """Node outputs of other implementations of the same equations, by name, in the shape of `nodes[node_mask]`."""
+        graph, module, found = self.graph, self.module, {}
         if isinstance(module, MultiHeadAttention) or _is_conv(module):
-            return forms
+            return found
         with torch.no_grad():
             for name, result in (
                 ("edge list", module(graph.to_edge_list())),
@@ -94,13 +152,15 @@ class GraphLayerCase:
             ):
                 result = result[0] if isinstance(result, tuple) else result
                 if result is not None:
-                    forms[name] = result.v if isinstance(result, Graph) else result.sum()
-        return forms
+                    found[name] = result.v if isinstance(result, Graph) else result.sum()
+        return found
 
     def to_dtype(self, dtype: torch.dtype) -> "GraphLayerCase":
+        """The case in another precision."""
         return GraphLayerCase(deepcopy(self.module).to(dtype), cast(self.graph, dtype))
 
     def gradcheck_function(self) -> tuple[Callable[..., Tensor], tuple[Tensor, ...]]:
+        """A differentiable function of the inputs and the parameters, and its arguments."""
         names = [name for name in ("v", "e", "u") if getattr(self.graph, name) is not None]
         inputs = [getattr(self.graph, name).clone().requires_grad_() for name in names]
 
@@ -128,31 +188,6 @@ class GraphLayerCase:
         return replace(self, graph=transformed)
 
 
-def random_graphs(
-    node_dim: int, edge_dim: int = 0, global_dim: int = 0, *, density: float | None = None, seed: int = 0
-) -> DenseGraph:
-    """Four random graphs of 4, 1, 3 and 5 nodes in float64; complete, or sparse with a node without incoming edges.
-
-    Args:
-        node_dim, edge_dim, global_dim: d_v, d_e and d_u, 0 for none.
-        density: share of the pairs that are edges; None for all.
-        seed: of the random numbers.
-    """
-    g = torch.Generator().manual_seed(seed)
-    node_mask = torch.arange(5) < torch.tensor([[4], [1], [3], [5]])
-    edges = None
-    if density is not None:
-        edges = torch.rand(4, 5, 5, generator=g) < density
-        edges[0, 0] = False
-    return DenseGraph(
-        v=torch.randn(4, 5, node_dim, generator=g, dtype=torch.float64),
-        node_mask=node_mask,
-        e=torch.randn(4, 5, 5, edge_dim, generator=g, dtype=torch.float64) if edge_dim else None,
-        u=torch.randn(4, global_dim, generator=g, dtype=torch.float64) if global_dim else None,
-        edge_mask=edges,
-    )
-
-
 def cast(graph: DenseGraph, dtype: torch.dtype) -> DenseGraph:
     return graph.replace(**{name: x.to(dtype) for name in ("v", "e", "u") if (x := getattr(graph, name)) is not None})
 
@@ -175,21 +210,21 @@ SMILES = ("C", "CCO", "c1ccccc1O", "[Na+].[Cl-]", "CC(=O)Nc1ccc(O)cc1", "N#Cc1cc
 
 @dataclass(frozen=True, eq=False)
 class MoleculeModelCase:
-    """A model with a batch of molecules.
+    """A model with a batch of molecules; its methods are as for `GraphLayerCase`, None where a check does not apply.
 
     Attributes:
         module: the model.
         molecules: the molecules whose outputs are checked.
         descriptors: (molecules, k), the descriptors of each; k is 0 for a model without descriptors.
         extra: other molecules in the batch, which add padding if they are larger.
-        garbage: whether the padding holds values other than zero.
+        fill_padding: whether the padding holds values other than zero.
     """
 
     module: Any
     molecules: tuple[Any, ...]
     descriptors: np.ndarray
     extra: tuple[Any, ...] = ()
-    garbage: bool = False
+    fill_padding: bool = False
 
     @property
     def dtype(self) -> torch.dtype:
@@ -219,7 +254,7 @@ class MoleculeModelCase:
             zeros = np.zeros((len(self.extra), self.descriptors.shape[1]))
             kwargs = {"descriptors": np.concatenate([self.descriptors, zeros])}
         batch = self.module.collate([*self.molecules, *self.extra], **kwargs)
-        if self.garbage:
+        if self.fill_padding:
             padding = ~batch.mask
             pairs = padding.unsqueeze(-1) | padding.unsqueeze(-2)
             filled = {
@@ -246,10 +281,10 @@ class MoleculeModelCase:
         longer = read_molecules(self.module, ["C" * (max(self.sizes) + amount)])
         return replace(self, extra=longer)
 
-    def with_garbage_padding(self) -> "MoleculeModelCase | None":
-        return replace(self, garbage=True) if hasattr(self._batch(), "bond_codes") else None
+    def with_filled_padding(self) -> "MoleculeModelCase | None":
+        return replace(self, fill_padding=True) if hasattr(self._batch(), "bond_codes") else None
 
-    def other_forms(self) -> dict[str, Tensor]:
+    def other_implementations(self) -> dict[str, Tensor]:
         return {}
 
     def to_dtype(self, dtype: torch.dtype) -> "MoleculeModelCase":
@@ -274,3 +309,29 @@ def read_molecules(model: Any, smiles: Sequence[str]) -> tuple[Any, ...]:
         if isinstance(molecule, Exception):
             raise molecule
     return molecules
+
+
+Case = GraphLayerCase | MoleculeModelCase
+
+
+def functional(
+    module: nn.Module, call: Callable[..., Tensor], inputs: Sequence[Tensor]
+) -> tuple[Callable[..., Tensor], tuple[Tensor, ...]]:
+    """`call(*inputs)` as a function of the inputs and of the module's parameters, and its arguments."""
+    parameters = dict(module.named_parameters())
+
+    class Call(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = module
+
+        def forward(self, *inputs: Tensor) -> Tensor:
+            return call(*inputs)
+
+    names = [f"inner.{name}" for name in parameters]
+
+    def function(*values: Tensor) -> Tensor:
+        values_by_name = dict(zip(names, values[len(inputs) :], strict=True))
+        return torch.func.functional_call(Call(), values_by_name, values[: len(inputs)])
+
+    return function, (*inputs, *(p.detach().clone().requires_grad_() for p in parameters.values()))

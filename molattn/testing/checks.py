@@ -7,8 +7,16 @@ import torch
 from torch import Tensor, nn
 
 from molattn.graph import DenseGraph
-from molattn.testing.case import TOLERANCE, Case, CheckFailed, Outputs, assert_same
-from molattn.testing.cases import GraphLayerCase, cast, molecule_model_case, random_graphs
+from molattn.testing.cases import (
+    TOLERANCE,
+    Case,
+    CheckFailed,
+    GraphLayerCase,
+    Outputs,
+    assert_same,
+    cast,
+    molecule_model_case,
+)
 
 
 def check_model(
@@ -46,11 +54,11 @@ def check_model(
     checks: list[Callable[[Case], None]] = [
         _finite,
         _determinism,
-        _order_of_nodes,
-        _garbage_in_padding,
+        _permutation_equivariance,
+        _padding_values,
         _batch_invariance,
-        _more_padding,
-        _all_forms,
+        _padding_size,
+        _other_implementations,
         _gradients,
         _finite_gradients,
     ]
@@ -59,17 +67,19 @@ def check_model(
         for case in _cases(copy, graphs):
             for check in checks:
                 check(case)
-            _weights(case, rows_sum_to_one)
+            _attention_weights(case, rows_sum_to_one)
             _single_precision(case)
-    return [check.__name__.strip("_") for check in checks] + ["weights", "single_precision"]
+    return [check.__name__.strip("_") for check in checks] + ["attention_weights", "single_precision"]
+
+
+def _assert_same_outputs(actual: Outputs, expected: Outputs, tolerance: float, message: str) -> None:
+    for index in range(len(expected.node_mask)):
+        assert_same(actual.of_graph(index), expected.of_graph(index), tolerance, message)
 
 
 def _determinism(case: Case) -> None:
-    first, second = case.outputs(), case.outputs()
-    for index in range(len(case.sizes)):
-        assert_same(
-            first.of_graph(index), second.of_graph(index), 0.0, "two calls in evaluation mode give different outputs"
-        )
+    message = "two calls in evaluation mode give different outputs"
+    _assert_same_outputs(case.outputs(), case.outputs(), 0.0, message)
 
 
 def _finite(case: Case) -> None:
@@ -80,7 +90,7 @@ def _finite(case: Case) -> None:
                 raise CheckFailed(f"an output for a graph of {size} nodes (number {index} of the batch) is not finite")
 
 
-def _order_of_nodes(case: Case) -> None:
+def _permutation_equivariance(case: Case) -> None:
     generator = torch.Generator().manual_seed(1)
     orders = [torch.randperm(size, generator=generator).tolist() for size in case.sizes]
     other = case.permuted(orders)
@@ -110,31 +120,29 @@ def _reordered(outputs: Outputs, index: int, order: Sequence[int]) -> list[Tenso
 
 
 def _batch_invariance(case: Case) -> None:
+    _assert_batch_invariance(case, TOLERANCE[case.dtype], "the rest of the batch changes the outputs")
+
+
+def _assert_batch_invariance(case: Case, tolerance: float, message: str) -> None:
     batch = case.outputs()
     for index in range(len(case.sizes)):
-        single = case.single(index).outputs().of_graph(0)
-        assert_same(single, batch.of_graph(index), TOLERANCE[case.dtype], "the rest of the batch changes the outputs")
+        assert_same(case.single(index).outputs().of_graph(0), batch.of_graph(index), tolerance, message)
 
 
-def _more_padding(case: Case) -> None:
-    narrow, wide = case.outputs(), case.with_more_padding(3).outputs()
-    for index in range(len(case.sizes)):
-        expected = narrow.of_graph(index)
-        assert_same(wide.of_graph(index), expected, TOLERANCE[case.dtype], "more padding changes the outputs")
+def _padding_size(case: Case) -> None:
+    padded, tolerance = case.with_more_padding(3).outputs(), TOLERANCE[case.dtype]
+    _assert_same_outputs(padded, case.outputs(), tolerance, "more padding changes the outputs")
 
 
-def _garbage_in_padding(case: Case) -> None:
-    other = case.with_garbage_padding()
-    if other is None:
-        return
-    clean, dirty = case.outputs(), other.outputs()
-    for index in range(len(case.sizes)):
-        assert_same(dirty.of_graph(index), clean.of_graph(index), 0.0, "the values in the padding change the outputs")
+def _padding_values(case: Case) -> None:
+    other = case.with_filled_padding()
+    if other is not None:
+        _assert_same_outputs(other.outputs(), case.outputs(), 0.0, "the values in the padding change the outputs")
 
 
-def _all_forms(case: Case) -> None:
+def _other_implementations(case: Case) -> None:
     outputs = case.outputs()
-    for name, nodes in case.other_forms().items():
+    for name, nodes in case.other_implementations().items():
         assert outputs.nodes is not None
         expected = outputs.nodes[outputs.node_mask]
         assert_same(
@@ -157,7 +165,7 @@ def _finite_gradients(case: Case) -> None:
             raise CheckFailed("a gradient is not finite")
 
 
-def _weights(case: Case, rows_sum_to_one: bool) -> None:
+def _attention_weights(case: Case, rows_sum_to_one: bool) -> None:
     outputs = case.outputs()
     if outputs.weights is None:
         return
@@ -175,13 +183,10 @@ def _weights(case: Case, rows_sum_to_one: bool) -> None:
 
 
 def _single_precision(case: Case) -> None:
-    case = case.to_dtype(torch.float32)
-    batch = case.outputs()
-    for index in range(len(case.sizes)):
-        single = case.single(index).outputs().of_graph(0)
-        # A layer computes in float32; a model's sums are in float64.
-        tolerance = TOLERANCE[torch.float32] * (1 if batch.nodes is None else 10)
-        assert_same(single, batch.of_graph(index), tolerance, "in float32, the rest of the batch changes the outputs")
+    # A layer computes in float32; a model's sums are in float64.
+    tolerance = TOLERANCE[torch.float32] * (10 if isinstance(case, GraphLayerCase) else 1)
+    message = "in float32, the rest of the batch changes the outputs"
+    _assert_batch_invariance(case.to_dtype(torch.float32), tolerance, message)
 
 
 def _cases(module: nn.Module, graphs: DenseGraph | None) -> list[Case]:
@@ -197,3 +202,28 @@ def _cases(module: nn.Module, graphs: DenseGraph | None) -> list[Case]:
     if not isinstance(dims[0], int) or not dims[0]:
         raise TypeError(f"{type(module).__name__} has no node_dim: pass graphs to test it on")
     return [GraphLayerCase(module, random_graphs(*dims, density=density)) for density in (None, 0.5)]
+
+
+def random_graphs(
+    node_dim: int, edge_dim: int = 0, global_dim: int = 0, *, density: float | None = None, seed: int = 0
+) -> DenseGraph:
+    """Four random graphs of 4, 1, 3 and 5 nodes in float64; complete, or sparse with a node without incoming edges.
+
+    Args:
+        node_dim, edge_dim, global_dim: d_v, d_e and d_u, 0 for none.
+        density: share of the pairs that are edges; None for all.
+        seed: of the random numbers.
+    """
+    g = torch.Generator().manual_seed(seed)
+    node_mask = torch.arange(5) < torch.tensor([[4], [1], [3], [5]])
+    edges = None
+    if density is not None:
+        edges = torch.rand(4, 5, 5, generator=g) < density
+        edges[0, 0] = False
+    return DenseGraph(
+        v=torch.randn(4, 5, node_dim, generator=g, dtype=torch.float64),
+        node_mask=node_mask,
+        e=torch.randn(4, 5, 5, edge_dim, generator=g, dtype=torch.float64) if edge_dim else None,
+        u=torch.randn(4, global_dim, generator=g, dtype=torch.float64) if global_dim else None,
+        edge_mask=edges,
+    )
