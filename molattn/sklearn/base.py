@@ -22,7 +22,7 @@ from molattn._train import PrintReporter
 from molattn.data.tables.cells import parse_required_numbers
 from molattn.errors import MolattnError
 from molattn.inference import Predictor, load
-from molattn.sklearn.validation import MoleculeTable, check_molecules
+from molattn.sklearn.validation import MoleculeInput, validate_X
 from molattn.training.options import EstimatorOptions, describe_settings
 from molattn.training.run_config import closest_name, resolve
 
@@ -36,7 +36,7 @@ PARAMETERS = """
 Args:
     smiles_column: the SMILES column of an X with several columns: its name, or its index from 0. By default found by
         its name in a data frame, and the first column of an array.
-    descriptor_columns: columns of extra descriptors, by name or index; standardised with the training molecules.
+    descriptor_columns: columns of extra descriptors, by name or index; standardized with the training molecules.
         Missing values are not supported: impute them beforehand, for example in a `ColumnTransformer`.
     validation_fraction: share of the molecules of `fit` that is held out from training, by `split`, to select the best
         epoch.
@@ -94,12 +94,12 @@ class MolAttention(BaseEstimator):
         for name in SETTINGS:
             setattr(self, name, options.get(name))
 
-    def _molecules(self, X: Any) -> MoleculeTable:
-        return check_molecules(X, self.smiles_column, self.descriptor_columns)
+    def _molecules(self, X: Any) -> MoleculeInput:
+        return validate_X(X, self.smiles_column, self.descriptor_columns)
 
     def _fit(
         self,
-        molecules: MoleculeTable,
+        molecules: MoleculeInput,
         targets: np.ndarray,
         names: list[str],
         kind: str,
@@ -121,7 +121,7 @@ class MolAttention(BaseEstimator):
         from molattn.training.train_arrays import train_arrays
 
         with as_value_error():
-            config = resolve(None, self._options(molecules.names), self.settings)
+            config = resolve(None, self._train_options(molecules.descriptor_names), self.settings)
             task, _ = resolve_task(kind, config.training.loss, targets, names, classes)
             reporter = PrintReporter(not self.verbose)
             trained = train_arrays(config, smiles, targets, task, names, reporter, weights, descriptors)
@@ -129,12 +129,12 @@ class MolAttention(BaseEstimator):
         self.predictor_ = Predictor(trained.artifact)
         self.history_ = [asdict(record) for record in trained.history]
         self.best_epoch_ = trained.best_epoch
-        self.n_features_in_, self.n_outputs_ = molecules.columns, targets.shape[1]
+        self.n_features_in_, self.n_outputs_ = molecules.num_columns, targets.shape[1]
         if molecules.feature_names is not None:
             self.feature_names_in_ = molecules.feature_names
         return self
 
-    def _options(self, descriptors: tuple[str, ...]) -> dict[str, Any]:
+    def _train_options(self, descriptors: tuple[str, ...]) -> dict[str, Any]:
         """The settings by their names in `molattn.train`."""
         options = self.get_params(deep=False)
         for name in ("settings", "verbose", "smiles_column"):
@@ -148,8 +148,8 @@ class MolAttention(BaseEstimator):
         # Parameter grids that are numpy arrays give numpy scalars.
         return {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
 
-    def _predict_array(self, X: Any) -> np.ndarray:
-        """The predictions for each SMILES, (n, T) or (n, T, classes).
+    def _call_predictor(self, method: str, X: Any, **kwargs: Any) -> Any:
+        """The result of a method of the predictor for the molecules of X.
 
         Raises:
             ValueError: SMILES that cannot be read, or descriptors that are missing; the message names their rows.
@@ -157,12 +157,16 @@ class MolAttention(BaseEstimator):
         check_is_fitted(self)
         molecules = self._molecules(X)
         with as_value_error():
-            args = molecules.smiles, self.num_workers or 0, "raise", molecules.descriptors
-            predictions = np.asarray(self.predictor_.predict(*args))
-        return predictions[:, None] if self.n_outputs_ == 1 else predictions
+            return getattr(self.predictor_, method)(
+                molecules.smiles,
+                num_workers=self.num_workers or 0,
+                on_error="raise",
+                descriptors=molecules.descriptors,
+                **kwargs,
+            )
 
     def _restore_shape(self, predictions: np.ndarray) -> np.ndarray:
-        """An output of the predictor in the shape that y had in `fit`: (n,) or (n, T)."""
+        """A result of the predictor in the shape that y had in `fit`: (n,) or (n, T)."""
         predictions = predictions[:, None] if self.n_outputs_ == 1 else predictions
         return predictions[:, 0] if self._one_d else predictions
 
@@ -192,7 +196,7 @@ _PARAMETERS += [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name i
 MolAttention.__init__.__signature__ = Signature(_PARAMETERS)  # pyright: ignore[reportFunctionMemberAccess]
 
 
-def _descriptor_array(molecules: MoleculeTable) -> np.ndarray | None:
+def _descriptor_array(molecules: MoleculeInput) -> np.ndarray | None:
     """The descriptors, (n, k); None if there are none.
 
     Raises:
@@ -202,7 +206,7 @@ def _descriptor_array(molecules: MoleculeTable) -> np.ndarray | None:
         return None
     numbers = []
     for row, cells in enumerate(molecules.descriptors):
-        row_numbers, reason = parse_required_numbers(cells, molecules.names)
+        row_numbers, reason = parse_required_numbers(cells, molecules.descriptor_names)
         if reason:
             raise ValueError(f"row {row} (from 0) of X: {reason}")
         numbers.append(row_numbers)

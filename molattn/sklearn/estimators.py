@@ -6,10 +6,10 @@ import numpy as np
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_consistent_length
 
-from molattn.sklearn.base import PARAMETERS, MolAttention, as_value_error
-from molattn.sklearn.validation import check_labels, check_values, drop_missing, is_missing, target_names
+from molattn.sklearn.base import PARAMETERS, MolAttention
+from molattn.sklearn.validation import drop_missing, is_missing, target_names, validate_labels, validate_values
 
 
 class MolAttentionRegressor(RegressorMixin, MolAttention):
@@ -27,7 +27,7 @@ class MolAttentionRegressor(RegressorMixin, MolAttention):
         Raises:
             ValueError: SMILES that cannot be read, by their rows; invalid values or parameters.
         """
-        molecules, values = self._molecules(X), check_values(y)
+        molecules, values = self._molecules(X), validate_values(y)
         check_consistent_length(molecules.smiles, values)
         targets = values.reshape(len(values), -1)
         names = target_names(y, targets.shape[1])
@@ -39,15 +39,8 @@ class MolAttentionRegressor(RegressorMixin, MolAttention):
         Raises:
             ValueError: SMILES that cannot be read, by their rows; `return_std` for a model without standard deviations.
         """
-        if not return_std:
-            predicted = self._predict_array(X)
-            return predicted[:, 0] if self._one_d else predicted
-        check_is_fitted(self)
-        molecules = self._molecules(X)
-        with as_value_error():
-            args = molecules.smiles, self.num_workers or 0, "raise", molecules.descriptors
-            both = self.predictor_.predict(*args, return_std=True)
-        return tuple(map(self._restore_shape, both))
+        predicted = self._call_predictor("predict", X, return_std=return_std)
+        return tuple(map(self._restore_shape, predicted)) if return_std else self._restore_shape(predicted)
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper ends of intervals that contain the true value with probability `level`, shaped as y in `fit`.
@@ -55,16 +48,12 @@ class MolAttentionRegressor(RegressorMixin, MolAttention):
         Raises:
             ValueError: SMILES that cannot be read, by their rows; a model that was fitted without `calibration_size`.
         """
-        check_is_fitted(self)
-        molecules = self._molecules(X)
-        with as_value_error():
-            args = molecules.smiles, level, self.num_workers or 0, molecules.descriptors
-            lower, upper = self.predictor_.predict_interval(*args, on_error="raise")
+        lower, upper = self._call_predictor("predict_interval", X, level=level)
         return self._restore_shape(lower), self._restore_shape(upper)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """R2, or the mean R2 of several targets; missing values are left out."""
-        predicted, values = self.predict(X), check_values(y)
+        predicted, values = self.predict(X), validate_values(y)
         check_consistent_length(predicted, values)
         if not np.isnan(values).any():
             return float(r2_score(values, predicted, sample_weight=sample_weight))
@@ -97,7 +86,7 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
         Raises:
             ValueError: SMILES that cannot be read, by their rows; invalid classes or parameters.
         """
-        molecules, labels = self._molecules(X), check_labels(y)
+        molecules, labels = self._molecules(X), validate_labels(y)
         check_consistent_length(molecules.smiles, labels)
         one_d = labels.ndim == 1
         columns = [drop_missing(column) for column in labels.reshape(len(labels), -1).T]
@@ -147,11 +136,7 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
         Raises:
             ValueError: SMILES that cannot be read, by their rows; a model that was fitted without `calibration_size`.
         """
-        check_is_fitted(self)
-        molecules = self._molecules(X)
-        with as_value_error():
-            args = molecules.smiles, level, self.num_workers or 0, molecules.descriptors
-            rows = self.predictor_.predict_set(*args, on_error="raise")
+        rows = self._call_predictor("predict_set", X, level=level)
         several = self.n_outputs_ > 1
         result = []
         for t in range(self.n_outputs_):
@@ -164,7 +149,7 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The accuracy; for several targets, the share of molecules whose known classes are all correct."""
-        predicted, labels = self.predict(X), check_labels(y)
+        predicted, labels = self.predict(X), validate_labels(y)
         check_consistent_length(predicted, labels)
         missing = np.array([is_missing(label) for label in labels.ravel()]).reshape(labels.shape)
         correct = (missing | (predicted == labels)).reshape(len(labels), -1).all(1)
@@ -174,7 +159,8 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
 
     def _probabilities(self, X: Any) -> list[np.ndarray]:
         """(n, classes) for every target."""
-        predicted = self._predict_array(X)
+        predicted = np.asarray(self._call_predictor("predict", X))
+        predicted = predicted[:, None] if self.n_outputs_ == 1 else predicted
         if self.predictor_.task.kind == "binary":
             predicted = np.stack([1 - predicted, predicted], -1)
         classes = [self.classes_] if self._one_d else self.classes_

@@ -14,27 +14,27 @@ from molattn.errors import UsageError
 
 
 @dataclass(frozen=True)
-class MoleculeTable:
-    """The contents of X.
+class MoleculeInput:
+    """A validated X.
 
     Attributes:
         smiles: n SMILES.
         descriptors: n rows of k cells, None where a cell is missing; None if no descriptors are used.
-        names: names of the k descriptor columns.
-        columns: number of columns of X.
+        descriptor_names: names of the k descriptor columns.
+        num_columns: number of columns of X.
         feature_names: names of the columns of X, if columns are selected and all names are strings.
     """
 
     smiles: list[object]
     descriptors: list[list[object]] | None = None
-    names: tuple[str, ...] = ()
-    columns: int = 1
+    descriptor_names: tuple[str, ...] = ()
+    num_columns: int = 1
     feature_names: np.ndarray | None = None
 
 
-def check_molecules(
+def validate_X(
     X: Any, smiles_column: str | int | None, descriptor_columns: Sequence[str | int] | None
-) -> MoleculeTable:
+) -> MoleculeInput:
     """The SMILES of X, and its descriptors.
 
     Columns are selected by name in a data frame (pandas, polars, pyarrow), or by index from 0 in any table. By
@@ -45,7 +45,7 @@ def check_molecules(
         TypeError: a sparse matrix.
     """
     if smiles_column is None and not descriptor_columns:
-        return MoleculeTable(check_smiles(X))
+        return MoleculeInput(validate_smiles(X))
     # pyarrow's tables also have `columns`, but these are not names.
     names = getattr(X, "column_names", getattr(X, "columns", None))
     if names is None:
@@ -56,15 +56,16 @@ def check_molecules(
     else:
         column_names = list(names)
         cells = _FrameColumns(X, column_names)
-    if smiles_column is None:
-        smiles_index = _guess_smiles_index(None if names is None else column_names)
-    else:
+    smiles_index = 0
+    if smiles_column is not None:
         smiles_index = _column_index(smiles_column, column_names)
+    elif names is not None:
+        smiles_index = _guess_smiles_index(list(map(str, column_names)))
     indices = [_column_index(column, column_names) for column in descriptor_columns or ()]
     if len({smiles_index, *indices}) <= len(indices):
         selected = format_names(str(column_names[j]) for j in (smiles_index, *indices))
         raise ValueError(f"a column is selected twice among {selected}")
-    smiles = check_smiles(cells[smiles_index])
+    smiles = validate_smiles(cells[smiles_index])
     descriptors: list[list[object]] | None = None
     if indices:
         rows = zip(*(cells[j].tolist() for j in indices), strict=True)
@@ -72,7 +73,7 @@ def check_molecules(
     all_text = names is not None and all(isinstance(name, str) for name in column_names)
     feature_names = np.array(column_names, dtype=object) if all_text else None
     selected_names = tuple(str(column_names[j]) for j in indices)
-    return MoleculeTable(smiles, descriptors, selected_names, len(column_names), feature_names)
+    return MoleculeInput(smiles, descriptors, selected_names, len(column_names), feature_names)
 
 
 class _FrameColumns:
@@ -85,12 +86,10 @@ class _FrameColumns:
         return np.asarray(self.frame[self.names[index]], dtype=object)
 
 
-def _guess_smiles_index(names: list[Any] | None) -> int:
-    """The index of the SMILES column, by its name; 0 if there are no names."""
-    if names is None:
-        return 0
+def _guess_smiles_index(names: list[str]) -> int:
+    """The index of the SMILES column, by its name."""
     try:
-        return list(map(str, names)).index(guess_smiles_column(list(map(str, names))))
+        return names.index(guess_smiles_column(names))
     except UsageError as error:
         raise ValueError(str(error).replace("--smiles-column", "smiles_column")) from error
 
@@ -106,7 +105,7 @@ def _column_index(column: str | int, names: list[Any]) -> int:
     raise ValueError(f"X has no column {column!r}; it has {format_names(map(str, names))}")
 
 
-def check_smiles(X: Any) -> list[object]:
+def validate_smiles(X: Any) -> list[object]:
     """The n SMILES of a list, an array, a Series or one column of a table.
 
     Raises:
@@ -127,7 +126,7 @@ def check_smiles(X: Any) -> list[object]:
     return cells.tolist()
 
 
-def check_values(y: Any) -> np.ndarray:
+def validate_values(y: Any) -> np.ndarray:
     """(n,) or (n, T) numbers, NaN where missing."""
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
@@ -141,7 +140,7 @@ def check_values(y: Any) -> np.ndarray:
     return values if values.ndim == 2 else column_or_1d(values)
 
 
-def check_labels(y: Any) -> np.ndarray:
+def validate_labels(y: Any) -> np.ndarray:
     """(n,) or (n, T) labels; a single column is (n,), with scikit-learn's warning."""
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
