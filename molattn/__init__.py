@@ -11,6 +11,7 @@ sum brings them to the atoms; out come a property and what every atom attended t
     predictor.attention("CCO").weights            # (layers, heads, atoms, atoms)
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,18 +23,17 @@ __version__ = "0.1.0"
 __all__ = ["MolAttentionClassifier", "MolAttentionRegressor", "Predictor", "__version__", "load", "train"]
 
 
+_MODULES = {
+    "train": "molattn._train",
+    "Predictor": "molattn.inference",
+    "load": "molattn.inference",
+    "MolAttentionClassifier": "molattn.sklearn",
+    "MolAttentionRegressor": "molattn.sklearn",
+}
+
+
 def __getattr__(name: str) -> object:
     # Imported at first use (PEP 562), so that `molattn --help` loads neither torch nor RDKit.
-    if name == "train":
-        from molattn._train import train
-
-        return train
-    if name in ("Predictor", "load"):
-        from molattn import inference
-
-        return getattr(inference, name)
-    if name in ("MolAttentionClassifier", "MolAttentionRegressor"):
-        from molattn import sklearn
-
-        return getattr(sklearn, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULES[name]), name)

@@ -1,10 +1,10 @@
 """Plugins: third-party modules that add a loss, a metric, an encoding, a command, ... to molattn.
 
-A plugin is a Python module that, when it is imported, adds entries to the registries in `TABLES`, such as
+A plugin is a Python module that, when it is imported, adds entries to the registries in `REGISTRIES`, such as
 
     from molattn.models.losses import Loss, register_loss
 
-    register_loss(Loss("log-cosh", ("regression",), "log-cosh, standardised", lambda o, z, _: (o - z).cosh().log()))
+    register_loss(Loss("log-cosh", ("regression",), "log-cosh, standardized", lambda o, z, _: (o - z).cosh().log()))
 
 It is found by an entry point of an installed package,
 
@@ -29,7 +29,7 @@ from molattn.errors import UsageError, short_repr
 
 GROUP, VARIABLE = "molattn.plugins", "MOLATTN_PLUGINS"
 
-TABLES: Mapping[str, tuple[str, ...]] = {
+REGISTRIES: Mapping[str, tuple[str, ...]] = {
     "score": ("molattn.attention.score:SCORES", "molattn.attention.score:SCORES_WITH_WEIGHTS"),
     "join": ("molattn.attention.heads:JOINS",),
     "normalizer": ("molattn.attention.normalize:NORMALIZERS",),
@@ -45,7 +45,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
 """The registries that a plugin can add to, "module:NAME", by the kind of their entries."""
 
 Additions = Mapping[str, Mapping[str, tuple[str, ...]]]
-"""For each plugin the names that it added to each of the `TABLES`, by kind."""
+"""For each plugin the names that it added to the `REGISTRIES`, by kind."""
 
 
 @cache
@@ -63,11 +63,11 @@ def load_plugins() -> Additions:
     return {name: _load(name, removal) for name, removal in sources.items()}
 
 
-def added_by_plugins(table: str) -> list[str]:
-    """The names that plugins have added to one of the `TABLES`; none if none have been loaded."""
+def added_by_plugins(kind: str) -> list[str]:
+    """The names of a kind of entries that plugins have added to `REGISTRIES`; none if no plugin has been loaded."""
     if not load_plugins.cache_info().currsize:
         return []
-    return [name for additions in load_plugins().values() for name in additions.get(table, ())]
+    return [name for additions in load_plugins().values() for name in additions.get(kind, ())]
 
 
 def _load(name: str, removal: str) -> Mapping[str, tuple[str, ...]]:
@@ -80,11 +80,11 @@ def _load(name: str, removal: str) -> Mapping[str, tuple[str, ...]]:
             importlib.import_module(name)
     except Exception as error:
         raise UsageError(
-            f"the plugin {short_repr(name)} cannot be loaded, {type(error).__name__}: {error}; until it is mended it "
+            f"the plugin {short_repr(name)} cannot be loaded, {type(error).__name__}: {error}; until it is fixed, it "
             f"can be {removal}"
         ) from error
-    added = {table: tuple(n for n in names if n not in before[table]) for table, names in _names().items()}
-    return {table: names for table, names in added.items() if names}
+    added = {kind: tuple(n for n in names if n not in before[kind]) for kind, names in _names().items()}
+    return {kind: names for kind, names in added.items() if names}
 
 
 def _import_file(path: Path) -> None:
@@ -99,11 +99,11 @@ def _import_file(path: Path) -> None:
 
 
 def _names() -> dict[str, list[str]]:
-    """All names in each of the `TABLES`."""
-    return {what: [name for place in places for name in _table(place)] for what, places in TABLES.items()}
+    """All names in the `REGISTRIES`, by kind."""
+    return {kind: [name for place in places for name in _registry(place)] for kind, places in REGISTRIES.items()}
 
 
-def _table(place: str) -> Mapping[str, object]:
+def _registry(place: str) -> Mapping[str, object]:
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(module), name)
 
@@ -112,7 +112,7 @@ def describe_plugins() -> str:
     """The plugins, and what each adds, in one line."""
 
     def describe(name: str, added: Mapping[str, tuple[str, ...]]) -> str:
-        return f"{name}: " + ("; ".join(f"{table} {', '.join(names)}" for table, names in added.items()) or "loaded")
+        return f"{name}: " + ("; ".join(f"{kind} {', '.join(names)}" for kind, names in added.items()) or "loaded")
 
     described = [describe(name, added) for name, added in load_plugins().items()]
     return " | ".join(described) or f"none; {VARIABLE} names some, see molattn.plugins"

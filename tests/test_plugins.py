@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from molattn.plugins import TABLES, VARIABLE
+from molattn.plugins import REGISTRIES, VARIABLE
 from tests.molecules import esol
 
 PLUGIN = '''
@@ -51,7 +51,7 @@ class Ones(Encoding):
 
 
 register_loss(
-    Loss("log-cosh", ("regression",), "log-cosh, standardised", lambda o, z, _: torch.cosh(o - z).log())
+    Loss("log-cosh", ("regression",), "log-cosh, standardized", lambda o, z, _: torch.cosh(o - z).log())
 )
 SCORES["half_dot"] = lambda q, k, layout: layout.pairwise_dot(q / 2, k)
 NORMALIZERS["sharp"] = lambda logits, layout: layout.softmax(2 * logits)
@@ -110,7 +110,7 @@ def test_a_plugin_adds_to_every_table_and_the_command_line_uses_it(folder: Path)
     assert "greet" in _molattn(folder, "--help")
     assert "tiny" in _molattn(folder, "presets")
     doctor = _molattn(folder, "doctor")
-    assert all(f"{table} " in doctor for table in TABLES)
+    assert all(f"{table} " in doctor for table in REGISTRIES)
     assert "install the plugin that defines it" in _molattn(
         folder, "predict", "run", "--smiles", "C", plugins="", code=3
     )
@@ -119,8 +119,8 @@ def test_a_plugin_adds_to_every_table_and_the_command_line_uses_it(folder: Path)
 def test_the_documentation_lists_every_table_and_its_example_runs(folder: Path) -> None:
     text = (Path(__file__).parents[1] / "docs/extending.md").read_text()
     listed = dict(re.findall(r"^\| ([a-z ]+) \| (`.*`) in `", text, re.MULTILINE))
-    files = {what: re.findall(rf"^\| {what} \|.*? in `(\S+)`", text, re.MULTILINE)[0] for what in TABLES}
-    for what, places in TABLES.items():
+    files = {what: re.findall(rf"^\| {what} \|.*? in `(\S+)`", text, re.MULTILINE)[0] for what in REGISTRIES}
+    for what, places in REGISTRIES.items():
         for place in places:
             module, _, name = place.partition(":")
             assert f"`{name}`" in listed[what] or what == "loss"
