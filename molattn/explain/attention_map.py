@@ -104,7 +104,7 @@ class AttentionMap:
             raise ValueError(f"head is a number from 0 to {self.num_heads - 1}, 'mean' or 'max', not {head!r}")
         return heads[head]
 
-    def received(self, layer: int = -1, head: int | Literal["mean", "max"] = "mean") -> np.ndarray:
+    def received_attention(self, layer: int = -1, head: int | Literal["mean", "max"] = "mean") -> np.ndarray:
         """The attention that each node receives, (n,): the mean over receivers, which sums to 1 if the rows do."""
         return self.matrix(layer, head).mean(0)
 

@@ -45,7 +45,7 @@ def test_the_maximum_of_the_heads_is_never_below_any_of_them(attention):
 
 @pytest.mark.parametrize("head", [0, "mean"])
 def test_what_atoms_receive_is_the_mean_of_columns_and_sums_to_1(attention, head):
-    received = attention.received(0, head)
+    received = attention.received_attention(0, head)
     np.testing.assert_allclose(received, [attention.matrix(0, head)[:, j].mean() for j in range(3)])
     np.testing.assert_allclose(received.sum(), 1)
 

@@ -29,7 +29,7 @@ def darkness(colours):
 def test_matrix_frame_and_received(attention):
     rows = [r for r in attention.to_frame().to_pylist() if r["head"] == 1 and r["weight"] > 0]
     assert {r["receiver"]: r["sender"] for r in rows} == ATTENDS_TO
-    np.testing.assert_allclose(attention.received(0, 1), RECEIVED)
+    np.testing.assert_allclose(attention.received_attention(0, 1), RECEIVED)
 
 
 def test_heat_map(attention):

@@ -125,7 +125,7 @@ def test_without_a_selection_the_attention_received_is_shown(opened):
     attention = attention_map(ASPIRIN)
     tab = opened(page([attention]))
     assert status(tab).startswith("Attention received")
-    received = attention.received()
+    received = attention.received_attention()
     for label, weight in rows(tab):
         assert abs(weight - received[attention.labels.index(label)]) <= near(attention, -1)
     assert int(np.argmax(fills(tab))) == int(received.argmax())

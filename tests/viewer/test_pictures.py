@@ -58,7 +58,7 @@ def test_a_large_heat_map_is_one_image_with_labels_thinned_out():
 @pytest.mark.parametrize(("layer", "head"), [(-1, "mean"), (0, "max"), (1, 2)])
 def test_discs_are_the_darker_the_larger_the_weight_and_the_largest_is_darkest(atom, layer, head):
     attention = attention_map(ASPIRIN)
-    weights = attention.received(layer, head) if atom is None else attention.matrix(layer, head)[atom]
+    weights = attention.received_attention(layer, head) if atom is None else attention.matrix(layer, head)[atom]
     colours = [colour for _, colour in discs(draw_atoms(attention, atom, layer, head))]
     light = [lightness(colours[i]) for i in np.argsort(weights)]
     assert light == sorted(light, reverse=True)
