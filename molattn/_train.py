@@ -58,10 +58,10 @@ def train(
     given: dict[str, Any] = {**options, "dataset": str(dataset)} if dataset else {**options}
     if resume is not None:
         config, output_dir = resolve_resume(resume, config, output_dir, force)
-    return run(resolve(config, given, settings), output_dir, PrintReporter(quiet), force, resume is not None)
+    return run_and_plot(resolve(config, given, settings), output_dir, PrintReporter(quiet), force, resume is not None)
 
 
-def run(config: Any, output_dir: str | Path | None, reporter: Any, force: bool = False, resume: bool = False):
+def run_and_plot(config: Any, output_dir: str | Path | None, reporter: Any, force: bool = False, resume: bool = False):
     """Train with a `RunConfig`, and draw the plots of the run folder.
 
     With `resume`, continue the unfinished run in `output_dir`. Folds and replicates return a `MultipleRunsResult`.
@@ -69,12 +69,12 @@ def run(config: Any, output_dir: str | Path | None, reporter: Any, force: bool =
     # Imported here, because prediction does not need the training modules.
     from molattn.training.distributed import is_main_process
     from molattn.training.multiple_runs import planned_runs, run_multiple
-    from molattn.training.run import run as train_and_evaluate
+    from molattn.training.run import run
     from molattn.viewer import write_plots
 
     if planned_runs(config):
         return run_multiple(config, output_dir, reporter, force, resume, write_plots)
-    result = train_and_evaluate(config, output_dir, reporter, force, resume)
+    result = run(config, output_dir, reporter, force, resume)
     if is_main_process():
         write_plots(result)
     return result

@@ -60,13 +60,13 @@ def train(
             f"{source.name}: learning {names} from the SMILES in {format_names([source.config.smiles_column])}"
         )
 
-    from molattn._train import run
+    from molattn._train import run_and_plot
     from molattn.cli.progress import TerminalReporter
     from molattn.cli.train_report import report_run, report_runs
     from molattn.training.multiple_runs import MultipleRunsResult
 
     with TerminalReporter(quiet) as reporter:
-        result = run(resolved, output_dir, reporter, force, resume is not None)
+        result = run_and_plot(resolved, output_dir, reporter, force, resume is not None)
     if not is_main_process():
         return
     if as_json:

@@ -49,7 +49,7 @@ MAX_CONFIG_BYTES = 16 * 2**20
 NAME, WORD = String(131_072), String(100, min_length=1)
 MAX_ATOMS, SAMPLES, TIMEOUT = Integer(1, 10_000), Integer(2, 1_000), Integer(1, 86_400)
 DOMAIN_SIZE, NUM_MEMBERS = Integer(0, 100_000), Integer(0, 1_000)
-TARGETS = 20_000
+MAX_TARGETS = 20_000
 
 _SIZE = Integer(1, 65_536)
 _SHARED: dict[str, Schema] = {
@@ -96,7 +96,7 @@ _KNOTS = ListOf(Number(), MAX_KNOTS, min_length=1)
 _TRANSFORM = Record({"name": OneOf(TRANSFORMS)}, {"unit": OneOf(tuple(MOLAR)), "values": _KNOTS, "scores": _KNOTS})
 _TARGET = Record(
     {"name": NAME, "unit": NAME, "mean": Number(), "std": Number(0.0, exclusive=True)},
-    {"transform": _TRANSFORM, "class_priors": ListOf(Number(0.0, 1.0), TARGETS, min_length=1)},
+    {"transform": _TRANSFORM, "class_priors": ListOf(Number(0.0, 1.0), MAX_TARGETS, min_length=1)},
 )
 _DESCRIPTOR = Record({"name": NAME, "mean": Number(), "std": Number(0.0), "computed": Boolean()})
 _CONFORMERS = Record(
@@ -104,14 +104,17 @@ _CONFORMERS = Record(
 )
 _TASK = Record(
     {"kind": WORD, "loss": WORD, "of_atoms": Boolean()},
-    {"classes": ListOf(ListOf(NAME, TARGETS, min_length=1), TARGETS), "alpha": Number(0.0, 1.0, exclusive=True)},
+    {
+        "classes": ListOf(ListOf(NAME, MAX_TARGETS, min_length=1), MAX_TARGETS),
+        "alpha": Number(0.0, 1.0, exclusive=True),
+    },
 )
 _CONFIG = Record(
     {
         "schema": Integer(1, SCHEMA),
         "molattn": WORD,
         "model": InstanceOf(dict, "an object with fields"),
-        "targets": ListOf(_TARGET, TARGETS, min_length=1),
+        "targets": ListOf(_TARGET, MAX_TARGETS, min_length=1),
         "task": _TASK,
         "molecules": Record(
             {
@@ -121,7 +124,7 @@ _CONFIG = Record(
                 "conformers": Nullable(_CONFORMERS),
             }
         ),
-        "descriptors": ListOf(_DESCRIPTOR, TARGETS),
+        "descriptors": ListOf(_DESCRIPTOR, MAX_TARGETS),
         "members": NUM_MEMBERS,
         "uncertainty": Record({"method": WORD, "samples": Integer(1, SAMPLES.maximum)}),
         "calibration": Nullable(Record({"method": WORD, "uncertainty": WORD})),
@@ -268,7 +271,7 @@ def _check_unique(field: str, names: Any) -> None:
 MEMBERS, CALIBRATION, DOMAIN = "members", "calibration", "domain"
 """Prefixes of the names of tensors that do not belong to the first model; a dot follows."""
 
-MAX_SCORES = 1_000_000
+MAX_LENGTH = 1_000_000
 
 
 def select_prefix(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:
@@ -298,7 +301,7 @@ def expected_specs(
     if config[CALIBRATION] is not None:
         for t in range(len(config["targets"])):
             for names in score_names(task, t):
-                count = 1 if names == ("beta",) else _length(found, f"{CALIBRATION}.{t}.{names[0]}", 1, MAX_SCORES)
+                count = 1 if names == ("beta",) else _length(found, f"{CALIBRATION}.{t}.{names[0]}", 1, MAX_LENGTH)
                 specs |= {f"{CALIBRATION}.{t}.{name}": TensorSpec(torch.float64, (count,)) for name in names}
     if config[DOMAIN] is not None:
         count = _length(found, f"{DOMAIN}.embeddings", 1, DOMAIN_SIZE.maximum)

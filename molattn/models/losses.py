@@ -86,7 +86,7 @@ class Loss:
         uncertainty_methods: the methods of `--uncertainty-method` that this loss provides, the default first: for each
             the part of the variance that it returns, "total", "epistemic" or "aleatoric".
         has_quantiles: whether the spread has quantiles; the setting `training.alpha` applies to such losses.
-        root: whether a learning curve plots the square root of the loss.
+        plot_root: whether a learning curve plots the square root of the loss.
         reads_bounds: whether targets may be bounds.
         is_explainable: whether the first outputs are standardized values, log-odds or scores, which attributions can
             explain.
@@ -101,7 +101,7 @@ class Loss:
     probabilities: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray | None]] | None = None
     uncertainty_methods: Mapping[str, str] = field(default_factory=dict)
     has_quantiles: bool = False
-    root: bool = False
+    plot_root: bool = False
     reads_bounds: bool = False
     is_explainable: bool = True
 
@@ -325,7 +325,7 @@ _REGRESSION, _CLASSES = ("regression",), ("binary", "multiclass")
 _EVIDENTIAL = {"evidential-total": "total", "evidential-epistemic": "epistemic", "evidential-aleatoric": "aleatoric"}
 
 for _loss in (
-    Loss("mse", _REGRESSION, "standardized RMSE", _mse, root=True),
+    Loss("mse", _REGRESSION, "standardized RMSE", _mse, plot_root=True),
     Loss("mae", _REGRESSION, "standardized MAE", _mae),
     Loss("huber", _REGRESSION, "Huber loss, standardized", _huber),
     Loss(
@@ -356,7 +356,7 @@ for _loss in (
         uncertainty_methods={"quantile-regression": "total"},
         has_quantiles=True,
     ),
-    Loss("bounded-mse", _REGRESSION, "standardized RMSE, with bounds", _bounded_mse, root=True, reads_bounds=True),
+    Loss("bounded-mse", _REGRESSION, "standardized RMSE, with bounds", _bounded_mse, plot_root=True, reads_bounds=True),
     Loss("bounded-mae", _REGRESSION, "standardized MAE, with bounds", _bounded_mae, reads_bounds=True),
     Loss("bce", ("binary",), "cross-entropy", _bce, probabilities=_logistic),
     Loss("cross-entropy", ("multiclass",), "cross-entropy", _cross_entropy, outputs=0, probabilities=_softmax),

@@ -226,7 +226,7 @@ def learning_curve(history: Sequence[EpochRecord], loss: str = "mse") -> Picture
     The loss "mse" is drawn as its root, in standard deviations of the training targets. The training loss is that of
     the batches during the epoch, with dropout; the validation loss is that of the averaged weights, so it may be lower.
     """
-    root = LOSSES[loss].root
+    root = LOSSES[loss].plot_root
     epochs = np.array([r.epoch for r in history], dtype=int)
     train, val = (np.array([getattr(r, name) for r in history]) for name in ("train_loss", "val_loss"))
     if root:

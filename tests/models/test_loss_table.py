@@ -54,7 +54,7 @@ def test_the_losses_and_uncertainty_methods_of_each_kind_of_task() -> None:
         "dirichlet": ("dirichlet", "total"),
     }
     assert [name for name, loss in LOSSES.items() if loss.has_quantiles] == ["quantile"]
-    assert [name for name, loss in LOSSES.items() if loss.root] == ["mse", "bounded-mse"]
+    assert [name for name, loss in LOSSES.items() if loss.plot_root] == ["mse", "bounded-mse"]
     assert [name for name, loss in LOSSES.items() if not loss.is_explainable] == ["dirichlet"]
 
 
