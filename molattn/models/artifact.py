@@ -164,9 +164,8 @@ class Artifact:
         if not isinstance(self.task, Regression):
             raise TypeError("classes have prediction sets, not intervals")
         calibration = None if method == NONE else self.calibration
-        return self.scaler.inverse_transform_bounds(
-            *prediction_intervals(predictions, self.task, level, calibration, method)
-        )
+        bounds = prediction_intervals(predictions, self.task, level, calibration, method)
+        return self.scaler.inverse_transform_bounds(*bounds)
 
 
 def save_artifact(folder: str | Path, artifact: Artifact) -> None:

@@ -226,9 +226,7 @@ def _check_consistency(config: dict[str, Any]) -> None:
             raise ValidationError(f"task.classes[{t}] has {len(names):,} names, and a binary target has two classes")
     _check_class_priors(targets, task["kind"], classes)
     if "alpha" in task and task["loss"] in LOSSES and not LOSSES[task["loss"]].has_quantiles:
-        raise ValidationError(
-            f"task.alpha applies only to the loss quantile, and task.loss is {short_repr(task['loss'])}"
-        )
+        raise ValidationError(f"task.alpha applies only to the loss quantile, not to {short_repr(task['loss'])}")
     if task["of_atoms"] and (found := next((k for k in ("calibration", "domain") if config[k] is not None), None)):
         raise ValidationError(f"{found} applies only to molecule-level targets, and task.of_atoms is true")
     three_d, model = config["molecules"]["conformers"] is not None, model_config_of(config)
@@ -247,9 +245,7 @@ def _check_class_priors(
     if not (found := [t for t, target in enumerate(targets) if "class_priors" in target]):
         return
     if kind == Regression.kind:
-        raise ValidationError(
-            f"targets[{found[0]}].class_priors applies only to classification, and task.kind is 'regression'"
-        )
+        raise ValidationError(f"targets[{found[0]}].class_priors applies only to classification, not to regression")
     if len(found) != len(targets):
         raise ValidationError(f"{len(found):,} of {len(targets):,} targets have class_priors")
     for t, target in enumerate(targets):
