@@ -46,9 +46,9 @@ def _two_targets(n: int, seed: int) -> tuple[Predictions, np.ndarray]:
 
 def test_the_scores_of_each_task_have_their_names() -> None:
     assert score_names(Regression(), 0) == [("z", "normalized_residuals"), ("beta",)]
-    assert score_names(Regression("quantile"), 0) == [("z", "normalized_residuals", "quantiles"), ("beta",)]
+    assert score_names(Regression("quantile"), 0) == [("z", "normalized_residuals", "quantile_residuals"), ("beta",)]
     grades = Multiclass(classes=(("a",), ("b", "c")))
-    assert score_names(grades, 1) == [("one_minus_p", "adaptive"), ("x0", "y0"), ("x1", "y1")]
+    assert score_names(grades, 1) == [("one_minus_p", "cumulative_p"), ("x0", "y0"), ("x1", "y1")]
 
 
 @pytest.mark.parametrize("n", [4, 9, 10, 19, 33])
@@ -233,7 +233,7 @@ def test_the_scores_of_classes_are_those_of_the_true_class() -> None:
     truth = np.array([[2.0], [1.0], [0.0], [1.0]])
     scores = _fit(GRADES.with_probabilities([EXACT]), truth, GRADES).scores[0]
     np.testing.assert_array_equal(scores["one_minus_p"], np.sort([0.875, 0.375, 0.75, 0.625]))
-    np.testing.assert_array_equal(scores["adaptive"], np.sort([0.875, 0.625, 0.875, 0.75]))
+    np.testing.assert_array_equal(scores["cumulative_p"], np.sort([0.875, 0.625, 0.875, 0.75]))
 
 
 def test_two_labels_are_the_minimum_and_none_is_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -260,11 +260,11 @@ def test_without_a_std_the_scores_are_the_errors() -> None:
         (scores,) = _learned(NUMBERS, one, y, others=other).scores
         np.testing.assert_allclose(scores["z"], np.sort((y - predictions.values).ravel()))
         np.testing.assert_allclose(scores["normalized_residuals"], np.sort(np.abs(y - predictions.values).ravel()))
-        assert scores["b"].tolist() == [0.0]
+        assert scores["beta"].tolist() == [0.0]
     (scores,) = _learned(NUMBERS, predictions, y, others=predictions[:7]).scores
     assert predictions.std is not None
-    assert scores["b"].tolist() == [np.median(predictions.std[:7])]
-    assert "quantiles" not in scores
+    assert scores["beta"].tolist() == [np.median(predictions.std[:7])]
+    assert "quantile_residuals" not in scores
 
 
 def test_an_incompatible_method_is_an_error_before_calibration() -> None:
