@@ -29,7 +29,7 @@ from report import describe_machine, format_spread, machine, markdown, save_resu
 from molattn.data.store.batches import MoleculeBatch, collate
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
-from molattn.viewer.figures import default_style, new_figure, render
+from molattn.viewer.figures import new_figure, render
 
 
 @dataclass(frozen=True)
@@ -149,9 +149,7 @@ def slope(x: Sequence[float], y: Sequence[float]) -> float:
 
 def plot(results: Sequence[dict[str, Any]], path: Path) -> None:
     """Plot time and memory as functions of each variable, with logarithmic axes."""
-    with default_style():
-        figure = new_figure(11.0, 5.0)
-        figure.set_layout_engine("constrained")
+    with new_figure(11.0, 5.0, "constrained") as figure:
         names = list(dict.fromkeys(row["varied"] for row in results))
         all_axes = figure.subplots(2, len(names), sharey="row", squeeze=False)
         for column, name in enumerate(names):

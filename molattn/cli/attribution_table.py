@@ -9,23 +9,23 @@ if TYPE_CHECKING:
     from molattn.explain import Attribution
 
 
-def attribution_table(found: Sequence["Attribution | None"]) -> str:
-    """A CSV with one line for every atom, for the constant and other terms, for the prediction and its probability."""
+def attribution_table(attributions: Sequence["Attribution | None"]) -> str:
+    """CSV with a line for each atom, for the constant and other terms, for the prediction and its probability."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("row", "smiles", "target", "method", "part", "atom", "element", "value", "unit"))
-    for row, a in enumerate(found):
+    for row, a in enumerate(attributions):
         if a is None:
             continue
-        head = (row, a.smiles, a.target, a.method)
+        key = (row, a.smiles, a.target, a.method)
         unit = a.unit if a.in_units else ""
         for i, (symbol, value) in enumerate(zip(a.symbols, a.values.tolist(), strict=True)):
-            writer.writerow((*head, "atom", i, symbol, repr(value), unit))
-        rest = {"constant": a.constant, **a.other_terms, "prediction": a.prediction}
-        for part, value in rest.items():
+            writer.writerow((*key, "atom", i, symbol, repr(value), unit))
+        parts = {"constant": a.constant, **a.other_terms, "prediction": a.prediction}
+        for part, value in parts.items():
             if value is not None:
-                writer.writerow((*head, part, "", "", repr(float(value)), a.unit))
+                writer.writerow((*key, part, "", "", repr(float(value)), a.unit))
         if a.probability is not None:
             probability = a.probability if a.calibrated is None else a.calibrated
-            writer.writerow((*head, "probability", "", "", repr(probability), ""))
+            writer.writerow((*key, "probability", "", "", repr(probability), ""))
     return text.getvalue()

@@ -1,8 +1,6 @@
-"""`molattn check`: what is off with a table, before a model is trained on it."""
+"""`molattn check`: problems of a table, found before a model is trained on it."""
 
 from typing import TYPE_CHECKING, Any
-
-import typer
 
 from molattn.cli import train_options as opt
 from molattn.cli.terminal import print_json, print_line
@@ -44,26 +42,23 @@ def check(
     as_json: opt.AsJson = False,
     **options: Any,
 ) -> None:
-    """Read a table as training would, and say what is off with it: replicates, salts, ranges, classes, splits.
+    """Read a table as training would, and report its problems: replicates, salts, ranges, classes, splits.
 
-    `molattn check my.csv --target-columns y` exits with 0 if a model can be trained on the table, and with 3 and one
-    sentence if not.
+    `molattn check my.csv --target-columns y` exits with code 0 if a model can be trained on the table, and with code 3
+    and the reason if not.
     """
-    if table is not None and options["dataset"] is not None:
-        raise typer.BadParameter("give a table or --dataset, not both")
-    if table is not None:
-        options["dataset"] = str(table)
+    opt.set_table(options, table)
     resolved = resolve(config, options, settings or ())
     try:
-        found = _curate(resolved, quiet)
+        curation = _curate(resolved, quiet)
     except InputError as error:
         if as_json:
             print_json({"trainable": False, "error": str(error)})
         raise
     if as_json:
-        print_json({"trainable": True, **found.to_dict()})
+        print_json({"trainable": True, **curation.to_dict()})
     else:
-        _report(found)
+        _report(curation)
 
 
 def _curate(config: "RunConfig", quiet: bool) -> "Curation":
@@ -72,14 +67,13 @@ def _curate(config: "RunConfig", quiet: bool) -> "Curation":
     Raises:
         InputError: no model can be trained on it.
     """
-    from molattn.cli.download import fetch_with_progress
+    from molattn.cli.progress import TerminalReporter, fetch_with_progress
     from molattn.training.table_source import find_table, is_path
 
     if config.data.dataset and not is_path(config.data.dataset):
         fetch_with_progress(config.data.dataset, config.data.data_dir, quiet)
     find_table(config.data)
 
-    from molattn.cli.progress import TerminalReporter
     from molattn.training.curation import curate
     from molattn.training.prepare import prepare_run
     from molattn.training.run_config import check_config
@@ -91,9 +85,9 @@ def _curate(config: "RunConfig", quiet: bool) -> "Curation":
     return curate(dataset, before_training=False, num_workers=config.training.num_workers)
 
 
-def _report(found: "Curation") -> None:
-    """Print the counts, what needs attention, and what else there is to know."""
-    content, dataset = found.to_dict(), found.dataset
+def _report(curation: "Curation") -> None:
+    """Print the counts, and the findings, first those that need attention."""
+    content, dataset = curation.to_dict(), curation.dataset
     targets = ", ".join(content["targets"][:6]) + (", ..." if len(content["targets"]) > 6 else "")
     merged = f", {content['merged']:,} merged into those" if content["merged"] else ""
     left_out = f", {content['left_out']:,} left out" if content["left_out"] else ""
@@ -104,11 +98,11 @@ def _report(found: "Curation") -> None:
         print_line(dataset.task_message)
     print_line(", ".join(f"{label} {count:,}" for label, count in content["split"].items()))
     for title, needs_attention in (("needs attention", True), ("for information", False)):
-        messages = [f.message for f in found.findings if f.needs_attention == needs_attention]
+        messages = [f.message for f in curation.findings if f.needs_attention == needs_attention]
         if messages:
             print_line()
             print_line(f"{title}:")
         for message in messages:
             print_line(f"  - {message}")
     print_line()
-    print_line("A model can be trained on it.")
+    print_line("A model can be trained on this table.")

@@ -1,4 +1,4 @@
-"""`molattn datasets`: the data sets available by name."""
+"""`molattn datasets`: the data sets that are available by name."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
 datasets = typer.Typer(
     no_args_is_help=True,
-    help="List the data sets available by name, show the card of one, or fetch its table.",
-    epilog="`molattn train --dataset NAME` learns from one.",
+    help="List the data sets that are available by name, show the card of one, or download it.",
+    epilog="`molattn train --dataset NAME` trains on one.",
 )
 
 _DataDir = Annotated[
     Path | None,
-    typer.Option("--data-dir", help="A folder to look into first, before MOLATTN_DATA.", show_default=False),
+    typer.Option("--data-dir", help="A folder that is searched first, before MOLATTN_DATA.", show_default=False),
 ]
 _Json = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
-_Name = Annotated[str, typer.Argument(help="A name in `molattn datasets list`.", show_default=False)]
+_Name = Annotated[str, typer.Argument(help="A name from `molattn datasets list`.", show_default=False)]
 
 
 @datasets.command("list")
 def list_all(data_dir: _DataDir = None, as_json: _Json = False) -> None:
-    """List all data sets: rows, targets, task, unit, and where the table is.
+    """List all data sets: rows, targets, task, unit, and the origin of the table.
 
-    It is available here, or is downloaded, or made by RDKit, when it is first used.
+    A table is here, or it is downloaded, or computed by RDKit, at its first use.
     """
     from molattn.data import dataset_names, load_card
 
@@ -54,8 +54,8 @@ def list_all(data_dir: _DataDir = None, as_json: _Json = False) -> None:
         print_line(line)
         print_line(f"  {card.title}")
     print_line()
-    print_line("No number of rows: it is known after the first download. No number of targets: all other columns are.")
-    print_line("Learn from one with: molattn train --dataset esol")
+    print_line("Without a number of rows: not downloaded. Without a number of targets: all other columns are targets.")
+    print_line("Train on one with: molattn train --dataset esol")
 
 
 @datasets.command()
@@ -76,8 +76,8 @@ def show(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None
     out.print(Text(card.name, "bold"), Text(f" {card.title}"))
     facts = Table(show_header=False, box=None)
     facts.add_row("table", path or where)
-    facts.add_row("rows", "not known before the first download" if rows is None else f"{rows:,}")
-    facts.add_row("sha256", card.sha256 or "not known before the first download")
+    facts.add_row("rows", "unknown before the first download" if rows is None else f"{rows:,}")
+    facts.add_row("sha256", card.sha256 or "unknown before the first download")
     facts.add_row("SMILES", card.smiles_column)
     if not card.targets:
         facts.add_row("target", "every other column")
@@ -100,13 +100,13 @@ def show(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None
 
 @datasets.command()
 def get(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None:
-    """Fetch or make the table of a data set, unless it is available, and print its path.
+    """Download or compute the table of a data set, unless it is available, and print its path.
 
-    It goes into --data-dir, or else into the user's cache.
+    It is stored in --data-dir, or in the user's cache.
     """
     import hashlib
 
-    from molattn.cli.download import fetch_with_progress
+    from molattn.cli.progress import fetch_with_progress
     from molattn.data import read_table
 
     card = fetch_with_progress(name, data_dir)
@@ -116,7 +116,7 @@ def get(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None:
         print_json({"name": name, "path": str(card.path), "rows": rows, "sha256": sha256})
         return
     print_line(f"{card.path}: {rows:,} rows, sha256 {sha256}")
-    print_line(f"Learn from it with: molattn train --dataset {name}{f' --data-dir {data_dir}' if data_dir else ''}")
+    print_line(f"Train on it with: molattn train --dataset {name}{f' --data-dir {data_dir}' if data_dir else ''}")
 
 
 def _units(card: "DatasetCard") -> list[str]:
@@ -125,7 +125,7 @@ def _units(card: "DatasetCard") -> list[str]:
 
 
 def _locate(card: "DatasetCard", data_dir: Path | None) -> tuple[str | None, str, int | None]:
-    """The path of a data set's table, None if missing, where it comes from in a word, and the number of its rows.
+    """The path of a data set's table, None if missing; its origin in a word; and the number of its rows.
 
     Warns of a damaged table. The rows are those on the card, or of the table that was downloaded; None if unknown.
     """

@@ -1,4 +1,4 @@
-"""`molattn doctor`: what is installed, and whether it works."""
+"""`molattn doctor`: check the installation."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ from molattn.cli.terminal import print_json, print_line
 from molattn.errors import installed_extras
 from molattn.plugins import describe_plugins
 
-# Name of the distribution: module that is imported as a check.
+# Name of the distribution -> module to import.
 PACKAGES = {
     "torch": "torch",
     "rdkit": "rdkit.Chem",
@@ -31,7 +31,7 @@ class CheckResult:
     name: str
     ok: bool
     found: str
-    """What was found, or what is wrong and what to do."""
+    """The state, or the problem and its solution."""
 
 
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False) -> None:
@@ -87,7 +87,7 @@ def _processors() -> str:
     import torch
 
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{os.cpu_count()}, of which {usable} may be used here; torch takes {torch.get_num_threads()} threads"
+    return f"{os.cpu_count()}, of which this process may use {usable}; torch uses {torch.get_num_threads()} threads"
 
 
 def _gpu() -> str:
@@ -97,8 +97,8 @@ def _gpu() -> str:
         names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
         return f"{', '.join(names)}; CUDA {torch.version.cuda}"
     if torch.backends.mps.is_available():
-        return "Apple's, by MPS"
-    return "none that torch can use; molattn works without"
+        return "Apple GPU, with MPS"
+    return "none that torch can use; molattn runs on the CPU"
 
 
 def _kernels() -> str:
@@ -112,7 +112,7 @@ def _reader() -> str:
 
     if reader() is not None:
         return "yes"
-    return f"no, molecules are read by RDKit's getters, slower: {unavailable_reason()}"
+    return f"no, molecules are read by RDKit's Python functions, which are slower: {unavailable_reason()}"
 
 
 def _extras() -> str:
@@ -133,11 +133,11 @@ def _cache() -> str:
     try:
         home, molecules = cache_folder(), molecule_cache_dir()
     except RuntimeError as error:
-        raise RuntimeError(f"{error}: let {CACHE_VARIABLE} name a folder") from error
+        raise RuntimeError(f"{error}: set {CACHE_VARIABLE} to a folder") from error
     size = sum(path.stat().st_size for path in home.rglob("*") if path.is_file()) if home.is_dir() else 0
-    sets = len([path for path in molecules.glob("[!.]*") if path.is_dir()])
-    count = "1 table" if sets == 1 else f"{sets} tables"
-    return f"{home}: {size / 1e6:,.1f} MB, among them the molecules of {count}; it may be removed"
+    num_tables = len([path for path in molecules.glob("[!.]*") if path.is_dir()])
+    tables = "1 table" if num_tables == 1 else f"{num_tables} tables"
+    return f"{home}: {size / 1e6:,.1f} MB, including the molecules of {tables}; it may be deleted"
 
 
 def _current_folder() -> str:

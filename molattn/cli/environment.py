@@ -1,4 +1,4 @@
-"""Settings of the process that torch and the memory allocator read, for a small computer that others also use."""
+"""Process settings of torch and of the memory allocator, for a computer that runs other processes too."""
 
 import ctypes
 import os
@@ -6,7 +6,7 @@ import os
 
 def set_environment() -> None:
     """Set the environment variables that torch reads, unless the user has; before torch is imported."""
-    # Waiting OpenMP threads that spin are very slow when another process needs the cores.
+    # OpenMP threads that spin while they wait are very slow when another process needs the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # oneDNN and torch each cache primitives for 1,024 matrix shapes. Every batch brings new shapes, so that a long
     # table would fill hundreds of megabytes with entries that are never used again.

@@ -12,33 +12,33 @@ from molattn.errors import InputError, MolattnError, MolattnWarning, short_repr
 
 _DISK_FULL = {
     errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the disk is full, for this user",
-    errno.EFBIG: "a file grew larger than it may here",
+    errno.EDQUOT: "the disk quota is exceeded",
+    errno.EFBIG: "a file exceeds the size limit",
 }
 
 _FILE_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.EISDIR, errno.ENOTDIR)
 _FILE_ERRORS += (errno.EIO, errno.EBADF, errno.EMFILE, errno.ENFILE, errno.ENXIO, errno.ESTALE)
-"""Errors of a named file or stream, not of molattn."""
+"""Errors of a file or stream, not bugs in molattn."""
 
 
 def describe_environment_error(error: Exception) -> str:
-    """A sentence about an error of a file, a disk or a stream; empty for any other error, which is molattn's fault."""
+    """A sentence about an error of a file, a disk or a stream; empty for any other error, which is a bug in molattn."""
     if isinstance(error, UnicodeEncodeError) and any("\ud800" <= c <= "\udfff" for c in error.object):
         text = error.object[max(0, error.start - 40) : error.end + 20]
-        return f"{short_repr(text, 80)} is not UTF-8 text, which is what files hold: give another name or value"
+        return f"{short_repr(text, 80)} cannot be encoded as UTF-8: give another name or value"
     if not isinstance(error, OSError):
         return ""
     if error.errno in _DISK_FULL:
-        return f"{_DISK_FULL[error.errno]}: make room and run it again; what was there before is whole"
+        return f"{_DISK_FULL[error.errno]}: free some space and run it again; files from before are unchanged"
     if error.errno == errno.EBADF and error.filename is None:
         return "standard output cannot be written to: open it, or give --output"
     if error.errno in _FILE_ERRORS and error.filename is not None:
-        return f"{error.filename}: {error.strerror}: see that it can be read and written, or give another path"
+        return f"{error.filename}: {error.strerror}: check its permissions, or give another path"
     return ""
 
 
 def exit_with_error(text: str, code: int, debug: bool, next_line: str = "") -> None:
-    """Print an error on standard error, with `debug` below its traceback, and exit with `code`."""
+    """Print an error on standard error, with `debug` after its traceback, and exit with `code`."""
     if debug:
         traceback.print_exc()
     print_status(text)
@@ -59,14 +59,14 @@ def errors_as_exit_codes(debug: bool) -> Iterator[None]:
     except KeyboardInterrupt:
         exit_with_error("stopped", 130, debug)
     except BrokenPipeError:
-        # The reader of the output has closed it, as `head` does: exit quietly.
+        # The process that reads the output has closed it, as `head` does: exit without a message.
         discard_output()
         sys.exit(0)
     except Exception as error:
         if text := describe_environment_error(error):
             exit_with_error(f"error: {text}", InputError.exit_code, debug)
         text = f"internal error: {type(error).__name__}: {error}"
-        exit_with_error(text, 1, debug, "This is a fault of molattn; --debug shows where.")
+        exit_with_error(text, 1, debug, "This is a bug in molattn; --debug shows the traceback.")
 
 
 class _StderrHandler(logging.Handler):
@@ -75,10 +75,10 @@ class _StderrHandler(logging.Handler):
 
 
 def show_log(verbose: bool = False) -> None:
-    """Print the records of the library's log, such as that it compiles something, as lines on standard error.
+    """Print the log of the library, for example that it compiles something, on standard error.
 
     Args:
-        verbose: also what is only of interest to those who look for a reason, such as what came from a cache.
+        verbose: also debug messages, for example what was read from a cache.
     """
     log = logging.getLogger("molattn")
     if not log.handlers:

@@ -40,24 +40,25 @@ def evaluate(
     no_header_row: NoHeaderRow = False,
     sheet: Sheet = None,
     metrics: Annotated[
-        list[str] | None, typer.Option("--metric", help="What to report; may be repeated.", show_default=False)
+        list[str] | None, typer.Option("--metric", help="Metric to report; may be repeated.", show_default=False)
     ] = None,
     num_workers: NumWorkers = 0,
     decimal: Annotated[
-        str, typer.Option("--decimal", metavar="MARK", help="Decimal mark of the labels; found if not given.")
+        str, typer.Option("--decimal", metavar="MARK", help="Decimal mark of labels; detected if not given.")
     ] = "",
     thousands: Annotated[
-        str, typer.Option("--thousands", metavar="MARK", help="Thousands separator of the labels; found if not given.")
+        str,
+        typer.Option("--thousands", metavar="MARK", help="Thousands separator of labels; detected if not given."),
     ] = "",
-    strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row cannot be measured.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row cannot be evaluated.")] = False,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
 ) -> None:
-    """Measure a model on a table with labels of its targets.
+    """Evaluate a model on a table with labels of its targets.
 
-    `molattn evaluate runs/esol other.csv` prints the metrics that training printed. Rows without a label or with a
-    SMILES that cannot be read are left out and counted. Molecules that the model was trained or chosen with (in
-    splits.csv of the run) flatter it: the others are measured apart.
+    `molattn evaluate runs/esol other.csv` prints the same metrics as training. Rows without a label or with a SMILES
+    that cannot be read are left out and counted. Metrics are too optimistic on molecules that the model was trained or
+    selected with (in splits.csv of the run): the metrics of the other molecules are reported separately.
     """
     if output_dir is not None and output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
         raise UsageError(f"{output_dir} exists: give another --output-dir")
@@ -81,23 +82,26 @@ def evaluate(
         warn(warning)
     if result.rejected:
         first = result.rejected[0]
-        excluded = f"{len(result.rejected)} of {len(result.rejected) + len(result.rows)} rows are not measured"
+        excluded = f"{len(result.rejected)} of {len(result.rejected) + len(result.rows)} rows are left out"
         message = f"{excluded}; the first, {first.location}: {first.reason}"
         if strict:
             raise RowsFailed(message)
         warn(message)
-    if seen := int(result.seen.sum()):
-        count = f"{seen:,} of {len(result.rows):,} molecules are among those that the model was trained or chosen with"
-        apart = "the others are measured apart" if result.unseen_metrics else "no other is in the table"
-        warn(f"{count} (splits.csv of the run), which flatters it; {apart}")
+    seen = int(result.seen.sum())
+    if seen:
+        count = f"{seen:,} of {len(result.rows):,} molecules were used to train or select the model"
+        others = "the others have metrics of their own" if result.unseen_metrics else "there are no others in the table"
+        warn(f"{count} (splits.csv of the run), so that their metrics are too optimistic; {others}")
     rejected = [{"row": r.row, "line": r.line, "smiles": r.smiles, "reason": r.reason} for r in result.rejected]
     content = {
         "targets": result.metrics,
         "intervals": result.intervals,
         **({"mean": result.mean} if result.mean else {}),
         "rejected": rejected,
+        "baseline": result.baseline,
+        "seen": seen,
+        "unseen": result.unseen_metrics,
     }
-    content |= {"baseline": result.baseline, "seen": int(result.seen.sum()), "unseen": result.unseen_metrics}
     if result.transformed:
         content["transformed"] = result.transformed
     if result.uncertainty:
@@ -119,8 +123,8 @@ def evaluate(
     else:
         of = "atoms" if predictor.task.of_atoms else "molecules"
         units = dict(zip(predictor.targets, predictor.units, strict=True))
-        always, unseen, intervals = predictor.task.baseline_label, result.unseen_metrics, result.intervals
-        print_metrics(result.metrics, of, units, result.baseline, always, unseen, intervals)
+        baseline_label, unseen = predictor.task.baseline_label, result.unseen_metrics
+        print_metrics(result.metrics, of, units, result.baseline, baseline_label, unseen, result.intervals)
         print_transformed(result.transformed)
         if result.uncertainty:
             print_uncertainty(result.uncertainty, of, units)

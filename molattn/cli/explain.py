@@ -1,4 +1,4 @@
-"""`molattn explain`: how much each atom contributed to a prediction."""
+"""`molattn explain`: how much each atom contributes to a prediction."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,59 +25,61 @@ def explain(
     method: Annotated[
         str | None,
         typer.Option(
-            "--method", help=f"{', '.join(_METHODS)}. [default: the first that the model offers]", show_default=False
+            "--method", help=f"{', '.join(_METHODS)}. [default: the first that supports the model]", show_default=False
         ),
     ] = None,
     target: Target = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="Where it goes: .svg, .png, .csv or .html. [default: print it]", show_default=False
+            "--output", "-o", help="Output file: .svg, .png, .csv or .html. [default: print]", show_default=False
         ),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 at a SMILES that cannot be read.")] = False,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Say how much each atom contributed to a prediction.
+    """Show how much each atom contributes to a prediction.
 
-    `molattn explain runs/esol --smiles CCO -o ethanol.svg` draws it. Of several SMILES a picture is written for each,
-    with its number from 0 in the name; .csv and .html take all into one file. The methods are listed the most faithful
-    first; `molattn faithfulness RUN` measures them for a model, and every picture says what was found.
+    `molattn explain runs/esol --smiles CCO -o ethanol.svg` draws a picture. For several SMILES there is a picture for
+    each, with its number from 0 in the name, or one .csv or .html for all. The methods are listed with the most
+    faithful first; `molattn faithfulness RUN` measures them for a model, and every picture shows the result.
 
-    Of a class the score that becomes its probability is explained: the log-odds of a binary target, log(p / (1 - p)).
-    The probability, which `molattn predict` prints, stands beside it.
+    For classes the score (logit) is explained, for a binary target the log-odds, log(p / (1 - p)). The probability, as
+    `molattn predict` prints it, is shown next to it.
     """
     paths = _paths(output, len(smiles), force)
 
     predictor = load_predictor(run)
-    found = _attributions(predictor, smiles, method, target, strict)
+    attributions = _attributions(predictor, smiles, method, target, strict)
+    readable = [a for a in attributions if a is not None]
     if len(predictor.members) > 1 and not quiet:
         print_status(
             f"the first of the {len(predictor.members)} models of the ensemble is explained, with its own prediction; "
             "molattn predict prints their mean"
         )
     if output is None:
-        _print([a for a in found if a is not None])
+        _print(readable)
         return
     suffix = output.suffix.lower()
     if suffix in _PICTURES:
-        for path, attribution in zip(paths, found, strict=True):
-            if attribution is not None:
-                attribution.draw().save(path)
-        written = [str(p) for p, a in zip(paths, found, strict=True) if a is not None]
+        paths = [path for path, attribution in zip(paths, attributions, strict=True) if attribution is not None]
+        for path, attribution in zip(paths, readable, strict=True):
+            attribution.draw().save(path)
     elif suffix == ".csv":
         from molattn.cli.attribution_table import attribution_table
         from molattn.data.files import write_text
 
-        write_text(output, attribution_table(found))
-        written = [str(output)]
+        write_text(output, attribution_table(attributions))
     else:
-        _page(predictor, [a for a in found if a is not None], output)
-        written = [str(output)]
+        from molattn.viewer.web import write_page
+
+        # A page with attention in the first tab and attributions in the second; repeated molecules appear once.
+        unique = list({a.smiles: a for a in readable}.values())
+        write_page(output, [predictor.attention(a.smiles) for a in unique], unique)
     if not quiet:
-        first = next(a for a in found if a is not None)
-        print_status(f"{first.method}; faithfulness: {first.faithfulness}; written to {', '.join(written)}")
+        first = readable[0]
+        print_status(f"{first.method}; faithfulness: {first.faithfulness}; written to {', '.join(map(str, paths))}")
 
 
 def _paths(output: Path | None, count: int, force: bool) -> list[Path]:
@@ -85,7 +87,7 @@ def _paths(output: Path | None, count: int, force: bool) -> list[Path]:
     if output is None:
         return []
     if output.suffix.lower() not in _FORMATS:
-        raise UsageError(f"{output.name}: attributions are written as {', '.join(_FORMATS)}; name the file so")
+        raise UsageError(f"{output.name}: attributions are written as {', '.join(_FORMATS)}")
     numbered = output.suffix.lower() in _PICTURES and count > 1
     paths = [output.with_stem(f"{output.stem}-{i}") for i in range(count)] if numbered else [output]
     from molattn.inference.table_job import check_output
@@ -99,10 +101,10 @@ def _attributions(
     predictor: "Predictor", smiles: Sequence[str], method: str | None, target: str | None, strict: bool
 ) -> list["Attribution | None"]:
     """One attribution for each SMILES, in order; None, with a warning, for one that cannot be read."""
-    found: list[Attribution | None] = []
+    attributions: list[Attribution | None] = []
     for i, text in enumerate(smiles):
         try:
-            found.append(predictor.attributions(text, method, target))
+            attributions.append(predictor.attributions(text, method, target))
         except SmilesError as error:
             message = f"--smiles number {i}, {error}"
             if strict:
@@ -110,28 +112,20 @@ def _attributions(
             if len(smiles) == 1:
                 raise
             warn(message)
-            found.append(None)
-    if not any(a is not None for a in found):
+            attributions.append(None)
+    if all(a is None for a in attributions):
         raise InputError(f"none of the {len(smiles)} SMILES can be read")
-    return found
+    return attributions
 
 
-def _print(found: Sequence["Attribution"]) -> None:
-    for number, a in enumerate(found):
-        if number:
+def _print(attributions: Sequence["Attribution"]) -> None:
+    for i, a in enumerate(attributions):
+        if i:
             print_line()
         print_line(a.smiles)
         print_line(a.equation)
         print_line(f"{a.method}{f', in {a.unit}' if a.unit and a.in_units else ''}; faithfulness: {a.faithfulness}")
-        shares = [*zip(a.labels, a.values, strict=True), *a.other_terms.items()]
-        width = max(len(label) for label, _ in shares)
-        for label, value in shares:
+        terms = [*zip(a.labels, a.values, strict=True), *a.other_terms.items()]
+        width = max(len(label) for label, _ in terms)
+        for label, value in terms:
             print_line(f"  {label.ljust(width)}  {value:+.3f}")
-
-
-def _page(predictor: "Predictor", found: Sequence["Attribution"], output: Path) -> None:
-    """Write a page with attention in the first tab and attributions in the second; repeated molecules appear once."""
-    from molattn.viewer.web import write_page
-
-    each = list({a.smiles: a for a in found}.values())
-    write_page(output, [predictor.attention(a.smiles) for a in each], each)

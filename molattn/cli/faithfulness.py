@@ -16,10 +16,10 @@ def faithfulness(
     run: Run,
     table: Annotated[
         Path | None,
-        typer.Option(help="Measure on the molecules of this table. [default: the test molecules]", show_default=False),
+        typer.Option(help="Table of molecules to measure on. [default: the run's test molecules]", show_default=False),
     ] = None,
     smiles_column: Annotated[
-        str | None, typer.Option(help="Its column of SMILES; found by its name if not given.", show_default=False)
+        str | None, typer.Option(help="Name of its SMILES column. [default: detected]", show_default=False)
     ] = None,
     encoding: Encoding = None,
     no_header_row: NoHeaderRow = False,
@@ -27,26 +27,25 @@ def faithfulness(
     target: Target = None,
     method: Annotated[
         list[str] | None,
-        typer.Option("--method", help="One method; may be repeated. [default: all]", show_default=False),
+        typer.Option("--method", help="Method to measure; may be repeated. [default: all]", show_default=False),
     ] = None,
     max_molecules: Annotated[int, typer.Option(min=1, help="At most this many molecules, sampled at random.")] = 500,
-    seed: Annotated[int, typer.Option(min=0, help="Of that sample and of the random orders.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the sample and of the random orders.")] = 0,
     quiet: Quiet = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was measured as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
     """Measure how faithful each method of `molattn explain` is for a model, on molecules held out from its training.
 
-    Deletion: how much the prediction changes as the top-ranked atoms are masked, relative to a random order. On
-    `nci-logp` and `nci-tpsa`, where the true share of every atom is known, also Kendall's tau, Pearson's r and the
-    AUROC of the atoms that count, next to random numbers and an untrained model. The result is saved as
-    `faithfulness.json` in the run, and every picture of its attention and attributions repeats the line about its
-    method.
+    Deletion: how much the prediction changes when the top-ranked atoms are masked, relative to a random order. On
+    `nci-logp` and `nci-tpsa`, where the true contribution of every atom is known, also Kendall's tau, Pearson's r and
+    the AUROC of the important atoms, compared with random numbers and an untrained model. The result is saved as
+    `faithfulness.json` in the run, and pictures of attention and attributions show the result of their method.
     """
     from molattn.cli.table_report import TableProgress
 
     predictor = load_predictor(run)
     with TableProgress(None, quiet=quiet) as report:
-        done = predictor.faithfulness(
+        result = predictor.faithfulness(
             run,
             table=table,
             smiles_column=smiles_column or "",
@@ -57,43 +56,40 @@ def faithfulness(
             seed=seed,
             progress=lambda done, _: report(done),
         )
-    if done.rejected:
-        count = f"{len(done.rejected)} molecules cannot be read and are left out"
-        warn(f"{count}; the first, {done.rejected[0]}")
+    if result.rejected:
+        count = f"{len(result.rejected)} molecules cannot be read and are left out"
+        warn(f"{count}; the first, {result.rejected[0]}")
     if as_json:
-        print_json(done.record)
-        return
-    if not quiet:
-        _print(done, run)
+        print_json(result.record)
+    elif not quiet:
+        _print(result, run)
 
 
-def _print(done: "RunFaithfulness", run: Path) -> None:
+def _print(result: "RunFaithfulness", run: Path) -> None:
     from rich.table import Table
 
-    found, record = done.faithfulness, done.record
-    n, candidates = found.molecules, done.num_candidates
-    chosen = f"{n} of {candidates}" if n < candidates else str(n)
-    side = f"{record['side']} " if record["side"] else ""
-    print_line(f"{found.target}, {chosen} {side}molecules of {record['data']}:")
+    scores, record = result.faithfulness, result.record
+    n, candidates = scores.molecules, result.num_candidates
+    count = f"{n} of {candidates}" if n < candidates else str(n)
+    split = f"{record['split']} " if record["split"] else ""
+    print_line(f"{scores.target}, {count} {split}molecules of {record['data']}:")
     table = Table()
     table.add_column("method", no_wrap=True)
-    if done.truth:
+    if result.truth:
         for name in ("tau", "r", "AUROC", "untrained"):
             table.add_column(name, justify="right")
     table.add_column("deletion", justify="right")
-    for name, m in found.methods.items():
+    for name, m in scores.methods.items():
         cells = [name]
-        if done.truth:
-            cells += [_number(m.kendall), _number(m.pearson), _number(m.auroc), _number(found.untrained[name].kendall)]
+        if result.truth:
+            cells += [_number(m.kendall), _number(m.pearson), _number(m.auroc), _number(scores.untrained[name].kendall)]
         table.add_row(*cells, _number(m.deletion))
     console().print(table)
-    if done.truth:
-        print_line(
-            "tau (Kendall's), r (Pearson's), AUROC: with the true shares of atoms, means of molecules; 1 is perfect."
-        )
+    if result.truth:
+        print_line("tau (Kendall), r (Pearson), AUROC: agreement with the true contributions of atoms; 1 is perfect.")
         print_line("untrained: the tau of the same model before training.")
-    print_line("deletion: the answer's change as the top atoms are left out, over that of random orders: 1 is chance.")
-    print_line(f"Kept in {run / 'faithfulness.json'}; molattn explain and every picture of attention say it.")
+    print_line("deletion: change of the prediction without the top atoms, relative to random atoms; 1 is chance.")
+    print_line(f"Saved in {run / 'faithfulness.json'}; molattn explain and pictures of attention show it.")
 
 
 def _number(value: float | None) -> str:

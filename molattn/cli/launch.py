@@ -1,4 +1,4 @@
-"""The processes of a training on several devices: started, watched, and ended together.
+"""Launches a process for each device in distributed training, and terminates them together.
 
 Each runs the same command with the variables that torchrun would set: see `molattn.training.distributed`.
 """
@@ -17,8 +17,8 @@ from types import FrameType
 
 from molattn.errors import ProcessLost, UsageError
 
-GRACE = 5.0
-"""Seconds that processes have to end by themselves after one has ended; and again after they are sent SIGTERM."""
+GRACE_PERIOD = 5.0
+"""Seconds in which processes may exit by themselves after one has failed; and again after SIGTERM."""
 
 COMMAND = (sys.executable, "-P", "-m", "molattn")
 """What each process runs, followed by the arguments."""
@@ -36,8 +36,8 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
     Args:
         arguments: of the command.
         devices: processes on this machine.
-        nodes: machines; on each the same command is given, with MASTER_ADDR and MASTER_PORT, the address and a free
-            port of the first, and NODE_RANK, from 0.
+        nodes: machines; the same command runs on each, with MASTER_ADDR and MASTER_PORT, the address and a free port
+            of the first, and NODE_RANK, from 0.
 
     Raises:
         UsageError: several machines, and one of these variables is missing.
@@ -52,13 +52,13 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
     def forward(number: int, _: FrameType | None) -> None:
         received.append(number)
         for process in processes:
-            if number != signal.SIGINT:  # a terminal sends it to all by itself
+            if number != signal.SIGINT:  # a terminal sends it to all processes
                 process.send_signal(number)
 
     before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         for i, log in enumerate(logs):
-            mine = {
+            environment = {
                 **os.environ,
                 **variables,
                 "RANK": str(first + i),
@@ -68,7 +68,7 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
                 PARENT: str(os.getpid()),
             }
             out = None if log is None else subprocess.DEVNULL
-            processes.append(subprocess.Popen([*COMMAND, *arguments], env=mine, stdout=out, stderr=log))
+            processes.append(subprocess.Popen([*COMMAND, *arguments], env=environment, stdout=out, stderr=log))
         failed = _wait(processes)
         if received:
             return 128 + received[0]
@@ -77,7 +77,7 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
         code, log = processes[failed].returncode, logs[failed]
         if code < 0:
             raise ProcessLost(
-                f"process {first + failed} of {devices * nodes} was ended by {signal.Signals(-code).name}, and so were "
+                f"process {first + failed} of {devices * nodes} was killed by {signal.Signals(-code).name}, and then "
                 "the others: --resume continues after the last saved epoch"
             )
         if log is not None and processes[0].returncode in (0, ProcessLost.exit_code, -signal.SIGTERM, -signal.SIGKILL):
@@ -98,7 +98,7 @@ def _variables(nodes: int) -> dict[str, str]:
     if nodes > 1:
         if missing := [name for name in names if not os.environ.get(name)]:
             raise UsageError(
-                f"{nodes} machines: give the same command on each, with MASTER_ADDR and MASTER_PORT, the address and "
+                f"{nodes} machines: run the same command on each, with MASTER_ADDR and MASTER_PORT, the address and "
                 f"a free port of the first, and NODE_RANK, 0 to {nodes - 1}; {missing[0]} is not set"
             )
         if os.environ["NODE_RANK"] not in map(str, range(nodes)):
@@ -117,8 +117,8 @@ def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> int | None:
         if failed is None:
             failed = next((i for i, process in enumerate(processes) if process.returncode), None)
             since = time.monotonic()
-        elif time.monotonic() > since + GRACE:
-            # Until then, processes waiting for the failed one notice by themselves, and report where their run is.
+        elif time.monotonic() > since + GRACE_PERIOD:
+            # Until then, processes that wait for the failed one notice it themselves, and report their run folder.
             _terminate(processes)
         time.sleep(0.1)
     return next((i for i, p in enumerate(processes) if failed is None and p.returncode), failed)
@@ -129,7 +129,7 @@ def _terminate(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     for process in processes:
         if process.poll() is None:
             process.terminate()
-    until = time.monotonic() + GRACE
+    until = time.monotonic() + GRACE_PERIOD
     for process in processes:
         with suppress(subprocess.TimeoutExpired):
             process.wait(max(0.0, until - time.monotonic()))

@@ -1,4 +1,4 @@
-"""The `molattn` command: its subcommands, and the way it starts and exits."""
+"""The `molattn` command: its subcommands, start and exit."""
 
 import sys
 import warnings
@@ -19,10 +19,10 @@ from molattn.cli.evaluate import evaluate
 from molattn.cli.explain import explain
 from molattn.cli.faithfulness import faithfulness
 from molattn.cli.heads import heads
+from molattn.cli.multi_value_options import MultiValueCommand
 from molattn.cli.predict import predict
 from molattn.cli.presets import presets
 from molattn.cli.pretrain import pretrain
-from molattn.cli.several_values import SeveralValues
 from molattn.cli.tables import attention, embed
 from molattn.cli.terminal import prepare_streams, print_line, printable
 from molattn.cli.train import train
@@ -65,20 +65,20 @@ app = typer.Typer(
     epilog="Start with: molattn train --dataset esol",
 )
 app.command(
-    cls=SeveralValues,
+    cls=MultiValueCommand,
     no_args_is_help=True,
-    epilog="--help-all: losses, weights, groups, descriptors, calibration, devices.",
+    epilog="More options with --help-all: losses, weights, groups, descriptors, calibration, devices.",
 )(train)
-app.command(cls=SeveralValues, no_args_is_help=True)(check)
+app.command(cls=MultiValueCommand, no_args_is_help=True)(check)
 app.command(no_args_is_help=True)(predict)
 app.command(no_args_is_help=True)(embed)
-app.command(cls=SeveralValues, no_args_is_help=True)(evaluate)
+app.command(cls=MultiValueCommand, no_args_is_help=True)(evaluate)
 app.command(no_args_is_help=True)(explain)
 app.command(no_args_is_help=True)(attention)
 app.command(no_args_is_help=True)(faithfulness)
 app.command(no_args_is_help=True)(heads)
 app.command(no_args_is_help=True)(view)
-app.command(cls=SeveralValues, no_args_is_help=True)(tune)
+app.command(cls=MultiValueCommand, no_args_is_help=True)(tune)
 app.command()(pretrain)
 app.command()(presets)
 app.command()(doctor)
@@ -94,14 +94,14 @@ def _version(requested: bool) -> None:
 @app.callback()
 def _molattn(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback with an error. May stand anywhere.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; allowed anywhere.")] = False,
 ) -> None:
-    """Graph attention for chemistry: learn a property from SMILES, predict it, see what atoms attend to.
+    """Graph attention for chemistry: train models on SMILES, predict properties, see what atoms attend to.
 
     Exit codes: 0 done, 1 internal error, 2 usage, 3 bad input data, 4 rows failed under --strict,
-    5 a missing extra, 6 a process that others wait for has ended.
+    5 a missing extra, 6 a worker process died.
     """
 
 

@@ -1,4 +1,4 @@
-"""Metrics on a terminal: a table for each target, or one for all of many targets."""
+"""Metrics on a terminal: a table for each of a few targets, or one table for many targets."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,101 +11,101 @@ MAX_TABLES = 3
 """Up to this many targets, each has its own table."""
 
 LARGE = 1e5
-"""Numbers from here on, such as errors of a concentration in nM, are printed with four significant digits."""
+"""Numbers from this on, such as errors of a concentration in nM, are printed with four significant digits."""
 
 
 def print_metrics(
-    measured: Mapping[str, Mapping[str, Any]],
-    molecules: str,
+    metrics: Mapping[str, Mapping[str, Any]],
+    counted: str,
     units: Mapping[str, str],
     baseline: Mapping[str, Mapping[str, Any]] | None = None,
-    always: str = "",
+    baseline_label: str = "",
     unseen: Mapping[str, Mapping[str, Any]] | None = None,
     intervals: Mapping[str, Mapping[str, Any]] | None = None,
-    others: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
+    other_models: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
 ) -> None:
     """Print metrics target by target, with the reason of each that is undefined.
 
     Args:
-        measured: {target: {metric: value, "n": labels}}.
-        molecules: what the labels are of, such as "test molecules".
+        metrics: {target: {metric: value, "n": labels}}.
+        counted: what has the labels, such as "test molecules".
         units: unit of each target, empty where unknown.
         baseline: the same for a constant prediction; None for none.
-        always: that prediction in words.
-        unseen: the same for the molecules that the model has not seen; None if they are not told apart.
-        intervals: {target: {metric: [lower, upper]}} of `measured`, shown where it is one column of
+        baseline_label: the name of that prediction, such as "the mean".
+        unseen: the same for molecules that were not used in training; None if they are not reported.
+        intervals: {target: {metric: [lower, upper]}} of `metrics`, shown where it is one column of
             a table; None for none.
-        others: the same as `measured` for other models, by what they are.
+        other_models: the same as `metrics` for other models, by their names.
     """
     from molattn.data.tables.columns import has_unit
     from molattn.training.metrics import METRICS
 
-    others = others or {}
-    names = [name for name in METRICS if name in next(iter(measured.values()))]
-    if len(measured) <= MAX_TABLES:
-        for target, model in measured.items():
+    other_models = other_models or {}
+    names = [name for name in METRICS if name in next(iter(metrics.values()))]
+    if len(metrics) <= MAX_TABLES:
+        for target, model in metrics.items():
             columns = {"all" if unseen else "this model": [number(model[n]) for n in names]}
             if intervals and not unseen:
                 columns["95% interval"] = [_interval(intervals[target][n]) for n in names]
             if unseen:
                 columns[f"the {unseen[target]['n']} not seen in training"] = [number(unseen[target][n]) for n in names]
-            for what, other in others.items():
-                columns[what] = [number(other[target][n]) for n in names]
+            for model_name, other in other_models.items():
+                columns[model_name] = [number(other[target][n]) for n in names]
             if baseline:
-                columns[f"always {always}"] = [number(baseline[target][n]) for n in names]
+                columns[f"always {baseline_label}"] = [number(baseline[target][n]) for n in names]
             shown = units[target] and not has_unit(target, units[target]) and any(METRICS[n].has_unit for n in names)
             unit = f" in {units[target]}" if shown else ""
             print_line()
-            print_line(f"{target}{unit}, {model['n']} {molecules}{_censored(model)}:")
+            print_line(f"{target}{unit}, {model['n']} {counted}{_censored(model)}:")
             labels = [METRICS[n].label for n in names]
             _print(["", *columns], [list(row) for row in zip(labels, *columns.values(), strict=True)])
     else:
         print_line()
-        print_line(f"{molecules}:")
-        rows = [[target, f"{m['n']}{_censored(m)}", *(number(m[n]) for n in names)] for target, m in measured.items()]
-        rows.append(["mean of all", "", *(_mean(measured, n) for n in names)])
+        print_line(f"{counted}:")
+        rows = [[target, f"{m['n']}{_censored(m)}", *(number(m[n]) for n in names)] for target, m in metrics.items()]
+        rows.append(["mean of all", "", *(_mean(metrics, n) for n in names)])
         if unseen:
             rows.append(["mean of those not seen in training", "", *(_mean(unseen, n) for n in names)])
-        rows += [[what, "", *(_mean(other, n) for n in names)] for what, other in others.items()]
+        rows += [[name, "", *(_mean(other, n) for n in names)] for name, other in other_models.items()]
         if baseline:
-            rows.append([f"always {always}", "", *(_mean(baseline, n) for n in names)])
+            rows.append([f"always {baseline_label}", "", *(_mean(baseline, n) for n in names)])
         _print(["", "labels", *(METRICS[n].label for n in names)], rows)
-    for target, model in measured.items():
+    for target, model in metrics.items():
         for name, reason in model.get("why", {}).items():
             print_line(f"{target}: {METRICS[name].label} is undefined: {reason}")
 
 
-def print_transformed(measured: Mapping[str, Mapping[str, Any]]) -> None:
+def print_transformed(metrics: Mapping[str, Mapping[str, Any]]) -> None:
     """Print the metrics of targets that have a transform, in its unit, one line per target."""
     from molattn.training.metrics import METRICS
 
-    for target, values in list(measured.items())[:MAX_TRANSFORMED]:
+    for target, values in list(metrics.items())[:MAX_TRANSFORMED]:
         texts = [f"{METRICS[n].label} {number(values[n])}" for n in METRICS if n in values]
         print_line(f"{target} as {values['unit']}: {', '.join(texts)}")
 
 
-def _print(heads: list[str], rows: list[list[str]]) -> None:
+def _print(header: list[str], rows: list[list[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
     table = Table()
-    for i, head in enumerate(heads):
-        table.add_column(Text(head), justify="right" if i else "left")
+    for i, name in enumerate(header):
+        table.add_column(Text(name), justify="right" if i else "left")
     for row in rows:
         table.add_row(*map(Text, row))
     console().print(table)
 
 
-def _censored(measured: Mapping[str, Any]) -> str:
-    """How many labels are not measured, since they are bounds; empty without."""
-    count = measured.get("censored", 0)
+def _censored(metrics: Mapping[str, Any]) -> str:
+    """How many labels are not evaluated, since they are censored (bounds); empty for none."""
+    count = metrics.get("censored", 0)
     return f" ({count} more with a bound only)" if count else ""
 
 
-def _mean(measured: Mapping[str, Mapping[str, Any]], name: str) -> str:
+def _mean(metrics: Mapping[str, Mapping[str, Any]], name: str) -> str:
     from molattn.training.metrics import mean_over_targets
 
-    return number(mean_over_targets(measured, (name,))[name])
+    return number(mean_over_targets(metrics, (name,))[name])
 
 
 def _interval(ends: Sequence[float] | None) -> str:

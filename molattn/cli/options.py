@@ -1,4 +1,4 @@
-"""Options that several commands share, and the loading of a model quickly at their start."""
+"""Options that several commands share, and fast loading of a model."""
 
 import gc
 import re
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from molattn.inference import Predictor
 
 
-Run = Annotated[Path, typer.Argument(help="The folder of a run.", show_default=False)]
+Run = Annotated[Path, typer.Argument(help="The folder of a trained run.", show_default=False)]
 MoleculeTable = Annotated[
     Path,
     typer.Argument(
-        help="A table of molecules: .csv, .tsv, .smi, .sdf, .parquet, .xlsx; - reads it from standard input.",
+        help="A table of molecules: .csv, .tsv, .smi, .sdf, .parquet, .xlsx; - for standard input.",
         show_default=False,
     ),
 ]
@@ -27,7 +27,7 @@ Smiles = Annotated[
     list[str] | None, typer.Option("--smiles", "-s", help="A SMILES; may be repeated.", show_default=False)
 ]
 SmilesColumn = Annotated[
-    str | None, typer.Option(help="Column of SMILES; found by its name if not given.", show_default=False)
+    str | None, typer.Option(help="Name of the SMILES column. [default: detected]", show_default=False)
 ]
 InputFormat = Annotated[
     str | None,
@@ -35,27 +35,27 @@ InputFormat = Annotated[
 ]
 Encoding = Annotated[
     str | None,
-    typer.Option(help="Encoding of a text, such as cp1252. [default: UTF-8, UTF-16 or cp1252]", show_default=False),
+    typer.Option(help="Text encoding, such as cp1252. [default: UTF-8, UTF-16 or cp1252]", show_default=False),
 ]
-NoHeaderRow = Annotated[bool, typer.Option("--no-header-row", help="The first row is data: column_1, column_2, ...")]
+NoHeaderRow = Annotated[bool, typer.Option("--no-header-row", help="The first row is data; columns are column_1, ...")]
 Sheet = Annotated[
     str | None, typer.Option(help="Sheet of a workbook. [default: the first]", metavar="NAME", show_default=False)
 ]
-Shard = Annotated[str | None, typer.Option(help="i/n: only the i-th of n parts of the rows.", show_default=False)]
+Shard = Annotated[str | None, typer.Option(help="i/n: only the i-th of n shards of the rows.", show_default=False)]
 NumWorkers = Annotated[int, typer.Option("--num-workers", "-n", min=0, help="Processes that read molecules.")]
 Target = Annotated[
     str | None,
-    typer.Option("--target", help="What to explain, where the model has several targets.", show_default=False),
+    typer.Option("--target", help="Target to explain; required if the model has several.", show_default=False),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue an unfinished output.")]
 # As in molattn.inference.table_job, which is not imported for the help screen.
-LOCAL, RAY = "local", "ray"
-Engine = Annotated[str, typer.Option(help="local, or ray: on the processors of a Ray cluster, or of this machine.")]
+LOCAL = "local"
+Engine = Annotated[str, typer.Option(help="local, or ray: on the CPUs of a Ray cluster or of this machine.")]
 EscapeFormulas = Annotated[
-    bool, typer.Option("--escape-formulas", help="Put ' before cells that a spreadsheet takes for a formula.")
+    bool, typer.Option("--escape-formulas", help="Put ' before cells that a spreadsheet would read as a formula.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output file.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Errors and warnings only.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and warnings.")]
 
 
 def table_options(
@@ -73,7 +73,7 @@ def parse_shard(text: str | None) -> tuple[int, int] | None:
         return None
     found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     if not found or not 1 <= int(found[1]) <= int(found[2]):
-        raise typer.BadParameter(f"--shard takes i/n, the i-th of n parts, from 1/n to n/n, not {short_repr(text)}")
+        raise typer.BadParameter(f"--shard is i/n, the i-th of n shards, from 1/n to n/n, not {short_repr(text)}")
     return int(found[1]), int(found[2])
 
 
@@ -81,8 +81,8 @@ def load_predictor(run: Path) -> "Predictor":
     """`molattn.load`, with the objects that it imports excluded from garbage collection.
 
     Importing torch creates half a million objects that live until the command ends: traversing them, during the import
-    and again at exit, takes a quarter of the time of the import itself. Nothing changes if torch is imported already,
-    as in another program.
+    and again at exit, takes a quarter of the time of the import itself. Garbage collection is unchanged if torch is
+    imported already, as in another program.
 
     Raises:
         InputError: as `molattn.load`.

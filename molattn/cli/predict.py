@@ -1,4 +1,4 @@
-"""`molattn predict`: predictions of molecules, given by SMILES or in tables."""
+"""`molattn predict`: predictions for SMILES or tables of molecules."""
 
 from functools import partial
 from pathlib import Path
@@ -8,7 +8,6 @@ import typer
 
 from molattn.cli.options import (
     LOCAL,
-    RAY,
     Encoding,
     Engine,
     EscapeFormulas,
@@ -36,7 +35,7 @@ def predict(
         list[Path] | None,
         typer.Argument(
             metavar="TABLES",
-            help="Tables of molecules: .csv, .tsv, .smi, .sdf, .parquet, .xlsx; - reads one from standard input.",
+            help="Tables of molecules: .csv, .tsv, .smi, .sdf, .parquet, .xlsx; - for standard input.",
             show_default=False,
         ),
     ] = None,
@@ -47,7 +46,7 @@ def predict(
             "--output",
             "-o",
             metavar="PATH",
-            help="Where the table goes: .csv, .tsv, .sdf, .parquet, .xlsx; several into a folder. [default: print]",
+            help="Output file: .csv, .tsv, .sdf, .parquet, .xlsx; a folder for several tables. [default: print]",
             show_default=False,
         ),
     ] = None,
@@ -63,58 +62,60 @@ def predict(
     interval: Annotated[
         float | None,
         typer.Option(
-            help="Add the ends of intervals that contain the true value with this probability, such as 0.9.",
+            help="Add intervals that contain the true value with this probability, such as 0.9.",
             show_default=False,
         ),
     ] = None,
     applicability: Annotated[
-        bool, typer.Option("--applicability", help="Add how unlike the training molecules each one is.")
+        bool, typer.Option("--applicability", help="Add how far each molecule is from the training molecules.")
     ] = False,
     uncertainty_method: Annotated[
         str | None,
         typer.Option(
-            help="How standard deviations are made: dropout, none, ... [default: as trained]", show_default=False
+            help="How standard deviations are computed: dropout, none, ... [default: as trained]", show_default=False
         ),
     ] = None,
     calibration_method: Annotated[
         str | None,
         typer.Option(
-            help="How intervals are made: zscaling, isotonic, none, ... [default: as trained]", show_default=False
+            help="How intervals are computed: zscaling, isotonic, none, ... [default: as trained]", show_default=False
         ),
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row has no prediction.")] = False,
     force: Force = False,
     escape_formulas: EscapeFormulas = False,
     quiet: Quiet = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print rows as JSON, with --smiles.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --smiles: print JSON.")] = False,
 ) -> None:
-    """Predict molecules given by SMILES, or every row of a table.
+    """Predict SMILES, or every row of a table.
 
-    `molattn predict runs/esol --smiles CCO` prints. `molattn predict runs/esol in.csv -o out.csv` keeps every row and
-    column of in.csv, in order, and adds `<target>_pred`, `status` (ok or error) and `error` (why). Of a binary target
-    the prediction is the probability of the positive class; of several classes a class, and `<target>_prob_<class>` for
-    each; of a target of atoms a list, in the order of the SMILES. Tables may be of any length: memory is bounded, a
-    long output is written in parts until it is complete, and `--resume` continues after an interruption. Text is UTF-8,
-    with semicolons and decimal commas if the table has them. The outputs of `--shard 1/4` to `4/4`, one below the
-    other, are the output of the whole. A model with `--descriptor-columns` reads these columns from the table.
+    `molattn predict runs/esol --smiles CCO` prints the prediction. `molattn predict runs/esol in.csv -o out.csv` keeps
+    every row and column of in.csv, in order, and adds `<target>_pred`, `status` (ok or error) and `error` (the reason).
+    For a binary target the prediction is the probability of the positive class; for several classes it is a class, with
+    `<target>_prob_<class>` for each; for a target of atoms it is a list, in the order of the SMILES. Tables of any
+    length are predicted in bounded memory: a long output is written in parts until it is complete, and `--resume`
+    continues after an interruption. Text is written as UTF-8, with semicolons and decimal commas if the table has them.
+    The outputs of `--shard 1/4` to `4/4`, concatenated, are the output of the whole table. A model that was trained
+    with `--descriptor-columns` reads these columns from the table.
 
-    Several tables go into a folder, each under its own name: `molattn predict runs/esol data/*.parquet -o out/`.
-    `--engine ray` (extra `ray`) distributes them, part by part, over the processors of the Ray cluster in RAY_ADDRESS,
-    whose machines read the same files, or else of this machine; `--num-workers` limits their number.
+    Several tables are written to a folder, under their own names: `molattn predict runs/esol data/*.parquet -o out/`.
+    `--engine ray` (extra `ray`) distributes them, part by part, over the CPUs of the Ray cluster in RAY_ADDRESS, whose
+    machines read the same files, or of this machine; `--num-workers` limits their number.
 
-    `--interval 0.9` adds `<target>_lower` and `<target>_upper`, or of classes `<target>_set`, from the calibration
+    `--interval 0.9` adds `<target>_lower` and `<target>_upper`, or for classes `<target>_set`, from the calibration
     molecules of `molattn train --calibration-size 0.1`. `--applicability` adds the distance to the nearest training
     molecules in the model's embedding, the largest Tanimoto similarity, and `out_of_domain` with the reason.
     """
     if (not tables) == (not smiles):
         raise typer.BadParameter("give either a table or --smiles")
-    if engine not in (LOCAL, RAY):
-        raise typer.BadParameter(f"there is no engine {engine!r}: choose {LOCAL} or {RAY}")
-    of_tables = (output, smiles_column, input_format, encoding, no_header_row, sheet, shard, resume)
-    if smiles and any(value not in (None, False) for value in of_tables):
-        raise typer.BadParameter("an option of tables, such as --output or --encoding, does not go with --smiles")
+    table_only = (output, smiles_column, input_format, encoding, no_header_row, sheet, shard, resume)
+    if smiles and any(value not in (None, False) for value in table_only):
+        raise typer.BadParameter("options for tables, such as --output or --encoding, do not apply to --smiles")
     if tables and as_json:
-        raise typer.BadParameter("--json goes with --smiles; a table brings a table")
+        raise typer.BadParameter("--json applies only to --smiles")
+    from molattn.inference.table_job import TableJob, check_engine, jobs_for_tables, locked_outputs
+
+    check_engine(engine)
     options = (interval, uncertainty_method or "", calibration_method or "", applicability)
     if smiles:
         from molattn.cli.predictions import predict_smiles
@@ -123,7 +124,6 @@ def predict(
         return
     assert tables
     from molattn.cli.table_report import TableProgress, report_rows
-    from molattn.inference.table_job import TableJob, jobs_of_tables, locked_outputs
 
     job = TableJob(
         input=tables[0],
@@ -140,7 +140,7 @@ def predict(
         quiet=quiet,
         escape_formulas=escape_formulas,
     )
-    with locked_outputs(jobs_of_tables(job, tables, output)) as jobs:
+    with locked_outputs(jobs_for_tables(job, tables, output)) as jobs:
         predictor = load_predictor(run)
         from molattn.inference.base_predictor import PredictionOptions
         from molattn.inference.table_engine import predict_jobs

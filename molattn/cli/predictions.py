@@ -7,11 +7,11 @@ from molattn.cli.terminal import console, print_json, print_line, printable, war
 from molattn.errors import RowsFailed
 
 if TYPE_CHECKING:
-    from molattn.inference import PredictionOptions, Predictor, RowPrediction
+    from molattn.inference import Predictor, RowPrediction
     from molattn.inference.rows import Value
 
 MAX_COLUMNS = 4
-"""Up to this many values, each SMILES has a line; above, there is a line for each value."""
+"""Up to this many values, there is a line for each SMILES; above, a line for each value."""
 
 
 def predict_smiles(
@@ -21,15 +21,25 @@ def predict_smiles(
     as_json: bool,
     strict: bool,
 ) -> None:
-    """Print the prediction of each SMILES; warn of those that failed, or raise RowsFailed if `strict`."""
+    """Print the prediction of each SMILES; warn of those that failed, or raise RowsFailed if `strict`.
+
+    `options` are the values of a `PredictionOptions`.
+    """
     from molattn.inference import PredictionOptions
 
-    if failed := _print(predictor, smiles, as_json, PredictionOptions(*options)):
+    prediction_options = PredictionOptions(*options)
+    rows = list(predictor.predict_rows(smiles, options=prediction_options))
+    extra_names = [column.name for column in predictor.extra_columns_for(prediction_options)]
+    if as_json:
+        _print_json(predictor, extra_names, rows)
+    else:
+        _print(predictor, extra_names, rows)
+    if failed := [row for row in rows if row.error]:
         first = f"--smiles {failed[0].smiles}: {failed[0].error}"
-        count = f"{len(failed)} of {len(smiles)} rows have no prediction; the first, {first}"
+        message = f"{len(failed)} of {len(smiles)} rows have no prediction; the first, {first}"
         if strict:
-            raise RowsFailed(count)
-        warn(count)
+            raise RowsFailed(message)
+        warn(message)
 
 
 def _format(value: "Value") -> str:
@@ -39,32 +49,26 @@ def _format(value: "Value") -> str:
     return value if isinstance(value, str) else f"{value:.3f}"
 
 
-def _print(
-    predictor: "Predictor", smiles: Sequence[str], as_json: bool, options: "PredictionOptions"
-) -> list["RowPrediction"]:
-    """Print the predictions of each SMILES; return the ones that failed."""
+def _print_json(predictor: "Predictor", extra_names: Sequence[str], rows: Sequence["RowPrediction"]) -> None:
+    """Print a JSON object for each SMILES; values are null where a row failed."""
+    content = []
+    for r in rows:
+        values = dict(zip(predictor.targets, r.values or [None] * len(predictor.targets), strict=True))
+        extra = dict(zip(extra_names, r.extra_values or [None] * len(extra_names), strict=True))
+        status = {"status": "error" if r.error else "ok", "error": r.error, "warnings": list(r.warnings)}
+        content.append({"smiles": r.smiles, **values, **extra, **status})
+    print_json(content)
+
+
+def _print(predictor: "Predictor", extra_names: Sequence[str], rows: Sequence["RowPrediction"]) -> None:
+    """Print the predictions as text, and the molecules' warnings."""
     from molattn.data.tables.columns import has_unit
 
-    names = [c.name for c in predictor.extra_columns_for(options)]
-    rows = list(predictor.predict_rows(smiles, options=options))
-    if as_json:
-        content = [
-            {
-                "smiles": r.smiles,
-                **dict(zip(predictor.targets, r.values or [None] * len(predictor.targets), strict=True)),
-                **dict(zip(names, r.extra_values or [None] * len(names), strict=True)),
-            }
-            | {"status": "error" if r.error else "ok", "error": r.error, "warnings": list(r.warnings)}
-            for r in rows
-        ]
-        print_json(content)
-        return [r for r in rows if r.error]
     units = list(predictor.units)
     if predictor.task.kind == "binary":
         units = [f"probability of {names[1]}" for names in predictor.task.classes] or ["probability"] * len(units)
-    header = [
-        f"{t} ({u})" if u and not has_unit(t, u) else t for t, u in zip(predictor.targets, units, strict=True)
-    ] + names
+    named = zip(predictor.targets, units, strict=True)
+    header = [*(f"{t} ({u})" if u and not has_unit(t, u) else t for t, u in named), *extra_names]
     if len(header) > MAX_COLUMNS:
         _print_table(header, rows)
     else:
@@ -72,7 +76,6 @@ def _print(
     for r in rows:
         for warning in r.warnings:
             warn(f"{r.smiles}: {warning}")
-    return [r for r in rows if r.error]
 
 
 def _print_lines(header: Sequence[str], rows: Sequence["RowPrediction"]) -> None:

@@ -11,9 +11,9 @@ from molattn.models.presets import PRESETS
 def presets(
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON, with their settings.")] = False,
 ) -> None:
-    """List the presets: what each is, where it comes from, and how many parameters it has.
+    """List the presets: their architectures, publications and numbers of parameters.
 
-    `molattn train --dataset esol --preset mat` trains one; `--set` still changes any of its settings.
+    `molattn train --dataset esol --preset mat` trains one; `--set` changes any of its settings.
     """
     from molattn.models.base import build_model
     from molattn.training.run_config import resolve
@@ -39,7 +39,7 @@ def presets(
         return
     from rich.table import Table
 
-    table = Table("preset", "what it is", "source")
+    table = Table("preset", "architecture", "source")
     table.add_column("parameters", justify="right")
     table.add_column("3D")
     for name, preset in PRESETS.items():
@@ -50,5 +50,5 @@ def presets(
 
 
 def _short(url: str) -> str:
-    """A paper's address as it is cited."""
+    """The URL of a paper, as in a citation."""
     return url.replace("https://arxiv.org/abs/", "arXiv:").removeprefix("https://")

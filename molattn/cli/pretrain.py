@@ -1,4 +1,4 @@
-"""`molattn pretrain`: a base model from molecules without labels."""
+"""`molattn pretrain`: a base model, pretrained on unlabeled molecules."""
 
 import shlex
 from pathlib import Path
@@ -18,7 +18,7 @@ def pretrain(
     table: Annotated[
         Path | None,
         typer.Argument(
-            help="A CSV, TSV, Excel, Parquet, SMI or SDF table of molecules. [default: those of RDKit]",
+            help="A CSV, TSV, Excel, Parquet, SMI or SDF table of molecules. [default: see --molecules]",
             show_default=False,
         ),
     ] = None,
@@ -26,14 +26,14 @@ def pretrain(
     molecules: Annotated[
         str | None,
         typer.Option(
-            help="nci: the molecules that come with RDKit. [default: nci without a table]", show_default=False
+            help="nci: the molecules that RDKit includes. [default: nci, without a table]", show_default=False
         ),
     ] = None,
     smiles_column: SmilesColumn = None,
     encoding: Encoding = None,
     no_header_row: NoHeaderRow = False,
     sheet: Sheet = None,
-    grow: Annotated[int, typer.Option(min=0, help="This many more molecules, grown from these.")] = 0,
+    grow: Annotated[int, typer.Option(min=0, help="Number of molecules to generate from these and add.")] = 0,
     exclude: Annotated[
         list[Path] | None,
         typer.Option(help="A table of molecules to exclude; may be repeated.", show_default=False),
@@ -41,14 +41,14 @@ def pretrain(
     masked_atoms: Annotated[
         float | None,
         typer.Option(
-            help=f"Share of atoms to hide and find again; 0 for none. [default: {DEFAULTS['masked_atoms']}]",
+            help=f"Fraction of atoms to mask and predict; 0 for none. [default: {DEFAULTS['masked_atoms']}]",
             show_default=False,
         ),
     ] = None,
     masked_weight: Annotated[
         float | None,
         typer.Option(
-            help=f"Weight of their loss, relative to that of the descriptors. [default: {DEFAULTS['masked_weight']}]",
+            help=f"Loss weight of masked atoms, relative to descriptors. [default: {DEFAULTS['masked_weight']}]",
             show_default=False,
         ),
     ] = None,
@@ -62,27 +62,26 @@ def pretrain(
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Of growing, weights and batches. [default: 0]", show_default=False)
+        int | None, typer.Option(help="Random seed of molecules, weights and batches. [default: 0]", show_default=False)
     ] = None,
     num_workers: NumWorkers = 0,
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--set",
-            help="Any setting of model and training, e.g. model.hidden_dim=128.",
+            help="Any setting of the model and training, e.g. model.hidden_dim=128.",
             metavar="SECTION.KEY=VALUE",
             show_default=False,
         ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the interrupted run there.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the base there.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing base model.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Make a base model from molecules without labels; `molattn train --base FOLDER` starts from it.
+    """Pretrain a base model on unlabeled molecules; `molattn train --base FOLDER` starts from it.
 
-    It learns descriptors that RDKit computes, and to find masked atoms again. The molecules of ESOL, FreeSolv,
-    Lipophilicity, BBBP and Tox21, on which models are judged, are always left out. The same command with --resume goes
-    on after an interruption.
+    It learns to predict RDKit descriptors and masked atoms. The molecules of the benchmark data sets ESOL, FreeSolv,
+    Lipophilicity, BBBP and Tox21 are always excluded. After an interruption, the same command with --resume continues.
     """
     if table is not None and molecules is not None:
         raise typer.BadParameter("give a table or --molecules, not both")
@@ -114,5 +113,5 @@ def pretrain(
             f"{best.val_metric:.3f} of their standard deviation, at epoch {result.best_epoch}"
         )
         folder = shlex.quote(str(result.folder))
-        print_line(f"The base lies in {result.folder}: model.safetensors, config.json, card.toml, history.csv. Next:")
+        print_line(f"Saved in {result.folder}: model.safetensors, config.json, card.toml, history.csv. Next:")
         print_line(f"  molattn train my.csv --target-columns y --base {folder}")

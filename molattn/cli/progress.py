@@ -1,15 +1,17 @@
-"""Progress of training on a terminal: a bar with the validation error; plain lines without a terminal."""
+"""Progress of downloads and training: bars on a terminal, lines elsewhere."""
 
 import math
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from rich.progress import MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import DownloadColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from molattn.cli.terminal import bar_column, console, print_status, warn
 
 if TYPE_CHECKING:
+    from molattn.data import DatasetCard
     from molattn.training.fit import EpochRecord
 
 SECONDS_BETWEEN_LINES = 5.0
@@ -22,14 +24,14 @@ class TerminalReporter:
     def __init__(self, quiet: bool = False):
         self.quiet = quiet
         self.console = console(stderr=True)
-        self.reading, self.progress = self._bar("molecules"), self._bar("training")
+        self.reading, self.training = self._bar("molecules"), self._bar("training")
         self.reading_task: TaskID | None = None
-        self.task: TaskID | None = None
+        self.training_task: TaskID | None = None
         self.last_line = time.monotonic()
 
-    def _bar(self, what: str) -> Progress:
+    def _bar(self, title: str) -> Progress:
         return Progress(
-            TextColumn(what),
+            TextColumn(title),
             bar_column(),
             MofNCompleteColumn(),
             TextColumn("{task.description}", markup=False),
@@ -47,7 +49,7 @@ class TerminalReporter:
                 bar.stop()
 
     def _bars(self) -> tuple[Progress, ...]:
-        return self.reading, self.progress
+        return self.reading, self.training
 
     def stage(self, text: str) -> None:
         """Report that a new stage of the work begins."""
@@ -75,15 +77,15 @@ class TerminalReporter:
     def epoch(self, record: "EpochRecord", epochs: int) -> None:
         """Report the end of one of at most `epochs` epochs."""
         text = record.describe()
-        if self.progress.disable:
-            # Without a terminal, as in a log file, ten lines in all show that it is running.
+        if self.training.disable:
+            # Without a terminal, as in a log file, ten lines in total.
             if not self.quiet and record.epoch % max(1, epochs // 10) == 0:
                 print_status(f"epoch {record.epoch} of {epochs}: {text}")
             return
-        if self.task is None:
-            self.progress.start()
-            self.task = self.progress.add_task("", total=epochs)
-        self.progress.update(self.task, completed=record.epoch, description=text)
+        if self.training_task is None:
+            self.training.start()
+            self.training_task = self.training.add_task("", total=epochs)
+        self.training.update(self.training_task, completed=record.epoch, description=text)
 
 
 class TuneReporter(TerminalReporter):
@@ -101,8 +103,8 @@ class TuneReporter(TerminalReporter):
     def epoch(self, record: "EpochRecord", epochs: int) -> None:
         """Report the end of one of at most `epochs` epochs of a trial."""
         if self.trials_task is not None:
-            running = f"epoch {record.epoch} of {epochs}: {_number(record.val_metric)}"
-            self.trials.update(self.trials_task, description=f"{self.best_of_trials}{running}")
+            current = f"epoch {record.epoch} of {epochs}: {_number(record.val_metric)}"
+            self.trials.update(self.trials_task, description=f"{self.best_of_trials}{current}")
 
     def trial(self, done: int, total: int, best: float | None) -> None:
         """Report how many trials are finished."""
@@ -120,3 +122,23 @@ class TuneReporter(TerminalReporter):
 
 def _number(value: float) -> str:
     return f"{value:.3f}" if math.isfinite(value) else "undefined"
+
+
+def fetch_with_progress(name: str, data_dir: str | Path | None, quiet: bool = False) -> "DatasetCard":
+    """The card of a data set whose table is available, downloaded with a progress bar if necessary."""
+    from molattn.data import fetch_dataset
+
+    err = console(stderr=True)
+    columns = (TextColumn("{task.description}", markup=False), bar_column(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(
+        *columns, console=err, disable=quiet or not err.is_terminal, transient=True, refresh_per_second=5
+    ) as bar:
+        task = bar.add_task(name, total=None, visible=False)
+
+        def progress(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total or None, visible=True)
+
+        card, message = fetch_dataset(name, data_dir or "", progress)
+    if message and not quiet:
+        print_status(message)
+    return card

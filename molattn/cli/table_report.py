@@ -1,4 +1,4 @@
-"""Progress over the rows of a table, and what is reported at its end."""
+"""Progress over the rows of a table, and the report at its end."""
 
 import sys
 import time
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 SECONDS_BETWEEN_LINES = 10.0
-"""The time between two lines, if there is no bar: a table can take hours."""
+"""The time between two lines, if there is no bar."""
 
 
 class TableProgress:

@@ -34,7 +34,7 @@ def embed(
         typer.Option(
             "--output",
             "-o",
-            help="Where the embeddings go: .parquet, .csv, .tsv, .xlsx, .sdf or .npy.",
+            help="Output file of the embeddings: .parquet, .csv, .tsv, .xlsx, .sdf or .npy.",
             show_default=False,
         ),
     ],
@@ -53,11 +53,11 @@ def embed(
     """Embed every row of a table: the input of the model's final linear layer.
 
     `molattn embed runs/esol in.csv -o out.parquet` keeps every row and column of in.csv, in order, and adds `f0`, `f1`,
-    ..., `status` (ok or error) and `error` (why). A `.npy` file holds only the embeddings, one row for each row of the
-    table, NaN where a molecule cannot be read. All else is as for `molattn predict`.
+    ..., `status` (ok or error) and `error` (the reason). A `.npy` file has only the embeddings, one row for each row of
+    the table, NaN where a molecule cannot be read. All other options are those of `molattn predict`.
     """
     from molattn.cli.table_report import TableProgress, report_rows
-    from molattn.inference.table_job import TableJob, is_npy, locked_outputs
+    from molattn.inference.table_job import TableJob, locked_outputs
 
     job = TableJob(
         input=table,
@@ -77,27 +77,24 @@ def embed(
         from molattn.inference.row_predictor import embedding_task
         from molattn.inference.table_engine import run_jobs
 
-        task = embedding_task(predictor, numbers_only=is_npy(output))
-        counts = run_jobs([job], task, partial(TableProgress, quiet=quiet), warn)
+        counts = run_jobs([job], embedding_task(predictor, output), partial(TableProgress, quiet=quiet), warn)
     report_rows(counts, "embedding", "embedded", output, quiet)
 
 
 def attention(
     run: Run,
     table: MoleculeTable,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Where the weights go: .parquet or .csv.", show_default=False)
-    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output file: .parquet or .csv.", show_default=False)],
     smiles_column: SmilesColumn = None,
     input_format: InputFormat = None,
     encoding: Encoding = None,
     no_header_row: NoHeaderRow = False,
     sheet: Sheet = None,
     layer: Annotated[
-        int | None, typer.Option(help="One layer only; negative numbers count from the last.", show_default=False)
+        int | None, typer.Option(help="Only this layer; negative numbers count from the last.", show_default=False)
     ] = None,
     head: Annotated[
-        str | None, typer.Option(help="One head only, or the mean or max of all.", show_default=False)
+        str | None, typer.Option(help="Only this head, or the mean or max over all heads.", show_default=False)
     ] = None,
     num_workers: NumWorkers = 0,
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 at a row that cannot be read.")] = False,
@@ -108,31 +105,27 @@ def attention(
 
     `molattn attention runs/esol in.csv -o maps.parquet` has the columns row (of in.csv, from 0), smiles, layer, head,
     receiver, sender, their labels and elements, bond, path_length and weight. A molecule of 25 atoms has 625 weights
-    for every layer and head: `--layer -1 --head mean` keeps one of them. Tables may be of any length. A row that
-    cannot be read is left out, counted and named.
+    for every layer and head: `--layer -1 --head mean` writes one of them. Tables may be of any length. Rows that cannot
+    be read are left out; a warning reports how many there are, and the first.
     """
     from molattn.cli.table_report import TableProgress
-    from molattn.inference.table_job import check_attention_output
+    from molattn.inference.table_job import TableJob, check_attention_output
 
     check_attention_output(output, force)
     predictor = load_predictor(run)
     from molattn.inference.attention_table import write_attention
 
-    counts = write_attention(
-        predictor,
-        table,
-        output,
-        partial(TableProgress, quiet=quiet),
+    job = TableJob(
+        input=table,
+        output=output,
         smiles_column=smiles_column,
         input_format=input_format,
         table_options=table_options(encoding, no_header_row, sheet),
-        warn=warn,
-        layer=layer,
-        head=head,
         num_workers=num_workers,
         strict=strict,
     )
+    counts = write_attention(predictor, job, partial(TableProgress, quiet=quiet), warn, layer, head)
     if not quiet:
         print_status(f"{counts.weights:,} weights of {counts.rows - counts.failed} molecules, written to {output}")
     if counts.failed:
-        warn(counts.warning("have no weights"))
+        warn(counts.failure_message("have no weights"))

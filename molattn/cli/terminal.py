@@ -1,7 +1,7 @@
-"""Printing, in one place, of text that is safe on a terminal.
+"""Printing of untrusted text on a terminal.
 
 Names, units, paths and SMILES are untrusted, and a terminal interprets what is in them: an escape sequence clears the
-screen or sets the title, a change of direction reverses a line, a line end starts a new line. Every line, table cell
+screen or sets the title, a change of direction reverses a line, a line break starts a new line. Every line, table cell
 and message goes through `printable`. Bytes written to a file are not changed.
 """
 
@@ -74,7 +74,7 @@ def console(stderr: bool = False) -> "Console":
 
 
 def bar_column() -> Any:
-    """The bar of a progress display, in colours of the terminal's palette that do not look like an error."""
+    """The bar of a progress display, in colors of the terminal's palette other than red."""
     from rich.progress import BarColumn
 
     return BarColumn(complete_style="cyan", finished_style="green", pulse_style="cyan")

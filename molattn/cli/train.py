@@ -1,4 +1,4 @@
-"""`molattn train`: from a table to a trained model and its run folder."""
+"""`molattn train`: train a model on a table."""
 
 import sys
 from typing import Any
@@ -30,21 +30,18 @@ def train(
 ) -> None:
     """Train a model: `molattn train my.csv --target-columns y`, or `--dataset esol`.
 
-    It prints test metrics, the run's folder, and what to type next.
+    It prints the test metrics, the run's folder, and the next commands.
     """
-    if table is not None and options["dataset"] is not None:
-        raise typer.BadParameter("give a table or --dataset, not both")
-    if table is not None:
-        options["dataset"] = str(table)
+    opt.set_table(options, table)
     if resume is not None:
         config, output_dir = resolve_resume(resume, config, output_dir, force)
     # Settings are checked before anything heavy is imported.
     resolved = resolve(config, options, settings or ())
-    if launched_world_size() == 1 and (several := requested_world_size(resolved.training)) > 1:
+    if launched_world_size() == 1 and (world_size := requested_world_size(resolved.training)) > 1:
         nodes = resolved.training.num_nodes
-        raise typer.Exit(launch(sys.argv[1:], several // nodes, nodes))
+        raise typer.Exit(launch(sys.argv[1:], world_size // nodes, nodes))
     end_with_launcher()
-    from molattn.cli.download import fetch_with_progress
+    from molattn.cli.progress import TerminalReporter, fetch_with_progress
     from molattn.data.tables.columns import format_names
     from molattn.training.table_source import find_table, is_path
 
@@ -61,7 +58,6 @@ def train(
         )
 
     from molattn._train import run_and_plot
-    from molattn.cli.progress import TerminalReporter
     from molattn.cli.train_report import report_run, report_runs
     from molattn.training.multiple_runs import MultipleRunsResult
 

@@ -15,14 +15,14 @@ from molattn.training.run_config import RunConfig
 
 _PANELS = {DataConfig: "Data", TrainingConfig: "Training"}
 _RUN = "Run"
-# The type of a setting -> what the command line reads.
+# The type of a setting -> the type of its option.
 _TYPES: dict[Any, Any] = {tuple[str, ...]: list[str], tuple[float, ...]: list[float]}
 _KIND = RunConfig().model.kind
 _OTHERS = {
     "model": Option(" or ".join(CONFIGS).replace(_KIND, f"{_KIND} (default)"), metavar="KIND", hidden=False),
     "preset": Option("A published model, see `molattn presets`.", metavar="NAME", hidden=False, table="preset"),
 }
-"""Options that set more than one setting."""
+"""Options that change several settings."""
 
 Command = Callable[..., None]
 _decorated: list[tuple[Command, inspect.Signature, tuple[str, ...]]] = []
@@ -31,8 +31,8 @@ _decorated: list[tuple[Command, inspect.Signature, tuple[str, ...]]] = []
 def with_settings(*names: str) -> Callable[[Command], Command]:
     """A decorator: the command has an option for each of these settings, or for all that declare one.
 
-    It receives them as keyword arguments, None for those that are not given, so that a configuration file can set them;
-    among them "model", the kind of model, and "preset".
+    It receives them as keyword arguments, None for those that are not given, so that a configuration file can set them.
+    Among them are "model", the kind of model, and "preset".
     """
 
     def decorate(command: Command) -> Command:
@@ -43,8 +43,21 @@ def with_settings(*names: str) -> Callable[[Command], Command]:
     return decorate
 
 
+def set_table(options: dict[str, Any], table: Path | None) -> None:
+    """Set the option "dataset" to the argument TABLE, unless that is None.
+
+    Raises:
+        typer.BadParameter: both are given.
+    """
+    if table is None:
+        return
+    if options["dataset"] is not None:
+        raise typer.BadParameter("give a table or --dataset, not both")
+    options["dataset"] = str(table)
+
+
 def list_plugins() -> None:
-    """Add what plugins have added to the help of the options."""
+    """Add the names that plugins define to the help of the options."""
     for decorated in _decorated:
         _add_options(*decorated)
 
@@ -52,14 +65,14 @@ def list_plugins() -> None:
 def _add_options(command: Command, own: inspect.Signature, names: tuple[str, ...]) -> None:
     """Set the signature that typer reads: the command's arguments, the settings, and its other options."""
     declared = {name: (str, other, "Training") for name, other in _OTHERS.items()}
-    for kind, panel in _PANELS.items():
-        hints = get_type_hints(kind)
-        of_kind = {f.name: (hints[f.name], f.metadata["option"], panel) for f in fields(kind) if "option" in f.metadata}
-        declared = of_kind | declared if kind is DataConfig else declared | of_kind
-    offered = [_parameter(name, *declared[name], hidden=not names) for name in names or declared]
-    kept = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    arguments = [p for p in kept if p.kind is not p.KEYWORD_ONLY]
-    parameters = [*arguments, *offered, *kept[len(arguments) :]]
+    for section, panel in _PANELS.items():
+        hints, options = get_type_hints(section), [f for f in fields(section) if "option" in f.metadata]
+        of_section = {f.name: (hints[f.name], f.metadata["option"], panel) for f in options}
+        declared = of_section | declared if section is DataConfig else declared | of_section
+    settings = [_parameter(name, *declared[name], hidden=not names) for name in names or declared]
+    others = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    arguments = [p for p in others if p.kind is not p.KEYWORD_ONLY]
+    parameters = [*arguments, *settings, *others[len(arguments) :]]
     command.__signature__ = own.replace(  # pyright: ignore[reportFunctionMemberAccess]
         parameters=[p.replace(kind=p.KEYWORD_ONLY) for p in parameters]
     )
@@ -93,7 +106,7 @@ def _show_all(context: typer.Context, requested: bool) -> None:
 Table = Annotated[
     Path | None,
     typer.Argument(
-        help="A CSV, TSV, Excel, Parquet, SMI or SDF table to learn from.",
+        help="A CSV, TSV, Excel, Parquet, SMI or SDF table to train on.",
         metavar="TABLE",
         show_default=False,
     ),
@@ -102,13 +115,13 @@ OutputDir = Annotated[
     Path | None, _option(_RUN, "The run's folder. [default: runs/NAME]", "--output-dir", "-o", metavar="PATH")
 ]
 Resume = Annotated[Path | None, _option(_RUN, "The folder of an unfinished run to continue.", metavar="PATH")]
-Config = Annotated[Path | None, _option(_RUN, "Settings, such as a run's config.toml.", metavar="PATH")]
+Config = Annotated[Path | None, _option(_RUN, "A TOML file of settings, such as a run's config.toml.", metavar="PATH")]
 Settings = Annotated[
     list[str] | None, _option(_RUN, "Any other setting: model.num_layers=6.", "--set", metavar="KEY=VAL")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace the run there.", rich_help_panel=_RUN)]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Errors and warnings only.", rich_help_panel=_RUN)]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="More of what is done.", rich_help_panel=_RUN)]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing run.", rich_help_panel=_RUN)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and warnings.", rich_help_panel=_RUN)]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more details.", rich_help_panel=_RUN)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.", rich_help_panel=_RUN)]
 HelpAll = Annotated[
     bool,

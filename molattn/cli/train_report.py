@@ -1,4 +1,4 @@
-"""What `molattn train` prints at its end: the metrics, the run's folder, and what to type next."""
+"""The output of `molattn train`: the metrics, the run's folder, and the next commands."""
 
 import shlex
 import shutil
@@ -18,16 +18,16 @@ def report_run(result: "RunResult") -> None:
     from molattn.cli.metrics import print_metrics, print_transformed
     from molattn.cli.uncertainty_metrics import print_uncertainty
 
-    metrics, always = result.metrics, result.dataset.task.baseline_label
+    metrics, baseline_label = result.metrics, result.dataset.task.baseline_label
     of = "atoms of " if result.dataset.task.of_atoms else ""
     test, baseline, intervals = metrics["test"], metrics["baseline"]["test"], metrics["test_intervals"]
     forest = {"random forest": metrics["baseline_forest"]["test"]} if "baseline_forest" in metrics else {}
-    print_metrics(test, f"{of}test molecules", metrics["units"], baseline, always, None, intervals, forest)
+    print_metrics(test, f"{of}test molecules", metrics["units"], baseline, baseline_label, None, intervals, forest)
     print_transformed(metrics.get("transformed", {}).get("test", {}))
     if "uncertainty" in metrics:
         print_uncertainty(metrics["uncertainty"], f"{of}test molecules", metrics["units"])
     run, program = shlex.quote(str(result.folder)), _program()
-    print_line(f"The run lies in {result.folder}: metrics.json, predictions.csv, plots/, model/ and more. Next:")
+    print_line(f"Saved in {result.folder}: metrics.json, predictions.csv, plots/, model/ and more. Next:")
     descriptors = result.dataset.config.descriptor_columns
     level = " --interval 0.9" if result.artifact.calibration is not None else ""
     if not descriptors:
@@ -79,12 +79,12 @@ def report_runs(result: "MultipleRunsResult") -> None:
         out.print(table)
     first = shlex.quote(str(result.folder / next(iter(result.runs))))
     example = "in.csv -o out.csv" if result.descriptor_columns else "--smiles CCO"
-    print_line(f"The runs lie in {result.folder}, each in its folder; metrics.json has mean, std and all values. Next:")
+    print_line(f"Saved in {result.folder}: a folder for each run; metrics.json has mean, std and all values. Next:")
     print_line(f"  {_program()} predict {first} {example}")
 
 
 def _program() -> str:
-    """How to call `molattn` here: by its path if the virtual environment is not activated."""
+    """The command that runs `molattn`: its path if the virtual environment is not activated."""
     called = sys.argv[0]
     if Path(called).name == "__main__.py":  # one of several processes, see `launch`
         script = Path(sys.executable).with_name("molattn")

@@ -1,4 +1,4 @@
-"""`molattn tune`: search for the settings that suit a data set, by trials on its validation molecules."""
+"""`molattn tune`: hyperparameter search, by the metrics of the validation molecules."""
 
 import shlex
 from pathlib import Path
@@ -8,47 +8,47 @@ import typer
 
 from molattn.cli.options import Quiet
 from molattn.cli.terminal import print_json, print_line
-from molattn.cli.train_options import with_settings
+from molattn.cli.train_options import set_table, with_settings
 from molattn.errors import UsageError
 from molattn.training.run_config import resolve
 
 if TYPE_CHECKING:
     from molattn.training.tune import TuneResult
 
-OFFERED = (
+SETTINGS = (
     *("dataset", "smiles_column", "target_columns", "task_type", "split", "splits_file", "metrics", "loss", "model"),
     *("base", "tracking_metric", "epochs", "seed", "accelerator", "num_workers"),
 )
-"""The settings that are options; `--set` reaches the others."""
+"""The settings that have an option; `--set` changes the others."""
 
 
-@with_settings(*OFFERED)
+@with_settings(*SETTINGS)
 def tune(
     table: Annotated[
         Path | None,
-        typer.Argument(help="A CSV, TSV, Excel, Parquet, SMI or SDF table to learn from.", show_default=False),
+        typer.Argument(help="A CSV, TSV, Excel, Parquet, SMI or SDF table to train on.", show_default=False),
     ] = None,
     *,
     num_trials: Annotated[
         int | None,
         typer.Option(
-            help="Trials in all: the default, pruned ones, and those of other processes among them. [default: 20, or "
-            "those of the study that is resumed]",
+            help="Total number of trials, with the default settings, pruned trials and those of other processes. "
+            "[default: 20, or that of the resumed study]",
             show_default=False,
         ),
     ] = None,
     search: Annotated[
         list[str] | None,
         typer.Option(
-            help="Where to look, e.g. model.num_layers=2..6 or model.readout=['mean', 'sum']; may be repeated.",
-            metavar="SECTION.KEY=WHERE",
+            help="Search space, e.g. model.num_layers=2..6 or model.readout=['mean', 'sum']; may be repeated.",
+            metavar="SECTION.KEY=VALUES",
             show_default=False,
         ),
     ] = None,
     pruner: Annotated[
         str | None,
         typer.Option(
-            help="How poor trials are stopped early: median, hyperband or none. [default: median]", show_default=False
+            help="Early stopping of poor trials: median, hyperband or none. [default: median]", show_default=False
         ),
     ] = None,
     output_dir: Annotated[
@@ -67,35 +67,32 @@ def tune(
         ),
     ] = None,
     quiet: Quiet = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was found as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     **options: Any,
 ) -> None:
-    """Find settings by trial; `best.toml` is for `molattn train --config`.
+    """Search for the best settings (hyperparameters); `molattn train --config best.toml` trains with them.
 
-    `molattn tune --dataset esol` tries twenty settings: first the default, which is `molattn train` of the same
-    options, then others around it, from the same base model. What the base model fixes, such as `model.hidden_dim`, is
-    searched with `--base none` or where `--search` names it: then training starts from scratch. Trials are compared on
-    the validation molecules, by the first `--metric`; test molecules are not used.
+    `molattn tune --dataset esol` runs twenty trials: first the default settings, as `molattn train` with the same
+    options, then others, from the same base model. Settings that the base model determines, such as `model.hidden_dim`,
+    are searched with `--base none` or if `--search` names them: then training starts from scratch. Trials are compared
+    on the validation molecules, by the first `--metric`; test molecules are not used.
 
-    `--resume FOLDER` continues an interrupted study with its own settings. Given in several terminals at the same time,
-    it shares the trials of one study among them.
+    `--resume FOLDER` continues an interrupted study with its own settings. Run it in several terminals at the same time
+    to share the trials of one study among them.
     """
-    if table is not None and options["dataset"] is not None:
-        raise typer.BadParameter("give a table or --dataset, not both")
-    if table is not None:
-        options["dataset"] = str(table)
-    where = list(search or ())
+    set_table(options, table)
+    search = list(search or ())
     if resume is not None:
         if output_dir is not None or config is not None:
-            raise UsageError("a study that is resumed has its folder and settings: give no --config or --output-dir")
+            raise UsageError("a resumed study has its own folder and settings: give no --config or --output-dir")
         if any(value is not None for name, value in options.items() if name != "num_workers") or settings:
-            raise UsageError("a study that is resumed has its own settings: give only --resume and --num-trials")
+            raise UsageError("a resumed study has its own settings: give only --resume and --num-trials")
         from molattn.training.study import read_study
 
         study = read_study(resume)
         resolved = study.config
-        # Others than those of the study are refused below.
-        where, pruner = where or study.search, pruner or study.pruner
+        # Values other than those of the study are rejected below.
+        search, pruner = search or study.search, pruner or study.pruner
         num_trials = study.num_trials if num_trials is None else num_trials
         if options["num_workers"] is not None:
             resolved = resolved.updated({"training": {"num_workers": options["num_workers"]}}, "--num-workers")
@@ -108,32 +105,32 @@ def tune(
     folder = resume or output_dir or Path("runs") / f"{Path(resolved.data.dataset).stem or 'study'}-tune"
     with TuneReporter(quiet) as reporter:
         trials = DEFAULT_TRIALS if num_trials is None else num_trials
-        found = run(resolved, folder, reporter, trials, where, pruner or "median", resume is not None)
+        result = run(resolved, folder, reporter, trials, search, pruner or "median", resume is not None)
     if as_json:
-        content = {"folder": str(found.folder), "metric": found.metric, "value": found.value}
-        content |= {"trials": found.trials, "values": found.values, "best_trial": found.number}
-        print_json({**content, "default_value": found.default_value, "default_values": found.default_values})
+        content = {"folder": str(result.folder), "metric": result.metric, "value": result.value}
+        content |= {"trials": result.trials, "values": result.values, "best_trial": result.number}
+        print_json({**content, "default_value": result.default_value, "default_values": result.default_values})
     elif not quiet:
-        _report(found)
+        _report(result)
 
 
-def _report(found: "TuneResult") -> None:
-    """Print the best beside the default, what differs between them, and the next command."""
+def _report(result: "TuneResult") -> None:
+    """Print the validation metrics of the best and the default settings, their difference, and the next command."""
     from molattn.training.metrics import METRICS
 
     print_line()
-    print_line(f"Validation {METRICS[found.metric].label} of {found.trials} trials:")
-    default = "no value, see trials.csv" if found.default_value is None else f"{found.default_value:.4g}"
-    print_line(f"  default  {default}   (molattn train of the same options)")
-    if found.is_default:
-        print_line("No trial was better than the default: best.toml repeats the default.")
+    print_line(f"Validation {METRICS[result.metric].label} of {result.trials} trials:")
+    default = "no value, see trials.csv" if result.default_value is None else f"{result.default_value:.4g}"
+    print_line(f"  default  {default}   (molattn train with the same options)")
+    if result.is_default:
+        print_line("No trial was better than the default: best.toml has the default settings.")
     else:
-        print_line(f"  best     {found.value:.4g}   (trial {found.number})")
-        print_line("What the best has set otherwise:")
-        for name, value in found.values.items():
-            print_line(f"  {name} = {_text(value)}   (default {_text(found.default_values[name])})")
-    best = shlex.quote(str(found.folder / "best.toml"))
-    print_line(f"The study lies in {found.folder}: best.toml, trials.csv and all trials. Next:")
+        print_line(f"  best     {result.value:.4g}   (trial {result.number})")
+        print_line("Settings of the best trial that are not the default:")
+        for name, value in result.values.items():
+            print_line(f"  {name} = {_text(value)}   (default {_text(result.default_values[name])})")
+    best = shlex.quote(str(result.folder / "best.toml"))
+    print_line(f"Saved in {result.folder}: best.toml, trials.csv and all trials. Next:")
     print_line(f"  molattn train --config {best}")
 
 

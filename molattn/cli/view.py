@@ -1,4 +1,4 @@
-"""`molattn view`: what the atoms of molecules attend to, as an HTML page."""
+"""`molattn view`: an HTML page of what the atoms of molecules attend to."""
 
 from itertools import islice
 from pathlib import Path
@@ -32,13 +32,11 @@ def view(
     run: Run,
     table: Annotated[
         Path | None,
-        typer.Argument(help="A table of molecules, with true values in the columns of the targets, if it has them."),
+        typer.Argument(help="A table of molecules; columns named as the targets are shown as true values."),
     ] = None,
     smiles: Smiles = None,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page, an .html file.")] = Path("page.html"),
-    limit: Annotated[
-        int, typer.Option("--limit", min=1, help="The most rows of a table to show, from its first.")
-    ] = 20,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Output file, .html.")] = Path("page.html"),
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Largest number of rows of a table to show.")] = 20,
     smiles_column: SmilesColumn = None,
     encoding: Encoding = None,
     no_header_row: NoHeaderRow = False,
@@ -47,18 +45,18 @@ def view(
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
-    """Make a page that shows what atoms attend to: one file, to open in a browser, to keep or to send.
+    """Write an interactive HTML page that shows what atoms attend to.
 
     `molattn view runs/esol --smiles CCO -o page.html`, or `molattn view runs/esol in.csv -o page.html` for the first
-    molecules of a table. The page needs no network and sends nothing.
+    molecules of a table. The page is a single file that needs no network and sends no data.
     """
     if (table is None) == (not smiles):
         raise typer.BadParameter("give either a table or --smiles")
     if smiles and (smiles_column or encoding or no_header_row or sheet):
         names = "--smiles-column, --encoding, --no-header-row and --sheet"
-        raise typer.BadParameter(f"{names} go with a table, not with --smiles")
+        raise typer.BadParameter(f"{names} apply only to a table")
     if output.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"{output.name}: the page is an .html file; name it so")
+        raise UsageError(f"{output.name}: the page is written as .html")
     from molattn.inference.table_job import check_output
 
     check_output(output, force)
@@ -67,20 +65,19 @@ def view(
     predictor = load_predictor(run)
     if table is None:
         texts: list[object] = list(smiles or ())
-        places, truth, more = [f"--smiles {text}" for text in texts], [None] * len(texts), ""
+        locations, truth, note = [f"--smiles {text}" for text in texts], [None] * len(texts), ""
     else:
-        texts, places, truth, more = _rows(
-            predictor, table, smiles_column, limit, table_options(encoding, no_header_row, sheet)
-        )
+        options = table_options(encoding, no_header_row, sheet)
+        texts, locations, truth, note = _rows(predictor, table, smiles_column, limit, options)
     maps: list[AttentionMap] = []
-    true: list[Truth | None] = []
+    truth_of_maps: list[Truth | None] = []
     failed: list[str] = []
-    for place, known, made in zip(places, truth, predictor.attentions(texts), strict=True):
-        if isinstance(made, SmilesError):
-            failed.append(f"{place}: {made.reason}")
+    for location, true_values, result in zip(locations, truth, predictor.attentions(texts), strict=True):
+        if isinstance(result, SmilesError):
+            failed.append(f"{location}: {result.reason}")
         else:
-            maps.append(made)
-            true.append(known)
+            maps.append(result)
+            truth_of_maps.append(true_values)
     if failed:
         message = f"{len(failed)} of {len(texts)} molecules cannot be shown; the first, {failed[0]}"
         if strict:
@@ -88,17 +85,17 @@ def view(
         if not maps:
             raise InputError(message)
         warn(message)
-    write_page(output, maps, _attributions(predictor, maps), true)
+    write_page(output, maps, _attributions(predictor, maps), truth_of_maps)
     if not quiet:
         count = "1 molecule" if len(maps) == 1 else f"{len(maps)} molecules"
-        print_status(f"{output} shows {count}{more}: open it in a browser")
+        print_status(f"{output} shows {count}{note}: open it in a browser")
 
 
 def _attributions(predictor: "Predictor", maps: list["AttentionMap"]) -> list["Attribution"]:
     """The attributions for each target; empty if no method supports the model, such as a model of tokens."""
     try:
-        smiles = [each.smiles for each in maps]
-        return [found for target in predictor.targets for found in predictor.attributions(smiles, target=target)]
+        smiles = [attention.smiles for attention in maps]
+        return [a for target in predictor.targets for a in predictor.attributions(smiles, target=target)]
     except UsageError:
         return []
 
@@ -106,36 +103,36 @@ def _attributions(predictor: "Predictor", maps: list["AttentionMap"]) -> list["A
 def _rows(
     predictor: "Predictor", table: Path, smiles_column: str | None, limit: int, options: "TableOptions"
 ) -> tuple[list[object], list[str], list["Truth | None"], str]:
-    """The first molecules of a table, their places, their true values, and a remark if there are more rows."""
+    """The first molecules of a table, their locations, their true values, and a note if there are more rows."""
     from molattn.data.tables.readers import open_stream
     from molattn.data.tables.records import guess_smiles_column
     from molattn.data.tables.table import find_column
 
     with open_stream(table, options=options, warn=warn) as stream:
-        column = smiles_column or stream.smiles_column or guess_smiles_column(stream.columns)
+        column = smiles_column or guess_smiles_column(stream.columns, stream.smiles_column)
         index = find_column(stream.columns, column, stream.source)
-        plain = [name.strip() for name in stream.columns]
-        targets = {t: plain.index(t) for t in predictor.targets if t in plain}
+        names = [name.strip() for name in stream.columns]
+        targets = {t: names.index(t) for t in predictor.targets if t in names}
         texts: list[object] = []
-        places: list[str] = []
+        locations: list[str] = []
         truth: list[Truth | None] = []
         for chunk in stream.chunks:
-            found = zip(stream.molecule_column(chunk, index), chunk.lines, chunk.rows(), strict=True)
-            for text, place, cells in islice(found, limit + 1 - len(texts)):
+            rows = zip(stream.molecule_column(chunk, index), chunk.lines, chunk.rows(), strict=True)
+            for text, line, cells in islice(rows, limit + 1 - len(texts)):
                 texts.append(text)
-                places.append(f"{stream.unit} {place}")
+                locations.append(f"{stream.unit} {line}")
                 truth.append({t: _value(cells[k]) for t, k in targets.items()})
             if len(texts) > limit:
                 break
     if not texts:
         raise InputError(f"{table} has no rows")
-    more = f", the first of {table}; --limit shows more" if len(texts) > limit else ""
-    return texts[:limit], places[:limit], truth[:limit], more
+    note = f", the first of {table}; --limit shows more" if len(texts) > limit else ""
+    return texts[:limit], locations[:limit], truth[:limit], note
 
 
 def _value(text: str) -> float | str | None:
-    """A number, or else the name of a class; None for an empty cell."""
+    """A number, or the name of a class; None for an empty cell."""
     from molattn.data.tables.cells import NUMBER
 
-    bare = text.strip()
-    return float(bare) if NUMBER.fullmatch(bare) else bare or None
+    text = text.strip()
+    return float(text) if NUMBER.fullmatch(text) else text or None

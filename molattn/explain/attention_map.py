@@ -1,8 +1,9 @@
-"""Attention maps: the attention weights of a molecule, shown, summarised, and stored in safetensors files."""
+"""Attention maps: the attention weights of a molecule, shown, summarized, and stored in safetensors files."""
 
 import base64
 import hashlib
 import json
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
     from molattn.explain.attribution import Attribution
 
+
+SCHEMA = 1
+SUFFIX = ".safetensors"
 
 NOT_MEASURED = "not measured"
 """The value of `faithfulness` before it has been measured."""
@@ -114,8 +118,8 @@ class AttentionMap:
         R = A_L ... A_2 A_1,    A_l = 1/2 mean_h W_l,h + 1/2 I
 
         The identity represents the residual connection. Rows sum to 1. Virtual nodes are treated like other nodes: flow
-        from atom to atom through them is included. Rows that do not sum to 1 are normalised first; the paper
-        normalises after adding I.
+        from atom to atom through them is included. Rows that do not sum to 1 are normalized first; the paper
+        normalizes after adding I.
 
         Source: Abnar & Zuidema 2020, Quantifying Attention Flow in Transformers, arXiv:2005.00928.
         """
@@ -130,7 +134,7 @@ class AttentionMap:
 
         H_i = -sum_j w_ij log w_ij,    from 0 (all on one node) to log n (the same on all n)
 
-        n includes virtual nodes. Rows that do not sum to 1 are normalised first.
+        n includes virtual nodes. Rows that do not sum to 1 are normalized first.
 
         Args:
             relative: divide by log n, for values from 0 to 1; NaN for a single node.
@@ -150,7 +154,7 @@ class AttentionMap:
             InputError: the atoms of the map are not those of its SMILES.
         """
         if self.position_type != "atoms":
-            raise UsageError("this map is of the tokens of a SMILES, from a model without atoms and bonds")
+            raise UsageError("the nodes of this attention map are tokens of a SMILES, without bonds")
         graph = molecule_graph(self.smiles, add_hs=self.add_hs, max_atoms=max(MAX_ATOMS, self.num_atoms))
         if graph.symbols != self.symbols:
             raise InputError(
@@ -180,7 +184,18 @@ class AttentionMap:
         Raises:
             UsageError: another suffix, or a folder that does not exist.
         """
-        save(self, Path(path))
+        path = Path(path)
+        if path.suffix.lower() != SUFFIX:
+            raise UsageError(
+                f"an attention map is saved as {SUFFIX}, not as {short_repr(path.name)}; "
+                "heat_map and draw_atoms draw pictures"
+            )
+        if not path.parent.is_dir():
+            raise UsageError(f"{short_repr(str(path.parent))} is not a folder: create it first")
+        weights = np.ascontiguousarray(self.weights)
+        content = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "weights"}
+        metadata = json.dumps({"schema": SCHEMA, **content})
+        write_bytes(path, to_bytes({"weights": weights}, {"map": metadata, "sha256": _checksum(metadata, weights)}))
 
     @classmethod
     def load(cls, path: str | Path) -> "AttentionMap":
@@ -189,7 +204,27 @@ class AttentionMap:
         Raises:
             InputError: the file is missing, damaged, something else, or written by a newer molattn.
         """
-        return load(Path(path))
+        path = Path(path)
+        if not path.is_file():
+            raise InputError(f"there is no attention map at {path}")
+        try:
+            with safe_open(path, framework="numpy") as file:
+                metadata = file.metadata() or {}
+                if "map" not in metadata:
+                    raise InputError(f"{path} holds no attention map: give a file that AttentionMap.save wrote")
+                weights = file.get_tensor("weights")
+            if metadata["sha256"] != _checksum(metadata["map"], weights):
+                raise InputError(f"{path} is damaged: its checksum differs from the one in it; save the map again")
+            content = json.loads(metadata["map"])
+            if content.pop("schema") > SCHEMA:
+                raise InputError(f"{path} was written by a newer molattn: upgrade molattn to read it")
+            # JSON has no tuples.
+            values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in content.items()}
+            return cls(weights=weights, **values)
+        except (KeyError, TypeError, ValueError, OSError, SafetensorError) as error:
+            raise InputError(
+                f"{path} is damaged, or not an attention map ({type(error).__name__}): save the map again"
+            ) from error
 
     def html(
         self, attributions: "Sequence[Attribution]" = (), truth: "Mapping[str, float | str | None] | None" = None
@@ -234,58 +269,16 @@ def normalize_rows(weights: np.ndarray) -> np.ndarray:
     return weights / np.where(sums > 0, sums, 1.0)
 
 
-SCHEMA = 1
-SUFFIX = ".safetensors"
-
-_JSON_NAMES = {"faithfulness": "measured", "position_type": "places"}
-"""Names in the file, for the fields of `AttentionMap` that have another name there."""
-
-
-def save(attention: AttentionMap, path: Path) -> None:
-    """Write the map; see `AttentionMap.save`."""
-    if path.suffix.lower() != SUFFIX:
-        raise UsageError(
-            f"an attention map is saved as {SUFFIX}, not as {short_repr(path.name)}; "
-            "heat_map and draw_atoms make pictures"
-        )
-    if not path.parent.is_dir():
-        raise UsageError(f"{short_repr(str(path.parent))} is not a folder: make it, or save the map elsewhere")
-    weights = np.ascontiguousarray(attention.weights)
-    names = [f.name for f in fields(attention) if f.name != "weights"]
-    content = {_JSON_NAMES.get(name, name): getattr(attention, name) for name in names}
-    metadata = json.dumps({"schema": SCHEMA, **content})
-    write_bytes(path, to_bytes({"weights": weights}, {"map": metadata, "sha256": _checksum(metadata, weights)}))
-
-
-def load(path: Path) -> AttentionMap:
-    """Read the map; see `AttentionMap.load`."""
-    if not path.is_file():
-        raise InputError(f"there is no attention map at {path}")
+def resolve_index(value: Any, count: int, name: str, also: str = "") -> int:
+    """`value`, from -count to count - 1, as an index from 0; UsageError, naming it `name`, if it is out of range."""
     try:
-        with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
-            if "map" not in metadata:
-                raise InputError(f"{path} holds no attention map: give a file that AttentionMap.save wrote")
-            weights = file.get_tensor("weights")
-        if metadata["sha256"] != _checksum(metadata["map"], weights):
-            raise InputError(f"{path} is damaged: its checksum differs from the one in it; save the map again")
-        return _from_json(json.loads(metadata["map"]), weights, path)
-    except (KeyError, TypeError, ValueError, OSError, SafetensorError) as error:
-        raise InputError(
-            f"{path} is damaged, or no attention map: it cannot be read ({type(error).__name__}); save the map again"
-        ) from error
-
-
-def _from_json(content: dict[str, Any], weights: np.ndarray, path: Path) -> AttentionMap:
-    if content.pop("schema") > SCHEMA:
-        raise InputError(f"{path} was written by a newer molattn: upgrade molattn to read it")
-    field_names = {stored: name for name, stored in _JSON_NAMES.items()}
-    # JSON has no tuples.
-    content = {
-        field_names.get(name, name): tuple(value) if isinstance(value, list) else value
-        for name, value in content.items()
-    }
-    return AttentionMap(weights=weights, **content)
+        index = operator.index(value)
+    except TypeError:
+        index = count
+    if not -count <= index < count:
+        valid = f"from 0 to {count - 1}" if count > 1 else "0"
+        raise UsageError(f"{name} is {valid}{also}, not {short_repr(value)}; negative numbers count from the end")
+    return index % count
 
 
 def _checksum(metadata: str, weights: np.ndarray) -> str:

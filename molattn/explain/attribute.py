@@ -55,13 +55,13 @@ def explained_output(artifact: Artifact, target: str | None, outputs: np.ndarray
     task, targets = artifact.task, artifact.targets
     if not task.loss_function.is_explainable:
         raise UsageError(
-            f"a model with the loss {task.loss} answers evidence, neither log-odds nor scores that attributions could "
-            "explain: train with bce or cross-entropy"
+            f"a model with the loss {task.loss} predicts evidence, and attributions explain log-odds or scores: "
+            "train with bce or cross-entropy"
         )
     columns = task.distribution_columns(targets) if isinstance(task, Multiclass) else []
     several = len(targets) > 1
     if target is None and several:
-        raise UsageError(f"say which target to explain with --target: {', '.join((*targets, *columns))}")
+        raise UsageError(f"choose the target to explain with --target: {', '.join((*targets, *columns))}")
     name = targets[0] if target is None else target
     if name in columns:
         return _class_score(artifact, columns, columns.index(name))
@@ -69,14 +69,14 @@ def explained_output(artifact: Artifact, target: str | None, outputs: np.ndarray
         raise UsageError(f"there is no target {name!r}: choose one of {', '.join((*targets, *columns))}")
     t = targets.index(name)
     if isinstance(task, Multiclass):
-        own = [k for k, owner in enumerate(task.target_of_output(len(targets))) if owner == t]
-        best = own[int(np.argmax(outputs[own]))]
-        return _class_score(artifact, columns, best)
+        class_outputs = [k for k, target_index in enumerate(task.target_of_output(len(targets))) if target_index == t]
+        predicted = class_outputs[int(np.argmax(outputs[class_outputs]))]
+        return _class_score(artifact, columns, predicted)
     if isinstance(task, Binary):
-        of = name
+        positive = name
         if task.classes:
-            of = f"{task.classes[t][1]} of {name}" if several else task.classes[t][1]
-        return ExplainedOutput(name, t, "log-odds", quantity=f"log-odds of {of}", class_of=(t, 1))
+            positive = f"{task.classes[t][1]} of {name}" if several else task.classes[t][1]
+        return ExplainedOutput(name, t, "log-odds", quantity=f"log-odds of {positive}", class_of=(t, 1))
     scaler = artifact.scaler
     f = scaler.transforms[t] if scaler.transforms else None
     unit = artifact.units[t] if f is None else f.transformed_unit(artifact.units[t])
@@ -85,9 +85,9 @@ def explained_output(artifact: Artifact, target: str | None, outputs: np.ndarray
 
 def _class_score(artifact: Artifact, columns: Sequence[str], output: int) -> ExplainedOutput:
     """The score of one class of several, by the index of its output."""
-    owners = artifact.task.target_of_output(len(artifact.targets))
-    t = owners[output]
-    c = output - owners.index(t)
+    target_of_output = artifact.task.target_of_output(len(artifact.targets))
+    t = target_of_output[output]
+    c = output - target_of_output.index(t)
     quantity = f"score of class {artifact.task.class_names(t)[c]} of {artifact.targets[t]}"
     return ExplainedOutput(columns[output], output, "score", quantity=quantity, class_of=(t, c))
 
@@ -98,10 +98,10 @@ def class_probability(artifact: Artifact, explained: ExplainedOutput, outputs: n
         return {"probability": None, "calibrated": None}
     t, c = explained.class_of
     decoded = artifact.task.decode(outputs[None], artifact.scaler)
-    own, final = (
+    probability, calibrated = (
         float(artifact.task.probabilities(p, t)[0, c]) for p in (decoded, artifact.apply_calibration(decoded))
     )
-    return {"probability": own, "calibrated": None if final == own else final}
+    return {"probability": probability, "calibrated": None if calibrated == probability else calibrated}
 
 
 def attribute(
@@ -118,7 +118,7 @@ def attribute(
         method: a key of `METHODS`; None for the most faithful one that supports the model.
         target: see `explained_output`.
         faithfulness: how faithful the method was measured to be for this model, in one line.
-        descriptors: (1, k), standardised; None for a model without descriptors.
+        descriptors: (1, k), standardized; None for a model without descriptors.
 
     Raises:
         UsageError: unknown method or target, or a method that does not support this model.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from molattn.viewer import Picture
 
 
-_MAX_NAMED = 3  # terms other than atoms that an equation lists by name
+_MAX_NAMED = 3  # terms other than atoms that an equation lists separately
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,18 +85,18 @@ class Attribution:
 
     @property
     def equation(self) -> str:
-        """The prediction as text, as a sum if `adds_up`; many `other_terms` are shown as one."""
+        """The prediction as text, as a sum if `adds_up`; more than three `other_terms` are shown as one."""
         unit = f" {self.unit}" if self.unit and not self.quantity else ""
         text = f"{self.quantity or self.target} {self.prediction:.3f}{unit}"
         if self.probability is not None:
             calibrated = "" if self.calibrated is None else f", calibrated {self.calibrated:.3f}"
             text = f"{text} (probability {self.probability:.3f}{calibrated})"
         if not self.adds_up:
-            return f"{text}; these values are not a sum of it"
+            return f"{text}; the values do not add up to it"
         parts = self.parts
         if len(self.other_terms) > _MAX_NAMED:
             total = sum(parts.pop(name) for name in self.other_terms)
-            parts[f"{len(self.other_terms)} others together"] = total
+            parts[f"{len(self.other_terms)} other terms"] = total
         first, *rest = parts.items()
         terms = [f"{first[1]:.3f} ({first[0]})", *(f"{'-+'[x >= 0]} {abs(x):.3f} ({name})" for name, x in rest)]
         return f"{text} = {' '.join(terms)}"

@@ -67,7 +67,7 @@ class Faithfulness:
         molecules: number of molecules.
         with_truth: number of them whose true contributions are not all equal.
         methods: scores by name, including the baseline `RANDOM`.
-        untrained: the same for a model with these settings and newly initialised weights; empty without ground truth.
+        untrained: the same for a model with these settings and newly initialized weights; empty without ground truth.
     """
 
     target: str

@@ -1,4 +1,4 @@
-"""`faithfulness.json` in a run folder: the measured faithfulness of each method, with a summary in words."""
+"""`faithfulness.json` in a run folder: the measured faithfulness of each method, with a one-line summary."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ FILE = "faithfulness.json"
 SCHEMA = 1
 
 Summaries = Mapping[str, Mapping[str, str]]
-"""Summaries in words, by target and method."""
+"""One-line summaries, by target and method."""
 
 
 def write_faithfulness(
@@ -34,17 +34,17 @@ def write_faithfulness(
         result: the results.
         data: name of the data set or file of the molecules.
         split: their split label; empty for all molecules.
-        truth: the property whose true contributions were compared with; empty for none.
+        truth: the property with known contributions of atoms; empty for none.
     """
-    part = {
+    entry = {
         "data": data,
-        "side": split,
+        "split": split,
         "molecules": result.molecules,
         "molecules_with_truth": result.with_truth,
         "truth": truth,
         "unit": result.unit,
         "methods": {
-            name: {**asdict(m), "sentence": summarize(m, result, data, split)} for name, m in result.methods.items()
+            name: {**asdict(m), "summary": summarize(m, result, data, split)} for name, m in result.methods.items()
         },
         "untrained": {name: asdict(m) for name, m in result.untrained.items()},
     }
@@ -53,17 +53,17 @@ def write_faithfulness(
         "schema": SCHEMA,
         "molattn": version("molattn"),
         "model_sha256": _sha256(model),
-        "targets": {**old, result.target: part},
+        "targets": {**old, result.target: entry},
     }
     write_text(run / FILE, json.dumps(content, indent=1, allow_nan=False) + "\n")
-    return part
+    return entry
 
 
 def read_summaries(run: Path, model: Path) -> Summaries:
     """The summaries for the model in the folder `model`; empty if the file is missing or belongs to another model."""
     return {
-        target: {name: str(m["sentence"]) for name, m in part["methods"].items()}
-        for target, part in (_read(run, model) or {}).items()
+        target: {name: str(m["summary"]) for name, m in entry["methods"].items()}
+        for target, entry in (_read(run, model) or {}).items()
     }
 
 
@@ -91,9 +91,9 @@ def _read(run: Path, model: Path) -> dict[str, Any] | None:
         if content["schema"] != SCHEMA or content["model_sha256"] != _sha256(model):
             return None
         targets = content["targets"]
-        for part in targets.values():
-            for method in part["methods"].values():
-                method["sentence"]
+        for entry in targets.values():
+            for method in entry["methods"].values():
+                method["summary"]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         message = f"{path} is damaged ({type(error).__name__}): measure again with molattn faithfulness {run}"
         warnings.warn(MolattnWarning(message), stacklevel=4)

@@ -6,7 +6,7 @@ import pyarrow as pa
 from molattn.chem import BOND_FEATURES, DISCONNECTED, unpack_bond
 from molattn.explain.attention_map import AttentionMap
 
-_WORDS = pa.dictionary(pa.int32(), pa.string())
+_CATEGORY = pa.dictionary(pa.int32(), pa.string())
 
 SCHEMA = pa.schema(
     [
@@ -14,11 +14,11 @@ SCHEMA = pa.schema(
         ("head", pa.int32()),
         ("receiver", pa.int32()),
         ("sender", pa.int32()),
-        ("receiver_label", _WORDS),
-        ("sender_label", _WORDS),
-        ("receiver_element", _WORDS),
-        ("sender_element", _WORDS),
-        ("bond", _WORDS),
+        ("receiver_label", _CATEGORY),
+        ("sender_label", _CATEGORY),
+        ("receiver_element", _CATEGORY),
+        ("sender_element", _CATEGORY),
+        ("bond", _CATEGORY),
         ("path_length", pa.int32()),
         ("weight", pa.float64()),
     ]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DISTANCES = ("self", "bonded", "2 bonds", "3 bonds", "farther", "other fragment", "virtual node")
 """Classes of the distance between sender and receiver; the shares of an atom sum to 1 over them."""
 
-OTHERS, OWN = "other atoms", "its own atoms"
+OTHER_ATOMS, OWN_ATOMS = "other atoms", "its own atoms"
 """Receivers for which a functional group is the sender: atoms outside and inside of it."""
 
 COLUMNS = {
@@ -30,7 +30,7 @@ COLUMNS = {
 }
 """The columns of `HeadSummary.to_frame`, and their Arrow types."""
 
-TABLES, PICTURES = (".csv", ".tsv", ".parquet"), (".svg", ".png")
+TABLE_SUFFIXES, FIGURE_SUFFIXES = (".csv", ".tsv", ".parquet"), (".svg", ".png")
 """The suffixes of the files that `HeadSummary.save` writes."""
 
 Key = tuple[str, str, str]
@@ -44,7 +44,7 @@ class HeadSummary:
     uniform = the same for w_ij = 1 / n,    ratio = share / uniform
 
     Each atom of each molecule counts once as a receiver; virtual nodes are only senders. Rows that do not sum to 1 are
-    normalised first. Uniform attention is over all atoms and virtual nodes, even for a model whose atoms attend only to
+    normalized first. Uniform attention is over all atoms and virtual nodes, even for a model whose atoms attend only to
     bonded ones.
 
     Attributes:
@@ -94,7 +94,7 @@ class HeadSummary:
         for group, atoms in found.items():
             to_group = w[..., atoms].sum(-1)
             inside = np.isin(np.arange(n), atoms)
-            for receiver, rows in ((OTHERS, ~inside), (OWN, inside)):
+            for receiver, rows in ((OTHER_ATOMS, ~inside), (OWN_ATOMS, inside)):
                 total, count = to_group[..., rows].sum(-1), int(rows.sum())
                 self._count(("group", receiver, group), total, count * len(atoms) / m, count)
         self._nats += attention.entropy()[..., :n].sum(-1)
@@ -171,7 +171,7 @@ class HeadSummary:
         """
         path = Path(path)
         suffix = check_summary_output(path)
-        if suffix in PICTURES:
+        if suffix in FIGURE_SUFFIXES:
             from molattn.viewer import heads_plot
 
             heads_plot(self).save(path)
@@ -195,8 +195,10 @@ def check_summary_output(path: Path) -> str:
         UsageError: another suffix.
     """
     suffix = path.suffix.lower()
-    if suffix not in (*TABLES, *PICTURES):
-        raise UsageError(f"{path}: name it {', '.join(TABLES)} for a table, {' or '.join(PICTURES)} for a figure")
+    if suffix not in (*TABLE_SUFFIXES, *FIGURE_SUFFIXES):
+        raise UsageError(
+            f"{path}: name it {', '.join(TABLE_SUFFIXES)} for a table, {' or '.join(FIGURE_SUFFIXES)} for a figure"
+        )
     return suffix
 
 
@@ -219,7 +221,7 @@ def summarize_heads(maps: Iterable[AttentionMap | SmilesError]) -> HeadSummary:
         else:
             summary.add(attention)
     if not summary.molecules:
-        raise InputError(f"there is no molecule to summarise{f': the first, {first}' if first else ''}")
+        raise InputError(f"there is no molecule to summarize{f': the first, {first}' if first else ''}")
     if failed:
         message = f"{failed} of {rows} SMILES are left out; the first, {first}"
         warnings.warn(MolattnWarning(message), stacklevel=2)

@@ -24,7 +24,7 @@ MoleculeOrBatch = MoleculeGraph | MoleculeBatch
 
 @dataclass(frozen=True)
 class Terms:
-    """The attribution of one output to the atoms of a molecule, in the standardised units of the model.
+    """The attribution of one output to the atoms of a molecule, in the standardized units of the model.
 
     If `adds_up`:    output = constant + sum_i values_i + sum(other_terms) + sum_k descriptors_k
 
@@ -77,10 +77,10 @@ def repeat_batch(x: T, times: int) -> T:
 def unsupported_model_reason(model: MoleculeModel) -> str:
     """Why there are no attributions to atoms for a model; empty if there are."""
     if model.of_atoms:
-        return "the model answers for each atom by itself: its predictions say what they are"
+        return "they apply only to targets of molecules, and the model predicts targets of atoms"
     if isinstance(model, GraphModel):
         return ""
-    return f"the model {model.config.kind!r} reads tokens, not atoms: train one with --model graph to see its atoms"
+    return f"the model {model.config.kind!r} reads tokens, not atoms: train one with --model graph"
 
 
 _SUMS = ("additive", "sum", "mean")
@@ -93,7 +93,7 @@ def additive(model: GraphModel, molecule: MoleculeOrBatch, output: int) -> Terms
     output = b + sum_i w . t_i          t_i of atom i after the last block: gelu(W x_i + c), x_i, or x_i / n
 
     for the readouts "additive", "sum" and "mean". The term of a virtual node is separate. The vector of an atom depends
-    on its neighbours, so its term is not the contribution of an isolated atom: few layers over bonds keep it local.
+    on its neighbors, so its term is not the contribution of an isolated atom: few layers over bonds keep it local.
     """
     batch = as_batch(model, molecule)
     with torch.inference_mode():
@@ -333,13 +333,13 @@ def choose_method(model: MoleculeModel, name: str | None = None) -> str:
     Raises:
         UsageError: unknown method, or one that does not support this model, with the reason.
     """
-    if why := unsupported_model_reason(model):
-        raise UsageError(f"no attributions: {why}")
+    if reason := unsupported_model_reason(model):
+        raise UsageError(f"no attributions: {reason}")
     assert isinstance(model, GraphModel)
     if name is None:
         return available_methods(model)[0]
     if name not in METHODS:
         raise UsageError(f"unknown method {short_repr(name)}: choose one of {', '.join(METHODS)}")
-    if why := METHODS[name].unsupported_reason(model):
-        raise UsageError(f"method {name}: {why}")
+    if reason := METHODS[name].unsupported_reason(model):
+        raise UsageError(f"method {name}: {reason}")
     return name

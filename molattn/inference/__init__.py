@@ -10,22 +10,13 @@ if TYPE_CHECKING:
     from molattn.inference.predictor import Predictor, load
     from molattn.inference.rows import AttentionCounts, RowCounts, RowPrediction
 
-_MODULES = {
-    "PredictionOptions": "base_predictor",
-    "Predictor": "predictor",
-    "RowCounts": "rows",
-    "AttentionCounts": "rows",
-    "RowPrediction": "rows",
-    "load": "predictor",
+_NAMES = {
+    "base_predictor": ("PredictionOptions",),
+    "predictor": ("Predictor", "load"),
+    "rows": ("AttentionCounts", "RowCounts", "RowPrediction"),
 }
-__all__ = [
-    "AttentionCounts",
-    "PredictionOptions",
-    "Predictor",
-    "RowCounts",
-    "RowPrediction",
-    "load",
-]
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+__all__ = ["AttentionCounts", "PredictionOptions", "Predictor", "RowCounts", "RowPrediction", "load"]
 
 
 def __getattr__(name: str) -> object:

@@ -1,11 +1,11 @@
-"""The attention of all molecules of a table: written as one tidy table, one weight per row, or summarised by head."""
+"""The attention of all molecules of a table: written as a tidy table, one weight per row, or summarized by head."""
 
+import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,117 +16,68 @@ import pyarrow.parquet as pq
 from molattn.data import guess_smiles_column
 from molattn.data.files import atomic_write
 from molattn.data.tables.columns import find_column
-from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
-from molattn.data.tables.readers import count_rows, open_stream
+from molattn.data.tables.readers import open_stream
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 from molattn.explain import AttentionMap, HeadSummary
+from molattn.explain.attention_map import resolve_index
 from molattn.inference.explainer import Explainer
 from molattn.inference.rows import AttentionCounts
-from molattn.inference.table_engine import ProgressFactory, Warn, warn_user
+from molattn.inference.table_engine import ProgressFactory, Warn
+from molattn.inference.table_job import TableJob
 
 ROW_GROUP = 500_000
-"""The number of weights in a row group, which is held in memory at a time."""
+"""The number of weights in a row group, which is collected in memory."""
 
 
 def write_attention(
     explainer: Explainer,
-    input: Path,
-    output: Path,
+    job: TableJob,
     progress: ProgressFactory,
-    *,
-    smiles_column: str | None = None,
-    input_format: str | None = None,
-    table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
-    warn: Warn = warn_user,
+    warn: Warn,
     layer: int | None = None,
     head: str | None = None,
-    num_workers: int = 0,
-    strict: bool = False,
 ) -> AttentionCounts:
     """Write the attention weights of all molecules of a table; see `molattn.Predictor.attention_table`."""
+    assert job.output is not None
     counts = AttentionCounts()
-    with ExitStack() as stack:
-        maps = stack.enter_context(
-            _open_maps(
-                explainer,
-                input,
-                progress,
-                counts,
-                num_workers,
-                strict,
-                smiles_column=smiles_column,
-                input_format=input_format,
-                table_options=table_options,
-                warn=warn,
-            )
-        )
-        writer = _FrameWriter(stack.enter_context(atomic_write(output)), output.suffix.lower())
-        for row, found in maps:
-            counts.weights += writer.write(row, found.smiles, select_weights(found, layer, head))
+    with _open_maps(explainer, job, progress, warn, counts) as maps, atomic_write(job.output) as file:
+        writer = _WeightWriter(file, job.output.suffix.lower())
+        for row, attention in maps:
+            counts.weights += writer.write(row, attention.smiles, selected_frame(attention, layer, head))
         writer.close()
     return counts
 
 
 def summarize_table(
-    explainer: Explainer,
-    input: Path,
-    progress: ProgressFactory,
-    *,
-    smiles_column: str | None = None,
-    input_format: str | None = None,
-    table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
-    warn: Warn = warn_user,
-    max_rows: int | None = None,
-    num_workers: int = 0,
-    strict: bool = False,
+    explainer: Explainer, job: TableJob, progress: ProgressFactory, warn: Warn, max_rows: int | None = None
 ) -> tuple[HeadSummary, AttentionCounts]:
-    """Summarise the attention of each head over a table; see `molattn.Predictor.summarize_heads`."""
+    """Summarize the attention of each head over a table; see `molattn.Predictor.summarize_heads`."""
     _check_atoms(explainer)
     summary, counts = HeadSummary(), AttentionCounts()
-    with _open_maps(
-        explainer,
-        input,
-        progress,
-        counts,
-        num_workers,
-        strict,
-        max_rows,
-        smiles_column=smiles_column,
-        input_format=input_format,
-        table_options=table_options,
-        warn=warn,
-    ) as maps:
-        for _, found in maps:
-            summary.add(found)
+    with _open_maps(explainer, job, progress, warn, counts, max_rows) as maps:
+        for _, attention in maps:
+            summary.add(attention)
     return summary, counts
 
 
 def summarize_smiles(
-    explainer: Explainer, smiles: Sequence[object], places: Sequence[str], num_workers: int = 0, strict: bool = False
+    explainer: Explainer, smiles: Sequence[object], locations: Sequence[str], num_workers: int = 0, strict: bool = False
 ) -> tuple[HeadSummary, AttentionCounts]:
-    """Summarise the attention of each head over a list of SMILES, which `places` name in messages."""
+    """Summarize the attention of each head over a list of SMILES; messages name them by their `locations`."""
     _check_atoms(explainer)
     summary, counts = HeadSummary(), AttentionCounts()
-    for place, found in zip(places, explainer.attentions(smiles, num_workers), strict=True):
-        counts.rows += 1
-        if not isinstance(found, SmilesError):
-            summary.add(found)
-            continue
-        counts.failed += 1
-        counts.first_failed = counts.first_failed or f"{place}: {found}"
-        if strict:
-            raise RowsFailed(f"{counts.first_failed}; --strict stops at the first SMILES that cannot be read")
-    if counts.failed == counts.rows:
-        raise InputError(f"no molecule can be read; the first, {counts.first_failed}")
+    results = zip(locations, explainer.attentions(smiles, num_workers), strict=True)
+    for _, attention in _readable_maps(results, counts, strict):
+        summary.add(attention)
     return summary, counts
 
 
 def _check_atoms(explainer: Explainer) -> None:
     if explainer.model.position_type != "atoms":
-        raise UsageError(f"the model attends to the {explainer.model.position_type} of a SMILES: it sees no atoms")
+        raise UsageError(f"the model attends to {explainer.model.position_type} of a SMILES, not to atoms")
 
 
-def select_weights(attention: AttentionMap, layer: int | None = None, head: str | None = None) -> pa.Table:
+def selected_frame(attention: AttentionMap, layer: int | None = None, head: str | None = None) -> pa.Table:
     """The frame of a map, or of one layer or head of it; layers and heads keep their indices.
 
     Args:
@@ -137,86 +88,91 @@ def select_weights(attention: AttentionMap, layer: int | None = None, head: str 
     Raises:
         UsageError: there is no such layer or head.
     """
-    layers, heads = range(attention.num_layers), range(attention.num_heads)
-    if layer is not None:
-        if not -len(layers) <= layer < len(layers):
-            raise UsageError(
-                f"--layer is from 0 to {len(layers) - 1}, not {layer}; negative numbers count from the last"
-            )
-        layers = [layers[layer]]
-    selected: list[Any] = [*heads]
-    if head is not None:
-        word = head.strip()
-        if word not in ("mean", "max") and not (word.lstrip("-").isdigit() and -len(heads) <= int(word) < len(heads)):
-            raise UsageError(f"--head is from 0 to {len(heads) - 1}, mean or max, not {head!r}")
-        selected = [word] if word in ("mean", "max") else [heads[int(word)]]
     if layer is None and head is None:
         return attention.to_frame()
-    weights = np.stack([np.stack([attention.matrix(k, h) for h in selected]) for k in layers])
+    layers = [*range(attention.num_layers)]
+    heads: list[Any] = [*range(attention.num_heads)]
+    if layer is not None:
+        layers = [resolve_index(layer, attention.num_layers, "layer")]
+    if head is not None:
+        name = head.strip()
+        number = int(name) if re.fullmatch(r"-?\d{1,9}", name) else name
+        heads = [name if name in ("mean", "max") else resolve_index(number, len(heads), "head", ", 'mean' or 'max'")]
+    weights = np.stack([np.stack([attention.matrix(k, h) for h in heads]) for k in layers])
     frame = replace(attention, weights=weights).to_frame()
-    numbers = pa.array(np.array([*layers])[frame["layer"].to_numpy()], frame.schema.field("layer").type)
-    names = pa.array(np.array([*map(str, selected)])[frame["head"].to_numpy()])
-    frame = frame.set_column(frame.schema.get_field_index("layer"), "layer", numbers)
-    kind = pa.string() if isinstance(selected[0], str) else frame.schema.field("head").type
-    return frame.set_column(frame.schema.get_field_index("head"), "head", names.cast(kind))
+    for column, indices in (("layer", layers), ("head", heads)):
+        values = pa.array(indices, pa.string() if isinstance(indices[0], str) else frame.schema.field(column).type)
+        position = frame.schema.get_field_index(column)
+        frame = frame.set_column(position, column, values.take(frame[column].combine_chunks()))
+    return frame
 
 
 @contextmanager
 def _open_maps(
     explainer: Explainer,
-    input: Path,
+    job: TableJob,
     progress: ProgressFactory,
-    counts: AttentionCounts,
-    num_workers: int,
-    strict: bool,
-    max_rows: int | None = None,
-    *,
-    smiles_column: str | None,
-    input_format: str | None,
-    table_options: TableOptions,
     warn: Warn,
+    counts: AttentionCounts,
+    max_rows: int | None = None,
 ) -> Iterator[Iterator[tuple[int, AttentionMap]]]:
-    """Row and map of each molecule of a table, in order; `counts` gets the rows that cannot be read.
-
-    Raises:
-        InputError: no molecule can be read.
-        RowsFailed: one cannot be read, and `strict` is set.
-    """
-    places: deque[tuple[int, object]] = deque()
+    """The maps of the molecules of a table: see `_readable_maps`."""
+    locations: deque[str] = deque()
     with ExitStack() as stack:
-        stream = stack.enter_context(open_stream(input, input_format, table_options, warn=warn))
-        name = smiles_column or stream.smiles_column or guess_smiles_column(stream.columns)
+        stream = stack.enter_context(open_stream(job.input, job.input_format, job.table_options, warn=warn))
+        name = job.smiles_column or guess_smiles_column(stream.columns, stream.smiles_column)
         index = find_column(stream.columns, name, stream.source)
-        total = count_rows(input, input_format, table_options) if input.is_file() else None
+        _, total = job.row_range()
         if max_rows is not None:
             total = max_rows if total is None else min(max_rows, total)
         report = stack.enter_context(progress(total, 0))
 
         def molecules() -> Iterator[object]:
             for chunk in stream.chunks:
-                places.extend((chunk.start + i, place) for i, place in enumerate(chunk.lines))
+                locations.extend(f"{stream.unit} {line}" for line in chunk.lines)
                 yield from stream.molecule_column(chunk, index)
 
-        def maps() -> Iterator[tuple[int, AttentionMap]]:
-            for found in stack.enter_context(closing(explainer.attentions(islice(molecules(), max_rows), num_workers))):
-                row, place = places.popleft()
-                counts.rows += 1
-                if isinstance(found, SmilesError):
-                    counts.failed += 1
-                    counts.first_failed = counts.first_failed or f"{stream.unit} {place}: {found}"
-                    if strict:
-                        raise RowsFailed(f"{counts.first_failed}; --strict stops at the first row that cannot be read")
-                else:
-                    yield row, found
-                report(counts.rows)
-            if counts.failed == counts.rows:
-                why = f"; the first, {counts.first_failed}" if counts.failed else ": it has no rows"
-                raise InputError(f"{stream.source}: no molecule can be read{why}")
+        maps = explainer.attentions(islice(molecules(), max_rows), job.num_workers)
+        stack.enter_context(closing(maps))
 
-        yield maps()
+        def results() -> Iterator[tuple[str, AttentionMap | SmilesError]]:
+            for done, result in enumerate(maps, 1):
+                yield locations.popleft(), result
+                report(done)
+
+        yield _readable_maps(results(), counts, job.strict, f"{stream.source}: ")
 
 
-class _FrameWriter:
+def _readable_maps(
+    results: Iterable[tuple[str, AttentionMap | SmilesError]], counts: AttentionCounts, strict: bool, source: str = ""
+) -> Iterator[tuple[int, AttentionMap]]:
+    """Row and map of each molecule that can be read, in order; `counts` receives the number of rows and failures.
+
+    Args:
+        results: for each row its location, such as "line 3", and its map or the error.
+        counts: is updated row by row.
+        strict: whether the first error raises RowsFailed.
+        source: the start of the message if no molecule can be read.
+
+    Raises:
+        InputError: no molecule can be read.
+        RowsFailed: one cannot be read, and `strict` is set.
+    """
+    for row, (location, result) in enumerate(results):
+        counts.rows += 1
+        if not isinstance(result, SmilesError):
+            yield row, result
+            continue
+        counts.failed += 1
+        counts.first_failed = counts.first_failed or f"{location}: {result}"
+        if strict:
+            raise RowsFailed(f"{counts.first_failed}; --strict stops at the first row that cannot be read")
+    if counts.failed == counts.rows:
+        reason = f"; the first, {counts.first_failed}" if counts.failed else ": there are no rows"
+        raise InputError(f"{source}no molecule can be read{reason}")
+
+
+class _WeightWriter:
     """Collects frames, with row and SMILES as their first columns, into the row groups of a file."""
 
     def __init__(self, file: Any, suffix: str):
@@ -227,12 +183,13 @@ class _FrameWriter:
 
     def write(self, row: int, smiles: str, frame: pa.Table) -> int:
         """Add the weights of one molecule; returns how many."""
-        count, place = len(frame), frame.schema.get_field_index("weight")
-        # The model's precision: wider numbers would only be longer.
-        frame = frame.set_column(place, "weight", frame["weight"].cast(pa.float32()))
+        count = len(frame)
+        # float32 is the precision of the model.
+        weights = frame["weight"].cast(pa.float32())
+        frame = frame.set_column(frame.schema.get_field_index("weight"), "weight", weights)
         rows = pa.repeat(pa.scalar(row, pa.int64()), count)
-        names = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), count), pa.array([smiles]))
-        self.frames.append(frame.add_column(0, "smiles", names).add_column(0, "row", rows))
+        smiles_column = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), count), pa.array([smiles]))
+        self.frames.append(frame.add_column(0, "smiles", smiles_column).add_column(0, "row", rows))
         self.num_weights += count
         if self.num_weights >= ROW_GROUP:
             self._flush()

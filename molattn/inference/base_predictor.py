@@ -3,7 +3,7 @@
 import hashlib
 import tempfile
 import warnings
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from molattn.chem import NO_GEOMETRY, Progress, morgan_bits
 from molattn.chem.molecule import CHUNK_SIZE as WORKER_CHUNK_SIZE
 from molattn.chem.molecule import CHUNK_SIZE_3D as WORKER_CHUNK_SIZE_3D
 from molattn.chem.workers import map_chunks
+from molattn.data.tables.writers import NewColumn
 from molattn.errors import MolattnWarning, SmilesError, UsageError, short_repr
 from molattn.explain.faithfulness_file import Summaries
 from molattn.inference.rows import RowValues, Value
@@ -38,25 +39,25 @@ class BasePredictor:
 
     Args:
         artifact: the model.
-        measured: the results of `molattn faithfulness`, in words, by target and method.
+        faithfulness: one-line results of `molattn faithfulness`, by target and method.
         folder: the folder that the model was loaded from, if any.
     """
 
-    def __init__(self, artifact: Artifact, measured: Summaries | None = None, folder: Path | None = None):
+    def __init__(self, artifact: Artifact, faithfulness: Summaries | None = None, folder: Path | None = None):
         self._artifact = artifact
-        self._measured: Mapping[str, Mapping[str, str]] = measured or {}
+        self._faithfulness: Summaries = faithfulness or {}
         self.folder = folder
-        options, c = artifact.read_options, artifact.read_options.conformers
-        if c is not None and c.on_failure == "stop":
-            options = replace(options, conformers=replace(c, on_failure="reject"))
-        self.read_options = options
+        self.read_options = artifact.read_options
+        conformers = self.read_options.conformers
+        if conformers is not None and conformers.on_failure == "stop":
+            self.read_options = replace(self.read_options, conformers=replace(conformers, on_failure="reject"))
         self.targets, self.units = artifact.targets, artifact.units
         self.extra_columns = tuple(artifact.extra_columns())
         self.descriptors = () if artifact.descriptors is None else artifact.descriptors.provided
 
     @property
     def model(self) -> MoleculeModel:
-        """The model itself, a torch module in evaluation mode, with raw outputs: standardised values, logits, ...
+        """The model itself, a torch module in evaluation mode, with raw outputs: standardized values, logits, ...
 
         For an ensemble, its first model; see `members`.
         """
@@ -64,7 +65,7 @@ class BasePredictor:
 
     @property
     def task(self) -> Task:
-        """What the targets are: regression, binary or multi-class, of molecules or of atoms."""
+        """The task: regression, binary or multiclass classification, of molecules or of atoms."""
         return self._artifact.task
 
     @property
@@ -76,7 +77,7 @@ class BasePredictor:
         """
         if self.task.of_atoms:
             raise UsageError(
-                f"the model answers for atoms ({', '.join(self.targets)}): it has no vector of a molecule to embed"
+                f"the model predicts targets of atoms ({', '.join(self.targets)}): it has no fingerprint of a molecule"
             )
         return self._artifact.model.head.in_features
 
@@ -123,11 +124,11 @@ class BasePredictor:
         size = WORKER_CHUNK_SIZE if self.read_options.conformers is None else WORKER_CHUNK_SIZE_3D
         done = 0
         with closing(map_chunks(smiles, descriptors.reader(reader), num_workers, size)) as chunks:
-            for of_chunk, molecules in chunks:
-                done += len(of_chunk)
+            for smiles_of_chunk, molecules in chunks:
+                done += len(smiles_of_chunk)
                 if progress is not None:
                     progress(done)
-                yield descriptors.join(of_chunk, molecules)
+                yield descriptors.join(smiles_of_chunk, molecules)
         descriptors.check_end()
 
     def _read_molecules(
@@ -144,7 +145,12 @@ def descriptor_rows(descriptors: Any, single: bool) -> Any:
     return descriptors
 
 
-DOMAIN_COLUMNS = ("embedding_distance", "tanimoto_nearest", "out_of_domain")
+DOMAIN_COLUMNS = (
+    NewColumn("embedding_distance", "float64"),
+    NewColumn("tanimoto_nearest", "float64"),
+    NewColumn("out_of_domain", "string"),
+)
+"""The columns of the applicability domain."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +161,7 @@ class PredictionOptions:
         interval: level of prediction intervals, or of prediction sets of classes; None for neither.
         uncertainty_method: how standard deviations are computed; the model's default when empty.
         calibration_method: one of `molattn.models.calibration.CALIBRATION_METHODS`; the model's default when empty.
-        applicability: whether to measure how far each molecule is from the training molecules.
+        applicability: whether to add the `DOMAIN_COLUMNS`, how far each molecule is from the training molecules.
     """
 
     interval: float | None = None
@@ -166,14 +172,6 @@ class PredictionOptions:
 
 DEFAULT_OPTIONS = PredictionOptions()
 """Only the outputs of the model."""
-
-
-@dataclass(frozen=True)
-class ExtraColumn:
-    """A column in addition to the predictions; `kind` is that of a `NewColumn`."""
-
-    name: str
-    kind: str = "float64"
 
 
 class BatchPredictor:
@@ -212,72 +210,66 @@ class BatchPredictor:
                     f"{self.uncertainty}: leave --uncertainty-method out, or add --calibration-method none"
                 )
             self.calibration = NONE
-        self.columns = [ExtraColumn(name) for name in a.extra_columns(self.uncertainty)]
+        self.columns = [NewColumn(name, "float64") for name in a.extra_columns(self.uncertainty)]
         if options.interval is not None:
             self._check_interval(options.interval)
             if isinstance(task, Regression):
-                self.columns += [ExtraColumn(f"{t}_{end}") for t in a.targets for end in ("lower", "upper")]
+                self.columns += [NewColumn(f"{t}_{end}", "float64") for t in a.targets for end in ("lower", "upper")]
             else:
-                self.columns += [ExtraColumn(f"{t}_set", "list<string>") for t in a.targets]
+                self.columns += [NewColumn(f"{t}_set", "list<string>") for t in a.targets]
         if options.applicability:
             if a.domain is None:
                 raise UsageError(
                     "the model keeps no training molecules to compare with: train it again, without "
                     "training.domain_size=0 and on targets of molecules"
                 )
-            kinds = ("float64", "float64", "string")
-            self.columns += [ExtraColumn(*column) for column in zip(DOMAIN_COLUMNS, kinds, strict=True)]
+            self.columns += DOMAIN_COLUMNS
 
     def _check_interval(self, level: float) -> None:
         a = self.artifact
         check_level(level)
         if a.task.of_atoms:
-            raise UsageError("intervals are of molecules, and the model answers for atoms: leave --interval out")
+            raise UsageError("--interval applies only to targets of molecules, and the model predicts targets of atoms")
         if self.calibration == NONE and not self.options.calibration_method:
             raise UsageError(
                 "the model has no calibration: train with --calibration-size 0.1, or add --calibration-method none for "
-                "what the model itself believes, which may be far too narrow"
+                "uncalibrated intervals, which may be far too narrow"
             )
         # A dummy prediction, which raises the error if there are too few calibration molecules for the level.
-        one = np.zeros((1, len(a.targets)))
-        spread = None if self.uncertainty == NONE else one
+        zeros = np.zeros((1, len(a.targets)))
+        std = None if self.uncertainty == NONE else zeros
         distribution = np.full((1, len(a.task.distribution_columns(a.targets))), 0.5)
-        self._intervals_or_sets(Predictions(one, distribution, spread), level)
+        self._intervals_or_sets(Predictions(zeros, distribution, std), level)
 
     def predict(self, molecules: Sequence[Molecule], z: np.ndarray | None, failures: dict[int, str]) -> list[RowValues]:
         """Predictions and extra values of each molecule, or of each atom for a model of atoms.
 
         Args:
             molecules: n molecules.
-            z: (n, k), their standardised descriptors; None if the model reads none.
+            z: (n, k), their standardized descriptors; None if the model reads none.
             failures: receives, by index, why a molecule has no prediction: it is too large for the memory, or the
                 model's output is not finite.
         """
+        a, task = self.artifact, self.artifact.task
         # Values that overflow are reported as failures, not as NumPy's warnings.
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            return self._predict(molecules, z, failures)
-
-    def _predict(
-        self, molecules: Sequence[Molecule], z: np.ndarray | None, failures: dict[int, str]
-    ) -> list[RowValues]:
-        a, task = self.artifact, self.artifact.task
-        raw = a.predict(molecules, z, self.uncertainty, failures)
-        calibrated = a.apply_calibration(raw, self.calibration)
-        extra: list[list[Any]] = calibrated.extra_values.tolist()
-        if self.options.interval is not None:
-            ends = self._intervals_or_sets(raw, self.options.interval)
-            extra = [row + new for row, new in zip(extra, ends, strict=True)]
-        if self.options.applicability and a.domain is not None and len(molecules):
-            bits = morgan_bits([m.smiles for m in molecules], max_atoms=a.read_options.max_atoms)
-            vectors = compute_embeddings(a.model, molecules, descriptors=z, failures=failures)
-            distances, similarities, flags = a.domain.measure(vectors, bits)
-            measured = zip(distances.tolist(), similarities.tolist(), flags, strict=True)
-            extra = [row + list(new) for row, new in zip(extra, measured, strict=True)]
-        values = (tuple(task.table_value(v, t) for t, v in enumerate(row)) for row in calibrated.values.tolist())
-        return [(row, tuple(more)) for row, more in zip(values, extra, strict=True)]
+            raw = a.predict(molecules, z, self.uncertainty, failures)
+            calibrated = a.apply_calibration(raw, self.calibration)
+            extra: list[list[Any]] = calibrated.extra_values.tolist()
+            if self.options.interval is not None:
+                intervals = self._intervals_or_sets(raw, self.options.interval)
+                extra = [row + new for row, new in zip(extra, intervals, strict=True)]
+            if self.options.applicability and a.domain is not None and len(molecules):
+                bits = morgan_bits([m.smiles for m in molecules], max_atoms=a.read_options.max_atoms)
+                vectors = compute_embeddings(a.model, molecules, descriptors=z, failures=failures)
+                distances, similarities, out_of_domain = a.domain.measure(vectors, bits)
+                columns = zip(distances.tolist(), similarities.tolist(), out_of_domain, strict=True)
+                extra = [row + list(new) for row, new in zip(extra, columns, strict=True)]
+            values = (tuple(task.table_value(v, t) for t, v in enumerate(row)) for row in calibrated.values.tolist())
+            return [(row, tuple(others)) for row, others in zip(values, extra, strict=True)]
 
     def _intervals_or_sets(self, raw: Predictions, level: float) -> list[list[Value]]:
-        """From uncalibrated predictions: the ends of each molecule's intervals, by target, or its sets of classes."""
+        """From uncalibrated predictions: each molecule's interval ends, target by target, or its sets of classes."""
         a, task = self.artifact, self.artifact.task
         calibration = None if self.calibration == NONE else a.calibration
         if isinstance(task, Regression):

@@ -10,13 +10,13 @@ from typing import Any, overload
 
 import numpy as np
 
-from molattn.chem import NO_GEOMETRY
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import MolattnWarning, SmilesError, short_repr
 from molattn.explain import NOT_MEASURED, AttentionMap, Attribution
 from molattn.explain.attribute import attribute
 from molattn.explain.methods import choose_method
 from molattn.inference.base_predictor import BasePredictor
+from molattn.inference.rows import RowCounts, geometry_warning
 from molattn.models.base import Molecule
 from molattn.models.descriptors import DescriptorStream, InputRow, usable_molecules
 from molattn.models.predict import MAX_ATTENTION_PAIRS, NOT_FINITE, iter_attention
@@ -32,9 +32,9 @@ class Explainer(BasePredictor):
     """
 
     def attention(self, smiles: str, descriptors: Any = None) -> AttentionMap:
-        """What every atom of a molecule attended to: `.weights` is (layers, heads, n, n), in the SMILES' atom order.
+        """What every atom of a molecule attends to: `.weights` is (layers, heads, n, n), in the SMILES' atom order.
 
-        The order is that of the map's own `.smiles`: a model that standardises molecules reads the standard form, and
+        The order is that of the map's own `.smiles`: a model that standardizes molecules reads the standard form, and
         a model of SMILES attends to tokens instead, those of the canonical SMILES. Descriptors, as for `predict`,
         change only the map's prediction.
 
@@ -66,25 +66,23 @@ class Explainer(BasePredictor):
             progress: called after each chunk with the number of SMILES read so far.
         """
         waiting: list[InputRow] = []
-        pairs = done = without_geometry = 0
-        first = ""
+        pairs, counts = 0, RowCounts()
         scaler = None if descriptors is None and self.descriptors else self._artifact.descriptors
         with closing(self._read_rows(smiles, num_workers, progress, DescriptorStream(scaler, descriptors))) as chunks:
             for row in chain.from_iterable(chunks):
-                done += 1
                 waiting.append(row)
+                counts.rows += 1
                 if not isinstance(row.molecule, SmilesError):
                     pairs += row.molecule.size**2
-                    found = next((w for w in row.molecule.warnings if w.startswith(NO_GEOMETRY)), "")
-                    without_geometry += bool(found)
-                    first = first or (found and f"{short_repr(row.smiles)}: {found}")
+                    if warning := geometry_warning(row.molecule.warnings):
+                        first = f"{short_repr(row.smiles)}: {warning}"
+                        counts.add(RowCounts(without_geometry=1, first_without_geometry=first))
                 if pairs >= MAX_ATTENTION_PAIRS or len(waiting) == CHUNK_SIZE:
                     yield from self._map_rows(waiting)
                     waiting, pairs = [], 0
         yield from self._map_rows(waiting)
-        if without_geometry:
-            message = f"{without_geometry} of {done} SMILES have no 3D geometry; the first, {first}"
-            warnings.warn(MolattnWarning(message), stacklevel=2)
+        if counts.geometry_message:
+            warnings.warn(MolattnWarning(counts.geometry_message), stacklevel=2)
 
     def _map_rows(self, rows: Sequence[InputRow]) -> Iterator[AttentionMap | SmilesError]:
         """A map or an error for each row."""
@@ -98,7 +96,8 @@ class Explainer(BasePredictor):
         Without a prediction if the model reads descriptors and z is None.
         """
         a = self._artifact
-        measured = next((m["attention"] for m in self._measured.values() if "attention" in m), NOT_MEASURED)
+        summaries = (by_method["attention"] for by_method in self._faithfulness.values() if "attention" in by_method)
+        faithfulness = next(summaries, NOT_MEASURED)
         missing = z is None and a.descriptors is not None
         if z is None and a.descriptors is not None:  # attention does not depend on descriptors
             z = np.zeros((len(molecules), len(a.descriptors.names)))
@@ -111,27 +110,23 @@ class Explainer(BasePredictor):
                 yield SmilesError(molecule.smiles, NOT_FINITE)
                 continue
             if a.task.of_atoms or missing:
-                prediction, units = {}, {}  # no number belongs to the whole molecule
+                names, values, units = [], [], []  # no prediction of the whole molecule
             elif isinstance(a.task, Multiclass):
                 names = a.task.distribution_columns(a.targets)
-                prediction, units = (
-                    dict(zip(names, decoded.distribution[0].tolist(), strict=True)),
-                    dict.fromkeys(names, ""),
-                )
+                values, units = decoded.distribution[0].tolist(), [""] * len(names)
             else:
-                prediction = dict(zip(a.targets, decoded.values[0].tolist(), strict=True))
-                units = dict(zip(a.targets, a.units, strict=True))
+                names, values, units = a.targets, decoded.values[0].tolist(), a.units
             yield AttentionMap(
                 smiles=molecule.encoded_smiles,
                 symbols=molecule.labels,
                 weights=weights,
-                prediction=prediction,
-                units=units,
+                prediction=dict(zip(names, values, strict=True)),
+                units=dict(zip(names, units, strict=True)),
                 add_hs=a.read_options.add_hs,
                 virtual=a.model.virtual_labels,
                 rows_sum_to_one=a.model.rows_sum_to_one,
                 position_type=a.model.position_type,
-                faithfulness=measured,
+                faithfulness=faithfulness,
             )
 
     @overload
@@ -154,7 +149,7 @@ class Explainer(BasePredictor):
         Args:
             smiles: one, or many.
             method: "additive", "occlusion", "integrated-gradients", "cam", "grad-attention", "rollout" or
-                "attention"; None for the first of these that the model offers: they are in order of faithfulness.
+                "attention"; None for the first of these that supports the model: they are in order of faithfulness.
             target: its name, required for a model of several targets. For a target of several classes it can also be
                 the prediction column of a class. For binary targets the log-odds are explained.
             descriptors: as for `predict`; with an additive method their contribution is separate from the atoms'.
@@ -168,8 +163,8 @@ class Explainer(BasePredictor):
 
         def explain(molecule: Molecule, z: np.ndarray | None) -> Attribution:
             found = attribute(a, molecule, name, target, descriptors=None if z is None else z[None])
-            of_target = self._measured.get(found.target) or self._measured.get(target or a.targets[0], {})
-            return replace(found, faithfulness=of_target.get(name, NOT_MEASURED))
+            by_method = self._faithfulness.get(found.target) or self._faithfulness.get(target or a.targets[0], {})
+            return replace(found, faithfulness=by_method.get(name, NOT_MEASURED))
 
         if isinstance(smiles, str):
             return explain(*self._read_one(smiles, descriptors))

@@ -17,7 +17,7 @@ from molattn.inference.table_predictor import TablePredictor
 from molattn.models.artifact import load_artifact
 from molattn.models.predictions import Predictions
 from molattn.models.uncertainty import NONE
-from molattn.training.run_status import check_has_model
+from molattn.training.run_status import MODEL, check_has_model
 
 
 class Predictor(TablePredictor):
@@ -83,19 +83,18 @@ class Predictor(TablePredictor):
         if return_std and batch.uncertainty == NONE:
             raise UsageError(
                 "the model has no standard deviations: train with ensemble_size=5, or with the loss mve, "
-                "evidential, quantile or dirichlet, or ask for uncertainty_method='dropout'"
+                "evidential, quantile or dirichlet, or pass uncertainty_method='dropout'"
             )
         rows, single = self._rows(smiles, num_workers, descriptors, batch.options, on_error)
-        if self.task.of_atoms:
-            both = [self._arrays(split_atoms(row), len(batch.columns)) for row in rows]
-            warn_failed(rows, "prediction")
-            arrays = tuple([self._squeeze(part[k]) for part in both] for k in range(1 + return_std))
-        else:
-            both = self._arrays(rows, len(batch.columns))
-            warn_failed(rows, "prediction")
-            arrays = tuple(map(self._squeeze, both[: 1 + return_std]))
-        arrays = tuple(array[0] for array in arrays) if single else arrays
-        return arrays if return_std else arrays[0]
+        groups = [split_atoms(row) for row in rows] if self.task.of_atoms else [rows]
+        pairs = [self._arrays(group, len(batch.columns)) for group in groups]
+        warn_failed(rows, "prediction")
+        results: list[Any] = [[self._squeeze(pair[k]) for pair in pairs] for k in range(1 + return_std)]
+        if not self.task.of_atoms:
+            results = [result[0] for result in results]
+        if single:
+            results = [result[0] for result in results]
+        return tuple(results) if return_std else results[0]
 
     def predict_interval(
         self,
@@ -124,7 +123,7 @@ class Predictor(TablePredictor):
             UsageError: a model of classes or without calibration, or too few calibration molecules for the level.
         """
         if self.task.kind != "regression":
-            raise UsageError("intervals are of numbers, and the model answers classes: ask for predict_set")
+            raise UsageError("intervals apply only to regression, and the model predicts classes: use predict_set")
         options = PredictionOptions(interval=level, calibration_method=calibration_method)
         rows, single = self._rows(smiles, num_workers, descriptors, options, on_error)
         ends = np.full((len(rows), len(self.targets), 2), np.nan)
@@ -160,7 +159,7 @@ class Predictor(TablePredictor):
             UsageError: a model of numbers or without calibration, or too few calibration molecules for the level.
         """
         if self.task.kind == "regression":
-            raise UsageError("sets are of classes, and the model answers numbers: ask for predict_interval")
+            raise UsageError("sets apply only to classification, and the model predicts numbers: use predict_interval")
         options = PredictionOptions(interval=level, calibration_method=calibration_method)
         rows, single = self._rows(smiles, num_workers, descriptors, options, on_error)
         several = len(self.targets) > 1
@@ -180,7 +179,7 @@ class Predictor(TablePredictor):
         options: PredictionOptions,
         on_error: str,
     ) -> tuple[list[RowPrediction], bool]:
-        """The rows of some SMILES, and whether it was a single string."""
+        """The predictions of SMILES, and whether `smiles` was a single string."""
         if on_error not in ("nan", "raise"):
             raise UsageError(f"on_error is 'nan' or 'raise', not {on_error!r}")
         single = isinstance(smiles, str)
@@ -207,7 +206,7 @@ class Predictor(TablePredictor):
         """Learned embeddings, in the order of `smiles`: the input of the model's final linear layer.
 
         Shapes: (n, d); (d,) for a single string. Descriptors are passed as for `predict`; they are the
-        last numbers of an embedding, standardised.
+        last numbers of an embedding, standardized.
 
         The result for a SMILES that cannot be read is NaN. A `MolattnWarning` reports how many there are, with the
         first reason; `embed_rows` gives all.
@@ -272,18 +271,13 @@ class Predictor(TablePredictor):
         return f"Predictor of {', '.join(self.targets)}"
 
 
-def _model_folder(run: str | Path) -> Path:
-    """The model's folder in a run folder: its subfolder `model`, or the folder itself if it has none."""
-    inside = Path(run) / "model"
-    return inside if inside.is_dir() else Path(run)
-
-
 def load(run: str | Path) -> Predictor:
     """Load the predictor of a run folder, or of the `model` folder in it, on the CPU.
 
     Raises:
         InputError: there is no model, it is damaged, or the run is not finished.
     """
-    check_has_model(Path(run))
-    folder = _model_folder(run)
-    return Predictor(load_artifact(folder), read_summaries(Path(run), folder), folder)
+    run = Path(run)
+    check_has_model(run)
+    folder = run / MODEL if (run / MODEL).is_dir() else run
+    return Predictor(load_artifact(folder), read_summaries(run, folder), folder)

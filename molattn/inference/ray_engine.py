@@ -2,7 +2,7 @@
 
 Only part numbers are sent between processes; tables, model and outputs are files that every machine can read. Each part
 is written atomically, as in `table_engine`, so that both engines write the same bytes, and either can resume an output
-that the other has begun.
+that the other has started.
 """
 
 import json
@@ -10,21 +10,19 @@ import logging
 import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from molattn import errors
 from molattn.data.tables.options import warn_once
 from molattn.data.tables.parts import MANIFEST, PartFiles, Parts
-from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import MissingExtra, MolattnError, ProcessLost, UsageError
 from molattn.inference.base_predictor import PredictionOptions
 from molattn.inference.predictor import load
 from molattn.inference.row_predictor import TableTask, prediction_task
 from molattn.inference.rows import RowCounts
 from molattn.inference.table_engine import (
-    PART,
     ProgressFactory,
     Warn,
     check_row_limit,
@@ -33,19 +31,20 @@ from molattn.inference.table_engine import (
     join_parts,
     open_parts,
     open_table,
+    rows_per_part,
 )
 from molattn.inference.table_job import TableJob
 
-RETRIES = 4
+MAX_TASK_RETRIES = 4
 """How often a part is started again after the process that was writing it has died."""
 
-STORE = 128 * 2**20
-"""Bytes of Ray's object store on this machine: part numbers need few."""
+OBJECT_STORE_BYTES = 128 * 2**20
+"""Size of Ray's object store on this machine; it holds only part numbers."""
 
 
 @dataclass(frozen=True)
 class _CountedTable:
-    """A table whose rows were counted."""
+    """A table with its number of rows."""
 
     job: TableJob
     parts: Parts
@@ -55,7 +54,7 @@ class _CountedTable:
 
     def missing_parts(self) -> list[int]:
         """The parts that are not finished."""
-        count = -(-(self.end - self.first) // (PART * CHUNK_SIZE))
+        count = -(-(self.end - self.first) // rows_per_part())
         return [] if self.parts.joined else [k for k in range(count) if k not in self.parts.finished]
 
 
@@ -72,7 +71,7 @@ def run_on_ray(
     Args:
         jobs, task, progress, warn: as for `run_jobs`.
         model_folder: the folder that the processes load the model from.
-        options: of the prediction task.
+        options: the options of the prediction task.
 
     Raises:
         MissingExtra: Ray is not installed.
@@ -81,7 +80,7 @@ def run_on_ray(
     """
     for job in jobs:
         if job.output is None or not job.input.is_file():
-            raise UsageError("--engine ray reads and writes files: give tables and --output")
+            raise UsageError("--engine ray needs files for input and output: give tables and --output")
     tables = [_count(job, task, warn) for job in jobs]
     todo = [{"table": i, "part": part} for i, table in enumerate(tables) for part in table.missing_parts()]
     counts = RowCounts()
@@ -90,11 +89,11 @@ def run_on_ray(
         report = stack.enter_context(_total_progress(tables, progress))
         for i, table in enumerate(tables):
             for _ in table.missing_parts():
-                number, of_part = next(written)
+                number, part_counts = next(written)
                 assert number == i
-                report(of_part.rows)
-                check_strict(table.job, task, of_part)
-            counts.add(_join(table, task), table.job.input if table.job.one_of_many else None)
+                report(part_counts.rows)
+                check_strict(table.job, task, part_counts)
+            counts.add(_join(table, task), table.job.input if table.job.multiple_tables else None)
     discard_records(jobs)
     return counts
 
@@ -148,21 +147,21 @@ def _write_parts(
         workers = num_workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
         parts = ray.data.from_items(todo, override_num_blocks=len(todo)).map_batches(
             _PartWriter,
-            fn_constructor_args=([_for_workers(job) for job in jobs], model_folder.absolute(), options),
+            fn_constructor_args=([_worker_job(job) for job in jobs], model_folder.absolute(), options),
             batch_size=1,
             compute=ray.data.ActorPoolStrategy(size=min(workers, len(todo))),
             num_cpus=1,
             max_restarts=-1,
-            max_task_retries=RETRIES,
+            max_task_retries=MAX_TASK_RETRIES,
         )
         for row in parts.iter_rows():
             result = json.loads(row["result"])
             if "error" in result:
                 raise _error(result)
-            yield int(row["table"]), RowCounts.from_record(result)
+            yield int(row["table"]), RowCounts(**result)
     except ray.exceptions.RayError as error:
         first = str(error).strip().split("\n")[0]
-        raise ProcessLost(f"Ray gave up ({first}): finished parts are kept, and --resume continues") from error
+        raise ProcessLost(f"Ray failed ({first}): finished parts are kept, and --resume continues") from error
     finally:
         ray.shutdown()
 
@@ -188,7 +187,11 @@ def _start(num_workers: int) -> Any:
         logging.getLogger(name).setLevel(logging.ERROR)
     settings: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if local:
-        settings |= {"address": "local", "num_cpus": num_workers or os.cpu_count() or 1, "object_store_memory": STORE}
+        settings |= {
+            "address": "local",
+            "num_cpus": num_workers or os.cpu_count() or 1,
+            "object_store_memory": OBJECT_STORE_BYTES,
+        }
         settings |= {"include_dashboard": False}
     try:
         ray.init(**settings)
@@ -197,7 +200,7 @@ def _start(num_workers: int) -> Any:
     return ray
 
 
-def _for_workers(job: TableJob) -> TableJob:
+def _worker_job(job: TableJob) -> TableJob:
     """The job with absolute paths: a process can start in another folder."""
     assert job.output is not None
     # The caller checks for rows that failed; the workers write them.
@@ -224,7 +227,7 @@ class _PartWriter:
         try:
             if self.task is None:
                 self.task = prediction_task(load(self.model_folder), self.options)
-            result = _write_part(self.jobs[table], self.task, part).to_record()
+            result = asdict(_write_part(self.jobs[table], self.task, part))
         except MolattnError as error:
             result = {"error": type(error).__name__, "text": str(error)}
         except OSError as error:
@@ -235,24 +238,24 @@ class _PartWriter:
 def _write_part(job: TableJob, task: TableTask, part: int) -> RowCounts:
     """Write one part of the output of a job.
 
-    If another process began this part and died, the molecules are read in a separate process: a molecule that crashes
+    If another process started this part and died, the molecules are read in a separate process: a molecule that crashes
     the reader then becomes an error in its row.
     """
     assert job.output is not None
     with open_table(job, task, lambda _: None) as table:
         parts = PartFiles(job.output, table.output)
-        begun = parts.table(part).with_suffix(".begun")
-        workers = int(begun.exists())
-        begun.write_text(f"{os.getpid()}\n")
+        started = parts.table(part).with_suffix(".started")
+        workers = int(started.exists())
+        started.write_text(f"{os.getpid()}\n")
         first, end = _row_range(parts.folder)
-        chunks = table.chunks(first, min(end, first + (part + 1) * PART * CHUNK_SIZE), lambda k: k == part)
+        chunks = table.chunks(first, min(end, first + (part + 1) * rows_per_part()), lambda k: k == part)
         with closing(table.predict(chunks, workers, lambda _: None)) as predicted:
             table.write_part(parts, part, predicted)
-        begun.unlink(missing_ok=True)
-        return RowCounts.from_record(parts.finished[part]["tally"])
+        started.unlink(missing_ok=True)
+        return RowCounts(**parts.finished[part]["counts"])
 
 
 def _row_range(folder: Path) -> tuple[int, int]:
     """The first row of an output and the end of its rows, from its manifest."""
-    made_of = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    return made_of["the first row"], made_of["the first row"] + made_of["the number of rows"]
+    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    return manifest["first_row"], manifest["first_row"] + manifest["num_rows"]

@@ -5,6 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,9 @@ from molattn.inference.base_predictor import (
     DEFAULT_OPTIONS,
     BasePredictor,
     BatchPredictor,
-    ExtraColumn,
     PredictionOptions,
 )
-from molattn.inference.rows import RowPrediction, RowValues, all_finite, predict_rows, transpose
+from molattn.inference.rows import RowPrediction, RowValues, all_finite, merge_predictions, transpose
 from molattn.models.base import Molecule
 from molattn.models.descriptors import DescriptorStream, InputRow
 from molattn.models.predict import NOT_FINITE, compute_embeddings
@@ -50,7 +50,7 @@ class RowPredictor(BasePredictor):
         predict = partial(self._predict_batch, BatchPredictor(self._artifact, options))
         return self._iter_rows(smiles, num_workers, progress, predict, descriptors)
 
-    def extra_columns_for(self, options: PredictionOptions = DEFAULT_OPTIONS) -> list[ExtraColumn]:
+    def extra_columns_for(self, options: PredictionOptions = DEFAULT_OPTIONS) -> list[NewColumn]:
         """The columns of `RowPrediction.extra_values` with these options.
 
         Raises:
@@ -75,8 +75,8 @@ class RowPredictor(BasePredictor):
         predicted: list[RowValues | str] = [*predictor.predict(molecules, z, failures)]
         if self.task.of_atoms:
             atoms: Any = iter(predicted)
-            of_each = (list(islice(atoms, n)) for n in self._artifact.model.rows_per_molecule(molecules).tolist())
-            predicted = [(transpose(v for v, _ in rows), transpose(e for _, e in rows)) for rows in of_each]
+            by_molecule = (list(islice(atoms, n)) for n in self._artifact.model.rows_per_molecule(molecules).tolist())
+            predicted = [(transpose(v for v, _ in rows), transpose(e for _, e in rows)) for rows in by_molecule]
         return _with_failures(predicted, failures)
 
     def _embed_batch(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> list[RowValues | str]:
@@ -99,9 +99,9 @@ class RowPredictor(BasePredictor):
             for rows in chunks:
                 waiting += rows
                 while len(waiting) >= CHUNK_SIZE:
-                    yield from predict_rows(waiting[:CHUNK_SIZE], predict)
+                    yield from merge_predictions(waiting[:CHUNK_SIZE], predict)
                     del waiting[:CHUNK_SIZE]
-        yield from predict_rows(waiting, predict)
+        yield from merge_predictions(waiting, predict)
 
 
 def _with_failures(predicted: list[RowValues | str], failures: dict[int, str]) -> list[RowValues | str]:
@@ -114,6 +114,9 @@ def _with_failures(predicted: list[RowValues | str], failures: dict[int, str]) -
 
 RowFunction = Callable[[Iterable[object], int, Callable[[int], None], object], Generator[RowPrediction, None, None]]
 """From SMILES, a number of workers, a progress callback, and the rows of descriptors or None, to one result per row."""
+
+
+STATUS_COLUMNS = (NewColumn("status"), NewColumn("error"))
 
 
 @dataclass(frozen=True)
@@ -155,41 +158,36 @@ def prediction_task(predictor: RowPredictor, options: PredictionOptions = DEFAUL
     kinds = [(f"{t}_pred", kind) for t in predictor.targets] + [(c.name, c.kind) for c in extra]
     if predictor.task.of_atoms:
         kinds = [(name, f"list<{kind}>") for name, kind in kinds]
-    # The manifests of unfinished outputs hold this text, so its format must not change: None for unset options.
-    text = [options.interval, options.uncertainty_method or None, options.calibration_method or None]
     return TableTask(
         noun="prediction",
         predict_rows=partial(predictor.predict_rows, options=options),
-        columns=[*(NewColumn(name, kind) for name, kind in kinds), *_status_columns()],
+        columns=[*(NewColumn(name, kind) for name, kind in kinds), *STATUS_COLUMNS],
         cells=partial(_cells, len(kinds), False),
         model_sha256=predictor.model_sha256,
-        options=str([*text, options.applicability]),
+        options=str(options),
         descriptors=predictor.descriptors,
         slow_reason=predictor.model.slow_reason,
     )
 
 
-def embedding_task(predictor: RowPredictor, numbers_only: bool = False) -> TableTask:
-    """The task that adds `f0`, `f1`, ..., `status` and `error`, or with `numbers_only` writes embeddings alone.
+def embedding_task(predictor: RowPredictor, output: Path) -> TableTask:
+    """The task that adds `f0`, `f1`, ..., `status` and `error`; a .npy output has only the embeddings.
 
     Raises:
         UsageError: a model of atoms, which has no embedding of a molecule.
     """
+    numbers_only = output.suffix.lower() == ".npy"
     numbers = [NewColumn(f"f{i}", "float32") for i in range(predictor.dim)]
     return TableTask(
         noun="embedding",
         predict_rows=predictor.embed_rows,
-        columns=numbers if numbers_only else [*numbers, *_status_columns()],
+        columns=numbers if numbers_only else [*numbers, *STATUS_COLUMNS],
         cells=partial(_cells, predictor.dim, numbers_only),
         model_sha256=predictor.model_sha256,
         numbers_only=numbers_only,
         descriptors=predictor.descriptors,
         slow_reason=predictor.model.slow_reason,
     )
-
-
-def _status_columns() -> list[NewColumn]:
-    return [NewColumn("status"), NewColumn("error")]
 
 
 def _cells(width: int, numbers_only: bool, rows: Sequence[RowPrediction]) -> list[Column]:

@@ -1,7 +1,7 @@
-"""`RowPrediction`: the prediction of one SMILES, or why there is none; and how many rows were processed and failed."""
+"""`RowPrediction`, the prediction of one SMILES or why there is none, and `RowCounts`, how many rows failed."""
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -10,7 +10,6 @@ import numpy as np
 
 from molattn.chem import NO_GEOMETRY
 from molattn.data.tables.parts import Parts
-from molattn.data.tables.row_stream import Chunk, RowStream
 from molattn.errors import MolattnWarning, SmilesError, short_repr
 from molattn.models.base import Molecule
 from molattn.models.descriptors import InputRow, usable_molecules
@@ -65,22 +64,12 @@ def split_atoms(row: RowPrediction) -> list[RowPrediction]:
     return [RowPrediction(row.smiles, v, extra_values=e) for v, e in zip(values, extra, strict=True)]
 
 
-def missing_geometry_message(rows: Sequence[RowPrediction]) -> str:
-    """How many predictions use path lengths because no 3D geometry was found, and the first; empty for none."""
-    found = [(i, r, w) for i, r in enumerate(rows) if (w := geometry_warning(r))]
-    if not found:
-        return ""
-    i, first, warning = found[0]
-    count = f"{len(found)} of {len(rows)} SMILES have no 3D geometry"
-    return f"{count}; the first, row {i}, {short_repr(first.smiles)}: {warning}"
+def geometry_warning(warnings: Iterable[str]) -> str:
+    """The one of a molecule's warnings that says that its 3D geometry was not found; empty if there is none."""
+    return next((w for w in warnings if w.startswith(NO_GEOMETRY)), "")
 
 
-def geometry_warning(row: RowPrediction) -> str:
-    """The warning of a molecule whose 3D geometry was not found; empty where it was, or where the model uses none."""
-    return next((w for w in row.warnings if w.startswith(NO_GEOMETRY)), "")
-
-
-def predict_rows(
+def merge_predictions(
     rows: Sequence[InputRow], predict: Callable[[Sequence[Molecule], np.ndarray | None], list[RowValues | str]]
 ) -> Iterator[RowPrediction]:
     """The prediction of each row, in order, with the values that `predict` returns for its molecule, or an error.
@@ -104,13 +93,12 @@ def predict_rows(
 
 def warn_failed(rows: Sequence[RowPrediction], noun: str) -> None:
     """Warn, as the caller's caller, of rows that are NaN because they have no `noun`, and of missing 3D geometries."""
-    failed = [(i, r) for i, r in enumerate(rows) if r.error]
-    if failed:
-        i, first = failed[0]
-        message = f"{len(failed)} of {len(rows)} SMILES have no {noun} (NaN); the first, row {i}, "
-        warnings.warn(MolattnWarning(f"{message}{short_repr(first.smiles)}: {first.error}"), stacklevel=3)
-    if message := missing_geometry_message(rows):
+    counts = RowCounts.of_rows(rows, [f"row {i}, {short_repr(row.smiles)}" for i, row in enumerate(rows)])
+    if counts.failed:
+        message = f"{counts.failed} of {counts.rows} SMILES have no {noun} (NaN); the first, {counts.first_failed}"
         warnings.warn(MolattnWarning(message), stacklevel=3)
+    if counts.geometry_message:
+        warnings.warn(MolattnWarning(counts.geometry_message), stacklevel=3)
 
 
 @dataclass
@@ -120,8 +108,8 @@ class RowCounts:
     Attributes:
         rows: rows processed.
         failed: rows with an error instead of a result.
-        first_failed: place and reason of the first of them.
-        without_geometry: rows with path lengths in place of a 3D geometry, which was not found.
+        first_failed: location and reason of the first of them.
+        without_geometry: rows with path lengths instead of a 3D geometry, which was not found.
         first_without_geometry: row, SMILES and reason of the first of them.
     """
 
@@ -156,30 +144,15 @@ class RowCounts:
             return ""
         return f"{self.failed} of {self.rows} rows have no {noun}; the first, {self.first_failed}"
 
-    def to_record(self) -> dict[str, Any]:
-        """The counts as stored on disk, in the records of finished parts."""
-        return {
-            "rows": self.rows,
-            "failed": self.failed,
-            "first": self.first_failed,
-            "flat": self.without_geometry,
-            "first_flat": self.first_without_geometry,
-        }
-
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> "RowCounts":
-        """The inverse of `to_record`."""
-        return cls(record["rows"], record["failed"], record["first"], record["flat"], record["first_flat"])
-
-    @classmethod
-    def of_chunk(cls, stream: RowStream, chunk: Chunk, predictions: Sequence[RowPrediction]) -> "RowCounts":
-        """The counts of a chunk of rows."""
-        counts = cls(rows=len(chunk))
-        for row, (place, prediction) in enumerate(zip(chunk.lines, predictions, strict=True)):
-            if prediction.error:
-                counts.add(cls(failed=1, first_failed=f"{stream.unit} {place}: {prediction.error}"))
-            elif warning := geometry_warning(prediction):
-                first = f"row {chunk.start + row}, {short_repr(prediction.smiles)}: {warning}"
+    def of_rows(cls, rows: Sequence[RowPrediction], locations: Sequence[str], start: int = 0) -> "RowCounts":
+        """The counts of rows with these locations for messages, such as "line 3"; `start` is the index of the first."""
+        counts = cls(rows=len(rows))
+        for i, (location, row) in enumerate(zip(locations, rows, strict=True), start):
+            if row.error:
+                counts.add(cls(failed=1, first_failed=f"{location}: {row.error}"))
+            elif warning := geometry_warning(row.warnings):
+                first = f"row {i}, {short_repr(row.smiles)}: {warning}"
                 counts.add(cls(without_geometry=1, first_without_geometry=first))
         return counts
 
@@ -188,7 +161,7 @@ class RowCounts:
         """The counts of all finished parts."""
         counts = cls()
         for number in sorted(parts.finished):
-            counts.add(cls.from_record(parts.finished[number]["tally"]))
+            counts.add(cls(**parts.finished[number]["counts"]))
         return counts
 
 
@@ -199,7 +172,7 @@ class AttentionCounts:
     Attributes:
         rows: rows of the input.
         failed: rows that cannot be read.
-        first_failed: place and reason of the first of them.
+        first_failed: location and reason of the first of them.
         weights: rows of the output.
     """
 
@@ -208,6 +181,6 @@ class AttentionCounts:
     first_failed: str = ""
     weights: int = 0
 
-    def warning(self, what: str) -> str:
-        """A sentence about the rows that failed, such as `what` "have no weights"."""
-        return f"{self.failed} of {self.rows} rows {what}; the first, {self.first_failed}"
+    def failure_message(self, effect: str) -> str:
+        """A sentence about the rows that failed, with their `effect`, such as "have no weights"."""
+        return f"{self.failed} of {self.rows} rows {effect}; the first, {self.first_failed}"

@@ -7,14 +7,13 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from itertools import groupby
 
 from molattn.data import guess_smiles_column
 from molattn.data.files import atomic_write
 from molattn.data.tables.columns import find_column, format_names
-from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS
 from molattn.data.tables.parts import PartFiles, Parts, discard_parts, file_sha256, parts_folder
 from molattn.data.tables.readers import open_stream
 from molattn.data.tables.row_stream import CHUNK_SIZE, Chunk, RowStream, peek_decimal_commas
@@ -30,12 +29,12 @@ from molattn.data.tables.writers import (
 )
 from molattn.errors import InputError, MolattnWarning, RowsFailed, UsageError
 from molattn.inference.base_predictor import PredictionOptions
-from molattn.inference.row_predictor import RowFunction, RowPredictor, TableTask, prediction_task
+from molattn.inference.row_predictor import RowPredictor, TableTask, prediction_task
 from molattn.inference.rows import RowCounts, RowPrediction
 from molattn.inference.table_job import LOCAL, TableJob, check_engine
 
 NumberedChunk = tuple[int, Chunk]
-"""A chunk of rows, after the number of the part of the output that it belongs to."""
+"""The number of a part of the output, and a chunk of its rows."""
 PredictedChunk = tuple[int, Chunk, list[RowPrediction]]
 """A `NumberedChunk` with the results of its rows."""
 ProgressFactory = Callable[[int | None, int], AbstractContextManager[Callable[[int], None]]]
@@ -43,9 +42,9 @@ ProgressFactory = Callable[[int | None, int], AbstractContextManager[Callable[[i
 context manager of a callback, which receives the number of rows that this run has read so far."""
 Warn = Callable[[str], object]
 
-LONG = 10_000
-"""The number of rows from which a slow model is worth a warning."""
-PART = 16
+MIN_ROWS_TO_WARN = 10_000
+"""The smallest number of rows for which a slow model is reported."""
+CHUNKS_PER_PART = 16
 """The number of chunks in a part of the output; an interruption loses at most the unfinished part."""
 
 
@@ -73,23 +72,49 @@ class OpenTable:
         for chunk in self.stream.chunks:
             if end is not None and chunk.start >= end:
                 return
-            part = (chunk.start - first) // (PART * CHUNK_SIZE)
+            part = (chunk.start - first) // rows_per_part()
             if chunk.start >= first and needed(part):
                 yield part, chunk
 
     def predict(
         self, chunks: Iterable[NumberedChunk], num_workers: int, progress: Callable[[int], None]
     ) -> Generator[PredictedChunk, None, None]:
-        """Run the model on these chunks, in order."""
+        """Predict the rows of these chunks, in order."""
         smiles = find_column(self.stream.columns, self.smiles_column, self.stream.source)
         descriptors = _descriptor_indices(self.stream, self.task.descriptors)
-        return _predict(chunks, self.stream, smiles, descriptors, self.task.predict_rows, num_workers, progress)
+        pending: deque[NumberedChunk] = deque()
+        # Molecules are read ahead of the prediction: their descriptors are kept until then.
+        descriptor_rows: deque[Iterable[Sequence[object]]] = deque()
+
+        def molecules() -> Iterator[object]:
+            for part, chunk in chunks:
+                pending.append((part, chunk))
+                if descriptors:
+                    columns = [self.stream.numeric_column(chunk, k) for k in descriptors]
+                    descriptor_rows.append(zip(*columns, strict=True))
+                yield from self.stream.molecule_column(chunk, smiles)
+
+        def numbers() -> Iterator[Sequence[object]]:
+            while descriptor_rows:
+                yield from descriptor_rows.popleft()
+
+        predictions: list[RowPrediction] = []
+        rows = self.task.predict_rows(molecules(), num_workers, progress, numbers() if descriptors else None)
+        with closing(rows):
+            for prediction in rows:
+                predictions.append(prediction)
+                part, chunk = pending[0]
+                if len(predictions) == len(chunk):
+                    pending.popleft()
+                    yield part, chunk, predictions
+                    predictions = []
 
     def write(self, writer: TableWriter, chunks: Iterable[PredictedChunk]) -> RowCounts:
         """Write the rows of these chunks."""
         counts = RowCounts()
         for _, chunk, predictions in chunks:
-            counts.add(RowCounts.of_chunk(self.stream, chunk, predictions))
+            locations = [f"{self.stream.unit} {line}" for line in chunk.lines]
+            counts.add(RowCounts.of_rows(predictions, locations, chunk.start))
             check_strict(self.job, self.task, counts)
             writer.write(chunk, self.task.cells(predictions))
         writer.close()
@@ -99,7 +124,7 @@ class OpenTable:
         """Write a part, then record that it is finished."""
         with atomic_write(parts.table(number)) as file:
             counts = self.write(self.output.writer(file), chunks)
-        parts.finish(number, {"tally": counts.to_record()})
+        parts.finish(number, {"counts": asdict(counts)})
 
 
 @contextmanager
@@ -114,7 +139,7 @@ def open_table(job: TableJob, task: TableTask, warn: Warn) -> Iterator[OpenTable
             new = list(task.columns)
             output: TableFormat = NpyFormat(new)
         else:
-            new = _without_duplicates(task.columns, stream.columns, warn)
+            new = _rename_duplicates(task.columns, stream.columns, warn)
             stream, comma = peek_decimal_commas(stream, smiles_column)
             output = output_format(job.output, stream, new, job.escape_formulas, smiles_column, comma)
         yield OpenTable(job, task, stream, smiles_column, output, [*stream.columns, *(c.name for c in new)])
@@ -139,7 +164,7 @@ def run_jobs(jobs: Sequence[TableJob], task: TableTask, progress: ProgressFactor
     """
     counts = RowCounts()
     for job in jobs:
-        counts.add(run_job(job, task, progress, warn), job.input if job.one_of_many else None)
+        counts.add(run_job(job, task, progress, warn), job.input if job.multiple_tables else None)
     discard_records(jobs)
     return counts
 
@@ -154,14 +179,14 @@ def run_job(job: TableJob, task: TableTask, progress: ProgressFactory, warn: War
         table = stack.enter_context(open_table(job, task, warn))
         first, end = job.row_range()
         check_row_limit(table, first, end)
-        parts = open_parts(table, first, end, job.one_of_many)
+        parts = open_parts(table, first, end, job.multiple_tables)
         if parts is not None and parts.joined:
             return RowCounts.of_parts(parts)
-        if not job.quiet and end is not None and end - first >= LONG and (why := task.slow_reason()):
-            warn(f"the model runs 2 to 4 times slower than it could: {why}; see molattn doctor")
+        if not job.quiet and end is not None and end - first >= MIN_ROWS_TO_WARN and (reason := task.slow_reason()):
+            warn(f"the model runs 2 to 4 times slower than it could: {reason}; see molattn doctor")
         finished = {} if parts is None else dict(parts.finished)
         chunks = table.chunks(first, end, lambda part: part not in finished)
-        before = sum(record["tally"]["rows"] for record in finished.values())
+        before = sum(record["counts"]["rows"] for record in finished.values())
         report = stack.enter_context(progress(None if end is None else end - first, before))
         predicted = stack.enter_context(closing(table.predict(chunks, job.num_workers, report)))
         source = table.stream.source
@@ -173,18 +198,23 @@ def run_job(job: TableJob, task: TableTask, progress: ProgressFactory, warn: War
                 with open_compressed(job.output, file) as inner:
                     counts = table.write(table.output.writer(inner), predicted)
                 return check_complete(counts, first, end, source)
-        for number, of_part in groupby(predicted, lambda chunk: chunk[0]):
-            table.write_part(parts, number, of_part)
+        for number, chunks_of_part in groupby(predicted, lambda chunk: chunk[0]):
+            table.write_part(parts, number, chunks_of_part)
         return join_parts(parts, job, first, end, source)
+
+
+def rows_per_part() -> int:
+    """The number of rows in a part of the output; the last part may have fewer."""
+    return CHUNKS_PER_PART * CHUNK_SIZE
 
 
 def check_row_limit(table: OpenTable, first: int, end: int | None) -> None:
     """Raise UsageError if the table has more rows than the format of the output can hold."""
-    most = table.output.max_rows
-    if most is not None and end is not None and end - first > most:
+    max_rows = table.output.max_rows
+    if max_rows is not None and end is not None and end - first > max_rows:
         raise UsageError(
-            f"{table.job.output} holds {most:,} rows below its header, and the table has {end - first:,}: write .csv "
-            "or .parquet, or shards of it, as in --shard 1/2"
+            f"{table.job.output} can have {max_rows:,} rows below its header, and the table has {end - first:,}: write "
+            ".csv or .parquet, or shards of it, as in --shard 1/2"
         )
 
 
@@ -199,43 +229,43 @@ def open_parts(table: OpenTable, first: int, end: int | None, always: bool = Fal
         return None
     if job.force and not job.resume:
         discard_parts(job.output)
-    short = not always and end is not None and end - first <= PART * CHUNK_SIZE
+    short = not always and end is not None and end - first <= rows_per_part()
     if end is None or (short and not parts_folder(job.output).exists()):
         return None
-    made_of = {
-        "what is made": task.noun,
-        "what is asked for beside it": task.options,
-        "the input's SHA-256": file_sha256(job.input),
-        "the model's SHA-256": task.model_sha256(),
-        "molattn's version": version("molattn"),
-        "the column of SMILES": table.smiles_column,
-        "the list of columns": table.columns,
-        "the first row": first,
-        "the number of rows": end - first,
-        "the number of rows in a part": PART * CHUNK_SIZE,
-        "the kind of file": table.output.suffix,
-        **({"the escaping of formulas": True} if job.escape_formulas else {}),
-        **({"how the table is read": str(job.table_options)} if job.table_options != DEFAULT_TABLE_OPTIONS else {}),
+    dependencies = {
+        "task": task.noun,
+        "options": task.options,
+        "input_sha256": file_sha256(job.input),
+        "model_sha256": task.model_sha256(),
+        "molattn_version": version("molattn"),
+        "smiles_column": table.smiles_column,
+        "columns": table.columns,
+        "first_row": first,
+        "num_rows": end - first,
+        "rows_per_part": rows_per_part(),
+        "suffix": table.output.suffix,
+        "escape_formulas": job.escape_formulas,
+        "table_options": str(job.table_options),
     }
-    return Parts(job.output, table.output, made_of)
+    return Parts(job.output, table.output, dependencies)
 
 
 def join_parts(parts: Parts, job: TableJob, first: int, end: int | None, source: str) -> RowCounts:
     """Join the parts into the output, after a check that all rows are in them."""
     counts = check_complete(RowCounts.of_parts(parts), first, end, source)
-    parts.join(keep=job.one_of_many)
+    parts.join(keep=job.multiple_tables)
     return counts
 
 
 def discard_records(jobs: Sequence[TableJob]) -> None:
     """Remove the records of the parts of several tables, once all tables are finished."""
     for job in jobs:
-        if job.one_of_many and job.output is not None:
+        if job.multiple_tables and job.output is not None:
             discard_parts(job.output)
 
 
 def check_complete(counts: RowCounts, first: int, end: int | None, source: str) -> RowCounts:
-    """Raise InputError unless all rows that were counted beforehand have been processed."""
+    """Raise InputError unless as many rows were processed as were counted before."""
     if end is not None and counts.rows != end - first:
         raise InputError(f"{source} was changed while it was read: predict it again")
     return counts
@@ -247,42 +277,6 @@ def check_strict(job: TableJob, task: TableTask, counts: RowCounts) -> None:
         raise RowsFailed(f"{counts.first_failed}; --strict stops at the first row without a {task.noun}")
 
 
-def _predict(
-    chunks: Iterable[NumberedChunk],
-    stream: RowStream,
-    smiles: int,
-    descriptors: Sequence[int],
-    predict_rows: RowFunction,
-    num_workers: int,
-    progress: Callable[[int], None],
-) -> Generator[PredictedChunk, None, None]:
-    """Run the model on chunks of rows, in order; `smiles` and `descriptors` are column indices."""
-    pending: deque[NumberedChunk] = deque()
-    # Molecules are read ahead: their descriptors wait here.
-    descriptor_rows: deque[Iterable[Sequence[object]]] = deque()
-
-    def molecules() -> Iterator[object]:
-        for part, chunk in chunks:
-            pending.append((part, chunk))
-            if descriptors:
-                descriptor_rows.append(zip(*(stream.numeric_column(chunk, k) for k in descriptors), strict=True))
-            yield from stream.molecule_column(chunk, smiles)
-
-    def numbers() -> Iterator[Sequence[object]]:
-        while descriptor_rows:
-            yield from descriptor_rows.popleft()
-
-    predictions: list[RowPrediction] = []
-    with closing(predict_rows(molecules(), num_workers, progress, numbers() if descriptors else None)) as rows:
-        for prediction in rows:
-            predictions.append(prediction)
-            part, chunk = pending[0]
-            if len(predictions) == len(chunk):
-                pending.popleft()
-                yield part, chunk, predictions
-                predictions = []
-
-
 def _descriptor_indices(stream: RowStream, names: Sequence[str]) -> list[int]:
     """Indices of the columns of descriptors that the model reads."""
     try:
@@ -291,7 +285,7 @@ def _descriptor_indices(stream: RowStream, names: Sequence[str]) -> list[int]:
         raise UsageError(f"{error}; the model reads {format_names(names)} for each molecule") from error
 
 
-def _without_duplicates(columns: Sequence[NewColumn], existing: Sequence[str], warn: Warn) -> list[NewColumn]:
+def _rename_duplicates(columns: Sequence[NewColumn], existing: Sequence[str], warn: Warn) -> list[NewColumn]:
     """The columns, with a number appended to names that the table already has, so that no column of it is replaced."""
     renamed: list[NewColumn] = []
     used = set(existing)  # embeddings have hundreds of columns
@@ -307,7 +301,7 @@ def _without_duplicates(columns: Sequence[NewColumn], existing: Sequence[str], w
     return renamed
 
 
-TableProgress = Callable[[int, int | None], object]
+ProgressCallback = Callable[[int, int | None], object]
 """Called with the number of rows read so far, and the number of all rows, None if unknown."""
 
 
@@ -342,7 +336,7 @@ def predict_jobs(
     return run_on_ray(jobs, task, predictor.folder, options, progress, warn)
 
 
-def callback_progress(callback: TableProgress | None) -> ProgressFactory:
+def callback_progress(callback: ProgressCallback | None) -> ProgressFactory:
     """Report progress to a function."""
 
     @contextmanager

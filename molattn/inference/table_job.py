@@ -36,9 +36,9 @@ class TableJob:
         strict: raise RowsFailed at the first row that fails.
         force: replace the output file.
         quiet: do not warn about a slow model.
-        escape_formulas: put an apostrophe before cells that a spreadsheet takes for a formula.
-        one_of_many: whether it is one of several tables; the records of its parts are then kept until all are finished,
-            for `resume`.
+        escape_formulas: put an apostrophe before cells that a spreadsheet would read as a formula.
+        multiple_tables: whether it is one of several tables; the records of its parts are then kept until all tables
+            are finished, for `resume`.
     """
 
     input: Path
@@ -54,7 +54,7 @@ class TableJob:
     force: bool = False
     quiet: bool = False
     escape_formulas: bool = False
-    one_of_many: bool = False
+    multiple_tables: bool = False
 
     def check(self) -> None:
         """Validate the arguments.
@@ -68,15 +68,15 @@ class TableJob:
             raise UsageError(f"a shard is (i, n), the i-th of n, from (1, n) to (n, n), not {self.shard}")
         if (self.shard or self.resume) and not table.is_file() and (str(table) == "-" or table.exists()):
             option = "--shard" if self.shard else "--resume"
-            raise UsageError(f"{option} needs to know all rows beforehand: give an ordinary file in place of a pipe")
+            raise UsageError(f"{option} needs the number of rows in advance: give a regular file instead of a pipe")
         if self.resume and output is None:
-            raise UsageError("--resume continues a file: give --output")
+            raise UsageError("--resume continues an output file: give --output")
         if output is None:
             return
         if output.exists() and table.exists() and os.path.samefile(output, table):
             raise UsageError(f"{output} is the input itself: write to another file")
         if output.exists() and not output.is_file():
-            raise UsageError(f"{output} is not an ordinary file: give another path")
+            raise UsageError(f"{output} is not a regular file: give another path")
         parts = parts_folder(output)
         check_output(output, self.force or (self.resume and parts.exists()))
         if parts.exists() and not self.force and not self.resume:
@@ -100,7 +100,7 @@ def check_output(path: Path, force: bool = False) -> None:
     """Validate that a file can be written.
 
     Raises:
-        UsageError: it exists and `force` is False, or it is not an ordinary file.
+        UsageError: it exists and `force` is False, or it is not a regular file.
         InputError: its folder does not exist.
     """
     if path.exists() and not (force and path.is_file()):
@@ -112,19 +112,14 @@ def check_output(path: Path, force: bool = False) -> None:
 def check_attention_output(path: Path, force: bool = False) -> None:
     """Validate the output of `attention_table`; raises as `check_output`, and UsageError for another suffix."""
     if path.suffix.lower() not in (".parquet", ".csv"):
-        raise UsageError(f"{path.name}: weights are written as .parquet or .csv; name the file so")
+        raise UsageError(f"{path.name}: attention weights are written as .parquet or .csv")
     check_output(path, force)
-
-
-def is_npy(path: Path | None) -> bool:
-    """Whether the output is a matrix of numbers without the columns of the table."""
-    return path is not None and path.suffix.lower() == ".npy"
 
 
 def check_engine(engine: str) -> None:
     """Raise UsageError for an engine that does not exist."""
     if engine not in ENGINES:
-        raise UsageError(f"there is no engine {engine!r}: choose {LOCAL} or {RAY}")
+        raise UsageError(f"unknown engine {engine!r}: choose {LOCAL} or {RAY}")
 
 
 @contextmanager
@@ -146,18 +141,18 @@ def locked_outputs(jobs: Sequence[TableJob]) -> Iterator[Sequence[TableJob]]:
         yield jobs
 
 
-def jobs_of_tables(job: TableJob, tables: Sequence[Path], output: str | None) -> list[TableJob]:
-    """A job for each table, with the settings of `job`; `job` itself for one table without an output folder.
+def jobs_for_tables(job: TableJob, tables: Sequence[Path], output: str | None) -> list[TableJob]:
+    """A job for each table, with the settings of `job`; `job` itself for a single table without an output folder.
 
     Raises:
         UsageError, InputError: as `create_output_folder`, or several tables without a folder.
     """
     if output is None or (len(tables) == 1 and not output.endswith("/") and not Path(output).is_dir()):
         if len(tables) > 1:
-            raise UsageError(f"{len(tables)} tables go into a folder: give --output FOLDER/")
+            raise UsageError(f"the predictions of {len(tables)} tables are written to a folder: give --output FOLDER/")
         return [job]
     pairs = zip(tables, create_output_folder(Path(output), tables), strict=True)
-    return [replace(job, input=table, output=path, one_of_many=True) for table, path in pairs]
+    return [replace(job, input=table, output=path, multiple_tables=True) for table, path in pairs]
 
 
 def create_output_folder(folder: Path, tables: Sequence[Path]) -> list[Path]:
@@ -168,9 +163,9 @@ def create_output_folder(folder: Path, tables: Sequence[Path]) -> list[Path]:
         InputError: the folder's parent does not exist.
     """
     if any(str(table) == "-" for table in tables):
-        raise UsageError("standard input is one table, which goes to a file: give --output FILE")
+        raise UsageError("standard input is a single table: give a file with --output, not a folder")
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is a file, and {len(tables)} tables go into a folder: give another --output")
+        raise UsageError(f"{folder} is a file: give a folder with --output for {len(tables)} tables")
     outputs = output_paths(folder, tables)
     if not folder.absolute().parent.is_dir():
         raise InputError(f"there is no folder {folder.absolute().parent}: create it first")
@@ -180,14 +175,16 @@ def create_output_folder(folder: Path, tables: Sequence[Path]) -> list[Path]:
 
 def output_paths(folder: Path, tables: Sequence[Path]) -> list[Path]:
     """The output of each table in a folder: the table's own name, with `.csv` for SMI and SDF."""
-    table_of: dict[Path, Path] = {}
+    table_by_output: dict[Path, Path] = {}
     for table in tables:
         kind, name = infer_format(table), table.name
         if kind in ("smi", "sdf", "parquet", "xlsx") and name.lower().endswith(".gz"):
             name = name[:-3]
         suffix = {"smi": ".csv", "sdf": ".csv", "xlsx": ".xlsx"}.get(kind)
         output = folder / (name if suffix is None else Path(name).stem + suffix)
-        if output in table_of:
-            raise UsageError(f"{table_of[output]} and {table} would both be written to {output}: predict each alone")
-        table_of[output] = table
-    return [*table_of]
+        if output in table_by_output:
+            raise UsageError(
+                f"{table_by_output[output]} and {table} would both be written to {output}: predict them separately"
+            )
+        table_by_output[output] = table
+    return [*table_by_output]

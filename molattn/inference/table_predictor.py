@@ -11,8 +11,8 @@ from molattn.inference.base_predictor import DEFAULT_OPTIONS, PredictionOptions
 from molattn.inference.explainer import Explainer
 from molattn.inference.row_predictor import RowPredictor, embedding_task
 from molattn.inference.rows import AttentionCounts, RowCounts
-from molattn.inference.table_engine import TableProgress, callback_progress, predict_jobs, run_jobs, warn_user
-from molattn.inference.table_job import TableJob, check_attention_output, create_output_folder, is_npy, locked_outputs
+from molattn.inference.table_engine import ProgressCallback, callback_progress, predict_jobs, run_jobs, warn_user
+from molattn.inference.table_job import TableJob, check_attention_output, create_output_folder, locked_outputs
 
 if TYPE_CHECKING:
     from molattn.explain import HeadSummary
@@ -37,7 +37,7 @@ class TablePredictor(RowPredictor, Explainer):
         strict: bool = False,
         force: bool = False,
         escape_formulas: bool = False,
-        progress: TableProgress | None = None,
+        progress: ProgressCallback | None = None,
     ) -> RowCounts:
         """Predict every row of a table of any length, in bounded memory: what `molattn predict` does.
 
@@ -61,7 +61,7 @@ class TablePredictor(RowPredictor, Explainer):
             resume: continue with an unfinished output.
             strict: raise at the first row without a prediction.
             force: replace the output.
-            escape_formulas: put an apostrophe before cells that a spreadsheet takes for a formula.
+            escape_formulas: put an apostrophe before cells that a spreadsheet would read as a formula.
             progress: called with the number of rows read so far, and the number of all rows, None if unknown.
 
         Returns:
@@ -109,7 +109,7 @@ class TablePredictor(RowPredictor, Explainer):
         strict: bool = False,
         force: bool = False,
         escape_formulas: bool = False,
-        progress: TableProgress | None = None,
+        progress: ProgressCallback | None = None,
     ) -> RowCounts:
         """Predict several tables into files of the same names in a folder, which is created; see `predict_table`.
 
@@ -127,14 +127,14 @@ class TablePredictor(RowPredictor, Explainer):
                 strict=strict,
                 force=force,
                 escape_formulas=escape_formulas,
-                one_of_many=True,
+                multiple_tables=True,
             )
             for table, output in zip(tables, create_output_folder(Path(folder), tables), strict=True)
         ]
         return self._predict_jobs(jobs, options, engine, progress)
 
     def _predict_jobs(
-        self, jobs: Sequence[TableJob], options: PredictionOptions, engine: str, progress: TableProgress | None
+        self, jobs: Sequence[TableJob], options: PredictionOptions, engine: str, progress: ProgressCallback | None
     ) -> RowCounts:
         with locked_outputs(jobs):
             counts = predict_jobs(self, jobs, options, engine, callback_progress(progress), warn_user)
@@ -155,7 +155,7 @@ class TablePredictor(RowPredictor, Explainer):
         resume: bool = False,
         strict: bool = False,
         force: bool = False,
-        progress: TableProgress | None = None,
+        progress: ProgressCallback | None = None,
     ) -> RowCounts:
         """Write the learned embedding of every row of a table: what `molattn embed` does.
 
@@ -183,8 +183,7 @@ class TablePredictor(RowPredictor, Explainer):
             force=force,
         )
         with locked_outputs([job]):
-            task = embedding_task(self, numbers_only=is_npy(job.output))
-            counts = run_jobs([job], task, callback_progress(progress), warn_user)
+            counts = run_jobs([job], embedding_task(self, Path(output)), callback_progress(progress), warn_user)
         for message in filter(None, (counts.geometry_message, counts.failure_message("embedding"))):
             warnings.warn(MolattnWarning(message), stacklevel=2)
         return counts
@@ -202,7 +201,7 @@ class TablePredictor(RowPredictor, Explainer):
         num_workers: int = 0,
         strict: bool = False,
         force: bool = False,
-        progress: TableProgress | None = None,
+        progress: ProgressCallback | None = None,
     ) -> AttentionCounts:
         """Write the attention weights of all molecules of a table, one per row: what `molattn attention` does.
 
@@ -232,21 +231,19 @@ class TablePredictor(RowPredictor, Explainer):
         from molattn.inference.attention_table import write_attention  # imports pyarrow
 
         check_attention_output(Path(output), force)
-        counts = write_attention(
-            self,
-            Path(input),
-            Path(output),
-            callback_progress(progress),
+        job = TableJob(
+            input=Path(input),
+            output=Path(output),
             smiles_column=smiles_column,
             input_format=input_format,
             table_options=table_options,
-            layer=layer,
-            head=None if head is None else str(head),
             num_workers=num_workers,
             strict=strict,
         )
+        head = None if head is None else str(head)
+        counts = write_attention(self, job, callback_progress(progress), warn_user, layer, head)
         if counts.failed:
-            warnings.warn(MolattnWarning(counts.warning("have no weights")), stacklevel=2)
+            warnings.warn(MolattnWarning(counts.failure_message("have no weights")), stacklevel=2)
         return counts
 
     def summarize_heads(
@@ -259,9 +256,9 @@ class TablePredictor(RowPredictor, Explainer):
         max_rows: int | None = None,
         num_workers: int = 0,
         strict: bool = False,
-        progress: TableProgress | None = None,
+        progress: ProgressCallback | None = None,
     ) -> "HeadSummary":
-        """Summarise what each head attends to over the molecules of a table: what `molattn heads` does.
+        """Summarize what each head attends to over the molecules of a table: what `molattn heads` does.
 
         A row that cannot be read is left out; a `MolattnWarning` reports how many there are.
 
@@ -283,17 +280,16 @@ class TablePredictor(RowPredictor, Explainer):
         """
         from molattn.inference.attention_table import summarize_table  # imports pyarrow
 
-        summary, counts = summarize_table(
-            self,
-            Path(input),
-            callback_progress(progress),
+        job = TableJob(
+            input=Path(input),
+            output=None,
             smiles_column=smiles_column,
             input_format=input_format,
             table_options=table_options,
-            max_rows=max_rows,
             num_workers=num_workers,
             strict=strict,
         )
+        summary, counts = summarize_table(self, job, callback_progress(progress), warn_user, max_rows)
         if counts.failed:
-            warnings.warn(MolattnWarning(counts.warning("are left out")), stacklevel=2)
+            warnings.warn(MolattnWarning(counts.failure_message("are left out")), stacklevel=2)
         return summary

@@ -1,4 +1,4 @@
-"""Pictures of attention over atoms and tokens, of attributions, of alignments and of training results.
+"""Pictures of attention, attributions, alignments and training results, and interactive pages.
 
 Importing this package imports neither matplotlib nor RDKit: each name is imported at its first use.
 """
@@ -39,27 +39,18 @@ __all__ = [
     "write_plots",
 ]
 
-_MODULES = {
-    "AttentionWidget": "widget",
-    "Picture": "picture",
-    "alignment": "cells",
-    "class_plot": "class_plots",
-    "confusion_plot": "class_plots",
-    "curves": "figures",
-    "draw_atom_values": "pictures",
-    "draw_atoms": "pictures",
-    "draw_attribution": "pictures",
-    "head_grid": "heads",
-    "heads_plot": "heads",
-    "heat_map": "pictures",
-    "learning_curve": "plots",
-    "matrices": "cells",
-    "matrix": "cells",
-    "page": "web",
-    "parity_plot": "plots",
-    "write_page": "web",
-    "write_plots": "plots",
+_NAMES = {
+    "cells": ("alignment", "matrices", "matrix"),
+    "class_plots": ("class_plot", "confusion_plot"),
+    "figures": ("curves",),
+    "heads": ("head_grid", "heads_plot"),
+    "picture": ("Picture",),
+    "pictures": ("draw_atom_values", "draw_atoms", "draw_attribution", "heat_map"),
+    "plots": ("learning_curve", "parity_plot", "write_plots"),
+    "web": ("page", "write_page"),
+    "widget": ("AttentionWidget",),
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:

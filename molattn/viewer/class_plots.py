@@ -7,18 +7,19 @@ from matplotlib.axes import Axes
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import average_precision_score, confusion_matrix, precision_recall_curve, roc_auc_score, roc_curve
 
-from molattn.viewer.figures import default_style, new_figure, render, shorten
+from molattn.viewer.cells import draw_cells
+from molattn.viewer.figures import new_figure, render, shorten
 from molattn.viewer.picture import Picture
 
-# Colours as in the parity plot; the line styles differ as well.
+# Colors as in the parity plot; the line styles differ as well.
 _SPLIT_STYLES = {
     "train": {"color": "#999999", "linestyle": ":", "linewidth": 1.2},
     "val": {"color": "#56b4e9", "linestyle": "--", "linewidth": 1.4},
     "test": {"color": "#d55e00", "linestyle": "-", "linewidth": 1.8},
 }
-_REST = {"color": "#555555", "linewidth": 0.8, "zorder": 0}
-_BINS = 10  # of equal numbers of molecules, in the calibration
-_MOST_NAMED = 12  # classes up to which the cells of a confusion matrix show their counts
+_REFERENCE = {"color": "#555555", "linewidth": 0.8, "zorder": 0}
+_BINS = 10  # of the calibration plot, with equal numbers of molecules
+_MAX_COUNTS = 12  # classes up to which the cells of a confusion matrix show their counts
 
 
 def class_plot(
@@ -43,32 +44,32 @@ def class_plot(
     """
     known = np.isfinite(true) & np.isfinite(probability)
     target = shorten(name, 40)
-    with default_style():
-        figure = new_figure(12.0, 4.3)
-        figure.set_layout_engine("constrained")
+    with new_figure(12.0, 4.3, "constrained") as figure:
         roc, precision, calibration = figure.subplots(1, 3)
         for split, style in ((s, style) for s, style in _SPLIT_STYLES.items() if s in splits):
             rows = np.asarray(splits[split], dtype=int)
             rows = rows[known[rows]]
             y, p = true[rows], probability[rows]
             if not len(y) or not (y != y[0]).any():
-                why = "one class only" if len(y) else "no labels"
+                reason = "one class only" if len(y) else "no labels"
                 for axes in (roc, precision, calibration):
-                    axes.plot([], [], label=f"{split}: {why}", **style)
+                    axes.plot([], [], label=f"{split}: {reason}", **style)
                 continue
-            x, up, _ = roc_curve(y, p)
-            roc.plot(x, up, label=f"{split}: {roc_auc_score(y, p):.3f}", **style)
-            up, x, _ = precision_recall_curve(y, p)
-            precision.step(x, up, where="post", label=f"{split}: {average_precision_score(y, p):.3f}", **style)
+            false_positive_rate, true_positive_rate, _ = roc_curve(y, p)
+            roc.plot(false_positive_rate, true_positive_rate, label=f"{split}: {roc_auc_score(y, p):.3f}", **style)
+            precisions, recalls, _ = precision_recall_curve(y, p)
+            label = f"{split}: {average_precision_score(y, p):.3f}"
+            precision.step(recalls, precisions, where="post", label=label, **style)
             if split == "test":
-                precision.axhline(y.mean(), **_REST, label=f"share of positives: {y.mean():.3f}")
-            share, mean = calibration_curve(y, p, n_bins=_bins(len(y)), strategy="quantile")
-            calibration.plot(mean, share, marker=".", label=f"{split} ({len(y):,})", **style)
-        roc.plot([0, 1], [0, 1], **_REST, label="chance: 0.500")
-        calibration.plot([0, 1], [0, 1], **_REST, label="share = probability")
-        _label(roc, "false positive rate", "true positive rate", f"{target}: ROC, area under it")
-        _label(precision, "recall", "precision", "Precision and recall, average precision")
-        _label(calibration, "predicted probability", "share of positives", f"Calibration, {counted}")
+                precision.axhline(y.mean(), **_REFERENCE, label=f"fraction of positives: {y.mean():.3f}")
+            bins = max(2, min(_BINS, len(y) // 5))  # at least five molecules in each
+            fraction, mean = calibration_curve(y, p, n_bins=bins, strategy="quantile")
+            calibration.plot(mean, fraction, marker=".", label=f"{split} ({len(y):,})", **style)
+        roc.plot([0, 1], [0, 1], **_REFERENCE, label="chance: 0.500")
+        calibration.plot([0, 1], [0, 1], **_REFERENCE, label="perfectly calibrated")
+        _label(roc, "false positive rate", "true positive rate", f"{target}: ROC curve, AUROC")
+        _label(precision, "recall", "precision", "Precision-recall curve, average precision")
+        _label(calibration, "predicted probability", "fraction of positives", f"Calibration, {counted}")
         roc.legend(frameon=False, fontsize=8, loc="lower right")
         precision.legend(frameon=False, fontsize=8, loc="lower left")
         calibration.legend(frameon=False, fontsize=8, loc="upper left")
@@ -99,33 +100,17 @@ def confusion_plot(
     counts = np.zeros((k, k), dtype=int)
     if known.any():
         counts = confusion_matrix(true[known].astype(int), predicted[known].astype(int), labels=np.arange(k))
-    shares = counts / np.maximum(counts.sum(1, keepdims=True), 1)
-    names = [shorten(c, 16) for c in classes]
-    with default_style():
-        size = min(9.0, 2.6 + 0.55 * k)
-        figure = new_figure(size + 0.8, size)
-        figure.set_layout_engine("constrained")
-        axes = figure.add_subplot()
-        image = axes.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0)
-        figure.colorbar(image, ax=axes, shrink=0.8, label="share of the true class")
-        step = max(1, k // 30)
-        axes.set_xticks(range(0, k, step), names[::step], rotation=90 if max(map(len, names)) > 3 else 0)
-        axes.set_yticks(range(0, k, step), names[::step])
-        for text in (*axes.get_xticklabels(), *axes.get_yticklabels()):
-            text.set_parse_math(False)
-        if k <= _MOST_NAMED:
-            for i, j in np.ndindex(k, k):
-                color = "white" if shares[i, j] > 0.6 else "black"
-                axes.text(j, i, f"{counts[i, j]:,}", ha="center", va="center", color=color, fontsize=9)
-        axes.set_xlabel("predicted")
-        axes.set_ylabel("true")
-        axes.set_title(f"{shorten(name, 30)}: {int(known.sum()):,} {split} {counted}", parse_math=False)
-        return render(figure)
-
-
-def _bins(n: int) -> int:
-    """Ten bins, or fewer so that each has at least five molecules."""
-    return max(2, min(_BINS, n // 5))
+    return draw_cells(
+        {"": counts / np.maximum(counts.sum(1, keepdims=True), 1)},
+        classes,
+        classes,
+        title=[f"{shorten(name, 30)}: {int(known.sum()):,} {split} {counted}"],
+        row_axis="true",
+        column_axis="predicted",
+        label="fraction of the true class",
+        vmax=1.0,
+        texts=[[[f"{count:,}" for count in row] for row in counts.tolist()]] if k <= _MAX_COUNTS else None,
+    )
 
 
 def _label(axes: Axes, x: str, y: str, title: str) -> None:

@@ -27,11 +27,11 @@ def molecule_of(attention: AttentionMap) -> Chem.Mol:
         InputError: the atoms of the map are not those of its SMILES.
     """
     if attention.position_type != "atoms":
-        raise UsageError("this map is of the tokens of a SMILES, not of atoms: draw it with heat_map")
+        raise UsageError("the nodes of this attention map are tokens of a SMILES, not atoms: draw it with heat_map")
     return drawable_molecule(attention.smiles, attention.symbols, attention.add_hs, "the attention map")
 
 
-def drawable_molecule(smiles: str, symbols: Sequence[str], add_hs: bool, whose: str) -> Chem.Mol:
+def drawable_molecule(smiles: str, symbols: Sequence[str], add_hs: bool, owner: str) -> Chem.Mol:
     """The molecule of a SMILES as the models read it, with 2D coordinates: see `positions_2d`.
 
     Atom map numbers are removed, since they could be mistaken for atom indices.
@@ -40,7 +40,7 @@ def drawable_molecule(smiles: str, symbols: Sequence[str], add_hs: bool, whose: 
         smiles: the SMILES.
         symbols: the expected element symbols of its atoms, in order.
         add_hs: whether hydrogens are atoms.
-        whose: the object that has the symbols, for the error.
+        owner: the object with these symbols, for the error, such as "the attribution".
 
     Raises:
         InputError: its atoms have other symbols.
@@ -49,7 +49,7 @@ def drawable_molecule(smiles: str, symbols: Sequence[str], add_hs: bool, whose: 
     found = tuple(atom.GetSymbol() for atom in mol.GetAtoms())
     if found != tuple(symbols):
         raise InputError(
-            f"{whose} has {len(symbols)} atoms ({short_repr(' '.join(symbols))}), "
+            f"{owner} has {len(symbols)} atoms ({short_repr(' '.join(symbols))}), "
             f"its SMILES {short_repr(smiles)} has {len(found)} ({short_repr(' '.join(found))})"
         )
     return prepare_for_drawing(mol)
@@ -59,9 +59,9 @@ def prepare_for_drawing(mol: Chem.Mol) -> Chem.Mol:
     """Prepare a molecule for drawing without changing its atoms: see `drawable_molecule`."""
     for atom in mol.GetAtoms():
         atom.SetAtomMapNum(0)
-    # Add no hydrogens at stereocentres: they would be atoms without a value.
+    # Add no hydrogens at stereocenters: they would be atoms without a value.
     mol = rdMolDraw2D.PrepareMolForDrawing(mol, kekulize=True, addChiralHs=False)
-    _in_a_row(mol)
+    _separate_fragments(mol)
     return mol
 
 
@@ -70,7 +70,7 @@ def positions_2d(mol: Chem.Mol) -> np.ndarray:
     return mol.GetConformer().GetPositions()[:, :2]
 
 
-def _in_a_row(mol: Chem.Mol) -> None:
+def _separate_fragments(mol: Chem.Mol) -> None:
     """Place fragments side by side with a gap, since RDKit lets their labels touch."""
     fragments = Chem.GetMolFrags(mol)
     if len(fragments) == 1:
@@ -85,45 +85,45 @@ def _in_a_row(mol: Chem.Mol) -> None:
         conformer.SetAtomPosition(i, (float(x), float(y), 0.0))
 
 
-Colour = tuple[float, float, float]
+Color = tuple[float, float, float]
 
-DARKEST: Colour = (0.35, 0.62, 0.87)
-"""Blue, for the largest weight, or the most negative value. Its contrast with black is 7 to 1."""
+BLUE: Color = (0.35, 0.62, 0.87)
+"""For the largest weight, or the most negative value. Its contrast with black is 7 to 1."""
 
-ORANGE: Colour = (0.96, 0.64, 0.25)
-"""For the largest value if values may be negative; distinguishable from blue with any colour vision."""
+ORANGE: Color = (0.96, 0.64, 0.25)
+"""For the largest value if values may be negative; distinguishable from blue with any color vision."""
 
-_RING: Colour = (0.84, 0.37, 0.0)
-_OUTLINE: Colour = (0.75, 0.8, 0.85)
-_BLACK: Colour = (0.0, 0.0, 0.0)
-_GREY: Colour = (0.35, 0.35, 0.35)
+_RING: Color = (0.84, 0.37, 0.0)
+_OUTLINE: Color = (0.75, 0.8, 0.85)
+_BLACK: Color = (0.0, 0.0, 0.0)
+_GRAY: Color = (0.35, 0.35, 0.35)
 _RADIUS = 0.42  # of a disc; a bond is 1.5 long
-_LEGEND = 86  # height in pixels
-_USUAL, _SMALLEST, _LARGEST = (480, 388), (260, 188), (1600, 1200)  # width and height of a picture in pixels
-_READABLE = 20  # pixels per unit of length, so that a bond has 30 and the atom indices are readable
+_LEGEND_HEIGHT = 86  # pixels
+_DEFAULT_SIZE, _MIN_SIZE, _MAX_SIZE = (480, 388), (260, 188), (1600, 1200)  # width and height of a picture in pixels
+_PIXELS_PER_UNIT = 20  # of length, so that a bond has 30 and the atom indices are readable
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A colour scale from `low` to `high`, white at 0, with labels at both ends."""
+    """A color scale from `low` to `high`, white at 0, with labels at both ends."""
 
     low: float
     high: float
-    at_low: str
-    at_high: str
-    above: Colour = DARKEST
-    below: Colour = DARKEST
+    low_label: str
+    high_label: str
+    positive: Color = BLUE
+    negative: Color = BLUE
 
-    def colour(self, value: float) -> Colour:
-        """The colour of a value: `above` at `high`, `below` at `-high`."""
-        share = value / self.high
-        return disc_colour(share, self.above) if share >= 0 else disc_colour(-share, self.below)
+    def color(self, value: float) -> Color:
+        """The color of a value: `positive` at `high`, `negative` at `-high`."""
+        fraction = value / self.high
+        return disc_color(fraction, self.positive) if fraction >= 0 else disc_color(-fraction, self.negative)
 
 
-def disc_colour(share: float, darkest: Colour = DARKEST) -> Colour:
+def disc_color(fraction: float, darkest: Color = BLUE) -> Color:
     """White for 0, `darkest` for 1, linear in between."""
-    share = min(max(share, 0.0), 1.0)
-    red, green, blue = (1 - share * (1 - channel) for channel in darkest)
+    fraction = min(max(fraction, 0.0), 1.0)
+    red, green, blue = (1 - fraction * (1 - channel) for channel in darkest)
     return red, green, blue
 
 
@@ -131,10 +131,10 @@ def draw_discs(
     mol: Chem.Mol,
     values: np.ndarray,
     scale: Scale,
-    words: Sequence[str],
+    caption: Sequence[str],
     title: str,
     *,
-    ringed: int | None = None,
+    ring_atom: int | None = None,
     notes: Sequence[str] = (),
     footer: str = "",
     size: tuple[int, int] | None = None,
@@ -144,10 +144,10 @@ def draw_discs(
     Args:
         mol: from `drawable_molecule`.
         values: (n,).
-        scale: the colour scale.
-        words: two lines below the molecule.
+        scale: the color scale.
+        caption: two lines below the molecule.
         title: title of the SVG, for screen readers.
-        ringed: index of an atom to mark with a ring.
+        ring_atom: index of an atom to mark with a ring.
         notes: n texts at the atoms, instead of their indices.
         footer: small text below the scale, of at most two lines.
         size: width and height of the SVG in pixels, by default fitted to the molecule.
@@ -156,30 +156,29 @@ def draw_discs(
         UsageError: the size is too small.
     """
     width, height = default_size(mol) if size is None else size
-    if width < _SMALLEST[0] or height < _SMALLEST[1]:
-        raise UsageError(f"size is at least {_SMALLEST[0]} x {_SMALLEST[1]} pixels, not {width} x {height}")
+    if width < _MIN_SIZE[0] or height < _MIN_SIZE[1]:
+        raise UsageError(f"size is at least {_MIN_SIZE[0]} x {_MIN_SIZE[1]} pixels, not {width} x {height}")
     if notes:
         mol = Chem.Mol(mol)
         for atom, note in zip(mol.GetAtoms(), notes, strict=True):
             atom.SetProp("atomNote", note)
-    svg = rdMolDraw2D.MolDraw2DSVG(width, height, width, height - _LEGEND)
-    png = rdMolDraw2D.MolDraw2DCairo(2 * width, 2 * height, 2 * width, 2 * (height - _LEGEND))
+    svg = rdMolDraw2D.MolDraw2DSVG(width, height, width, height - _LEGEND_HEIGHT)
+    png = rdMolDraw2D.MolDraw2DCairo(2 * width, 2 * height, 2 * width, 2 * (height - _LEGEND_HEIGHT))
     for drawer, zoom in ((svg, 1), (png, 2)):
-        _draw(drawer, mol, values, scale, ringed, zoom, not notes)
-        _legend(drawer, (*words, *textwrap.wrap(footer, width // 5)[:2]), scale, zoom)
+        _draw(drawer, mol, values, scale, ring_atom, zoom, not notes)
+        _legend(drawer, (*caption, *textwrap.wrap(footer, width // 5)[:2]), scale, zoom)
         drawer.FinishDrawing()
-    head, mark, rest = svg.GetDrawingText().partition("<!-- END OF HEADER -->")
-    assert mark  # RDKit writes it
+    header, separator, body = svg.GetDrawingText().partition("<!-- END OF HEADER -->")
+    assert separator  # RDKit writes it
     # RDKit declares Latin-1 but writes ASCII; pictures are saved as UTF-8.
-    head = head.replace("iso-8859-1", "UTF-8")
-    return Picture(f"{head}<title>{escape(title)}</title>\n{rest.lstrip()}", png.GetDrawingText())
+    header = header.replace("iso-8859-1", "UTF-8")
+    return Picture(f"{header}<title>{escape(title)}</title>\n{body.lstrip()}", png.GetDrawingText())
 
 
 def default_size(mol: Chem.Mol) -> tuple[int, int]:
     """The size at which the atom indices are readable, within limits."""
-    wide, high = np.ptp(positions_2d(mol), axis=0) + 3.0
-    wanted = (int(_READABLE * wide), int(_READABLE * high) + _LEGEND)
-    width, height = (max(u, min(w, m)) for u, w, m in zip(_USUAL, wanted, _LARGEST, strict=True))
+    width, height = (int(_PIXELS_PER_UNIT * length) for length in np.ptp(positions_2d(mol), axis=0) + 3.0)
+    width, height = np.clip((width, height + _LEGEND_HEIGHT), _DEFAULT_SIZE, _MAX_SIZE).tolist()
     return width, height
 
 
@@ -188,15 +187,15 @@ def atom_positions(
 ) -> tuple[list[tuple[float, float]], float]:
     """The positions of the atoms in a drawing of that size, and the radius of its discs, in pixels."""
     drawer = rdMolDraw2D.MolDraw2DSVG(width, height)
-    drawing_options(drawer, zoom, 1.0, indices)
+    _set_options(drawer, zoom, 1.0, indices)
     drawer.DrawMolecule(mol)
     points = [drawer.GetDrawCoords(i) for i in range(mol.GetNumAtoms())]
     zero, one = (drawer.GetDrawCoords(Point2D(x, 0.0)) for x in (0.0, _RADIUS))
     return [(p.x, p.y) for p in points], one.x - zero.x
 
 
-def drawing_options(drawer: Any, zoom: int, line: float, indices: bool = True) -> None:
-    """Set RDKit's drawing options; `indices` adds the atom indices."""
+def drawing_options(drawer: Any, indices: bool = True) -> Any:
+    """RDKit's drawing options, set for black atoms without a background; `indices` adds the atom indices."""
     options = drawer.drawOptions()
     options.useBWAtomPalette()
     options.addAtomIndices = indices
@@ -204,55 +203,60 @@ def drawing_options(drawer: Any, zoom: int, line: float, indices: bool = True) -
     options.prepareMolsBeforeDrawing = False
     options.includeMetadata = False
     options.clearBackground = False
+    return options
+
+
+def _set_options(drawer: Any, zoom: int, line: float, indices: bool) -> None:
+    options = drawing_options(drawer, indices)
     options.fixedBondLength = 45 * zoom
     options.bondLineWidth = line
     options.minFontSize, options.maxFontSize = 6 * zoom, 16 * zoom
     options.padding = 0.12
 
 
-def draw_disc(drawer: Any, x: float, y: float, radius: float, colour: Colour, fill: bool, line: float = 1.0) -> None:
+def draw_disc(drawer: Any, x: float, y: float, radius: float, color: Color, fill: bool, line: float = 1.0) -> None:
     """A filled disc, or its outline."""
     drawer.SetFillPolys(fill)
-    drawer.SetColour(colour)
+    drawer.SetColour(color)
     drawer.SetLineWidth(line)
     drawer.DrawEllipse(Point2D(x - radius, y - radius), Point2D(x + radius, y + radius), True)
 
 
 def _draw(
-    drawer: Any, mol: Chem.Mol, values: np.ndarray, scale: Scale, ringed: int | None, zoom: int, indices: bool
+    drawer: Any, mol: Chem.Mol, values: np.ndarray, scale: Scale, ring_atom: int | None, zoom: int, indices: bool
 ) -> None:
     """Draw the discs and the ring, and the molecule over them."""
-    centres, radius = atom_positions(mol, drawer.Width(), drawer.Height() - zoom * _LEGEND, zoom, indices)
+    centers, radius = atom_positions(mol, drawer.Width(), drawer.Height() - zoom * _LEGEND_HEIGHT, zoom, indices)
     line = min(2.0 * zoom, radius / 8)  # thinner where a big molecule is drawn small
     drawer.ClearDrawing()
-    for value, (x, y) in zip(values.tolist(), centres, strict=True):
+    for value, (x, y) in zip(values.tolist(), centers, strict=True):
         if not np.isnan(value):
-            draw_disc(drawer, x, y, radius, scale.colour(value), fill=True)
+            draw_disc(drawer, x, y, radius, scale.color(value), fill=True)
             draw_disc(drawer, x, y, radius, _OUTLINE, fill=False, line=line / 2)
-    if ringed is not None:
-        draw_disc(drawer, *centres[ringed], radius, _RING, fill=False, line=1.5 * line)
-    drawing_options(drawer, zoom, line, indices)
+    if ring_atom is not None:
+        draw_disc(drawer, *centers[ring_atom], radius, _RING, fill=False, line=1.5 * line)
+    _set_options(drawer, zoom, line, indices)
     drawer.DrawMolecule(mol)
 
 
 def _legend(drawer: Any, lines: Sequence[str], scale: Scale, zoom: int) -> None:
-    """Draw two lines of text, the colour scale, and the footer."""
-    top, middle = drawer.Height() - zoom * _LEGEND, drawer.Width() / 2
-    looks = ((8, 13.0, _BLACK), (25, 13.0, _BLACK), (64, 10.0, _GREY), (76, 10.0, _GREY))
-    for text, (y, font, colour) in zip(lines, looks, strict=False):
-        fits = max(6.0, 1.85 * drawer.Width() / zoom / max(len(text), 1))  # letters are about half as wide as high
-        drawer.SetColour(colour)
-        drawer.SetFontSize(zoom * min(font, fits))
+    """Draw two lines of text, the color scale, and the footer."""
+    top, middle = drawer.Height() - zoom * _LEGEND_HEIGHT, drawer.Width() / 2
+    styles = ((8, 13.0, _BLACK), (25, 13.0, _BLACK), (64, 10.0, _GRAY), (76, 10.0, _GRAY))
+    for text, (y, font_size, color) in zip(lines, styles, strict=False):
+        max_size = max(6.0, 1.85 * drawer.Width() / zoom / max(len(text), 1))  # letters are about half as wide as high
+        drawer.SetColour(color)
+        drawer.SetFontSize(zoom * min(font_size, max_size))
         drawer.DrawString(text, Point2D(middle, top + zoom * y), 0, True)
     y, steps, step = top + zoom * 45, 24, 4 * zoom
     left = middle - steps * step / 2 + 30 * zoom
     drawer.SetColour(_BLACK)
     drawer.SetFontSize(12.0 * zoom)
-    drawer.DrawString(scale.at_low, Point2D(left - 5 * zoom, y), 2, True)
-    drawer.DrawString(scale.at_high, Point2D(left + steps * step + 8 * zoom, y), 1, True)
+    drawer.DrawString(scale.low_label, Point2D(left - 5 * zoom, y), 2, True)
+    drawer.DrawString(scale.high_label, Point2D(left + steps * step + 8 * zoom, y), 1, True)
     drawer.SetFillPolys(True)
     drawer.SetLineWidth(1)
     for k in range(steps):
-        drawer.SetColour(scale.colour(scale.low + (scale.high - scale.low) * k / (steps - 1)))
+        drawer.SetColour(scale.color(scale.low + (scale.high - scale.low) * k / (steps - 1)))
         x = left + k * step
         drawer.DrawRect(Point2D(x, y - 5 * zoom), Point2D(x + step, y + 5 * zoom), True)

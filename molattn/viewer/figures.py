@@ -2,12 +2,14 @@
 
 import io
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib.style
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -36,11 +38,19 @@ def default_style() -> Iterator[None]:
         yield
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches, that is not registered with pyplot."""
-    figure = Figure(figsize=(width, height))
-    FigureCanvasAgg(figure)
-    return figure
+@contextmanager
+def new_figure(width: float, height: float, layout: Literal["constrained"] | None = None) -> Iterator[Figure]:
+    """An empty figure, in inches, that is not registered with pyplot; in its context the `default_style` holds."""
+    with default_style():
+        figure = Figure(figsize=(width, height), layout=layout)
+        FigureCanvasAgg(figure)
+        yield figure
+
+
+def add_axes(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
+    """Axes at a position in inches; a layout engine would crop the labels of axes with a fixed aspect ratio."""
+    total_width, total_height = figure.get_size_inches()
+    return figure.add_axes((left / total_width, bottom / total_height, width / total_width, height / total_height))
 
 
 def render(figure: Figure) -> Picture:
@@ -50,15 +60,15 @@ def render(figure: Figure) -> Picture:
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
 
-    def drawn(kind: str, metadata: dict[str, None]) -> bytes:
+    def draw(kind: str, metadata: dict[str, None]) -> bytes:
         with default_style():
             file = io.BytesIO()
             figure.savefig(file, format=kind, dpi=DPI, metadata=metadata)
         return file.getvalue()
 
     return Picture(
-        lambda: drawn("svg", {"Date": None, "Creator": None}).decode("utf-8"),
-        lambda: drawn("png", {"Software": None}),
+        lambda: draw("svg", {"Date": None, "Creator": None}).decode("utf-8"),
+        lambda: draw("png", {"Software": None}),
     )
 
 
@@ -68,9 +78,36 @@ def shorten(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
-# Distinguishable with any colour vision (Okabe & Ito); the markers differ as well.
+_FOOTER_SIZE = 7.5  # font size in points
+_GRAY = (0.35, 0.35, 0.35)
+
+
+def footer_text(faithfulness: str) -> str:
+    """The footer of pictures of attention: how faithful the attention is as an explanation."""
+    return f"as an explanation of the prediction: {shorten(faithfulness, 200)}"
+
+
+def footer_height(faithfulness: str, width: float) -> float:
+    """The height of the footer of a figure of that width, in inches."""
+    return 1.25 * _FOOTER_SIZE / 72 * len(textwrap.wrap(footer_text(faithfulness), _letters(width)))
+
+
+def write_footer(figure: Any, faithfulness: str) -> None:
+    """Write the footer of a figure."""
+    width, height = figure.get_size_inches()
+    text = "\n".join(textwrap.wrap(footer_text(faithfulness), _letters(width)))
+    style = {"ha": "center", "va": "bottom", "fontsize": _FOOTER_SIZE, "color": _GRAY, "parse_math": False}
+    figure.text(0.5, 0.06 / height, text, **style)
+
+
+def _letters(width: float) -> int:
+    """Number of characters in a line of a footer of that width in inches."""
+    return int((width - 0.2) * 72 / (0.57 * _FOOTER_SIZE))
+
+
+# Distinguishable with any color vision (Okabe & Ito); the markers differ as well.
 _STYLES = [("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#cc79a7", "D"), ("#e69f00", "v"), ("#56b4e9", "P")]
-_MARKED = 40  # number of points up to which they have markers
+_MAX_MARKERS = 40  # number of points up to which they have markers
 
 
 def curves(
@@ -99,16 +136,14 @@ def curves(
     x = np.asarray(x, dtype=np.float64)
     lines = {name: np.asarray(values, dtype=np.float64) for name, values in series.items()}
     if not 0 < len(lines) <= len(_STYLES):
-        raise UsageError(f"a picture has one to {len(_STYLES)} curves, not {len(lines)}")
+        raise UsageError(f"a figure has 1 to {len(_STYLES)} curves, not {len(lines)}")
     for name, values in lines.items():
         if values.shape != x.shape or x.ndim != 1:
             raise UsageError(f"{shorten(name, 40)} has shape {values.shape}, x has {x.shape}: one number for each x")
-    with default_style():
-        figure = new_figure(6.0, 3.8)
-        figure.set_layout_engine("constrained")
+    with new_figure(6.0, 3.8, "constrained") as figure:
         axes = figure.add_subplot()
-        for (name, values), (colour, marker) in zip(lines.items(), _STYLES, strict=False):
-            axes.plot(x, values, color=colour, marker=marker if len(x) <= _MARKED else "", markersize=5)
+        for (name, values), (color, marker) in zip(lines.items(), _STYLES, strict=False):
+            axes.plot(x, values, color=color, marker=marker if len(x) <= _MAX_MARKERS else "", markersize=5)
             axes.lines[-1].set_label(shorten(name, 40).lstrip("_"))
         if "x" in log:
             axes.set_xscale("log")

@@ -40,11 +40,11 @@ class Picture:
         if suffix not in (".svg", ".png"):
             raise UsageError(f"a picture is saved as .svg or .png, not as {short_repr(path.name)}")
         if not path.parent.is_dir():
-            raise UsageError(f"{short_repr(str(path.parent))} is not a folder: make it, or save the picture elsewhere")
+            raise UsageError(f"{short_repr(str(path.parent))} is not a folder: create it first")
         write_bytes(path, self.png if suffix == ".png" else self.svg.encode("utf-8"))
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:  # noqa: ARG002
-        """All formats, from which Jupyter chooses."""
+        """All formats; Jupyter displays one of them."""
         return {
             "image/svg+xml": self.svg,
             "image/png": base64.b64encode(self.png).decode("ascii"),

@@ -27,13 +27,13 @@ from molattn.training.fit import EpochRecord
 from molattn.training.metrics import VAL_LOSS, label_of
 from molattn.training.run import RunResult
 from molattn.training.uncertainty_metrics import binned_errors
-from molattn.viewer.figures import default_style, new_figure, render, shorten
+from molattn.viewer.figures import new_figure, render, shorten
 from molattn.viewer.picture import Picture
 
 _LEVELS = tuple(np.linspace(0.05, 0.95, 19).round(2).tolist())
-_OWN = {"color": "#0072b2", "marker": "^", "markersize": 4, "linewidth": 1.4}
+_UNCALIBRATED = {"color": "#0072b2", "marker": "^", "markersize": 4, "linewidth": 1.4}
 _CALIBRATED = {"color": "#d55e00", "marker": "o", "markersize": 4, "linewidth": 1.6}
-_REST = {"color": "#555555", "linewidth": 0.8, "zorder": 0}
+_REFERENCE = {"color": "#555555", "linewidth": 0.8, "zorder": 0}
 
 
 def uncertainty_plots(
@@ -69,36 +69,34 @@ def uncertainty_plot(artifact: Artifact, true: np.ndarray, raw: Predictions, t: 
     """
     target = shorten(artifact.targets[t], 40)
     known = np.isfinite(true[:, t])
-    y, answers = artifact.scaler.transform(true)[known, t], raw[known]
+    y, predictions = artifact.scaler.transform(true)[known, t], raw[known]
     f = artifact.scaler.transforms[t] if artifact.scaler.transforms else None
     unit = unit if f is None else f.transformed_unit(unit)
-    with default_style():
-        figure = new_figure(9.4, 4.6)
-        figure.set_layout_engine("constrained")
+    with new_figure(9.4, 4.6, "constrained") as figure:
         left, right = figure.subplots(1, 2)
         curves = []
         if raw.std is not None or not isinstance(artifact.task, Regression):
-            curves.append(("the model's own", None, NONE, _OWN))
+            curves.append(("uncalibrated", None, NONE, _UNCALIBRATED))
         if artifact.calibration is not None:
             method = artifact.calibration.method
             curves.append((method, artifact.calibration, method, _CALIBRATED))
         sizes = []
         for label, calibration, method, style in curves:
-            levels, shares, size = _curve(artifact, y, answers, t, calibration, method)
-            left.plot(levels, shares, label=label, **style)
+            levels, coverage, size = _coverage_curve(artifact, y, predictions, t, calibration, method)
+            left.plot(levels, coverage, label=label, **style)
             sizes.append((label, levels, size, style))
-        left.plot([0, 1], [0, 1], **_REST, label="share = level")
+        left.plot([0, 1], [0, 1], **_REFERENCE, label="coverage = level")
         left.set_xlim(0, 1)
         left.set_ylim(0, 1)
         left.set_aspect("equal")
         what = "intervals" if isinstance(artifact.task, Regression) else "sets"
         left.set_xlabel(f"level of the {what}")
-        left.set_ylabel(f"share of {len(y):,} test molecules in them")
+        left.set_ylabel(f"coverage of {len(y):,} test molecules")
         left.set_title(f"{target}: coverage", parse_math=False)
         left.legend(frameon=False, fontsize=8, loc="upper left")
-        words = f" ({shorten(unit, 30)})" if unit else ""
+        in_unit = f" ({shorten(unit, 30)})" if unit else ""
         if isinstance(artifact.task, Regression) and raw.std is not None:
-            _errors(right, artifact, y, answers, t, words)
+            _plot_errors(right, artifact, y, predictions, t, in_unit)
         else:
             for label, levels, size, style in sizes:
                 right.plot(levels, size, label=label, **style)
@@ -106,65 +104,66 @@ def uncertainty_plot(artifact: Artifact, true: np.ndarray, raw: Predictions, t: 
             right.set_ylim(bottom=0)
             right.set_xlabel(f"level of the {what}")
             right.set_ylabel(
-                f"mean width{words}" if what == "intervals" else "mean number of classes", parse_math=False
+                f"mean width{in_unit}" if what == "intervals" else "mean number of classes", parse_math=False
             )
             right.set_title("Width" if what == "intervals" else "Size")
             right.legend(frameon=False, fontsize=8, loc="upper left")
         return render(figure)
 
 
-def _curve(
-    artifact: Artifact, y: np.ndarray, answers: Predictions, t: int, calibration: Calibration | None, method: str
+def _coverage_curve(
+    artifact: Artifact, y: np.ndarray, predictions: Predictions, t: int, calibration: Calibration | None, method: str
 ) -> tuple[list[float], list[float], list[float]]:
     """Levels, coverages, and mean widths or sizes, up to the level that the calibration molecules allow."""
-    task, levels, shares, widths = artifact.task, [], [], []
-    scaled = answers if calibration is None else apply_calibration(answers, task, calibration, method)
+    task, levels, coverage, widths = artifact.task, [], [], []
+    calibrated = predictions if calibration is None else apply_calibration(predictions, task, calibration, method)
     for level in _LEVELS:
         try:
             if isinstance(task, Regression):
-                lower, upper = (end[:, t] for end in prediction_intervals(answers, task, level, calibration, method))
-                held, width = (lower <= y) & (y <= upper), upper - lower
+                intervals = prediction_intervals(predictions, task, level, calibration, method)
+                lower, upper = (end[:, t] for end in intervals)
+                covered, width = (lower <= y) & (y <= upper), upper - lower
             else:
-                within = prediction_sets(scaled, task, level, calibration, method)[t]
-                held, width = within[np.arange(len(y)), y.astype(int)], within.sum(1)
+                sets = prediction_sets(calibrated, task, level, calibration, method)[t]
+                covered, width = sets[np.arange(len(y)), y.astype(int)], sets.sum(1)
         except UsageError:  # higher levels need more calibration molecules than there are
             break
         levels.append(level)
-        shares.append(float(held.mean()))
+        coverage.append(float(covered.mean()))
         widths.append(float(width.mean()))
-    return levels, shares, widths
+    return levels, coverage, widths
 
 
-def _errors(axes: Axes, artifact: Artifact, y: np.ndarray, answers: Predictions, t: int, words: str) -> None:
+def _plot_errors(axes: Axes, artifact: Artifact, y: np.ndarray, predictions: Predictions, t: int, in_unit: str) -> None:
     """Draw root mean square errors against predicted standard deviations, by bins."""
-    assert answers.std is not None
-    curves = [("the model's own", answers, _OWN)]
+    assert predictions.std is not None
+    curves = [("uncalibrated", predictions, _UNCALIBRATED)]
     if artifact.calibration is not None and artifact.calibration.method in (ZSCALING, ISOTONIC):
-        scaled = apply_calibration(answers, artifact.task, artifact.calibration, artifact.calibration.method)
-        curves.append((artifact.calibration_method, scaled, _CALIBRATED))
-    top = 0.0
-    for label, found, style in curves:
-        assert found.std is not None
-        points = np.array(binned_errors(y, found.values[:, t], found.std[:, t]))
+        calibrated = apply_calibration(predictions, artifact.task, artifact.calibration, artifact.calibration.method)
+        curves.append((artifact.calibration_method, calibrated, _CALIBRATED))
+    limit = 0.0
+    for label, p, style in curves:
+        assert p.std is not None
+        points = np.array(binned_errors(y, p.values[:, t], p.std[:, t]))
         axes.plot(points[:, 0], points[:, 1], label=label, **style)
-        top = max(top, float(points.max()))
-    axes.plot([0, 1.05 * top], [0, 1.05 * top], **_REST, label="error = standard deviation")
-    axes.set_xlim(0, 1.05 * top)
-    axes.set_ylim(0, 1.05 * top)
+        limit = max(limit, 1.05 * float(points.max()))
+    axes.plot([0, limit], [0, limit], **_REFERENCE, label="error = standard deviation")
+    axes.set_xlim(0, limit)
+    axes.set_ylim(0, limit)
     axes.set_aspect("equal")
-    axes.set_xlabel(f"standard deviation{words}", parse_math=False)
-    axes.set_ylabel(f"root mean square error{words}", parse_math=False)
+    axes.set_xlabel(f"standard deviation{in_unit}", parse_math=False)
+    axes.set_ylabel(f"root mean square error{in_unit}", parse_math=False)
     axes.set_title("Errors against standard deviations")
     axes.legend(frameon=False, fontsize=8, loc="best")
 
 
-# Blue, orange and grey are distinguishable with any colour vision; the markers differ as well.
+# Blue, orange and gray are distinguishable with any color vision; the markers differ as well.
 _SPLIT_STYLES = {
     "train": {"color": "#bbbbbb", "marker": ".", "s": 8, "zorder": 1},
     "val": {"color": "#56b4e9", "marker": "^", "s": 14, "zorder": 2},
     "test": {"color": "#d55e00", "marker": "o", "s": 12, "zorder": 3},
 }
-_VECTOR_POINTS = 3000  # number of points up to which they are drawn one by one
+_MAX_VECTOR_POINTS = 3000  # points up to which they are vector graphics
 
 
 def parity_plot(
@@ -188,11 +187,9 @@ def parity_plot(
     """
     known = np.isfinite(true) & np.isfinite(predicted)
     target = shorten(name, 40)
-    words = f"{target} ({shorten(unit, 30)})" if unit and not has_unit(name, unit) else target
-    of_unit = f" {shorten(unit, 30)}" if unit else ""
-    with default_style():
-        figure = new_figure(5.0, 5.0)
-        figure.set_layout_engine("constrained")
+    quantity = f"{target} ({shorten(unit, 30)})" if unit and not has_unit(name, unit) else target
+    in_unit = f" {shorten(unit, 30)}" if unit else ""
+    with new_figure(5.0, 5.0, "constrained") as figure:
         axes = figure.add_subplot()
         shown = np.zeros(len(true), dtype=bool)
         for split, style in ((s, style) for s, style in _SPLIT_STYLES.items() if s in splits):
@@ -204,17 +201,17 @@ def parity_plot(
                 predicted[rows],
                 label=f"{split} ({len(rows):,})",
                 linewidths=0,
-                rasterized=len(rows) > _VECTOR_POINTS,
+                rasterized=len(rows) > _MAX_VECTOR_POINTS,
                 **style,
             )
         low, high = _range(np.concatenate([true[shown], predicted[shown]]))
-        axes.plot([low, high], [low, high], color="#555555", linewidth=0.8, zorder=0, label="prediction = truth")
+        axes.plot([low, high], [low, high], color="#555555", linewidth=0.8, zorder=0, label="predicted = true")
         axes.set_xlim(low, high)
         axes.set_ylim(low, high)
         axes.set_aspect("equal")
-        axes.set_xlabel(f"{words}, true", parse_math=False)
-        axes.set_ylabel(f"{words}, predicted", parse_math=False)
-        title = target if test_rmse is None else f"{target}: RMSE of test {test_rmse:.3g}{of_unit}"
+        axes.set_xlabel(f"{quantity}, true", parse_math=False)
+        axes.set_ylabel(f"{quantity}, predicted", parse_math=False)
+        title = target if test_rmse is None else f"{target}: test RMSE {test_rmse:.3g}{in_unit}"
         axes.set_title(title, parse_math=False)
         axes.legend(frameon=False, fontsize=8)
         return render(figure)
@@ -233,17 +230,15 @@ def learning_curve(history: Sequence[EpochRecord], loss: str = "mse") -> Picture
         train, val = np.sqrt(train), np.sqrt(val)
     best = next((r for r in reversed(history) if r.best), None)
     marker = "." if len(history) < 40 else None
-    with default_style():
-        figure = new_figure(6.0, 3.8)
-        figure.set_layout_engine("constrained")
+    with new_figure(6.0, 3.8, "constrained") as figure:
         axes = figure.add_subplot()
         axes.plot(epochs, train, color="#999999", marker=marker, label="train")
         axes.plot(epochs, val, color="#0072b2", marker=marker, label="validation")
         if best is not None:
             by = "" if best.tracking_metric == VAL_LOSS else f", by {label_of(best.tracking_metric)}"
-            words = f"best: epoch {best.epoch}{by}"
-            height = best.val_loss**0.5 if root else best.val_loss
-            axes.plot(best.epoch, height, "o", color="#d55e00", markersize=7, label=words)
+            label = f"best: epoch {best.epoch}{by}"
+            loss_of_best = best.val_loss**0.5 if root else best.val_loss
+            axes.plot(best.epoch, loss_of_best, "o", color="#d55e00", markersize=7, label=label)
         finite = np.concatenate([train, val])
         finite = finite[np.isfinite(finite)]
         if len(finite) and finite.min() > 0 and finite.max() > 8 * finite.min():
@@ -326,15 +321,15 @@ def target_plots(
 
 def safe_file_names(names: Sequence[str]) -> list[str]:
     """`names` as parts of file names: letters, digits, dot, dash, underscore; distinct regardless of case."""
-    taken: set[str] = set()
+    used: set[str] = set()
     safe = []
     for name in names:
         stem = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._")[:60] or "target"
         candidate, number = stem, 1
-        while candidate.lower() in taken:
+        while candidate.lower() in used:
             number += 1
             candidate = f"{stem}-{number}"
-        taken.add(candidate.lower())
+        used.add(candidate.lower())
         safe.append(candidate)
     return safe
 

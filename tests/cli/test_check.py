@@ -23,7 +23,7 @@ def test_a_table_that_can_be_trained_on(molattn: Molattn, tmp_path: Path) -> Non
     assert "1 row is left out; the first, line 64" in attention and ".csv" not in attention
     assert "6 test labels" in attention
     assert "--standardize parent would change" in information
-    assert answer.out.strip().endswith("A model can be trained on it.")
+    assert answer.out.strip().endswith("A model can be trained on this table.")
 
 
 def test_the_same_as_json(molattn: Molattn, tmp_path: Path) -> None:

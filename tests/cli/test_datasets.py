@@ -41,7 +41,7 @@ def test_a_card_is_shown(molattn: Molattn) -> None:
     assert answer.code == 0
     for text in ("kcal/mol", "hydration_free_energy", "SAMPL.csv", "642", "Mobley"):
         assert text in answer.out
-    assert "not known before the first download" in molattn("datasets", "show", "toxcast").out
+    assert "unknown before the first download" in molattn("datasets", "show", "toxcast").out
     shown = json.loads(molattn("datasets", "show", "qm8", "--json").out)
     assert shown["metric"] == "mae" and not shown["verified"] and len(shown["targets"]) == 12
 

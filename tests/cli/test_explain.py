@@ -75,10 +75,10 @@ def test_explain_makes_a_page_with_each_molecule_once(molattn: Molattn, run: Pat
     data = re.search(r'<script type="application/json" class="molattn-data">(.*?)</script>', page, re.DOTALL)
     assert data is not None
     molecules = json.loads(data[1])["molecules"]
-    assert [m["name"] for m in molecules] == [ASPIRIN, "CCO"]
+    assert [m["smiles"] for m in molecules] == [ASPIRIN, "CCO"]
     found = library.load(run).attributions("CCO")
     (shown,) = molecules[1]["attributions"]
-    assert (shown["method"], shown["adds_up"], shown["measured"]) == ("additive", True, "not measured")
+    assert (shown["method"], shown["adds_up"], shown["faithfulness"]) == ("additive", True, "not measured")
     np.testing.assert_allclose(shown["values"], found.values, rtol=1e-6)
 
 
@@ -161,8 +161,8 @@ def test_attention_of_one_layer_and_head_keeps_their_numbers(
     ("arguments", "code", "message"),
     [
         (("-o", "x.xlsx"), 2, "written as .parquet or .csv"),
-        (("-o", "x.csv", "--layer", "7"), 2, "--layer is from 0 to 1, not 7"),
-        (("-o", "x.csv", "--head", "best"), 2, "--head is from 0 to 7, mean or max, not 'best'"),
+        (("-o", "x.csv", "--layer", "7"), 2, "layer is from 0 to 1, not 7"),
+        (("-o", "x.csv", "--head", "best"), 2, "head is from 0 to 7, 'mean' or 'max', not 'best'"),
         (("-o", "x.csv", "--strict"), 4, "line 3"),
     ],
 )
@@ -208,11 +208,11 @@ def test_faithfulness_is_measured_saved_and_quoted(molattn: Molattn, own_run: Pa
     }
     assert record["methods"]["random"]["deletion"] == pytest.approx(1)
     assert record["truth"] == "" and record["untrained"] == {}
-    sentence = record["methods"]["additive"]["sentence"]
-    assert sentence in molattn("explain", own_run, "-s", "CCO").out
+    summary = record["methods"]["additive"]["summary"]
+    assert summary in molattn("explain", own_run, "-s", "CCO").out
     predictor = library.load(own_run)
-    assert predictor.attention("CCO").faithfulness == record["methods"]["attention"]["sentence"]
-    assert predictor.attributions("CCO", "cam").faithfulness == record["methods"]["cam"]["sentence"]
+    assert predictor.attention("CCO").faithfulness == record["methods"]["attention"]["summary"]
+    assert predictor.attributions("CCO", "cam").faithfulness == record["methods"]["cam"]["summary"]
     # Another table, and fewer methods; the file says the last.
     (tmp_path / "t.csv").write_text("smiles\nCCO\nC1CC\nCCCCO\nCCN\n")
     options = ("--table", tmp_path / "t.csv", "--method", "additive", "--max-molecules", "2", "--json", "-q")

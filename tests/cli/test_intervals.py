@@ -119,7 +119,7 @@ def test_sets_of_classes(molattn: Molattn, classes: Path, labelled: Path, tmp_pa
 def test_a_long_output_resumes_only_with_the_same_options(
     molattn: Molattn, numbers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_engine, "PART", 1)
+    monkeypatch.setattr(table_engine, "CHUNKS_PER_PART", 1)
     many = tmp_path / "in.csv"
     many.write_text("\n".join(["smiles", *("C" * (1 + i % 5) + "NOF"[i % 3] for i in range(CHUNK_SIZE + 10))]) + "\n")
     options = ("--interval", "0.9", "--uncertainty-method", "ensemble", "-q")
@@ -130,7 +130,7 @@ def test_a_long_output_resumes_only_with_the_same_options(
         with pytest.raises(Killed):
             molattn("predict", numbers, many, "-o", out, *options)
     answer = molattn("predict", numbers, many, "-o", out, "--resume", "--interval", "0.8", "-q")
-    assert answer.code != 0 and "what is asked for beside it" in answer.err
+    assert answer.code != 0 and "options was" in answer.err
     assert molattn("predict", numbers, many, "-o", out, "--resume", *options).code == 0
     assert out.read_bytes() == whole.read_bytes()
 
@@ -173,9 +173,9 @@ def test_options_that_a_model_does_not_support_are_refused(
         library.load(run).predict("CCO", return_std=True)
     value, std = library.load(run).predict("CCO", return_std=True, uncertainty_method="dropout")
     assert std > 0 and value == library.load(run).predict("CCO")
-    with pytest.raises(UsageError, match="ask for predict_set"):
+    with pytest.raises(UsageError, match="use predict_set"):
         library.load(classes).predict_interval("CCO")
-    with pytest.raises(UsageError, match="ask for predict_interval"):
+    with pytest.raises(UsageError, match="use predict_interval"):
         library.load(numbers).predict_set("CCO")
 
 
@@ -194,7 +194,7 @@ def test_evidence_for_classes(molattn: Molattn, labelled: Path, tmp_path: Path) 
     (row,) = json.loads(molattn("predict", run, "-s", "CCO", "--interval", "0.8", "--json").out)
     assert 0 < row["grade_std"] < 0.5 and set(row["grade_set"]) <= set(GRADES)
     answer = molattn("explain", run, "-s", "CCO", "-o", tmp_path / "x.svg")
-    assert answer.code == 2 and "answers evidence, neither log-odds nor scores" in answer.err
+    assert answer.code == 2 and "predicts evidence, and attributions explain" in answer.err
 
 
 def test_each_metric_of_uncertainties_is_explained_in_a_line_where_it_is_printed(

@@ -21,7 +21,7 @@ WAITS = "time.sleep(60)\n"
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launching, "GRACE", 0.3)
+    monkeypatch.setattr(launching, "GRACE_PERIOD", 0.3)
     for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK"):
         monkeypatch.delenv(name, raising=False)
 
@@ -96,7 +96,7 @@ def test_processes_that_ignore_sigterm_are_killed(monkeypatch: pytest.MonkeyPatc
     program += "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
     program += "while not os.path.exists(f'{sys.argv[1]}/0'): time.sleep(0.01)\n"
     program += f"if rank == '1': os.kill(os.getpid(), signal.SIGKILL)\n{WAITS}"
-    with pytest.raises(ProcessLost, match="process 1 of 2 was ended by SIGKILL, and so were the others: --resume"):
+    with pytest.raises(ProcessLost, match="process 1 of 2 was killed by SIGKILL, and then the others: --resume"):
         run(monkeypatch, program, str(tmp_path))
     assert is_gone(int((tmp_path / "0").read_text()))
 

@@ -37,7 +37,7 @@ BAD = -(-ROWS // 97)
 
 @pytest.fixture
 def short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_engine, "PART", 1)
+    monkeypatch.setattr(table_engine, "CHUNKS_PER_PART", 1)
 
 
 @pytest.fixture(scope="module")
@@ -160,12 +160,12 @@ def test_parts_of_another_input_or_model_are_refused(
     text = table.read_text()
     table.write_text(text.replace("C1CC", "C1CN"))
     changed = molattn("predict", model, table, "-o", out, "--resume")
-    assert changed.code == 3 and "the input's SHA-256 was" in changed.err
+    assert changed.code == 3 and "input_sha256 was" in changed.err
     table.write_text(text)
     config = model / "model" / "config.json"
     config.write_bytes(dumps_checksummed({**json.loads(config.read_text()), "molattn": "0.0"}, config.name))
     changed = molattn("predict", model, table, "-o", out, "--resume")
-    assert changed.code == 3 and "the model's SHA-256 was" in changed.err
+    assert changed.code == 3 and "model_sha256 was" in changed.err
     assert molattn("predict", model, table, "-o", out, "--force").code == 0
     assert out.read_bytes() == whole.read_bytes()
     assert not parts_folder(out).exists()
@@ -197,7 +197,7 @@ def test_standard_input_is_read_and_printed(
     assert not list(tmp_path.iterdir())
     for option in ("--resume", "--shard=1/2"):
         answer = molattn("predict", run, "-", "-o", tmp_path / "out.csv", option)
-        assert answer.code == 2 and "in place of a pipe" in answer.err
+        assert answer.code == 2 and "instead of a pipe" in answer.err
 
 
 def test_a_malformed_row_in_a_file_costs_no_prediction(
@@ -333,7 +333,9 @@ def test_memory_does_not_grow_with_the_rows(run: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_killed_prediction_is_resumed(run: Path, many: Path, whole: Path, tmp_path: Path) -> None:
-    code = "import molattn.inference.table_engine as a; a.PART = 1; from molattn.cli.main import main; main()"
+    code = (
+        "import molattn.inference.table_engine as a; a.CHUNKS_PER_PART = 1; from molattn.cli.main import main; main()"
+    )
     out = tmp_path / "out.csv"
     command = [sys.executable, "-c", code, "predict", run, many, "-o", out, "--resume", "-n", "1"]
     kills = 0

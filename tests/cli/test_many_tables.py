@@ -82,17 +82,17 @@ def test_output_paths_of_several_tables() -> None:
     names = ("a.csv.gz", "b.parquet", "c.sdf.gz", "d.smi", "e.parquet.gz", "f.tsv")
     found = [path.name for path in output_paths(folder, [Path("in") / name for name in names])]
     assert found == ["a.csv.gz", "b.parquet", "c.csv", "d.csv", "e.parquet", "f.tsv"]
-    with pytest.raises(UsageError, match=r"in/a.csv and more/a.smi would both be written to out/a.csv: predict each"):
+    with pytest.raises(UsageError, match=r"in/a.csv and more/a.smi would both be written to out/a.csv: predict them"):
         output_paths(folder, [Path("in/a.csv"), Path("more/a.smi")])
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        ((), 2, "2 tables go into a folder: give --output FOLDER/"),
-        (("-o", "{}/in/a.csv"), 2, "is a file, and 2 tables go into a folder"),
+        ((), 2, "2 tables are written to a folder: give --output FOLDER/"),
+        (("-o", "{}/in/a.csv"), 2, "is a file: give a folder with --output for 2 tables"),
         (("-o", "{}/no/out/"), 3, "create it first"),
-        (("--engine", "spark", "-o", "{}/out/"), 2, "there is no engine 'spark'"),
+        (("--engine", "spark", "-o", "{}/out/"), 2, "unknown engine 'spark'"),
     ],
 )
 def test_invalid_arguments_are_refused(
@@ -106,7 +106,7 @@ def test_ray_needs_files_and_ray(
     molattn: Molattn, monkeypatch: pytest.MonkeyPatch, run: Path, tables: list[Path], tmp_path: Path
 ) -> None:
     answer = molattn("predict", run, tables[0], "--engine", "ray")
-    assert answer.code == 2 and "--engine ray reads and writes files" in answer.err
+    assert answer.code == 2 and "--engine ray needs files" in answer.err
     monkeypatch.setitem(sys.modules, "ray", None)
     answer = molattn("predict", run, *tables, "-o", f"{tmp_path}/out/", "--engine", "ray")
     assert answer.code == 5 and "pip install 'molattn[ray]'" in answer.err

@@ -8,7 +8,7 @@ import pytest
 from typer.main import get_command
 
 from molattn.cli.main import app
-from molattn.cli.repeated_options import repeat_options
+from molattn.cli.multi_value_options import repeat_options
 from molattn.errors import UsageError
 from molattn.training.config import DataConfig
 from molattn.training.table_source import expand_columns, find_table

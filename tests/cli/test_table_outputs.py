@@ -27,9 +27,9 @@ def in_every_way(
 ) -> bytes:
     """The output in one piece, after a check that a resumed one has the same bytes, and shards the same lines."""
     whole, resumed = table.with_name(f"whole{suffix}"), table.with_name(f"resumed{suffix}")
-    monkeypatch.setattr(table_engine, "PART", 10**6)
+    monkeypatch.setattr(table_engine, "CHUNKS_PER_PART", 10**6)
     assert molattn("predict", run, table, "-o", whole, *options).code == 0
-    monkeypatch.setattr(table_engine, "PART", 1)
+    monkeypatch.setattr(table_engine, "CHUNKS_PER_PART", 1)
     finish = Parts.finish
 
     def kill(self: Parts, number: int, record: dict) -> None:
@@ -112,7 +112,7 @@ def test_a_given_encoding_is_that_of_the_table(molattn: Molattn, run: Path, tmp_
     assert answer.code == 3 and "line 2, byte 5 of it: 0xb5 is not UTF-8" in answer.err
     assert "--encoding cp1252" in answer.err
     answer = molattn("predict", run, "--smiles", "CCO", "--encoding", "cp1252")
-    assert answer.code == 2 and "an option of tables" in answer.err
+    assert answer.code == 2 and "options for tables" in answer.err
 
 
 def test_a_table_without_a_header(molattn: Molattn, run: Path, table: Path, tmp_path: Path) -> None:

@@ -268,11 +268,11 @@ def test_molecules_of_the_training_are_measured_apart(molattn: Molattn, run: Pat
     every = molattn("evaluate", run, write("all.csv", rows))
     assert every.code == 0
     seen = len(rows) - len(test)
-    assert f"{seen} of {len(rows)} molecules are among those that the model was trained or chosen with" in every.err
+    assert f"{seen} of {len(rows)} molecules were used to train or select the model" in every.err
     assert "always the training mean" in every.out and f"the {len(test)} not seen in training" in every.out
     content = json.loads(molattn("evaluate", run, tmp_path / "all.csv", "--json").out)
     alone = molattn("evaluate", run, write("test.csv", test), "--json")
-    assert "trained or chosen" not in alone.err
+    assert "used to train" not in alone.err
     metrics = json.loads((run / "metrics.json").read_text())
     for found in (content["unseen"], json.loads(alone.out)["targets"]):
         assert found["y"]["rmse"] == pytest.approx(metrics["test"]["y"]["rmse"], rel=1e-5)
@@ -284,7 +284,7 @@ def test_molecules_of_the_training_are_measured_apart(molattn: Molattn, run: Pat
     assert "95% interval" in molattn("evaluate", run, tmp_path / "test.csv").out
     assert content["seen"] == seen and json.loads(alone.out)["unseen"] == {}
     known = [row for row in rows if label[row["smiles"]] != "test"]
-    assert "no other is in the table" in molattn("evaluate", run, write("known.csv", known)).err
+    assert "there are no others in the table" in molattn("evaluate", run, write("known.csv", known)).err
 
 
 def test_labels_in_columns_of_other_names_are_measured_alike(

@@ -18,16 +18,16 @@ def test_smiles_become_a_page(molattn, run, tmp_path):
     assert (answer.code, answer.out) == (0, "")
     assert answer.err == f"{path} shows 2 molecules: open it in a browser\n"
     molecules = shown(path)
-    assert [m["name"] for m in molecules] == ["CCO", "c1ccccc1"]
+    assert [m["smiles"] for m in molecules] == ["CCO", "c1ccccc1"]
     predicted = molattn("predict", run, "--smiles", "CCO", "--json")
     (row,) = json.loads(predicted.out)
-    (prediction,) = molecules[0]["answers"]
+    (prediction,) = molecules[0]["predictions"]
     assert prediction == {"target": "y", "predicted": pytest.approx(row["y"], abs=1e-6), "true": None, "unit": ""}
     attention = molecules[0]["attention"]
-    assert attention["layers"] == 2 and attention["measured"]
+    assert attention["layers"] == 2 and attention["faithfulness"]
     for molecule in molecules:
         (contributed,) = molecule["attributions"]
-        assert contributed["target"] == "y" and len(contributed["values"]) == molecule["atoms"]
+        assert contributed["target"] == "y" and len(contributed["values"]) == molecule["num_atoms"]
 
 
 def test_a_table_adds_true_values_and_reports_the_limit(molattn, run, table, tmp_path):
@@ -38,8 +38,8 @@ def test_a_table_adds_true_values_and_reports_the_limit(molattn, run, table, tmp
     assert f"{path} shows 8 molecules, the first of {table}; --limit shows more: open" in answer.err
     lines = table.read_text().splitlines()[1:10]
     expected = [line.split(",") for line in lines if not line.startswith("C1CC,")]
-    truth = [m["answers"][0]["true"] for m in shown(path)]
-    assert [m["name"] for m in shown(path)] == [smiles for smiles, _ in expected]
+    truth = [m["predictions"][0]["true"] for m in shown(path)]
+    assert [m["smiles"] for m in shown(path)] == [smiles for smiles, _ in expected]
     assert truth == [float(y) if y != "unknown" else "unknown" for _, y in expected]
     again = molattn("view", run, table, "-o", path, "--limit", 100, "--force", "--quiet")
     assert again.code == 0 and "--limit" not in again.err

@@ -71,7 +71,7 @@ def test_other_files_are_refused(tmp_path):
     with pytest.raises(InputError, match="there is no attention map"):
         AttentionMap.load(tmp_path / "none.safetensors")
     (tmp_path / "text.safetensors").write_text("layer,head\n")
-    with pytest.raises(InputError, match="damaged, or no attention map"):
+    with pytest.raises(InputError, match="damaged, or not an attention map"):
         AttentionMap.load(tmp_path / "text.safetensors")
     from safetensors.numpy import save_file
 

@@ -126,7 +126,7 @@ def test_its_graph_is_that_of_its_smiles_however_large_and_of_tokens_there_is_no
     long = MAX_ATOMS + 1
     huge = AttentionMap("C" * long, ("C",) * long, np.ones((1, 1, 1, 1)), {}, {})
     assert huge.graph().num_atoms == long
-    with pytest.raises(UsageError, match="of the tokens of a SMILES"):
+    with pytest.raises(UsageError, match="are tokens of a SMILES"):
         replace(attention, position_type="tokens").graph()
     with pytest.raises(InputError, match=r"has 2 atoms \('C C'\), its SMILES 'CCO' has 3 \('C C O'\)"):
         replace(attention, symbols=("C", "C")).graph()

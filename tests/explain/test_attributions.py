@@ -347,13 +347,13 @@ def test_an_equation_has_few_terms_and_still_adds_up(count):
     assert len(numbers) == (2 + count if count <= 3 else 3)
     assert sum(float(sign + number) for sign, number in numbers) == pytest.approx(total, abs=2e-3)
     assert ("d0" in terms) == (count <= 3)
-    assert (f"({count} others together)" in terms) == (count > 3)
+    assert (f"({count} other terms)" in terms) == (count > 3)
 
 
 def test_a_model_of_atoms_has_no_attributions():
     torch.manual_seed(0)
     model = build_model(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), 1, of_atoms=True)
-    with pytest.raises(UsageError, match="answers for each atom by itself"):
+    with pytest.raises(UsageError, match="apply only to targets of molecules"):
         choose_method(model)
     assert available_methods(model) == []
 

@@ -313,7 +313,7 @@ def test_the_explained_output_follows_from_the_target() -> None:
         expected = ExplainedOutput(name, output, "score", 0.0, 1.0, quantity, class_of)
         assert explained_output(artifact, target, outputs) == expected
     for target, words in (
-        (None, "say which target .*: p, q, p_prob_a, .*q_prob_z"),
+        (None, "choose the target .*: p, q, p_prob_a, .*q_prob_z"),
         ("r", "no target 'r': choose .*q_prob_z"),
     ):
         with pytest.raises(UsageError, match=words):
@@ -334,7 +334,7 @@ def test_the_explained_output_follows_from_the_target() -> None:
     alone = artifact_of(model_of(1))
     assert explained_output(alone, None, outputs[:1]) == explained_output(alone, "y", outputs[:1])
     for task in (Binary("dirichlet"), Multiclass("dirichlet", (("a", "b"),))):
-        with pytest.raises(UsageError, match="dirichlet answers evidence"):
+        with pytest.raises(UsageError, match="dirichlet predicts evidence"):
             explained_output(artifact_of(model_of(2), ("y",), task), "y", outputs)
 
 

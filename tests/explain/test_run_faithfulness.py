@@ -121,13 +121,13 @@ def test_readable_molecules_are_measured_and_the_results_stored(run: Path, calls
     assert (found.num_candidates, found.truth, found.faithfulness.molecules) == (len(readable), "", len(readable))
     record = json.loads((run / FILE).read_text())["targets"]["y"]
     assert record == found.record
-    assert (record["data"], record["side"], record["truth"]) == ("nci-logp", "test", "")
+    assert (record["data"], record["split"], record["truth"]) == ("nci-logp", "test", "")
     # A model that stands in the folder itself, and a table.
     alone = run / "model"
     (run / "t.csv").write_text("smiles,x\nCC,C\nCCC,N\n")
     found = measure_run(ARTIFACT, read, alone, table=run / "t.csv", smiles_column="x", target="y")
     assert calls[-1][0] == ["C", "N"] and calls[-1][1]["target"] == "y"
-    assert (found.record["data"], found.record["side"]) == ("t.csv", "")
+    assert (found.record["data"], found.record["split"]) == ("t.csv", "")
     assert (alone / FILE).is_file()
 
 

@@ -105,7 +105,7 @@ def test_an_interrupted_table_is_resumed(
     tmp_path: Path,
     resumed_by: str,
 ) -> None:
-    monkeypatch.setattr(table_engine, "PART", 1)
+    monkeypatch.setattr(table_engine, "CHUNKS_PER_PART", 1)
     out, whole = tmp_path / "out.csv", tmp_path / "whole.csv"
     finish = Parts.finish
 
@@ -162,11 +162,11 @@ def test_invalid_arguments_are_refused(predictor: molattn.Predictor, few: Path, 
             write(few, tmp_path / "no" / "out.csv")
     assert out.read_text() == "mine"
     other = tmp_path / "other.csv"
-    with pytest.raises(UsageError, match="there is no engine 'spark'"):
+    with pytest.raises(UsageError, match="unknown engine 'spark'"):
         predictor.predict_table(few, other, engine="spark")
     with pytest.raises(UsageError, match="a shard is"):
         predictor.predict_table(few, other, shard=(3, 2))
-    with pytest.raises(UsageError, match="--layer is from 0 to 1, not 5"):
+    with pytest.raises(UsageError, match="layer is from 0 to 1, not 5"):
         predictor.attention_table(few, other, layer=5)
     with pytest.raises(UsageError, match=r"\.parquet or \.csv"):
         predictor.attention_table(few, tmp_path / "other.tsv")
@@ -263,12 +263,7 @@ def test_a_head_may_have_blanks_around_it(predictor: molattn.Predictor, few: Pat
     assert (tmp_path / "blanks.parquet").read_bytes() == (tmp_path / "plain.parquet").read_bytes()
 
 
-def test_counts_are_read_from_the_records_of_earlier_versions() -> None:
-    record = {"rows": 5, "failed": 1, "first": "line 3: why", "flat": 2, "first_flat": "row 0, 'C': no geometry"}
-    assert RowCounts.from_record(record).to_record() == record
-
-
-def test_heads_are_summarised_over_a_table(predictor: molattn.Predictor, few: Path, tmp_path: Path) -> None:
+def test_heads_are_summarized_over_a_table(predictor: molattn.Predictor, few: Path, tmp_path: Path) -> None:
     seen: list[tuple[int, int | None]] = []
     with pytest.warns(MolattnWarning, match="1 of 3 rows are left out; the first, line 3: 'C1CC'"):
         summary = predictor.summarize_heads(few, progress=lambda done, total: seen.append((done, total)))

@@ -180,7 +180,7 @@ def test_24_damaged_stores_are_read_anew(score: Score, tmp_path: Path, monkeypat
 def test_24_damaged_parts_are_predicted_anew(
     score: Score, molattn: Molattn, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_engine, "PART", 1)
+    monkeypatch.setattr(table_engine, "CHUNKS_PER_PART", 1)
     table, out = tmp_path / "in.csv", tmp_path / "out.csv"
     table.write_text("smiles\n" + "".join("C" * (1 + i % 9) + "\n" for i in range(2 * CHUNK_SIZE + 10)))
     assert molattn("predict", run, table, "-o", out).code == 0

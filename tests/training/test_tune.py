@@ -218,7 +218,7 @@ def test_the_best_is_printed_beside_the_default(
         assert f"training.learning_rate = {rate:.4g}   (default 0.001)" in result.out
         assert best["training"]["learning_rate"] == rate
     else:
-        assert "No trial was better than the default: best.toml repeats the default." in result.out
+        assert "No trial was better than the default: best.toml has the default settings." in result.out
         assert "learning_rate" not in best["training"] and "readout" not in best["model"]
     assert best["training"]["ema"] == 0.9
     # What `molattn train` makes of best.toml is what was tried.

@@ -9,7 +9,7 @@ from molattn.chem import read_smiles
 from molattn.errors import InputError, UsageError
 from molattn.explain import Attribution
 from molattn.viewer import draw_attribution
-from molattn.viewer.discs import DARKEST, ORANGE
+from molattn.viewer.discs import BLUE, ORANGE
 from molattn.viewer.pictures import format_values
 from tests.viewer.maps import ASPIRIN, METHANE, MOLECULES
 from tests.viewer.svg import assert_sound, discs, root
@@ -41,10 +41,10 @@ def test_gains_are_orange_losses_blue_and_the_largest_is_the_deepest():
     np.testing.assert_allclose(colours[-1], 255 * np.array(ORANGE), atol=2)
     np.testing.assert_allclose(colours[4], 255, atol=2)
     # Half as large on the other side is half as deep.
-    np.testing.assert_allclose(colours[0], 255 * (1 + np.array(DARKEST)) / 2, atol=2)
+    np.testing.assert_allclose(colours[0], 255 * (1 + np.array(BLUE)) / 2, atol=2)
 
 
-@pytest.mark.parametrize("colour", [ORANGE, DARKEST])
+@pytest.mark.parametrize("colour", [ORANGE, BLUE])
 def test_black_is_readable_on_the_deepest_disc(colour):
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour]
     assert (np.dot([0.2126, 0.7152, 0.0722], linear) + 0.05) / 0.05 > 7

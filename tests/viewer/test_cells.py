@@ -100,9 +100,9 @@ def test_panels_and_names_of_other_sizes_are_rejected():
         matrices({"a": weights(2, 2), "b": weights(2, 3)})
     with pytest.raises(UsageError, match="none"):
         matrices({})
-    with pytest.raises(UsageError, match="2 names do not fit 3 rows"):
+    with pytest.raises(UsageError, match="2 names for 3 rows"):
         matrix(weights(3, 2), ["a", "b"])
-    with pytest.raises(UsageError, match="1 names do not fit 2 columns"):
+    with pytest.raises(UsageError, match="1 names for 2 columns"):
         matrix(weights(3, 2), None, ["a"])
     for vmax in (0, -1.0, np.nan):
         with pytest.raises(UsageError, match="above 0"):

@@ -21,7 +21,7 @@ def test_the_figure_is_sound_and_names_its_columns(layers, heads):
     assert {"self", "bonded", "virtual node", "uniform", "C to O", "aromatic carbon", "times uniform attention"} <= set(
         said
     )
-    assert any(text.startswith(f"What each head looks at: molecules {len(maps)}, atoms ") for text in said)
+    assert any(text.startswith(f"What each head attends to: {len(maps)} molecules, ") for text in said)
     assert "as an explanation of the prediction: not measured" in said
 
 

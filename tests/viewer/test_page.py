@@ -96,7 +96,7 @@ def test_weights_are_within_half_a_step_of_their_encoding(weights):
 def test_invalid_weights_are_rejected(bad):
     attention = attention_map("CCO")
     attention.weights[0, 0, 0, 0] = bad
-    with pytest.raises(InputError, match="finite numbers of 0 or more"):
+    with pytest.raises(InputError, match="must be finite"):
         page([attention])
 
 
@@ -108,14 +108,14 @@ def test_the_page_holds_every_weight_in_the_order_of_the_map(smiles):
     assert molecule["labels"] == attention.labels
     steps = attention.weights.max(-1, keepdims=True) / 255
     assert (np.abs(decoded(molecule["attention"], n) - attention.weights) <= 0.501 * steps).all()
-    assert len(molecule["drawing"]["at"]) == n
+    assert len(molecule["drawing"]["nodes"]) == n
     assert page([attention]) == page([attention])
 
 
 @pytest.mark.parametrize("smiles", MOLECULES.values(), ids=MOLECULES)
 def test_places_are_apart_and_inside_and_bonds_begin_and_end_at_atoms(smiles):
     drawing = payload([with_virtual_node(attention_map(smiles))])["molecules"][0]["drawing"]
-    at = np.array(drawing["at"])[:, :2]
+    at = np.array(drawing["nodes"])[:, :2]
     apart = np.linalg.norm(at[:, None] - at[None], axis=-1)[~np.eye(len(at), dtype=bool)]
     assert (apart > RADIUS).all()
     low = np.array([drawing["left"], drawing["top"]])
@@ -170,7 +170,7 @@ def test_hostile_names_stay_in_the_data(text):
     assert [name for name, _, _ in elements.found] == [name for name, _, _ in Elements(page([m])).found]
     shown = content(document)["molecules"][0]
     unseen = re.search("[\x00-\x1f\u202e\u2028\ud800\ufffe]", text)
-    name = shown["answers"][0]["target"]
+    name = shown["predictions"][0]["target"]
     assert name == text or (unseen and "\ufffd" in name)
     assert not re.search("[\x00-\x1f\u2028-\u202e\ud800-\udfff]", name)
     document.encode("utf-8")
@@ -188,7 +188,7 @@ def test_hostile_tokens_and_smiles_stay_in_the_data(text):
 
 def test_predictions_and_true_values_have_their_units():
     m = replace(attention_map(CAFFEINE), prediction={"logS": -1.25, "p": float("nan")}, units={"logS": "mol/L"})
-    answers = content(page([m], truth=[{"logS": -0.876, "class": "active"}]))["molecules"][0]["answers"]
+    answers = content(page([m], truth=[{"logS": -0.876, "class": "active"}]))["molecules"][0]["predictions"]
     assert answers == [
         {"target": "logS", "predicted": -1.25, "true": -0.876, "unit": "mol/L"},
         {"target": "p", "predicted": None, "true": None, "unit": ""},
@@ -204,9 +204,9 @@ def attribution(smiles, **more):
 def test_attributions_join_the_molecule_that_they_are_of():
     shown = payload([attention_map(CAFFEINE), attention_map(ASPIRIN)], [attribution(ASPIRIN, other_terms={"x": 2.0})])
     assert [len(m["attributions"]) for m in shown["molecules"]] == [0, 1]
-    assert shown["molecules"][1]["attributions"][0]["others"] == [["x", 2.0]]
+    assert shown["molecules"][1]["attributions"][0]["other_terms"] == [["x", 2.0]]
     alone = payload([], [attribution(ASPIRIN), attribution(CAFFEINE), attribution(ASPIRIN)])["molecules"]
-    assert [(m["name"], m["attention"], len(m["attributions"])) for m in alone] == [
+    assert [(m["smiles"], m["attention"], len(m["attributions"])) for m in alone] == [
         (ASPIRIN, None, 2),
         (CAFFEINE, None, 1),
     ]
@@ -221,7 +221,7 @@ def test_attributions_join_the_molecule_that_they_are_of():
         (lambda: page([], [replace(attribution("CCO"), values=np.ones(2))]), InputError, "one finite number for each"),
         (lambda: page([], [replace(attribution("CCO"), values=np.full(3, np.nan))]), InputError, "one finite number"),
         (lambda: page([replace(attention_map("CCO"), smiles="CCN")]), InputError, "C C O"),
-        (lambda: page([replace(attention_map("CCO"), virtual=("v",))]), InputError, "3 x 3, and it has 4 places"),
+        (lambda: page([replace(attention_map("CCO"), virtual=("v",))]), InputError, "3 x 3, and it has 4 nodes"),
     ],
 )
 def test_invalid_content_is_rejected_with_a_reason(make, error, words):

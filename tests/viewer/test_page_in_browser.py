@@ -259,7 +259,7 @@ def test_what_is_saved_is_what_is_shown(opened):
 def test_all_weights_are_in_a_table_for_those_who_see_no_heat_map(opened):
     attention = attention_map(ASPIRIN)
     tab = opened(page([attention]))
-    tab.get_by_text("All these weights as a table").click()
+    tab.get_by_text("All weights as a table").click()
     cells = tab.locator("details tbody td").all_inner_texts()
     shown = np.array(cells, dtype=float).reshape(13, 13)
     assert (np.abs(shown - attention.matrix()) <= near(attention, -1)).all()
@@ -270,11 +270,11 @@ def test_a_molecule_is_selected_and_predictions_are_shown(opened):
     maps = [attention_map(CAFFEINE), attention_map("C"), attention_map(SALT)]
     tab = opened(page(maps, truth=[{"logS": -0.876}, None, None]))
     assert tab.locator("h1").inner_text() == CAFFEINE
-    assert tab.locator(".answers").inner_text() == "logS predicted -1.000 true -0.876 mol/L"
+    assert tab.locator(".predictions").inner_text() == "logS predicted -1.000 true -0.876 mol/L"
     tab.locator("select").select_option(index=1)
     assert tab.locator("h1").inner_text() == "C"
     assert rows(tab) == [("C0", 1.0)]
-    assert tab.locator(".answers").inner_text() == "logS predicted -1.000 mol/L"
+    assert tab.locator(".predictions").inner_text() == "logS predicted -1.000 mol/L"
     tab.locator("select").select_option(index=2)
     assert tab.locator(".hit").count() == 2
 
@@ -316,7 +316,7 @@ def test_attributions_of_a_class_have_its_score_and_its_probability(opened):
     tab = opened(page([], [of_class]))
     assert rows(tab)[-2:] == [("log-odds of active", 1.5), ("probability", 0.8176)]
     assert "The terms add up to the log-odds of active." in tab.locator("section footer").inner_text()
-    assert "predicted 0.818" in tab.locator(".answers").inner_text()
+    assert "predicted 0.818" in tab.locator(".predictions").inner_text()
 
 
 def test_attributions_have_their_terms_their_sum_and_a_method_to_choose(opened):
@@ -382,7 +382,7 @@ def test_hostile_names_do_nothing_and_are_shown(opened):
     plain.get_by_role("tab", name="Attributions").click()
     known |= set(plain.evaluate(names))
     tab = opened(page(maps, attributions, truth))
-    shown = [entry["name"] for entry in payload(maps)["molecules"]]
+    shown = [entry["smiles"] for entry in payload(maps)["molecules"]]
     for k in range(len(HOSTILE)):
         name = shown[2 * k + 1]
         tab.locator("select").first.select_option(index=2 * k)
@@ -477,7 +477,7 @@ def test_words_have_the_contrast_of_wcag_aa_and_controls_have_names(opened):
     snapshot = tab.locator("main").aria_snapshot()
     for words in (
         'combobox "Molecule"', 'tab "Attention" [selected]', 'radio "what an atom attends to" [checked]',
-        'slider "Hide below', 'checkbox "the atom itself" [checked]', 'radiogroup "Layer and head"',
+        'slider "Hide below', 'checkbox "include the atom itself" [checked]', 'radiogroup "Layer and head"',
         'radio "layer 2, mean of the heads" [checked]', 'button "O3 next to C1 next to C4"', "- status:",
     ):  # fmt: skip
         assert words in snapshot, words

@@ -73,7 +73,7 @@ def test_a_parity_plot_shows_every_known_molecule_and_is_the_same_twice():
     assert_sound(picture)
     assert picture == parity_plot(true, predicted, splits, name="logS", unit="log10(mol/L)", test_rmse=0.123)
     assert points(picture) == [39, 9, 9]
-    assert "RMSE of test 0.123 log10(mol/L)" in picture.svg
+    assert "test RMSE 0.123 log10(mol/L)" in picture.svg
 
 
 def test_a_parity_plot_of_many_molecules_stays_small():

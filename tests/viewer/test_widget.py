@@ -20,7 +20,7 @@ def test_it_sends_the_module_and_data_of_the_page_and_stores_the_selection():
     assert "export default" in shown._esm and ".molattn" in shown._css
     (molecule,) = shown.content["molecules"]
     assert molecule["labels"] == attention.labels
-    assert molecule["answers"][0]["true"] == 0.5 and len(molecule["attributions"]) == 1
+    assert molecule["predictions"][0]["true"] == 0.5 and len(molecule["attributions"]) == 1
     assert {"content", "pinned", "layer", "head", "_esm", "_css"} <= set(shown.keys)
 
 

@@ -38,7 +38,7 @@ _DOCUMENT = """<!doctype html>
 </head>
 <body>
 <main class="molattn"></main>
-<noscript>This page draws itself with JavaScript, which is switched off here.</noscript>
+<noscript>This page needs JavaScript, which is disabled.</noscript>
 <script type="application/json" class="molattn-data">{data}</script>
 <script type="module">{script}</script>
 </body>
@@ -67,12 +67,13 @@ def page(
             that belongs to none of the maps.
     """
     content = payload(list(maps), list(attributions), list(truth))
-    names = [m["name"] for m in content["molecules"]]
+    names = [m["smiles"] for m in content["molecules"]]
     title = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    title = title if len(title) <= 60 else title[:59] + "\u2026"
     script, style = source("page.js") + _START, source("page.css")
     return _DOCUMENT.format(
         policy=_POLICY.format(script=_hash(script), style=_hash(style)),
-        title=_plain(f"{shown_name(title)} - molattn"),
+        title=_escape(f"{title} - molattn"),
         style=style,
         data=_json(content),
         script=script,
@@ -95,7 +96,7 @@ def write_page(
     if path.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"a page is saved as .html, not as {short_repr(path.name)}")
     if not path.absolute().parent.is_dir():
-        raise UsageError(f"{short_repr(str(path.parent))} is not a folder: make it, or save the page elsewhere")
+        raise UsageError(f"{short_repr(str(path.parent))} is not a folder: create it first")
     write_bytes(path, page(maps, attributions, truth).encode("utf-8"))
 
 
@@ -124,18 +125,13 @@ def source(name: str) -> str:
     return re.sub(r"([,?:>])\n", r"\1", re.sub(r" (=>|={1,3}) ", r"\1", text))
 
 
-def shown_name(name: str) -> str:
-    """A name for the title of a window."""
-    return name if len(name) <= 60 else name[:59] + "\u2026"
-
-
 def _json(content: dict[str, Any]) -> str:
     """JSON that cannot end its script element: ASCII, without characters of markup."""
     text = json.dumps(content, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     """Escaped text in ASCII: a lone surrogate could not be written to a file."""
     return html.escape(text).encode("ascii", "xmlcharrefreplace").decode("ascii")
 

@@ -21,13 +21,13 @@ const set = (element, attributes) => Object.entries(attributes).forEach(([k, v])
 const setText = (element, text) => element.textContent === text || (element.textContent = text);
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-// ---- numbers and colours --------------------------------------------------------------------------------------------
+// ---- numbers and colors --------------------------------------------------------------------------------------------
 
 const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
 const formatNumber = (v) => (Math.abs(v) >= 1e4 || (v && Math.abs(v) < 1e-3) ? v.toPrecision(3) : v.toFixed(3));
 const signed = (v) => (v > 0 ? "+" : "") + v.toFixed(2);
 const truncate = (text, length) => (text.length > length ? text.slice(0, length - 1) + "\u2026" : text);
-// White at 0, blue at 1, orange at -1, reversed for contributions: distinguishable with any colour vision, and with a
+// White at 0, blue at 1, orange at -1, reversed for contributions: distinguishable with any color vision, and with a
 // contrast of 7 to black.
 const BLUE = [89, 158, 222],
   ORANGE = [236, 151, 72];
@@ -76,7 +76,7 @@ function decode({ layers, heads, weights, scales }, n) {
 
 function moleculeDrawing(m, handlers) {
   const d = m.drawing,
-    n = d.at.length,
+    n = d.nodes.length,
     width = Math.max(d.width, 460),
     height = Math.max(d.height, 200);
   const left = d.left - (width - d.width) / 2,
@@ -93,21 +93,21 @@ function moleculeDrawing(m, handlers) {
     });
   const path = (p, more) => h("svg:path", { d: p || "", fill: "none", stroke: "#000", "stroke-width": 1.6, ...more });
   const word = (x, y, text, more) => h("svg:text", { x, y, "font-size": 10, fill: "#1b1f24", ...more }, text);
-  const discs = d.at.map((p) => box(p, { stroke: "#c3ccd6", "stroke-width": 0.7 }));
+  const discs = d.nodes.map((p) => box(p, { stroke: "#c3ccd6", "stroke-width": 0.7 }));
   const ring = (stroke, dash) =>
     box([0, 0, 0], { fill: "none", stroke, "stroke-width": 2.5, "stroke-dasharray": dash }, 1);
   const rings = [ring("#b84a00"), ring("#14507f", "4 3")];
-  const numbers = d.numbers.map(([x, y], i) => {
-    const aside = x - d.at[i][0],
+  const numbers = d.indices.map(([x, y], i) => {
+    const aside = x - d.nodes[i][0],
       anchor = Math.abs(aside) < 6 ? "middle" : aside < 0 ? "end" : "start";
     return word(x, y + 3, String(i), { "font-size": 9, fill: "#4b5560", "text-anchor": anchor });
   });
   const bonded = (i) => d.bonds.flatMap(([a, b]) => (a === i ? [b] : b === i ? [a] : []));
-  const hits = d.at.map((p, i) => {
+  const hits = d.nodes.map((p, i) => {
     const label = [m.labels[i], ...bonded(i).map((j) => m.labels[j])].join(" next to ");
     return box(p, { class: "hit", fill: "transparent", role: "button", tabindex: i ? -1 : 0, "aria-label": label }, 2);
   });
-  // The colour scale below: larger in large drawings, which are shown smaller.
+  // The color scale below: larger in large drawings, which are shown smaller.
   const f = Math.max(width / 600, 1),
     middle = left + width / 2,
     under = (y) => foot + f * y;
@@ -127,12 +127,12 @@ function moleculeDrawing(m, handlers) {
       "text-anchor": "middle",
       "stroke-linejoin": "round",
       role: "group",
-      "aria-label": `The ${m.places}s of ${truncate(m.name, 200)}; arrow keys walk, Enter pins, Escape clears`,
-      onpointerover: (e) => handlers.hover(place(e)),
+      "aria-label": `The ${m.node_type}s of ${truncate(m.smiles, 200)}; arrow keys move, Enter pins, Escape clears`,
+      onpointerover: (e) => handlers.hover(nodeOf(e)),
       onpointerleave: () => handlers.hover(null),
-      onfocusin: (e) => handlers.hover(place(e)),
+      onfocusin: (e) => handlers.hover(nodeOf(e)),
       onfocusout: () => handlers.hover(null),
-      onclick: (e) => handlers.pin(place(e)),
+      onclick: (e) => handlers.pin(nodeOf(e)),
       onkeydown: press,
     },
     ...discs,
@@ -141,8 +141,10 @@ function moleculeDrawing(m, handlers) {
     path(d.thin, { "stroke-width": 1 }),
     path(d.dashed, { "stroke-dasharray": "2 2" }),
     path(d.solid, { fill: "#000", "stroke-width": 0 }),
-    ...d.at.flatMap(([x, y], i) =>
-      m.places === "token" || i >= m.atoms ? [word(x, y + 4.5, truncate(m.texts[i], 24), { "font-size": 13 })] : [],
+    ...d.nodes.flatMap(([x, y], i) =>
+      m.node_type === "token" || i >= m.num_atoms
+        ? [word(x, y + 4.5, truncate(m.symbols[i], 24), { "font-size": 13 })]
+        : [],
     ),
     ...numbers,
     ...scale,
@@ -154,12 +156,12 @@ function moleculeDrawing(m, handlers) {
   svg.style.minWidth = `${Math.min(0.55 * width, 900)}px`;
   // To a bonded atom in that direction if there is one, else to the nearest atom.
   function walk(from, [dx, dy]) {
-    const [x, y] = d.at[from];
+    const [x, y] = d.nodes[from];
     let best = from,
       least = Infinity;
-    for (const near of [bonded(from), d.at.keys()]) {
+    for (const near of [bonded(from), d.nodes.keys()]) {
       for (const j of near) {
-        const [u, v] = [d.at[j][0] - x, d.at[j][1] - y],
+        const [u, v] = [d.nodes[j][0] - x, d.nodes[j][1] - y],
           far = Math.hypot(u, v);
         const aim = (u * dx + v * dy) / far,
           cost = far * (2.2 - aim) ** 3;
@@ -169,10 +171,10 @@ function moleculeDrawing(m, handlers) {
     }
     return best;
   }
-  const place = (event) => ((i) => (i < 0 ? null : i))(hits.indexOf(event.target));
+  const nodeOf = (event) => ((i) => (i < 0 ? null : i))(hits.indexOf(event.target));
   const go = (i) => hits.forEach((hit, k) => set(hit, { tabindex: k === i ? 0 : -1 })) || hits[i].focus();
   function press(e) {
-    const i = place(e);
+    const i = nodeOf(e);
     if (i === null) return;
     const next = ARROWS[e.key]
       ? walk(i, ARROWS[e.key])
@@ -183,7 +185,7 @@ function moleculeDrawing(m, handlers) {
     e.preventDefault();
   }
   const placeRing = (ring, i) => {
-    const [x, y, half] = d.at[i ?? 0],
+    const [x, y, half] = d.nodes[i ?? 0],
       r = d.radius + 2;
     set(ring, {
       visibility: i === null ? "hidden" : "",
@@ -328,9 +330,9 @@ export function show(root, data, start = {}, changed = () => {}) {
     );
 
   async function download(kind) {
-    const file = `molattn-${m.name.replace(/\W+/g, "_").slice(0, 40)}.${kind.toLowerCase()}`;
+    const file = `molattn-${m.smiles.replace(/\W+/g, "_").slice(0, 40)}.${kind.toLowerCase()}`;
     if (kind === "CSV") return save(csv(parts.rows()), file);
-    const picture = parts.drawing.file([m.name, ...parts.lines()]);
+    const picture = parts.drawing.file([m.smiles, ...parts.lines()]);
     save(kind === "SVG" ? new Blob([picture.text], { type: "image/svg+xml" }) : await png(picture), file);
   }
 
@@ -351,7 +353,7 @@ export function show(root, data, start = {}, changed = () => {}) {
     }
     return result;
   }
-  // From a weight to -1..1 for its colour, null for no colour; `top` is the darkest weight.
+  // From a weight to -1..1 for its color, null for no color; `top` is the darkest weight.
   function tone(weight, top) {
     const uniform = s.scale === "uniform";
     if (weight < s.threshold * (uniform ? 8 / n : top)) return null;
@@ -414,7 +416,7 @@ export function show(root, data, start = {}, changed = () => {}) {
       edge = Math.ceil(long * font * 0.62 + 6);
       side = (size - edge - 1) / n;
       if (canvas.width !== Math.round(size * zoom)) canvas.width = canvas.height = Math.round(size * zoom);
-      // Hovering changes no colours, so they are not repainted: fast enough for large molecules.
+      // Hovering changes no colors, so they are not repainted: fast enough for large molecules.
       const look = [s.layer, s.head, s.scale, s.threshold, s.self, s.from].join();
       if (look !== painted) paint(w);
       painted = look;
@@ -539,7 +541,7 @@ export function show(root, data, start = {}, changed = () => {}) {
     const all = h(
       "details",
       { ontoggle: weights },
-      h("summary", {}, "All these weights as a table"),
+      h("summary", {}, "All weights as a table"),
       h("div", { tabindex: 0 }),
     );
     const below = h("output"),
@@ -570,16 +572,16 @@ export function show(root, data, start = {}, changed = () => {}) {
         "div",
         { class: "bar" },
         radios("Show", "from", [
-          [false, `what ${m.places === "atom" ? "an atom" : "a token"} attends to`],
+          [false, `what ${m.node_type === "atom" ? "an atom" : "a token"} attends to`],
           [true, "what attends to it"],
         ]),
         radios("Scale", "scale", [
-          ["row", `per ${m.places}`],
+          ["row", `per ${m.node_type}`],
           ["map", "absolute"],
           ["uniform", "\u00d7 uniform"],
         ]),
         h("label", {}, "Hide below ", range, below),
-        h("label", {}, own, `the ${m.places} itself`),
+        h("label", {}, own, `include the ${m.node_type} itself`),
       ),
       title,
       status,
@@ -591,7 +593,7 @@ export function show(root, data, start = {}, changed = () => {}) {
           "figure",
           {},
           heat.canvas,
-          h("figcaption", {}, `Row: the ${m.places} that attends; column: the ${m.places} attended to.`),
+          h("figcaption", {}, `Row: the ${m.node_type} that attends; column: the ${m.node_type} attended to.`),
         ),
         numbers,
         h("figure", {}, heads.grid, h("figcaption", {}, "A column for each head, each on its own scale.")),
@@ -600,8 +602,8 @@ export function show(root, data, start = {}, changed = () => {}) {
       h(
         "footer",
         {},
-        h("p", {}, h("b", {}, "How far is this an explanation? "), m.attention.measured),
-        m.attention.sums ? "" : h("p", {}, "This model's weights do not sum to 1 along a row."),
+        h("p", {}, h("b", {}, "Faithfulness as an explanation: "), m.attention.faithfulness),
+        m.attention.rows_sum_to_one ? "" : h("p", {}, "This model's weights do not sum to 1 along a row."),
         downloads(),
       ),
     );
@@ -641,7 +643,7 @@ export function show(root, data, start = {}, changed = () => {}) {
         setText(status, `Attention received, mean over all: ${three}. Point at one to see its own.`);
       else setText(status, s.from ? `What attends most to ${name}: ${three}.` : `${name} attends most to ${three}.`);
       const head = [
-        m.places,
+        m.node_type,
         subject === null ? "received" : s.from ? `to ${name}` : `from ${name}`,
         "\u00d7 uniform",
         "",
@@ -666,17 +668,17 @@ export function show(root, data, start = {}, changed = () => {}) {
       );
       heat.draw();
       set(heat.canvas, {
-        "aria-label": `Weights, rows attend to columns, ${where()}. Arrow keys walk; a table is below.`,
+        "aria-label": `Weights, rows attend to columns, ${where()}. Arrow keys move; a table is below.`,
       });
       heads.updateSelection();
       weights();
     }
-    const lines = () => [status.textContent, where(), `faithfulness: ${m.attention.measured}`];
+    const lines = () => [status.textContent, where(), `faithfulness: ${m.attention.faithfulness}`];
     const rows = () => [
       ["layer", "head", "receiver", "sender", "receiver_symbol", "sender_symbol", "weight"],
       ...Array.from(map.matrix(s.layer, s.head), (w, k) => {
         const [i, j] = pair(k, n);
-        return [s.layer, s.head, i, j, m.texts[i], m.texts[j], Number(w.toPrecision(7))];
+        return [s.layer, s.head, i, j, m.symbols[i], m.symbols[j], Number(w.toPrecision(7))];
       }),
     ];
     return { view, draw, heat, drawing, lines, rows };
@@ -711,14 +713,14 @@ export function show(root, data, start = {}, changed = () => {}) {
     );
     const sum = a.values.reduce((x, y) => x + y, 0),
       top = Math.max(...a.values.map(Math.abs)) || 1;
-    const outside = a.others.reduce((x, [, v]) => x + (v ?? 0), 0),
+    const outside = a.other_terms.reduce((x, [, v]) => x + (v ?? 0), 0),
       total = (a.constant ?? 0) + sum + outside,
       quantity = a.quantity || "prediction";
     const constant = a.constant === null ? [] : [["constant", "", a.constant]];
     const totals = [
       ...constant.map(([name, , v]) => line(name, v)),
-      line(`all ${m.places}s`, sum),
-      ...a.others.map(([name, v]) => line(name, v)),
+      line(`all ${m.node_type}s`, sum),
+      ...a.other_terms.map(([name, v]) => line(name, v)),
       ...(a.adds_up ? [line("sum", total)] : []),
       line(quantity, a.prediction, { class: "on" }),
       ...(a.probability === null ? [] : [line("probability", a.probability)]),
@@ -732,7 +734,7 @@ export function show(root, data, start = {}, changed = () => {}) {
       "section",
       {},
       h("div", { class: "bar" }, h("label", {}, "Method ", select)),
-      h("h2", {}, `What each ${m.places} contributes to ${a.target}: ${a.method}`),
+      h("h2", {}, `What each ${m.node_type} contributes to ${a.target}: ${a.method}`),
       status,
       h(
         "div",
@@ -749,18 +751,18 @@ export function show(root, data, start = {}, changed = () => {}) {
           table(["term", a.adds_up && a.unit ? a.unit : "value"], totals),
           h(
             "div",
-            { class: "terms", tabindex: 0, role: "region", "aria-label": `Terms of all ${m.places}s` },
-            table([m.places, "contribution"], [...terms.values()]),
+            { class: "terms", tabindex: 0, role: "region", "aria-label": `Terms of all ${m.node_type}s` },
+            table([m.node_type, "contribution"], [...terms.values()]),
           ),
         ),
       ),
-      h("footer", {}, h("p", {}, words), h("p", {}, h("b", {}, "How faithful is it? "), a.measured), downloads()),
+      h("footer", {}, h("p", {}, words), h("p", {}, h("b", {}, "Faithfulness: "), a.faithfulness), downloads()),
     );
     function draw() {
       const { subject, partner } = focus(),
         i = partner ?? subject;
       drawing.paint(
-        m.drawing.at.map((_, k) => (k < a.values.length ? -a.values[k] / top : null)),
+        m.drawing.nodes.map((_, k) => (k < a.values.length ? -a.values[k] / top : null)),
         subject,
         partner,
         s.pinned,
@@ -778,12 +780,12 @@ export function show(root, data, start = {}, changed = () => {}) {
             : "",
       );
     }
-    const lines = () => [`contributions to ${a.target}, ${a.method}`, `faithfulness: ${a.measured}`];
+    const lines = () => [`contributions to ${a.target}, ${a.method}`, `faithfulness: ${a.faithfulness}`];
     const rows = () => [
-      ["term", "place", "value"],
+      ["term", "index", "value"],
       ...a.values.map((v, i) => [m.labels[i], i, v]),
       ...constant,
-      ...a.others.map(([name, v]) => [name, "", v ?? ""]),
+      ...a.other_terms.map(([name, v]) => [name, "", v ?? ""]),
       ["prediction", "", a.prediction ?? ""],
       ...(a.probability === null ? [] : [["probability", "", a.probability]]),
     ];
@@ -799,7 +801,7 @@ export function show(root, data, start = {}, changed = () => {}) {
   };
   const focus = () => s.hover ?? { subject: s.pinned, partner: null };
 
-  function answer({ target, predicted, true: measured, unit }) {
+  function prediction({ target, predicted, true: measured, unit }) {
     const part = (word, v) => (v === null ? [] : [` ${word} `, h("b", {}, v.at ? v : formatNumber(v))]);
     return h(
       "p",
@@ -851,7 +853,7 @@ export function show(root, data, start = {}, changed = () => {}) {
           root.querySelector("select").focus();
         },
       },
-      ...data.molecules.map((o, k) => h("option", { selected: k === s.molecule }, `${k + 1}. ${truncate(o.name, 70)}`)),
+      ...data.molecules.map((o, k) => h("option", { selected: k === s.molecule }, `${k + 1}. ${truncate(o.smiles, 70)}`)),
     );
     parts = panels[s.tab][2]();
     root.replaceChildren(
@@ -859,8 +861,8 @@ export function show(root, data, start = {}, changed = () => {}) {
         "header",
         {},
         data.molecules.length > 1 ? h("label", { class: "pick" }, "Molecule", pick) : "",
-        h("h1", {}, m.name),
-        h("div", { class: "answers" }, ...m.answers.map(answer)),
+        h("h1", {}, m.smiles),
+        h("div", { class: "predictions" }, ...m.predictions.map(prediction)),
       ),
       tabs.length > 1 ? h("div", { role: "tablist" }, ...tabs) : "",
       parts.view,

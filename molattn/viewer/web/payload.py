@@ -22,16 +22,16 @@ from rdkit.Chem.Draw import rdMolDraw2D
 
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.explain import AttentionMap, Attribution
-from molattn.viewer.discs import drawable_molecule
+from molattn.viewer.discs import drawable_molecule, drawing_options
 
 Drawing = dict[str, Any]
 
 RADIUS = 13.0
 """Radius of a disc, in pixels of the drawing; a bond is 44 long."""
 
-_LETTER = 8.0  # width of a letter of a token
-_ROW = 620.0  # width of a row of tokens
-_STEP = 40.0  # from row to row
+_LETTER_WIDTH = 8.0  # of a token
+_ROW_WIDTH = 620.0  # of tokens
+_ROW_HEIGHT = 40.0
 _PATH = re.compile(r"<path( class='[^']*')? d='([^']*)' (?:style|fill)='([^']*)'")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
@@ -40,19 +40,13 @@ def draw_molecule(mol: Chem.Mol, virtual: Sequence[str] = ()) -> Drawing:
     """The drawing of a molecule that was prepared for drawing.
 
     Returns:
-        `left`, `top`, `width` and `height`; `radius` of a disc; `at`, [x, y, half the width] of each atom and then of
-        each virtual node; `numbers`, [x, y] of each atom index; `bonds`, pairs of atoms; and the SVG paths of RDKit,
+        `left`, `top`, `width` and `height`; `radius` of a disc; `nodes`, [x, y, half the width] of each atom and then
+        of each virtual node; `indices`, [x, y] of each atom index; `bonds`, pairs of atoms; and the SVG paths of RDKit,
         joined by style: `lines`, `thin`, `dashed` and `solid`.
     """
     # Flexible size: all molecules are drawn at the same scale.
     drawer = rdMolDraw2D.MolDraw2DSVG(-1, -1)
-    options = drawer.drawOptions()
-    options.useBWAtomPalette()
-    options.addAtomIndices = True
-    options.annotationFontScale = 0.6
-    options.prepareMolsBeforeDrawing = False
-    options.includeMetadata = False
-    options.clearBackground = False
+    options = drawing_options(drawer)
     options.scalingFactor = 30
     options.fixedFontSize = 15
     options.padding = 0.0
@@ -67,12 +61,12 @@ def draw_molecule(mol: Chem.Mol, virtual: Sequence[str] = ()) -> Drawing:
         else:
             paths[_stroke_kind(style)].append(re.sub(r"\s*([MLQCZ])\s*", r"\1", d.replace(",", " ")).replace("  ", " "))
     margin = RADIUS + 8
-    at = [[p.x, p.y, RADIUS] for p in points]
+    nodes = [[p.x, p.y, RADIUS] for p in points]
     width, height = float(drawer.Width()), float(drawer.Height())
     if virtual:
         # Below the molecule.
         boxes, right, bottom = _rows(virtual, max(width, 200.0))
-        at += [[x, y + height + 3 * RADIUS, half] for x, y, half in boxes]
+        nodes += [[x, y + height + 3 * RADIUS, half] for x, y, half in boxes]
         width, height = max(width, right), height + 3 * RADIUS + bottom
     return {
         "left": -margin,
@@ -80,8 +74,8 @@ def draw_molecule(mol: Chem.Mol, virtual: Sequence[str] = ()) -> Drawing:
         "width": width + 2 * margin,
         "height": height + 2 * margin,
         "radius": RADIUS,
-        "at": _rounded(at),
-        "numbers": _rounded(map(_next_to_disc, at, _centres(digits, range(len(points))))),
+        "nodes": _rounded(nodes),
+        "indices": _rounded(map(_next_to_disc, nodes, _centers(digits, range(len(points))))),
         "bonds": [[b.GetBeginAtomIdx(), b.GetEndAtomIdx()] for b in mol.GetBonds()],
         **{name: "".join(parts) for name, parts in paths.items()},
     }
@@ -89,7 +83,7 @@ def draw_molecule(mol: Chem.Mol, virtual: Sequence[str] = ()) -> Drawing:
 
 def draw_tokens(tokens: Sequence[str], virtual: Sequence[str] = ()) -> Drawing:
     """The drawing of tokens in rows, like `draw_molecule`; adjacent tokens are "bonded", for keyboard navigation."""
-    boxes, width, height = _rows([*tokens, *virtual], _ROW)
+    boxes, width, height = _rows([*tokens, *virtual], _ROW_WIDTH)
     margin = RADIUS + 8
     return {
         "left": -margin,
@@ -97,8 +91,8 @@ def draw_tokens(tokens: Sequence[str], virtual: Sequence[str] = ()) -> Drawing:
         "width": width + 2 * margin,
         "height": height + 2 * margin + 8,
         "radius": RADIUS,
-        "at": _rounded(boxes),
-        "numbers": _rounded([[x, y + RADIUS + 7] for x, y, _ in boxes[: len(tokens)]]),
+        "nodes": _rounded(boxes),
+        "indices": _rounded([[x, y + RADIUS + 7] for x, y, _ in boxes[: len(tokens)]]),
         "bonds": [[i, i + 1] for i in range(len(tokens) - 1)],
     }
 
@@ -108,9 +102,9 @@ def _rows(texts: Sequence[str], max_width: float) -> tuple[list[list[float]], fl
     boxes: list[list[float]] = []
     x = y = right = 0.0
     for text in texts:
-        half = max(RADIUS, _LETTER * min(len(text), 24) / 2 + 5)
+        half = max(RADIUS, _LETTER_WIDTH * min(len(text), 24) / 2 + 5)
         if x and x + 2 * half > max_width:
-            x, y = 0.0, y + _STEP
+            x, y = 0.0, y + _ROW_HEIGHT
         boxes.append([x + half, y + RADIUS, half])
         x += 2 * half + 4
         right = max(right, x - 4)
@@ -123,22 +117,22 @@ def _box(d: str) -> tuple[float, float, float, float]:
     return min(xs), min(ys), max(xs), max(ys)
 
 
-def _centres(digits: Iterable[tuple[float, float, float, float]], numbers: Iterable[int]) -> list[list[float]]:
-    """The centre of each number, whose digits RDKit draws as consecutive paths."""
+def _centers(digits: Iterable[tuple[float, float, float, float]], numbers: Iterable[int]) -> list[list[float]]:
+    """The center of each number, whose digits RDKit draws as consecutive paths."""
     rest = iter(digits)
-    centres = []
+    centers = []
     for number in numbers:
         parts = list(islice(rest, len(str(number))))
         left, top, right, bottom = (f(p[k] for p in parts) for k, f in enumerate((min, min, max, max)))
-        centres.append([(left + right) / 2, (top + bottom) / 2])
-    return centres
+        centers.append([(left + right) / 2, (top + bottom) / 2])
+    return centers
 
 
-def _next_to_disc(centre: Sequence[float], number: Sequence[float]) -> list[float]:
+def _next_to_disc(center: Sequence[float], number: Sequence[float]) -> list[float]:
     """The position of a number just outside of a disc, on the side that RDKit chose."""
-    x, y = number[0] - centre[0], number[1] - centre[1]
+    x, y = number[0] - center[0], number[1] - center[1]
     far = math.hypot(x, y) or 1.0
-    return [centre[0] + x / far * (RADIUS + 6), centre[1] + y / far * (RADIUS + 6)]
+    return [center[0] + x / far * (RADIUS + 6), center[1] + y / far * (RADIUS + 6)]
 
 
 def _stroke_kind(style: str) -> str:
@@ -173,19 +167,19 @@ def payload(
     if not maps and not attributions:
         raise UsageError("a page needs at least one attention map or attribution")
     if truth and len(truth) != len(maps):
-        raise UsageError(f"{len(truth)} true values do not fit {len(maps)} attention maps")
-    molecules = [_of_map(m, t) for m, t in zip(maps, truth or [None] * len(maps), strict=True)]
-    first = {}
+        raise UsageError(f"{len(truth)} true values for {len(maps)} attention maps: give one for each")
+    molecules = [_from_map(m, t) for m, t in zip(maps, truth or [None] * len(maps), strict=True)]
+    index: dict[tuple[Any, ...], int] = {}
     for k, m in enumerate(maps):
-        first.setdefault((m.smiles, m.symbols, m.add_hs), k)
+        index.setdefault((m.smiles, m.symbols, m.add_hs), k)
     for a in attributions:
         key = (a.smiles, a.symbols, a.add_hs)
-        if key not in first:
+        if key not in index:
             if maps:
                 raise InputError(f"the attribution of {short_repr(a.smiles)} belongs to none of the attention maps")
-            first[key] = len(molecules)
-            molecules.append(_of_attribution(a))
-        molecules[first[key]]["attributions"].append(_attribution(a))
+            index[key] = len(molecules)
+            molecules.append(_from_attribution(a))
+        molecules[index[key]]["attributions"].append(_attribution(a))
     return {"molecules": molecules}
 
 
@@ -197,36 +191,36 @@ def encode(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """
     w = np.asarray(weights, dtype=np.float64)
     if not (np.isfinite(w).all() and (w >= 0).all()):
-        raise InputError("attention weights are finite numbers of 0 or more; the map has others, and is not shown")
+        raise InputError("attention weights must be finite and not negative")
     scales = (w.max(-1) / 255).astype("<f4")
     steps = np.where(scales > 0, scales, 1).astype(np.float64)
     return np.clip(np.rint(w / steps[..., None]), 0, 255).astype(np.uint8), scales
 
 
-def _of_map(attention: AttentionMap, truth: Truth | None) -> dict[str, Any]:
+def _from_map(attention: AttentionMap, truth: Truth | None) -> dict[str, Any]:
     layers, heads, n, columns = attention.weights.shape
     if n != columns or n != len(attention.labels):
         raise InputError(
             f"the weights of {short_repr(attention.smiles)} are {n} x {columns}, "
-            f"and it has {len(attention.labels)} places"
+            f"and it has {len(attention.labels)} nodes"
         )
     weights, scales = encode(attention.weights)
     names: list[str] = list(dict.fromkeys([*attention.prediction, *(truth or {})]))
     return {
-        **_molecule_of(attention, attention.labels, attention.position_type, attention.virtual, "the attention map"),
+        **_molecule(attention, attention.labels, attention.position_type, attention.virtual, "the attention map"),
         "attention": {
             "layers": layers,
             "heads": heads,
             "weights": _base64(weights),
             "scales": _base64(scales),
-            "sums": attention.rows_sum_to_one,
-            "measured": _text(attention.faithfulness),
+            "rows_sum_to_one": attention.rows_sum_to_one,
+            "faithfulness": _text(attention.faithfulness),
         },
-        "answers": [
+        "predictions": [
             {
                 "target": _text(name),
                 "predicted": _number(attention.prediction.get(name)),
-                "true": _known((truth or {}).get(name)),
+                "true": _true_value((truth or {}).get(name)),
                 "unit": _text(attention.units.get(name, "")),
             }
             for name in names
@@ -234,32 +228,33 @@ def _of_map(attention: AttentionMap, truth: Truth | None) -> dict[str, Any]:
     }
 
 
-def _of_attribution(a: Attribution) -> dict[str, Any]:
+def _from_attribution(a: Attribution) -> dict[str, Any]:
     # Tokens concatenate to the SMILES. Element symbols rarely do, and then each is also a token.
     position_type = "tokens" if "".join(a.symbols) == a.smiles else "atoms"
-    labels = [f"{symbol}{i}" for i, symbol in enumerate(a.symbols)]
     # For a class, its probability, as in the predictions of attention maps.
     predicted, unit = (a.prediction, a.unit) if a.probability is None else (_probability(a), "")
-    answer = {"target": _text(a.target), "predicted": _number(predicted), "true": None, "unit": _text(unit)}
-    return {**_molecule_of(a, labels, position_type, (), "the attribution"), "attention": None, "answers": [answer]}
+    prediction = {"target": _text(a.target), "predicted": _number(predicted), "true": None, "unit": _text(unit)}
+    molecule = _molecule(a, a.labels, position_type, (), "the attribution")
+    return {**molecule, "attention": None, "predictions": [prediction]}
 
 
-def _molecule_of(
-    of: AttentionMap | Attribution, labels: Sequence[str], position_type: str, virtual: Sequence[str], whose: str
+def _molecule(
+    source: AttentionMap | Attribution, labels: Sequence[str], position_type: str, virtual: Sequence[str], owner: str
 ) -> dict[str, Any]:
-    """The name and labels of a molecule, and the drawing of its atoms or tokens."""
-    texts = [_text(text) for text in (*of.symbols, *virtual)]
-    n = len(of.symbols)
+    """The SMILES and labels of a molecule, and the drawing of its atoms or tokens; `owner` names `source` in errors."""
+    symbols = [_text(symbol) for symbol in (*source.symbols, *virtual)]
+    n = len(source.symbols)
     if position_type == "tokens":
-        drawing = draw_tokens(texts[:n], texts[n:])
+        drawing = draw_tokens(symbols[:n], symbols[n:])
     else:
-        drawing = draw_molecule(drawable_molecule(of.smiles, of.symbols, of.add_hs, whose), texts[n:])
+        mol = drawable_molecule(source.smiles, source.symbols, source.add_hs, owner)
+        drawing = draw_molecule(mol, symbols[n:])
     return {
-        "name": _text(of.smiles),
-        "places": position_type.removesuffix("s"),
+        "smiles": _text(source.smiles),
+        "node_type": position_type.removesuffix("s"),
         "labels": [_text(label) for label in labels],
-        "texts": texts,
-        "atoms": n,
+        "symbols": symbols,
+        "num_atoms": n,
         "drawing": drawing,
         "attributions": [],
     }
@@ -280,9 +275,9 @@ def _attribution(a: Attribution) -> dict[str, Any]:
         "quantity": _text(a.quantity),
         "probability": _number(_probability(a)),
         "constant": _number(a.constant),
-        "others": [[_text(name), _number(value)] for name, value in a.other_terms.items()],
+        "other_terms": [[_text(name), _number(value)] for name, value in a.other_terms.items()],
         "adds_up": a.adds_up,
-        "measured": _text(a.faithfulness),
+        "faithfulness": _text(a.faithfulness),
     }
 
 
@@ -301,7 +296,7 @@ def _number(value: Any) -> float | None:
     return None if value is None or not math.isfinite(value) else float(f"{float(value):.9g}")
 
 
-def _known(value: float | str | None) -> float | str | None:
+def _true_value(value: float | str | None) -> float | str | None:
     return _text(value) if isinstance(value, str) else _number(value)
 
 
