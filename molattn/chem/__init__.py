@@ -21,6 +21,7 @@ from molattn.chem.conformers import (
 )
 from molattn.chem.descriptors import (
     CONTRIBUTIONS,
+    FAST_DESCRIPTORS,
     FEW_DESCRIPTORS,
     MOLECULE_FEATURIZERS,
     atom_contributions,
@@ -30,6 +31,7 @@ from molattn.chem.descriptors import (
     rdkit_version,
     unknown_descriptors,
 )
+from molattn.chem.feature_vectors import FEATURE_LENGTHS, feature_columns, feature_vectors, morgan_environments
 from molattn.chem.features import Feature
 from molattn.chem.fingerprints import Fingerprints, butina_clusters, morgan_bits, morgan_counts
 from molattn.chem.generate import grow_molecules, mutate_molecules, nci_molecules, random_smiles, round_trip_smiles
@@ -54,6 +56,8 @@ __all__ = [
     "DEFAULT_READ_OPTIONS",
     "DESCRIPTORS",
     "DISCONNECTED",
+    "FAST_DESCRIPTORS",
+    "FEATURE_LENGTHS",
     "FEW_DESCRIPTORS",
     "FUNCTIONAL_GROUPS",
     "MAX_ATOMS",
@@ -83,6 +87,8 @@ __all__ = [
     "conformer",
     "contributions_table",
     "descriptors",
+    "feature_columns",
+    "feature_vectors",
     "featurize",
     "featurizer_descriptors",
     "from_pyg",
@@ -93,6 +99,7 @@ __all__ = [
     "molecule_graph",
     "morgan_bits",
     "morgan_counts",
+    "morgan_environments",
     "murcko_scaffold",
     "mutate_molecules",
     "nci_molecules",

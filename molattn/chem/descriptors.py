@@ -33,6 +33,20 @@ FEW_DESCRIPTORS: tuple[str, ...] = (
 )
 """Twelve descriptors, quick to compute, that are informative about solubility, binding and permeability."""
 
+FAST_DESCRIPTORS: tuple[str, ...] = (
+    *FEW_DESCRIPTORS,
+    *(f"PEOE_VSA{i}" for i in range(1, 15)),
+    *(f"SMR_VSA{i}" for i in range(1, 11)),
+    *(f"SlogP_VSA{i}" for i in range(1, 13)),
+    *("MolWt", "HallKierAlpha", "Kappa1", "Kappa2", "Kappa3", "NHOHCount", "NOCount"),
+    *("MaxPartialCharge", "MinPartialCharge", "MaxAbsPartialCharge", "MinAbsPartialCharge"),
+    *("NumAliphaticCarbocycles", "NumAliphaticHeterocycles", "NumAliphaticRings"),
+    *("NumAromaticCarbocycles", "NumAromaticHeterocycles"),
+    *("NumSaturatedCarbocycles", "NumSaturatedHeterocycles", "NumSaturatedRings"),
+)
+"""`FEW_DESCRIPTORS`, and surface areas by charge, refractivity and log P, shape indices, partial charges and counts of
+rings: together they take a tenth of the time of all descriptors."""
+
 MOLECULE_FEATURIZERS: tuple[str, ...] = ("rdkit_few", "rdkit_2d")
 """Sets of descriptors that can be extra inputs of a model: `FEW_DESCRIPTORS`, or all `DESCRIPTORS`."""
 
@@ -86,7 +100,11 @@ def descriptors(
 
     Raises SmilesError for text that is not a molecule within the limits.
     """
-    mol = read_smiles(smiles, max_atoms=max_atoms)
+    return descriptor_values(read_smiles(smiles, max_atoms=max_atoms), names)
+
+
+def descriptor_values(mol: Chem.Mol, names: Sequence[str] | None = None) -> npt.NDArray[np.float64]:
+    """`descriptors` of a molecule that has been read."""
     with rdBase.BlockLogs():
         numbers = np.array([_number(name, mol) for name in names or _functions()], dtype=np.float64)
     return np.where(np.isfinite(numbers), numbers, np.nan)

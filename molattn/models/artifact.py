@@ -33,6 +33,7 @@ from molattn.models.config_file import (
     MEMBERS,
     NEXT_CONFIG,
     SCHEMA,
+    TREES,
     WEIGHTS,
     add_prefix,
     count_numbers,
@@ -44,11 +45,13 @@ from molattn.models.config_file import (
     read_descriptor_scaler,
     read_domain,
     read_target_scaler,
+    read_trees,
     select_prefix,
     transform_settings,
 )
 from molattn.models.predictions import Predictions
 from molattn.models.scaler import DescriptorScaler, TargetScaler
+from molattn.models.stacked_trees import StackedTrees
 from molattn.models.tasks import REGRESSION, Regression, Task, prior_predictions, task_from_dict
 from molattn.models.tensor_file import (
     AllocationLimit,
@@ -80,6 +83,7 @@ class Artifact:
         samples: the number of passes of the uncertainty method "dropout".
         calibration: the scores for prediction intervals and sets; None for an uncalibrated model.
         domain: the applicability domain; None if the model has none.
+        trees: boosted trees whose predictions are averaged with those of the models; None for none.
         class_priors: see `Task.class_priors`; empty for regression, and for models that were saved without them.
     """
 
@@ -95,6 +99,7 @@ class Artifact:
     samples: int = 10
     calibration: Calibration | None = None
     domain: ApplicabilityDomain | None = None
+    trees: StackedTrees | None = None
     class_priors: tuple[tuple[float, ...], ...] = ()
 
     def __post_init__(self):
@@ -122,6 +127,19 @@ class Artifact:
 
         See `molattn.models.uncertainty.predict_with_uncertainty`.
         """
+        predictions = self.predict_attention(molecules, descriptors, uncertainty, failures)
+        if self.trees is None or not len(molecules):
+            return predictions
+        return self.trees.combine(self.task, self.scaler, predictions, self.trees.features(molecules))
+
+    def predict_attention(
+        self,
+        molecules: Sequence[Molecule],
+        descriptors: np.ndarray | None = None,
+        uncertainty: str = "",
+        failures: dict[int, str] | None = None,
+    ) -> Predictions:
+        """As `predict`, without the trees."""
         method = uncertainty or self.uncertainty
         return predict_with_uncertainty(
             self.models, self.task, self.scaler, molecules, method, self.samples, descriptors, failures
@@ -173,6 +191,7 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     tensors, calibration, domain = _weights(artifact.model), artifact.calibration, artifact.domain
+    trees = artifact.trees
     for i, member in enumerate(artifact.members, start=1):
         tensors |= {f"{member_prefix(i)}.{name}": x for name, x in _weights(member).items()}
     if calibration is not None:
@@ -180,6 +199,9 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
         tensors |= add_prefix(CALIBRATION, scores)
     if domain is not None:
         tensors |= add_prefix(DOMAIN, {"embeddings": domain.embeddings, "bits": domain.bits})
+    if trees is not None:
+        for t, of_target in enumerate(trees.trees):
+            tensors |= add_prefix(f"{TREES}.{t}", of_target.arrays())
     weights = save({name: x.detach().cpu().contiguous() for name, x in tensors.items()})
     scaler = artifact.scaler
     config = {
@@ -203,6 +225,8 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
         "vocabulary": artifact.model.vocabulary(),
         CHECKSUMS: {WEIGHTS: hashlib.sha256(weights).hexdigest()},
     }
+    if trees is not None:
+        config[TREES] = {"featurizers": list(trees.featurizers), "weights": list(trees.weights)}
     _finish_replacement(folder)
     try:
         write_bytes(folder / NEXT_CONFIG, dumps_checksummed(config, CONFIG_JSON))
@@ -320,5 +344,6 @@ def _build_artifact(config: dict[str, Any], specs: dict[str, TensorSpec], folder
         samples=method["samples"],
         calibration=read_calibration(config, tensors, task),
         domain=read_domain(config, tensors),
+        trees=read_trees(config, tensors, task),
         class_priors=tuple(tuple(t["class_priors"]) for t in targets if "class_priors" in t),
     )

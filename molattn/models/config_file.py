@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from molattn.chem import unknown_descriptors
+from molattn.chem import FEATURE_LENGTHS, unknown_descriptors
 from molattn.data.schema import (
     CHECKSUMS,
     Boolean,
@@ -28,10 +28,12 @@ from molattn.data.schema import (
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.applicability_domain import FINGERPRINT_BYTES, ApplicabilityDomain
 from molattn.models.base import MoleculeModel
+from molattn.models.boosted_trees import TREE_ARRAYS, BoostedTrees
 from molattn.models.calibration import NONE, Calibration, resolve_calibration_method, score_names
 from molattn.models.config import CONFIGS, GraphModelConfig, ModelConfig
 from molattn.models.losses import LOSSES
 from molattn.models.scaler import DescriptorScaler, TargetScaler
+from molattn.models.stacked_trees import StackedTrees, tree_outputs
 from molattn.models.target_transform import MAX_KNOTS, MOLAR, RANK, TRANSFORMS, TargetTransform
 from molattn.models.tasks import Regression, Task
 from molattn.models.tensor_file import TensorSpec
@@ -131,7 +133,15 @@ _CONFIG = Record(
         "domain": Nullable(Record({"max_distance": Number(0.0), "min_similarity": Number(0.0, 1.0)})),
         "vocabulary": InstanceOf(dict, "an object with fields"),
         CHECKSUMS: InstanceOf(dict, "an object with checksums"),
-    }
+    },
+    {
+        "trees": Record(
+            {
+                "featurizers": ListOf(OneOf(tuple(FEATURE_LENGTHS)), len(FEATURE_LENGTHS), min_length=1),
+                "weights": ListOf(Number(0.0, 1.0), TARGETS, min_length=1),
+            }
+        )
+    },
 )
 
 
@@ -227,7 +237,15 @@ def _check_consistency(config: dict[str, Any]) -> None:
     _check_class_priors(targets, task["kind"], classes)
     if "alpha" in task and task["loss"] in LOSSES and not LOSSES[task["loss"]].has_quantiles:
         raise ValidationError(f"task.alpha applies only to the loss quantile, not to {short_repr(task['loss'])}")
-    if task["of_atoms"] and (found := next((k for k in ("calibration", "domain") if config[k] is not None), None)):
+    trees = config.get(TREES)
+    if trees is not None:
+        _check_unique("trees.featurizers", trees["featurizers"])
+        if len(trees["weights"]) != len(targets):
+            raise ValidationError(
+                f"trees.weights are those of {len(trees['weights']):,} targets, and there are {len(targets):,}"
+            )
+    of_molecules = (CALIBRATION, DOMAIN, TREES)
+    if task["of_atoms"] and (found := next((k for k in of_molecules if config.get(k) is not None), None)):
         raise ValidationError(f"{found} applies only to molecule-level targets, and task.of_atoms is true")
     three_d, model = config["molecules"]["conformers"] is not None, model_config_of(config)
     if three_d and not isinstance(model, GraphModelConfig):
@@ -264,16 +282,18 @@ def _check_unique(field: str, names: Any) -> None:
         seen.add(name)
 
 
-MEMBERS, CALIBRATION, DOMAIN = "members", "calibration", "domain"
+MEMBERS, CALIBRATION, DOMAIN, TREES = "members", "calibration", "domain", "trees"
 """Prefixes of the names of tensors that do not belong to the first model; a dot follows."""
 
 MAX_LENGTH = 1_000_000
+MAX_TREES, MAX_TREE_NODES = 1_000_000, 20_000_000
+"""The maximum numbers of trees of a target and of their nodes."""
 
 
 def select_prefix(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:
     """The items named `prefix.NAME`, by NAME; for an empty prefix those of the first model."""
     if not prefix:
-        return {k: v for k, v in tensors.items() if k.partition(".")[0] not in (MEMBERS, CALIBRATION, DOMAIN)}
+        return {k: v for k, v in tensors.items() if k.partition(".")[0] not in (MEMBERS, CALIBRATION, DOMAIN, TREES)}
     return {k.removeprefix(f"{prefix}."): v for k, v in tensors.items() if k.startswith(f"{prefix}.")}
 
 
@@ -303,6 +323,16 @@ def expected_specs(
         count = _length(found, f"{DOMAIN}.embeddings", 1, DOMAIN_SIZE.maximum)
         specs[f"{DOMAIN}.embeddings"] = TensorSpec(torch.float32, (count, model.head.in_features))
         specs[f"{DOMAIN}.bits"] = TensorSpec(torch.uint8, (count, FINGERPRINT_BYTES))
+    if config.get(TREES) is not None:
+        for t in range(len(config["targets"])):
+            prefix = f"{TREES}.{t}"
+            counts = {
+                "leaves": _length(found, f"{prefix}.leaves", 1, MAX_TREES),
+                "feature": _length(found, f"{prefix}.feature", 0, MAX_TREE_NODES),
+                "value": _length(found, f"{prefix}.value", 1, MAX_TREE_NODES),
+            }
+            for name, (dtype, like) in TREE_ARRAYS.items():
+                specs[f"{prefix}.{name}"] = TensorSpec(torch.from_numpy(np.empty(0, dtype)).dtype, (counts[like],))
     return specs
 
 
@@ -388,6 +418,27 @@ def read_domain(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> App
         return None
     arrays = {name: x.numpy() for name, x in select_prefix(tensors, DOMAIN).items()}
     return ApplicabilityDomain(**arrays, **settings)
+
+
+def read_trees(config: Mapping[str, Any], tensors: Mapping[str, Tensor], task: Task) -> StackedTrees | None:
+    """The boosted trees; None for a model without them.
+
+    Raises:
+        ValidationError: arrays that are not trees.
+    """
+    if (settings := config.get(TREES)) is None:
+        return None
+    width = sum(FEATURE_LENGTHS[name] for name in settings["featurizers"])
+    trees = []
+    for t in range(len(config["targets"])):
+        arrays = {name: x.numpy() for name, x in select_prefix(tensors, f"{TREES}.{t}").items()}
+        of_target = BoostedTrees(num_features=width, outputs=tree_outputs(task, t), **arrays)
+        try:
+            of_target.check()
+        except ValueError as error:
+            raise ValidationError(f"the tensors '{TREES}.{t}': {error}") from None
+        trees.append(of_target)
+    return StackedTrees(tuple(settings["featurizers"]), tuple(trees), tuple(settings["weights"]))
 
 
 def count_numbers(specs: Mapping[str, TensorSpec]) -> int:

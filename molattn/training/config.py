@@ -225,6 +225,8 @@ class TrainingConfig:
             epoch; the defaults of the task when empty.
         baseline: whether to train a random forest on fingerprints and descriptors as well, with the same split, and to
             report its metrics beside those of the model.
+        with_trees: whether to fit boosted trees on fingerprints and descriptors as well, and to average their
+            predictions with those of the model, with a weight that is fitted to the validation molecules.
         class_balance: gives the classes of a target equal total weight in the loss; probabilities are then those of
             balanced classes.
         positive_weights: of binary targets, the weight of the positive class in the loss, relative to the negative
@@ -283,5 +285,6 @@ class TrainingConfig:
         (), "What is reported: rmse mae, or auroc auprc.", "--metric", metavar="NAME", table="metric", hidden=False
     )
     baseline: bool = option(False, "Measure a random forest beside the model.")
+    with_trees: bool = option(False, "Average the model with boosted trees.", hidden=False)
     class_balance: bool = option(False, "Weight classes equally in the loss.", hidden=False)
     positive_weights: tuple[float, ...] = ()

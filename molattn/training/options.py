@@ -77,6 +77,7 @@ class EstimatorOptions(TypedDict, total=False):
     calibration_method: str | None
     domain_size: int | None
     metrics: Sequence[str] | str | None
+    with_trees: bool | None
     class_balance: bool | None
     positive_weights: Sequence[float] | float | None
 

@@ -37,6 +37,7 @@ from molattn.training.run_metrics import (
 )
 from molattn.training.run_status import CHECKPOINT, METRICS, MODEL, check_resumable, resume_hint
 from molattn.training.transforms import describe_transforms
+from molattn.training.trees import check_trees, describe_trees, fit_trees_of
 
 _log = logging.getLogger(__name__)
 
@@ -130,6 +131,8 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
     task, settings = dataset.task, config.training
     if settings.baseline:
         check_baseline(task)
+    if settings.with_trees:
+        check_trees(task)
     names = resolve_metrics(task.kind, task.metrics, settings.metrics)
     # Called here so that invalid settings are an error before the folder is created.
     check_tracking_metric(task.kind, names, settings.tracking_metric)
@@ -256,6 +259,10 @@ def _train_and_evaluate(
         read_options=read_options(data),
         descriptors=dataset.descriptor_scaler,
     )
+    if settings.with_trees:
+        reporter.stage("growing trees")
+        artifact = replace(artifact, trees=fit_trees_of(artifact, train, val, settings))
+        reporter.stage(describe_trees(artifact))
     raw = artifact.predict(dataset.molecules, dataset.descriptors)
     if dataset.has_calibration and settings.calibration_method != NONE:
         rows, val_rows = dataset.indices(CALIBRATION), dataset.indices("val")

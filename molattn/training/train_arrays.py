@@ -28,6 +28,7 @@ from molattn.training.prepare import read_options
 from molattn.training.run import Reporter
 from molattn.training.run_config import RunConfig, check_config
 from molattn.training.transforms import Transforms, fit_transforms, resolve_transforms, undefined_target
+from molattn.training.trees import check_trees, fit_trees_of
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,8 @@ def train_arrays(
     """
     check_config(config)
     data, settings = resolve_initialization(config, task.of_atoms)[0].data, config.training
+    if settings.with_trees:
+        check_trees(task)
     read = model_class(config.model.kind).read(
         smiles, read_options(data), settings.num_workers, reporter.molecules if data.conformers else None
     )
@@ -143,6 +146,8 @@ def train_arrays(
         read_options=read_options(data),
         descriptors=descriptor_scaler,
     )
+    if settings.with_trees:
+        artifact = replace(artifact, trees=fit_trees_of(artifact, train, val, settings))
     if len(cal) and settings.calibration_method != NONE:
         of_cal, of_val = (artifact.predict(part.molecules, part.descriptors) for part in (cal, val))
         method = settings.calibration_method

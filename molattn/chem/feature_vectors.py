@@ -1,0 +1,141 @@
+"""Feature vectors of molecules: counted fingerprints and descriptors, for models that do not read graphs."""
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+from rdkit import Chem, DataStructs, rdBase
+from rdkit.Chem import rdFingerprintGenerator, rdReducedGraphs
+
+from molattn.chem.descriptors import FAST_DESCRIPTORS, descriptor_values
+from molattn.chem.molecule import Progress, map_rows
+from molattn.chem.parse import convert_rdkit_errors, read_smiles
+from molattn.errors import SmilesError, UsageError, short_repr
+
+RADIUS, BITS = 2, 1024
+ERG_LENGTH = 315
+
+FEATURE_LENGTHS: dict[str, int] = {
+    "morgan_count": BITS,
+    "avalon_count": BITS,
+    "erg": ERG_LENGTH,
+    "rdkit_fast": len(FAST_DESCRIPTORS),
+}
+"""The featurizers of `feature_vectors`, and the length of the features of each."""
+
+
+def feature_vectors(
+    smiles: Sequence[str],
+    featurizers: Sequence[str] = tuple(FEATURE_LENGTHS),
+    num_workers: int = 0,
+    progress: Progress | None = None,
+    *,
+    max_atoms: int = sys.maxsize,
+) -> np.ndarray:
+    """The features of molecules, (n, F) float32: those of each featurizer in turn, see `FEATURE_LENGTHS`.
+
+    >>> feature_vectors(["CCO", "c1ccccc1"], ["rdkit_fast"]).shape
+    (2, 60)
+
+    Counts of Morgan substructures of radius 2 and of Avalon's, each folded to 1,024 columns; pairs of pharmacophores by
+    distance (ErG); and the descriptors `FAST_DESCRIPTORS`. A descriptor that is not defined for a molecule is 0.
+
+    Args:
+        smiles: n SMILES.
+        featurizers: names of `FEATURE_LENGTHS`.
+        num_workers, progress: as for `molattn.chem.featurize`.
+        max_atoms: largest number of atoms of a molecule.
+
+    Raises:
+        SmilesError: a SMILES that cannot be read; raised for the first of them.
+        UsageError: there is no such featurizer.
+
+    Sources: Morgan, Rogers and Hahn, J. Chem. Inf. Model. 2010, 50, 742 (https://doi.org/10.1021/ci100050t); Avalon,
+    Gedeck, Rohde and Bartels, J. Chem. Inf. Model. 2006, 46, 1924 (https://doi.org/10.1021/ci050413p); ErG, Stiefl et
+    al., J. Chem. Inf. Model. 2006, 46, 208 (https://doi.org/10.1021/ci050457y).
+    """
+    if unknown := [name for name in featurizers if name not in FEATURE_LENGTHS]:
+        raise UsageError(f"there are no features {short_repr(unknown[0])}: choose among {', '.join(FEATURE_LENGTHS)}")
+    function = partial(_features, featurizers=tuple(featurizers), max_atoms=max_atoms)
+    rows: list[np.ndarray] = []
+    for row in map_rows(smiles, function, num_workers, progress=progress):
+        if isinstance(row, SmilesError):
+            raise row
+        rows.append(row)
+    return np.array(rows, dtype=np.float32).reshape(len(rows), sum(FEATURE_LENGTHS[f] for f in featurizers))
+
+
+def feature_columns(featurizers: Sequence[str]) -> dict[str, slice]:
+    """The columns of each featurizer in the result of `feature_vectors`."""
+    ends = accumulate((FEATURE_LENGTHS[f] for f in featurizers), initial=0)
+    return {f: slice(*pair) for f, pair in zip(featurizers, pairwise(ends), strict=True)}
+
+
+def morgan_environments(smiles: str, *, max_atoms: int = sys.maxsize) -> dict[int, list[tuple[int, ...]]]:
+    """The substructures that are counted in each column of "morgan_count": for each, the indices of its atoms.
+
+    >>> morgan_environments("CO")[807]
+    [(1,)]
+
+    Raises:
+        SmilesError: the SMILES cannot be read.
+    """
+    mol = read_smiles(smiles, max_atoms=max_atoms)
+    output = rdFingerprintGenerator.AdditionalOutput()
+    output.AllocateBitInfoMap()
+    with convert_rdkit_errors(smiles, "make its fingerprint"):
+        _morgan().GetCountFingerprint(mol, additionalOutput=output)
+        found = output.GetBitInfoMap()
+        return {bit: [_environment(mol, atom, radius) for atom, radius in places] for bit, places in found.items()}
+
+
+def _environment(mol: Chem.Mol, atom: int, radius: int) -> tuple[int, ...]:
+    bonds = Chem.FindAtomEnvironmentOfRadiusN(mol, radius, atom) if radius else ()
+    atoms = {atom}
+    for bond in bonds:
+        atoms |= {mol.GetBondWithIdx(bond).GetBeginAtomIdx(), mol.GetBondWithIdx(bond).GetEndAtomIdx()}
+    return tuple(sorted(atoms))
+
+
+def _features(smiles: object, featurizers: tuple[str, ...], max_atoms: int) -> np.ndarray:
+    mol = read_smiles(smiles, max_atoms=max_atoms)
+    with rdBase.BlockLogs(), convert_rdkit_errors(smiles, "make its fingerprint"):
+        parts = [np.asarray(_FUNCTIONS[name](mol), dtype=np.float64) for name in featurizers]
+    limit = float(np.finfo(np.float32).max)
+    return np.clip(np.nan_to_num(np.concatenate(parts)), -limit, limit).astype(np.float32)
+
+
+@cache
+def _morgan() -> Any:
+    return rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS)
+
+
+def _morgan_count(mol: Chem.Mol) -> np.ndarray:
+    return _morgan().GetCountFingerprintAsNumPy(mol)
+
+
+def _avalon_count(mol: Chem.Mol) -> np.ndarray:
+    from rdkit.Avalon.pyAvalonTools import GetAvalonCountFP  # here, because few models need it
+
+    counts = np.zeros(BITS)
+    DataStructs.ConvertToNumpyArray(GetAvalonCountFP(mol, nBits=BITS), counts)
+    return counts
+
+
+def _erg(mol: Chem.Mol) -> np.ndarray:
+    return rdReducedGraphs.GetErGFingerprint(mol)
+
+
+def _fast_descriptors(mol: Chem.Mol) -> np.ndarray:
+    return descriptor_values(mol, FAST_DESCRIPTORS)
+
+
+_FUNCTIONS: dict[str, Callable[[Chem.Mol], np.ndarray]] = {
+    "morgan_count": _morgan_count,
+    "avalon_count": _avalon_count,
+    "erg": _erg,
+    "rdkit_fast": _fast_descriptors,
+}

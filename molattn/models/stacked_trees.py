@@ -1,0 +1,82 @@
+"""Boosted trees on fingerprints and descriptors, whose predictions are averaged with those of the attention model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from molattn.chem import feature_vectors
+from molattn.models.base import Molecule
+from molattn.models.boosted_trees import BoostedTrees
+from molattn.models.predictions import Predictions
+from molattn.models.scaler import TargetScaler
+from molattn.models.tasks import Regression, Task
+
+
+@dataclass(frozen=True)
+class StackedTrees:
+    """Boosted trees of each target, and the weight of their predictions.
+
+    y = (1 - w) y_attention + w y_trees   for each target; probabilities p of classes likewise
+
+    y_trees is the output of the trees in the scale of the targets of training, transformed where they have a transform;
+    p_trees is the sigmoid of one output, or the softmax of one output for each class.
+
+    Attributes:
+        featurizers: whose features the trees read, see `molattn.chem.feature_vectors`.
+        trees: of each target.
+        weights: w of each target, from 0 to 1.
+    """
+
+    featurizers: tuple[str, ...]
+    trees: tuple[BoostedTrees, ...]
+    weights: tuple[float, ...]
+
+    def features(self, molecules: Sequence[Molecule]) -> np.ndarray:
+        """(n, F) float32, the features that the trees read."""
+        return feature_vectors([molecule.encoded_smiles for molecule in molecules], self.featurizers)
+
+    def predict(self, task: Task, scaler: TargetScaler, features: np.ndarray) -> Predictions:
+        """The predictions of the trees alone, before the inverse of target transforms.
+
+        features: (n, F).
+        """
+        outputs = [trees.predict(features) for trees in self.trees]
+        if isinstance(task, Regression):
+            values = scaler.unscale(np.concatenate(outputs, 1))
+            return Predictions(values, np.empty((len(values), 0)))
+        return task.with_probabilities([probabilities(z) for z in outputs])
+
+    def combine(self, task: Task, scaler: TargetScaler, predictions: Predictions, features: np.ndarray) -> Predictions:
+        """The weighted average of the predictions of the attention model with those of the trees.
+
+        Standard deviations remain those of the attention model; quantiles move by as much as the prediction does.
+        """
+        return weighted_average(task, predictions, self.predict(task, scaler, features), self.weights)
+
+
+def weighted_average(task: Task, attention: Predictions, trees: Predictions, weights: Sequence[float]) -> Predictions:
+    """(1 - w) attention + w trees, target by target."""
+    w = np.asarray(weights)
+    if isinstance(task, Regression):
+        change = w * (trees.values - attention.values)
+        quantiles = attention.distribution.shape[1] // len(w)
+        moved = attention.distribution + np.tile(change, quantiles) if quantiles else attention.distribution
+        return replace(attention, values=attention.values + change, distribution=moved)
+    averages = [
+        (1 - w[t]) * task.probabilities(attention, t) + w[t] * task.probabilities(trees, t) for t in range(len(w))
+    ]
+    return task.with_probabilities(averages, attention.std)
+
+
+def probabilities(outputs: np.ndarray) -> np.ndarray:
+    """The probabilities of the classes, (n, C): the sigmoid of one output, or the softmax of several, (n, J)."""
+    logits = np.concatenate([np.zeros_like(outputs), outputs], 1) if outputs.shape[1] == 1 else outputs
+    e = np.exp(logits - logits.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+def tree_outputs(task: Task, t: int) -> int:
+    """The number of outputs of the trees of target t: one, or one for each of more than two classes."""
+    classes = len(task.class_names(t))
+    return classes if classes > 2 else 1

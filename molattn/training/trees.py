@@ -1,0 +1,169 @@
+"""Boosted trees beside the attention model: `molattn train --with-trees`.
+
+Sources: gradient boosting, Friedman, Ann. Stat. 2001, 29, 1189 (https://doi.org/10.1214/aos/1013203451); LightGBM, Ke
+et al. (2017), NeurIPS 30, 3146; stacking, Wolpert, Neural Netw. 1992, 5, 241
+(https://doi.org/10.1016/S0893-6080(05)80023-1).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from molattn.chem import FEATURE_LENGTHS, feature_vectors
+from molattn.errors import UsageError
+from molattn.models.artifact import Artifact
+from molattn.models.base import Molecule
+from molattn.models.boosted_trees import BoostedTrees, import_lightgbm
+from molattn.models.predictions import Predictions
+from molattn.models.scaler import TargetScaler
+from molattn.models.stacked_trees import StackedTrees
+from molattn.models.tasks import Regression, Task
+from molattn.training.config import TrainingConfig
+from molattn.training.dataset import LabelledMolecules
+
+FEATURIZERS = tuple(FEATURE_LENGTHS)
+
+ROUNDS = 500
+SETTINGS: dict[str, Any] = {
+    "learning_rate": 0.03,
+    "num_leaves": 8,
+    "min_data_in_leaf": 5,
+    "feature_fraction": 0.1,
+    "bagging_fraction": 0.7,
+    "bagging_freq": 1,
+    "lambda_l2": 3.0,
+    "path_smooth": 1.0,
+    "use_missing": False,
+    "verbosity": -1,
+    # The same trees on every run.
+    "deterministic": True,
+    "force_row_wise": True,
+}
+"""Parameters of LightGBM, see docs/trees.md for how they were chosen."""
+
+MAX_MOLECULES = 50_000
+"""The maximum number of training molecules; of more, a random sample is used, to bound time and memory."""
+
+PRIOR_WEIGHT, PRIOR_MOLECULES = 0.5, 100
+"""The weight of the trees without any validation molecule, and the number of molecules that this counts for."""
+
+
+def check_trees(task: Task) -> None:
+    """Raise UsageError if LightGBM is not installed, or for targets of atoms, which have no fingerprint."""
+    if task.of_atoms:
+        raise UsageError("--with-trees applies to targets of molecules, and these are of atoms: leave it out")
+    import_lightgbm("train boosted trees")
+
+
+def fit_trees_of(
+    artifact: Artifact, train: LabelledMolecules, val: LabelledMolecules, settings: TrainingConfig
+) -> StackedTrees:
+    """`fit_trees` for a fitted artifact without trees, with the seed, the threads and the workers of a run."""
+    attention = artifact.predict(val.molecules, val.descriptors)
+    options = settings.seed, settings.threads, settings.num_workers
+    return fit_trees(train, val, attention, artifact.task, artifact.scaler, *options)
+
+
+def describe_trees(artifact: Artifact) -> str:
+    """The weight of the trees of each target, in words."""
+    assert artifact.trees is not None
+    weights = [f"{100 * w:.0f}%" for w in artifact.trees.weights]
+    if len(weights) > 1:
+        weights = [f"{name} {w}" for name, w in zip(artifact.targets[:3], weights, strict=False)]
+        weights += [f"{len(artifact.targets) - 3:,} more"] if len(artifact.targets) > 3 else []
+    return f"the weight of the trees in the prediction, fitted to the validation molecules: {', '.join(weights)}"
+
+
+def fit_trees(
+    train: LabelledMolecules,
+    val: LabelledMolecules,
+    attention: Predictions,
+    task: Task,
+    scaler: TargetScaler,
+    seed: int,
+    threads: int = 1,
+    num_workers: int = 0,
+) -> StackedTrees:
+    """Fit boosted trees to the training molecules, and their weights to the validation molecules.
+
+    Args:
+        train, val: of the run.
+        attention: the predictions of the attention model for the validation molecules, before the inverse of target
+            transforms.
+        task, scaler: of the targets.
+        seed: of the trees.
+        threads: that grow trees.
+        num_workers: processes that compute features.
+
+    Raises:
+        UsageError: LightGBM is not installed.
+    """
+    rows = np.arange(len(train))
+    if len(rows) > MAX_MOLECULES:
+        rows = np.sort(np.random.default_rng(seed).choice(rows, MAX_MOLECULES, replace=False))
+    smiles = [molecule.encoded_smiles for molecule in train.molecules]
+    features = feature_vectors([smiles[i] for i in rows], FEATURIZERS, num_workers)
+    weights = None if train.weights is None else np.asarray(train.weights)[rows]
+    z = scaler.scale(train.targets[rows]) if isinstance(task, Regression) else train.targets[rows]
+    settings = {**SETTINGS, "seed": seed, "num_threads": max(1, threads)}
+    trees = []
+    for t, y in enumerate(z.T):
+        known = np.isfinite(y)
+        if weights is not None and (known & (weights > 0)).any():
+            known &= weights > 0
+        objective = _objective(task, t)
+        of_target = None if weights is None else weights[known]
+        trees.append(_grow({**settings, **objective}, features[known], y[known], of_target))
+    stack = StackedTrees(FEATURIZERS, tuple(trees), (PRIOR_WEIGHT,) * len(trees))
+    of_val = stack.predict(task, scaler, feature_vectors(_smiles(val.molecules), FEATURIZERS, num_workers))
+    return StackedTrees(FEATURIZERS, tuple(trees), fit_weights(task, attention, of_val, val.targets))
+
+
+def _smiles(molecules: Sequence[Molecule]) -> list[str]:
+    return [molecule.encoded_smiles for molecule in molecules]
+
+
+def _objective(task: Task, t: int) -> dict[str, Any]:
+    classes = len(task.class_names(t))
+    if isinstance(task, Regression):
+        return {"objective": "regression"}
+    return {"objective": "binary"} if classes == 2 else {"objective": "multiclass", "num_class": classes}
+
+
+def _grow(settings: dict[str, Any], x: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> BoostedTrees:
+    lightgbm = import_lightgbm("train boosted trees")
+    booster = lightgbm.train(settings, lightgbm.Dataset(x, y, weight=weights), ROUNDS)
+    return BoostedTrees.from_lightgbm(booster.model_to_string())
+
+
+def fit_weights(task: Task, attention: Predictions, trees: Predictions, targets: np.ndarray) -> tuple[float, ...]:
+    """The weight of the trees for each target, from 0 to 1, fitted to predictions for held-out molecules.
+
+    w = argmin sum_i |y_i - a_i - w (b_i - a_i)|^2 + k d^2 (w - 1/2)^2,   d^2 = mean_i |b_i - a_i|^2
+
+    a are the predictions of the attention model and b those of the trees: numbers, or the probabilities of the classes,
+    y then being 1 for the class of the molecule and 0 for the others (the Brier score). The second term counts as much
+    as k = 100 molecules, for which equal weights were best: a few molecules do not tell one model from the other.
+
+    Args:
+        attention, trees: n predictions.
+        targets: (n, T), NaN where a label is missing; transformed as the predictions are.
+    """
+    weights = []
+    for t, y in enumerate(targets.T):
+        known = np.isfinite(y)
+        if isinstance(task, Regression):
+            a, b, true = attention.values[known, t, None], trees.values[known, t, None], y[known, None]
+        else:
+            a, b = (task.probabilities(p, t)[known] for p in (attention, trees))
+            true = np.eye(a.shape[1])[y[known].astype(int)]
+        difference = b - a
+        total = float((difference**2).sum())
+        if not known.any() or total == 0.0:
+            weights.append(PRIOR_WEIGHT)
+            continue
+        prior = PRIOR_MOLECULES * total / known.sum()
+        w = (float((difference * (true - a)).sum()) + prior * PRIOR_WEIGHT) / (total + prior)
+        weights.append(min(1.0, max(0.0, w)))
+    return tuple(weights)
