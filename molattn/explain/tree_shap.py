@@ -1,0 +1,51 @@
+"""TreeSHAP: the contributions of features to boosted trees, and through counted substructures those of atoms."""
+
+import numpy as np
+
+from molattn.chem import feature_columns, morgan_environments
+from molattn.explain.methods import Terms
+from molattn.models.base import Molecule
+from molattn.models.stacked_trees import StackedTrees
+
+TREE_SHAP = "tree-shap"
+TITLE = "the contribution of the counted substructures that the atom is in"
+
+MORGAN = "morgan_count"
+OTHER_TERMS = {"avalon_count": "Avalon counts", "erg": "pharmacophore pairs", "rdkit_fast": "descriptors"}
+ABSENT = "absent substructures"
+
+
+def tree_shap(stack: StackedTrees, molecule: Molecule, target: int, output: int = 0) -> Terms:
+    """TreeSHAP values of the trees of one target, those of Morgan substructures mapped to atoms.
+
+    f(x) = mean + sum_k shap_k;   value_i = sum_k shap_k / c_k sum_e [i in e] / |e|
+
+    k runs over the columns of Morgan counts that are not 0, and e over the c_k substructures that are counted in column
+    k: each has an equal share of its column, and each of its |e| atoms an equal share of it. Counts of 0 have a term of
+    their own, as have the other fingerprints and the descriptors, which do not belong to atoms.
+
+    Args:
+        stack: the trees of a model.
+        molecule: as the model reads it; hydrogens that are atoms have the value 0.
+        target: index of the target.
+        output: of the trees of a target with several classes, the index of the class.
+
+    Raises:
+        UsageError: LightGBM, which computes TreeSHAP values, is not installed.
+
+    Source: Lundberg et al. (2020), Nat. Mach. Intell. 2, 56, doi:10.1038/s42256-019-0138-9.
+    """
+    shap = stack.trees[target].shap_values(stack.features([molecule]).astype(np.float64))[0, output]
+    columns = feature_columns(stack.featurizers)
+    others = {OTHER_TERMS[name]: float(shap[c].sum()) for name, c in columns.items() if name != MORGAN}
+    values = np.zeros(len(molecule.labels))
+    if MORGAN in columns:
+        of_bits = shap[columns[MORGAN]]
+        found = morgan_environments(molecule.encoded_smiles)
+        for bit, environments in found.items():
+            for atoms in environments:
+                values[list(atoms)] += of_bits[bit] / len(environments) / len(atoms)
+        absent = np.ones(len(of_bits), dtype=bool)
+        absent[list(found)] = False
+        others = {ABSENT: float(of_bits[absent].sum()), **others}
+    return Terms(values, float(shap[-1]), others, adds_up=True)
