@@ -15,7 +15,16 @@ if TYPE_CHECKING:
     from molattn.inference import Predictor
 
 # As in molattn.explain.methods, which is not imported for the help screen.
-_METHODS = ("additive", "occlusion", "integrated-gradients", "cam", "grad-attention", "rollout", "attention")
+_METHODS = (
+    "additive",
+    "occlusion",
+    "integrated-gradients",
+    "cam",
+    "grad-attention",
+    "rollout",
+    "attention",
+    "tree-shap",
+)
 _PICTURES, _FORMATS = (".svg", ".png"), (".svg", ".png", ".csv", ".html")
 
 

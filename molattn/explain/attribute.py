@@ -10,7 +10,8 @@ from molattn.data.store.batches import MoleculeBatch
 from molattn.errors import SmilesError, UsageError
 from molattn.explain.attention_map import NOT_MEASURED
 from molattn.explain.attribution import Attribution
-from molattn.explain.methods import METHODS, Terms, choose_method
+from molattn.explain.methods import METHODS, Terms, choose_method, unsupported_model_reason
+from molattn.explain.tree_shap import TREE_SHAP, tree_shap
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
 from molattn.models.graph_model import GraphModel
@@ -104,6 +105,25 @@ def class_probability(artifact: Artifact, explained: ExplainedOutput, outputs: n
     return {"probability": probability, "calibrated": None if calibrated == probability else calibrated}
 
 
+def target_index(artifact: Artifact, name: str) -> int:
+    """The index of the target that `Attribution.target` names, by itself or by the column of one of its classes."""
+    if name in artifact.targets:
+        return artifact.targets.index(name)
+    output = artifact.task.distribution_columns(artifact.targets).index(name)
+    return artifact.task.target_of_output(len(artifact.targets))[output]
+
+
+def choose_attribution_method(artifact: Artifact, name: str | None = None) -> str:
+    """As `choose_method`, with "tree-shap" for a model with boosted trees."""
+    if name != TREE_SHAP:
+        return choose_method(artifact.model, name)
+    if reason := unsupported_model_reason(artifact.model):
+        raise UsageError(f"no attributions: {reason}")
+    if artifact.trees is None:
+        raise UsageError(f"method {TREE_SHAP}: it applies only to models with boosted trees: train with --with-trees")
+    return name
+
+
 def attribute(
     artifact: Artifact,
     molecule: Molecule,
@@ -115,7 +135,8 @@ def attribute(
     """How much each atom of a molecule contributes to one prediction of a model.
 
     Args:
-        method: a key of `METHODS`; None for the most faithful one that supports the model.
+        method: a key of `METHODS`, which explains the attention model, or "tree-shap", which explains the boosted trees
+            beside it; None for the most faithful one that supports the model.
         target: see `explained_output`.
         faithfulness: how faithful the method was measured to be for this model, in one line.
         descriptors: (1, k), standardized; None for a model without descriptors.
@@ -125,22 +146,42 @@ def attribute(
         SmilesError: a prediction or an attribution is not finite.
     """
     model = artifact.model
-    name = choose_method(model, method)
+    name = choose_attribution_method(artifact, method)
     assert isinstance(model, GraphModel) and isinstance(molecule, MoleculeGraph)
     failures: dict[int, str] = {}
     outputs = compute_outputs(model, [molecule], descriptors=descriptors, failures=failures)[0]
     if failures:
         raise SmilesError(molecule.smiles, failures[0])
     explained = explained_output(artifact, target, outputs)
-    batch = model.collate([molecule], None, descriptors)
-    assert isinstance(batch, MoleculeBatch)
-    terms = METHODS[name].compute(model, batch, explained.output)
-    found = attribution_of(artifact, molecule, terms, name, explained, float(outputs[explained.output]), faithfulness)
-    found = replace(found, **class_probability(artifact, explained, outputs))
+    if name == TREE_SHAP:
+        found = _attribute_trees(artifact, molecule, explained, faithfulness)
+    else:
+        batch = model.collate([molecule], None, descriptors)
+        assert isinstance(batch, MoleculeBatch)
+        terms = METHODS[name].compute(model, batch, explained.output)
+        output = float(outputs[explained.output])
+        found = attribution_of(artifact, molecule, terms, name, explained, output, faithfulness)
+        found = replace(found, **class_probability(artifact, explained, outputs))
     numbers = [*found.values, *found.other_terms.values(), found.prediction, found.constant or 0.0]
     if not np.isfinite(numbers).all():
         raise SmilesError(molecule.smiles, NOT_FINITE)
     return found
+
+
+def _attribute_trees(
+    artifact: Artifact, molecule: MoleculeGraph, explained: ExplainedOutput, faithfulness: str
+) -> Attribution:
+    """The contributions of atoms to the prediction of the boosted trees."""
+    stack, task = artifact.trees, artifact.task
+    assert stack is not None
+    t, c = explained.class_of or (explained.output, 0)
+    terms = tree_shap(stack, molecule, t, c if stack.trees[t].outputs > 1 else 0)
+    output = (terms.constant or 0.0) + float(terms.values.sum()) + sum(terms.other_terms.values())
+    found = attribution_of(artifact, molecule, terms, TREE_SHAP, explained, output, faithfulness)
+    if explained.class_of is None:
+        return found
+    predictions = stack.predict(task, artifact.scaler, stack.features([molecule]))
+    return replace(found, probability=float(task.probabilities(predictions, t)[0, c]))
 
 
 def attribution_of(

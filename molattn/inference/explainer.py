@@ -13,8 +13,8 @@ import numpy as np
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import MolattnWarning, SmilesError, short_repr
 from molattn.explain import NOT_MEASURED, AttentionMap, Attribution
-from molattn.explain.attribute import attribute
-from molattn.explain.methods import choose_method
+from molattn.explain.attribute import attribute, choose_attribution_method, target_index
+from molattn.explain.tree_shap import TREE_SHAP
 from molattn.inference.base_predictor import BasePredictor
 from molattn.inference.rows import RowCounts, geometry_warning
 from molattn.models.base import Molecule
@@ -98,14 +98,17 @@ class Explainer(BasePredictor):
         a = self._artifact
         summaries = (by_method["attention"] for by_method in self._faithfulness.values() if "attention" in by_method)
         faithfulness = next(summaries, NOT_MEASURED)
+        if a.trees is not None:
+            faithfulness = f"{a.trees.describe_share()}; {faithfulness}"
         missing = z is None and a.descriptors is not None
         if z is None and a.descriptors is not None:  # attention does not depend on descriptors
             z = np.zeros((len(molecules), len(a.descriptors.names)))
         for molecule, (outputs, weights) in zip(molecules, iter_attention(a.model, molecules, z), strict=True):
             with np.errstate(over="ignore", invalid="ignore"):
-                decoded = a.scaler.inverse_transform(
-                    a.task.decode(outputs if a.task.of_atoms else outputs[None], a.scaler)
-                )
+                decoded = a.task.decode(outputs if a.task.of_atoms else outputs[None], a.scaler)
+                if a.trees is not None:
+                    decoded = a.trees.combine(a.task, a.scaler, decoded, a.trees.features([molecule]))
+                decoded = a.scaler.inverse_transform(decoded)
             if not all(np.isfinite(x).all() for x in (outputs, weights, decoded.values, decoded.distribution)):
                 yield SmilesError(molecule.smiles, NOT_FINITE)
                 continue
@@ -150,6 +153,7 @@ class Explainer(BasePredictor):
             smiles: one, or many.
             method: "additive", "occlusion", "integrated-gradients", "cam", "grad-attention", "rollout" or
                 "attention"; None for the first of these that supports the model: they are in order of faithfulness.
+                "tree-shap" explains the boosted trees of a model that has them; the others never do.
             target: its name, required for a model of several targets. For a target of several classes it can also be
                 the prediction column of a class. For binary targets the log-odds are explained.
             descriptors: as for `predict`; with an additive method their contribution is separate from the atoms'.
@@ -159,12 +163,16 @@ class Explainer(BasePredictor):
             UsageError: there is no such method or target, or the method does not work for this model.
         """
         a = self._artifact
-        name = choose_method(a.model, method)
+        name = choose_attribution_method(a, method)
 
         def explain(molecule: Molecule, z: np.ndarray | None) -> Attribution:
             found = attribute(a, molecule, name, target, descriptors=None if z is None else z[None])
             by_method = self._faithfulness.get(found.target) or self._faithfulness.get(target or a.targets[0], {})
-            return replace(found, faithfulness=by_method.get(name, NOT_MEASURED))
+            summary = by_method.get(name, NOT_MEASURED)
+            if a.trees is not None:
+                t = target_index(a, found.target)
+                summary = f"{a.trees.describe_share(t, of_trees=name == TREE_SHAP)}; {summary}"
+            return replace(found, faithfulness=summary)
 
         if isinstance(smiles, str):
             return explain(*self._read_one(smiles, descriptors))

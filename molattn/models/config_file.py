@@ -138,7 +138,7 @@ _CONFIG = Record(
         "trees": Record(
             {
                 "featurizers": ListOf(OneOf(tuple(FEATURE_LENGTHS)), len(FEATURE_LENGTHS), min_length=1),
-                "weights": ListOf(Number(0.0, 1.0), TARGETS, min_length=1),
+                "weights": ListOf(Number(0.0, 1.0), MAX_TARGETS, min_length=1),
             }
         )
     },

@@ -32,6 +32,17 @@ class StackedTrees:
     trees: tuple[BoostedTrees, ...]
     weights: tuple[float, ...]
 
+    def describe_share(self, *targets: int, of_trees: bool = False) -> str:
+        """Which share of the prediction the trees have, for the footers of pictures of one of the two models.
+
+        targets: indices of targets; all if none is given.
+        """
+        weights = [self.weights[t] for t in targets or range(len(self.weights))]
+        if of_trees:
+            return f"of the boosted trees, {_percent(weights)} of the prediction"
+        others = _percent([1 - w for w in weights])
+        return f"of the attention model, {others} of the prediction (boosted trees: {_percent(weights)})"
+
     def features(self, molecules: Sequence[Molecule]) -> np.ndarray:
         """(n, F) float32, the features that the trees read."""
         return feature_vectors([molecule.encoded_smiles for molecule in molecules], self.featurizers)
@@ -80,3 +91,8 @@ def tree_outputs(task: Task, t: int) -> int:
     """The number of outputs of the trees of target t: one, or one for each of more than two classes."""
     classes = len(task.class_names(t))
     return classes if classes > 2 else 1
+
+
+def _percent(shares: Sequence[float]) -> str:
+    low, high = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
+    return f"{low}%" if low == high else f"{low} to {high}%"

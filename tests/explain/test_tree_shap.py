@@ -1,0 +1,143 @@
+"""TreeSHAP of the boosted trees beside an attention model: it adds up, and every footer says which model it is of."""
+
+from pathlib import Path
+from typing import Any
+
+import lightgbm
+import numpy as np
+import pandas as pd
+import pytest
+
+import molattn
+from molattn.chem import feature_columns, feature_vectors
+from molattn.errors import UsageError
+from molattn.explain.tree_shap import ABSENT, tree_shap
+from molattn.models.stacked_trees import StackedTrees
+from molattn.models.tasks import Binary
+from molattn.training import trees
+from tests.cli.conftest import QUICK, Molattn
+from tests.cli.conftest import molattn as molattn_command
+from tests.molecules import esol
+
+SMILES, VALUES = esol(100)
+TINY: dict[str, Any] = {"hidden_dim": 16, "num_layers": 1, "num_heads": 2, "epochs": 1, "accelerator": "cpu"}
+command = molattn_command
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Runs with trees, of numbers, of two classes and of three."""
+    y = np.array(VALUES)
+    columns: dict[str, Any] = {
+        "numbers": y,
+        "binary": (y > np.median(y)).astype(int),
+        "words": np.array(["low", "middle", "high"])[np.digitize(y, np.quantile(y, [0.33, 0.66]))],
+    }
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trees, "ROUNDS", 20)
+        for name, column in columns.items():
+            folder = tmp_path_factory.mktemp(name)
+            pd.DataFrame({"smiles": SMILES, "y": column}).to_csv(folder / "t.csv", index=False)
+            molattn.train(folder / "t.csv", **TINY, with_trees=True, output_dir=folder / "run", quiet=True)
+            found[name] = folder / "run"
+    return found
+
+
+@pytest.mark.parametrize("kind", ["numbers", "binary", "words"])
+def test_the_terms_add_up_to_the_prediction_of_the_trees(runs: dict[str, Path], kind: str) -> None:
+    predictor = molattn.load(runs[kind])
+    artifact = predictor._artifact
+    stack = artifact.trees
+    assert stack is not None
+    for smiles in SMILES[:5]:
+        found = predictor.attributions(smiles, "tree-shap")
+        assert found.adds_up and found.prediction == pytest.approx(sum(found.parts.values()))
+        alone = stack.predict(artifact.task, artifact.scaler, feature_vectors([smiles], stack.featurizers))
+        if kind == "numbers":
+            assert found.prediction == pytest.approx(alone.values[0, 0], rel=1e-5, abs=1e-5)
+        elif isinstance(artifact.task, Binary):
+            assert found.probability == pytest.approx(alone.values[0, 0])
+            assert 1 / (1 + np.exp(-found.prediction)) == pytest.approx(found.probability, rel=1e-5)
+        else:
+            assert found.probability in artifact.task.probabilities(alone, 0)[0]
+
+
+def test_atoms_have_the_terms_of_the_substructures_that_they_are_in() -> None:
+    """Of a model that counts one substructure, its two carbonyl oxygens have all of the term, equally."""
+    smiles = ["O=CCC=O", *SMILES[:60]]
+    x = feature_vectors(smiles, ["morgan_count"])
+    oxygen = feature_vectors(["O=CCC=O", "CCC"], ["morgan_count"])
+    bits = np.flatnonzero((oxygen[0] == 2) & (oxygen[1] == 0))
+    options = {
+        "objective": "regression",
+        "min_data_in_leaf": 1,
+        "verbosity": -1,
+        "num_threads": 1,
+        "use_missing": False,
+    }
+    for bit in bits:
+        only = np.zeros_like(x)
+        only[:, bit] = x[:, bit]
+        booster = lightgbm.train(options, lightgbm.Dataset(only, x[:, bit].astype(float)), 5)
+        grown = molattn.models.boosted_trees.BoostedTrees.from_lightgbm(booster.model_to_string())
+        (molecule,) = molattn.models.graph_model.GraphModel.read(["O=CCC=O"])
+        terms = tree_shap(StackedTrees(("morgan_count",), (grown,), (0.5,)), molecule, 0)
+        # The molecule reads the same from both ends.
+        np.testing.assert_allclose(terms.values, terms.values[::-1], atol=1e-12)
+        assert terms.other_terms == {ABSENT: pytest.approx(0.0)}
+        assert terms.constant is not None
+        predicted = grown.predict(only[:1].astype(float))[0, 0]
+        assert terms.values.sum() + terms.constant == pytest.approx(predicted)
+
+
+def test_hydrogens_and_spellings(runs: dict[str, Path]) -> None:
+    predictor = molattn.load(runs["numbers"])
+    one, other = (predictor.attributions(s, "tree-shap").values for s in ("CCO", "OCC"))
+    np.testing.assert_allclose(one, other[::-1], rtol=1e-6, atol=1e-9)
+
+
+def test_every_footer_says_which_model_it_is_of(runs: dict[str, Path], command: Molattn, tmp_path: Path) -> None:
+    predictor = molattn.load(runs["numbers"])
+    stack = predictor._artifact.trees
+    assert stack is not None
+    share = f"{100 * stack.weights[0]:.0f}%"
+    of_trees, attention = predictor.attributions("CCO", "tree-shap"), predictor.attention("CCO")
+    assert of_trees.faithfulness == f"of the boosted trees, {share} of the prediction; not measured"
+    for text in (predictor.attributions("CCO").faithfulness, attention.faithfulness):
+        assert text.startswith("of the attention model, ") and f"(boosted trees: {share})" in text
+    # The number beside a map is what `predict` says.
+    assert attention.prediction["y"] == pytest.approx(float(predictor.predict("CCO")), rel=1e-5)
+    page = tmp_path / "page.html"
+    assert command("explain", runs["numbers"], "--smiles", "CCO", "--method", "tree-shap", "-o", page).code == 0
+    assert f"of the boosted trees, {share} of the prediction" in page.read_text()
+    picture = command("explain", runs["numbers"], "--smiles", "CCO", "-o", tmp_path / "a.svg")
+    assert picture.code == 0 and f"boosted trees: {share}" in (tmp_path / "a.svg").read_text().replace("\n", " ")
+    answer = command("explain", runs["numbers"], "--smiles", "CCO", "--method", "tree-shap")
+    assert answer.code == 0 and "descriptors" in answer.out and "absent substructures" in answer.out
+
+
+def test_shares_of_several_targets_are_a_range() -> None:
+    stack = StackedTrees(("erg",), (), (0.25, 0.5))
+    assert stack.describe_share() == "of the attention model, 50 to 75% of the prediction (boosted trees: 25 to 50%)"
+    assert stack.describe_share(1, of_trees=True) == "of the boosted trees, 50% of the prediction"
+
+
+def test_a_model_without_trees_has_no_tree_shap(command: Molattn, tmp_path: Path) -> None:
+    pd.DataFrame({"smiles": SMILES[:30], "y": VALUES[:30]}).to_csv(tmp_path / "t.csv", index=False)
+    assert command("train", tmp_path / "t.csv", *QUICK, "-o", tmp_path / "run").code == 0
+    with pytest.raises(UsageError, match="applies only to models with boosted trees"):
+        molattn.load(tmp_path / "run").attributions("CCO", "tree-shap")
+
+
+def test_columns_of_other_features_are_terms_of_their_own(runs: dict[str, Path]) -> None:
+    predictor = molattn.load(runs["numbers"])
+    stack = predictor._artifact.trees
+    assert stack is not None
+    found = predictor.attributions(SMILES[0], "tree-shap")
+    x = feature_vectors([SMILES[0]], stack.featurizers).astype(float)
+    shap = stack.trees[0].shap_values(x)[0, 0]
+    columns = feature_columns(stack.featurizers)
+    scale = predictor._artifact.scaler.std[0]
+    assert found.other_terms["descriptors"] == pytest.approx(scale * shap[columns["rdkit_fast"]].sum())
+    assert found.other_terms["pharmacophore pairs"] == pytest.approx(scale * shap[columns["erg"]].sum())
