@@ -72,7 +72,7 @@ QUESTIONS: Sequence[Question] = (
     _folds("transforms", "the logarithm, or ranks, of the target", 2),
     _folds("morgan", "counts of Morgan fingerprints in addition to the descriptors", 1),
     _folds("tasks", "multitask training with another task", 1, factor=2.0),
-    _folds("trees", "boosted trees, and their average with the network", 1, model="catboost"),
+    _folds("trees", "boosted trees beside the network: `--with-trees`", 1, model="catboost"),
 )
 """All questions. The choice of the epoch was measured before: see docs/epochs.md."""
 
