@@ -77,7 +77,7 @@ class BasePredictor:
         """
         if self.task.of_atoms:
             raise UsageError(
-                f"the model predicts targets of atoms ({', '.join(self.targets)}): it has no fingerprint of a molecule"
+                f"the model predicts targets of atoms ({', '.join(self.targets)}): it has no embedding of a molecule"
             )
         return self._artifact.model.head.in_features
 

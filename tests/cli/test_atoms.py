@@ -121,7 +121,7 @@ def test_python_returns_a_list_of_arrays_with_an_empty_one_for_a_bad_smiles(run:
     attention = predictor.attention("CCO")
     assert attention.num_atoms == 3
     assert attention.prediction == {}
-    with pytest.raises(UsageError, match="no fingerprint of a molecule"):
+    with pytest.raises(UsageError, match="no embedding of a molecule"):
         predictor.embed("CCO")
 
 
@@ -152,7 +152,7 @@ def test_embed_of_a_model_of_atoms_is_refused_and_writes_no_file(molattn: Molatt
     (tmp_path / "in.csv").write_text("smiles\nCCO\n")
     answer = molattn("embed", run, tmp_path / "in.csv", "-o", tmp_path / "out.parquet")
     assert answer.code == 2
-    assert "no fingerprint of a molecule" in answer.err
+    assert "no embedding of a molecule" in answer.err
     assert [p.name for p in tmp_path.iterdir()] == ["in.csv"]
 
 

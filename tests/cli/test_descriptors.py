@@ -106,7 +106,7 @@ def test_constant_columns_and_outliers_are_reported(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=rf"a\.csv, line {row + 2}: column 'MW': 1e\+300 is too far"):
         prepare(config, GraphModel, seed=0)
     write(tmp_path / "a.csv", {i: (f"{1 + i % 4}e201", "1") for i in range(40)})
-    with pytest.raises(InputError, match="the numbers of column 'MW' are too large to be standardised"):
+    with pytest.raises(InputError, match="the numbers of column 'MW' are too large to be standardized"):
         prepare(config, GraphModel, seed=0)
     with pytest.raises(UsageError, match="has no column 'logp'; .* did you mean 'logP'"):
         prepare(DataConfig(config.dataset, target_columns=("y",), descriptor_columns=("logp",)), GraphModel, seed=0)

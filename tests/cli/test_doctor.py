@@ -61,4 +61,4 @@ def test_a_user_without_a_home_gets_advice_on_the_cache_folder(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("pwd.getpwuid", lambda uid: {}[uid])
     answer = molattn("doctor")
-    assert answer.code == 1 and "let MOLATTN_CACHE name a folder" in answer.out
+    assert answer.code == 1 and "set MOLATTN_CACHE to a folder" in answer.out

@@ -170,7 +170,7 @@ def test_more_rows_than_a_sheet_has_are_refused_before_the_first_is_predicted(
 
     monkeypatch.setattr(WorkbookFormat, "max_rows", 41)
     answer = molattn("predict", run, table, "-o", tmp_path / "out.xlsx")
-    assert answer.code == 2 and "holds 41 rows below its header, and the table has 42" in answer.err
+    assert answer.code == 2 and "can have 41 rows below its header, and the table has 42" in answer.err
     assert not list(tmp_path.iterdir())
 
 

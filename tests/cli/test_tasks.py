@@ -146,7 +146,7 @@ def test_strings_are_predicted_as_classes(molattn: Molattn, tmp_path: Path) -> N
     # A label that the model does not know is a row with a reason.
     other = _write(tmp_path / "o.csv", grade=["awful", *(names[r // 20] for r in RANKS[1:])])
     answer = molattn("evaluate", run, other, "--json")
-    assert "1 of 60 rows are not measured; the first, line 2: column 'grade': 'awful' is none of the" in answer.err
+    assert "1 of 60 rows are left out; the first, line 2: column 'grade': 'awful' is none of the" in answer.err
     assert json.loads(answer.out)["targets"]["grade"]["n"] == 59
 
 
@@ -239,7 +239,7 @@ def test_evaluate_agrees_with_the_metrics_of_training(molattn: Molattn, run: Pat
     folder = tmp_path / "evaluated"
     answer = molattn("evaluate", run, table, "-o", folder, "--metric", "rmse", "--metric", "spearman")
     assert answer.code == 0
-    assert "2 of 42 rows are not measured; the first, line 9: " in answer.err
+    assert "2 of 42 rows are left out; the first, line 9: " in answer.err
     assert {p.name for p in folder.iterdir()} == {"metrics.json", "parity.png"}
     metrics = json.loads((folder / "metrics.json").read_text())
     rows = _rows(run / "predictions.csv")
@@ -315,7 +315,7 @@ def test_evaluate_needs_the_targets_columns(molattn: Molattn, run: Path, binary:
         (("--task-type", "multiclass"), "which is not a class"),
         (("--loss", "bce"), "the loss 'bce' is of binary targets, and these are regression"),
         (("--metric", "auroc"), "the metric 'auroc' does not apply to regression targets"),
-        (("--class-balance",), "these targets are numbers: leave it out"),
+        (("--class-balance",), "applies only to classification, not to numbers: leave it out"),
     ],
 )
 def test_conflicting_options_are_refused_and_leave_no_folder(

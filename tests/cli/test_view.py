@@ -50,7 +50,7 @@ def test_a_table_adds_true_values_and_reports_the_limit(molattn, run, table, tmp
     ("arguments", "code", "words"),
     [
         (["-o", "page.html"], 2, "either a table or --smiles"),
-        (["--smiles", "CCO", "-o", "page.txt"], 2, "page.txt: the page is an .html file"),
+        (["--smiles", "CCO", "-o", "page.txt"], 2, "page.txt: the page is written as .html"),
         (["--smiles", "CCO", "-o", "no/page.html"], 3, "there is no folder"),
         (["--smiles", "C1CC", "-o", "page.html"], 3, "1 of 1 molecules cannot be shown; the first, --smiles C1CC"),
         (["--smiles", "CCO", "--smiles", "C1CC", "--strict"], 4, "1 of 2 molecules cannot be shown"),

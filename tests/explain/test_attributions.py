@@ -238,12 +238,12 @@ def test_attention_has_no_unit_and_does_not_add_up():
     found = attribute(artifact_of(model_of()), molecule_graph("CCO"), "attention")
     assert (found.in_units, found.constant, found.adds_up, found.parts) == (False, None, False, {})
     assert found.values.sum() == pytest.approx(1)
-    assert "not a sum" in found.equation
+    assert "do not add up" in found.equation
 
 
 def test_one_of_several_targets_must_be_named():
     artifact = artifact_of(model_of(2), ("a", "b"))
-    with pytest.raises(UsageError, match="say which target to explain with --target: a, b"):
+    with pytest.raises(UsageError, match="choose the target to explain with --target: a, b"):
         attribute(artifact, molecule_graph("CCO"))
     with pytest.raises(UsageError, match="there is no target 'c': choose one of a, b"):
         attribute(artifact, molecule_graph("CCO"), target="c")

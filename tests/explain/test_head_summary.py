@@ -190,7 +190,7 @@ def test_molecules_that_cannot_be_read_are_left_out_and_said():
     maps.append(SmilesError("", "there is nothing"))
     with pytest.warns(MolattnWarning, match="^2 of 4 SMILES are left out; the first, row 1, "):
         summarize_heads(maps)
-    with pytest.raises(InputError, match="no molecule to summarise: the first, row 0, 'C1CC'"):
+    with pytest.raises(InputError, match="no molecule to summarize: the first, row 0, 'C1CC'"):
         summarize_heads(maps[1:2])
 
 

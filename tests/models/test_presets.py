@@ -21,6 +21,7 @@ from molattn.models.presets import PRESETS
 from molattn.models.scaler import TargetScaler
 from molattn.testing import CheckFailed, check_model
 from molattn.training.run_config import resolve
+from tests.predictions import compute_attention
 
 SMALL = ("model.hidden_dim=16", "model.num_heads=2", "model.num_layers=2")
 ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"

@@ -259,7 +259,7 @@ def test_a_metric_that_is_not_reported_is_refused_before_the_folder_is_created(
     table = write(tmp_path / "t.csv", SOLUBLE)
     result = molattn("train", table, *SMALL, "--tracking-metric", "rmse", "-o", tmp_path / "run")
     assert result.code == 2
-    assert re.search(r"'rmse' does not go\s+with binary targets", result.err)
+    assert re.search(r"'rmse' does not\s+apply to\s+binary targets", result.err)
     assert not (tmp_path / "run").exists()
 
 

@@ -94,7 +94,7 @@ def test_intervals_are_those_of_the_transform_with_the_same_coverage(run: Path) 
     raw = artifact.predict(artifact.model.read(SMILES))
     assert raw.std is not None
     scores = artifact.calibration.scores[0]  # pyright: ignore[reportOptionalMemberAccess]
-    ratio = np.log10(wide[1] / wide[0]) / (raw.std[:, 0] + scores["b"][0])
+    ratio = np.log10(wide[1] / wide[0]) / (raw.std[:, 0] + scores["beta"][0])
     np.testing.assert_allclose(ratio, ratio[0], rtol=1e-6)
     uncertainty = json.loads((run / "metrics.json").read_text())["uncertainty"]["test"]["ic50"]
     test = pd.read_csv(run / "predictions.csv").query("split == 'test'")

@@ -76,7 +76,7 @@ def test_the_sum_the_unit_and_the_faithfulness_are_shown():
     assert "additive, value of each atom, in log10(mol/L)" in title
     assert "faithfulness: not measured" in title
     other = dataclasses.replace(attribution(METHANE), adds_up=False, constant=None, unit="")
-    assert "not a sum" in repr(other)
+    assert "do not add up" in repr(other)
 
 
 def test_values_of_one_sign_have_a_scale_from_0():

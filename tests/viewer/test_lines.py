@@ -29,7 +29,7 @@ def test_names_are_only_text():
 
 
 def test_invalid_series_are_rejected():
-    with pytest.raises(UsageError, match="one to 6 curves, not 0"):
+    with pytest.raises(UsageError, match="1 to 6 curves, not 0"):
         curves(X, {})
     with pytest.raises(UsageError, match="not 7"):
         curves(X, {str(i): X for i in range(7)})
