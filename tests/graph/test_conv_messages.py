@@ -242,7 +242,7 @@ def test_target_to_source_swaps_the_rows():
     for way in (conv, seen(conv)):
         assert_close(way(x, EDGES.flip(0), edge_attr), straight(x, EDGES, edge_attr))
     for shift, named in (([[0], [1]], "senders from 1 to 5, and x has 5 rows"), ([[3], [0]], "receivers from")):
-        with pytest.raises(ValueError, match=f"edge_index names {named}"):
+        with pytest.raises(ValueError, match=f"edge_index has {named}"):
             conv(x, EDGES.flip(0) + torch.tensor(shift), edge_attr)
     with pytest.raises(ValueError, match=r"receivers over senders, not \(7, 2\)"):
         conv(x, EDGES.T, edge_attr)
