@@ -39,11 +39,12 @@ def readable(smiles: Sequence[str]) -> list[str]:
 
 
 def molattn_commands(folder: Path) -> Commands:
-    """molattn with a model that is trained from its base model, and with one from scratch, which has descriptors."""
+    """molattn with three models: from its base model, from scratch with descriptors, and with boosted trees."""
     commands: Commands = {}
     for title, model, options in (
         ("molattn", folder / "run", ()),
         ("molattn, from scratch", folder / "scratch", ("--base", "none")),
+        ("molattn, with trees", folder / "trees", ("--with-trees",)),
     ):
         train = (*MOLATTN, "train", "--dataset", "esol", "--epochs", "2", "-q", "-o", model, *options)
         run(train)
