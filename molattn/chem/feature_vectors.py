@@ -38,7 +38,7 @@ def feature_vectors(
     """The features of molecules, (n, F) float32: those of each featurizer in turn, see `FEATURE_LENGTHS`.
 
     >>> feature_vectors(["CCO", "c1ccccc1"], ["rdkit_fast"]).shape
-    (2, 60)
+    (2, 67)
 
     Counts of Morgan substructures of radius 2 and of Avalon's, each folded to 1,024 columns; pairs of pharmacophores by
     distance (ErG); and the descriptors `FAST_DESCRIPTORS`. A descriptor that is not defined for a molecule is 0.

@@ -73,7 +73,7 @@ def test_27_ray_with_a_worker_killed(score: Score, run: Path, tmp_path: Path) ->
     tables = _tables(tmp_path / "in", rows, score.times(5, 3))
     alone = _started(run, *tables, "-o", f"{tmp_path}/alone/", "-q")
     ray = _started(run, *tables, "-o", f"{tmp_path}/ray/", "-q", "--engine", "ray", "-n", "2")
-    (begun, *_) = _seen(ray, lambda: [*(tmp_path / "ray").glob("*.parts/*.begun")])
+    (begun, *_) = _seen(ray, lambda: [*(tmp_path / "ray").glob("*.parts/*.started")])
     worker = int(_seen(ray, lambda: [begun] if not begun.exists() or begun.read_text() else [])[0].read_text())
     os.kill(worker, signal.SIGKILL)
     score.count("kills")
