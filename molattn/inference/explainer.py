@@ -106,9 +106,14 @@ class Explainer(BasePredictor):
         for molecule, (outputs, weights) in zip(molecules, iter_attention(a.model, molecules, z), strict=True):
             with np.errstate(over="ignore", invalid="ignore"):
                 decoded = a.task.decode(outputs if a.task.of_atoms else outputs[None], a.scaler)
+                failures: dict[int, str] = {}
                 if a.trees is not None:
-                    decoded = a.trees.combine(a.task, a.scaler, decoded, a.trees.features([molecule]))
+                    features = a.trees.features([molecule], failures)
+                    decoded = a.trees.combine(a.task, a.scaler, decoded, features)
                 decoded = a.scaler.inverse_transform(decoded)
+            if failures:
+                yield SmilesError(molecule.smiles, failures[0])
+                continue
             if not all(np.isfinite(x).all() for x in (outputs, weights, decoded.values, decoded.distribution)):
                 yield SmilesError(molecule.smiles, NOT_FINITE)
                 continue

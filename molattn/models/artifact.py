@@ -130,7 +130,8 @@ class Artifact:
         predictions = self.predict_attention(molecules, descriptors, uncertainty, failures)
         if self.trees is None or not len(molecules):
             return predictions
-        return self.trees.combine(self.task, self.scaler, predictions, self.trees.features(molecules))
+        features = self.trees.features(molecules, failures)
+        return self.trees.combine(self.task, self.scaler, predictions, features)
 
     def predict_attention(
         self,

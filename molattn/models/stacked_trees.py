@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from molattn.chem import feature_vectors
+from molattn.chem import FEATURE_LENGTHS, feature_vectors
+from molattn.errors import SmilesError
 from molattn.models.base import Molecule
 from molattn.models.boosted_trees import BoostedTrees
 from molattn.models.predictions import Predictions
@@ -43,9 +44,29 @@ class StackedTrees:
         others = _percent([1 - w for w in weights])
         return f"of the attention model, {others} of the prediction (boosted trees: {_percent(weights)})"
 
-    def features(self, molecules: Sequence[Molecule]) -> np.ndarray:
-        """(n, F) float32, the features that the trees read."""
-        return feature_vectors([molecule.encoded_smiles for molecule in molecules], self.featurizers)
+    def features(self, molecules: Sequence[Molecule], failures: dict[int, str] | None = None) -> np.ndarray:
+        """(n, F) float32, the features that the trees read.
+
+        failures: receives, by index, why RDKit has no fingerprint of a molecule, whose features are then 0; if it is
+            None, the first of these errors is raised.
+
+        Raises:
+            SmilesError: RDKit has no fingerprint of a molecule, and `failures` is None.
+        """
+        smiles = [molecule.encoded_smiles for molecule in molecules]
+        try:
+            return feature_vectors(smiles, self.featurizers)
+        except SmilesError:
+            if failures is None:
+                raise
+        rows = []
+        for i, text in enumerate(smiles):
+            try:
+                rows.append(feature_vectors([text], self.featurizers))
+            except SmilesError as error:
+                failures.setdefault(i, error.reason)
+                rows.append(np.zeros((1, sum(FEATURE_LENGTHS[name] for name in self.featurizers)), np.float32))
+        return np.concatenate(rows)
 
     def predict(self, task: Task, scaler: TargetScaler, features: np.ndarray) -> Predictions:
         """The predictions of the trees alone, before the inverse of target transforms.

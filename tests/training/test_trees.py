@@ -8,17 +8,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from rdkit import Chem
 from scipy.optimize import minimize_scalar
 
 import molattn
 from molattn import MolAttentionClassifier, MolAttentionRegressor
 from molattn.data import CALIBRATION
-from molattn.errors import InputError, UsageError
+from molattn.errors import InputError, SmilesError, UsageError
+from molattn.explain import AttentionMap
 from molattn.models.artifact import load_artifact, save_artifact
+from molattn.models.graph_model import GraphModel
 from molattn.models.predictions import Predictions, no_columns
 from molattn.models.stacked_trees import weighted_average
 from molattn.models.tasks import Binary, Multiclass, Regression
 from molattn.training import trees
+from molattn.training.dataset import LabelledMolecules
 from molattn.training.trees import PRIOR_MOLECULES, check_trees, fit_weights
 from tests.cli.conftest import QUICK, Molattn
 from tests.cli.conftest import molattn as molattn_command
@@ -27,6 +31,7 @@ from tests.molecules import esol
 SMILES, VALUES = esol(120)
 TINY: dict[str, Any] = {"hidden_dim": 16, "num_layers": 1, "num_heads": 2, "epochs": 2, "accelerator": "cpu"}
 command = molattn_command
+feature_vectors_module = sys.modules["molattn.chem.feature_vectors"]
 
 
 @pytest.fixture(autouse=True)
@@ -219,3 +224,39 @@ def test_a_tampered_tree_is_an_error(tmp_path: Path) -> None:
     save_artifact(tmp_path / "bad", result.artifact)
     with pytest.raises(InputError, match="reads a feature outside"):
         load_artifact(tmp_path / "bad")
+
+
+def test_a_molecule_without_a_fingerprint_is_an_error_row_and_the_others_are_predicted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _train(tmp_path, pd.DataFrame({"smiles": SMILES, "y": VALUES}), with_trees=True)
+    predictor = molattn.load(tmp_path / "run")
+    whole = predictor.predict(SMILES[:6])
+
+    def failing(mol: Any) -> np.ndarray:
+        if mol.GetNumAtoms() == 7 and mol.HasSubstructMatch(seven):
+            raise RuntimeError("RDKit fails")
+        return counts(mol)
+
+    counts, seven = feature_vectors_module._FUNCTIONS["avalon_count"], Chem.MolFromSmiles("CCCCCCF")
+    monkeypatch.setitem(feature_vectors_module._FUNCTIONS, "avalon_count", failing)
+    rows = list(predictor.predict_rows([*SMILES[:3], "CCCCCCF", *SMILES[3:6]]))
+    assert "RDKit fails to make its fingerprint" in rows[3].error and rows[3].values is None
+    found = [row.values[0] for i, row in enumerate(rows) if i != 3]  # pyright: ignore[reportOptionalSubscript]
+    np.testing.assert_allclose(found, whole, rtol=1e-5, atol=1e-5)
+    maps = list(predictor.attentions(["CCO", "CCCCCCF"]))
+    assert isinstance(maps[0], AttentionMap) and isinstance(maps[1], SmilesError)
+
+
+@pytest.mark.parametrize("kind", ["one class", "few"])
+def test_targets_that_teach_nothing_do_not_stop_the_trees(kind: str) -> None:
+    """Of one class, or of a handful of molecules, trees are a constant, and every prediction is finite."""
+    n = 6 if kind == "few" else 60
+    y = np.zeros((n, 1)) if kind == "one class" else np.arange(n, dtype=float)[:, None]
+    task = Binary() if kind == "one class" else Regression()
+    molecules = GraphModel.read(SMILES[:n])
+    part = LabelledMolecules(molecules, y)  # pyright: ignore[reportArgumentType]
+    scaler = task.fit_scaler(y)
+    attention = task.baseline_predictions(y, n)
+    stack = trees.fit_trees(part, part, attention, task, scaler, 0)
+    assert np.isfinite(stack.combine(task, scaler, attention, stack.features(molecules)).values).all()  # pyright: ignore[reportArgumentType]
