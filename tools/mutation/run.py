@@ -1,6 +1,6 @@
 """Mutation testing: small faults are introduced into a module one at a time, and the tests of the module must fail.
 
-    python tools/mutation/run.py [MODULE ...] [--all] [--sample N --seed S] [--jobs J] [-o results.json]
+    python tools/mutation/run.py [MODULE ... | --mathematics] [--all] [--sample N --seed S] [--jobs J] [-o results.json]
     python tools/mutation/run.py --page docs/mutation.md [--take OTHER.json ...] --no-run
 
 The modules and their tests are in modules.py, the outcomes in results.json: mutants killed before, in a module that is
@@ -27,7 +27,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from modules import MODULES
+from modules import MODULES, in_mathematics
 from mutants import Module, Mutant
 from page import page, survivors, table
 
@@ -47,7 +47,8 @@ def main() -> None:
     results: dict[str, Any] = {}
     for path in [*options.take, options.output]:
         results |= json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    names = [] if options.no_run else options.modules or list(MODULES)
+    listed = options.modules or [name for name in MODULES if in_mathematics(name) or not options.mathematics]
+    names = [] if options.no_run else listed
     failed: list[str] = []
     with ProcessPoolExecutor(options.jobs) as pool:
         todo = {
@@ -110,6 +111,7 @@ def _sampled(mutants: list[Mutant], number: int, seed: int) -> list[Mutant]:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("modules", nargs="*", help=f"all by default: {', '.join(MODULES)}")
+    parser.add_argument("--mathematics", action="store_true", help="the modules of MATHEMATICS in modules.py alone")
     parser.add_argument("-o", "--output", type=lambda p: Path(p).absolute(), default=RESULTS)
     parser.add_argument(
         "--all", action="store_true", help="also run mutants that were killed before, and equivalent ones"
