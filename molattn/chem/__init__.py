@@ -36,7 +36,7 @@ from molattn.chem.features import Feature
 from molattn.chem.fingerprints import Fingerprints, butina_clusters, morgan_bits, morgan_counts
 from molattn.chem.generate import grow_molecules, mutate_molecules, nci_molecules, random_smiles, round_trip_smiles
 from molattn.chem.molecule import DEFAULT_READ_OPTIONS, MoleculeGraph, Progress, ReadOptions, featurize, molecule_graph
-from molattn.chem.parse import MAX_ATOMS, MAX_LENGTH, MAX_RINGS, canonical_smiles, read_smiles
+from molattn.chem.parse import MAX_ATOMS, MAX_LENGTH, MAX_RINGS, canonical_smiles, is_mol, read_smiles, smiles_from_mol
 from molattn.chem.sdf import smiles_from_molblock
 from molattn.chem.standardize import STANDARDIZE, inchi_key, inchikey_skeletons, standardized_smiles
 from molattn.chem.substructures import FUNCTIONAL_GROUPS, functional_groups, murcko_scaffold
@@ -96,6 +96,7 @@ __all__ = [
     "grow_molecules",
     "inchi_key",
     "inchikey_skeletons",
+    "is_mol",
     "molecule_graph",
     "morgan_bits",
     "morgan_counts",
@@ -109,6 +110,7 @@ __all__ = [
     "rdkit_version",
     "read_smiles",
     "round_trip_smiles",
+    "smiles_from_mol",
     "smiles_from_molblock",
     "smiles_tokens",
     "standardized_smiles",

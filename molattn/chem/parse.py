@@ -10,7 +10,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeGuard
 
 from rdkit import Chem, rdBase
 
@@ -122,6 +122,28 @@ def canonical_smiles(mol: Chem.Mol, *, max_atoms: int = MAX_ATOMS) -> str:
         raise InputError("RDKit fails to write the molecule as SMILES") from error
 
 
+def is_mol(value: object) -> TypeGuard[Chem.Mol]:
+    """Whether a value is an RDKit molecule."""
+    return isinstance(value, Chem.Mol)
+
+
+def smiles_from_mol(mol: Chem.Mol) -> tuple[str, bool]:
+    """A SMILES of an RDKit molecule, and whether the atoms in it are in the molecule's own order.
+
+    It is written from the first atom on, without canonicalization, so that the order is kept where a SMILES allows it.
+    Explicit hydrogens become implicit, as in `read_smiles`; in their own order, they have to follow the other atoms.
+    Coordinates, atom names and other properties are not part of a SMILES.
+
+    Raises SmilesError if RDKit fails.
+    """
+    with convert_rdkit_errors(mol, "write the molecule as SMILES"):
+        heavy = Chem.RemoveHs(mol, sanitize=False)
+        smiles = Chem.MolToSmiles(heavy, canonical=False)
+        order = list(heavy.GetPropsAsDict(True, True).get("_smilesAtomOutputOrder", ()))
+    pairs = zip(heavy.GetAtoms(), mol.GetAtoms(), strict=False)
+    return smiles, order == sorted(order) and all(a.GetAtomicNum() == b.GetAtomicNum() for a, b in pairs)
+
+
 def _validated(text: object, max_atoms: int) -> str:
     """The SMILES without surrounding spaces, after all checks of its text, brackets included."""
     if type(text) is str and 0 < len(text) <= min(max_atoms, 2 * MAX_RINGS):
@@ -165,6 +187,8 @@ def _check_atoms(text: object, atoms: int, max_atoms: int) -> None:
 def _not_text(value: object) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "the value is missing, a SMILES is text"
+    if is_mol(value):
+        return "RDKit cannot write this molecule as SMILES"
     return f"it is of type {type(value).__name__}, a SMILES is text"
 
 

@@ -18,6 +18,7 @@ from molattn.chem.workers import map_chunks
 from molattn.data.tables.writers import NewColumn
 from molattn.errors import MolattnWarning, SmilesError, UsageError, short_repr
 from molattn.explain.faithfulness_file import Summaries
+from molattn.inference.molecules import Molecules
 from molattn.inference.rows import RowValues, Value
 from molattn.models.artifact import Artifact, save_artifact
 from molattn.models.base import Molecule, MoleculeModel
@@ -93,10 +94,11 @@ class BasePredictor:
             self.save(folder)
             return hashlib.sha256((Path(folder) / "config.json").read_bytes()).hexdigest()
 
-    def _read_one(self, smiles: str, descriptors: Any) -> tuple[Molecule, np.ndarray | None]:
-        """The molecule of one SMILES and its descriptors; raises SmilesError."""
-        (found,) = self._read_list([smiles], descriptor_rows(descriptors, True))
-        return found
+    def _descriptors_of(self, molecules: Molecules, descriptors: Any) -> Any:
+        """Rows of descriptors: those that were passed, or else the columns of the data frame of the molecules."""
+        if descriptors is None and self.descriptors:
+            return molecules.frame
+        return descriptor_rows(descriptors, molecules.single)
 
     def _read_list(self, smiles: list[object], descriptors: Any) -> list[tuple[Molecule, np.ndarray | None]]:
         """Molecules with their descriptors; raises SmilesError at the first bad one, warns of missing 3D geometries."""

@@ -1,7 +1,7 @@
 """Attention maps of a model, and what each atom contributed to a prediction."""
 
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import chain
@@ -16,6 +16,7 @@ from molattn.explain import NOT_MEASURED, AttentionMap, Attribution
 from molattn.explain.attribute import attribute, choose_attribution_method, target_index
 from molattn.explain.tree_shap import TREE_SHAP
 from molattn.inference.base_predictor import BasePredictor
+from molattn.inference.molecules import as_smiles
 from molattn.inference.rows import RowCounts, geometry_warning
 from molattn.models.base import Molecule
 from molattn.models.descriptors import DescriptorStream, InputRow, usable_molecules
@@ -31,25 +32,37 @@ class Explainer(BasePredictor):
     the models one by one.
     """
 
-    def attention(self, smiles: str, descriptors: Any = None) -> AttentionMap:
+    @overload
+    def attention(self, smiles: str, descriptors: Any = None) -> AttentionMap: ...
+    @overload
+    def attention(self, smiles: Any, descriptors: Any = None) -> Any: ...
+    def attention(self, smiles: Any, descriptors: Any = None) -> Any:
         """What every atom of a molecule attends to: `.weights` is (layers, heads, n, n), in the SMILES' atom order.
 
         The order is that of the map's own `.smiles`: a model that standardizes molecules reads the standard form, and
         a model of SMILES attends to tokens instead, those of the canonical SMILES. Descriptors, as for `predict`,
         change only the map's prediction.
 
+        Args:
+            smiles: a SMILES or an RDKit molecule; for many, as for `predict`, the result is a list of maps.
+                `attentions` makes them one by one, in bounded memory, with errors in place of the bad ones.
+            descriptors: as for `predict`.
+
         Raises:
-            SmilesError: the SMILES, or its descriptors, cannot be read.
+            SmilesError: a molecule, or its descriptors, cannot be read.
+            TypeError: `smiles` is neither a molecule nor a list of them.
         """
-        molecule, z = self._read_one(smiles, descriptors)
-        (attention,) = self._maps([molecule], None if z is None else z[None])
-        if isinstance(attention, SmilesError):
-            raise attention
-        return attention
+        read, single = self._read(smiles, descriptors)
+        z = [row for _, row in read if row is not None]
+        maps = list(self._maps([molecule for molecule, _ in read], np.stack(z) if z else None))
+        for attention in maps:
+            if isinstance(attention, SmilesError):
+                raise attention
+        return maps[0] if single else maps
 
     def attentions(
         self,
-        smiles: Iterable[object],
+        smiles: Any,
         num_workers: int = 0,
         progress: Callable[[int], None] | None = None,
         descriptors: Any = None,
@@ -68,7 +81,10 @@ class Explainer(BasePredictor):
         waiting: list[InputRow] = []
         pairs, counts = 0, RowCounts()
         scaler = None if descriptors is None and self.descriptors else self._artifact.descriptors
-        with closing(self._read_rows(smiles, num_workers, progress, DescriptorStream(scaler, descriptors))) as chunks:
+        molecules = as_smiles(smiles, atom_order=True).smiles
+        with closing(
+            self._read_rows(molecules, num_workers, progress, DescriptorStream(scaler, descriptors))
+        ) as chunks:
             for row in chain.from_iterable(chunks):
                 waiting.append(row)
                 counts.rows += 1
@@ -143,19 +159,19 @@ class Explainer(BasePredictor):
     ) -> Attribution: ...
     @overload
     def attributions(
-        self, smiles: Iterable[object], method: str | None = None, target: str | None = None, descriptors: Any = None
-    ) -> list[Attribution]: ...
+        self, smiles: Any, method: str | None = None, target: str | None = None, descriptors: Any = None
+    ) -> Any: ...
     def attributions(
         self,
-        smiles: str | Iterable[object],
+        smiles: Any,
         method: str | None = None,
         target: str | None = None,
         descriptors: Any = None,
-    ) -> Attribution | list[Attribution]:
+    ) -> Any:
         """How much each atom contributed to a prediction: one `Attribution`, or a list for several SMILES.
 
         Args:
-            smiles: one, or many.
+            smiles: a SMILES or an RDKit molecule, or many, as for `predict`.
             method: "additive", "occlusion", "integrated-gradients", "cam", "grad-attention", "rollout" or
                 "attention"; None for the first of these that supports the model: they are in order of faithfulness.
                 "tree-shap" explains the boosted trees of a model that has them; the others never do.
@@ -164,7 +180,8 @@ class Explainer(BasePredictor):
             descriptors: as for `predict`; with an additive method their contribution is separate from the atoms'.
 
         Raises:
-            SmilesError: a SMILES, or its descriptors, cannot be read.
+            SmilesError: a molecule, or its descriptors, cannot be read.
+            TypeError: `smiles` is neither a molecule nor a list of them.
             UsageError: there is no such method or target, or the method does not work for this model.
         """
         a = self._artifact
@@ -179,9 +196,15 @@ class Explainer(BasePredictor):
                 summary = f"{a.trees.describe_share(t, of_trees=name == TREE_SHAP)}; {summary}"
             return replace(found, faithfulness=summary)
 
-        if isinstance(smiles, str):
-            return explain(*self._read_one(smiles, descriptors))
-        return [explain(molecule, z) for molecule, z in self._read_list(list(smiles), descriptors)]
+        read, single = self._read(smiles, descriptors)
+        attributions = [explain(molecule, z) for molecule, z in read]
+        return attributions[0] if single else attributions
+
+    def _read(self, smiles: Any, descriptors: Any) -> tuple[list[tuple[Molecule, np.ndarray | None]], bool]:
+        """Molecules with their descriptors, and whether `smiles` was a single one; raises SmilesError."""
+        molecules = as_smiles(smiles, atom_order=True)
+        z = self._descriptors_of(molecules, descriptors)
+        return self._read_list(list(molecules.smiles), z), molecules.single
 
     def faithfulness(self, run: str | Path, **options: Any):
         """How faithful the methods of `attributions` are for this model: what `molattn faithfulness` does.

@@ -1,9 +1,9 @@
 """`Predictor`, and `load`, which loads one from a run folder."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -11,7 +11,8 @@ from molattn.chem import Progress
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.errors import InputError, UsageError, describe_bad_smiles
 from molattn.explain.faithfulness_file import read_summaries
-from molattn.inference.base_predictor import BatchPredictor, PredictionOptions, descriptor_rows
+from molattn.inference.base_predictor import BatchPredictor, PredictionOptions
+from molattn.inference.molecules import as_smiles
 from molattn.inference.rows import RowPrediction, split_atoms, warn_failed
 from molattn.inference.table_predictor import TablePredictor
 from molattn.models.artifact import load_artifact
@@ -40,9 +41,30 @@ class Predictor(TablePredictor):
         a = replace(self._artifact, members=(), uncertainty="", calibration=None, domain=None)
         return tuple(Predictor(replace(a, model=model)) for model in self._artifact.models)
 
+    @overload
     def predict(
         self,
-        smiles: str | Iterable[object],
+        smiles: Any,
+        num_workers: int = 0,
+        on_error: Literal["nan", "raise"] = "nan",
+        descriptors: Any = None,
+        return_std: Literal[False] = False,
+        uncertainty_method: str = "",
+    ) -> Any: ...
+    @overload
+    def predict(
+        self,
+        smiles: Any,
+        num_workers: int = 0,
+        on_error: Literal["nan", "raise"] = "nan",
+        descriptors: Any = None,
+        *,
+        return_std: Literal[True],
+        uncertainty_method: str = "",
+    ) -> tuple[Any, Any]: ...
+    def predict(
+        self,
+        smiles: Any,
         num_workers: int = 0,
         on_error: Literal["nan", "raise"] = "nan",
         descriptors: Any = None,
@@ -69,7 +91,9 @@ class Predictor(TablePredictor):
         probability of the positive, or the predicted, class, (n,) or (n, T).
 
         Args:
-            smiles, descriptors: see above.
+            smiles: a SMILES or an RDKit molecule; or many of them: a list, an array, a Series, a data frame with a
+                column of SMILES.
+            descriptors: see above; those of a data frame of molecules are taken from its columns by default.
             num_workers: processes that read molecules.
             on_error: "nan", or "raise" to raise InputError for SMILES that cannot be read.
             return_std: whether to return standard deviations as well.
@@ -77,7 +101,9 @@ class Predictor(TablePredictor):
 
         Raises:
             InputError: SMILES that cannot be read, by their rows, if `on_error` is "raise".
-            UsageError: another `on_error`; standard deviations of a model that has none.
+            TypeError: `smiles` is neither a molecule nor a list of them.
+            UsageError: another `on_error`; a data frame without a column of SMILES; standard deviations of a model
+                that has none.
         """
         batch = BatchPredictor(self._artifact, PredictionOptions(uncertainty_method=uncertainty_method))
         if return_std and batch.uncertainty == NONE:
@@ -98,7 +124,7 @@ class Predictor(TablePredictor):
 
     def predict_interval(
         self,
-        smiles: str | Iterable[object],
+        smiles: Any,
         level: float = 0.9,
         num_workers: int = 0,
         descriptors: Any = None,
@@ -136,7 +162,7 @@ class Predictor(TablePredictor):
 
     def predict_set(
         self,
-        smiles: str | Iterable[object],
+        smiles: Any,
         level: float = 0.9,
         num_workers: int = 0,
         descriptors: Any = None,
@@ -173,21 +199,21 @@ class Predictor(TablePredictor):
 
     def _rows(
         self,
-        smiles: str | Iterable[object],
+        smiles: Any,
         num_workers: int,
         descriptors: Any,
         options: PredictionOptions,
         on_error: str,
     ) -> tuple[list[RowPrediction], bool]:
-        """The predictions of SMILES, and whether `smiles` was a single string."""
+        """The predictions of molecules, and whether `smiles` was a single one."""
         if on_error not in ("nan", "raise"):
             raise UsageError(f"on_error is 'nan' or 'raise', not {on_error!r}")
-        single = isinstance(smiles, str)
-        texts, z = [smiles] if single else smiles, descriptor_rows(descriptors, single)
-        rows = list(self.predict_rows(texts, num_workers, None, z, options))
+        molecules = as_smiles(smiles, atom_order=self.task.of_atoms)
+        z = self._descriptors_of(molecules, descriptors)
+        rows = list(self.predict_rows(molecules.smiles, num_workers, None, z, options))
         if on_error == "raise" and (bad := [(i, r.smiles, r.error) for i, r in enumerate(rows) if r.error]):
             raise InputError(describe_bad_smiles(bad, len(rows)))
-        return rows, single
+        return rows, molecules.single
 
     def _squeeze(self, values: np.ndarray) -> np.ndarray:
         """`values` without the axis of targets if there is only one target."""
@@ -202,7 +228,7 @@ class Predictor(TablePredictor):
                 extra[i] = row.extra_values
         return self.task.to_array(Predictions(numbers, extra)), extra[:, max(0, width - len(self.targets)) :]
 
-    def embed(self, smiles: str | Iterable[object], num_workers: int = 0, descriptors: Any = None) -> np.ndarray:
+    def embed(self, smiles: Any, num_workers: int = 0, descriptors: Any = None) -> np.ndarray:
         """Learned embeddings, in the order of `smiles`: the input of the model's final linear layer.
 
         Shapes: (n, d); (d,) for a single string. Descriptors are passed as for `predict`; they are the
@@ -214,13 +240,13 @@ class Predictor(TablePredictor):
         Raises:
             UsageError: a model of atoms, which has no embedding of a molecule.
         """
-        single = isinstance(smiles, str)
         missing = (np.nan,) * self.dim
-        texts, z = [smiles] if single else smiles, descriptor_rows(descriptors, single)
-        rows = list(self.embed_rows(texts, num_workers, None, z))
+        molecules = as_smiles(smiles)
+        z = self._descriptors_of(molecules, descriptors)
+        rows = list(self.embed_rows(molecules.smiles, num_workers, None, z))
         values = np.array([missing if r.values is None else r.values for r in rows]).reshape(-1, self.dim)
         warn_failed(rows, "embedding")
-        return values[0] if single else values
+        return values[0] if molecules.single else values
 
     def evaluate(
         self,

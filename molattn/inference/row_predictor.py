@@ -18,6 +18,7 @@ from molattn.inference.base_predictor import (
     BatchPredictor,
     PredictionOptions,
 )
+from molattn.inference.molecules import as_smiles
 from molattn.inference.rows import RowPrediction, RowValues, all_finite, merge_predictions, transpose
 from molattn.models.base import Molecule
 from molattn.models.descriptors import DescriptorStream, InputRow
@@ -29,7 +30,7 @@ class RowPredictor(BasePredictor):
 
     def predict_rows(
         self,
-        smiles: Iterable[object],
+        smiles: Any,
         num_workers: int = 0,
         progress: Callable[[int], None] | None = None,
         descriptors: Any = None,
@@ -60,7 +61,7 @@ class RowPredictor(BasePredictor):
 
     def embed_rows(
         self,
-        smiles: Iterable[object],
+        smiles: Any,
         num_workers: int = 0,
         progress: Callable[[int], None] | None = None,
         descriptors: Any = None,
@@ -86,7 +87,7 @@ class RowPredictor(BasePredictor):
 
     def _iter_rows(
         self,
-        smiles: Iterable[object],
+        smiles: Any,
         num_workers: int,
         progress: Callable[[int], None] | None,
         predict: Callable[[Sequence[Molecule], np.ndarray | None], list[RowValues | str]],
@@ -95,7 +96,7 @@ class RowPredictor(BasePredictor):
         """A row for each SMILES, `CHUNK_SIZE` of them predicted together, in bounded memory."""
         waiting: list[InputRow] = []
         stream = DescriptorStream(self._artifact.descriptors, descriptors)
-        with closing(self._read_rows(smiles, num_workers, progress, stream)) as chunks:
+        with closing(self._read_rows(as_smiles(smiles).smiles, num_workers, progress, stream)) as chunks:
             for rows in chunks:
                 waiting += rows
                 while len(waiting) >= CHUNK_SIZE:

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_array, column_or_1d
 from molattn.data import guess_smiles_column
 from molattn.data.tables.columns import format_names
 from molattn.errors import UsageError
+from molattn.inference.molecules import as_smiles
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def _column_index(column: str | int, names: list[Any]) -> int:
 
 
 def validate_smiles(X: Any) -> list[object]:
-    """The n SMILES of a list, an array, a Series or one column of a table.
+    """The n SMILES of a list, an array, a Series or one column of a table, of SMILES or of RDKit molecules.
 
     Raises:
         ValueError: there are none, or more than one column.
@@ -123,7 +124,7 @@ def validate_smiles(X: Any) -> list[object]:
         raise ValueError(f"X has the shape {cells.shape}: give a list of n SMILES, or one column of them, (n, 1)")
     if not len(cells):
         raise ValueError(f"X has 0 samples (shape={cells.shape}) while a minimum of 1 is required: give SMILES")
-    return cells.tolist()
+    return [*as_smiles(cells).smiles]
 
 
 def validate_values(y: Any) -> np.ndarray:

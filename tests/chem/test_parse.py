@@ -19,7 +19,7 @@ from molattn.chem import (
     parse,
     read_smiles,
 )
-from molattn.chem.parse import read_for_codes
+from molattn.chem.parse import read_for_codes, smiles_from_mol
 from molattn.chem.standardize import standardized_smiles
 from molattn.errors import ConformerError, InputError, SmilesError
 
@@ -242,3 +242,27 @@ def test_any_text_is_a_graph_or_a_smiles_error(text):
         outcome = error.reason
     assert outcome
     assert isinstance(outcome, MoleculeGraph | str)
+
+
+@pytest.mark.parametrize(
+    "smiles", ["CCO", "c1ccccc1C(=O)[O-]", "C[C@H](N)C(=O)O", "F/C=C/Cl", "[2H]C", "[H][H]", "[13CH3]N"]
+)
+def test_a_molecule_is_written_as_a_smiles_of_itself(smiles: str) -> None:
+    mol = Chem.MolFromSmiles(smiles)
+    for one in (mol, Chem.AddHs(mol), Chem.Mol(Chem.AddHs(mol).ToBinary())):
+        written, in_order = smiles_from_mol(one)
+        assert canonical_smiles(read_smiles(written)) == Chem.CanonSmiles(smiles)
+        if in_order:
+            read = read_smiles(written)
+            first = [a.GetSymbol() for a in one.GetAtoms()][: read.GetNumAtoms()]
+            assert [a.GetSymbol() for a in read.GetAtoms()] == first
+    assert smiles_from_mol(mol)[1]
+
+
+def test_a_molecule_whose_order_no_smiles_has_is_reported() -> None:
+    ether = Chem.MolFromSmiles("CCOC")
+    assert smiles_from_mol(Chem.RenumberAtoms(ether, [0, 2, 1, 3])) == ("CCOC", False)
+    hydrogens_first = Chem.AddHs(Chem.MolFromSmiles("CO"))
+    n = hydrogens_first.GetNumAtoms()
+    assert smiles_from_mol(Chem.RenumberAtoms(hydrogens_first, [*range(2, n), 0, 1])) == ("CO", False)
+    assert smiles_from_mol(hydrogens_first) == ("CO", True)

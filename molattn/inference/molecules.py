@@ -1,0 +1,95 @@
+"""The molecules that a caller passes: one or many, SMILES or RDKit molecules, in a list, an array or a data frame."""
+
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Set
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from molattn.chem import is_mol, smiles_from_mol
+from molattn.data import guess_smiles_column
+from molattn.errors import MolattnWarning, SmilesError, UsageError
+
+
+class Molecules(NamedTuple):
+    """What was passed.
+
+    Attributes:
+        smiles: a SMILES for each molecule, in order; other objects, which a reader rejects, are passed on.
+        single: whether one molecule was passed, and not a list of them.
+        frame: the data frame that holds them, if there is one.
+    """
+
+    smiles: Iterable[object]
+    single: bool = False
+    frame: Any = None
+
+
+def as_smiles(molecules: object, *, atom_order: bool = False) -> Molecules:
+    """The SMILES of one molecule or of many.
+
+    Args:
+        molecules: a SMILES or an RDKit molecule, or an iterable of them: a list, a Series, an array, (n,) or (n, 1), a
+            generator, which is read row by row. Or a data frame (pandas, polars, pyarrow): its only column, or the one
+            that is named as the SMILES column of a table is.
+        atom_order: whether to warn of RDKit molecules whose atoms cannot be written in their own order.
+
+    Raises:
+        TypeError: anything else, such as a number, a dictionary or a set, which has no order.
+        UsageError: a data frame without a column of SMILES.
+
+    >>> as_smiles(np.array([["CCO"], ["C"]])).smiles
+    ['CCO', 'C']
+    """
+    if isinstance(molecules, str) or is_mol(molecules):
+        return Molecules([*_written([molecules], atom_order)], single=True)
+    names = getattr(molecules, "column_names", getattr(molecules, "columns", None))
+    if names is not None:
+        frame: Any = molecules
+        column = frame[_smiles_column([*names])]
+        cells = column.to_pylist() if hasattr(column, "to_pylist") else column
+        return Molecules(_written(cells, atom_order), frame=molecules)
+    if isinstance(molecules, np.ndarray):
+        if molecules.ndim != 1 and not (molecules.ndim == 2 and molecules.shape[1] == 1):
+            raise TypeError(
+                f"an array of shape {molecules.shape} is not a list of molecules: pass (n,) or (n, 1) SMILES"
+            )
+        return Molecules([*_written(molecules.ravel().tolist(), atom_order)])
+    if isinstance(molecules, Mapping | Set | bytes) or not isinstance(molecules, Iterable):
+        raise TypeError(
+            f"{type(molecules).__name__} is not a type of molecules: pass a SMILES or an RDKit molecule, or a list, "
+            "an array, a Series or a data frame of them"
+        )
+    return Molecules(_written(molecules, atom_order))
+
+
+def _smiles_column(names: list[Any]) -> Any:
+    if len(names) == 1:
+        return names[0]
+    try:
+        return names[[*map(str, names)].index(guess_smiles_column([*map(str, names)]))]
+    except UsageError as error:
+        found = str(error).partition(": ")[0]
+        raise UsageError(f"{found}: pass the column of the SMILES, such as frame[{names[0]!r}]") from error
+
+
+def _written(molecules: Iterable[object], atom_order: bool) -> Iterator[object]:
+    """RDKit molecules as SMILES, everything else as it is."""
+    for row, molecule in enumerate(molecules):
+        if not is_mol(molecule):
+            yield molecule
+            continue
+        try:
+            smiles, in_order = smiles_from_mol(molecule)
+        except SmilesError:
+            yield molecule  # the reader rejects it, as an error of its row
+            continue
+        if atom_order and not in_order:
+            warnings.warn(
+                MolattnWarning(
+                    f"row {row}: the atoms are in the order of the SMILES {smiles!r}, which is not that of the RDKit "
+                    "molecule: no SMILES of it has that order"
+                ),
+                stacklevel=4,
+            )
+        yield smiles

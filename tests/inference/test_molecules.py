@@ -1,0 +1,132 @@
+"""What a caller may pass as molecules: every kind of list, table and array gives what the list of SMILES gives."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from rdkit import Chem
+
+import molattn
+from molattn.errors import MolattnWarning, UsageError
+from molattn.inference import Predictor
+from molattn.sklearn import MolAttentionRegressor
+from tests.assertions import assert_same_predictions
+from tests.molecules import esol
+
+SMILES = ["CCO", "c1ccccc1", "CC(=O)O"]
+SMALL = ["model.num_layers=2", "model.hidden_dim=16", "model.num_heads=4"]
+CONTAINERS: dict[str, Callable[[], Any]] = {
+    "a tuple": lambda: tuple(SMILES),
+    "a generator": lambda: (s for s in SMILES),
+    "an array": lambda: np.array(SMILES),
+    "an array of objects": lambda: np.array(SMILES, dtype=object),
+    "an array of one column": lambda: np.array(SMILES)[:, None],
+    "a Series of pandas": lambda: pd.Series(SMILES, index=[7, 3, 5]),
+    "a Series of polars": lambda: pl.Series(SMILES),
+    "a frame of one column": lambda: pd.DataFrame({"ligand": SMILES}, index=[7, 3, 5]),
+    "a frame of pandas": lambda: pd.DataFrame({"id": [1, 2, 3], "canonical_smiles": SMILES}),
+    "a frame of polars": lambda: pl.DataFrame({"id": [1, 2, 3], "SMILES": SMILES}),
+    "a table of pyarrow": lambda: pa.table({"id": [1, 2, 3], "smiles": SMILES}),
+    "a column of pyarrow": lambda: pa.array(SMILES).to_pylist(),
+    "RDKit molecules": lambda: [Chem.MolFromSmiles(s) for s in SMILES],
+    "a frame of RDKit molecules": lambda: pd.DataFrame({"mol": [Chem.MolFromSmiles(s) for s in SMILES]}),
+    "molecules with explicit hydrogens": lambda: [Chem.AddHs(Chem.MolFromSmiles(s)) for s in SMILES],
+}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("molecules")
+    rows = [f"{s},{y},{len(s)}" for s, y in zip(*esol(40), strict=True)]
+    (root / "t.csv").write_text("\n".join(["smiles,y,length", *rows]) + "\n")
+    options: dict[str, Any] = {"settings": SMALL, "epochs": 1, "quiet": True, "target_columns": ["y"]}
+    molattn.train(root / "t.csv", output_dir=root / "run", **options)
+    molattn.train(root / "t.csv", output_dir=root / "described", descriptor_columns=["length"], **options)
+    return root
+
+
+@pytest.fixture(scope="module")
+def predictor(root: Path) -> Predictor:
+    return molattn.load(root / "run")
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_every_container_is_read_as_the_list_of_its_smiles(predictor: Predictor, container: str) -> None:
+    make = CONTAINERS[container]
+    assert_same_predictions(predictor.predict(make()), predictor.predict(SMILES))
+    assert_same_predictions(predictor.embed(make()), predictor.embed(SMILES))
+    lower, upper = np.array([r.values for r in predictor.predict_rows(make())]), predictor.predict(SMILES)
+    assert_same_predictions(lower[:, 0], upper)
+    for found, expected in zip(predictor.attention(make()), predictor.attention(SMILES), strict=True):
+        assert_same_predictions(found.weights, expected.weights)
+    for found, expected in zip(predictor.attributions(make()), predictor.attributions(SMILES), strict=True):
+        assert_same_predictions(found.values, expected.values)
+    for found, expected in zip(predictor.attentions(make()), predictor.attention(SMILES), strict=True):
+        assert_same_predictions(found.weights, expected.weights)
+
+
+def test_one_rdkit_molecule_is_one_molecule(predictor: Predictor) -> None:
+    mol = Chem.MolFromSmiles("CCO")
+    assert_same_predictions(predictor.predict(mol), predictor.predict("CCO"))
+    assert predictor.embed(mol).shape == (predictor.dim,)
+    assert predictor.attention(mol).smiles == "CCO"
+    assert predictor.attributions(mol).smiles == "CCO"
+    (row,) = predictor.predict_rows("CCO")
+    assert row.smiles == "CCO"
+
+
+def test_stereochemistry_charges_and_isotopes_of_a_molecule_are_kept(predictor: Predictor) -> None:
+    written = ["C[C@H](N)C(=O)O", "C[C@@H](N)C(=O)O", "F/C=C/F", "F/C=C\\F", "[13CH3][NH3+].[Cl-]"]
+    assert_same_predictions(predictor.predict([Chem.MolFromSmiles(s) for s in written]), predictor.predict(written))
+
+
+def test_a_molecule_that_is_none_is_the_error_of_its_row(predictor: Predictor) -> None:
+    # What Chem.MolFromSmiles and PandasTools give for a bad structure.
+    with pytest.warns(MolattnWarning, match=r"1 of 3 SMILES have no prediction \(NaN\); the first, row 1"):
+        values = predictor.predict([Chem.MolFromSmiles("CCO"), None, Chem.MolFromSmiles("CC")])
+    assert np.isnan(values).tolist() == [False, True, False]
+
+
+def test_another_order_of_the_atoms_is_reported(predictor: Predictor) -> None:
+    mol = Chem.RenumberAtoms(Chem.MolFromSmiles("CCOC"), [0, 2, 1, 3])  # C, O, C, C: the first two are not bonded
+    for explain in (predictor.attention, predictor.attributions, lambda m: list(predictor.attentions(m))):
+        with pytest.warns(MolattnWarning, match="row 0: the atoms are in the order of the SMILES 'CCOC'"):
+            explain(mol)
+    assert_same_predictions(predictor.predict(mol), predictor.predict("CCOC"))
+
+
+def test_descriptors_are_taken_from_the_frame_of_the_molecules(root: Path) -> None:
+    predictor = molattn.load(root / "described")
+    expected = predictor.predict(SMILES, descriptors=[[3], [8], [7]])
+    for frame in (pd.DataFrame, pl.DataFrame, pa.table):
+        table = frame({"length": [3.0, 8.0, 7.0], "smiles": SMILES})
+        assert_same_predictions(predictor.predict(table), expected)
+        assert_same_predictions(predictor.predict(table, descriptors=[[3], [8], [9]])[:2], expected[:2])
+        assert predictor.attributions(table)[0].smiles == "CCO"
+    with pytest.raises(UsageError, match="length"):
+        predictor.predict(pd.DataFrame({"smiles": SMILES}))
+
+
+@pytest.mark.parametrize("wrong", [None, 3, 1.5, b"CCO", {"smiles": SMILES}, set(SMILES), np.array([SMILES, SMILES])])
+def test_what_is_no_list_of_molecules_is_a_type_error(predictor: Predictor, wrong: Any) -> None:
+    for method in (predictor.predict, predictor.embed, predictor.attention, predictor.attributions):
+        with pytest.raises(TypeError, match=r"(type|list) of molecules"):
+            method(wrong)
+
+
+def test_a_frame_without_a_column_of_smiles_is_refused(predictor: Predictor) -> None:
+    with pytest.raises(UsageError, match=r"no column of .*a.*b.* is named smiles: pass the column .* frame\['a'\]"):
+        predictor.predict(pd.DataFrame({"a": SMILES, "b": SMILES}))
+
+
+def test_estimators_take_rdkit_molecules() -> None:
+    smiles, y = esol(30)
+    options: dict[str, Any] = {"epochs": 1, "settings": SMALL}
+    expected = MolAttentionRegressor(**options).fit(smiles, y).predict(smiles)
+    mols = [Chem.MolFromSmiles(s) for s in smiles]
+    assert_same_predictions(MolAttentionRegressor(**options).fit(mols, y).predict(mols), expected)
