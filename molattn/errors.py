@@ -15,7 +15,8 @@ If the reader of the output closes it early, as `head` does, the command ends qu
 already closed at the start, a full disk or a folder without write permission give 3.
 """
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 
 
 class MolattnError(Exception):
@@ -107,6 +108,25 @@ def describe_bad_smiles(bad: Sequence[tuple[int, object, str]], total: int, limi
     named = "; ".join(f"row {row}, {short_repr(text)}: {reason}" for row, text, reason in bad[:limit])
     more = f"; and {len(bad) - limit} more" if len(bad) > limit else ""
     return f"{len(bad)} of {total} SMILES cannot be used, rows counted from 0: {named}{more}"
+
+
+_MAX_CHOICES = 20
+
+
+def unknown_choice(kind: str, value: object, choices: Iterable[str]) -> str:
+    """The message about a value that is none of the choices: the closest of them, and the list, up to 20 of them.
+
+    >>> unknown_choice("loss", "mea", ["mse", "mae"])
+    "unknown loss 'mea': did you mean 'mae'? Choose one of mse, mae"
+    """
+    names = list(map(str, choices))
+    close = difflib.get_close_matches(str(value)[:_MAX_CHOICES], names, n=1)
+    listed = ", ".join(names[:_MAX_CHOICES])
+    more = f" and {len(names) - _MAX_CHOICES} more" if len(names) > _MAX_CHOICES else ""
+    hint = f"did you mean {close[0]!r}?" if close else f"choose one of {listed}{more}"
+    if close and not more:
+        hint += f" Choose one of {listed}"
+    return f"unknown {kind} {short_repr(value)}: {hint}"
 
 
 def short_repr(text: object, limit: int = 60) -> str:

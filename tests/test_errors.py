@@ -26,6 +26,20 @@ def test_a_smiles_error_travels_between_processes() -> None:
     assert (error.smiles, error.reason, str(error)) == ("C1CC", "a ring is open", "'C1CC': a ring is open")
 
 
+def test_an_unknown_choice_is_followed_by_the_choices() -> None:
+    names = [f"setting_{i}" for i in range(30)]
+    assert errors.unknown_choice("loss", "hinge", ("mse", "mae")) == "unknown loss 'hinge': choose one of mse, mae"
+    assert errors.unknown_choice("loss", "mes", ("mse", "huber")).endswith(
+        "did you mean 'mse'? Choose one of mse, huber"
+    )
+    assert (
+        errors.unknown_choice("option", "setting_29x", names)
+        == "unknown option 'setting_29x': did you mean 'setting_29'?"
+    )
+    assert errors.unknown_choice("option", 3, names).endswith("setting_19 and 10 more")
+    assert len(errors.unknown_choice("loss", "x" * 10**6, ("mse",))) < 200
+
+
 @pytest.mark.parametrize("text", ["C" * 1000, "\x1b[31mred", "\u0421", None, float("nan")])
 def test_what_is_shown_is_short_plain_ascii(text: object) -> None:
     form = errors.short_repr(text)

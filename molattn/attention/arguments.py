@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from numbers import Integral
 from typing import TypeVar
 
+from molattn.errors import unknown_choice
+
 T = TypeVar("T")
 
 
@@ -16,7 +18,7 @@ def resolve_name(choice: str | T, table: Mapping[str, T], kind: str) -> T:
     if not isinstance(choice, str):
         return choice
     if choice not in table:
-        raise ValueError(f"unknown {kind} {choice!r}: choose one of {', '.join(table)}, or pass a function")
+        raise ValueError(f"{unknown_choice(kind, choice, table)}, or pass a function")
     return table[choice]
 
 

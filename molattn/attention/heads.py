@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from molattn.errors import unknown_choice
+
 
 def split_heads(x: Float[Tensor, "*b n hd"], num_heads: int) -> Float[Tensor, "*b h n d"]:
     """(..., n, h * d) -> (..., h, n, d)."""
@@ -115,7 +117,7 @@ def make_join(join: str, num_heads: int, head_dim: int, out_dim: int, bias: bool
         ValueError: the name is unknown, or the join cannot output out_dim channels.
     """
     if join not in JOINS:
-        raise ValueError(f"unknown join {join!r}: choose one of {', '.join(JOINS)}, or pass a module")
+        raise ValueError(f"{unknown_choice('join', join, JOINS)}, or pass a module")
     if join in KEEPS_HEAD_DIM and out_dim != head_dim:
         raise ValueError(f"join {join!r} outputs the {head_dim} channels of a head, not {out_dim}")
     return JOINS[join](num_heads, head_dim, out_dim, bias)

@@ -12,6 +12,7 @@ from molattn.attention.heads import KEEPS_HEAD_DIM, make_join, merge_heads, spli
 from molattn.attention.layout import DenseLayout
 from molattn.attention.normalize import NORMALIZERS, Normalizer, make_normalizer
 from molattn.attention.score import Score, make_score
+from molattn.errors import unknown_choice
 
 
 class MultiHeadAttention(nn.Module):
@@ -89,7 +90,7 @@ class MultiHeadAttention(nn.Module):
             head_dim = embed_dim // num_heads
         value_head_dim = value_head_dim or head_dim
         if key_bias not in ("shared", "per_position"):
-            raise ValueError(f"unknown key_bias {key_bias!r}: choose one of shared, per_position")
+            raise ValueError(unknown_choice("key_bias", key_bias, ("shared", "per_position")))
         self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
         self.head_dim, self.value_head_dim = head_dim, value_head_dim
         self.score = make_score(score, head_dim, head_dim, max_length=max_length)

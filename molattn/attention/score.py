@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from molattn.attention.layout import AttentionLayout, DenseLayout
+from molattn.errors import unknown_choice
 
 Score = Callable[[Tensor, Tensor, AttentionLayout], Tensor]
 
@@ -148,7 +149,7 @@ def make_score(
     if score in SCORES:
         return SCORES[score]
     if score not in SCORES_WITH_WEIGHTS:
-        raise ValueError(f"unknown score {score!r}: choose one of {', '.join([*SCORES, *SCORES_WITH_WEIGHTS])}")
+        raise ValueError(unknown_choice("score", score, (*SCORES, *SCORES_WITH_WEIGHTS)))
     return SCORES_WITH_WEIGHTS[score](query_dim, key_dim, hidden_dim or query_dim, max_length)
 
 

@@ -15,7 +15,7 @@ from rdkit.Chem import rdDistGeom, rdForceFieldHelpers
 from molattn.chem.codes import DISCONNECTED
 from molattn.chem.parse import MAX_ATOMS, convert_rdkit_errors, read_smiles
 from molattn.chem.stereo import canonical_form
-from molattn.errors import ConformerError
+from molattn.errors import ConformerError, unknown_choice
 
 ON_FAILURE = ("paths", "reject", "stop")
 """Policies for a molecule without a geometry: see `ConformerOptions.on_failure`."""
@@ -61,7 +61,7 @@ class ConformerOptions:
         if self.timeout < 1:
             raise ValueError(f"the timeout of conformers is 1 second or more, not {self.timeout}")
         if self.on_failure not in ON_FAILURE:
-            raise ValueError(f"unknown policy {self.on_failure!r}: choose one of {', '.join(ON_FAILURE)}")
+            raise ValueError(unknown_choice("policy", self.on_failure, ON_FAILURE))
 
 
 class Conformer(NamedTuple):

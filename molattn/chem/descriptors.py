@@ -12,7 +12,7 @@ from rdkit.Chem import rdMolDescriptors
 from molattn.chem.brackets import RDKIT_ERRORS
 from molattn.chem.generate import nci_molecules
 from molattn.chem.parse import MAX_ATOMS, MAX_LENGTH, read_smiles
-from molattn.errors import UsageError
+from molattn.errors import UsageError, unknown_choice
 
 # Ipc grows without bounds, up to 1e100; AvgIpc is its normalized form.
 _EXCLUDED = ("Ipc",)
@@ -60,9 +60,7 @@ def featurizer_descriptors(featurizers: Sequence[str]) -> tuple[str, ...]:
     Raises UsageError for an unknown featurizer.
     """
     if unknown := [name for name in featurizers if name not in MOLECULE_FEATURIZERS]:
-        raise UsageError(
-            f"there is no molecule featurizer {unknown[0]!r}: choose among {', '.join(MOLECULE_FEATURIZERS)}"
-        )
+        raise UsageError(unknown_choice("molecule featurizer", unknown[0], MOLECULE_FEATURIZERS))
     names = [name for f in featurizers for name in (FEW_DESCRIPTORS if f == "rdkit_few" else _functions())]
     return tuple(dict.fromkeys(names))
 

@@ -13,7 +13,7 @@ from rdkit.Chem import rdFingerprintGenerator, rdReducedGraphs
 from molattn.chem.descriptors import FAST_DESCRIPTORS, descriptor_values
 from molattn.chem.molecule import Progress, map_rows
 from molattn.chem.parse import convert_rdkit_errors, read_smiles
-from molattn.errors import SmilesError, UsageError, short_repr
+from molattn.errors import SmilesError, UsageError, unknown_choice
 
 RADIUS, BITS = 2, 1024
 ERG_LENGTH = 315
@@ -58,7 +58,7 @@ def feature_vectors(
     al., J. Chem. Inf. Model. 2006, 46, 208 (https://doi.org/10.1021/ci050457y).
     """
     if unknown := [name for name in featurizers if name not in FEATURE_LENGTHS]:
-        raise UsageError(f"there are no features {short_repr(unknown[0])}: choose among {', '.join(FEATURE_LENGTHS)}")
+        raise UsageError(unknown_choice("features", unknown[0], FEATURE_LENGTHS))
     function = partial(_features, featurizers=tuple(featurizers), max_atoms=max_atoms)
     rows: list[np.ndarray] = []
     for row in map_rows(smiles, function, num_workers, progress=progress):

@@ -7,7 +7,7 @@ import numpy as np
 
 from molattn.chem import MoleculeGraph
 from molattn.data.store.batches import MoleculeBatch
-from molattn.errors import SmilesError, UsageError
+from molattn.errors import SmilesError, UsageError, unknown_choice
 from molattn.explain.attention_map import NOT_MEASURED
 from molattn.explain.attribution import Attribution
 from molattn.explain.methods import METHODS, Terms, choose_method, unsupported_model_reason
@@ -67,7 +67,7 @@ def explained_output(artifact: Artifact, target: str | None, outputs: np.ndarray
     if name in columns:
         return _class_score(artifact, columns, columns.index(name))
     if name not in targets:
-        raise UsageError(f"there is no target {name!r}: choose one of {', '.join((*targets, *columns))}")
+        raise UsageError(unknown_choice("target", name, (*targets, *columns)))
     t = targets.index(name)
     if isinstance(task, Multiclass):
         class_outputs = [k for k, target_index in enumerate(task.target_of_output(len(targets))) if target_index == t]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from molattn.chem import MoleculeGraph
 from molattn.data.store.batches import MoleculeBatch
-from molattn.errors import UsageError, short_repr
+from molattn.errors import UsageError, unknown_choice
 from molattn.explain.attention_map import AttentionMap
 from molattn.graph import DenseGraph
 from molattn.models.base import MoleculeModel, to_float64
@@ -339,7 +339,7 @@ def choose_method(model: MoleculeModel, name: str | None = None) -> str:
     if name is None:
         return available_methods(model)[0]
     if name not in METHODS:
-        raise UsageError(f"unknown method {short_repr(name)}: choose one of {', '.join(METHODS)}")
+        raise UsageError(unknown_choice("method", name, METHODS))
     if reason := METHODS[name].unsupported_reason(model):
         raise UsageError(f"method {name}: {reason}")
     return name

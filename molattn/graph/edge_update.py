@@ -18,6 +18,7 @@ from molattn.attention import (
 )
 from molattn.attention.dropout import dropout_mask
 from molattn.attention.score import Location, scaled_dot
+from molattn.errors import unknown_choice
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
 from molattn.graph.messages import (
     AttentionCall,
@@ -220,7 +221,7 @@ class AttentionEdgeUpdate(nn.Module):
     ) -> None:
         unknown = [name for name in edge_roles if name not in EDGE_ROLES]
         if unknown:
-            raise ValueError(f"unknown edge role {unknown[0]!r}: choose among {', '.join(EDGE_ROLES)}")
+            raise ValueError(unknown_choice("edge role", unknown[0], EDGE_ROLES))
         if "logits" in edge_roles and edge_dim not in (0, num_heads):
             raise ValueError(f"edges with the role 'logits' have one channel per head: {num_heads}, not {edge_dim}")
         if edge_dim and "values" in edge_roles and activation is not None:

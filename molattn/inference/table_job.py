@@ -14,7 +14,7 @@ from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions, War
 from molattn.data.tables.parts import parts_folder
 from molattn.data.tables.readers import count_rows, infer_format
 from molattn.data.tables.row_stream import CHUNK_SIZE
-from molattn.errors import InputError, UsageError
+from molattn.errors import InputError, UsageError, unknown_choice
 
 LOCAL, RAY = ENGINES = ("local", "ray")
 
@@ -119,7 +119,7 @@ def check_attention_output(path: Path, force: bool = False) -> None:
 def check_engine(engine: str) -> None:
     """Raise UsageError for an engine that does not exist."""
     if engine not in ENGINES:
-        raise UsageError(f"unknown engine {engine!r}: choose {LOCAL} or {RAY}")
+        raise UsageError(unknown_choice("engine", engine, (LOCAL, RAY)))
 
 
 @contextmanager

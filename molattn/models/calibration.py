@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from molattn.errors import UsageError
+from molattn.errors import UsageError, unknown_choice
 from molattn.models.predictions import Predictions, normal_quantile
 from molattn.models.tasks import Regression, Task
 
@@ -67,7 +67,7 @@ def resolve_calibration_method(requested: str, task: Task) -> str:
     """
     available = REGRESSION_METHODS if isinstance(task, Regression) else CLASSIFICATION_METHODS
     if requested and requested not in CALIBRATION_METHODS:
-        raise UsageError(f"there is no calibration method {requested!r}: choose among {', '.join(CALIBRATION_METHODS)}")
+        raise UsageError(unknown_choice("calibration method", requested, CALIBRATION_METHODS))
     if requested and requested not in (*available, NONE):
         raise UsageError(
             f"the calibration method {requested} does not apply to {task.kind} targets: choose among "

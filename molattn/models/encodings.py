@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 import torch
 
 from molattn.chem import BOND_FEATURES, BOND_SIZE, DISCONNECTED, unpack_bond
+from molattn.errors import unknown_choice
 from molattn.graph.encodings import (
     AdjacencyWeights,
     AttentionBias,
@@ -46,7 +47,7 @@ def _distance(config: GraphModelConfig) -> Encoding:
 def check_choice(setting: str, value: str, choices: Collection[str]) -> None:
     """Raise ValueError unless the value of a setting of a model is one of `choices`."""
     if value not in choices:
-        raise ValueError(f"unknown {setting} {value!r}: choose one of {', '.join(choices)}")
+        raise ValueError(unknown_choice(setting, value, choices))
 
 
 RADIAL_BASES = {"gaussian": Gaussians, "bessel": Bessel}

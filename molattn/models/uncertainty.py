@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from molattn.data.tables.atom_lists import offsets_from_counts
-from molattn.errors import UsageError
+from molattn.errors import UsageError, unknown_choice
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.losses import methods_of_losses
 from molattn.models.predict import compute_outputs, record_not_finite
@@ -38,9 +38,7 @@ def resolve_uncertainty_method(requested: str, task: Task, num_models: int, drop
     if not requested:
         return ENSEMBLE if num_models > 1 else task.uncertainty_method
     if requested not in uncertainty_methods():
-        raise UsageError(
-            f"there is no uncertainty method {requested!r}: choose among {', '.join(uncertainty_methods())}"
-        )
+        raise UsageError(unknown_choice("uncertainty method", requested, uncertainty_methods()))
     if requested == ENSEMBLE and num_models == 1:
         raise UsageError("the uncertainty method ensemble needs several models: train with --ensemble-size 5")
     if requested == DROPOUT and not dropout:

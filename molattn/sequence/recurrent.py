@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from molattn.attention import Additive, Score, attend
+from molattn.errors import unknown_choice
 from molattn.sequence.embedding import PAD
 
 # The h of a GRU, or the h and the c of an LSTM, each (layers, batch, hidden_dim).
@@ -41,7 +42,7 @@ def make_rnn(cell: str, input_dim: int, hidden_dim: int, num_layers: int, **sett
         ValueError: the cell is unknown.
     """
     if cell not in CELLS:
-        raise ValueError(f"unknown cell {cell!r}: choose one of {', '.join(CELLS)}")
+        raise ValueError(unknown_choice("cell", cell, CELLS))
     return CELLS[cell](input_dim, hidden_dim, num_layers, batch_first=True, **settings)
 
 

@@ -20,11 +20,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from molattn._train import PrintReporter
 from molattn.data.tables.cells import parse_required_numbers
-from molattn.errors import MolattnError
+from molattn.errors import MolattnError, unknown_choice
 from molattn.inference import Predictor, load
 from molattn.sklearn.validation import MoleculeInput, validate_X
 from molattn.training.options import EstimatorOptions, describe_settings
-from molattn.training.run_config import closest_name, resolve
+from molattn.training.run_config import resolve
 
 # A model in a pickle: the content of each file of its folder, by file name.
 _Files = dict[str, bytes]
@@ -88,9 +88,7 @@ class MolAttention(BaseEstimator):
         self.settings = settings
         self.verbose = verbose
         if unknown := [name for name in options if name not in SETTINGS]:
-            raise TypeError(
-                f"{type(self).__name__} has no parameter {unknown[0]!r}{closest_name(unknown[0], SETTINGS)}"
-            )
+            raise TypeError(unknown_choice(f"parameter of {type(self).__name__}", unknown[0], SETTINGS))
         for name in SETTINGS:
             setattr(self, name, options.get(name))
 

@@ -8,7 +8,7 @@ import numpy as np
 from molattn.data import Records, RejectedRow, Table
 from molattn.data.splits.groups import connect_groups
 from molattn.data.tables.cells import format_bound, has_bounds
-from molattn.errors import InputError, UsageError, short_repr
+from molattn.errors import InputError, UsageError, short_repr, unknown_choice
 from molattn.models.target_transform import TargetTransform
 from molattn.models.tasks import Regression, Task
 from molattn.training.config import REPLICATES, DataConfig
@@ -116,7 +116,7 @@ class UsableRows:
 def check_replicates_setting(method: str, of_atoms: bool) -> None:
     """Raise UsageError for an unknown value of `data.replicates`, or one that does not apply to atom-level targets."""
     if method not in REPLICATES:
-        raise UsageError(f"there is no replicates method {method!r}: choose among {', '.join(REPLICATES)}")
+        raise UsageError(unknown_choice("replicates method", method, REPLICATES))
     if method != KEEP and of_atoms:
         raise UsageError("--replicates merges labels of molecules, and the targets are of atoms: leave it out")
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from molattn.data.tables.cells import has_bounds
-from molattn.errors import UsageError
+from molattn.errors import UsageError, unknown_choice
 from molattn.models.predictions import Predictions
 from molattn.models.tasks import Task
 from molattn.training import metric_functions as functions
@@ -231,7 +231,7 @@ def resolve_metrics(kind: str, default: Sequence[str], requested: Sequence[str])
     applicable = [name for name, metric in METRICS.items() if kind in metric.tasks]
     for name in requested:
         if name not in METRICS:
-            raise UsageError(f"there is no metric {name!r}: choose among {', '.join(METRICS)}")
+            raise UsageError(unknown_choice("metric", name, METRICS))
         if name not in applicable:
             raise UsageError(
                 f"the metric {name!r} does not apply to {kind} targets: choose among {', '.join(applicable)}"

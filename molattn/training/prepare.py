@@ -20,7 +20,7 @@ from molattn.data import (
     split_labels,
 )
 from molattn.data.store.cache import Featurization, cached_molecules
-from molattn.errors import ConformerError, InputError, UsageError
+from molattn.errors import ConformerError, InputError, UsageError, unknown_choice
 from molattn.models.base import MoleculeModel, model_class
 from molattn.models.tasks import Regression
 from molattn.training.config import DataConfig
@@ -74,7 +74,7 @@ def prepare(
             the settings make that an error.
     """
     if config.standardize and config.standardize not in STANDARDIZE:
-        raise UsageError(f"unknown standardize {config.standardize!r}: choose one of {', '.join(STANDARDIZE)}")
+        raise UsageError(unknown_choice("standardize", config.standardize, STANDARDIZE))
     computed = computed_descriptor_names(config)
     source = find_table(config)
     config, path = source.config, source.path

@@ -4,7 +4,6 @@ Importing this module loads nothing heavy.
 """
 
 import dataclasses
-import difflib
 import tomllib
 import types
 import typing
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from molattn.errors import UsageError
+from molattn.errors import UsageError, unknown_choice
 from molattn.models.config import CONFIGS, GraphModelConfig, ModelConfig
 from molattn.models.presets import PRESETS
 from molattn.plugins import load_plugins
@@ -58,7 +57,7 @@ class RunConfig:
         explicit: set[str] = set()
         for section, values in sections.items():
             if section not in SECTIONS:
-                raise UsageError(f"{source}: there is no section [{section}]{closest_name(section, SECTIONS)}")
+                raise UsageError(f"{source}: {unknown_choice('section', section, SECTIONS)}")
             if not isinstance(values, dict):
                 raise UsageError(f"{source}: {section} is a section; write its settings below [{section}]")
             current = getattr(self, section)
@@ -68,7 +67,7 @@ class RunConfig:
             chosen = {}
             for key, value in values.items():
                 if key not in hints:
-                    raise UsageError(f"{source}: [{section}] has no setting {key!r}{closest_name(key, hints)}")
+                    raise UsageError(f"{source}: {unknown_choice(f'setting of [{section}]', key, hints)}")
                 chosen[key] = _coerced(value, hints[key], f"{source}: {section}.{key}")
             changed[section] = dataclasses.replace(current, **chosen)
             explicit.update(f"{section}.{key}" for key in chosen)
@@ -96,7 +95,7 @@ def resolve(
     preset = options.pop("preset", None)
     if preset is not None:
         if preset not in PRESETS:
-            raise UsageError(f"there is no preset {preset!r}{closest_name(preset, PRESETS)}")
+            raise UsageError(unknown_choice("preset", preset, PRESETS))
         resolved = resolved.updated(PRESETS[preset].settings, f"preset {preset}")
     if config is not None:
         sections, source = (config, "config") if isinstance(config, dict) else (read_config(config), str(config))
@@ -106,7 +105,7 @@ def resolve(
     # The kind of model first, because the other settings depend on it.
     for name, value in sorted(options.items(), key=lambda option: option[0] != "model"):
         if name not in place_of:
-            raise UsageError(f"there is no option {name!r}{closest_name(name, place_of)}")
+            raise UsageError(unknown_choice("option", name, place_of))
         if value is not None:
             section, key = place_of[name]
             resolved = resolved.updated({section: {key: value}}, f"option {name}")
@@ -137,7 +136,7 @@ def _of_kind(current: ModelConfig, kind: Any, source: str) -> ModelConfig:
     if kind == current.kind:
         return current
     if kind not in CONFIGS:
-        raise UsageError(f"{source}: there is no model {kind!r}{closest_name(str(kind), CONFIGS)}")
+        raise UsageError(f"{source}: {unknown_choice('model', kind, CONFIGS)}")
     return CONFIGS[kind]()
 
 
@@ -192,12 +191,6 @@ def _coerced(value: Any, hint: Any, where: str) -> Any:
 
 
 _TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}
-
-
-def closest_name(name: str, names: Iterable[str]) -> str:
-    names = list(names)
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(names)}"
 
 
 _MINIMA: dict[str, dict[str, int]] = {
@@ -259,4 +252,4 @@ def check_config(config: RunConfig) -> None:
         ("on_3d_failure", data.on_3d_failure, ON_FAILURE),
     ):
         if value not in known and (value or name == "on_3d_failure"):  # the default of the others is empty
-            raise UsageError(f"there is no {name} {value!r}: choose among {', '.join(known)}")
+            raise UsageError(unknown_choice(name, value, known))

@@ -9,7 +9,7 @@ from pathlib import Path
 from molattn.data import fetch_dataset, guess_smiles_column, read_columns
 from molattn.data.tables.columns import find_column, find_without_unit, format_names, is_unnamed, split_unit
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
-from molattn.errors import UsageError, short_repr
+from molattn.errors import UsageError, short_repr, unknown_choice
 from molattn.training.config import ATOM_PREFIX, TASK_TYPES, DataConfig
 
 _ALIASES = {"classification": "binary", f"{ATOM_PREFIX}classification": f"{ATOM_PREFIX}binary"}
@@ -111,7 +111,7 @@ def parse_task_type(text: str) -> str:
     """
     kind = _ALIASES.get(text, text)
     if kind and kind not in TASK_TYPES:
-        raise UsageError(f"there is no task type {text!r}: choose one of {', '.join(TASK_TYPES)}")
+        raise UsageError(unknown_choice("task type", text, TASK_TYPES))
     return kind
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from molattn.data.tables.cells import format_bound, has_bounds
-from molattn.errors import UsageError
+from molattn.errors import UsageError, unknown_choice
 from molattn.models.losses import BOUNDED_LOSSES, DEFAULT_ALPHA, LOSSES, losses_of
 from molattn.models.tasks import ATOM_PREFIX, Binary, Multiclass, Regression, Task
 from molattn.training.class_names import abbreviate, describe_binary_classes, hold_or_holds
@@ -100,7 +100,7 @@ def _create_task(kind: str, loss: str, classes: tuple[tuple[str, ...], ...], of_
     loss = loss or losses[0]
     if loss not in losses:
         if loss not in LOSSES:
-            raise UsageError(f"there is no loss {loss!r}: choose among {', '.join(LOSSES)}")
+            raise UsageError(unknown_choice("loss", loss, LOSSES))
         owner = LOSSES[loss].kinds[0]
         raise UsageError(
             f"the loss {loss!r} is of {owner} targets, and these are {kind}: choose {' or '.join(losses)}, or add "

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from molattn.data import Records, Table
-from molattn.errors import UsageError, short_repr
+from molattn.errors import UsageError, short_repr, unknown_choice
 from molattn.models.predictions import Predictions
 from molattn.models.target_transform import (
     MOLAR,
@@ -21,7 +21,6 @@ from molattn.models.tasks import Regression, Task
 from molattn.training.data_messages import no_row_error
 from molattn.training.labels import MatchedLabels
 from molattn.training.metrics import metrics_by_target
-from molattn.training.run_config import closest_name
 
 Transforms = tuple[TargetTransform | None, ...]
 
@@ -50,8 +49,7 @@ def resolve_transforms(settings: Sequence[str], names: Sequence[str], units: Seq
     for setting in settings:
         target, equals, transform = setting.rpartition("=")
         if equals and target not in names:
-            closest = closest_name(target, names)
-            raise UsageError(f"--target-transform {setting}: there is no target {target!r}{closest}")
+            raise UsageError(f"--target-transform {setting}: {unknown_choice('target', target, names)}")
         for name in (target,) if equals else names:
             if name in chosen:
                 raise UsageError(f"--target-transform gives {short_repr(name)} two transforms: give it one")
@@ -69,7 +67,7 @@ def check_transforms(settings: Sequence[str]) -> None:
         text = setting.rpartition("=")[2].strip()
         kind, _, given = text.partition(":")
         if kind not in TRANSFORMS or (given and kind != NEG_LOG10_MOLAR):
-            raise UsageError(f"there is no target transform {text!r}{closest_name(text, TRANSFORMS)}")
+            raise UsageError(unknown_choice("target transform", text, TRANSFORMS))
 
 
 def _transform(text: str, name: str, unit: str) -> TargetTransform:

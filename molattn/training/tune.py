@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import tomli_w
 
 from molattn.data.files import lock_folder, write_text
-from molattn.errors import InputError, MissingExtra, UsageError
+from molattn.errors import InputError, MissingExtra, UsageError, unknown_choice
 from molattn.training.bases import AUTO, NONE, fixed_by_base
 from molattn.training.dataset import PreparedDataset
 from molattn.training.fit import EpochRecord, fit_ensemble, initialize_model
@@ -116,7 +116,7 @@ def tune(
     if trials < 1:
         raise UsageError("--num-trials must be at least 1")
     if pruner not in PRUNERS:
-        raise UsageError(f"there is no pruner {pruner!r}: choose among {', '.join(PRUNERS)}")
+        raise UsageError(unknown_choice("pruner", pruner, PRUNERS))
     # Errors of the settings are raised before anything is read.
     search_space(search, resolve_initialization(config)[0])
     settings = {**config.explicit_settings(), "search": list(search), "pruner": pruner}

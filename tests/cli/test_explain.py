@@ -88,7 +88,7 @@ def test_explain_makes_a_page_with_each_molecule_once(molattn: Molattn, run: Pat
         (("-s", "C", "-o", "x.pdf"), 2, "attributions are written as .svg, .png, .csv, .html"),
         (("-s", "C", "-o", "nowhere/x.svg"), 3, "there is no folder"),
         (("-s", "C", "--method", "magic"), 2, "unknown method 'magic': choose one of additive"),
-        (("-s", "C", "--target", "z"), 2, "there is no target 'z': choose one of y"),
+        (("-s", "C", "--target", "z"), 2, "unknown target 'z': choose one of y"),
         (("-s", "C1CC"), 3, "'C1CC': RDKit cannot read it"),
         (("-s", "C1CC", "-s", "CC("), 3, "none of the 2 SMILES can be read"),
     ],

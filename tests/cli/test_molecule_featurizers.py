@@ -110,7 +110,7 @@ def test_unknown_and_duplicate_featurizers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'TPSA' would be a descriptor twice, as a column and computed"):
         prepare(twice, GraphModel, seed=0)
     # Raised before anything is read.
-    with pytest.raises(UsageError, match="there is no molecule featurizer 'morgan'"):
+    with pytest.raises(UsageError, match="unknown molecule featurizer 'morgan'"):
         prepare(DataConfig(str(table), molecule_featurizers=("morgan",)), GraphModel, seed=0)
     config = PretrainConfig(molecules=str(table), run=resolve(None, {"molecule_featurizers": ["rdkit_few"]}))
     with pytest.raises(UsageError, match="a base model is trained on molecules as they are"):

@@ -425,7 +425,7 @@ def test_the_learning_rate_and_the_patience_are_options(molattn: Molattn, table:
         (["--dataset", "esol", "--epochs", "x"], 2, "--epochs"),
         (["--dataset", "esol", "--set", "model.num_heads=7"], 2, "7 heads do not divide 64"),
         (["--dataset", "esol", "--set", "model.readout=median"], 2, "choose one of"),
-        (["--dataset", "esol", "--on-3d-failure", "retry"], 2, "choose among paths, reject, stop"),
+        (["--dataset", "esol", "--on-3d-failure", "retry"], 2, "choose one of paths, reject, stop"),
         (["--dataset", "esol", "--set", "data.conformer_timeout=0"], 2, "conformer_timeout is 1 or more"),
         (["--dataset", "esol", "--set", "data.conformer_seed=-1"], 2, "conformer_seed is at least 0"),
         (
@@ -438,7 +438,7 @@ def test_the_learning_rate_and_the_patience_are_options(molattn: Molattn, table:
         (["--dataset", "esol", "--target-columns", "logS"], 2, "log_solubility"),
         (["--dataset", "esol", "--accelerator", "abacus"], 2, "abacus"),
         (["a.csv", "--dataset", "esol"], 2, "not both"),
-        (["--dataset", "esol", "--model", "smiles"], 2, "there are graph, smiles-transformer"),
+        (["--dataset", "esol", "--model", "smiles"], 2, "hoose one of graph, smiles-transformer"),
         (
             ["--dataset", "esol", "--model", "smiles-transformer", "--set", "model.edge_dim=3"],
             2,

@@ -267,7 +267,7 @@ def test_standard_input_reads_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_an_unknown_format_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no format 'ods'; known: csv, tsv, smi, sdf, parquet, xlsx"):
+    with pytest.raises(UsageError, match="unknown format 'ods': choose one of csv, tsv, smi, sdf, parquet, xlsx"):
         count_rows(tmp_path / "t.csv", "ods")
     with pytest.raises(InputError, match="my.ods is a spreadsheet of a format that is not read"):
         read_table(tmp_path / "my.ods")

@@ -245,7 +245,7 @@ def test_one_of_several_targets_must_be_named():
     artifact = artifact_of(model_of(2), ("a", "b"))
     with pytest.raises(UsageError, match="choose the target to explain with --target: a, b"):
         attribute(artifact, molecule_graph("CCO"))
-    with pytest.raises(UsageError, match="there is no target 'c': choose one of a, b"):
+    with pytest.raises(UsageError, match="unknown target 'c': choose one of a, b"):
         attribute(artifact, molecule_graph("CCO"), target="c")
     assert attribute(artifact, molecule_graph("CCO"), target="b").target == "b"
 

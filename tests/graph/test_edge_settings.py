@@ -191,7 +191,7 @@ def test_edge_roles_have_no_effect_without_edge_features():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"edge_roles": ("keys", "colours")}, "unknown edge role 'colours': choose among keys, values, bias, logits"),
+        ({"edge_roles": ("keys", "colours")}, "unknown edge role 'colours': choose one of keys, values, bias, logits"),
         ({"edge_roles": ("logits",)}, "one channel per head: 2, not 3"),
         ({"activation": nn.ReLU()}, "the edge role 'values' cannot be combined with an activation"),
         ({"score": "cosine"}, "unknown score 'cosine'"),

@@ -369,7 +369,7 @@ def test_a_failed_save_leaves_the_old_model(artifact: Artifact, folder: Path, mo
         ({"members": 10**9}, "members is 1000000000, and must be a whole number from 0 to 1,000; copy it again"),
         (
             {"uncertainty": {"method": "magic", "samples": 1}},
-            "what is not available: there is no uncertainty method",
+            "what is not available: unknown uncertainty method",
         ),
         (
             {"molecules": {"add_hs": True, "max_atoms": 5, "standardize": "x", "conformers": None}},

@@ -188,7 +188,7 @@ def test_invalid_combinations_are_errors() -> None:
     assert {resolve_calibration_method(m, NUMBERS) for m in ("zscaling", "isotonic", "none")} < set(CALIBRATION_METHODS)
     with pytest.raises(UsageError, match="zscaling does not apply to multiclass targets: choose among conformal-multi"):
         resolve_calibration_method("zscaling", GRADES)
-    with pytest.raises(UsageError, match="there is no calibration method 'magic'"):
+    with pytest.raises(UsageError, match="unknown calibration method 'magic'"):
         resolve_calibration_method("magic", NUMBERS)
     with pytest.raises(UsageError, match="the atoms of a molecule are not"):
         _fit(*_numbers(20, 0), Regression(of_atoms=True))

@@ -156,5 +156,5 @@ def test_featurizers_name_descriptors_of_rdkit() -> None:
     assert set(featurizer_descriptors(["rdkit_few", "rdkit_2d"])) == set(DESCRIPTORS)
     assert featurizer_descriptors(["rdkit_few", "rdkit_2d"])[:12] == FEW_DESCRIPTORS
     assert featurizer_descriptors([]) == ()
-    with pytest.raises(UsageError, match="no molecule featurizer 'morgan': choose among rdkit_few, rdkit_2d"):
+    with pytest.raises(UsageError, match="unknown molecule featurizer 'morgan': choose one of rdkit_few, rdkit_2d"):
         featurizer_descriptors(["morgan"])

@@ -166,7 +166,7 @@ def test_unsupported_methods_are_errors() -> None:
     for requested, reason in (
         ("ensemble", "needs several models: train with --ensemble-size"),
         ("mve", "needs a model trained with --loss-function mve"),
-        ("magic", "there is no uncertainty method 'magic'"),
+        ("magic", "unknown uncertainty method 'magic'"),
     ):
         with pytest.raises(UsageError, match=reason):
             resolve_uncertainty_method(requested, Regression(), 1, 0.1)

@@ -67,7 +67,7 @@ def test_an_invalid_setting_is_explained(text: str, message: str) -> None:
 
 
 def test_an_unknown_option_is_explained() -> None:
-    with pytest.raises(UsageError, match="no option 'epoch'; did you mean 'epochs'"):
+    with pytest.raises(UsageError, match="unknown option 'epoch': did you mean 'epochs'"):
         resolve(None, {"epoch": 3})
 
 
@@ -90,5 +90,5 @@ def test_setting_names_are_unique_across_sections() -> None:
 
 
 def test_an_unknown_model_is_explained() -> None:
-    with pytest.raises(UsageError, match="no model 'grpah'; did you mean 'graph'"):
+    with pytest.raises(UsageError, match="unknown model 'grpah': did you mean 'graph'"):
         resolve(None, {"model": "grpah"})

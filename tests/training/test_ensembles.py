@@ -121,7 +121,7 @@ def test_invalid_settings_leave_no_folder(table: Path, tmp_path: Path) -> None:
     for options, reason in (
         ({"calibration_method": "zscaling"}, "needs calibration molecules: add --calibration-size"),
         ({"uncertainty_method": "mve"}, "needs a model trained with --loss-function mve"),
-        ({"uncertainty_method": "luck"}, "there is no uncertainty_method 'luck'"),
+        ({"uncertainty_method": "luck"}, "unknown uncertainty_method 'luck'"),
         ({"calibration_size": 1.5}, "calibration_size is at least 0 and below 1"),
         ({"ensemble_size": 0}, "ensemble_size is 1 or more"),
         ({"calibration_size": 0.1, "calibration_method": "conformal-multiclass"}, "does not apply to regression"),

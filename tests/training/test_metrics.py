@@ -135,7 +135,7 @@ def test_the_default_metrics_of_a_task_apply_to_it(kind: str) -> None:
 
 
 def test_metrics_that_do_not_exist_or_do_not_apply_are_refused() -> None:
-    with pytest.raises(UsageError, match="no metric 'kappa': choose among rmse"):
+    with pytest.raises(UsageError, match="unknown metric 'kappa': choose one of rmse"):
         resolve_metrics("regression", (), ("kappa",))
     with pytest.raises(UsageError, match="'auroc' does not apply to regression targets: choose among rmse, mae, r2"):
         resolve_metrics("regression", (), ("auroc",))

@@ -124,7 +124,7 @@ def test_no_row_left_is_a_sentence_and_atoms_have_no_replicates(tmp_path: Path) 
     frame = pd.DataFrame({"smiles": ["CCO", "OCC"] * 5, "y": range(10)})
     with pytest.raises(InputError, match="no row can be used; the first, line 2: column 'y' of the molecule is 0 in"):
         _prepare(tmp_path / "t.csv", frame, replicates="drop")
-    with pytest.raises(UsageError, match="choose among keep, mean"):
+    with pytest.raises(UsageError, match="choose one of keep, mean"):
         _prepare(tmp_path / "t.csv", frame, replicates="average")
     with pytest.raises(UsageError, match="targets are of atoms"):
         _prepare(tmp_path / "a.csv", pd.DataFrame({"smiles": ["CC"] * 9, "q": ["[1 2]"] * 9}), replicates="mean")

@@ -51,7 +51,7 @@ def test_a_configured_task_type_has_no_message() -> None:
     task, message = resolve_task("regression", "", _numbers([0, 1, 1]), ["y"], ())
     assert (task, message) == (Regression(), "")
     assert parse_task_type("classification") == "binary"
-    with pytest.raises(UsageError, match="no task type 'ranking': choose one of regression, binary, multiclass"):
+    with pytest.raises(UsageError, match="unknown task type 'ranking': choose one of regression, binary, multiclass"):
         parse_task_type("ranking")
 
 
@@ -68,7 +68,9 @@ def test_a_loss_belongs_to_its_task() -> None:
         UsageError, match="'mse' is of regression targets, and these are binary: choose bce or dirichlet, or add"
     ):
         resolve_task("", "mse", y, ["y"], ())
-    with pytest.raises(UsageError, match="no loss 'hinge': choose among mse, mae, huber, mve, evidential, quantile"):
+    with pytest.raises(
+        UsageError, match="unknown loss 'hinge': choose one of mse, mae, huber, mve, evidential, quantile"
+    ):
         resolve_task("", "hinge", y, ["y"], ())
 
 

@@ -349,7 +349,7 @@ def test_search_space() -> None:
     assert "model.readout" not in search_space([], tokens) and "model.dropout" in search_space([], tokens)
     for text, reason in (
         ("model.num_layers", "write section.setting="),
-        ("model.layers=2..6", "has no setting 'layers'"),
+        ("model.layers=2..6", "unknown setting of \\[model\\] 'layers'"),
         ("model.num_layers=6..2", "from a lower to a higher number"),
         ("model.num_layers=[2]", "a list of two values or more"),
         ("model.num_layers=['two', 'three']", "takes a whole number"),

@@ -14,7 +14,7 @@ from molattn.data.splits.groups import (
 )
 from molattn.data.splits.labels import CALIBRATION, Labels, pluralize, random_generator, validate_sizes
 from molattn.data.splits.splitters import SPLITS, SPLITS_BY_TARGET, split_labels
-from molattn.errors import InputError, UsageError
+from molattn.errors import InputError, UsageError, unknown_choice
 
 
 def assign_folds(
@@ -46,7 +46,7 @@ def assign_folds(
     elif name in SPLITS:
         raise UsageError(f"the split {name!r} has no folds: choose one of {', '.join((*_GROUP_BY, *SPLITS_BY_TARGET))}")
     else:
-        raise UsageError(f"unknown split {name!r}: choose one of {', '.join((*SPLITS, *SPLITS_BY_TARGET))}")
+        raise UsageError(unknown_choice("split", name, (*SPLITS, *SPLITS_BY_TARGET)))
     if len(order) < num_folds:
         raise InputError(
             f"the {name} split has {pluralize(len(order), 'group')} of molecules, too few for {num_folds} folds: "

@@ -31,7 +31,7 @@ from molattn.data.splits.labels import (
     random_generator,
     validate_sizes,
 )
-from molattn.errors import InputError, UsageError
+from molattn.errors import InputError, UsageError, unknown_choice
 
 
 def random_split(
@@ -234,7 +234,7 @@ def split_labels(
     if name in SPLITS_BY_TARGET:
         return SPLITS_BY_TARGET[name](smiles, targets, sizes, seed, groups)
     if name not in SPLITS:
-        raise UsageError(f"unknown split {name!r}: choose one of {', '.join((*SPLITS, *SPLITS_BY_TARGET))}")
+        raise UsageError(unknown_choice("split", name, (*SPLITS, *SPLITS_BY_TARGET)))
     return SPLITS[name](smiles, sizes, seed, groups=groups)
 
 

@@ -14,7 +14,7 @@ from molattn.data.tables.csv_text import csv_stream
 from molattn.data.tables.molecule_files import sdf_stream, smi_stream
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions, Warn, ignore_warning, warn_once
 from molattn.data.tables.row_stream import STDIN, RowStream, open_input, read_blocks, read_lines, source_name
-from molattn.errors import InputError, UsageError, short_repr
+from molattn.errors import InputError, UsageError, unknown_choice
 
 FORMATS = ("csv", "tsv", "smi", "sdf", "parquet", "xlsx")
 
@@ -84,7 +84,7 @@ def open_stream(
     """
     format = format or infer_format(path)
     if format not in FORMATS:
-        raise UsageError(f"there is no format {short_repr(format)}; known: {', '.join(FORMATS)}")
+        raise UsageError(unknown_choice("format", format, FORMATS))
     source = source_name(path)
     if is_spreadsheet(path):
         raise InputError(f"{source} is a spreadsheet of a format that is not read: save its first sheet as CSV")

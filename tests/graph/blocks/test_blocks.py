@@ -5,6 +5,7 @@ import warnings
 import pytest
 import torch
 
+from molattn.attention import DenseLayout
 from molattn.graph import DenseGraph, Graph
 from molattn.graph.blocks import BLOCKS, BlockConfig, MixedEdgeUpdate, mat
 from tests.assertions import assert_close, assert_identical
@@ -300,3 +301,41 @@ def test_blocks_can_be_stacked_in_any_form(name):
 
 def test_the_sizes_of_the_tests_are_three_different_numbers():
     assert len({EDGE_DIM, HEADS, NODE_DIM // HEADS}) == 3
+
+
+def test_one_edge_feature_is_enough_and_none_is_too_few():
+    for name in ("grit", "rmat"):
+        block = double(BLOCKS[name](BlockConfig(NODE_DIM, HEADS, edge_dim=1)))
+        assert block(random_graphs([3], edge_dim=1, globals_=False)).v.isfinite().all()
+        with pytest.raises(ValueError, match="edge_dim must be at least 1, not 0"):
+            BLOCKS[name](BlockConfig(NODE_DIM, HEADS))
+
+
+def test_grit_refuses_a_graph_without_edge_features():
+    graph = random_graphs([3], edge_dim=1, globals_=False).replace(e=None)
+    with pytest.raises(ValueError, match="takes 1 edge features and no graph features, not 0"):
+        double(BLOCKS["grit"](BlockConfig(NODE_DIM, HEADS, edge_dim=1)))(graph)
+
+
+def test_heads_divide_the_channels():
+    with pytest.raises(ValueError, match="4 heads do not divide 6 node channels"):
+        _ = BlockConfig(6, 4).head_dim
+
+
+def test_a_temperature_divides_the_logits():
+    logits, layout = torch.randn(1, 2, 3, 3, dtype=F64), DenseLayout(torch.ones(1, 3, 3, dtype=torch.bool))
+    for temperature in (0.5, 1.0, 2.0):
+        normalize = BlockConfig(NODE_DIM, HEADS, temperature=temperature).normalizer_fn
+        assert_close(normalize(logits, layout), torch.softmax(logits / temperature, -1))
+    with pytest.raises(ValueError, match="a temperature needs the softmax normalizer, not sparsemax"):
+        _ = BlockConfig(NODE_DIM, HEADS, normalizer="sparsemax", temperature=2.0).normalizer_fn
+
+
+def test_learned_vectors_and_matrices_begin_at_the_scale_of_the_channels_of_a_head():
+    # As the products of queries and keys: a dot product with unit vectors has a variance of 1.
+    torch.manual_seed(0)
+    block = BlockConfig(node_dim=512, num_heads=8, edge_dim=4)
+    grit, rmat = (BLOCKS[name](block).phi_e for name in ("grit", "rmat"))
+    for parameter in (grit.w_a, grit.w_ve, rmat.u, rmat.t):
+        assert parameter.std().item() == pytest.approx(block.head_dim**-0.5, rel=0.15)
+        assert abs(parameter.mean().item()) < 0.03

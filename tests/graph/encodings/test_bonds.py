@@ -1,7 +1,7 @@
 """Bond features: embeddings and one-hot."""
 
 from molattn.chem import BOND_FEATURES, unpack_bond
-from molattn.graph import BondEncoding, BondOneHot, PathEncoding, Sum
+from molattn.graph import BondEncoding, BondOneHot, DegreeEncoding, PathEncoding, Sum
 from molattn.graph.encodings import adjacency
 from tests.assertions import assert_close, assert_identical
 from tests.graph.encodings.batches import PARTS, SIZES, SMILES, batch_of, num_atoms
@@ -66,3 +66,10 @@ def test_adjacency_matches_the_bond_codes():
 def test_constant_tables_are_not_in_the_state_dict():
     assert set(BondEncoding(PARTS, SIZES, 5).state_dict()) == {"bond.table.weight"}
     assert not BondOneHot(PARTS, SIZES).state_dict()
+
+
+def test_a_degree_has_a_row_up_to_the_largest():
+    encoding = double(DegreeEncoding(3, max_degree=2))
+    x = encoding(batch_of("CC(C)C"))
+    assert encoding.degree.weight.shape == (3, 3)
+    assert_identical(x[0], encoding.degree.weight[[1, 2, 1, 1]])  # three neighbours share the row of two

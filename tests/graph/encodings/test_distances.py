@@ -93,6 +93,13 @@ def test_molecules_without_conformers_raise(layer):
         layer(BATCH.replace(distances=None))
 
 
+def test_the_smallest_arguments_are_accepted():
+    assert_close(
+        Gaussians(2, 1.0)(torch.tensor([0.0, 1.0])), torch.tensor([[1.0, math.exp(-0.5)], [math.exp(-0.5), 1.0]])
+    )
+    assert Bessel(1, 1.0, exponent=1)(torch.tensor([0.5])).shape == (1, 1)
+
+
 def test_arguments_out_of_range_raise():
     for wrong in ({"num_bases": 1}, {"cutoff": 0.0}):
         with pytest.raises(ValueError, match="not num_bases="):

@@ -6,7 +6,8 @@ from itertools import pairwise
 import pytest
 import torch
 
-from molattn.graph import AttentionBias, PathEdgeEncoding, PathEncoding, PathOneHot
+from molattn.graph import AttentionBias, PathEdgeEncoding, PathEncoding, PathOneHot, RandomWalkEncoding
+from molattn.graph.encodings.paths import random_walks
 from tests.assertions import assert_close, assert_identical
 from tests.graph.encodings.batches import PARTS, SIZES, SMILES, batch_of, num_atoms
 from tests.graph.graphs import F64, double
@@ -155,3 +156,25 @@ def test_a_head_table_reads_any_codes():
 
 def test_a_head_table_is_initialized_with_zeros():
     assert (AttentionBias(7, 2)(BATCH) == 0).all()
+
+
+@pytest.mark.parametrize("max_path", [1, 3, 30])
+def test_the_table_by_bytes_holds_the_row_of_every_path_length(max_path):
+    encoding = double(PathEncoding(4, max_path))
+    embedding = encoding.edge_embedding(BATCH)
+    (table,), (lengths,) = embedding.tables, embedding.codes
+    pairs = BATCH.mask.unsqueeze(-1) & BATCH.mask.unsqueeze(-2)
+    assert_identical(table[lengths.long()][pairs], encoding(BATCH)[pairs])
+    assert len(table) == 256 and set(encoding.state_dict()) == {"path.weight"}
+    assert_identical(table[255], encoding.path.weight[max_path + 1])
+
+
+def test_constant_tables_of_bonds_are_not_in_the_state_dict():
+    assert all(name.startswith("positions.") for name in path_edges().state_dict())
+
+
+def test_a_walk_has_at_least_the_step_0():
+    assert_close(random_walks(BATCH, 1)[0, 0, 0], torch.ones(1))
+    assert RandomWalkEncoding(1, 4)(BATCH).shape[-1] == 4
+    with pytest.raises(ValueError, match="steps=0 must be at least 1"):
+        RandomWalkEncoding(0, 4)
