@@ -117,15 +117,15 @@ def unknown_choice(kind: str, value: object, choices: Iterable[str]) -> str:
     """The message about a value that is none of the choices: the closest of them, and the list, up to 20 of them.
 
     >>> unknown_choice("loss", "mea", ["mse", "mae"])
-    "unknown loss 'mea': did you mean 'mae'? Choose one of mse, mae"
+    "unknown loss 'mea': choose one of mse, mae; did you mean 'mae'?"
     """
     names = list(map(str, choices))
     close = difflib.get_close_matches(str(value)[:_MAX_CHOICES], names, n=1)
-    listed = ", ".join(names[:_MAX_CHOICES])
-    more = f" and {len(names) - _MAX_CHOICES} more" if len(names) > _MAX_CHOICES else ""
-    hint = f"did you mean {close[0]!r}?" if close else f"choose one of {listed}{more}"
-    if close and not more:
-        hint += f" Choose one of {listed}"
+    hint = f"did you mean {close[0]!r}?" if close else ""
+    if len(names) <= _MAX_CHOICES:
+        hint = f"choose one of {', '.join(names)}" + (f"; {hint}" if hint else "")
+    elif not hint:
+        hint = f"choose one of {', '.join(names[:_MAX_CHOICES])} and {len(names) - _MAX_CHOICES} more"
     return f"unknown {kind} {short_repr(value)}: {hint}"
 
 

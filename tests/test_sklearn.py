@@ -16,10 +16,11 @@ import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import Ridge
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import get_tags
 
 import molattn
@@ -29,6 +30,7 @@ from molattn.models.config import CONFIGS
 from molattn.training.config import DataConfig, TrainingConfig
 from molattn.training.options import TrainOptions
 from molattn.training.run_config import RunConfig
+from tests.assertions import assert_same_predictions
 from tests.molecules import esol
 
 SMILES, VALUES = esol(40)
@@ -332,7 +334,7 @@ def test_every_setting_is_an_option_of_train_by_its_type() -> None:
 
 
 def test_a_parameter_that_does_not_exist_is_refused_with_the_closest_one() -> None:
-    with pytest.raises(TypeError, match=r"'hidden_dims'; did you mean 'hidden_dim'\?"):
+    with pytest.raises(TypeError, match=r"'hidden_dims': did you mean 'hidden_dim'\?"):
         MolAttentionRegressor(**{"hidden_dims": 3})
 
 
@@ -381,3 +383,22 @@ def test_standard_deviations_intervals_and_sets() -> None:
     for function in (model.predict_interval, calibrated.predict_set):
         with pytest.raises(ValueError, match="1 of 2 SMILES cannot be used.*row 1, 'C1CC'"):
             function(["CCO", "C1CC"], 0.8)
+
+
+def test_an_estimator_is_a_transformer_to_its_embeddings() -> None:
+    smiles, y = SMILES[:30], VALUES[:30]
+    steps = make_pipeline(regressor(), StandardScaler(), Ridge())
+    predicted = steps.fit(smiles, y).predict(smiles)
+    assert predicted.shape == (30,) and np.isfinite(predicted).all()
+    fitted = steps[0]
+    embeddings = fitted.transform(smiles)
+    assert_same_predictions(embeddings, fitted.predictor_.embed(smiles))
+    assert_same_predictions(fitted.transform(smiles[::-1]), embeddings[::-1])
+    names = fitted.get_feature_names_out()
+    assert names.tolist() == [f"molattentionregressor{k}" for k in range(fitted.predictor_.dim)]
+    frame = fitted.set_output(transform="pandas").transform(smiles)
+    assert frame.columns.tolist() == names.tolist() and len(frame) == 30
+    with pytest.raises(ValueError, match="1 of 2 SMILES cannot be used.*row 1"):
+        fitted.transform(["CCO", "C1CC"])
+    with pytest.raises(NotFittedError):
+        MolAttentionRegressor().transform(smiles)

@@ -206,13 +206,9 @@ class Predictor(TablePredictor):
         on_error: str,
     ) -> tuple[list[RowPrediction], bool]:
         """The predictions of molecules, and whether `smiles` was a single one."""
-        if on_error not in ("nan", "raise"):
-            raise UsageError(f"on_error is 'nan' or 'raise', not {on_error!r}")
         molecules = as_smiles(smiles, atom_order=self.task.of_atoms)
         z = self._descriptors_of(molecules, descriptors)
-        rows = list(self.predict_rows(molecules.smiles, num_workers, None, z, options))
-        if on_error == "raise" and (bad := [(i, r.smiles, r.error) for i, r in enumerate(rows) if r.error]):
-            raise InputError(describe_bad_smiles(bad, len(rows)))
+        rows = _checked(list(self.predict_rows(molecules.smiles, num_workers, None, z, options)), on_error)
         return rows, molecules.single
 
     def _squeeze(self, values: np.ndarray) -> np.ndarray:
@@ -228,22 +224,32 @@ class Predictor(TablePredictor):
                 extra[i] = row.extra_values
         return self.task.to_array(Predictions(numbers, extra)), extra[:, max(0, width - len(self.targets)) :]
 
-    def embed(self, smiles: Any, num_workers: int = 0, descriptors: Any = None) -> np.ndarray:
+    def embed(
+        self,
+        smiles: Any,
+        num_workers: int = 0,
+        descriptors: Any = None,
+        on_error: Literal["nan", "raise"] = "nan",
+    ) -> np.ndarray:
         """Learned embeddings, in the order of `smiles`: the input of the model's final linear layer.
 
-        Shapes: (n, d); (d,) for a single string. Descriptors are passed as for `predict`; they are the
-        last numbers of an embedding, standardized.
+        Shapes: (n, d); (d,) for a single molecule. The descriptors are the last numbers of an embedding, standardized.
 
         The result for a SMILES that cannot be read is NaN. A `MolattnWarning` reports how many there are, with the
         first reason; `embed_rows` gives all.
 
+        Args:
+            smiles, num_workers, descriptors, on_error: as for `predict`.
+
         Raises:
+            InputError: SMILES that cannot be read, by their rows, if `on_error` is "raise".
+            TypeError: `smiles` is neither a molecule nor a list of them.
             UsageError: a model of atoms, which has no embedding of a molecule.
         """
         missing = (np.nan,) * self.dim
         molecules = as_smiles(smiles)
         z = self._descriptors_of(molecules, descriptors)
-        rows = list(self.embed_rows(molecules.smiles, num_workers, None, z))
+        rows = _checked(list(self.embed_rows(molecules.smiles, num_workers, None, z)), on_error)
         values = np.array([missing if r.values is None else r.values for r in rows]).reshape(-1, self.dim)
         warn_failed(rows, "embedding")
         return values[0] if molecules.single else values
@@ -295,6 +301,20 @@ class Predictor(TablePredictor):
 
     def __repr__(self) -> str:
         return f"Predictor of {', '.join(self.targets)}"
+
+
+def _checked(rows: list[RowPrediction], on_error: str) -> list[RowPrediction]:
+    """The rows themselves.
+
+    Raises:
+        InputError: rows without a result, if `on_error` is "raise".
+        UsageError: another `on_error` than "nan" and "raise".
+    """
+    if on_error not in ("nan", "raise"):
+        raise UsageError(f"on_error is 'nan' or 'raise', not {on_error!r}")
+    if on_error == "raise" and (bad := [(i, r.smiles, r.error) for i, r in enumerate(rows) if r.error]):
+        raise InputError(describe_bad_smiles(bad, len(rows)))
+    return rows
 
 
 def load(run: str | Path) -> Predictor:

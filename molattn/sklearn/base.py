@@ -11,7 +11,7 @@ from textwrap import indent
 from typing import Any, Self, Unpack
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 
 # scikit-learn recommends the private function to authors of estimators.
@@ -61,8 +61,10 @@ Attributes:
 """.replace("SETTINGS", indent(describe_settings(SETTINGS), "    "))
 
 
-class MolAttention(BaseEstimator):
-    """The base class of the two estimators. A pickle holds the model as the bytes of its files, not as objects.
+class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """The base class of the two estimators, which are transformers to embeddings too.
+
+    A pickle holds the model as the bytes of its files, not as objects.
 
     scikit-learn reads the names and defaults of the parameters from the signature of `__init__`, which therefore lists
     every setting.
@@ -145,6 +147,19 @@ class MolAttention(BaseEstimator):
         options["split_sizes"] = (1 - float(share), float(share), 0.0)
         # Parameter grids that are numpy arrays give numpy scalars.
         return {name: value.item() if isinstance(value, np.generic) else value for name, value in options.items()}
+
+    def transform(self, X: Any) -> np.ndarray:
+        """The learned embeddings of n molecules, (n, d), as a step of a `Pipeline`; see `molattn.Predictor.embed`.
+
+        Raises:
+            ValueError: SMILES that cannot be read, by their rows.
+        """
+        return self._call_predictor("embed", X)
+
+    @property
+    def _n_features_out(self) -> int:
+        """The number of features of `transform`, which scikit-learn names."""
+        return self.predictor_.dim
 
     def _call_predictor(self, method: str, X: Any, **kwargs: Any) -> Any:
         """The result of a method of the predictor for the molecules of X.

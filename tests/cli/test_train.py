@@ -438,11 +438,11 @@ def test_the_learning_rate_and_the_patience_are_options(molattn: Molattn, table:
         (["--dataset", "esol", "--target-columns", "logS"], 2, "log_solubility"),
         (["--dataset", "esol", "--accelerator", "abacus"], 2, "abacus"),
         (["a.csv", "--dataset", "esol"], 2, "not both"),
-        (["--dataset", "esol", "--model", "smiles"], 2, "hoose one of graph, smiles-transformer"),
+        (["--dataset", "esol", "--model", "smiles"], 2, "choose one of graph, smiles-transformer"),
         (
             ["--dataset", "esol", "--model", "smiles-transformer", "--set", "model.edge_dim=3"],
             2,
-            "no setting 'edge_dim'",
+            "unknown setting of [model] 'edge_dim'",
         ),
     ],
 )

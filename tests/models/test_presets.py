@@ -180,7 +180,7 @@ def test_a_preset_is_overridden_by_later_settings():
 @pytest.mark.parametrize(
     ("options", "settings", "message"),
     [
-        ({"preset": "matt"}, (), "unknown preset 'matt': did you mean 'mat'"),
+        ({"preset": "matt"}, (), "unknown preset 'matt': choose one of"),
         ({"preset": "mat", "model": "smiles-transformer"}, (), "leave one out"),
         ({}, ['model.edges=["distance"]'], "data.conformers=true"),
     ],

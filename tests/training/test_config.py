@@ -90,5 +90,5 @@ def test_setting_names_are_unique_across_sections() -> None:
 
 
 def test_an_unknown_model_is_explained() -> None:
-    with pytest.raises(UsageError, match="unknown model 'grpah': did you mean 'graph'"):
+    with pytest.raises(UsageError, match="unknown model 'grpah': .* did you mean 'graph'"):
         resolve(None, {"model": "grpah"})
