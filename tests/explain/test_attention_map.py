@@ -9,6 +9,7 @@ from scipy.stats import entropy
 from molattn.chem import MAX_ATOMS
 from molattn.errors import InputError, UsageError
 from molattn.explain import AttentionMap, attention_map
+from molattn.explain.attention_map import resolve_index
 from molattn.viewer import draw_atoms, heat_map
 
 
@@ -165,3 +166,14 @@ def test_rows_of_little_weight_are_shares_and_zeros_cost_no_warning(attention):
         two = AttentionMap("CO", ("C", "O"), np.full((1, 1, 2, 2), 0.5), {}, {})
         np.testing.assert_allclose(two.entropy(relative=True), 1)
         assert np.isnan(AttentionMap("C", ("C",), np.ones((1, 2, 1, 1)), {}, {}).entropy(relative=True)).all()
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_an_index_counts_from_either_end_as_that_of_a_list(count: int) -> None:
+    items = list(range(count))
+    for index in range(-count, count):
+        assert resolve_index(index, count, "the layer") == items[index]
+    valid = f"from 0 to {count - 1}" if count > 1 else "0"
+    for wrong in (count, -count - 1, "first", None, 0.5):
+        with pytest.raises(UsageError, match=f"^the layer is {valid}, not "):
+            resolve_index(wrong, count, "the layer")

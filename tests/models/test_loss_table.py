@@ -7,6 +7,7 @@ import torch
 from molattn.models.losses import (
     BOUNDED_LOSSES,
     LOSSES,
+    MIN_VARIANCE,
     Loss,
     losses_of,
     methods_of_losses,
@@ -67,3 +68,9 @@ def test_probabilities_are_those_of_torch_along_the_last_axis() -> None:
     assert std is None and p.shape == (4, 3, 2)
     np.testing.assert_allclose(p[..., 1], torch.sigmoid(torch.tensor(outputs[..., 0])), rtol=1e-12)
     np.testing.assert_allclose(p.sum(-1), 1.0, rtol=1e-12)
+
+
+def test_the_variance_of_mve_is_never_below_its_minimum() -> None:
+    loss = LOSSES["mve"]
+    spread = loss.spread([np.array([-1e9, 0.0])], np.array([2.0, 2.0]), 0.0).std
+    assert spread == pytest.approx([2 * MIN_VARIANCE**0.5, 2 * (np.log(2) + MIN_VARIANCE) ** 0.5], rel=1e-12)

@@ -186,6 +186,7 @@ MODULES = {
     ],
     "models/calibration": ["models/test_calibration.py", "models/test_calibration_by_others.py"],
     "training/calibrate": [
+        "training/test_ensembles.py::test_members_are_the_models_of_their_seeds_and_the_mean_answers",
         "models/test_calibration.py",
         "models/test_calibration_by_others.py",
         "models/test_applicability_domain.py",
@@ -208,7 +209,11 @@ MODULES = {
         "training/test_early_stopping.py",
     ],
     "explain/methods": ["explain/test_attributions.py", "explain/test_attributions_by_others.py"],
-    "explain/attribute": ["explain/test_attributions.py", "explain/test_attributions_by_others.py"],
+    "explain/attribute": [
+        "explain/test_attributions.py",
+        "explain/test_attributions_by_others.py",
+        "explain/test_tree_shap.py",
+    ],
     "explain/attribution": ["explain/test_attributions.py", "explain/test_attributions_by_others.py"],
     "explain/attention_map": ["explain/test_attention_map.py", "explain/test_attention_file.py"],
     "explain/faithfulness": ["explain/test_faithfulness.py", "explain/test_faithfulness_by_others.py"],

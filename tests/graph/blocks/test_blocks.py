@@ -339,3 +339,13 @@ def test_learned_vectors_and_matrices_begin_at_the_scale_of_the_channels_of_a_he
     for parameter in (grit.w_a, grit.w_ve, rmat.u, rmat.t):
         assert parameter.std().item() == pytest.approx(block.head_dim**-0.5, rel=0.15)
         assert abs(parameter.mean().item()) < 0.03
+
+
+def test_a_join_maps_the_heads_to_the_channels_of_a_node():
+    heads = torch.randn(5, NODE_DIM)
+    assert BlockConfig(NODE_DIM, HEADS).join_module is None
+    for join in ("w_jhl", "w_h", "mean", "max"):
+        module = BlockConfig(NODE_DIM, HEADS, join=join).join_module
+        assert module(heads).shape == (5, NODE_DIM)
+    weights = [p.shape for p in BlockConfig(NODE_DIM, HEADS, join="w_jhl").join_module.parameters()]
+    assert (NODE_DIM, NODE_DIM // HEADS) not in weights  # no linear layer behind it

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from molattn.graph import BondEncoding, Concat, DegreeEncoding, PathEncoding, PathOneHot, RandomWalkNodes, Sum
-from tests.assertions import assert_identical
+from tests.assertions import assert_close, assert_identical
 from tests.graph.encodings.batches import PARTS, SIZES, SMILES, batch_of
 from tests.graph.graphs import double
 
@@ -44,3 +44,16 @@ def test_incompatible_encodings_raise():
     for combine in (Sum, Concat):
         with pytest.raises(ValueError, match="at least one"):
             combine([])
+
+
+def test_a_sum_of_embeddings_is_one_embedding_with_their_tables():
+    parts = [double(encoding) for encoding in (BondEncoding(PARTS, SIZES, 4), PathEncoding(4, 3), PathEncoding(4, 2))]
+    embedding = Sum(parts).edge_embedding(BATCH)
+    assert len(embedding.tables) == len(embedding.codes) == 3
+    pairs = BATCH.mask.unsqueeze(-1) & BATCH.mask.unsqueeze(-2)
+    assert_close(embedding.features()[pairs], Sum(parts)(BATCH)[pairs])
+
+
+def test_a_sum_with_features_that_are_no_embedding_is_none():
+    assert Sum([PathEncoding(5, 3), PathOneHot(3)]).edge_embedding(BATCH) is None
+    assert Sum([PathOneHot(3), PathEncoding(5, 3)]).edge_embedding(BATCH) is None
