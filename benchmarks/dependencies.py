@@ -1,0 +1,156 @@
+"""What each dependency of pyproject.toml costs: megabytes on disk and seconds of import; in an environment with `dev`.
+
+    python benchmarks/dependencies.py
+    python benchmarks/dependencies.py --rounds 9 -o dependencies.json
+
+A dependency is given the size of its own files, and that of the packages that only it brings: those that would not be
+installed without it, the others being there. The packages of an extra are compared with an installation without extras.
+Its import is timed in processes of its own, alone and after `import torch`: the least CPU time of several, less that of
+a process that imports nothing.
+"""
+
+import argparse
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from report import describe_machine, machine, markdown, save_results
+
+ROOT = Path(__file__).parents[1]
+
+MODULES = {
+    "pyright": "",
+    "pytest-timeout": "pytest_timeout",
+    "pytest-xdist": "xdist",
+    "rdkit": "rdkit.Chem",
+    "import-linter": "importlinter",
+    "pip-audit": "pip_audit",
+    "ruff": "",
+    "scikit-learn": "sklearn.ensemble",
+    "captum": "captum.attr",
+    "ray": "ray.data",
+    "torch-geometric": "torch_geometric.nn",
+    "pyarrow": "pyarrow.parquet",
+    "safetensors": "safetensors.torch",
+    "scipy": "scipy.stats",
+    "matplotlib": "matplotlib.figure",
+}
+"""What is imported of a package, if that is not its name with underscores; empty for commands."""
+
+CODE = "import time, sys\n{before}\nstart = time.process_time()\n{after}\nprint(time.process_time() - start)"
+"""A process that prints the CPU time of an import."""
+
+
+@cache
+def needs(package: str, extras: frozenset[str] = frozenset()) -> frozenset[str]:
+    """The installed packages that a package needs, directly or not, with itself; empty if it is not installed."""
+    found: set[str] = set()
+    pending = [(canonicalize_name(package), extras)]
+    seen: set[tuple[str, frozenset[str]]] = set()
+    while pending:
+        name, wanted = pending.pop()
+        if (name, wanted) in seen:
+            continue
+        seen.add((name, wanted))
+        try:
+            lines = distribution(name).requires or []
+        except PackageNotFoundError:
+            continue
+        found.add(name)
+        for requirement in map(Requirement, lines):
+            marker = requirement.marker
+            if marker is None or any(marker.evaluate({"extra": extra}) for extra in (*wanted, "")):
+                pending.append((canonicalize_name(requirement.name), frozenset(requirement.extras)))
+    return frozenset(found)
+
+
+def megabytes(packages: Iterable[str]) -> float:
+    """The size of the installed files of packages, in 10^6 bytes, without compiled Python files."""
+    paths = {
+        Path(str(distribution(name).locate_file(file)))
+        for name in packages
+        for file in distribution(name).files or ()
+        if file.suffix != ".pyc"
+    }
+    return sum(path.stat().st_size for path in paths if path.is_file()) / 1e6
+
+
+def import_seconds(module: str, rounds: int, before: str = "pass") -> float:
+    """The least CPU time of `import module` after the statement `before`, in processes of their own."""
+    code = CODE.format(before=before, after=f"import {module}")
+    times = []
+    for _ in range(rounds):
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        times.append(float(done.stdout.split()[-1]))
+    return min(times)
+
+
+def rows(requirements: list[str], others: frozenset[str], rounds: int) -> list[dict[str, Any]]:
+    """The cost of each requirement. others: the packages that are there anyway."""
+    parsed = [Requirement(text) for text in requirements]
+    closures = {each.name: needs(each.name, frozenset(each.extras)) for each in parsed}
+    found = []
+    for name, closure in closures.items():
+        if not closure:
+            raise SystemExit(f'{name} is not installed: pip install -c constraints.txt -e ".[dev]"')
+        rest = others.union(*(packages for other, packages in closures.items() if other != name))
+        own, alone = canonicalize_name(name), closure - rest
+        module = MODULES.get(name, name.replace("-", "_"))
+        found.append(
+            {
+                "name": name,
+                "version": distribution(name).version,
+                "own": megabytes([own]),
+                "brings": megabytes(alone - {own}),
+                "packages": sorted(alone - {own}),
+                "needed_by": sorted(other for other, packages in closures.items() if other != name and own in packages),
+                "import": import_seconds(module, rounds) if module else None,
+                "after_torch": import_seconds(module, rounds, "import torch") if module and name != "torch" else None,
+            }
+        )
+        print(f"{name}: done", file=sys.stderr)
+    return found
+
+
+def cells(row: dict[str, Any]) -> list[str]:
+    """The cells of a row."""
+    seconds = ("" if row[key] is None else f"{row[key]:.2f}" for key in ("import", "after_torch"))
+    brought = ", ".join(row["packages"]) if len(row["packages"]) < 5 else f"{len(row['packages'])} packages"
+    size = f"{row['own']:,.1f}"
+    return [f"`{row['name']}`", size, f"{row['brings']:,.1f}", brought, ", ".join(row["needed_by"]), *seconds]
+
+
+HEADER = ("package", "MB", "MB brought", "what only it brings", "also needed by", "import, s", "after torch, s")
+
+
+def main() -> None:
+    """Measure, print the tables and save the results."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("-o", "--output", type=Path, default=Path("dependencies.json"))
+    options = parser.parse_args()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    core = frozenset().union(*(needs(Requirement(text).name) for text in project["dependencies"]))
+    results = {"dependencies": rows(project["dependencies"], frozenset(), options.rounds)}
+    tested: set[str] = set()
+    for extra, requirements in project["optional-dependencies"].items():
+        named = [text for text in requirements if Requirement(text).name != "molattn" and text not in tested]
+        if extra not in ("fuzz", "docs"):  # not installed with the others
+            tested.update(named)
+            results[extra] = rows(named, core, options.rounds)
+    for title, found in results.items():
+        print(f"\n{title}\n\n{markdown(HEADER, [cells(row) for row in found])}")
+    where = machine(("torch", "rdkit", "numpy"))
+    print(f"\nIn all without extras: {megabytes(core):,.0f} MB. {describe_machine(where)} Rounds: {options.rounds}.")
+    save_results(options.output, "dependencies", {"rounds": options.rounds}, results, where)
+
+
+if __name__ == "__main__":
+    main()
