@@ -19,7 +19,7 @@ WITH_ADDRESS = (
     "pyproject.toml",
     "CITATION.cff",
     "SECURITY.md",
-    "recipe/meta.yaml",
+    "conda-recipe/meta.yaml",
     ".github/ISSUE_TEMPLATE/config.yml",
 )
 """The files with an address of the project."""
@@ -38,7 +38,7 @@ def version_problems(root: Path) -> list[str]:
     version = read_project(root)["version"]
     places = {
         "CITATION.cff": re.compile(r'^version: "?([^"\n]+)"?$', re.MULTILINE),
-        "recipe/meta.yaml": re.compile(r'^{% set version = "([^"]+)" %}$', re.MULTILINE),
+        "conda-recipe/meta.yaml": re.compile(r'^{% set version = "([^"]+)" %}$', re.MULTILINE),
     }
     found = {name: pattern.findall((root / name).read_text(encoding="utf-8")) for name, pattern in places.items()}
     return [
@@ -59,11 +59,11 @@ def recipe_problems(root: Path) -> list[str]:
     project = read_project(root)
     expected = requirements([f"python{project['requires-python']}", *project["dependencies"]])
     expected = {CONDA_NAMES.get(name, name): floor for name, floor in expected.items()}
-    text = (root / "recipe/meta.yaml").read_text(encoding="utf-8")
+    text = (root / "conda-recipe/meta.yaml").read_text(encoding="utf-8")
     block = re.search(r"^  run:\n((?:    - .+\n)+)", text, re.MULTILINE)
     found = requirements([line.removeprefix("    - ") for line in block[1].splitlines()] if block else [])
     return [
-        f"recipe/meta.yaml: {name} is {_floor(found, name)}, and {_floor(expected, name)} in pyproject.toml"
+        f"conda-recipe/meta.yaml: {name} is {_floor(found, name)}, and {_floor(expected, name)} in pyproject.toml"
         for name in sorted({*expected, *found})
         if found.get(name) != expected.get(name)
     ]

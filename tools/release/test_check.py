@@ -42,14 +42,14 @@ def test_requirements_of_pip_and_conda_are_the_same() -> None:
     assert requirements(["torch>=2.7", "torch-geometric >=2.7", "pip"]) == {"torch": "2.7", "torch-geometric": "2.7"}
 
 
-@pytest.mark.parametrize("name", ["CITATION.cff", "recipe/meta.yaml"])
+@pytest.mark.parametrize("name", ["CITATION.cff", "conda-recipe/meta.yaml"])
 def test_another_version_is_found(copy: Path, name: str) -> None:
     replace(copy / name, VERSION, "7.8.9")
     assert version_problems(copy) == [f"{name}: the version is 7.8.9, and {VERSION} in pyproject.toml"]
 
 
 def test_another_floor_and_a_missing_and_a_further_dependency_are_found(copy: Path) -> None:
-    recipe = copy / "recipe/meta.yaml"
+    recipe = copy / "conda-recipe/meta.yaml"
     replace(recipe, "    - pytorch >=2.7\n", "    - pytorch >=2.0\n")
     replace(recipe, "    - scipy >=1.12\n", "    - pandas >=2.2\n")
     found = "\n".join(recipe_problems(copy))
