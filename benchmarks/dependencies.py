@@ -5,8 +5,8 @@
 
 A dependency is given the size of its own files, and that of the packages that only it brings: those that would not be
 installed without it, the others being there. The packages of an extra are compared with an installation without extras.
-Its import is timed in processes of its own, alone and after `import torch`: the least CPU time of several, less that of
-a process that imports nothing.
+Its import is timed in processes that have imported torch, as those that train and predict have: the least CPU time of
+several that it adds. The tools for developers are not timed.
 """
 
 import argparse
@@ -26,13 +26,7 @@ from report import describe_machine, machine, markdown, save_results
 ROOT = Path(__file__).parents[1]
 
 MODULES = {
-    "pyright": "",
-    "pytest-timeout": "pytest_timeout",
-    "pytest-xdist": "xdist",
     "rdkit": "rdkit.Chem",
-    "import-linter": "importlinter",
-    "pip-audit": "pip_audit",
-    "ruff": "",
     "scikit-learn": "sklearn.ensemble",
     "captum": "captum.attr",
     "ray": "ray.data",
@@ -42,9 +36,9 @@ MODULES = {
     "scipy": "scipy.stats",
     "matplotlib": "matplotlib.figure",
 }
-"""What is imported of a package, if that is not its name with underscores; empty for commands."""
+"""What is imported of a package, if that is not its name with underscores."""
 
-CODE = "import time, sys\n{before}\nstart = time.process_time()\n{after}\nprint(time.process_time() - start)"
+CODE = "import time\n{before}\nstart = time.process_time()\nimport {module}\nprint(time.process_time() - start)"
 """A process that prints the CPU time of an import."""
 
 
@@ -82,9 +76,9 @@ def megabytes(packages: Iterable[str]) -> float:
     return sum(path.stat().st_size for path in paths if path.is_file()) / 1e6
 
 
-def import_seconds(module: str, rounds: int, before: str = "pass") -> float:
-    """The least CPU time of `import module` after the statement `before`, in processes of their own."""
-    code = CODE.format(before=before, after=f"import {module}")
+def import_seconds(module: str, rounds: int) -> float:
+    """The least CPU time that importing a module adds to a process with torch; of torch, to one without."""
+    code = CODE.format(before="" if module == "torch" else "import torch", module=module)
     times = []
     for _ in range(rounds):
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -93,7 +87,13 @@ def import_seconds(module: str, rounds: int, before: str = "pass") -> float:
 
 
 def rows(requirements: list[str], others: frozenset[str], rounds: int) -> list[dict[str, Any]]:
-    """The cost of each requirement. others: the packages that are there anyway."""
+    """The cost of each requirement.
+
+    Args:
+        requirements: as in pyproject.toml.
+        others: the packages that are there anyway.
+        rounds: how often each import is timed; 0 for not at all.
+    """
     parsed = [Requirement(text) for text in requirements]
     closures = {each.name: needs(each.name, frozenset(each.extras)) for each in parsed}
     found = []
@@ -111,8 +111,7 @@ def rows(requirements: list[str], others: frozenset[str], rounds: int) -> list[d
                 "brings": megabytes(alone - {own}),
                 "packages": sorted(alone - {own}),
                 "needed_by": sorted(other for other, packages in closures.items() if other != name and own in packages),
-                "import": import_seconds(module, rounds) if module else None,
-                "after_torch": import_seconds(module, rounds, "import torch") if module and name != "torch" else None,
+                "import": import_seconds(module, rounds) if rounds else None,
             }
         )
         print(f"{name}: done", file=sys.stderr)
@@ -121,13 +120,13 @@ def rows(requirements: list[str], others: frozenset[str], rounds: int) -> list[d
 
 def cells(row: dict[str, Any]) -> list[str]:
     """The cells of a row."""
-    seconds = ("" if row[key] is None else f"{row[key]:.2f}" for key in ("import", "after_torch"))
+    seconds = "" if row["import"] is None else f"{row['import']:.2f}"
     brought = ", ".join(row["packages"]) if len(row["packages"]) < 5 else f"{len(row['packages'])} packages"
     size = f"{row['own']:,.1f}"
-    return [f"`{row['name']}`", size, f"{row['brings']:,.1f}", brought, ", ".join(row["needed_by"]), *seconds]
+    return [f"`{row['name']}`", size, f"{row['brings']:,.1f}", brought, ", ".join(row["needed_by"]), seconds]
 
 
-HEADER = ("package", "MB", "MB brought", "what only it brings", "also needed by", "import, s", "after torch, s")
+HEADER = ("package", "MB", "MB brought", "what only it brings", "also needed by", "import, s")
 
 
 def main() -> None:
@@ -144,7 +143,7 @@ def main() -> None:
         named = [text for text in requirements if Requirement(text).name != "molattn" and text not in tested]
         if extra not in ("fuzz", "docs"):  # not installed with the others
             tested.update(named)
-            results[extra] = rows(named, core, options.rounds)
+            results[extra] = rows(named, core, 0 if extra in ("test", "dev") else options.rounds)
     for title, found in results.items():
         print(f"\n{title}\n\n{markdown(HEADER, [cells(row) for row in found])}")
     where = machine(("torch", "rdkit", "numpy"))
