@@ -10,6 +10,7 @@ several that it adds. The tools for developers are not timed.
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import tomllib
@@ -40,6 +41,10 @@ MODULES = {
 
 CODE = "import time\n{before}\nstart = time.process_time()\nimport {module}\nprint(time.process_time() - start)"
 """A process that prints the CPU time of an import."""
+
+
+ENVIRONMENT = {**os.environ, "KERAS_BACKEND": "torch"}
+"""Of such a process: Keras would ask for TensorFlow."""
 
 
 @cache
@@ -81,7 +86,11 @@ def import_seconds(module: str, rounds: int) -> float:
     code = CODE.format(before="" if module == "torch" else "import torch", module=module)
     times = []
     for _ in range(rounds):
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise SystemExit(f"import {module} fails: {done.stderr.strip().splitlines()[-1]}")
         times.append(float(done.stdout.split()[-1]))
     return min(times)
 
@@ -137,18 +146,20 @@ def main() -> None:
     options = parser.parse_args()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     core = frozenset().union(*(needs(Requirement(text).name) for text in project["dependencies"]))
-    results = {"dependencies": rows(project["dependencies"], frozenset(), options.rounds)}
-    tested: set[str] = set()
-    for extra, requirements in project["optional-dependencies"].items():
-        named = [text for text in requirements if Requirement(text).name != "molattn" and text not in tested]
-        if extra not in ("fuzz", "docs"):  # not installed with the others
-            tested.update(named)
-            results[extra] = rows(named, core, 0 if extra in ("test", "dev") else options.rounds)
-    for title, found in results.items():
-        print(f"\n{title}\n\n{markdown(HEADER, [cells(row) for row in found])}")
     where = machine(("torch", "rdkit", "numpy"))
-    print(f"\nIn all without extras: {megabytes(core):,.0f} MB. {describe_machine(where)} Rounds: {options.rounds}.")
-    save_results(options.output, "dependencies", {"rounds": options.rounds}, results, where)
+    groups = {"dependencies": project["dependencies"], **project["optional-dependencies"]}
+    results: dict[str, list[dict[str, Any]]] = {}
+    seen: set[str] = set()
+    for title, requirements in groups.items():
+        named = [text for text in requirements if Requirement(text).name != "molattn" and text not in seen]
+        if title in ("fuzz", "docs"):  # not installed with the others
+            continue
+        seen.update(named)
+        rounds = 0 if title in ("test", "dev") else options.rounds
+        results[title] = rows(named, frozenset() if title == "dependencies" else core, rounds)
+        print(f"{title}\n\n{markdown(HEADER, [cells(row) for row in results[title]])}\n", flush=True)
+        save_results(options.output, "dependencies", {"rounds": options.rounds}, results, where)
+    print(f"In all without extras: {megabytes(core):,.0f} MB. {describe_machine(where)} Rounds: {options.rounds}.")
 
 
 if __name__ == "__main__":
