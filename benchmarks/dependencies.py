@@ -4,9 +4,9 @@
     python benchmarks/dependencies.py --rounds 9 -o dependencies.json
 
 A dependency is given the size of its own files, and that of the packages that only it brings: those that would not be
-installed without it, the others being there. The packages of an extra are compared with an installation without extras.
-Its import is timed in processes that have imported torch, as those that train and predict have: the least CPU time of
-several that it adds. The tools for developers are not timed.
+installed without it and the dependencies that need it. The packages of an extra are compared with an installation
+without extras. Its import is timed in processes that have imported torch, as those that train and predict have: the
+least CPU time of several that it adds. The tools for developers are not timed.
 """
 
 import argparse
@@ -109,8 +109,8 @@ def rows(requirements: list[str], others: frozenset[str], rounds: int) -> list[d
     for name, closure in closures.items():
         if not closure:
             raise SystemExit(f'{name} is not installed: pip install -c constraints.txt -e ".[dev]"')
-        rest = others.union(*(packages for other, packages in closures.items() if other != name))
-        own, alone = canonicalize_name(name), closure - rest
+        own = canonicalize_name(name)
+        alone = closure - others.union(*(packages for packages in closures.values() if own not in packages))
         module = MODULES.get(name, name.replace("-", "_"))
         found.append(
             {
