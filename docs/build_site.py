@@ -8,6 +8,7 @@ them, with few steps if MOLATTN_FAST=1 is set.
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,8 @@ def main() -> None:
     environment = dict(os.environ)
     if parser.parse_args().execute:
         environment["MOLATTN_DOCS_EXECUTE"] = "1"
+    # Sphinx does not renew the pages of the code when the pages that they lead to change.
+    shutil.rmtree(SITE / "_modules", ignore_errors=True)
     options = ["-W", "--keep-going", "-q", "-b", "html", "-c", str(ROOT / "docs"), "-d", str(DOCTREES)]
     for command in (
         [sys.executable, "-m", "sphinx", *options, str(ROOT), str(SITE)],

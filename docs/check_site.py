@@ -119,11 +119,11 @@ def public_names() -> set[str]:
 
 
 def options() -> set[str]:
-    """Every option of every command, as "molattn train.--epochs"."""
+    """Every option of every command, as "molattn-train.--epochs"."""
 
     def walk(name: str, command: Any) -> Iterator[str]:
         for sub, found in getattr(command, "commands", {}).items():
-            yield from walk(f"{name} {sub}", found)
+            yield from walk(f"{name}-{sub}", found)
         if not hasattr(command, "commands"):
             yield from (f"{name}.{text}" for p in command.params for text in p.opts if text.startswith("-"))
 

@@ -53,6 +53,7 @@ nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # the default is an address on
 # Python
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
+autodoc_inherit_docstrings = False  # those of torch say nothing of a layer
 autodoc_member_order = "bysource"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False

@@ -11,6 +11,7 @@ import re
 from collections.abc import Container, Iterator
 from typing import Any
 
+from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.domains.python import PyObject
 
@@ -28,12 +29,20 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", _process, priority=400)
     app.connect("autodoc-skip-member", _skip)
     app.connect("builder-inited", _label_attributes)
+    app.connect("doctree-read", _write_dashes)
 
 
 def _label_attributes(_: Sphinx) -> None:
     for field in PyObject.doc_field_types:
         if field.name == "variable":
             field.label = "Attributes"
+
+
+def _write_dashes(_: Sphinx, doctree: nodes.document) -> None:
+    """Write a dash between a parameter and its text; elsewhere "--" begins an option."""
+    for text in list(doctree.findall(nodes.Text)):
+        if text == " -- ":
+            text.parent.replace(text, nodes.Text(" \u2013 "))
 
 
 def _skip(_: Sphinx, __: str, name: str, ___: Any, ____: bool, _____: Any) -> bool | None:

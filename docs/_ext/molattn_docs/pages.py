@@ -27,8 +27,9 @@ _COMMENT = re.compile(rf"^<!-- ({'|'.join(WRITERS)})(?:: (\S+))? -->$", re.MULTI
 
 
 def setup(app: Sphinx) -> None:
-    """Register the event in which Sphinx reads a page."""
+    """Register the events in which Sphinx reads a page, and looks for the code of a name."""
     app.connect("source-read", _fill)
+    app.connect("viewcode-follow-imported", python_api.source_module)
 
 
 def _fill(app: Sphinx, docname: str, content: list[str]) -> None:

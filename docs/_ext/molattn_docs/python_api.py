@@ -4,11 +4,13 @@ import ast
 import importlib
 import inspect
 import pkgutil
+import re
 from collections.abc import Iterable
 from functools import cache
 from types import ModuleType
 from typing import Any
 
+from sphinx.application import Sphinx
 from sphinx.pycode import ModuleAnalyzer
 
 import molattn
@@ -68,11 +70,22 @@ def main_places() -> dict[int, str]:
     return places
 
 
+def source_module(_: Sphinx, module: str, name: str) -> str | None:
+    """For `viewcode-follow-imported`: no code for a name that is documented elsewhere; None leaves it to viewcode."""
+    value = getattr(importlib.import_module(module), name.partition(".")[0], None)
+    place = main_places().get(id(value))
+    return None if place in (None, f"{module}.{name.partition('.')[0]}") else module
+
+
 def write_package(package: str) -> str:
     """The page of one package, as Markdown."""
     module = importlib.import_module(package)
     objects = {name: getattr(module, name) for name in public_names(module)}
-    parts = [f"```{{py:module}} {package}\n```", dedent(module.__doc__ or "").replace("|--", "| --")]
+    # The names of the package in its docstring lead to their entries.
+    introduction = re.sub(
+        r"`(\w+)`", lambda s: f"{{py:obj}}`{s[1]}`" if s[1] in objects else s[0], dedent(module.__doc__ or "")
+    )
+    parts = [f"```{{py:module}} {package}\n```", introduction]
     rows = [f"| {{py:obj}}`{name} <{package}.{name}>` | {_summary(module, name, o)} |" for name, o in objects.items()]
     parts.append("\n".join(["| name | what |", "| --- | --- |", *rows]))
     kinds = {name: _kind(value) for name, value in objects.items()}
@@ -94,12 +107,14 @@ def _entry(module: ModuleType, name: str, kind: str) -> str:
     full_name = f"{module.__name__}.{name}"
     place = main_places()[id(getattr(module, name))]
     if place == full_name:
-        return _automatic(full_name, kind)
+        return _automatic(full_name, kind, getattr(module, name))
     return f"````{{py:{kind}}} {name}\n:module: {module.__name__}\n\nThe same as {{py:obj}}`{place}`.\n````"
 
 
-def _automatic(full_name: str, kind: str) -> str:
-    options = "   :members:\n   :show-inheritance:\n" if kind == "class" else ""
+def _automatic(full_name: str, kind: str, value: Any) -> str:
+    options = ""
+    if kind == "class":
+        options = "   :members:\n" + ("   :show-inheritance:\n" if value.__bases__ != (object,) else "")
     return f"```{{eval-rst}}\n.. auto{kind}:: {full_name}\n{options}```"
 
 
