@@ -38,6 +38,7 @@ extensions = [
 ]
 nitpicky = True
 smartquotes = False
+highlight_language = "text"  # most blocks without a language are equations
 
 # Markdown
 myst_enable_extensions = ["colon_fence", "dollarmath"]

@@ -5,9 +5,11 @@ the markup of reStructuredText. So its special characters are escaped, `name` be
 name and code otherwise, and equations and examples are kept as they are. Napoleon then reads the sections.
 """
 
+import ast
 import dataclasses
 import inspect
 import re
+import textwrap
 from collections.abc import Container, Iterator
 from typing import Any
 
@@ -90,7 +92,8 @@ def to_rst(lines: list[str], parameters: Container[str] = (), fields_are_argumen
         if paragraph[0].lstrip().startswith(">>>"):
             result += paragraph
         elif not section and (paragraph[0].startswith("    ") or _is_equation(paragraph)):
-            result += ["::", "", *(f"    {line}" for line in paragraph)]
+            language = "python" if _is_python(paragraph) else "text"
+            result += [f".. code-block:: {language}", "", *(f"    {line}" for line in paragraph)]
         else:
             text = "\n".join(_one_name_each(paragraph) if section in ("Args", "Attributes") else paragraph)
             result += _escape(text, parameters).split("\n")
@@ -111,6 +114,15 @@ def _paragraphs(lines: list[str]) -> Iterator[list[str]]:
 def _is_equation(paragraph: list[str]) -> bool:
     text = "\n".join(paragraph)
     return "`" not in text and not text.endswith(".") and all(_ALIGNED.search(line) for line in paragraph)
+
+
+def _is_python(paragraph: list[str]) -> bool:
+    """Whether an indented example is Python; equations, which are not indented, may look like it."""
+    try:
+        ast.parse(textwrap.dedent("\n".join(paragraph)))
+    except SyntaxError:
+        return False
+    return paragraph[0].startswith(" ")
 
 
 def _one_name_each(paragraph: list[str]) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 from sphinx.pycode import ModuleAnalyzer
+from sphinx.util.typing import stringify_annotation
 
 import molattn
 from molattn_docs.text import dedent
@@ -126,7 +127,12 @@ def _constant(module: ModuleType, name: str) -> str:
     lines = [f"````{{py:data}} {name}", f":module: {module.__name__}"]
     if is_short and isinstance(value, str | int | float | tuple | dict | frozenset):
         lines.append(f":value: {shown}")
+    elif type(value).__module__ in ("typing", "types", "collections.abc"):
+        shown = stringify_annotation(value, "smart")  # with "~" before the names whose packages are not shown
+        lines.append(":value: " + re.sub(r"~(?:\w+[.])*", "", shown))
     documentation = constant_documentation(module, name)
+    if type(value).__module__.startswith("molattn."):
+        documentation += f"\n\nAn instance of {{py:obj}}`{type(value).__name__}`."
     if isinstance(value, dict) and not is_short:
         documentation += f"\n\nIts keys: {', '.join(f'`{key}`' for key in _first(value))}."
     return "\n".join([*lines, "", documentation, "````"])
