@@ -15,7 +15,7 @@ from typing import Any
 
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.domains.python import PyObject
+from sphinx.domains.python._object import PyObject
 
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):$")
 _ENTRY = re.compile(r"^    (\*{0,2}\w+(?:, \w+)*): (.*)$")
