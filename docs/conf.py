@@ -19,6 +19,8 @@ root_doc = "README"
 include_patterns = [
     "README.md",
     "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
     "docs/*.md",
     "docs/guide/*.md",
     "docs/reference/**",

@@ -72,7 +72,8 @@ class MissingExtra(MolattnError):
         super().__init__(f"{what_for} needs {package}: pip install 'molattn[{extra}]'")
 
 
-EXTRAS = ("excel", "keras", "notebook", "ray", "tune", "widget")
+EXTRAS = ("excel", "keras", "notebook", "ray", "trees", "tune", "widget")
+"""The optional parts of molattn, as in `pip install molattn[tune]`, but for those of tests and development."""
 
 
 def installed_extras() -> dict[str, bool]:

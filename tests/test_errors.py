@@ -1,6 +1,8 @@
 """Errors: their exit codes, and what they say."""
 
 import pickle
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +26,12 @@ def test_a_missing_extra_says_what_to_type() -> None:
 def test_a_smiles_error_travels_between_processes() -> None:
     error = pickle.loads(pickle.dumps(errors.SmilesError("C1CC", "a ring is open")))  # noqa: S301
     assert (error.smiles, error.reason, str(error)) == ("C1CC", "a ring is open", "'C1CC': a ring is open")
+
+
+def test_the_doctor_knows_every_extra_of_the_package() -> None:
+    declared = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    assert set(errors.EXTRAS) == set(declared["optional-dependencies"]) - {"test", "dev", "docs", "fuzz"}
+    assert set(errors.installed_extras()) == set(errors.EXTRAS)
 
 
 def test_an_unknown_choice_is_followed_by_the_choices() -> None:
