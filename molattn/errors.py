@@ -117,8 +117,8 @@ _MAX_CHOICES = 20
 def unknown_choice(kind: str, value: object, choices: Iterable[str]) -> str:
     """The message about a value that is none of the choices: the closest of them, and the list, up to 20 of them.
 
-    >>> unknown_choice("loss", "mea", ["mse", "mae"])
-    "unknown loss 'mea': choose one of mse, mae; did you mean 'mae'?"
+    >>> unknown_choice("loss", "hubre", ["mse", "huber"])
+    "unknown loss 'hubre': choose one of mse, huber; did you mean 'huber'?"
     """
     names = list(map(str, choices))
     close = difflib.get_close_matches(str(value)[:_MAX_CHOICES], names, n=1)

@@ -314,7 +314,7 @@ def test_the_explained_output_follows_from_the_target() -> None:
         assert explained_output(artifact, target, outputs) == expected
     for target, words in (
         (None, "choose the target .*: p, q, p_prob_a, .*q_prob_z"),
-        ("r", "no target 'r': choose .*q_prob_z"),
+        ("r", "unknown target 'r': choose .*q_prob_z"),
     ):
         with pytest.raises(UsageError, match=words):
             explained_output(artifact, target, outputs)
