@@ -188,7 +188,7 @@ def _not_text(value: object) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "the value is missing, a SMILES is text"
     if is_mol(value):
-        return "RDKit cannot write this molecule as SMILES"
+        return "it is an RDKit molecule where a SMILES is needed: Chem.MolToSmiles writes it, where RDKit can"
     return f"it is of type {type(value).__name__}, a SMILES is text"
 
 

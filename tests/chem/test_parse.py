@@ -266,3 +266,12 @@ def test_a_molecule_whose_order_no_smiles_has_is_reported() -> None:
     n = hydrogens_first.GetNumAtoms()
     assert smiles_from_mol(Chem.RenumberAtoms(hydrogens_first, [*range(2, n), 0, 1])) == ("CO", False)
     assert smiles_from_mol(hydrogens_first) == ("CO", True)
+
+
+def test_a_molecule_that_was_not_sanitized_is_written_as_it_is() -> None:
+    assert smiles_from_mol(Chem.MolFromSmiles("CN(=O)=O", sanitize=False)) == ("CN(=O)=O", True)  # a valence of 5
+
+
+def test_a_molecule_is_no_smiles() -> None:
+    with pytest.raises(SmilesError, match="it is an RDKit molecule where a SMILES is needed"):
+        read_smiles(Chem.MolFromSmiles("CCO"))

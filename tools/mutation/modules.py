@@ -159,7 +159,11 @@ MODULES = {
         "graph/encodings/test_fixed_weights.py",
         "graph/encodings/test_bonds.py",
     ],
-    "graph/encodings/bonds": ["graph/encodings/test_bonds.py", "graph/encodings/test_properties.py"],
+    "graph/encodings/bonds": [
+        "graph/encodings/test_bonds.py",
+        "graph/encodings/test_properties.py",
+        "graph/encodings/test_combine.py",
+    ],
     "graph/encodings/distances": [
         "graph/encodings/test_distances.py",
         "graph/encodings/test_walks.py",
@@ -186,7 +190,7 @@ MODULES = {
     ],
     "models/calibration": ["models/test_calibration.py", "models/test_calibration_by_others.py"],
     "training/calibrate": [
-        "training/test_ensembles.py::test_members_are_the_models_of_their_seeds_and_the_mean_answers",
+        "training/test_ensembles.py::test_a_resumed_ensemble_is_bitwise_equal",
         "models/test_calibration.py",
         "models/test_calibration_by_others.py",
         "models/test_applicability_domain.py",
