@@ -74,6 +74,9 @@ class Spelled:
     def predict(self: Any, X: Any) -> Any:
         return super().predict(self._spelled(X))  # pyright: ignore
 
+    def transform(self: Any, X: Any) -> Any:
+        return super().transform(self._spelled(X))  # pyright: ignore
+
     def _spelled(self: Any, X: Any) -> list[str]:
         checks.check_is_fitted(self)
         return spelled(validate_data(self, X, dtype=np.float64, reset=False))
