@@ -1,5 +1,7 @@
 """`molattn.train` and `molattn.load`: the Python interface."""
 
+import inspect
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,6 +65,17 @@ def test_bad_rows_raise_on_request(folder: Path) -> None:
     with pytest.raises(InputError, match=r"7 of 7 .*row 4, '': it is empty; and 2 more$"):
         predictor.predict([""] * 7, on_error="raise")
     assert np.isfinite(predictor.predict(["CCO"], on_error="raise")).all()
+
+
+@pytest.mark.parametrize("method", ["predict", "embed"])
+def test_an_unknown_on_error_is_refused_before_any_molecule_is_read(folder: Path, method: str) -> None:
+    def never() -> Iterator[str]:
+        raise AssertionError("a molecule was read")
+        yield "C"
+
+    with pytest.raises(UsageError, match="unknown on_error 'riase': choose one of nan, raise; did you mean 'raise'"):
+        # Without the tests' own checks of argument types, which users do not have.
+        inspect.unwrap(getattr(Predictor, method))(molattn.load(folder), never(), on_error="riase")
 
 
 def test_a_saved_model_predicts_the_same(folder: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from molattn.chem import Progress
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
-from molattn.errors import InputError, UsageError, describe_bad_smiles
+from molattn.errors import InputError, UsageError, describe_bad_smiles, unknown_choice
 from molattn.explain.faithfulness_file import read_summaries
 from molattn.inference.base_predictor import BatchPredictor, PredictionOptions
 from molattn.inference.molecules import as_smiles
@@ -206,9 +206,12 @@ class Predictor(TablePredictor):
         on_error: str,
     ) -> tuple[list[RowPrediction], bool]:
         """The predictions of molecules, and whether `smiles` was a single one."""
+        _check_choice(on_error)
         molecules = as_smiles(smiles, atom_order=self.task.of_atoms)
         z = self._descriptors_of(molecules, descriptors)
-        rows = _checked(list(self.predict_rows(molecules.smiles, num_workers, None, z, options)), on_error)
+        rows = list(self.predict_rows(molecules.smiles, num_workers, None, z, options))
+        if on_error == "raise":
+            _check_rows(rows)
         return rows, molecules.single
 
     def _squeeze(self, values: np.ndarray) -> np.ndarray:
@@ -244,12 +247,15 @@ class Predictor(TablePredictor):
         Raises:
             InputError: SMILES that cannot be read, by their rows, if `on_error` is "raise".
             TypeError: `smiles` is neither a molecule nor a list of them.
-            UsageError: a model of atoms, which has no embedding of a molecule.
+            UsageError: a model of atoms, which has no embedding of a molecule; another `on_error`.
         """
+        _check_choice(on_error)
         missing = (np.nan,) * self.dim
         molecules = as_smiles(smiles)
         z = self._descriptors_of(molecules, descriptors)
-        rows = _checked(list(self.embed_rows(molecules.smiles, num_workers, None, z)), on_error)
+        rows = list(self.embed_rows(molecules.smiles, num_workers, None, z))
+        if on_error == "raise":
+            _check_rows(rows)
         values = np.array([missing if r.values is None else r.values for r in rows]).reshape(-1, self.dim)
         warn_failed(rows, "embedding")
         return values[0] if molecules.single else values
@@ -303,18 +309,16 @@ class Predictor(TablePredictor):
         return f"Predictor of {', '.join(self.targets)}"
 
 
-def _checked(rows: list[RowPrediction], on_error: str) -> list[RowPrediction]:
-    """The rows themselves.
-
-    Raises:
-        InputError: rows without a result, if `on_error` is "raise".
-        UsageError: another `on_error` than "nan" and "raise".
-    """
+def _check_choice(on_error: str) -> None:
+    """Refuse an unknown `on_error` before molecules are predicted."""
     if on_error not in ("nan", "raise"):
-        raise UsageError(f"on_error is 'nan' or 'raise', not {on_error!r}")
-    if on_error == "raise" and (bad := [(i, r.smiles, r.error) for i, r in enumerate(rows) if r.error]):
+        raise UsageError(unknown_choice("on_error", on_error, ("nan", "raise")))
+
+
+def _check_rows(rows: list[RowPrediction]) -> None:
+    """Raise an InputError about the rows without a result, if there are any."""
+    if bad := [(i, r.smiles, r.error) for i, r in enumerate(rows) if r.error]:
         raise InputError(describe_bad_smiles(bad, len(rows)))
-    return rows
 
 
 def load(run: str | Path) -> Predictor:

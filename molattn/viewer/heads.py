@@ -152,7 +152,15 @@ def heads_plot(summary: HeadSummary) -> Picture:
     fraction of log n; the attention to functional groups from other atoms, and between elements, relative to uniform
     attention: blue for more, red for less, white for equal. Columns are the most common classes with at least 30
     receivers.
+
+    Raises:
+        TypeError: `summary` is not a HeadSummary, such as one attention map.
     """
+    if not isinstance(summary, HeadSummary):
+        raise TypeError(
+            f"heads_plot draws a HeadSummary, not {type(summary).__name__}: summarize_heads([...]) makes one of "
+            "attention maps, and head_grid draws the heads of a single map"
+        )
     layers, heads = summary.shape or (0, 0)
     rows = layers * heads
     groups = _columns(summary, "group", _MAX_GROUPS)

@@ -1,5 +1,7 @@
 """The figure of head summaries: a row for each head, a bar for each share."""
 
+import inspect
+
 import numpy as np
 import pytest
 
@@ -43,3 +45,8 @@ def test_the_bars_of_a_head_are_as_long_as_its_shares():
 
 def test_one_molecule_of_one_atom_has_a_figure():
     assert_sound(heads_plot(summarize_heads([attention_map("C", 1, 2)])))
+
+
+def test_a_single_map_is_refused_with_the_functions_that_take_it() -> None:
+    with pytest.raises(TypeError, match=r"heads_plot draws a HeadSummary, not AttentionMap: .*head_grid"):
+        inspect.unwrap(heads_plot)(attention_map("C", 1, 2))  # without the tests' own checks of argument types
