@@ -187,6 +187,7 @@ def _optimize(mol: Chem.Mol) -> list[str]:
     """Minimize the energy of MMFF94 in place; return the warnings."""
     if not rdForceFieldHelpers.MMFFHasAllMoleculeParams(mol):
         return [f"{NOT_OPTIMIZED}MMFF94 has no parameters for it"]
-    if rdForceFieldHelpers.MMFFOptimizeMolecule(mol, maxIters=_STEPS):
-        return [f"{NOT_OPTIMIZED}MMFF94 finds no minimum in {_STEPS:,} steps"]
-    return []
+    status = rdForceFieldHelpers.MMFFOptimizeMolecule(mol, maxIters=_STEPS)
+    if status < 0:
+        return [f"{NOT_OPTIMIZED}MMFF94 cannot be set up for it"]
+    return [f"{NOT_OPTIMIZED}MMFF94 finds no minimum in {_STEPS:,} steps"] if status else []

@@ -96,21 +96,28 @@ def descriptors(
         smiles, max_atoms: as for `read_smiles`.
         names: elements of `DESCRIPTORS`; None for all.
 
-    Raises SmilesError for text that is not a molecule within the limits.
+    Raises:
+        SmilesError: text that is not a molecule within the limits.
+        UsageError: a name that is not in `DESCRIPTORS`.
     """
     return descriptor_values(read_smiles(smiles, max_atoms=max_atoms), names)
 
 
 def descriptor_values(mol: Chem.Mol, names: Sequence[str] | None = None) -> npt.NDArray[np.float64]:
     """`descriptors` of a molecule that has been read."""
+    # Looked up before RDKit is called: a KeyError within the call would count as an error of RDKit.
+    functions = _functions()
+    names = tuple(functions) if names is None else names
+    if unknown := [name for name in names if name not in functions]:
+        raise UsageError(unknown_choice("descriptor", unknown[0], functions))
     with rdBase.BlockLogs():
-        numbers = np.array([_number(name, mol) for name in names or _functions()], dtype=np.float64)
+        numbers = np.array([_number(functions[name], mol) for name in names], dtype=np.float64)
     return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
-def _number(name: str, mol: Chem.Mol) -> float:
+def _number(function: Callable[[Chem.Mol], float], mol: Chem.Mol) -> float:
     try:
-        return float(_functions()[name](mol))
+        return float(function(mol))
     except RDKIT_ERRORS:
         return np.nan
 
@@ -151,8 +158,12 @@ def atom_contributions(smiles: str, name: str, max_atoms: int = MAX_ATOMS, add_h
 
     With `add_hs` hydrogens are atoms as well and follow the others, as in the graph.
 
-    Raises SmilesError for text that is not a molecule; KeyError for an unknown property.
+    Raises:
+        SmilesError: text that is not a molecule.
+        UsageError: an unknown property.
     """
+    if name not in CONTRIBUTIONS:
+        raise UsageError(unknown_choice("atom contribution", name, CONTRIBUTIONS))
     return CONTRIBUTIONS[name](read_smiles(smiles, add_hs=add_hs, max_atoms=max_atoms))
 
 

@@ -10,7 +10,7 @@ from rdkit.Chem import BRICS
 
 from molattn.chem.parse import canonical_smiles, read_smiles
 from molattn.chem.standardize import inchi_key
-from molattn.errors import SmilesError
+from molattn.errors import InputError
 
 # RDKit treats seed 0 as "no seed", and accepts 32 bits.
 _SEEDS = 2**31 - 1
@@ -44,7 +44,7 @@ def round_trip_smiles(text: str, max_length: int) -> str | None:
         if len(canonical) > max_length or "." in canonical:
             return None
         return canonical if canonical_smiles(read_smiles(canonical)) == canonical else None
-    except SmilesError:
+    except InputError:
         return None
 
 
@@ -101,7 +101,7 @@ def grow_molecules(
 
     Args:
         smiles: input molecules.
-        count: number of molecules; fewer are returned if `_ATTEMPTS` attempts per molecule find no more.
+        count: number of molecules; fewer are returned if 50 attempts per molecule find no more.
         seed: the same seed gives the same molecules, in the same order.
         is_excluded: called with each new SMILES; molecules for which it returns True are dropped.
 

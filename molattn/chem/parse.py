@@ -134,8 +134,12 @@ def smiles_from_mol(mol: Chem.Mol) -> tuple[str, bool]:
     Explicit hydrogens become implicit, as in `read_smiles`; in their own order, they have to follow the other atoms.
     Coordinates, atom names and other properties are not part of a SMILES.
 
-    Raises SmilesError if RDKit fails.
+    Raises SmilesError if RDKit fails, or for more than `MAX_LENGTH` atoms, since RDKit crashes on very long chains.
     """
+    if mol.GetNumAtoms() > MAX_LENGTH:
+        raise SmilesError(
+            mol, f"it has {mol.GetNumAtoms():,} atoms, and a SMILES has at most {MAX_LENGTH:,} characters"
+        )
     with convert_rdkit_errors(mol, "write the molecule as SMILES"):
         heavy = Chem.RemoveHs(mol, sanitize=False)
         smiles = Chem.MolToSmiles(heavy, canonical=False)
@@ -188,7 +192,7 @@ def _not_text(value: object) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "the value is missing, a SMILES is text"
     if is_mol(value):
-        return "it is an RDKit molecule where a SMILES is needed: Chem.MolToSmiles writes it, where RDKit can"
+        return "it is an RDKit molecule where a SMILES is needed: give Chem.MolToSmiles(mol)"
     return f"it is of type {type(value).__name__}, a SMILES is text"
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from rdkit import Chem, rdBase
 
 from molattn.chem.parse import MAX_ATOMS, canonical_smiles, convert_rdkit_errors, read_smiles
+from molattn.errors import UsageError, unknown_choice
 
 
 def parent(mol: Chem.Mol) -> Chem.Mol:
@@ -42,9 +43,12 @@ def standardized_smiles(smiles: object, standardize: str, max_atoms: int = MAX_A
         standardize: A key of `STANDARDIZE`; empty changes nothing.
         max_atoms: Largest number of atoms, counterions included.
 
-    Raises SmilesError for text that is not a molecule within the limits, and for molecules that RDKit fails to
-    standardize.
+    Raises:
+        SmilesError: text that is not a molecule within the limits, or a molecule that RDKit fails to standardize.
+        UsageError: an unknown `standardize`.
     """
+    if standardize and standardize not in STANDARDIZE:
+        raise UsageError(unknown_choice("standardize", standardize, STANDARDIZE))
     mol = read_smiles(smiles, max_atoms=max_atoms)
     if not standardize:
         return str(smiles)

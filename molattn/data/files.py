@@ -95,14 +95,16 @@ def atomic_write(path: str | Path, mode: str = "wb", **options: str) -> Iterator
     """Open a file that replaces `path` when the block ends without an error; otherwise `path` is unchanged.
 
     A temporary file in the same folder is written, synced to disk and renamed, so `path` is always the old file or the
-    new one. If `path` is a link, the file that it points to is replaced and the link stays. Temporary files for `path`
-    of killed processes are removed first, those of running processes are not.
+    new one, and keeps its permissions. If `path` is a link, the file that it points to is replaced and the link stays.
+    Temporary files for `path` of killed processes are removed first, those of running processes are not.
     """
     path = Path(os.path.realpath(path))
     _remove_stale(path)
     temporary, file = _open_locked(path, mode, options)
     try:
         with file:
+            with suppress(OSError):  # there is no old file, or a file system without permissions
+                shutil.copymode(path, temporary)
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -4,6 +4,7 @@ import pytest
 from rdkit.Chem import Crippen, rdMolDescriptors
 
 from molattn.chem import CONTRIBUTIONS, atom_contributions, read_smiles
+from molattn.errors import UsageError
 from tests.molecules import SPECIAL, esol
 
 WHOLE = {"log_p": Crippen.MolLogP, "tpsa": rdMolDescriptors.CalcTPSA}
@@ -23,3 +24,8 @@ def test_an_implicit_hydrogen_is_added_to_its_neighbour():
     assert atom_contributions("C", "log_p") == pytest.approx([0.1441 + 4 * 0.1230])
     assert atom_contributions("CO", "log_p") == pytest.approx([-0.2035 + 3 * 0.1230, -0.2893 - 0.2677])
     assert atom_contributions("CO", "tpsa") == pytest.approx([0, 20.23])
+
+
+def test_an_unknown_property_is_refused():
+    with pytest.raises(UsageError, match="unknown atom contribution 'logp': choose one of log_p, tpsa; did you mean"):
+        atom_contributions("CCO", "logp")

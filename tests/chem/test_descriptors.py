@@ -6,7 +6,7 @@ from rdkit import Chem
 from rdkit.Chem import Crippen, Descriptors, rdMolDescriptors
 
 from molattn.chem import DESCRIPTORS, FEW_DESCRIPTORS, descriptors, random_smiles, read_smiles
-from molattn.errors import SmilesError
+from molattn.errors import SmilesError, UsageError
 from tests.molecules import SPECIAL, esol
 
 SMILES, _ = esol(20)
@@ -51,3 +51,9 @@ def test_mercury_has_no_partial_charges() -> None:
 def test_invalid_smiles_are_rejected() -> None:
     with pytest.raises(SmilesError, match="spelling"):
         descriptors("C1CC")
+
+
+def test_an_unknown_name_is_refused_and_none_gives_none() -> None:
+    with pytest.raises(UsageError, match="unknown descriptor 'TPSAA': did you mean 'TPSA'"):
+        descriptors("CCO", ("TPSAA",))
+    assert descriptors("CCO", ()).shape == (0,)

@@ -11,7 +11,7 @@ from molattn.chem import (
     smiles_tokens,
     standardized_smiles,
 )
-from molattn.errors import SmilesError
+from molattn.errors import SmilesError, UsageError
 from tests.molecules import SPECIAL, esol
 
 
@@ -64,3 +64,9 @@ def test_graphs_and_tokens_are_those_of_the_standard_form():
     assert smiles_tokens(salt, standardize="parent").encoded_smiles == "CC(=O)O"
     assert molecule_graph("OCC", standardize="parent") == molecule_graph("OCC")
     assert molecule_graph(salt).num_atoms == 5
+
+
+def test_an_unknown_standard_form_is_refused_before_a_molecule_is_read():
+    for smiles in ("CCO", "C1CC"):
+        with pytest.raises(UsageError, match="unknown standardize 'parents': choose one of parent, tautomer"):
+            standardized_smiles(smiles, "parents")

@@ -1,5 +1,6 @@
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 from molattn.data import SPLITS, read_records, read_split_file, read_table
 from molattn.data.datasets import cards
+from molattn.data.datasets.fetch import fetch_dataset
 from molattn.errors import InputError, UsageError
 
 
@@ -196,3 +198,20 @@ def test_the_data_are_in_the_wheel_and_the_sdist(tmp_path):
         environment = {"PYTHONPATH": str(site), "PATH": os.environ["PATH"], "XDG_CACHE_HOME": str(tmp_path / "cache")}
         done = subprocess.run([sys.executable, "-c", INSTALLED.format(site=str(site))], env=environment, **clean)
         assert done.stdout.strip() == "installed", done.stdout + done.stderr
+
+
+def test_a_card_in_a_folder_of_molattn_data_is_found_with_its_table(tmp_path, monkeypatch):
+    text = (cards.datasets_dir() / "esol.toml").read_text(encoding="utf-8")
+    table = "smiles,log_solubility\nCCO,1.0\n"
+    (tmp_path / "mine.csv").write_text(table)
+    own = re.sub(r'sha256 = ".*"', f'sha256 = "{hashlib.sha256(table.encode()).hexdigest()}"', text)
+    own = own.replace('name = "esol"', 'name = "mine"').replace('file = "esol.csv"', 'file = "mine.csv"')
+    (tmp_path / "mine.toml").write_text(own, encoding="utf-8")
+    (tmp_path / "esol.toml").write_text("name = 'esol'\nsmiles_column = 'another'\n")
+    (tmp_path / "settings.toml").write_text("[tool]\n")
+    (tmp_path / "broken.toml").write_text("[")
+    monkeypatch.setenv(cards.DATA_VARIABLE, str(tmp_path))
+    assert set(cards.dataset_names()) == {*NAMES, "mine"}
+    card, message = fetch_dataset("mine")
+    assert (card.path, message) == (tmp_path / "mine.csv", "")
+    assert cards.load_card("esol").smiles_column == "smiles"  # a bundled card is not replaced

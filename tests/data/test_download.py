@@ -1,6 +1,8 @@
 """Downloads: complete and as expected, or no file."""
 
 import hashlib
+import http.client
+import ssl
 
 import pytest
 
@@ -91,3 +93,14 @@ def test_a_self_signed_certificate_is_rejected(tmp_path):
     with serve({"a.csv": CONTENT}, pem) as home, pytest.raises(InputError, match="its certificate is not trusted"):
         download(home.url("a.csv", "https"), tmp_path / "cache" / "a.csv", SHA256)
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_connection_that_tls_ends_is_an_unreachable_server(tmp_path, monkeypatch):
+    def read(*_):
+        raise ssl.SSLEOFError(8, "[SSL: UNEXPECTED_EOF_WHILE_READING] EOF occurred in violation of protocol")
+
+    with serve({"a.csv": CONTENT}) as home:
+        monkeypatch.setattr(http.client.HTTPResponse, "read", read)
+        with pytest.raises(UnreachableError, match=r"a\.csv cannot be reached \(.*UNEXPECTED_EOF"):
+            download(home.url("a.csv"), tmp_path / "a.csv")
+    assert list(tmp_path.iterdir()) == []

@@ -3,6 +3,7 @@
 import io
 import os
 import signal
+import stat
 import tarfile
 import zipfile
 from pathlib import Path
@@ -264,3 +265,14 @@ def test_an_interruption_after_the_rename_is_raised_unchanged(tmp_path: Path, mo
     with pytest.raises(KeyboardInterrupt):
         write_text(tmp_path / "a.csv", "new")
     assert (tmp_path / "a.csv").read_text() == "new"
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644, 0o664])
+def test_the_permissions_of_the_old_file_are_kept(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "secret.csv"
+    path.touch()
+    path.chmod(mode)
+    with atomic_write(path) as file:
+        file.write(b"x")
+        assert [stat.S_IMODE(p.stat().st_mode) for p in tmp_path.iterdir()] == [mode, mode]
+    assert path.read_bytes() == b"x" and stat.S_IMODE(path.stat().st_mode) == mode

@@ -79,7 +79,7 @@ def test_columns_of_other_types_do_not_fail_the_table():
 def test_invalid_frames_and_parquet_files_raise(tmp_path):
     with pytest.raises(UsageError, match="a path or a data frame .* not of type list"):
         read_table([["C", 1]])
-    with pytest.raises(InputError, match="a column that Arrow cannot convert"):
+    with pytest.raises(InputError, match="the frame cannot be converted to an Arrow table"):
         read_table(pd.DataFrame({"smiles": ["C", "C"], "y": [1, "a"]}))
     with pytest.raises(InputError, match="columns 1 and 2 are both named 'y'"):
         read_table(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["y", "y"]))
@@ -197,3 +197,9 @@ def test_weights_and_groups(tmp_path):
     assert plain.weights is None and plain.groups is None
     with pytest.raises(UsageError, match="requested twice"):
         read_records(read_table(tmp_path / "t.csv"), None, ["y"], "y")
+
+
+def test_a_frame_with_two_columns_of_one_name_raises():
+    frame = pd.DataFrame([["CCO", "1"]], columns=["smiles", "smiles"])
+    with pytest.raises(InputError, match="the frame cannot be converted to an Arrow table: .*[Dd]uplicate"):
+        read_table(frame)

@@ -390,3 +390,9 @@ def test_the_header_is_plain(cache: Path) -> None:
     header = json.loads((cache / _only(cache) / HEADER).read_text())
     assert header["identity"]["settings"] == {"add_hs": True}
     assert header["identity"]["rows"] == 2
+
+
+def test_a_mask_selects_molecules():
+    store = cached_molecules(["C", "CC", "CCC"], reading(molecule_graph)).molecules
+    assert store[np.array([True, False, True])].smiles == ["C", "CCC"]
+    assert store[[1, 0, 1]].smiles == ["CC", "C", "CC"]

@@ -62,3 +62,7 @@ def test_finite_numbers() -> None:
     assert [parse_finite(value) for value in ("-1.5e3", ".5", "2.", 3, True)] == [-1500.0, 0.5, 2.0, 3.0, 1.0]
     missing = parse_finite(math.nan)
     assert missing is not None and math.isnan(missing)
+
+
+def test_bytes_are_no_number():
+    assert parse_finite(b"1.5") is None

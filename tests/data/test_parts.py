@@ -158,3 +158,14 @@ def test_parts_are_discarded_and_nothing_else_is(output: Path) -> None:
     parts_folder(output).write_text("a file")
     with pytest.raises(UsageError, match="was not written by molattn"):
         discard_parts(output)
+
+
+def test_the_parts_of_a_link_are_next_to_the_file_that_it_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "other_disk").mkdir()
+    output = tmp_path / "out.txt"
+    output.symlink_to(tmp_path / "other_disk" / "far.txt")
+    parts = opened(output)
+    assert parts.folder == parts_folder(output) == tmp_path / "other_disk" / "far.txt.parts"
+    finish(parts, 0, "a\n")
+    parts.join()
+    assert output.is_symlink() and output.read_text() == "a\n"

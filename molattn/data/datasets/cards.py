@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,8 +25,13 @@ def data_dirs(data_dir: str | Path = "") -> list[Path]:
 
     `data_dir`, the folders in MOLATTN_DATA, the bundled data sets and the user's cache. They need not exist.
     """
-    folders = [data_dir, *os.environ.get(DATA_VARIABLE, "").split(os.pathsep)]
-    return [*(Path(folder).expanduser() for folder in folders if folder), datasets_dir(), cache_dir()]
+    first = [Path(data_dir).expanduser()] if data_dir else []
+    return [*first, *_user_dirs(), datasets_dir(), cache_dir()]
+
+
+def _user_dirs() -> list[Path]:
+    """The folders in MOLATTN_DATA."""
+    return [Path(folder).expanduser() for folder in os.environ.get(DATA_VARIABLE, "").split(os.pathsep) if folder]
 
 
 def cache_dir() -> Path:
@@ -131,8 +137,27 @@ def datasets_dir() -> Path:
 
 
 def dataset_names() -> tuple[str, ...]:
-    """The names of all data sets, sorted."""
-    return tuple(sorted(path.stem for path in datasets_dir().glob("*.toml")))
+    """The names of all data sets that have a card, bundled or in a folder of MOLATTN_DATA, sorted."""
+    return tuple(sorted(_card_paths()))
+
+
+def _card_paths() -> dict[str, Path]:
+    """The card of each data set; a bundled one is not replaced by another of its name."""
+    paths: dict[str, Path] = {}
+    for folder in (datasets_dir(), *_user_dirs()):
+        for path in sorted(folder.glob("*.toml")):
+            if folder == datasets_dir() or _has_card(path):
+                paths.setdefault(path.stem, path)
+    return paths
+
+
+def _has_card(path: Path) -> bool:
+    """Whether a file of a user's folder, which may hold other TOML files, is a card of the name of the file."""
+    try:
+        fields = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return fields.get("name") == path.stem and "smiles_column" in fields
 
 
 def load_card(name: str) -> DatasetCard:
@@ -140,11 +165,11 @@ def load_card(name: str) -> DatasetCard:
 
     Raises UsageError for an unknown name, InputError for an invalid card.
     """
-    folder = datasets_dir()
-    _check_name(name)
-    path = folder / f"{name}.toml"
+    paths = _card_paths()
+    _check_name(name, tuple(sorted(paths)))
+    path = paths[name]
     try:
-        card = _card(folder, tomllib.loads(path.read_text(encoding="utf-8")))
+        card = _card(path.parent, tomllib.loads(path.read_text(encoding="utf-8")))
     except KeyError as error:
         raise InputError(f"{path}: the card has no {error}") from error
     except (TypeError, ValueError) as error:
@@ -212,8 +237,7 @@ def read_pin(card: DatasetCard) -> Pin | None:
         raise InputError(f"{path} is damaged: remove it together with {card.file}") from error
 
 
-def _check_name(name: str) -> None:
-    names = dataset_names()
+def _check_name(name: str, names: Sequence[str]) -> None:
     if name not in names:
         close = difflib.get_close_matches(name.lower(), names, n=1)
         hint = f"did you mean {close[0]!r}?" if close else "a table of your own is a path, such as my.csv."

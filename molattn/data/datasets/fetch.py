@@ -67,7 +67,8 @@ def download(url: str, path: Path, sha256: str = "", progress: DownloadProgress 
     digest, done = hashlib.sha256(), 0
     try:
         with opener.open(url, timeout=_TIMEOUT) as response, atomic_write(path) as file:
-            length = int(response.headers.get("Content-Length") or 0)
+            reported = response.headers.get("Content-Length") or ""
+            length = int(reported) if reported.isdecimal() else 0
             while chunk := response.read(_CHUNK):
                 done += len(chunk)
                 if done > MAX_BYTES:
@@ -86,9 +87,9 @@ def download(url: str, path: Path, sha256: str = "", progress: DownloadProgress 
                 )
     except urllib.error.HTTPError as error:
         raise InputError(f"{url} cannot be downloaded: the server responds with {error.code} {error.reason}") from error
-    except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
-        reason = getattr(error, "reason", error)
-        if isinstance(reason, ssl.SSLError):
+    except (urllib.error.URLError, TimeoutError, ConnectionError, ssl.SSLError) as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        if isinstance(reason, ssl.SSLCertVerificationError):
             raise InputError(f"{url} cannot be downloaded: its certificate is not trusted ({reason.reason})") from error
         raise UnreachableError(f"{url} cannot be reached ({reason})") from error
     except http.client.HTTPException as error:

@@ -47,7 +47,9 @@ class MoleculeStore(Sequence[Any]):
     def __getitem__(self, index: slice | Index) -> "MoleculeStore": ...
     def __getitem__(self, index: int | slice | Index) -> Any:
         if not isinstance(index, int | np.integer):
-            indices = index if isinstance(index, slice) else np.asarray(index, dtype=np.int64)
+            indices = index if isinstance(index, slice) else np.asarray(index)
+            if isinstance(indices, np.ndarray) and indices.dtype != bool:  # a mask selects, and is no list of 0 and 1
+                indices = indices.astype(np.int64)
             return MoleculeStore(self.columns, self.packing, self.rows[indices], self._folder)
         row = int(self.rows[index])
         metadata = self._metadata(row)

@@ -92,7 +92,7 @@ def frame_stream(frame: Any, warn: Warn = ignore_warning) -> RowStream:
 
     `warn` is called if columns have no name.
 
-    Raises UsageError for anything else, InputError for a column of mixed types.
+    Raises UsageError for anything else, InputError for a column of mixed types, or two columns of one name.
     """
     table = to_arrow_table(frame)
     return _stream(table.schema, iter(table.to_batches()), "the frame", warn)
@@ -116,8 +116,8 @@ def to_arrow_table(frame: Any) -> pa.Table:
         frame = frame.reset_index(drop=True)  # pandas would export the index as a column
     try:
         return pa.table(frame)
-    except (pa.ArrowException, TypeError) as error:
-        raise InputError(f"the frame has a column that Arrow cannot convert: {error}") from error
+    except (pa.ArrowException, TypeError, ValueError) as error:  # ValueError: two columns of one name
+        raise InputError(f"the frame cannot be converted to an Arrow table: {error}") from error
 
 
 def cache_frame(frame: Any) -> Path:

@@ -82,7 +82,7 @@ def missing_value_reason(names: Sequence[str]) -> str:
 
 def parse_finite(value: object) -> float | None:
     """The number, NaN for a missing one, None for a value that is not a finite number."""
-    if isinstance(value, str) and not NUMBER.fullmatch(value):
+    if isinstance(value, bytes) or (isinstance(value, str) and not NUMBER.fullmatch(value)):
         return None
     try:
         number = float(value)  # pyright: ignore[reportArgumentType]

@@ -18,8 +18,9 @@ JOINED = "joined.json"
 
 
 def parts_folder(output: Path) -> Path:
-    """The folder of the parts of `output` until they are joined."""
-    return sibling_path(output, "", ".parts")
+    """The folder of the parts of `output` until they are joined, next to the file that `output` leads to if it is a
+    link, so that the joined file can be moved there."""
+    return sibling_path(Path(os.path.realpath(output)), "", ".parts")
 
 
 def file_sha256(path: str | Path) -> str:
