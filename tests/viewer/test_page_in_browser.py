@@ -260,6 +260,7 @@ def test_all_weights_are_in_a_table_for_those_who_see_no_heat_map(opened):
     attention = attention_map(ASPIRIN)
     tab = opened(page([attention]))
     tab.get_by_text("All weights as a table").click()
+    tab.locator("details tbody td").first.wait_for()  # the browser fills it in after the click
     cells = tab.locator("details tbody td").all_inner_texts()
     shown = np.array(cells, dtype=float).reshape(13, 13)
     assert (np.abs(shown - attention.matrix()) <= near(attention, -1)).all()
