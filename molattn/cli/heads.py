@@ -78,7 +78,7 @@ def heads(
     outputs = list(outputs or ())
     for path in outputs:
         check_summary_output(path)
-        check_output(path, force)
+        check_output(path, force, table)
 
     predictor = load_predictor(run)
     from molattn.inference.attention_table import summarize_smiles, summarize_table

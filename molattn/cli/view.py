@@ -59,7 +59,7 @@ def view(
         raise UsageError(f"{output.name}: the page is written as .html")
     from molattn.inference.table_job import check_output
 
-    check_output(output, force)
+    check_output(output, force, table)
     from molattn.viewer.web import write_page
 
     predictor = load_predictor(run)

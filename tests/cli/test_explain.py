@@ -183,6 +183,14 @@ def test_attention_that_cannot_be_written_leaves_no_file(
     assert [p.name for p in tmp_path.iterdir()] == ["in.csv"]
 
 
+@pytest.mark.parametrize("command", ["attention", "heads", "predict", "embed"])
+def test_a_table_is_not_replaced_by_what_is_computed_from_it(molattn: Molattn, four: Path, command: str) -> None:
+    before = four.read_bytes()
+    answer = molattn(command, four.parent, four, "-o", four, "--force")  # checked before the run is read
+    assert answer.code == 2 and "in.csv is the input itself" in answer.err
+    assert four.read_bytes() == before
+
+
 def test_attention_of_no_molecule_is_an_error(molattn: Molattn, run: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_text("smiles\nC1CC\n")
     answer = molattn("attention", run, tmp_path / "bad.csv", "-o", tmp_path / "x.parquet")
