@@ -137,4 +137,4 @@ def _print(attributions: Sequence["Attribution"]) -> None:
         terms = [*zip(a.labels, a.values, strict=True), *a.other_terms.items()]
         width = max(len(label) for label, _ in terms)
         for label, value in terms:
-            print_line(f"  {label.ljust(width)}  {value:+.3f}")
+            print_line(f"  {label.ljust(width)}  {value:{'+' if a.signed else ''}.3f}")

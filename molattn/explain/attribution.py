@@ -73,6 +73,11 @@ class Attribution:
         return [f"{symbol}{i}" for i, symbol in enumerate(self.symbols)]
 
     @property
+    def signed(self) -> bool:
+        """Whether the values have a sign: a positive one raises the prediction. False for attention weights."""
+        return self.in_units or bool((self.values < 0).any())
+
+    @property
     def parts(self) -> dict[str, float]:
         """The terms of the prediction if `adds_up`: the constant, the sum over the atoms, and the other terms."""
         if not self.adds_up:
@@ -104,7 +109,8 @@ class Attribution:
     def draw(self, size: tuple[int, int] | None = None) -> "Picture":
         """Draw the molecule with a disc under each atom, orange if it raises the prediction and blue if it lowers it.
 
-        See `molattn.viewer.draw_attribution`.
+        Where the values are not `signed`, such as attention weights, darker is larger. See
+        `molattn.viewer.draw_attribution`.
         """
         from molattn.viewer import draw_attribution
 

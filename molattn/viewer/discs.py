@@ -1,5 +1,6 @@
 """Molecules prepared for drawing, and drawn with a disc under each atom."""
 
+import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -125,6 +126,24 @@ def disc_color(fraction: float, darkest: Color = BLUE) -> Color:
     fraction = min(max(fraction, 0.0), 1.0)
     red, green, blue = (1 - fraction * (1 - channel) for channel in darkest)
     return red, green, blue
+
+
+def format_values(values: np.ndarray, plus: bool = True) -> list[str]:
+    """Numbers with the decimals that the largest needs for two significant digits, or three from 1 on.
+
+    Args:
+        values: finite numbers, (n,).
+        plus: whether numbers above 0 begin with a plus.
+
+    >>> format_values(np.array([1.234, -0.05, 0.0]))
+    ['+1.23', '-0.05', '0.00']
+    """
+    power = math.floor(math.log10(float(np.abs(values).max(initial=0.0)) or 1.0))
+    decimals = min(max(1 - power if power < 0 else 2 - power, 0), 9)
+    # Adding 0.0 turns -0.0 into 0.0.
+    rounded = np.round(values, decimals) + 0.0
+    sign = "+" if plus else ""
+    return [f"{x:{sign}.{decimals}f}" if x else f"{0:.{decimals}f}" for x in rounded]
 
 
 def draw_discs(

@@ -9,8 +9,7 @@ from molattn.chem import read_smiles
 from molattn.errors import InputError, UsageError
 from molattn.explain import Attribution
 from molattn.viewer import draw_attribution
-from molattn.viewer.discs import BLUE, ORANGE
-from molattn.viewer.pictures import format_values
+from molattn.viewer.discs import BLUE, ORANGE, format_values
 from tests.viewer.maps import ASPIRIN, METHANE, MOLECULES
 from tests.viewer.svg import assert_sound, discs, root
 
@@ -82,6 +81,15 @@ def test_the_sum_the_unit_and_the_faithfulness_are_shown():
 def test_values_of_one_sign_have_a_scale_from_0():
     a, b = (attribution("CCO", v).draw().svg for v in ([1.0, 2.0, 0.0], [1.0, 2.0, -0.1]))
     assert a != b
+
+
+def test_weights_are_values_without_a_sign():
+    weights = attribution("CCO", [0.2, 0.5, 0.3], in_units=False, adds_up=False, constant=None)
+    assert not weights.signed and attribution("CCO", [0.2, 0.5, 0.3]).signed
+    assert attribution("CCO", [0.2, -0.5, 0.3], in_units=False).signed
+    assert format_values(weights.values, plus=False) == ["0.20", "0.50", "0.30"]
+    signed = dataclasses.replace(weights, in_units=True, unit="")
+    assert weights.draw().svg != signed.draw().svg, "with a plus at every atom"
 
 
 def test_it_shows_itself_and_is_a_frame():

@@ -201,6 +201,20 @@ def attribution(smiles, **more):
     return Attribution(smiles, m.symbols, np.linspace(-1, 1, m.num_atoms), "additive", "logS", -1.0, **more)
 
 
+def test_attention_weights_are_sent_without_sign_and_unit_and_occlusion_with_both():
+    smiles = "CCO"
+    of = {
+        "occlusion": {},
+        "rollout": {"in_units": False, "values": np.ones(3)},
+        "published": {"in_units": False, "values": -np.ones(3)},
+    }
+    found = [replace(attribution(smiles), method=name, unit="cm", **more) for name, more in of.items()]
+    shown = content(page([], found))["molecules"][0]["attributions"]
+    assert [(a["method"], a["signed"], a["in_units"], a["unit"]) for a in shown] == [
+        ("occlusion", True, True, "cm"), ("rollout", False, False, "cm"), ("published", True, False, "cm"),
+    ]  # fmt: skip
+
+
 def test_attributions_join_the_molecule_that_they_are_of():
     shown = payload([attention_map(CAFFEINE), attention_map(ASPIRIN)], [attribution(ASPIRIN, other_terms={"x": 2.0})])
     assert [len(m["attributions"]) for m in shown["molecules"]] == [0, 1]

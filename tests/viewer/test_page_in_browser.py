@@ -345,6 +345,24 @@ def test_attributions_have_their_terms_their_sum_and_a_method_to_choose(opened):
     assert [row["term"] for row in table][-3:] == ["constant", "logP", "prediction"]
 
 
+def test_weights_are_not_said_to_raise_or_lower_and_occlusion_has_its_unit(opened):
+    weights = replace(
+        attribution(adds_up=False), method="rollout", values=np.linspace(0.0, 0.2, 13), in_units=False, constant=None
+    )
+    tab = opened(page([], [weights, replace(attribution(adds_up=False), method="occlusion")]))
+    words = tab.locator("section").inner_text()
+    assert tab.locator("h2").inner_text() == "The weight of each atom for logS: rollout"
+    assert "Weights have no sign" in words and "raises" not in words and "contribut" not in words
+    key = tab.locator("svg").text_content()
+    assert "0.200weight" in key and "mol/L" not in key and "-0.200" not in key
+    atom(tab, 12).hover()
+    assert status(tab) == "O12 has the weight 0.2000."
+    tab.locator("select").select_option(index=1)
+    assert "contribution, mol/L" in tab.locator("svg").text_content()
+    atom(tab, 12).hover()
+    assert status(tab) == "O12 contributes 1.0000 mol/L."
+
+
 def test_attributions_without_a_map_have_a_page(opened):
     tab = opened(page([], [attribution()]))
     assert tab.get_by_role("tab").count() == 0

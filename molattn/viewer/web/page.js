@@ -205,8 +205,9 @@ function moleculeDrawing(m, handlers) {
       hits.forEach((hit, i) => set(hit, { "aria-pressed": i === pinned }));
     },
     label: (texts) => texts.forEach((text, i) => numbers[i] && setText(numbers[i], text)),
-    key(least, most, words, diverging) {
-      scale.forEach((step, k) => set(step, { fill: css(diverging ? (diverging * (2 * k - 23)) / 23 : k / 23) }));
+    // The colors of the scale run from those of tone `from` to those of `to`.
+    key(least, most, words, from, to) {
+      scale.forEach((step, k) => set(step, { fill: css(from + ((to - from) * k) / 23) }));
       [
         [low, least],
         [high, most],
@@ -621,8 +622,9 @@ export function show(root, data, start = {}, changed = () => {}) {
         partner,
         s.pinned,
       );
-      if (s.scale === "uniform") drawing.key("1/8", "8", `times the uniform weight, 1/${n}`, 1);
-      else drawing.key("0", formatNumber(top), "attention weight" + (s.scale === "map" ? ", one scale for all heads" : ""));
+      const scope = s.scale === "map" ? ", one scale for all heads" : "";
+      if (s.scale === "uniform") drawing.key("1/8", "8", `times the uniform weight, 1/${n}`, -1, 1);
+      else drawing.key("0", formatNumber(top), `attention weight${scope}`, 0, 1);
       setText(
         below,
         s.scale === "uniform" ? `${(8 * s.threshold).toFixed(2)} \u00d7 uniform` : (s.threshold * top).toFixed(3),
@@ -691,7 +693,8 @@ export function show(root, data, start = {}, changed = () => {}) {
     const a = m.attributions[(s.method = clamp(s.method, 0, m.attributions.length - 1))];
     const drawing = moleculeDrawing(m, handlers),
       status = h("p", { role: "status" }),
-      unit = a.unit ? ` ${a.unit}` : "";
+      unit = a.unit && a.in_units ? ` ${a.unit}` : "",
+      value = a.signed ? "contribution" : "weight";
     const select = h(
       "select",
       {
@@ -729,12 +732,16 @@ export function show(root, data, start = {}, changed = () => {}) {
       ? `The terms add up to the ${quantity}.`
       : `The values do not add up to the ${quantity}: compare them with each other.`;
     drawing.label(a.values.map(signed));
-    drawing.key(formatNumber(-top), formatNumber(top), `contribution${a.adds_up && unit ? `,${unit}` : ""}`, -1);
+    drawing.key(a.signed ? formatNumber(-top) : "0", formatNumber(top), value + (unit && `,${unit}`), a.signed ? 1 : 0, -1);
+    const heading = a.signed ? `What each ${m.node_type} contributes to` : `The weight of each ${m.node_type} for`;
+    const colors = a.signed
+      ? `Orange raises the ${quantity}, blue lowers it.`
+      : "Darker is a larger weight. Weights have no sign.";
     const view = h(
       "section",
       {},
       h("div", { class: "bar" }, h("label", {}, "Method ", select)),
-      h("h2", {}, `What each ${m.node_type} contributes to ${a.target}: ${a.method}`),
+      h("h2", {}, `${heading} ${a.target}: ${a.method}`),
       status,
       h(
         "div",
@@ -743,16 +750,16 @@ export function show(root, data, start = {}, changed = () => {}) {
           "figure",
           { class: "drawing" },
           drawing.svg,
-          h("figcaption", {}, `Orange raises the ${quantity}, blue lowers it.`),
+          h("figcaption", {}, colors),
         ),
         h(
           "div",
           {},
-          table(["term", a.adds_up && a.unit ? a.unit : "value"], totals),
+          table(["term", unit.trim() || "value"], totals),
           h(
             "div",
             { class: "terms", tabindex: 0, role: "region", "aria-label": `Terms of all ${m.node_type}s` },
-            table([m.node_type, "contribution"], [...terms.values()]),
+            table([m.node_type, value], [...terms.values()]),
           ),
         ),
       ),
@@ -776,11 +783,14 @@ export function show(root, data, start = {}, changed = () => {}) {
               .map((k) => `${m.labels[k]} ${signed(a.values[k])}`)
               .join(", ")}.`
           : i < a.values.length
-            ? `${m.labels[i]} contributes ${a.values[i].toFixed(4)}${a.adds_up ? unit : ""}.`
+            ? `${m.labels[i]} ${a.signed ? "contributes" : "has the weight"} ${a.values[i].toFixed(4)}${unit}.`
             : "",
       );
     }
-    const lines = () => [`contributions to ${a.target}, ${a.method}`, `faithfulness: ${a.faithfulness}`];
+    const lines = () => [
+      `${value}s ${a.signed ? "to" : "for"} ${a.target}, ${a.method}`,
+      `faithfulness: ${a.faithfulness}`,
+    ];
     const rows = () => [
       ["term", "index", "value"],
       ...a.values.map((v, i) => [m.labels[i], i, v]),

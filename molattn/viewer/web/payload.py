@@ -271,6 +271,8 @@ def _attribution(a: Attribution) -> dict[str, Any]:
         "target": _text(a.target),
         "unit": _text(a.unit),
         "values": [float(f"{v:.7g}") for v in values],
+        "signed": a.signed,
+        "in_units": a.in_units,
         "prediction": _number(a.prediction),
         "quantity": _text(a.quantity),
         "probability": _number(_probability(a)),
