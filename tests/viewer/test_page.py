@@ -215,6 +215,14 @@ def test_attention_weights_are_sent_without_sign_and_unit_and_occlusion_with_bot
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("smiles", ["CCO", "O", "CCCl"])
+def test_an_attribution_whose_symbols_spell_its_smiles_is_drawn_as_a_molecule(smiles):
+    (alone,) = payload([], [attribution(smiles)])["molecules"]
+    (with_map,) = payload([attention_map(smiles)], [attribution(smiles)])["molecules"]
+    assert alone["node_type"] == "atom" and alone["drawing"] == with_map["drawing"]
+    assert alone["labels"] == with_map["labels"]
+
+
 def test_attributions_join_the_molecule_that_they_are_of():
     shown = payload([attention_map(CAFFEINE), attention_map(ASPIRIN)], [attribution(ASPIRIN, other_terms={"x": 2.0})])
     assert [len(m["attributions"]) for m in shown["molecules"]] == [0, 1]

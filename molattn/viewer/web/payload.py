@@ -229,12 +229,10 @@ def _from_map(attention: AttentionMap, truth: Truth | None) -> dict[str, Any]:
 
 
 def _from_attribution(a: Attribution) -> dict[str, Any]:
-    # Tokens concatenate to the SMILES. Element symbols rarely do, and then each is also a token.
-    position_type = "tokens" if "".join(a.symbols) == a.smiles else "atoms"
     # For a class, its probability, as in the predictions of attention maps.
     predicted, unit = (a.prediction, a.unit) if a.probability is None else (_probability(a), "")
     prediction = {"target": _text(a.target), "predicted": _number(predicted), "true": None, "unit": _text(unit)}
-    molecule = _molecule(a, a.labels, position_type, (), "the attribution")
+    molecule = _molecule(a, a.labels, "atoms", (), "the attribution")
     return {**molecule, "attention": None, "predictions": [prediction]}
 
 
