@@ -1,17 +1,19 @@
 """Attention maps of a model, and what each atom contributed to a prediction."""
 
+import hashlib
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.data.tables.row_stream import CHUNK_SIZE
-from molattn.errors import MolattnWarning, SmilesError, short_repr
+from molattn.errors import MolattnWarning, SmilesError, UsageError, short_repr
 from molattn.explain import NOT_MEASURED, AttentionMap, Attribution
 from molattn.explain.attribute import attribute, choose_attribution_method, target_index
 from molattn.explain.tree_shap import TREE_SHAP
@@ -22,6 +24,10 @@ from molattn.models.base import Molecule
 from molattn.models.descriptors import DescriptorStream, InputRow, usable_molecules
 from molattn.models.predict import MAX_ATTENTION_PAIRS, NOT_FINITE, iter_attention
 from molattn.models.tasks import Multiclass
+from molattn.training.run_status import MODEL, model_folder
+
+if TYPE_CHECKING:
+    from molattn.explain.run_faithfulness import RunFaithfulness
 
 
 class Explainer(BasePredictor):
@@ -206,22 +212,78 @@ class Explainer(BasePredictor):
         z = self._descriptors_of(molecules, descriptors)
         return self._read_list(list(molecules.smiles), z), molecules.single
 
-    def faithfulness(self, run: str | Path, **options: Any):
+    def faithfulness(
+        self,
+        run: str | Path | None = None,
+        *,
+        table: str | Path | None = None,
+        smiles_column: str = "",
+        table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
+        target: str | None = None,
+        methods: Sequence[str] = (),
+        max_molecules: int = 500,
+        seed: int = 0,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> "RunFaithfulness":
         """How faithful the methods of `attributions` are for this model: what `molattn faithfulness` does.
 
+        The result is saved as `faithfulness.json` in the folder of the run, for the pictures of predictors that are
+        loaded from it afterwards.
+
         Args:
-            run: the folder of the run that the model is from; faithfulness.json is written there.
-            options: table, smiles_column, target, methods, max_molecules, seed and progress, as for
-                `molattn.explain.run_faithfulness.measure_run`.
+            run: the folder of the run that the model is from; by default the one that it was loaded from.
+            table: a table of molecules that the model was not trained on; None for the test molecules of the run.
+            smiles_column: its column of SMILES; guessed by name when empty.
+            table_options: encoding, header and sheet of the table.
+            target: its name; for several classes also the prediction column of a class. By default the first target.
+            methods: names of methods, as for `attributions`; empty for all that support the model.
+            max_molecules: largest number of molecules; more are sampled at random, in their order.
+            seed: seed of the sample, of the random orders and of the weights of the untrained model.
+            progress: called with the number of finished molecules and their total number, counted twice where an
+                untrained model is measured as well.
 
         Returns:
             A `RunFaithfulness`; `.faithfulness.methods["additive"].kendall` and so on.
 
         Raises:
-            UsageError: there is no such method, target or column, or there are no molecules to measure on.
+            UsageError: the folder holds another model; there is no such method, target or column, or there are no
+                molecules to measure on.
             InputError: a table that cannot be used.
+
+        Example::
+
+            found = molattn.load("runs/esol").faithfulness(max_molecules=100)
+            found.faithfulness.methods["additive"].deletion
         """
+        folder = self._run_folder(run)
         # Imported here: it imports scipy and scikit-learn, which prediction does not need.
         from molattn.explain.run_faithfulness import measure_run
 
-        return measure_run(self._artifact, self._read_molecules, run, **options)
+        return measure_run(
+            self._artifact,
+            self._read_molecules,
+            folder,
+            table=table,
+            smiles_column=smiles_column,
+            table_options=table_options,
+            target=target,
+            methods=methods,
+            max_molecules=max_molecules,
+            seed=seed,
+            progress=progress,
+        )
+
+    def _run_folder(self, run: str | Path | None) -> Path:
+        """The folder of the run of this model: `run`, or None for the one that it was loaded from.
+
+        Raises:
+            UsageError: the folder holds another model, or the model was not loaded from a folder.
+        """
+        if run is None:
+            if self.folder is None:
+                raise UsageError("the model was not loaded from a run: pass the folder that it is saved in")
+            return self.folder.parent if self.folder.name == MODEL else self.folder
+        model = model_folder(Path(run)) / "config.json"
+        if not model.is_file() or hashlib.sha256(model.read_bytes()).hexdigest() != self.model_sha256():
+            raise UsageError(f"{run} does not hold this model: pass the folder of the run that it is from")
+        return Path(run)

@@ -18,7 +18,7 @@ from molattn.inference.table_predictor import TablePredictor
 from molattn.models.artifact import load_artifact
 from molattn.models.predictions import Predictions
 from molattn.models.uncertainty import NONE
-from molattn.training.run_status import MODEL, check_has_model
+from molattn.training.run_status import check_has_model, model_folder
 
 
 class Predictor(TablePredictor):
@@ -329,5 +329,5 @@ def load(run: str | Path) -> Predictor:
     """
     run = Path(run)
     check_has_model(run)
-    folder = run / MODEL if (run / MODEL).is_dir() else run
+    folder = model_folder(run)
     return Predictor(load_artifact(folder), read_summaries(run, folder), folder)

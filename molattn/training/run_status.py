@@ -10,6 +10,11 @@ STUDY_CONFIG, STUDY_JOURNAL, BEST_CONFIG = "tune.toml", "study.jsonl", "best.tom
 """In the folder of `molattn tune`: its settings, Optuna's journal of its trials, and the best settings."""
 
 
+def model_folder(run: Path) -> Path:
+    """The folder of a run's model: `model` in it, or the folder itself for a model that was saved alone."""
+    return run / MODEL if (run / MODEL).is_dir() else run
+
+
 def is_unfinished(folder: Path) -> bool:
     """Whether the folder holds a run that is not finished: its metrics are the last file that it writes."""
     return (folder / CONFIG).is_file() and not (folder / METRICS).is_file()
