@@ -79,14 +79,14 @@ class Attribution:
 
     @property
     def parts(self) -> dict[str, float]:
-        """The terms of the prediction if `adds_up`: the constant, the sum over the atoms, and the other terms."""
+        """The terms of the prediction if `adds_up`: the constant, the sum over the atoms, and the other terms.
+
+        A descriptor that is called as one of the first two has "other " before its name.
+        """
         if not self.adds_up:
             return {}
-        return {
-            "constant": self.constant or 0.0,
-            f"{self.num_atoms} atoms": float(self.values.sum()),
-            **self.other_terms,
-        }
+        parts = {"constant": self.constant or 0.0, f"{self.num_atoms} atoms": float(self.values.sum())}
+        return parts | {f"other {name}" if name in parts else name: x for name, x in self.other_terms.items()}
 
     @property
     def equation(self) -> str:
@@ -98,11 +98,9 @@ class Attribution:
             text = f"{text} (probability {self.probability:.3f}{calibrated})"
         if not self.adds_up:
             return f"{text}; the values do not add up to it"
-        parts = self.parts
+        first, *rest = self.parts.items()
         if len(self.other_terms) > _MAX_NAMED:
-            total = sum(parts.pop(name) for name in self.other_terms)
-            parts[f"{len(self.other_terms)} other terms"] = total
-        first, *rest = parts.items()
+            rest = [rest[0], (f"{len(self.other_terms)} other terms", sum(self.other_terms.values()))]
         terms = [f"{first[1]:.3f} ({first[0]})", *(f"{'-+'[x >= 0]} {abs(x):.3f} ({name})" for name, x in rest)]
         return f"{text} = {' '.join(terms)}"
 
