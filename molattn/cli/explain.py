@@ -111,17 +111,15 @@ def _attributions(
 ) -> list["Attribution | None"]:
     """One attribution for each SMILES, in order; None, with a warning, for one that cannot be read."""
     attributions: list[Attribution | None] = []
-    for i, text in enumerate(smiles):
-        try:
-            attributions.append(predictor.attributions(text, method, target))
-        except SmilesError as error:
-            message = f"--smiles number {i}, {error}"
+    for i, result in enumerate(predictor.attribution_rows(smiles, method, target)):
+        if isinstance(result, SmilesError):
+            message = f"--smiles number {i}, {result}"
             if strict:
-                raise RowsFailed(f"{message}; --strict stops at the first SMILES that cannot be read") from error
+                raise RowsFailed(f"{message}; --strict stops at the first SMILES that cannot be read")
             if len(smiles) == 1:
-                raise
+                raise result
             warn(message)
-            attributions.append(None)
+        attributions.append(None if isinstance(result, SmilesError) else result)
     if all(a is None for a in attributions):
         raise InputError(f"none of the {len(smiles)} SMILES can be read")
     return attributions

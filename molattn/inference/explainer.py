@@ -96,9 +96,7 @@ class Explainer(BasePredictor):
                 counts.rows += 1
                 if not isinstance(row.molecule, SmilesError):
                     pairs += row.molecule.size**2
-                    if warning := geometry_warning(row.molecule.warnings):
-                        first = f"{short_repr(row.smiles)}: {warning}"
-                        counts.add(RowCounts(without_geometry=1, first_without_geometry=first))
+                    _count_geometry(row.smiles, row.molecule, counts)
                 if pairs >= MAX_ATTENTION_PAIRS or len(waiting) == CHUNK_SIZE:
                     yield from self._map_rows(waiting)
                     waiting, pairs = [], 0
@@ -177,7 +175,8 @@ class Explainer(BasePredictor):
         """How much each atom contributed to a prediction: one `Attribution`, or a list for several SMILES.
 
         Args:
-            smiles: a SMILES or an RDKit molecule, or many, as for `predict`.
+            smiles: a SMILES or an RDKit molecule, or many, as for `predict`. `attribution_rows` makes the attributions
+                of many one by one, with errors in place of the bad ones.
             method: "additive", "occlusion", "integrated-gradients", "cam", "grad-attention", "rollout" or
                 "attention"; None for the first of these that supports the model: they are in order of faithfulness.
                 "tree-shap" explains the boosted trees of a model that has them; the others never do.
@@ -190,21 +189,66 @@ class Explainer(BasePredictor):
             TypeError: `smiles` is neither a molecule nor a list of them.
             UsageError: there is no such method or target, or the method does not work for this model.
         """
-        a = self._artifact
-        name = choose_attribution_method(a, method)
-
-        def explain(molecule: Molecule, z: np.ndarray | None) -> Attribution:
-            found = attribute(a, molecule, name, target, descriptors=None if z is None else z[None])
-            by_method = self._faithfulness.get(found.target) or self._faithfulness.get(target or a.targets[0], {})
-            summary = by_method.get(name, NOT_MEASURED)
-            if a.trees is not None:
-                t = target_index(a, found.target)
-                summary = f"{a.trees.describe_share(t, of_trees=name == TREE_SHAP)}; {summary}"
-            return replace(found, faithfulness=summary)
-
+        name = choose_attribution_method(self._artifact, method)
         read, single = self._read(smiles, descriptors)
-        attributions = [explain(molecule, z) for molecule, z in read]
+        attributions = [self._attribution(molecule, z, name, target) for molecule, z in read]
         return attributions[0] if single else attributions
+
+    def attribution_rows(
+        self,
+        smiles: Any,
+        method: str | None = None,
+        target: str | None = None,
+        descriptors: Any = None,
+        num_workers: int = 0,
+    ) -> Generator[Attribution | SmilesError, None, None]:
+        """The attribution of each SMILES, in order; an error in place of one without, which does not stop the others.
+
+        For any number of SMILES: a chunk of them is in memory at a time. A `MolattnWarning` at the end reports how many
+        molecules had path lengths instead of a 3D geometry.
+
+        Args:
+            smiles, descriptors: as for `predict`; any iterables.
+            method, target: as for `attributions`.
+            num_workers: processes that read molecules.
+
+        Raises:
+            UsageError: there is no such method or target, or the method does not work for this model.
+
+        Example::
+
+            for row in predictor.attribution_rows(["CCO", "C1CC"]):
+                print(row)  # an Attribution, then a SmilesError
+        """
+        name, counts = choose_attribution_method(self._artifact, method), RowCounts()
+        molecules = as_smiles(smiles, atom_order=True)
+        stream = DescriptorStream(self._artifact.descriptors, self._descriptors_of(molecules, descriptors))
+        with closing(self._read_rows(molecules.smiles, num_workers, None, stream)) as chunks:
+            for row in chain.from_iterable(chunks):
+                counts.rows += 1
+                found: Attribution | SmilesError
+                if isinstance(row.molecule, SmilesError):
+                    found = row.molecule
+                else:
+                    _count_geometry(row.smiles, row.molecule, counts)
+                    try:
+                        found = self._attribution(row.molecule, row.descriptors, name, target)
+                    except SmilesError as error:
+                        found = error
+                yield found
+        if counts.geometry_message:
+            warnings.warn(MolattnWarning(counts.geometry_message), stacklevel=2)
+
+    def _attribution(self, molecule: Molecule, z: np.ndarray | None, method: str, target: str | None) -> Attribution:
+        """The attribution of one molecule, with descriptors (k,), and the faithfulness of its method."""
+        a = self._artifact
+        found = attribute(a, molecule, method, target, descriptors=None if z is None else z[None])
+        by_method = self._faithfulness.get(found.target) or self._faithfulness.get(target or a.targets[0], {})
+        summary = by_method.get(method, NOT_MEASURED)
+        if a.trees is not None:
+            t = target_index(a, found.target)
+            summary = f"{a.trees.describe_share(t, of_trees=method == TREE_SHAP)}; {summary}"
+        return replace(found, faithfulness=summary)
 
     def _read(self, smiles: Any, descriptors: Any) -> tuple[list[tuple[Molecule, np.ndarray | None]], bool]:
         """Molecules with their descriptors, and whether `smiles` was a single one; raises SmilesError."""
@@ -287,3 +331,9 @@ class Explainer(BasePredictor):
         if not model.is_file() or hashlib.sha256(model.read_bytes()).hexdigest() != self.model_sha256():
             raise UsageError(f"{run} does not hold this model: pass the folder of the run that it is from")
         return Path(run)
+
+
+def _count_geometry(smiles: object, molecule: Molecule, counts: RowCounts) -> None:
+    """Add a molecule to `counts` if it has path lengths instead of a 3D geometry."""
+    if warning := geometry_warning(molecule.warnings):
+        counts.add(RowCounts(without_geometry=1, first_without_geometry=f"{short_repr(smiles)}: {warning}"))

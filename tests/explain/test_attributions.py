@@ -30,7 +30,7 @@ from molattn.explain.methods import (
     received_attention,
     rollout,
 )
-from molattn.inference import Predictor
+from molattn.inference import Predictor, explainer
 from molattn.models.artifact import Artifact
 from molattn.models.base import build_model
 from molattn.models.calibration import Calibration
@@ -239,6 +239,26 @@ def test_attention_has_no_unit_and_does_not_add_up():
     assert (found.in_units, found.constant, found.adds_up, found.parts) == (False, None, False, {})
     assert found.values.sum() == pytest.approx(1)
     assert "do not add up" in found.equation
+
+
+def test_rows_of_attributions_go_on_after_a_bad_one(monkeypatch):
+    predictor = Predictor(artifact_of(model_of(2), ("a", "b")))
+    first, bad, last = predictor.attribution_rows(iter(["CCO", "C1CC", "CCN"]), "occlusion", "b")
+    for found, expected in zip((first, last), predictor.attributions(["CCO", "CCN"], "occlusion", "b"), strict=True):
+        assert (found.smiles, found.method, found.target) == (expected.smiles, "occlusion", "b")
+        np.testing.assert_allclose(found.values, expected.values)
+    assert isinstance(bad, SmilesError) and bad.smiles == "C1CC"
+    real = explainer.attribute
+
+    def broken(artifact, molecule, *arguments, **more):
+        if molecule.smiles == "CCO":
+            raise SmilesError("CCO", "the model's output is not finite")
+        return real(artifact, molecule, *arguments, **more)
+
+    monkeypatch.setattr(explainer, "attribute", broken)
+    assert [type(x) for x in predictor.attribution_rows(["CCO", "CC"], target="a")] == [SmilesError, Attribution]
+    with pytest.raises(UsageError, match="unknown method 'magic'"):
+        next(predictor.attribution_rows(["CCO"], "magic"))
 
 
 def test_one_of_several_targets_must_be_named():
