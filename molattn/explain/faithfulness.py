@@ -122,7 +122,7 @@ def measure_faithfulness(
 
     Raises:
         UsageError: unknown method or target, one that the model does not support, or no molecules.
-        SmilesError: a prediction is not finite.
+        SmilesError: a prediction or an attribution is not finite.
     """
     scaler = artifact.descriptors
     if scaler is not None and scaler.provided:
@@ -193,12 +193,15 @@ def _score_methods(
     curves: dict[str, list[np.ndarray]] = {name: [] for name in functions}
     for done, (molecule, batch, output) in enumerate(zip(molecules, batches, outputs, strict=True)):
         values = {name: function(model, batch, output).values for name, function in functions.items()}
+        _check_finite(molecule, values, "attributions")
         terms = None if truth is None else truth(molecule)
         if terms is not None and np.ptp(np.round(terms, 4)) > 0:
             for name, v in values.items():
                 agreements[name].append(agreement(v, terms))
         if deletion:
-            for name, curve in _deletion_curves(model, batch, molecule.num_atoms, output, values, rng).items():
+            found = _deletion_curves(model, batch, molecule.num_atoms, output, values, rng)
+            _check_finite(molecule, found, "predictions without the top atoms")
+            for name, curve in found.items():
                 curves[name].append(curve * scale)
         report(done + 1)
     chance = np.mean(curves[RANDOM]) if deletion else 0.0
@@ -215,6 +218,13 @@ def _score_methods(
             None if curve is None or chance == 0 else float(curve.mean() / chance),
         )
     return scores, with_truth
+
+
+def _check_finite(molecule: MoleculeGraph, values: Mapping[str, np.ndarray], what: str) -> None:
+    """Raise SmilesError if there is a number that is not finite: the mean over molecules would be none either."""
+    for name, numbers in values.items():
+        if not np.isfinite(numbers).all():
+            raise SmilesError(molecule.smiles, f"its {what} by the method {name} are not finite: measure other methods")
 
 
 def _deletion_curves(
