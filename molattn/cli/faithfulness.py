@@ -54,7 +54,7 @@ def faithfulness(
             methods=tuple(method or ()),
             max_molecules=max_molecules,
             seed=seed,
-            progress=lambda done, _: report(done),
+            progress=report,
         )
     if result.rejected:
         count = f"{len(result.rejected)} molecules cannot be read and are left out"
