@@ -168,7 +168,7 @@ def draw_discs(
         title: title of the SVG, for screen readers.
         ring_atom: index of an atom to mark with a ring.
         notes: n texts at the atoms, instead of their indices.
-        footer: small text below the scale, of at most two lines.
+        footer: small text below the scale, of at most two lines; a longer one ends with "...".
         size: width and height of the SVG in pixels, by default fitted to the molecule.
 
     Raises:
@@ -185,13 +185,18 @@ def draw_discs(
     png = rdMolDraw2D.MolDraw2DCairo(2 * width, 2 * height, 2 * width, 2 * (height - _LEGEND_HEIGHT))
     for drawer, zoom in ((svg, 1), (png, 2)):
         _draw(drawer, mol, values, scale, ring_atom, zoom, not notes)
-        _legend(drawer, (*caption, *textwrap.wrap(footer, width // 5)[:2]), scale, zoom)
+        _legend(drawer, (*caption, *footer_lines(footer, width)), scale, zoom)
         drawer.FinishDrawing()
     header, separator, body = svg.GetDrawingText().partition("<!-- END OF HEADER -->")
     assert separator  # RDKit writes it
     # RDKit declares Latin-1 but writes ASCII; pictures are saved as UTF-8.
     header = header.replace("iso-8859-1", "UTF-8")
     return Picture(f"{header}<title>{escape(title)}</title>\n{body.lstrip()}", png.GetDrawingText())
+
+
+def footer_lines(footer: str, width: int) -> list[str]:
+    """The footer of a picture of that width in pixels, in at most two lines; "..." stands for what does not fit."""
+    return textwrap.wrap(footer, width // 5, max_lines=2, placeholder=" ...")
 
 
 def default_size(mol: Chem.Mol) -> tuple[int, int]:
