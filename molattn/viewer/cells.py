@@ -32,7 +32,7 @@ def matrix(
     vmax: int | float | None = None,
     numbers: bool = False,
 ) -> Picture:
-    """Draw a matrix as cells, darker for larger values; with negative values, blue above 0 and red below.
+    """Draw a matrix as cells, darker for larger values; with negative values, red above 0 and blue below.
 
     Args:
         values: (n, m), an array, a tensor on any device, or lists.
@@ -134,7 +134,7 @@ def draw_cells(
     row_names, column_names = ([shorten(name, 16) for name in names] for names in (rows, columns))
     values = np.stack([*arrays.values()])
     signed, vmax = bool(values.min() < 0), resolve_vmax(values, vmax)
-    style = {"cmap": "RdBu" if signed else "Blues", "vmin": -vmax if signed else 0.0, "vmax": vmax}
+    style = {"cmap": "RdBu_r" if signed else "Blues", "vmin": -vmax if signed else 0.0, "vmax": vmax}
 
     # Sizes in inches.
     width, height, rotated = _panel_size(n, m, column_names, texts is not None, len(arrays))

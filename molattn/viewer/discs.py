@@ -92,7 +92,11 @@ BLUE: Color = (0.35, 0.62, 0.87)
 """For the largest weight, or the most negative value. Its contrast with black is 7 to 1."""
 
 ORANGE: Color = (0.96, 0.64, 0.25)
-"""For the largest value if values may be negative; distinguishable from blue with any color vision."""
+"""For the largest value if values may be negative; distinguishable from blue with any color vision.
+
+In every picture what is above 0, or more than uniform attention, is orange or red, and what is below is blue. Attention
+weights, which are never below 0, are shades of blue.
+"""
 
 _RING: Color = (0.84, 0.37, 0.0)
 _OUTLINE: Color = (0.75, 0.8, 0.85)

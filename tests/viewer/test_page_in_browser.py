@@ -222,7 +222,12 @@ def test_scales_threshold_and_self(opened):
     assert [label for label, _ in rows(tab)] == ["C0", "O2"]
     tab.get_by_text("\u00d7 uniform", exact=True).first.click()
     tab.locator("input[type=checkbox]").check()
-    assert fills(tab)[0] == pytest.approx(np.log2(0.51 * 3) / 3, abs=0.01)
+    # More than uniform attention is orange, less is blue.
+    more, less = np.log2(0.51 * 3) / 3, -np.log2(0.17 * 3) / 3
+    colour = tab.evaluate("document.querySelector('svg > rect').getAttribute('fill')")
+    expected = [255 - more * (255 - c) for c in (236, 151, 72)]
+    np.testing.assert_allclose([int(c) for c in re.findall(r"\d+", colour)], expected, atol=1)
+    assert fills(tab)[2] == pytest.approx(less, abs=0.01)
     assert "times the uniform weight, 1/3" in tab.locator("svg").text_content()
 
 

@@ -27,11 +27,11 @@ const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
 const formatNumber = (v) => (Math.abs(v) >= 1e4 || (v && Math.abs(v) < 1e-3) ? v.toPrecision(3) : v.toFixed(3));
 const signed = (v) => (v > 0 ? "+" : "") + v.toFixed(2);
 const truncate = (text, length) => (text.length > length ? text.slice(0, length - 1) + "\u2026" : text);
-// White at 0, blue at 1, orange at -1, reversed for contributions: distinguishable with any color vision, and with a
-// contrast of 7 to black.
+// White at 0, orange at 1, blue at -1: distinguishable with any color vision, and with a contrast of 7 to black.
+// Attention weights, which have no sign, are shades of blue: tones from 0 to -1.
 const BLUE = [89, 158, 222],
   ORANGE = [236, 151, 72];
-const tint = (t) => (t < 0 ? ORANGE : BLUE).map((c) => Math.round(255 - Math.abs(t) * (255 - c)));
+const tint = (t) => (t < 0 ? BLUE : ORANGE).map((c) => Math.round(255 - Math.abs(t) * (255 - c)));
 const picture = (n, tone) => {
   const image = new ImageData(n, n);
   for (let k = 0; k < n * n; k++) image.data.set([...tint(tone(k) ?? 0), 255], 4 * k);
@@ -354,11 +354,11 @@ export function show(root, data, start = {}, changed = () => {}) {
     }
     return result;
   }
-  // From a weight to -1..1 for its color, null for no color; `top` is the darkest weight.
+  // From a weight to its tone, null for no color; `top` is the darkest weight.
   function tone(weight, top) {
     const uniform = s.scale === "uniform";
     if (weight < s.threshold * (uniform ? 8 / n : top)) return null;
-    return uniform ? clamp(Math.log2(weight * n) / 3, -1, 1) : top ? Math.min(weight / top, 1) : 0;
+    return uniform ? clamp(Math.log2(weight * n) / 3, -1, 1) : top ? -Math.min(weight / top, 1) : 0;
   }
   const largest = (values, but) => values.reduce((best, v, i) => (hidden(i, but) ? best : Math.max(best, v)), 0);
 
@@ -483,7 +483,7 @@ export function show(root, data, start = {}, changed = () => {}) {
         const canvas = h("canvas", { width: few, height: few });
         const sample = (k) => pair(k, few).reduce((i, j) => Math.floor((i * n) / few) * n + Math.floor((j * n) / few));
         canvas.getContext("2d").putImageData(
-          picture(few, (k) => w[sample(k)] / top),
+          picture(few, (k) => -w[sample(k)] / top),
           0,
           0,
         );
@@ -624,7 +624,7 @@ export function show(root, data, start = {}, changed = () => {}) {
       );
       const scope = s.scale === "map" ? ", one scale for all heads" : "";
       if (s.scale === "uniform") drawing.key("1/8", "8", `times the uniform weight, 1/${n}`, -1, 1);
-      else drawing.key("0", formatNumber(top), `attention weight${scope}`, 0, 1);
+      else drawing.key("0", formatNumber(top), `attention weight${scope}`, 0, -1);
       setText(
         below,
         s.scale === "uniform" ? `${(8 * s.threshold).toFixed(2)} \u00d7 uniform` : (s.threshold * top).toFixed(3),
@@ -732,7 +732,8 @@ export function show(root, data, start = {}, changed = () => {}) {
       ? `The terms add up to the ${quantity}.`
       : `The values do not add up to the ${quantity}: compare them with each other.`;
     drawing.label(a.values.map(signed));
-    drawing.key(a.signed ? formatNumber(-top) : "0", formatNumber(top), value + (unit && `,${unit}`), a.signed ? 1 : 0, -1);
+    const [low, from] = a.signed ? [formatNumber(-top), -1] : ["0", 0];
+    drawing.key(low, formatNumber(top), value + (unit && `,${unit}`), from, 1);
     const heading = a.signed ? `What each ${m.node_type} contributes to` : `The weight of each ${m.node_type} for`;
     const colors = a.signed
       ? `Orange raises the ${quantity}, blue lowers it.`
@@ -769,7 +770,7 @@ export function show(root, data, start = {}, changed = () => {}) {
       const { subject, partner } = focus(),
         i = partner ?? subject;
       drawing.paint(
-        m.drawing.nodes.map((_, k) => (k < a.values.length ? -a.values[k] / top : null)),
+        m.drawing.nodes.map((_, k) => (k < a.values.length ? a.values[k] / top : null)),
         subject,
         partner,
         s.pinned,
