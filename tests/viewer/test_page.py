@@ -16,6 +16,7 @@ from hypothesis.extra.numpy import arrays
 from molattn.errors import InputError, UsageError
 from molattn.explain import AttentionMap, Attribution
 from molattn.viewer import page, write_page
+from molattn.viewer.discs import format_values
 from molattn.viewer.web.document import framed, source
 from molattn.viewer.web.payload import RADIUS, encode, payload
 from tests.viewer.maps import ASPIRIN, CAFFEINE, MOLECULES, attention_map, with_virtual_node
@@ -213,6 +214,12 @@ def test_attention_weights_are_sent_without_sign_and_unit_and_occlusion_with_bot
     assert [(a["method"], a["signed"], a["in_units"], a["unit"]) for a in shown] == [
         ("occlusion", True, True, "cm"), ("rollout", False, False, "cm"), ("published", True, False, "cm"),
     ]  # fmt: skip
+
+
+def test_small_values_are_written_as_on_the_picture():
+    small = replace(attribution("CCO"), values=np.array([0.004, -0.0012, 0.0]))
+    ((shown,),) = [m["attributions"] for m in payload([], [small])["molecules"]]
+    assert shown["texts"] == ["+0.0040", "-0.0012", "0.0000"] == format_values(small.values)
 
 
 @pytest.mark.parametrize("smiles", ["CCO", "O", "CCCl"])

@@ -350,6 +350,15 @@ def test_attributions_have_their_terms_their_sum_and_a_method_to_choose(opened):
     assert [row["term"] for row in table][-3:] == ["constant", "logP", "prediction"]
 
 
+def test_small_values_have_digits(opened):
+    small = replace(attribution(), values=np.linspace(-0.0005, 0.001, 13) / 10)
+    tab = opened(page([], [small]))
+    assert "+0.00010" in tab.locator("svg").text_content()
+    assert tab.locator(".terms tbody tr").first.inner_text().split() == ["O12", "0.000100"]
+    atom(tab, 12).hover()
+    assert status(tab) == "O12 contributes 0.000100 mol/L."
+
+
 def test_weights_are_not_said_to_raise_or_lower_and_occlusion_has_its_unit(opened):
     weights = replace(
         attribution(adds_up=False), method="rollout", values=np.linspace(0.0, 0.2, 13), in_units=False, constant=None

@@ -25,7 +25,7 @@ const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], Arrow
 
 const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
 const formatNumber = (v) => (Math.abs(v) >= 1e4 || (v && Math.abs(v) < 1e-3) ? v.toPrecision(3) : v.toFixed(3));
-const signed = (v) => (v > 0 ? "+" : "") + v.toFixed(2);
+const formatTerm = (v) => (v && Math.abs(v) < 1e-3 ? v.toPrecision(3) : v.toFixed(4));
 const truncate = (text, length) => (text.length > length ? text.slice(0, length - 1) + "\u2026" : text);
 // White at 0, orange at 1, blue at -1: distinguishable with any color vision, and with a contrast of 7 to black.
 // Attention weights, which have no sign, are shades of blue: tones from 0 to -1.
@@ -707,7 +707,7 @@ export function show(root, data, start = {}, changed = () => {}) {
     );
     const order = [...a.values.keys()].sort((i, j) => Math.abs(a.values[j]) - Math.abs(a.values[i]));
     const line = (name, value, more) =>
-      h("tr", more, h("th", { scope: "row" }, name), h("td", {}, value === null ? "unknown" : value.toFixed(4)));
+      h("tr", more, h("th", { scope: "row" }, name), h("td", {}, value === null ? "unknown" : formatTerm(value)));
     const terms = new Map(
       order.map((i) => [
         i,
@@ -731,7 +731,7 @@ export function show(root, data, start = {}, changed = () => {}) {
     const words = a.adds_up
       ? `The terms add up to the ${quantity}.`
       : `The values do not add up to the ${quantity}: compare them with each other.`;
-    drawing.label(a.values.map(signed));
+    drawing.label(a.texts);
     const [low, from] = a.signed ? [formatNumber(-top), -1] : ["0", 0];
     drawing.key(low, formatNumber(top), value + (unit && `,${unit}`), from, 1);
     const heading = a.signed ? `What each ${m.node_type} contributes to` : `The weight of each ${m.node_type} for`;
@@ -781,10 +781,10 @@ export function show(root, data, start = {}, changed = () => {}) {
         i === null
           ? `Largest: ${order
               .slice(0, 3)
-              .map((k) => `${m.labels[k]} ${signed(a.values[k])}`)
+              .map((k) => `${m.labels[k]} ${a.texts[k]}`)
               .join(", ")}.`
           : i < a.values.length
-            ? `${m.labels[i]} ${a.signed ? "contributes" : "has the weight"} ${a.values[i].toFixed(4)}${unit}.`
+            ? `${m.labels[i]} ${a.signed ? "contributes" : "has the weight"} ${formatTerm(a.values[i])}${unit}.`
             : "",
       );
     }

@@ -22,7 +22,7 @@ from rdkit.Chem.Draw import rdMolDraw2D
 
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.explain import AttentionMap, Attribution
-from molattn.viewer.discs import drawable_molecule, drawing_options
+from molattn.viewer.discs import drawable_molecule, drawing_options, format_values
 
 Drawing = dict[str, Any]
 
@@ -269,6 +269,7 @@ def _attribution(a: Attribution) -> dict[str, Any]:
         "target": _text(a.target),
         "unit": _text(a.unit),
         "values": [float(f"{v:.7g}") for v in values],
+        "texts": format_values(values, plus=a.signed),
         "signed": a.signed,
         "in_units": a.in_units,
         "prediction": _number(a.prediction),
