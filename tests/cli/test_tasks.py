@@ -122,6 +122,7 @@ def test_strings_are_predicted_as_classes(molattn: Molattn, tmp_path: Path) -> N
     assert "task: multiclass, grade holds words: fair, good, poor" in answer.err
     answer = molattn("evaluate", run, table)
     assert answer.code == 0 and "always the training shares" in answer.out
+    assert molattn("evaluate", run, table, "--quiet").out == ""
     shares = [row["grade"] for row in _rows(run / "predictions.csv") if row["split"] == "train"]
     most = max(names, key=shares.count)
     baseline = json.loads(molattn("evaluate", run, table, "--json").out)["baseline"]["grade"]
