@@ -33,9 +33,7 @@ def explain(
     smiles: Annotated[list[str], typer.Option("--smiles", "-s", help="A SMILES; may be repeated.", show_default=False)],
     method: Annotated[
         str | None,
-        typer.Option(
-            "--method", help=f"{', '.join(_METHODS)}. [default: the first that supports the model]", show_default=False
-        ),
+        typer.Option("--method", help=f"{', '.join(_METHODS)}. [default: additive, or occlusion]", show_default=False),
     ] = None,
     target: Target = None,
     output: Annotated[
@@ -51,8 +49,10 @@ def explain(
     """Show how much each atom contributes to a prediction.
 
     `molattn explain runs/esol --smiles CCO -o ethanol.svg` draws a picture. For several SMILES there is a picture for
-    each, with its number from 0 in the name, or one .csv or .html for all. The methods are listed with the most
-    faithful first; `molattn faithfulness RUN` measures them for a model, and every picture shows the result.
+    each, with its number from 0 in the name, or one .csv or .html for all. The default method is `additive` for a
+    readout that is a sum or a mean over atoms, and otherwise `occlusion`: positive values raise the prediction.
+    `grad-attention`, `rollout` and `attention` have no sign. `molattn faithfulness RUN` measures the methods for a
+    model, and every picture shows the result.
 
     For classes the score (logit) is explained, for a binary target the log-odds, log(p / (1 - p)). The probability, as
     `molattn predict` prints it, is shown next to it.

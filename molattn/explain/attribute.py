@@ -136,7 +136,7 @@ def attribute(
 
     Args:
         method: a key of `METHODS`, which explains the attention model, or "tree-shap", which explains the boosted trees
-            beside it; None for the most faithful one that supports the model.
+            beside it; None for the default of the model.
         target: see `explained_output`.
         faithfulness: how faithful the method was measured to be for this model, in one line.
         descriptors: (1, k), standardized; None for a model without descriptors.

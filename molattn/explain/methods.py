@@ -251,9 +251,10 @@ _PAIRS = 400_000
 def masked_outputs(model: GraphModel, molecule: MoleculeOrBatch, node_masks: np.ndarray) -> np.ndarray:
     """The outputs for the molecule without masked nodes: (k, outputs) for `node_masks`, (k, n) bools, True to keep.
 
-    A masked node is removed from the graph: no node attends to it, and the readout ignores it. The features from the
-    whole molecule are unchanged: the codes of the other atoms (also their degrees and hydrogens), and the bonds and
-    path lengths between them.
+    A masked node is removed from the graph: no node attends to it, and the readout ignores it. The codes of the other
+    atoms (with their numbers of bonds and hydrogens), and the bonds and path lengths between them, are those of the
+    whole molecule; encodings that the model computes from the bonds (degree, random walks, bonds along paths) are those
+    of the rest.
     """
     batch = as_batch(model, molecule)
     size = max(1, _PAIRS // node_masks.shape[1] ** 2)
@@ -303,10 +304,11 @@ METHODS: dict[str, Method] = {
     "rollout": Method("attention received through all layers", rollout),
     "attention": Method("attention received in the last layer", received_attention),
 }
-"""By decreasing faithfulness in `benchmarks/faithfulness.py`; the first that supports a model is its default.
+"""The first that supports a model is its default: `additive`, or else `occlusion`, which supports every model.
 
-`cam` is an exception to this order: where it is as faithful as `additive`, `additive` is available too, and elsewhere
-`cam` ignores the pooling.
+Both have a sign and the unit of the target, as `integrated-gradients` and `cam` have; the others are weights without
+either. The order is roughly that of Kendall's tau in `benchmarks/faithfulness.py`; but `cam` equals `additive`, up to a
+factor, where that is available, and elsewhere ignores the pooling.
 """
 
 
@@ -321,14 +323,14 @@ def random_attributions(seed: int) -> Callable[[GraphModel, MoleculeOrBatch, int
 
 
 def available_methods(model: MoleculeModel) -> list[str]:
-    """The methods that support a model, the most faithful first; none if it has no atoms, or predicts for each atom."""
+    """The methods that support a model, its default first; none if it has no atoms, or predicts for each atom."""
     if not isinstance(model, GraphModel) or model.of_atoms:
         return []
     return [name for name, method in METHODS.items() if not method.unsupported_reason(model)]
 
 
 def choose_method(model: MoleculeModel, name: str | None = None) -> str:
-    """`name`, if that method supports the model; for None the most faithful one that does.
+    """`name`, if that method supports the model; for None its default, see `METHODS`.
 
     Raises:
         UsageError: unknown method, or one that does not support this model, with the reason.

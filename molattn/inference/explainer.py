@@ -45,6 +45,8 @@ class Explainer(BasePredictor):
     def attention(self, smiles: Any, descriptors: Any = None) -> Any:
         """What every atom of a molecule attends to: `.weights` is (layers, heads, n, n), in the SMILES' atom order.
 
+        Of an ensemble it is the attention of the first model, `members[0]`: heads of different models are unrelated.
+
         The order is that of the map's own `.smiles`: a model that standardizes molecules reads the standard form, and
         a model of SMILES attends to tokens instead, those of the canonical SMILES. Descriptors, as for `predict`,
         change only the map's prediction.
@@ -174,12 +176,16 @@ class Explainer(BasePredictor):
     ) -> Any:
         """How much each atom contributed to a prediction: one `Attribution`, or a list for several SMILES.
 
+        Of an ensemble, the prediction of its first model, `members[0]`, is explained.
+
         Args:
             smiles: a SMILES or an RDKit molecule, or many, as for `predict`. `attribution_rows` makes the attributions
                 of many one by one, with errors in place of the bad ones.
             method: "additive", "occlusion", "integrated-gradients", "cam", "grad-attention", "rollout" or
-                "attention"; None for the first of these that supports the model: they are in order of faithfulness.
-                "tree-shap" explains the boosted trees of a model that has them; the others never do.
+                "attention". None for "additive" if the readout is a sum or a mean over atoms, or else "occlusion":
+                both have the unit of the target, and positive values raise the prediction. "grad-attention", "rollout"
+                and "attention" have neither sign nor unit. "tree-shap" explains the boosted trees of a model that has
+                them; the others never do.
             target: its name, required for a model of several targets. For a target of several classes it can also be
                 the prediction column of a class. For binary targets the log-odds are explained.
             descriptors: as for `predict`; with an additive method their contribution is separate from the atoms'.

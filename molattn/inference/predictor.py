@@ -237,6 +237,7 @@ class Predictor(TablePredictor):
         """Learned embeddings, in the order of `smiles`: the input of the model's final linear layer.
 
         Shapes: (n, d); (d,) for a single molecule. The descriptors are the last numbers of an embedding, standardized.
+        Of an ensemble, they are those of its first model, `members[0]`.
 
         The result for a SMILES that cannot be read is NaN. A `MolattnWarning` reports how many there are, with the
         first reason; `embed_rows` gives all.
@@ -306,7 +307,9 @@ class Predictor(TablePredictor):
         )
 
     def __repr__(self) -> str:
-        return f"Predictor of {', '.join(self.targets)}"
+        a = self._artifact
+        count = f", ensemble of {len(a.models)}" if len(a.models) > 1 else ""
+        return f"Predictor(targets={self.targets!r}, model={a.model.config.kind!r}{count})"
 
 
 def _check_choice(on_error: str) -> None:
