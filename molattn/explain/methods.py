@@ -1,7 +1,7 @@
 """The attribution methods by name: additive terms, attention, gradients and occlusion."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -70,8 +70,9 @@ def as_batch(model: GraphModel, molecule: MoleculeOrBatch) -> MoleculeBatch:
 
 def repeat_batch(x: T, times: int) -> T:
     """A batch, or a dense graph, of one molecule, repeated `times` times."""
-    fields = {name: value for name, value in vars(x).items() if value is not None}
-    return replace(x, **{name: v.expand(times, *v.shape[1:]) for name, v in fields.items()})
+    # By its fields: `vars` would include cached properties.
+    values = {f.name: value for f in fields(x) if (value := getattr(x, f.name)) is not None}
+    return replace(x, **{name: v.expand(times, *v.shape[1:]) for name, v in values.items()})
 
 
 def unsupported_model_reason(model: MoleculeModel) -> str:

@@ -8,7 +8,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import MaxNLocator
-from torch import Tensor
 
 from molattn.errors import UsageError, short_repr
 from molattn.viewer.figures import DPI, add_axes, footer_height, new_figure, render, shorten, write_footer
@@ -197,7 +196,7 @@ def resolve_vmax(values: np.ndarray, vmax: int | float | None) -> float:
 
 
 def _array(values: Any) -> np.ndarray:
-    if isinstance(values, Tensor):
+    if hasattr(values, "detach"):  # a tensor of torch
         values = values.detach().cpu().double().numpy()
     try:
         array = np.asarray(values, dtype=np.float64)

@@ -28,6 +28,7 @@ from molattn.explain.methods import (
     occlusion,
     random_attributions,
     received_attention,
+    repeat_batch,
     rollout,
 )
 from molattn.inference import Predictor, explainer
@@ -239,6 +240,16 @@ def test_attention_has_no_unit_and_does_not_add_up():
     assert (found.in_units, found.constant, found.adds_up, found.parts) == (False, None, False, {})
     assert found.values.sum() == pytest.approx(1)
     assert "do not add up" in found.equation
+
+
+def test_a_graph_whose_sizes_were_read_is_repeated():
+    model = model_of()
+    graph = model.input_graph(model.collate([molecule_graph("CCO")]))
+    sizes = graph.right_padded_sizes
+    assert sizes is not None
+    again = repeat_batch(graph, 3)
+    assert again.v.shape[0] == again.node_mask.shape[0] == 3
+    assert again.right_padded_sizes.tolist() == [3, 3, 3]
 
 
 def test_rows_of_attributions_go_on_after_a_bad_one(monkeypatch):
