@@ -126,12 +126,15 @@ def _attributions(
 
 
 def _print(attributions: Sequence["Attribution"]) -> None:
+    from molattn.explain.attribute import method_title
+
     for i, a in enumerate(attributions):
         if i:
             print_line()
         print_line(a.smiles)
         print_line(a.equation)
-        print_line(f"{a.method}{f', in {a.unit}' if a.unit and a.in_units else ''}; faithfulness: {a.faithfulness}")
+        unit = f", in {a.unit}" if a.unit and a.in_units else ""
+        print_line(f"{a.method}, {method_title(a.method)}{unit}; faithfulness: {a.faithfulness}")
         terms = [*zip(a.labels, a.values, strict=True), *a.other_terms.items()]
         width = max(len(label) for label, _ in terms)
         for label, value in terms:

@@ -11,7 +11,7 @@ from molattn.errors import SmilesError, UsageError, unknown_choice
 from molattn.explain.attention_map import NOT_MEASURED
 from molattn.explain.attribution import Attribution
 from molattn.explain.methods import METHODS, Terms, choose_method, unsupported_model_reason
-from molattn.explain.tree_shap import TREE_SHAP, tree_shap
+from molattn.explain.tree_shap import TREE_SHAP, TREE_SHAP_TITLE, tree_shap
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
 from molattn.models.graph_model import GraphModel
@@ -122,6 +122,11 @@ def choose_attribution_method(artifact: Artifact, name: str | None = None) -> st
     if artifact.trees is None:
         raise UsageError(f"method {TREE_SHAP}: it applies only to models with boosted trees: train with --with-trees")
     return name
+
+
+def method_title(name: str) -> str:
+    """What the values of a method are, in a few words."""
+    return TREE_SHAP_TITLE if name == TREE_SHAP else METHODS[name].title
 
 
 def attribute(

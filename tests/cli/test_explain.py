@@ -29,7 +29,7 @@ def test_explain_prints_the_sum_and_a_line_for_each_atom(molattn: Molattn, run: 
     assert found.method == "additive"
     lines = answer.out.splitlines()
     assert lines[:2] == ["CCO", found.equation]
-    assert lines[2] == "additive; faithfulness: not measured"
+    assert lines[2] == "additive, the terms whose sum is the prediction; faithfulness: not measured"
     rows = [(*line[2:].split(), line[:2]) for line in lines[3:]]
     shares = [*zip(("C0", "C1", "O2"), found.values, strict=True), *found.other_terms.items()]
     assert rows == [(label, f"{value:+.3f}", "  ") for label, value in shares]
