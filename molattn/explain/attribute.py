@@ -62,7 +62,7 @@ def explained_output(artifact: Artifact, target: str | None, outputs: np.ndarray
     columns = task.distribution_columns(targets) if isinstance(task, Multiclass) else []
     several = len(targets) > 1
     if target is None and several:
-        raise UsageError(f"choose the target to explain with --target: {', '.join((*targets, *columns))}")
+        raise UsageError(f"choose the target to explain, --target or target=: {', '.join((*targets, *columns))}")
     name = targets[0] if target is None else target
     if name in columns:
         return _class_score(artifact, columns, columns.index(name))

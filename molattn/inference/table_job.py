@@ -67,16 +67,19 @@ class TableJob:
         if self.shard is not None and not 1 <= self.shard[0] <= self.shard[1]:
             raise UsageError(f"a shard is (i, n), the i-th of n, from (1, n) to (n, n), not {self.shard}")
         if (self.shard or self.resume) and not table.is_file() and (str(table) == "-" or table.exists()):
-            option = "--shard" if self.shard else "--resume"
+            option = "a shard" if self.shard else "resume"
             raise UsageError(f"{option} needs the number of rows in advance: give a regular file instead of a pipe")
         if self.resume and output is None:
-            raise UsageError("--resume continues an output file: give --output")
+            raise UsageError("resume continues an output file: give an output")
         if output is None:
             return
         parts = parts_folder(output)
         check_output(output, self.force or (self.resume and parts.exists()), table)
         if parts.exists() and not self.force and not self.resume:
-            raise UsageError(f"{parts} holds finished parts of {output}: --resume continues, --force starts over")
+            raise UsageError(
+                f"{parts} holds finished parts of {output}: --resume (resume=True) continues, --force (force=True) "
+                "starts over"
+            )
 
     def row_range(self, warn: Warn = ignore_warning) -> tuple[int, int | None]:
         """The first row to process and the end of the range; the end is None for a pipe, whose rows cannot be counted.
@@ -109,7 +112,7 @@ def check_output(path: Path, force: bool = False, table: Path | None = None) -> 
     if path.exists() and not path.is_file():
         raise UsageError(f"{path} is not a regular file: give another path")
     if path.exists() and not force:
-        raise UsageError(f"{path} exists: give another --output, or --force to replace it")
+        raise UsageError(f"{path} exists: give another output, or --force (force=True) to replace it")
     if not path.absolute().parent.is_dir():
         raise InputError(f"there is no folder {path.absolute().parent}: create it first")
 

@@ -108,7 +108,7 @@ def test_a_resumed_output_is_the_same_to_the_byte(
     parts = parts_folder(out)
     assert sorted(p.name for p in parts.iterdir()) == ["000000.csv", "000000.json", "manifest.json"]
     refused = molattn("predict", run, many, "-o", out)
-    assert refused.code == 2 and "--resume continues, --force starts over" in refused.err
+    assert refused.code == 2 and "--resume (resume=True) continues, --force (force=True) starts over" in refused.err
     if workers:
         (parts / "000000.csv").write_text("damaged")
     read: list[int] = []

@@ -274,7 +274,7 @@ def test_rows_of_attributions_go_on_after_a_bad_one(monkeypatch):
 
 def test_one_of_several_targets_must_be_named():
     artifact = artifact_of(model_of(2), ("a", "b"))
-    with pytest.raises(UsageError, match="choose the target to explain with --target: a, b"):
+    with pytest.raises(UsageError, match="choose the target to explain, --target or target=: a, b"):
         attribute(artifact, molecule_graph("CCO"))
     with pytest.raises(UsageError, match="unknown target 'c': choose one of a, b"):
         attribute(artifact, molecule_graph("CCO"), target="c")

@@ -37,7 +37,7 @@ def test_attention_weights_do_not_replace_their_table(table: Path) -> None:
 
 
 def test_an_output_is_a_file_that_is_not_there_or_may_be_replaced(table: Path, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="exists: give another --output, or --force to replace it"):
+    with pytest.raises(UsageError, match="exists: give another output, or --force"):
         check_output(table)
     check_output(table, force=True)
     for force in (False, True):
