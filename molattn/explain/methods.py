@@ -91,18 +91,22 @@ _POOLED = (*_SUMS, "attention", "max")
 def additive(model: GraphModel, molecule: MoleculeOrBatch, output: int) -> Terms:
     """The terms whose sum is the output of the model: exact, whatever the blocks compute.
 
-    output = b + sum_i w . t_i          t_i of atom i after the last block: gelu(W x_i + c), x_i, or x_i / n
+    output = b + sum_i w . t_i          t_i of atom i after the last block: gelu(W x_i + c), x_i, or (x_i - beta) / n
 
-    for the readouts "additive", "sum" and "mean". The term of a virtual node is separate. The vector of an atom depends
-    on its neighbors, so its term is not the contribution of an isolated atom: few layers over bonds keep it local.
+    for the readouts "additive", "sum" and "mean". beta is the bias of the final normalization: of a mean, all n nodes
+    would have the same part w . beta / n of it, whatever they are, so it is in the constant, b + w . beta. Of a sum, an
+    atom more is a w . beta more, which is in its term. The term of a virtual node is separate. The vector of an atom
+    depends on its neighbors, so its term is not the contribution of an isolated atom: few layers over bonds keep it
+    local.
     """
     batch = as_batch(model, molecule)
     with torch.inference_mode():
         terms = model.contributions(batch)[0, :, output].cpu().numpy()
         descriptors = model.descriptor_terms(batch)[0, :, output].cpu().numpy()
+        constant = float(model.constant_term()[output])
     n = batch.mask.shape[1]
     other_terms = {label: float(x) for label, x in zip(model.virtual_labels, terms[n:], strict=True)}
-    return Terms(terms[:n], float(model.head.bias[output]), other_terms, descriptors, adds_up=True)
+    return Terms(terms[:n], constant, other_terms, descriptors, adds_up=True)
 
 
 def not_additive_reason(model: GraphModel) -> str:
@@ -121,7 +125,7 @@ def cam(model: GraphModel, molecule: MoleculeOrBatch, output: int) -> Terms:
     c_i = w . x_i
 
     of the vectors that are pooled. For the readout "sum" these are the additive terms, for "mean" n times those, with
-    n nodes; for pooling by attention or maximum, the map ignores the pooling weights.
+    n nodes, plus w . beta, see `additive`; for pooling by attention or maximum, the map ignores the pooling weights.
 
     Source: Zhou et al. 2016, arXiv:1512.04150; on graphs Pope et al. 2019, CVPR.
     """
@@ -308,8 +312,8 @@ METHODS: dict[str, Method] = {
 """The first that supports a model is its default: `additive`, or else `occlusion`, which supports every model.
 
 Both have a sign and the unit of the target, as `integrated-gradients` and `cam` have; the others are weights without
-either. The order is roughly that of Kendall's tau in `benchmarks/faithfulness.py`; but `cam` equals `additive`, up to a
-factor, where that is available, and elsewhere ignores the pooling.
+either. The order is roughly that of Kendall's tau in `benchmarks/faithfulness.py`; but `cam` ranks atoms as `additive`
+does where that is available, and elsewhere ignores the pooling.
 """
 
 

@@ -189,10 +189,11 @@ class GraphModel(MoleculeModel):
     def contributions(self, batch: MoleculeBatch) -> Tensor:
         """The contribution of each atom to the output, (b, n, outputs), for readouts that are sums.
 
-        sum_i c_i + sum_k of `descriptor_terms` + head bias = `forward`
+        sum_i c_i + sum_k of `descriptor_terms` + `constant_term` = `forward`
 
         Such readouts are "sum", "mean" and "additive". The term of a virtual node comes after those of the atoms and
-        the padding; the terms of the padding are zero.
+        the padding; the terms of the padding are zero. For "mean", the bias of the final normalization, of which every
+        node would have an equal part whatever it is, is in the constant.
 
         Raises:
             ValueError: another readout, or atom-level targets.
@@ -202,13 +203,24 @@ class GraphModel(MoleculeModel):
         graph = self.forward_features(batch)
         x = to_float64(self.norm(graph.v))
         if self.readout_name == "mean":
-            x = x / graph.count_nodes().to(x.dtype).view(-1, 1, 1)
+            x = (x - self.norm.bias.to(x.dtype)) / graph.count_nodes().to(x.dtype).view(-1, 1, 1)
         elif isinstance(self.readout, AdditiveReadout):
             x = self.readout.terms(x)
         elif self.readout_name != "sum":
             raise ValueError(f"the readout {self.readout_name!r} is not a sum over atoms: there are no terms")
         terms = (x @ self.head.weight[:, : x.shape[-1]].to(x.dtype).T).masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)
         return terms if self.virtual_node is None else terms.roll(-1, 1)
+
+    def constant_term(self) -> Tensor:
+        """The term of the output, (outputs,), that belongs neither to an atom nor to a descriptor: see `contributions`.
+
+        It is the head's bias; for the readout "mean" also W beta, beta being the bias of the final normalization.
+        """
+        bias = to_float64(self.head.bias)
+        if self.readout_name != "mean":
+            return bias
+        beta = to_float64(self.norm.bias)
+        return bias + to_float64(self.head.weight[:, : len(beta)]) @ beta
 
     def initialize_bias(self, bias: np.ndarray) -> None:
         """With the readouts "sum" and "additive", initialize the head's bias, the output for no atoms, with `bias`.

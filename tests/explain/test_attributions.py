@@ -242,6 +242,29 @@ def test_attention_has_no_unit_and_does_not_add_up():
     assert "do not add up" in found.equation
 
 
+@pytest.mark.parametrize("virtual_node", [False, True])
+def test_what_all_atoms_of_a_mean_have_alike_is_in_the_constant(virtual_node):
+    """The bias of the last normalization: of a mean it belongs to no atom, of a sum each atom brings it along."""
+    molecule = molecule_graph(ASPIRIN)
+    for readout in ("mean", "sum"):
+        model = model_of(2, readout=readout, virtual_node=virtual_node)
+        before = additive(model, molecule, 1)
+        torch.manual_seed(2)
+        shift = torch.randn(16)
+        model.norm.bias.add_(shift)
+        after, part = additive(model, molecule, 1), float(shift.double() @ model.head.weight[1].double())
+        per_atom, constant = (0.0, part) if readout == "mean" else (part, 0.0)
+        np.testing.assert_allclose(after.values - before.values, per_atom, atol=1e-5)
+        assert after.constant - before.constant == pytest.approx(constant, abs=1e-6)
+        total = after.constant + after.values.sum() + sum(after.other_terms.values())
+        assert total == pytest.approx(answer(model, ASPIRIN, 1), rel=1e-6)
+    model = model_of(readout="mean", virtual_node=virtual_node)
+    model.norm.bias.copy_(shift)
+    n, part = 13 + virtual_node, float(shift.double() @ model.head.weight[0].double())
+    terms = additive(model, molecule, 0).values
+    np.testing.assert_allclose(cam(model, molecule, 0).values, n * terms + part, rtol=1e-6, atol=1e-9)
+
+
 def test_a_graph_whose_sizes_were_read_is_repeated():
     model = model_of()
     graph = model.input_graph(model.collate([molecule_graph("CCO")]))
