@@ -203,6 +203,7 @@ def test_faithfulness_is_measured_saved_and_quoted(molattn: Molattn, own_run: Pa
     assert answer.code == 0, answer.err
     assert "y, 4 test molecules of solubility.csv:" in answer.out
     assert "deletion" in answer.out and "tau" not in answer.out
+    assert "sign: share of atoms whose value has the sign of the change of the prediction" in answer.out
     record = json.loads((own_run / "faithfulness.json").read_text())["targets"]["y"]
     assert set(record["methods"]) == {
         "additive",
@@ -215,6 +216,7 @@ def test_faithfulness_is_measured_saved_and_quoted(molattn: Molattn, own_run: Pa
         "random",
     }
     assert record["methods"]["random"]["deletion"] == pytest.approx(1)
+    assert record["methods"]["occlusion"]["sign"] == 1.0 and record["methods"]["rollout"]["sign"] is None
     assert record["truth"] == "" and record["untrained"] == {}
     summary = record["methods"]["additive"]["summary"]
     assert summary in molattn("explain", own_run, "-s", "CCO").out
