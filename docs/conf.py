@@ -23,6 +23,7 @@ include_patterns = [
     "SECURITY.md",
     "docs/*.md",
     "docs/guide/*.md",
+    "docs/explanation/*.md",
     "docs/reference/**",
     "notebooks/*.ipynb",
     "benchmarks/README.md",
