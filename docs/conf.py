@@ -25,6 +25,7 @@ include_patterns = [
     "docs/guide/*.md",
     "docs/explanation/*.md",
     "docs/reference/**",
+    "docs/results/*.md",
     "notebooks/*.ipynb",
     "benchmarks/README.md",
     "datasets/README.md",
