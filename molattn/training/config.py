@@ -185,11 +185,11 @@ class TrainingConfig:
         epochs: the maximum number.
         batch_size: molecules in a batch; several devices share it.
         learning_rate: the maximum, after the warm-up.
-        weight_decay: of AdamW.
+        weight_decay: of AdamW; 0 for none.
         warmup: fraction of the steps in which the learning rate rises linearly; a cosine decay follows.
         ema: decay per step of the exponential moving average of the weights, which is validated and saved; 0 for none.
             It is smaller in the first steps, so that a short training does not average its random initialization.
-        grad_clip: maximum norm of the gradient.
+        grad_clip: maximum norm of the gradient; 0 for no limit.
         tracking_metric: what chooses the epoch whose weights are kept, and stops the training: "val_loss", the loss of
             the validation molecules, or one of their reported metrics, such as "auroc".
         patience: epochs without a better `tracking_metric` after which training stops. The default is 15 for a training
