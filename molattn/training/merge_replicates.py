@@ -239,10 +239,11 @@ def merge_replicates(
             t = int(conflicts[number].argmax())
             reason = f"{_disagreement(targets[rows, t], rows, task, t, names, locations)}: --replicates drop"
         label = [_label(learned[rows, t], method, task) for t in range(targets.shape[1])]
-        if not reason and not np.isfinite(label).any():
-            reason = (
-                f"{_disagreement(targets[rows, 0], rows, task, 0, names, locations)}: no class is the most frequent"
-            )
+        labelled = np.flatnonzero(np.isfinite(targets[rows]).any(0))  # no target if all labels are bounds
+        if not reason and len(labelled) and not np.isfinite(label).any():
+            t = int(labelled[0])
+            tie = _disagreement(targets[rows, t], rows, task, t, names, locations)
+            reason = f"{tie}: no class is the most frequent"
         if reason:
             remains[rows[0]] = False
             dropped[number] = reason

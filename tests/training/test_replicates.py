@@ -92,6 +92,16 @@ def test_classes_take_the_most_frequent_and_ties_have_no_label() -> None:
     assert agree.targets[:, 0].tolist() == [1.0, 0.0] and not agree.dropped
 
 
+def test_a_tie_is_named_by_a_target_with_labels() -> None:
+    labels = np.array([[np.nan, 0.0], [np.nan, 1.0], [0.0, 1.0]])
+    places = ["line 2", "line 3", "line 4"]
+    found = merge_replicates("mean", ["a", "a", "b"], labels, Binary(), (), ("p", "q"), places)
+    assert found.indices.tolist() == [2]
+    assert found.dropped == {
+        0: "column 'q' of the molecule is 0 in line 2 and 1 in line 3: no class is the most frequent"
+    }
+
+
 def test_rows_with_other_descriptors_or_on_other_sides_are_not_merged(tmp_path: Path) -> None:
     frame = pd.DataFrame({"smiles": [*SMILES, *["CCO"] * 4], "y": [*range(30), 1.0, 2.0, 3.0, 4.0]})
     frame["ph"] = [7.0] * 30 + [1.0, 1.0, 2.0, 2.0]
@@ -181,3 +191,6 @@ def test_a_bound_of_a_molecule_in_several_rows_is_one_sentence_and_others_stay(t
     again = pd.DataFrame({"smiles": [*SMILES, SMILES[3]], "y": [*values, 2.0]})
     with pytest.raises(InputError, match=r"^line 5, column 'y': >7\.0 is a bound, of a molecule in several rows"):
         _prepare(tmp_path / "u.csv", again, replicates="mean")
+    both = pd.DataFrame({"smiles": [*SMILES, SMILES[3]], "y": [*values, ">8"]})
+    with pytest.raises(InputError, match=r"^line 5, column 'y': >7\.0 is a bound, of a molecule in several rows"):
+        _prepare(tmp_path / "v.csv", both, replicates="mean")
