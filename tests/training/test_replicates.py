@@ -90,6 +90,10 @@ def test_classes_take_the_most_frequent_and_ties_have_no_label() -> None:
     assert "'yes' in line 5" in found.dropped[2] and "no class is the most frequent" in found.dropped[2]
     agree = merge_replicates("drop", ["a", "a", "b", "b"], labels[[0, 1, 2, 3], :1], Binary(), (), ("p",), places[:4])
     assert agree.targets[:, 0].tolist() == [1.0, 0.0] and not agree.dropped
+    wanted = "4 rows of 2 molecules are merged, by {}; see replicates.csv"
+    assert agree.message("drop", Binary()) == wanted.format("their most frequent class")
+    assert agree.message("drop", Regression()) == wanted.format("their mean")
+    assert agree.message("median", Regression()) == wanted.format("their median")
 
 
 def test_a_tie_is_named_by_a_target_with_labels() -> None:
