@@ -33,7 +33,7 @@ from molattn.training import distributed
 from molattn.training.checkpoint_validation import check_structure, check_tensors, validated_optimizer_state
 
 STATE = "state.json"
-SCHEMA = 3
+SCHEMA = 4
 
 
 @dataclass(frozen=True)

@@ -53,8 +53,9 @@ class TaskLoss(nn.Module):
         regularization: float = DEFAULT_REGULARIZATION,
     ):
         super().__init__()
-        self.register_buffer("mean", torch.tensor(scaler.mean))
-        self.register_buffer("std", torch.tensor(scaler.std))
+        # In the precision of targets and scaler: a large mean in float32 would differ from that of the predictions.
+        self.register_buffer("mean", torch.tensor(scaler.mean, dtype=torch.float64))
+        self.register_buffer("std", torch.tensor(scaler.std, dtype=torch.float64))
         self.register_buffer("target_of_output", torch.tensor(task.target_of_output(len(scaler.mean))))
         self.register_buffer("weights", torch.tensor(tuple(weights)) if len(weights) else None)
         self.function = task.loss_function.function
