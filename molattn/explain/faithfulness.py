@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from scipy.stats import kendalltau, pearsonr
 from sklearn.metrics import roc_auc_score
 
@@ -26,6 +25,7 @@ from molattn.models.config import GraphModelConfig
 from molattn.models.descriptors import molecule_descriptors
 from molattn.models.graph_model import GraphModel
 from molattn.models.predict import compute_outputs
+from molattn.models.random_states import seeded
 
 OCCLUSION = "occlusion"
 
@@ -180,8 +180,7 @@ def measure_faithfulness(
     )
     untrained: Mapping[str, MethodScores] = {}
     if truth is not None:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             k = model.num_descriptors
             fresh = GraphModel(model.config, model.head.out_features, num_descriptors=k).eval().requires_grad_(False)
         fresh = fresh.to(model.head.weight.device)

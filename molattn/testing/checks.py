@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from molattn.graph import DenseGraph
+from molattn.models.random_states import seeded
 from molattn.testing.cases import (
     TOLERANCE,
     Case,
@@ -62,8 +63,7 @@ def check_model(
         _gradients,
         _finite_gradients,
     ]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with seeded(0):
         for case in _cases(copy, graphs):
             for check in checks:
                 check(case)

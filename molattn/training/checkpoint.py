@@ -28,6 +28,7 @@ from torch import Tensor
 from molattn.data.files import write_bytes, write_text
 from molattn.data.schema import Boolean, InstanceOf, Integer, Number, PartialRecord, String, ValidationError, mismatch
 from molattn.errors import InputError, UsageError, short_repr
+from molattn.models.random_states import CPU, preserve_generators
 from molattn.models.tensor_file import read_tensor_specs, read_tensors
 from molattn.training import distributed
 from molattn.training.checkpoint_validation import check_structure, check_tensors, validated_optimizer_state
@@ -325,11 +326,11 @@ def _python_rng_states() -> dict[str, Any]:
 
 
 @contextmanager
-def preserve_random_states() -> Iterator[None]:
-    """Restore the random states of torch, numpy and Python after the block."""
+def preserve_random_states(device: torch.device = CPU) -> Iterator[None]:
+    """Restore the random states of numpy, Python and torch, on the CPU and on `device`, after the block."""
     plain, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
-        with torch.random.fork_rng():
+        with preserve_generators(device):
             yield
     finally:
         random.setstate(plain)

@@ -17,6 +17,7 @@ from molattn.data.store.batches import BucketBatchSampler, batches_by_size
 from molattn.data.store.molecule_store import molecule_sizes
 from molattn.errors import InputError
 from molattn.models.base import MoleculeModel
+from molattn.models.random_states import seed_generators
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Regression, Task
 from molattn.training import distributed
@@ -110,17 +111,17 @@ def fit(
     # NCCL uses the current GPU.
     on_device = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
     with (
-        preserve_random_states(),
+        preserve_random_states(device),
         exit_on_sigterm(),
         _deterministic(config.threads),
         on_device,
         torch.enable_grad(),
     ):
-        torch.manual_seed(config.seed)
+        seed_generators(config.seed, device)
         learner.prepare(device)
         start = 0 if checkpointer is None else checkpointer.restore(learner, config.epochs)
         for epoch in range(start, config.epochs):
-            _seed_epoch(sampler, epoch)
+            _seed_epoch(sampler, epoch, device)
             for step in loader:
                 learner.training_step(_to_device(device, step))
             with _eval_mode(learner), torch.inference_mode():
@@ -154,14 +155,15 @@ def _to_device(device: torch.device, step: StepInputs) -> StepInputs:
     return step._replace(batch=step.batch.to(device), **moved)
 
 
-def _seed_epoch(sampler: BucketBatchSampler, epoch: int) -> None:
-    """Set the epoch of the sampler, and seed the random numbers of each rank except rank 0.
+def _seed_epoch(sampler: BucketBatchSampler, epoch: int, device: torch.device) -> None:
+    """Set the epoch of the sampler, and seed the random numbers of each rank, with its device, except rank 0.
 
     The seed depends on the epoch, so that a checkpoint needs only the random state of rank 0.
     """
     sampler.set_epoch(epoch)
     if sampler.rank:
-        torch.manual_seed(int(np.random.SeedSequence([sampler.seed, epoch, sampler.rank]).generate_state(1)[0]))
+        sequence = np.random.SeedSequence([sampler.seed, epoch, sampler.rank])
+        seed_generators(int(sequence.generate_state(1)[0]), device)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from molattn.errors import InputError, UsageError
 from molattn.models.artifact import load_artifact
 from molattn.models.base import MoleculeModel, build_model
 from molattn.models.config import GraphModelConfig
+from molattn.models.random_states import seeded
 from molattn.models.uncertainty import DROPOUT
 from molattn.training.bases import (
     AUTO,
@@ -148,8 +149,7 @@ def initialize_model(config: RunConfig, outputs: int, of_atoms: bool) -> Molecul
 
     The same seed gives the same model, and the caller's random state is unchanged.
     """
-    with torch.random.fork_rng():
-        torch.manual_seed(config.training.seed)
+    with seeded(config.training.seed):
         try:
             model = build_model(config.model, outputs, of_atoms, num_extra_descriptors(config.data))
         except ValueError as error:

@@ -17,6 +17,7 @@ from molattn.errors import UsageError
 from molattn.models.base import MoleculeModel
 from molattn.models.graph_model import GraphModel
 from molattn.models.losses import DEFAULT_ALPHA, DEFAULT_REGULARIZATION, LossArguments
+from molattn.models.random_states import seeded
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Task
 from molattn.training.config import TrainingConfig
@@ -277,6 +278,5 @@ def build_auxiliary_objective(
     """
     if train.auxiliary_targets is None:
         return None
-    with torch.random.fork_rng():
-        torch.manual_seed(config.seed)
+    with seeded(config.seed):
         return AuxiliaryRegression(model, train.auxiliary_targets.shape[1], config.auxiliary)

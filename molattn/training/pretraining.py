@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import tomli_w
-import torch
 
 from molattn.chem import DESCRIPTORS
 from molattn.data.files import clear_folder, lock_folder, remove_temporary_files, write_text
@@ -18,6 +17,7 @@ from molattn.data.store.cache import cached_molecules
 from molattn.errors import InputError, MolattnError, SmilesError, UsageError
 from molattn.models.artifact import WEIGHTS, Artifact, save_artifact
 from molattn.models.base import MoleculeModel
+from molattn.models.random_states import seeded
 from molattn.models.scaler import TargetScaler
 from molattn.training.bases import CARD, NONE
 from molattn.training.checkpoint import Checkpoints
@@ -194,8 +194,7 @@ def _masked_atom_objective(config: PretrainConfig, model: MoleculeModel) -> Mask
     """
     if not config.masked_atoms:
         return None
-    with torch.random.fork_rng():
-        torch.manual_seed(config.run.training.seed)
+    with seeded(config.run.training.seed):
         try:
             return MaskedAtomPrediction(model, config.masked_atoms, config.masked_weight)
         except ValueError as error:

@@ -301,7 +301,7 @@ def test_the_gpu_of_the_training_is_the_current_one(
 ) -> None:
     used: list[str] = []
 
-    def stop() -> None:
+    def stop(_: torch.device) -> None:
         raise InterruptedError
 
     gpus(monkeypatch, 2)
@@ -403,7 +403,7 @@ def test_each_epoch_seeds_the_random_numbers_of_all_ranks_except_rank_0() -> Non
     def drawn(rank: int, epoch: int, seed: int = 3) -> float:
         torch.manual_seed(1)
         sampler = BucketBatchSampler([3, 4, 5, 6], 2, seed, rank=rank, world_size=3)
-        _seed_epoch(sampler, epoch)
+        _seed_epoch(sampler, epoch, torch.device("cpu"))
         assert sampler.epoch == epoch
         return torch.rand(1).item()
 
