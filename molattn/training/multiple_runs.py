@@ -20,7 +20,7 @@ from molattn.training.bases import FINE_TUNING, FINE_TUNING_MANY, FROM_SCRATCH
 from molattn.training.checkpoint import differences
 from molattn.training.run import Reporter, RunResult, SilentReporter, run
 from molattn.training.run_config import RunConfig, check_config, read_config
-from molattn.training.run_status import CONFIG, METRICS, is_unfinished, resume_hint
+from molattn.training.run_status import CONFIG, METRICS, check_resume, is_unfinished, resume_hint
 from molattn.training.table_source import find_table
 
 
@@ -82,6 +82,7 @@ def run_multiple(
         UsageError, InputError: as `run` does.
     """
     check_config(config)
+    check_resume(resume, folder)
     runs = planned_runs(config)
 
     def open_folder() -> Path:

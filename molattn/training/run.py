@@ -35,7 +35,7 @@ from molattn.training.run_metrics import (
     transformed_metrics_by_split,
     uncertainty_by_split,
 )
-from molattn.training.run_status import CHECKPOINT, METRICS, MODEL, check_resumable, resume_hint
+from molattn.training.run_status import CHECKPOINT, METRICS, MODEL, check_resumable, check_resume, resume_hint
 from molattn.training.transforms import describe_transforms
 from molattn.training.trees import check_trees, describe_trees, fit_trees_of
 
@@ -107,6 +107,7 @@ def run(
         InputError: the data cannot be used.
     """
     check_config(config)
+    check_resume(resume, folder)
     with distributed.process_group(config.training):
         return _run(config, folder, reporter if distributed.is_main_process() else SilentReporter(), force, resume)
 
@@ -150,7 +151,7 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
         raise UsageError("a calibration method needs calibration molecules: add --calibration-size 0.1")
 
     def open_folder() -> Path:
-        if resume and folder:
+        if resume and folder is not None:
             return run_folder.reopen(locks, folder)
         return run_folder.create(locks, folder, dataset.name, force)
 

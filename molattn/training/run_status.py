@@ -25,6 +25,12 @@ def resume_hint(folder: Path) -> str:
     return f"{folder} holds an unfinished run: --resume {folder} continues it"
 
 
+def check_resume(resume: bool, folder: str | Path | None) -> None:
+    """Raise UsageError if a run is to be resumed and its folder is not given."""
+    if resume and folder is None:
+        raise UsageError("resume=True continues an unfinished run: give its folder")
+
+
 def check_resumable(folder: Path) -> None:
     """Raise UsageError unless `folder` holds an unfinished run."""
     if not folder.is_dir():
