@@ -112,13 +112,13 @@ def train_arrays(
         )
         for warning in warnings:
             reporter.warning(warning)
+    for name, values in zip(names, targets[used[labels == "train"]].T, strict=True):
+        if not np.isfinite(values).any():
+            raise InputError(f"the training molecules have no label of {short_repr(name)}: there is nothing to learn")
     splits = ("train", "val", CALIBRATION)
     transforms = _transforms(data.target_transform, targets, names, task, used, labels)
     learned = transform_targets(transforms, targets)
     train, val, cal = (_subset(molecules, learned, weights, z, used[labels == split]) for split in splits)
-    for name, values in zip(names, train.targets.T, strict=True):
-        if not np.isfinite(values).any():
-            raise InputError(f"the training molecules have no label of {short_repr(name)}: there is nothing to learn")
 
     scaler = replace(task.fit_scaler(train.targets), transforms=transforms)
     config, _ = resolve_initialization(config, task.of_atoms, len(train.molecules))
