@@ -165,7 +165,7 @@ def evaluate(
     by_target = metrics_by_target(task, targets, true, predictions, names, matched.bounds)
     constant, baseline = artifact.baseline_predictions(len(true)), {}
     if constant is not None:
-        baseline = metrics_by_target(task, targets, true, constant, names)
+        baseline = metrics_by_target(task, targets, true, constant, names, matched.bounds)
     smiles = [records.smiles[i] for i in matched.indices]
     is_seen, keys = _are_seen(smiles, seen, read_options.standardize, num_workers)
     unseen: dict[str, dict[str, Any]] = {}
