@@ -10,7 +10,7 @@ import numpy as np
 
 from molattn.chem import ReadOptions, canonical_smiles, read_smiles, standardized_smiles
 from molattn.chem.molecule import map_rows
-from molattn.data import RejectedRow, guess_smiles_column, read_records, read_table
+from molattn.data import RejectedRow, column, guess_smiles_column, read_records, read_table
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.errors import InputError, SmilesError, UsageError, short_repr
 from molattn.models.artifact import Artifact
@@ -111,7 +111,7 @@ def evaluate(
     read_options = read_options or artifact.read_options
     names = resolve_metrics(task.kind, task.metrics, metrics)
     table = read_table(path, table_options)
-    column = smiles_column or guess_smiles_column(table.columns, table.smiles_column)
+    smiles_column = smiles_column or guess_smiles_column(table.columns, table.smiles_column)
     if task.of_atoms:
         check_atom_targets(type(artifact.model), read_options.standardize)
     encoded = encode_targets(
@@ -127,7 +127,7 @@ def evaluate(
     scaler = artifact.descriptors
     descriptor_columns = () if scaler is None else scaler.provided
     records = read_records(
-        encoded.table, column, columns, of_atoms=task.of_atoms, descriptor_columns=descriptor_columns
+        encoded.table, smiles_column, columns, of_atoms=task.of_atoms, descriptor_columns=descriptor_columns
     )
     outcomes = artifact.model.read(records.smiles, read_options, num_workers, progress)
     scaled, unusable = None, {}
@@ -212,13 +212,17 @@ def _words_as_numbers(targets: Sequence[str], classes: Sequence[tuple[str, ...]]
 
 
 def seen_smiles(run: Path) -> list[str]:
-    """The SMILES of a run's `splits.csv` outside its test split; none if there is no such file."""
+    """The SMILES of a run's `splits.csv` outside its test split; none if there is no such file.
+
+    Raises:
+        UsageError: a column of the file is missing.
+    """
     path = run / SPLITS_FILE
     if not path.is_file():
         return []
     table = read_table(path)
-    smiles, label = (table.columns.index(name) for name in ("smiles", "split"))
-    return [row[smiles] for row in table.rows if row[label] not in ("", "test")]
+    rows = zip(column(table, "smiles"), column(table, "split"), strict=True)
+    return [smiles for smiles, label in rows if label not in ("", "test")]
 
 
 def _are_seen(

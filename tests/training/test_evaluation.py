@@ -2,14 +2,16 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 
+from molattn.errors import UsageError
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Regression
-from molattn.training.evaluation import evaluate
+from molattn.training.evaluation import evaluate, seen_smiles
 from tests.molecules import esol
 
 
@@ -23,3 +25,12 @@ def test_the_baseline_leaves_out_and_counts_the_labels_that_are_bounds(tmp_path:
     found = evaluate(artifact, tmp_path / "t.csv")
     assert found.metrics["y"]["censored"] == found.baseline["y"]["censored"] == 2
     assert found.metrics["y"]["n"] == found.baseline["y"]["n"] == 8
+
+
+def test_a_split_file_without_a_column_is_an_error_in_one_sentence(tmp_path: Path) -> None:
+    assert seen_smiles(tmp_path) == []
+    (tmp_path / "splits.csv").write_text("smiles,split\nC,train\nCC,test\nCCC,\nCCCC,val\n")
+    assert seen_smiles(tmp_path) == ["C", "CCCC"]
+    (tmp_path / "splits.csv").write_text("smiles,side\nC,train\n")
+    with pytest.raises(UsageError, match=r"splits\.csv has no column 'split'; it has 'smiles', 'side'"):
+        seen_smiles(tmp_path)
