@@ -1,7 +1,6 @@
 """The initialization of a training: from a base model, or from scratch."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -28,6 +27,7 @@ from molattn.training.bases import (
 from molattn.training.config import DataConfig
 from molattn.training.descriptors import num_extra_descriptors
 from molattn.training.run_config import RunConfig
+from molattn.training.table_source import is_path
 from molattn.training.unlabelled import NCI
 
 
@@ -98,7 +98,7 @@ def _incompatibility(config: RunConfig, name: str, of_atoms: bool) -> str:
 
 def _is_from_rdkit(data: DataConfig) -> bool:
     """Whether a data set consists of the molecules that RDKit includes."""
-    if not data.dataset or Path(data.dataset).suffix:
+    if not data.dataset or is_path(data.dataset):
         return False
     try:
         return bool(load_card(data.dataset).computed)
