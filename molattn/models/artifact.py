@@ -20,7 +20,7 @@ from torch import Tensor
 
 from molattn.chem import DEFAULT_READ_OPTIONS, STANDARDIZE, ConformerOptions, ReadOptions
 from molattn.data.files import write_bytes
-from molattn.data.schema import CHECKSUMS, ValidationError, dumps_checksummed
+from molattn.data.schema import CHECKSUMS, ValidationError, dumps_checksummed, parse_json
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.applicability_domain import ApplicabilityDomain
 from molattn.models.base import Molecule, MoleculeModel, build_model, model_class
@@ -244,11 +244,20 @@ def _weights(model: MoleculeModel) -> dict[str, Tensor]:
 def _finish_replacement(folder: Path) -> None:
     """Move the next configuration into place if its weights were written, and remove it if they were not."""
     if (folder / NEXT_CONFIG).is_file():
-        weights = (folder / WEIGHTS).read_bytes() if (folder / WEIGHTS).is_file() else b""
-        if hashlib.sha256(weights).hexdigest().encode() in (folder / NEXT_CONFIG).read_bytes():
+        if _next_config_has_these_weights(folder):
             os.replace(folder / NEXT_CONFIG, folder / CONFIG_JSON)
         else:
             (folder / NEXT_CONFIG).unlink()
+
+
+def _next_config_has_these_weights(folder: Path) -> bool:
+    """Whether the checksum in the next configuration is that of the weights in `folder`."""
+    try:
+        expected = parse_json((folder / NEXT_CONFIG).read_bytes())[CHECKSUMS][WEIGHTS]
+        with open(folder / WEIGHTS, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == expected
+    except (FileNotFoundError, ValueError, TypeError, LookupError):  # no weights, or a damaged configuration
+        return False
 
 
 def _descriptors(scaler: DescriptorScaler | None) -> list[dict[str, Any]]:
@@ -299,9 +308,7 @@ def _current_config(folder: Path) -> str:
     """The name of the configuration file that belongs to the weights."""
     if not (folder / NEXT_CONFIG).is_file() or (folder / NEXT_CONFIG).stat().st_size > MAX_CONFIG_BYTES:
         return CONFIG_JSON
-    with open(folder / WEIGHTS, "rb") as file:
-        weights = hashlib.file_digest(file, "sha256").hexdigest()
-    return NEXT_CONFIG if weights.encode() in (folder / NEXT_CONFIG).read_bytes() else CONFIG_JSON
+    return NEXT_CONFIG if _next_config_has_these_weights(folder) else CONFIG_JSON
 
 
 def _build_artifact(config: dict[str, Any], specs: dict[str, TensorSpec], folder: Path) -> Artifact:

@@ -331,6 +331,14 @@ def test_an_unfinished_replacement_is_completed_or_removed(artifact: Artifact, f
     artifact_module._finish_replacement(folder)
     assert {p.name for p in folder.iterdir()} == {"model.safetensors", "config.json"}
     assert (folder / "config.json").read_bytes() == config
+    # The checksum of the weights counts in its own field only.
+    content = json.loads(theirs.replace(mine.encode(), b"0"))
+    content["targets"][0]["unit"] = mine
+    for damaged in (json.dumps(content).encode(), b"[]", b"{", mine.encode()):
+        (folder / "config.next.json").write_bytes(damaged)
+        assert load_artifact(folder).units == ("log10(mol/L)",)
+    artifact_module._finish_replacement(folder)
+    assert (folder / "config.json").read_bytes() == config
     # One of these weights is.
     (folder / "config.next.json").write_bytes(theirs)
     assert load_artifact(folder).units == ("other",)
