@@ -180,7 +180,10 @@ def _eval_mode(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _deterministic(threads: int) -> Iterator[None]:
-    """Use deterministic algorithms and `threads` threads in the block; afterwards restore the process's settings."""
+    """Use deterministic algorithms and `threads` threads in the block; afterwards restore the process's settings.
+
+    The environment variable CUBLAS_WORKSPACE_CONFIG stays set.
+    """
     deterministic, threads_before = torch.get_deterministic_debug_mode(), torch.get_num_threads()
     memory: Any = torch.utils.deterministic
     fill_before = memory.fill_uninitialized_memory
@@ -191,13 +194,17 @@ def _deterministic(threads: int) -> Iterator[None]:
     # Deterministic algorithms fill uninitialized memory with NaN, which takes a tenth of an epoch. No code here reads
     # uninitialized memory.
     memory.fill_uninitialized_memory = False
-    # Exempt the existing objects from garbage collection, which would take a thirtieth of an epoch.
-    gc.collect()
-    gc.freeze()
+    # Exempt the existing objects from garbage collection, which would take a thirtieth of an epoch; but not if the
+    # caller has frozen objects, because `unfreeze` would return these too.
+    freeze = not gc.get_freeze_count()
+    if freeze:
+        gc.collect()
+        gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if freeze:
+            gc.unfreeze()
         torch.set_deterministic_debug_mode(deterministic)
         memory.fill_uninitialized_memory = fill_before
         torch.set_num_threads(threads_before)

@@ -86,6 +86,16 @@ def test_global_settings_are_restored_after_training(fails: bool) -> None:
         torch.set_num_threads(threads)
 
 
+def test_objects_that_the_caller_has_frozen_stay_frozen() -> None:
+    gc.freeze()
+    try:
+        count = gc.get_freeze_count()
+        fitted()
+        assert gc.get_freeze_count() == count
+    finally:
+        gc.unfreeze()
+
+
 def test_regression_does_not_import_slow_packages(tmp_path: Path) -> None:
     """Torch's compiler, which torch's optimizers import, and scikit-learn with pandas."""
     code = (
