@@ -83,10 +83,13 @@ def fit(
         auxiliary_objective: an additional loss on `train`, or None.
 
     Raises:
-        InputError: no epoch had a finite validation loss.
+        InputError: there is no training or validation molecule, or no epoch had a finite validation loss.
         UsageError: a device that does not exist, or several devices for a single process.
     """
     device = select_device(config)
+    for name, data in (("training", train), ("validation", val)):
+        if not len(data):
+            raise InputError(f"there is no {name} molecule: give one or more")
     rank, size = distributed.rank(), distributed.world_size()
     sampler = BucketBatchSampler(
         molecule_sizes(train.molecules), config.batch_size, config.seed, rank=rank, world_size=size

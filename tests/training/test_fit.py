@@ -30,6 +30,7 @@ TARGETS = np.array(VALUES)[:, None]
 SMALL = GraphModelConfig(hidden_dim=16, num_layers=2, num_heads=4, edge_dim=4)
 THREE = Multiclass(classes=(("low", "middle", "high"),))
 TRAIN, VAL = LabelledMolecules(GRAPHS[:40], TARGETS[:40]), LabelledMolecules(GRAPHS[40:], TARGETS[40:])
+SCALER = TargetScaler.fit(TRAIN.targets)
 
 
 def _fit(
@@ -57,6 +58,13 @@ def test_the_callers_random_state_is_preserved(monkeypatch: pytest.MonkeyPatch) 
     fit(model, TRAIN, VAL, scaler, TrainingConfig(epochs=1, accelerator="cpu"))
     assert torch.equal(before, torch.get_rng_state())
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_a_training_needs_a_molecule_of_each_kind() -> None:
+    none = LabelledMolecules([], TARGETS[:0])
+    for kind, train, val in (("training", none, VAL), ("validation", TRAIN, none)):
+        with pytest.raises(InputError, match=f"there is no {kind} molecule: give one or more"):
+            fit(GraphModel(SMALL), train, val, SCALER, TrainingConfig(accelerator="cpu"))
 
 
 def test_the_final_weights_are_those_of_the_best_epoch() -> None:
