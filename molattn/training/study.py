@@ -225,12 +225,14 @@ def open_study(
     """
     import optuna
     from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
+    from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
+    journal = str(folder / STUDY_JOURNAL)
     try:
         with study_lock(folder):
             study = optuna.create_study(
-                storage=JournalStorage(JournalFileBackend(str(folder / STUDY_JOURNAL))),
+                # By default its lock is a symbolic link, for which Windows needs a privilege.
+                storage=JournalStorage(JournalFileBackend(journal, JournalFileOpenLock(journal))),
                 study_name="molattn",
                 direction="maximize" if larger_is_better else "minimize",
                 load_if_exists=True,
