@@ -38,7 +38,7 @@ def train(
         resume: the folder of an unfinished run to continue, with its own settings.
         quiet: print only warnings.
         options: any setting by its name, `epochs`, `seed`, `split`, `target_columns`, ..., as in `TrainOptions`; they
-            are described in `RunConfig`.
+            are described in `molattn.training.config` and `molattn.models.config`.
 
     Returns:
         A `RunResult`: `.folder`, `.metrics`, `.history` and the predictions; or a `MultipleRunsResult` for folds and

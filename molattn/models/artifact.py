@@ -298,7 +298,9 @@ def load_artifact(folder: str | Path) -> Artifact:
         # The message quotes the file, which may contain any characters.
         why = str(error).encode("ascii", "backslashreplace").decode()
         raise InputError(f"{folder} requires what is not available: {why}") from error
-    except (KeyError, TypeError, AttributeError, ArithmeticError, RuntimeError, OSError) as error:
+    except OSError as error:
+        raise InputError(f"{folder} cannot be read: {error}") from error
+    except (KeyError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
         raise InputError(
             f"{folder} is damaged, it cannot be read as a model ({type(error).__name__}); copy it again"
         ) from error

@@ -30,7 +30,7 @@ class Molecule(Protocol):
     """The input of a model for one SMILES: a graph of atoms, or a row of tokens.
 
     Attributes:
-        smiles: the SMILES as in the input.
+        smiles: the SMILES as in the input, or that of the standard form if molecules are standardized.
         encoded_smiles: the SMILES whose atoms or tokens are encoded, in their order.
         labels: the labels of its positions (atoms or tokens), in order.
         size: the number of positions.

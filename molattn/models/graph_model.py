@@ -283,6 +283,6 @@ def _check(config: GraphModelConfig) -> None:
             f"model.{changed[0]} is an option of the attentions molattn and tensor-dot, not of {config.attention}"
         )
     if config.readout == "global" and not config.global_dim:
-        raise ValueError("the readout 'global' reads u: set model.global_dim")
+        raise ValueError("the readout 'global' needs graph features u: set model.global_dim above 0")
     if config.readout == "virtual-node" and not config.virtual_node:
-        raise ValueError("the readout 'virtual-node' reads it: set model.virtual_node=true")
+        raise ValueError("the readout 'virtual-node' needs a virtual node: set model.virtual_node=true")

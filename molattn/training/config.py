@@ -203,7 +203,7 @@ class TrainingConfig:
         checkpoint_every: epochs between two checkpoints, from which an interrupted run can be resumed.
         num_replicates: number of runs, with this seed and the next ones, one after the other.
         ensemble_size: models of an ensemble, trained on one split with this seed and the next ones; 1 for none.
-        accelerator: "cpu", "gpu", or "auto", a GPU if there is one.
+        accelerator: "cpu", "gpu" (or "cuda", the same), or "auto", a GPU if there is one.
         devices: the number of devices on each machine, with a process for each, or their indices, such as "0,2";
             "auto" is one, or as many as torchrun started.
         num_nodes: the number of machines of a distributed training.

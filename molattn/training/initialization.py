@@ -68,7 +68,9 @@ def resolve_initialization(config: RunConfig, of_atoms: bool = False, molecules:
 
 
 def load_base_weights(model: MoleculeModel, base: str) -> None:
-    """Load the weights of a base model into `model`, except those of its head; does nothing for `NONE`.
+    """Load the weights of a base model into `model`, except those of its head.
+
+    Does nothing for `NONE`, nor for an `AUTO` that `resolve_initialization` has not resolved.
 
     Raises:
         UsageError: the model differs from the base model.

@@ -264,7 +264,8 @@ def _find_numbers(
             unreadable.append(UnreadableCell(row, reason))
     if num_bounds:
         count = "1 label is a bound" if num_bounds == 1 else f"{num_bounds:,} labels are bounds"
-        warnings += (f"{count}, such as {short_repr(example)}, and missing, because {no_bounds}",)
+        treated = "it counts" if num_bounds == 1 else "they count"
+        warnings += (f"{count}, such as {short_repr(example)}; {treated} as missing, because {no_bounds}",)
         table = replace(table, rows=rows)
     return EncodedTable(table, (), only_bounds | reasons, warnings, tuple(unreadable), num_cells)
 

@@ -249,11 +249,10 @@ def _finish(
     given = with_settings(setup.config, {**values, "training.base": resolved.training.base}, "search")
     label = METRICS[metric].label
     if is_default(best):
-        text = f"# The default settings: none of {done} trials had a better {label} of the validation molecules, "
-        text += f"{best.value:.6g}.\n"
+        text = f"# The default settings: no trial of {done} had a better validation {label} than {best.value:.6g}.\n"
     else:
-        known = "" if first is None else f", {first.value:.6g} with the default settings"
-        text = f"# The best of {done} trials by the {label} of the validation molecules: {best.value:.6g}{known}.\n"
+        default_text = "" if first is None else f"; with the default settings it is {first.value:.6g}"
+        text = f"# The best of {done} trials, by the validation {label}: {best.value:.6g}{default_text}.\n"
     with study_lock(folder):
         write_text(folder / BEST_CONFIG, text + tomli_w.dumps(given.explicit_settings()))
     default_value = None if first is None else first.value

@@ -178,7 +178,7 @@ def test_bounds_are_learned_and_not_measured(molattn: Molattn, tmp_path: Path) -
     answer = molattn("train", table, *QUICK, "-o", tmp_path / "no", "--loss-function", "mae")
     assert answer.code != 0 and not (tmp_path / "no").exists()
     assert "24 of 60 target values cannot be read (40%, and --max-unreadable allows 10%); line 3, column" in answer.err
-    assert "the loss mae cannot use it: --loss-function bounded-mse or bounded-mae can" in answer.err
+    assert "the loss mae does not learn from bounds: --loss-function bounded-mse or bounded-mae does" in answer.err
     answer = molattn(
         "train", table, *QUICK, "-o", tmp_path / "mae", "--loss-function", "mae", "--max-unreadable", "0.5"
     )

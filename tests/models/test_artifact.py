@@ -120,6 +120,19 @@ def test_a_truncated_file_is_an_error(folder: Path, name: str, share: float) -> 
         load_artifact(folder)
 
 
+def test_a_file_that_may_not_be_read_is_not_called_damaged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, *_: object) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(artifact_module, "read_tensors", refuse)
+        with pytest.raises(InputError, match=r"model cannot be read: .*Permission denied: '.*model\.safetensors'$"):
+            load_artifact(folder)
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(InputError, match=r"config\.json cannot be read: Permission denied$"):
+        load_artifact(folder)
+
+
 def test_a_missing_file_is_named(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
     with pytest.raises(InputError, match=r"model\.safetensors is missing"):
