@@ -32,7 +32,7 @@ from molattn.graph import (
     fused_unsupported_reason,
     run_blocks,
 )
-from molattn.graph.blocks import BLOCKS, BlockConfig, DegreeScaledSum, mat
+from molattn.graph.blocks import BLOCKS, BlockConfig, DegreeScaledSum, MixedEdgeUpdate
 from molattn.graph.encodings import adjacency
 from molattn.kernels.loader import COMPILE_DISABLED
 from molattn.models.base import MoleculeModel, to_float64
@@ -83,11 +83,10 @@ class GraphModel(MoleculeModel):
             normalizer=config.normalizer,
             join=config.join,
             temperature=config.temperature,
+            lambdas=config.lambdas,
         )
-        self.blocks = nn.ModuleList(
-            mat(settings, config.lambdas) if config.attention == "mat" else BLOCKS[config.attention](settings)
-            for _ in range(config.num_layers)
-        )
+        self.blocks = nn.ModuleList(BLOCKS[config.attention](settings) for _ in range(config.num_layers))
+        has_fixed_weights = any(isinstance(m, MixedEdgeUpdate) for m in self.blocks.modules())
         self.norm = nn.LayerNorm(d)
         read_dim = config.global_dim if config.readout == "global" and not of_atoms else d
         self.head = nn.Linear(read_dim + num_descriptors, num_outputs)
@@ -95,13 +94,13 @@ class GraphModel(MoleculeModel):
         self.nodes = nn.ModuleList(node_encodings(config))
         # MAT's dummy node is adjacent only to itself, and far from all atoms.
         dummy_edges = None
-        if config.attention == "mat":
+        if has_fixed_weights:
             dummy_edges = torch.tensor([[0.0], [0.0], [1.0]]).expand(3, settings.edge_dim)
         self.virtual_node = VirtualNode(d, settings.edge_dim, dummy_edges) if config.virtual_node else None
         self.readout = None if of_atoms else READOUTS[config.readout](d)
         self.readout_name, self.neighbours = config.readout, config.neighbours
         self.virtual_labels = ("virtual node",) if config.virtual_node else ()
-        self.rows_sum_to_one = not (config.attention == "mat" and config.distance_kernel == "exp")
+        self.rows_sum_to_one = not (has_fixed_weights and config.distance_kernel == "exp")
         self.needs_degree = any(isinstance(m, DegreeScaledSum) for m in self.modules())
 
     collate = staticmethod(collate)

@@ -6,6 +6,9 @@ from torch import nn
 
 from molattn.attention import Normalizer, Softmax, make_join, make_normalizer
 
+LAMBDAS = (1 / 3, 1 / 3, 1 / 3)
+"""MAT's weights of attention, distance and adjacency."""
+
 
 def require_edge_features(edge_dim: int) -> None:
     """Raise a ValueError if `edge_dim` is 0, for attention that is computed from edge features."""
@@ -26,6 +29,7 @@ class BlockConfig:
         score, normalizer, join: for "molattn" and "tensor-dot" only: names in `molattn.attention.SCORES` or
             `SCORES_WITH_WEIGHTS`, in `NORMALIZERS` and in `JOINS`.
         temperature: of the softmax, for the same two.
+        lambdas: for "mat" only, see `MixedEdgeUpdate`.
     """
 
     node_dim: int
@@ -39,6 +43,7 @@ class BlockConfig:
     normalizer: str = "softmax"
     join: str = "concat"
     temperature: float = 1.0
+    lambdas: tuple[float, ...] = LAMBDAS
 
     @property
     def head_dim(self) -> int:

@@ -10,12 +10,10 @@ from molattn.attention import EdgeTerms
 from molattn.attention.dropout import Dropout
 from molattn.attention.edges import dot_edges, matmul_per_head
 from molattn.graph.block import GraphNetBlock
-from molattn.graph.blocks.config import BlockConfig, require_edge_features
+from molattn.graph.blocks.config import LAMBDAS, BlockConfig, require_edge_features
 from molattn.graph.edge_update import AttentionEdgeUpdate
 from molattn.graph.graph import AnyGraph, Graph
 from molattn.graph.messages import not_none
-
-LAMBDAS = (1 / 3, 1 / 3, 1 / 3)
 
 
 class MixedEdgeUpdate(AttentionEdgeUpdate):
@@ -61,7 +59,7 @@ class MixedEdgeUpdate(AttentionEdgeUpdate):
         return self.lambdas[0] * weights + graph.attention_layout.zero_masked(fixed.expand_as(weights))
 
 
-def mat(config: BlockConfig, lambdas: Sequence[float] = LAMBDAS) -> GraphNetBlock:
+def mat(config: BlockConfig) -> GraphNetBlock:
     """Molecule Attention Transformer's layer; e_ij = [g(d_ij), A_ij], the kernel of the distance and the adjacency.
 
     e'_k = ( lambda_a softmax_k( (W_q v_r) . (W_k v_s) / sqrt(d) ) + lambda_d g(d_k) + lambda_g A_k ) W_v v_s
@@ -71,7 +69,7 @@ def mat(config: BlockConfig, lambdas: Sequence[float] = LAMBDAS) -> GraphNetBloc
 
     Source: Maziarka et al. 2020, arXiv:2002.08264.
     """
-    return GraphNetBlock(*config.block_args, phi_e=MixedEdgeUpdate(*config.edge_update_args, lambdas=lambdas))
+    return GraphNetBlock(*config.block_args, phi_e=MixedEdgeUpdate(*config.edge_update_args, lambdas=config.lambdas))
 
 
 class RelativeEdgeUpdate(AttentionEdgeUpdate):
