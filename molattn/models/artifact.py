@@ -21,6 +21,7 @@ from torch import Tensor
 from molattn.chem import DEFAULT_READ_OPTIONS, STANDARDIZE, ConformerOptions, ReadOptions
 from molattn.data.files import write_bytes
 from molattn.data.schema import CHECKSUMS, ValidationError, dumps_checksummed, parse_json
+from molattn.data.tables.parts import file_sha256
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.applicability_domain import ApplicabilityDomain
 from molattn.models.base import Molecule, MoleculeModel, build_model, model_class
@@ -253,9 +254,7 @@ def _finish_replacement(folder: Path) -> None:
 def _next_config_has_these_weights(folder: Path) -> bool:
     """Whether the checksum in the next configuration is that of the weights in `folder`."""
     try:
-        expected = parse_json((folder / NEXT_CONFIG).read_bytes())[CHECKSUMS][WEIGHTS]
-        with open(folder / WEIGHTS, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() == expected
+        return file_sha256(folder / WEIGHTS) == parse_json((folder / NEXT_CONFIG).read_bytes())[CHECKSUMS][WEIGHTS]
     except (FileNotFoundError, ValueError, TypeError, LookupError):  # no weights, or a damaged configuration
         return False
 

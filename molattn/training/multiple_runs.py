@@ -236,8 +236,9 @@ def _check_settings(path: Path, config: RunConfig) -> None:
 
 def _check_table(path: Path, runs: dict[str, RunConfig]) -> None:
     """Raise InputError if the table has changed since a run was finished."""
-    for name, single in runs.items():
-        if (path / name / METRICS).is_file():
-            env = _read_run_file(path / name / "env.json", _ENVIRONMENT_SCHEMA)
-            if env["data_sha256"] != find_table(single.data).sha256:
-                raise InputError(f"the table has changed since {path / name}: restore it, or start over with --force")
+    finished = [name for name in runs if (path / name / METRICS).is_file()]
+    sha256 = find_table(runs[finished[0]].data).sha256 if finished else ""  # the table is that of all runs
+    for name in finished:
+        env = _read_run_file(path / name / "env.json", _ENVIRONMENT_SCHEMA)
+        if env["data_sha256"] != sha256:
+            raise InputError(f"the table has changed since {path / name}: restore it, or start over with --force")

@@ -207,7 +207,7 @@ def _train_and_evaluate(
         run_folder.write_standardized(path, dataset)
         run_folder.write_replicates(path, dataset)
         curation = curate(dataset)
-        run_folder.write_curation(path, curation)
+        run_folder.write_json(path / "curation.json", curation.to_dict())
         for message in curation.summary():
             reporter.stage(message)
     task = dataset.task

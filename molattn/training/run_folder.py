@@ -21,7 +21,6 @@ from molattn.data.tables.cells import format_bound
 from molattn.data.tables.table import write_table
 from molattn.errors import UsageError
 from molattn.models.predictions import Predictions
-from molattn.training.curation import Curation
 from molattn.training.dataset import PreparedDataset
 from molattn.training.fit import EpochRecord
 from molattn.training.run_config import RunConfig
@@ -48,25 +47,19 @@ def create(locks: ExitStack, folder: str | Path | None, name: str, force: bool =
     if folder is None:
         path.parent.mkdir(exist_ok=True)
         number = 1
-        # Several processes may start at once: each creates its own.
-        while not _create_directory(path):
-            number += 1
-            path = Path("runs") / f"{name}-{number}"
+        while True:
+            try:
+                path.mkdir()
+                break
+            except FileExistsError:  # several processes may start at once: each creates its own
+                number += 1
+                path = Path("runs") / f"{name}-{number}"
         locks.enter_context(lock_folder(path))
     else:
         locks.enter_context(lock_folder(path))
         check_new_folder(path, force)
         clear_folder(path)
     return path
-
-
-def _create_directory(folder: Path) -> bool:
-    """Create the folder; False if it exists already."""
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        return False
-    return True
 
 
 def reopen(locks: ExitStack, folder: str | Path) -> Path:
@@ -108,11 +101,6 @@ def write_rejected(path: Path, rejected: Sequence[RejectedRow]) -> None:
     if rejected:
         rows = [(str(r.row), str(r.line), r.smiles, r.reason) for r in rejected]
         write_table(path, ("row", "line", "smiles", "reason"), rows)
-
-
-def write_curation(folder: Path, curation: Curation) -> None:
-    """Write `curation.json`: the findings of the checks of the data."""
-    write_json(folder / "curation.json", curation.to_dict())
 
 
 def write_standardized(folder: Path, dataset: PreparedDataset) -> None:

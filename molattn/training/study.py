@@ -169,7 +169,8 @@ class SharedStudy:
     @property
     def best_value(self) -> float | None:
         """The value of the best trial."""
-        return None if self.best_trial is None else self.best_trial.value
+        best = self.best_trial
+        return None if best is None else best.value
 
     def write_trials(self, defaults: Mapping[str, Any], metric: str) -> None:
         """Write `trials.csv`: a line for each trial, with its settings, value and state.

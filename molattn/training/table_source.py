@@ -1,6 +1,5 @@
 """The table of a run: its path, and its columns. Importing this module loads neither torch nor RDKit."""
 
-import hashlib
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -9,6 +8,7 @@ from pathlib import Path
 from molattn.data import dataset_names, fetch_dataset, guess_smiles_column, read_columns
 from molattn.data.tables.columns import find_column, find_without_unit, format_names, is_unnamed, split_unit
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
+from molattn.data.tables.parts import file_sha256
 from molattn.errors import UsageError, short_repr, unknown_choice
 from molattn.training.config import ATOM_PREFIX, TASK_TYPES, DataConfig
 
@@ -38,7 +38,7 @@ class TableSource:
     @property
     def sha256(self) -> str:
         """The checksum of the table's bytes."""
-        return hashlib.sha256(self.path.read_bytes()).hexdigest()
+        return file_sha256(self.path)
 
 
 def is_path(dataset: str) -> bool:
