@@ -294,6 +294,18 @@ def test_invalid_parameters_are_errors_in_fit(parameters: dict[str, Any], messag
         model.fit(SMILES, VALUES)
 
 
+def test_molecules_may_have_as_many_atoms_as_max_atoms(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise InterruptedError
+
+    monkeypatch.setattr("molattn.training.train_arrays.fit_ensemble", stop)
+    smiles = ["C" * 1001, *SMILES[1:]]
+    with pytest.raises(ValueError, match="1001|1,001"):
+        regressor().fit(smiles, VALUES)
+    with pytest.raises(InterruptedError):
+        regressor(max_atoms=2000, settings=["data.molecule_featurizers=[]"]).fit(smiles, VALUES)
+
+
 def test_invalid_labels_are_errors() -> None:
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         regressor().fit(SMILES, VALUES[:-1])

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from molattn.chem import ReadOptions, canonical_smiles, read_smiles, standardized_smiles
+from molattn.chem import ReadOptions
 from molattn.chem.molecule import map_rows
 from molattn.data import RejectedRow, column, guess_smiles_column, read_records, read_table
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
@@ -18,7 +18,7 @@ from molattn.models.predictions import Predictions
 from molattn.training.class_names import ZERO_ONE, casefold, positive_of
 from molattn.training.data_messages import no_row_error
 from molattn.training.descriptors import append_computed_descriptors
-from molattn.training.labels import NO_ATOM_LIMIT, MatchedLabels, check_atom_targets, match_labels
+from molattn.training.labels import MatchedLabels, check_atom_targets, match_labels, molecule_key
 from molattn.training.metrics import intervals_by_target, mean_over_targets, metrics_by_target, resolve_metrics
 from molattn.training.run_status import SPLITS_FILE
 from molattn.training.targets import encode_targets
@@ -235,13 +235,7 @@ def _are_seen(
     seen = list(seen)
     if not seen:
         return np.zeros(len(smiles), dtype=bool), smiles
-    key = partial(_key, standardize)
+    key = partial(molecule_key, standardize=standardize)
     known = set(map_rows(seen, key, num_workers))
     keys = map_rows(smiles, key, num_workers)
     return np.array([found in known for found in keys]), keys
-
-
-def _key(standardize: str, smiles: object) -> str:
-    if standardize:
-        smiles = standardized_smiles(smiles, standardize, NO_ATOM_LIMIT)
-    return canonical_smiles(read_smiles(smiles, max_atoms=NO_ATOM_LIMIT), max_atoms=NO_ATOM_LIMIT)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from molattn.chem import canonical_smiles, read_smiles
+from molattn.chem.molecule import map_rows
 from molattn.data import CALIBRATION, hold_out_calibration, split_labels
 from molattn.errors import InputError, SmilesError, describe_bad_smiles, short_repr
 from molattn.models.artifact import Artifact
@@ -23,6 +23,7 @@ from molattn.training.descriptors import (
 )
 from molattn.training.fit import EpochRecord, fit_ensemble
 from molattn.training.initialization import resolve_initialization
+from molattn.training.labels import molecule_key
 from molattn.training.metrics import check_tracking_metric, resolve_metrics
 from molattn.training.prepare import read_options
 from molattn.training.run import Reporter
@@ -97,7 +98,11 @@ def train_arrays(
     if weights is not None:
         usable &= weights > 0
     used = np.flatnonzero(usable)
-    keys = [canonical_smiles(read_smiles(molecules[i].smiles, max_atoms=data.max_atoms)) for i in used]
+    keys = []
+    for key in map_rows([molecules[i].smiles for i in used], molecule_key, settings.num_workers):
+        if isinstance(key, SmilesError):
+            raise key
+        keys.append(key)
     labels = split_labels(data.split, keys, targets[used], data.split_sizes, settings.seed)
     if data.calibration_size:
         check_calibration(task, settings.calibration_method)
