@@ -80,8 +80,8 @@ def read_fold(path: Path, split: str, fold: int, epochs: int) -> tuple[RunConfig
         settings = {"dataset": f"{folder}/fold.csv", "split_column": "split", "target_columns": ["y"]}
         config = resolve(None, {**settings, "epochs": epochs, "patience": 10_000})
         dataset = prepare_run(config)
-    of_atoms, count = dataset.task.of_atoms, len(dataset.subset("train").molecules)
-    return resolve_initialization(replace(config, data=dataset.config), of_atoms, count)[0], dataset
+    atom_level, count = dataset.task.atom_level, len(dataset.subset("train").molecules)
+    return resolve_initialization(replace(config, data=dataset.config), atom_level, count)[0], dataset
 
 
 def curves(path: Path, split: str, fold: int, epochs: int) -> list[dict[str, Any]]:

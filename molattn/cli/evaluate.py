@@ -121,7 +121,7 @@ def evaluate(
     if as_json:
         print_json(content)
     elif not quiet:
-        of = "atoms" if predictor.task.of_atoms else "molecules"
+        of = "atoms" if predictor.task.atom_level else "molecules"
         units = dict(zip(predictor.targets, predictor.units, strict=True))
         baseline_label, unseen = predictor.task.baseline_label, result.unseen_metrics
         print_metrics(result.metrics, of, units, result.baseline, baseline_label, unseen, result.intervals)

@@ -77,7 +77,7 @@ def repeat_batch(x: T, times: int) -> T:
 
 def unsupported_model_reason(model: MoleculeModel) -> str:
     """Why there are no attributions to atoms for a model; empty if there are."""
-    if model.of_atoms:
+    if model.atom_level:
         return "they apply only to targets of molecules, and the model predicts targets of atoms"
     if isinstance(model, GraphModel):
         return ""
@@ -329,7 +329,7 @@ def random_attributions(seed: int) -> Callable[[GraphModel, MoleculeOrBatch, int
 
 def available_methods(model: MoleculeModel) -> list[str]:
     """The methods that support a model, its default first; none if it has no atoms, or predicts for each atom."""
-    if not isinstance(model, GraphModel) or model.of_atoms:
+    if not isinstance(model, GraphModel) or model.atom_level:
         return []
     return [name for name, method in METHODS.items() if not method.unsupported_reason(model)]
 

@@ -76,7 +76,7 @@ class BasePredictor:
         Raises:
             UsageError: a model of atoms, which has no embedding of a molecule.
         """
-        if self.task.of_atoms:
+        if self.task.atom_level:
             raise UsageError(
                 f"the model predicts targets of atoms ({', '.join(self.targets)}): it has no embedding of a molecule"
             )
@@ -231,7 +231,7 @@ class BatchPredictor:
     def _check_interval(self, level: float) -> None:
         a = self.artifact
         check_level(level)
-        if a.task.of_atoms:
+        if a.task.atom_level:
             raise UsageError("intervals apply only to targets of molecules, and the model predicts targets of atoms")
         if self.calibration == NONE and not self.options.calibration_method:
             raise UsageError(

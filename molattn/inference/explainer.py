@@ -127,7 +127,7 @@ class Explainer(BasePredictor):
             z = np.zeros((len(molecules), len(a.descriptors.names)))
         for molecule, (outputs, weights) in zip(molecules, iter_attention(a.model, molecules, z), strict=True):
             with np.errstate(over="ignore", invalid="ignore"):
-                decoded = a.task.decode(outputs if a.task.of_atoms else outputs[None], a.scaler)
+                decoded = a.task.decode(outputs if a.task.atom_level else outputs[None], a.scaler)
                 failures: dict[int, str] = {}
                 if a.trees is not None:
                     features = a.trees.features([molecule], failures)
@@ -139,7 +139,7 @@ class Explainer(BasePredictor):
             if not all(np.isfinite(x).all() for x in (outputs, weights, decoded.values, decoded.distribution)):
                 yield SmilesError(molecule.smiles, NOT_FINITE)
                 continue
-            if a.task.of_atoms or missing:
+            if a.task.atom_level or missing:
                 names, values, units = [], [], []  # no prediction of the whole molecule
             elif isinstance(a.task, Multiclass):
                 names = a.task.distribution_columns(a.targets)

@@ -112,11 +112,11 @@ class Predictor(TablePredictor):
                 "evidential, quantile or dirichlet, or pass uncertainty_method='dropout'"
             )
         rows, single = self._rows(smiles, num_workers, descriptors, batch.options, on_error)
-        groups = [split_atoms(row) for row in rows] if self.task.of_atoms else [rows]
+        groups = [split_atoms(row) for row in rows] if self.task.atom_level else [rows]
         pairs = [self._arrays(group, len(batch.columns)) for group in groups]
         warn_failed(rows, "prediction")
         results: list[Any] = [[self._squeeze(pair[k]) for pair in pairs] for k in range(1 + return_std)]
-        if not self.task.of_atoms:
+        if not self.task.atom_level:
             results = [result[0] for result in results]
         if single:
             results = [result[0] for result in results]
@@ -207,7 +207,7 @@ class Predictor(TablePredictor):
     ) -> tuple[list[RowPrediction], bool]:
         """The predictions of molecules, and whether `smiles` was a single one."""
         _check_choice(on_error)
-        molecules = as_smiles(smiles, atom_order=self.task.of_atoms)
+        molecules = as_smiles(smiles, atom_order=self.task.atom_level)
         z = self._descriptors_of(molecules, descriptors)
         rows = list(self.predict_rows(molecules.smiles, num_workers, None, z, options))
         if on_error == "raise":

@@ -105,7 +105,7 @@ _CONFORMERS = Record(
     {"seed": Integer(0, 2**31 - 2), "timeout": TIMEOUT, "on_failure": OneOf(("paths", "reject", "stop"))}
 )
 _TASK = Record(
-    {"kind": WORD, "loss": WORD, "of_atoms": Boolean()},
+    {"kind": WORD, "loss": WORD, "atom_level": Boolean()},
     {
         "classes": ListOf(ListOf(NAME, MAX_TARGETS, min_length=1), MAX_TARGETS),
         "alpha": Number(0.0, 1.0, exclusive=True),
@@ -216,7 +216,7 @@ def _check_consistency(config: dict[str, Any]) -> None:
     for t, target in enumerate(targets):
         if "transform" not in target:
             continue
-        if task["kind"] != Regression.kind or task["of_atoms"]:
+        if task["kind"] != Regression.kind or task["atom_level"]:
             raise ValidationError(f"targets[{t}].transform applies only to regression with molecule-level targets")
         try:
             _transform(target)
@@ -247,8 +247,8 @@ def _check_consistency(config: dict[str, Any]) -> None:
                 f"trees.weights are those of {len(trees['weights']):,} targets, and there are {len(targets):,}"
             )
     of_molecules = (CALIBRATION, DOMAIN, TREES)
-    if task["of_atoms"] and (found := next((k for k in of_molecules if config.get(k) is not None), None)):
-        raise ValidationError(f"{found} applies only to molecule-level targets, and task.of_atoms is true")
+    if task["atom_level"] and (found := next((k for k in of_molecules if config.get(k) is not None), None)):
+        raise ValidationError(f"{found} applies only to molecule-level targets, and task.atom_level is true")
     three_d, model = config["molecules"]["conformers"] is not None, model_config_of(config)
     if three_d and not isinstance(model, GraphModelConfig):
         raise ValidationError(

@@ -52,19 +52,19 @@ class GraphModel(MoleculeModel):
     Args:
         config: its configuration.
         num_outputs: the number of outputs y.
-        of_atoms: whether the targets are atom-level. If so, there is no readout, and no output for a virtual node.
+        atom_level: whether the targets are atom-level. If so, there is no readout, and no output for a virtual node.
         num_descriptors: k, the number of the standardized descriptors z.
 
     Raises:
         ValueError: an unknown name, or inconsistent settings.
     """
 
-    supports_atom_targets = True
+    supports_atom_level = True
 
     def __init__(
-        self, config: GraphModelConfig, num_outputs: int = 1, of_atoms: bool = False, num_descriptors: int = 0
+        self, config: GraphModelConfig, num_outputs: int = 1, atom_level: bool = False, num_descriptors: int = 0
     ):
-        super().__init__(config, num_outputs, of_atoms, num_descriptors)
+        super().__init__(config, num_outputs, atom_level, num_descriptors)
         _check(config)
         self.config = config
         d = config.hidden_dim
@@ -88,7 +88,7 @@ class GraphModel(MoleculeModel):
         self.blocks = nn.ModuleList(BLOCKS[config.attention](settings) for _ in range(config.num_layers))
         has_fixed_weights = any(isinstance(m, MixedEdgeUpdate) for m in self.blocks.modules())
         self.norm = nn.LayerNorm(d)
-        read_dim = config.global_dim if config.readout == "global" and not of_atoms else d
+        read_dim = config.global_dim if config.readout == "global" and not atom_level else d
         self.head = nn.Linear(read_dim + num_descriptors, num_outputs)
         # Created last, so that the initial weights of the plain model do not depend on them.
         self.nodes = nn.ModuleList(node_encodings(config))
@@ -97,7 +97,7 @@ class GraphModel(MoleculeModel):
         if has_fixed_weights:
             dummy_edges = torch.tensor([[0.0], [0.0], [1.0]]).expand(3, settings.edge_dim)
         self.virtual_node = VirtualNode(d, settings.edge_dim, dummy_edges) if config.virtual_node else None
-        self.readout = None if of_atoms else READOUTS[config.readout](d)
+        self.readout = None if atom_level else READOUTS[config.readout](d)
         self.readout_name, self.neighbours = config.readout, config.neighbours
         self.virtual_labels = ("virtual node",) if config.virtual_node else ()
         self.rows_sum_to_one = not (has_fixed_weights and config.distance_kernel == "exp")
@@ -197,7 +197,7 @@ class GraphModel(MoleculeModel):
         Raises:
             ValueError: another readout, or atom-level targets.
         """
-        if self.of_atoms:
+        if self.atom_level:
             raise ValueError("a model with atom-level targets has no sum over atoms")
         graph = self.forward_features(batch)
         x = to_float64(self.norm(graph.v))
@@ -226,7 +226,7 @@ class GraphModel(MoleculeModel):
 
         With a bias of 0, the terms of the atoms would have to learn the offset of the mean of the targets.
         """
-        if self.readout_name in ("sum", "additive") and not self.of_atoms:
+        if self.readout_name in ("sum", "additive") and not self.atom_level:
             with torch.no_grad():
                 self.head.bias[: len(bias)] = torch.from_numpy(bias).to(self.head.bias)
 
@@ -254,7 +254,7 @@ class GraphModel(MoleculeModel):
 
     def forward_head(self, graph: DenseGraph, batch: MoleculeBatch) -> Tensor:
         """`forward` from the output of the last block."""
-        if self.of_atoms:
+        if self.atom_level:
             # Skip the virtual node, which is first.
             first = 0 if self.virtual_node is None else 1
             return self.apply_head(to_float64(self.norm(graph.v[:, first:][graph.node_mask[:, first:]])))

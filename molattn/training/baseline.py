@@ -30,7 +30,7 @@ SPLITS = ("val", "test")
 
 def check_baseline(task: Task) -> None:
     """Raise UsageError for targets of atoms, which have no fingerprint."""
-    if task.of_atoms:
+    if task.atom_level:
         raise UsageError("--baseline is a model of molecules, and the targets are of atoms: leave it out")
 
 

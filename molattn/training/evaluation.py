@@ -112,14 +112,14 @@ def evaluate(
     names = resolve_metrics(task.kind, task.metrics, metrics)
     table = read_table(path, table_options)
     smiles_column = smiles_column or guess_smiles_column(table.columns, table.smiles_column)
-    if task.of_atoms:
+    if task.atom_level:
         check_atom_targets(type(artifact.model), read_options.standardize)
     encoded = encode_targets(
         table,
         columns,
         task.name,
         task.classes,
-        task.of_atoms,
+        task.atom_level,
         read_options.add_hs,
         options=table_options,
     )
@@ -127,7 +127,7 @@ def evaluate(
     scaler = artifact.descriptors
     descriptor_columns = () if scaler is None else scaler.provided
     records = read_records(
-        encoded.table, smiles_column, columns, of_atoms=task.of_atoms, descriptor_columns=descriptor_columns
+        encoded.table, smiles_column, columns, atom_level=task.atom_level, descriptor_columns=descriptor_columns
     )
     outcomes = artifact.model.read(records.smiles, read_options, num_workers, progress)
     scaled, unusable = None, {}

@@ -256,7 +256,7 @@ def fit_ensemble(
     for i in range(config.training.ensemble_size):
         training = replace(config.training, seed=config.training.seed + i)
         model = initialize_model(
-            replace(config, training=training), len(task.target_of_output(len(scaler.mean))), task.of_atoms
+            replace(config, training=training), len(task.target_of_output(len(scaler.mean))), task.atom_level
         )
         if isinstance(task, Regression):
             model.initialize_bias(scaler.scale(np.zeros((1, len(scaler.mean))))[0])

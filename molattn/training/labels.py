@@ -86,7 +86,7 @@ def match_labels(
 
 def check_atom_targets(model: type[MoleculeModel], standardize: str) -> None:
     """Raise UsageError if the model or standardization does not support targets of atoms."""
-    if not model.supports_atom_targets:
+    if not model.supports_atom_level:
         raise UsageError("targets of atoms need a model of atoms, which a model of SMILES is not: use --model graph")
     if standardize:
         raise UsageError(

@@ -114,11 +114,11 @@ class UsableRows:
         )
 
 
-def check_replicates_setting(method: str, of_atoms: bool) -> None:
+def check_replicates_setting(method: str, atom_level: bool) -> None:
     """Raise UsageError for an unknown value of `data.replicates`, or one that does not apply to atom-level targets."""
     if method not in REPLICATES:
         raise UsageError(unknown_choice("replicates method", method, REPLICATES))
-    if method != KEEP and of_atoms:
+    if method != KEEP and atom_level:
         raise UsageError("--replicates merges labels of molecules, and the targets are of atoms: leave it out")
 
 

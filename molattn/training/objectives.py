@@ -171,7 +171,7 @@ class AuxiliaryRegression(AuxiliaryObjective):
 
     def __init__(self, model: MoleculeModel, num_targets: int, weight: float):
         super().__init__()
-        if model.of_atoms:
+        if model.atom_level:
             raise ValueError("auxiliary targets are of molecules, and the targets of atoms")
         self.head, self.weight = nn.Linear(model.head.in_features, num_targets), weight
 

@@ -139,11 +139,11 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
     check_tracking_metric(task.kind, names, settings.tracking_metric)
     class_weights(task, dataset.subset("train").targets, settings.class_balance, settings.positive_weights)
     config, message = resolve_initialization(
-        replace(config, data=dataset.config), task.of_atoms, len(dataset.indices("train"))
+        replace(config, data=dataset.config), task.atom_level, len(dataset.indices("train"))
     )
     if message:
         reporter.stage(message)
-    initialize_model(config, len(task.target_of_output(len(dataset.config.target_columns))), task.of_atoms)
+    initialize_model(config, len(task.target_of_output(len(dataset.config.target_columns))), task.atom_level)
     resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
     if dataset.has_calibration:
         check_calibration(task, settings.calibration_method)

@@ -171,7 +171,7 @@ def write_predictions(folder: Path, dataset: PreparedDataset, predictions: Predi
             for k in dataset.target_rows(np.array([i]))
         ]
         bound_cells = [] if bounds is None else [format_bound(*pair) if labelled else "" for pair in bounds[i]]
-        return list(map(format_list, zip(*rows, strict=True))) if task.of_atoms else [*rows[0], *bound_cells]
+        return list(map(format_list, zip(*rows, strict=True))) if task.atom_level else [*rows[0], *bound_cells]
 
     def rows() -> Iterable[Sequence[str]]:
         merged, index_of = dataset.merged_rows, {int(row): i for i, row in enumerate(dataset.rows)}

@@ -79,7 +79,7 @@ def train_arrays(
             labels to learn from.
     """
     check_config(config)
-    data, settings = resolve_initialization(config, task.of_atoms)[0].data, config.training
+    data, settings = resolve_initialization(config, task.atom_level)[0].data, config.training
     if settings.with_trees:
         check_trees(task)
     read = model_class(config.model.kind).read(
@@ -126,7 +126,7 @@ def train_arrays(
     train, val, cal = (_subset(molecules, learned, weights, z, used[labels == split]) for split in splits)
 
     scaler = replace(task.fit_scaler(train.targets), transforms=transforms)
-    config, _ = resolve_initialization(config, task.of_atoms, len(train.molecules))
+    config, _ = resolve_initialization(config, task.atom_level, len(train.molecules))
     settings = config.training
     resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
     metrics = resolve_metrics(task.kind, task.metrics, settings.metrics)

@@ -176,7 +176,7 @@ class _TrialSetup:
         """All settings of a trial, as `molattn train` resolves them."""
         dataset = self.dataset
         config = with_settings(self.config, values, "search")
-        return resolve_initialization(config, dataset.task.of_atoms, len(dataset.indices("train")))[0]
+        return resolve_initialization(config, dataset.task.atom_level, len(dataset.indices("train")))[0]
 
 
 def _trial_setup(config: RunConfig, reporter: TuneReporter) -> _TrialSetup:
@@ -193,7 +193,7 @@ def _prepare_trials(
     for warning in default.dataset.warnings:
         reporter.warning(warning)
     dataset = default.dataset
-    resolved, message = resolve_initialization(default.config, dataset.task.of_atoms, len(dataset.indices("train")))
+    resolved, message = resolve_initialization(default.config, dataset.task.atom_level, len(dataset.indices("train")))
     space = search_space(search, resolved)
     reporter.stage(message or "training starts from scratch")
     base, fixed = resolved.training.base, [name for name in space if fixed_by_base(name)]
@@ -278,7 +278,7 @@ def _objective(
     train, val = dataset.subset("train"), dataset.subset("val")
     scaler = replace(task.fit_scaler(train.targets), transforms=dataset.transforms)
     # Raises an error for incompatible settings.
-    initialize_model(single, len(task.target_of_output(len(scaler.mean))), task.of_atoms)
+    initialize_model(single, len(task.target_of_output(len(scaler.mean))), task.atom_level)
     best = math.nan
 
     def on_epoch(record: EpochRecord) -> None:

@@ -301,7 +301,7 @@ def target_plots(
     """
     kind = {"regression": "parity", "binary": "classification", "multiclass": "confusion"}[task.kind]
     stems = [kind] if len(targets) == 1 else [f"{kind}-{name}" for name in safe_file_names(targets)]
-    pictures, counted = {}, "atoms" if task.of_atoms else "molecules"
+    pictures, counted = {}, "atoms" if task.atom_level else "molecules"
     for t, (target, stem) in enumerate(zip(targets, stems, strict=True)):
         y, p = true[:, t], predicted[:, t]
         if task.kind == "regression":

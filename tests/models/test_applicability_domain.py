@@ -122,7 +122,7 @@ def test_two_molecules_are_a_domain_and_fewer_are_none() -> None:
         assert domain is not None and len(domain.embeddings) == len(domain.bits) == 2
     assert fit_domain(model, GRAPHS, TWELVE, 0, 0) is None
     assert fit_domain(model, GRAPHS[:1] * 3, TWELVE[:1] * 3, 100, 0) is None
-    assert fit_domain(_model(of_atoms=True), GRAPHS, TWELVE, 100, 0) is None
+    assert fit_domain(_model(atom_level=True), GRAPHS, TWELVE, 100, 0) is None
 
 
 def test_descriptors_are_part_of_the_embeddings_of_the_domain() -> None:

@@ -218,7 +218,7 @@ def test_the_task_is_loaded(tmp_path: Path, task: Task) -> None:
 
 
 def test_an_unknown_task_is_an_error(folder: Path) -> None:
-    _change(folder, task={"kind": "ranking", "loss": "mse", "of_atoms": False})
+    _change(folder, task={"kind": "ranking", "loss": "mse", "atom_level": False})
     with pytest.raises(InputError, match="the model's task is 'ranking'"):
         load_artifact(folder)
 
@@ -297,7 +297,7 @@ def test_the_format_on_disk(everything: Artifact, tmp_path: Path) -> None:
             {"name": "a", "unit": "m", "mean": 1.0, "std": 3.0},
             {"name": "b", "unit": "", "mean": 2.0, "std": 4.0},
         ],
-        "task": {"kind": "regression", "loss": "mse", "of_atoms": False},
+        "task": {"kind": "regression", "loss": "mse", "atom_level": False},
         "descriptors": [
             {"name": "d", "mean": 0.5, "std": 2.5, "computed": False},
             {"name": "e", "mean": 1.5, "std": 0.0, "computed": False},

@@ -128,9 +128,9 @@ def test_models_that_an_objective_does_not_support_are_refused() -> None:
         MaskedAtomPrediction(_model(replace(SMALL, virtual_node=True)), 0.1, 1.0)
     with pytest.raises(ValueError, match="graph model"):
         MaskedAtomPrediction(SmilesModel(SmilesModelConfig(hidden_dim=16, num_layers=1)), 0.1, 1.0)
-    of_atoms = GraphModel(SMALL, of_atoms=True)
+    atom_level = GraphModel(SMALL, atom_level=True)
     with pytest.raises(ValueError, match="of atoms"):
-        AuxiliaryRegression(of_atoms, 2, 1.0)
+        AuxiliaryRegression(atom_level, 2, 1.0)
     with pytest.raises(UsageError, match=r"training\.auxiliary=0"):
         add_auxiliary_targets(replace(TRAIN, offsets=np.arange(len(TRAIN) + 1)), TrainingConfig(auxiliary=0.3))
 

@@ -198,7 +198,7 @@ def test_a_transform_that_makes_no_sense_is_one_sentence(settings: tuple[str, ..
 
 
 def test_classes_and_atoms_have_no_transform() -> None:
-    for task in (Binary(), Regression(of_atoms=True)):
+    for task in (Binary(), Regression(atom_level=True)):
         with pytest.raises(UsageError, match="applies only to regression of molecules"):
             resolve_transforms(("log10",), ("a",), ("",), task)
 
