@@ -227,6 +227,8 @@ class TrainingConfig:
             report its metrics beside those of the model.
         with_trees: whether to fit boosted trees on fingerprints and descriptors as well, and to average their
             predictions with those of the model, with a weight that is fitted to the validation molecules.
+        callbacks: what is called during the training, names in `molattn.training.callbacks.CALLBACKS`, which plugins
+            define.
         class_balance: gives the classes of a target equal total weight in the loss; probabilities are then those of
             balanced classes.
         positive_weights: of binary targets, the weight of the positive class in the loss, relative to the negative
@@ -286,5 +288,8 @@ class TrainingConfig:
     )
     baseline: bool = option(False, "Measure a random forest beside the model.")
     with_trees: bool = option(False, "Average the model with boosted trees.", hidden=False)
+    callbacks: tuple[str, ...] = option(
+        (), "Callbacks that plugins define, by their names.", metavar="NAME", table="callback"
+    )
     class_balance: bool = option(False, "Weight classes equally in the loss.", hidden=False)
     positive_weights: tuple[float, ...] = ()

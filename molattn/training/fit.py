@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,24 +21,17 @@ from molattn.models.random_states import seed_generators
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Regression, Task
 from molattn.training import distributed
+from molattn.training.callbacks import Callback, build_callbacks
 from molattn.training.checkpoint import Checkpoints, EpochCheckpointer, exit_on_sigterm, preserve_random_states
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules, RowIndices, StepInputs, collate_step
 from molattn.training.distributed import select_device
-from molattn.training.early_stopping import EarlyStopping, EpochRecord
+from molattn.training.early_stopping import PATIENCE, EarlyStopping, EpochRecord, FitResult
 from molattn.training.initialization import initialize_model
 from molattn.training.learner import Learner
 from molattn.training.metrics import VAL_LOSS, label_of, why_undefined
 from molattn.training.objectives import AuxiliaryObjective, add_auxiliary_targets, build_auxiliary_objective
 from molattn.training.run_config import RunConfig
-
-
-@dataclass(frozen=True)
-class FitResult:
-    """The history of a fit, and the best epoch, from 1, whose weights the model has."""
-
-    history: list[EpochRecord]
-    best_epoch: int
 
 
 def fit(
@@ -47,11 +40,13 @@ def fit(
     val: LabelledMolecules,
     scaler: TargetScaler,
     config: TrainingConfig,
-    on_epoch: Callable[[EpochRecord], None] = lambda _: None,
-    checkpoints: Checkpoints | None = None,
+    *,
     task: Task = REGRESSION,
     metric: str = "",
     auxiliary_objective: AuxiliaryObjective | None = None,
+    checkpoints: Checkpoints | None = None,
+    callbacks: Sequence[Callback] = (),
+    member: int = 0,
 ) -> FitResult:
     """Fit `model` in place to `train`; it ends with the weights of the best epoch.
 
@@ -74,13 +69,14 @@ def fit(
     Args:
         train, val: molecules with targets before the scaler; a molecule without a known label contributes no gradient.
         scaler: of the targets.
-        config: the settings.
-        on_epoch: called after every epoch.
-        checkpoints: to save the training, and to resume it if there is one already; None for neither.
+        config: the settings; those of `config.callbacks` are in `callbacks`.
         task: of the model.
         metric: computed on `val` after every epoch, unless `config.tracking_metric` is another one; the task's first by
             default.
         auxiliary_objective: an additional loss on `train`, or None.
+        checkpoints: to save the training, and to resume it if there is one already; None for neither.
+        callbacks: called in this order.
+        member: the index of the model in its ensemble, for the callbacks.
 
     Raises:
         InputError: there is no training or validation molecule, or no epoch had a finite validation loss.
@@ -98,8 +94,8 @@ def fit(
     tracked = config.tracking_metric
     metric = metric or task.metrics[0] if tracked == VAL_LOSS else tracked
     learner = Learner(model, train, scaler, config, task, metric, auxiliary_objective, steps)
-    early_stopping = EarlyStopping(config.patience, on_epoch, model.state_dict(), tracked)
-    checkpointer = None if checkpoints is None else EpochCheckpointer(checkpoints, early_stopping)
+    early_stopping = EarlyStopping(config.patience, model.state_dict(), tracked)
+    checkpointer = None if checkpoints is None else EpochCheckpointer(checkpoints, early_stopping, callbacks)
     val_batches = [rows[rank::size] for rows in batches_by_size(molecule_sizes(val.molecules), 4 * config.batch_size)]
     pin = device.type == "cuda"  # a GPU copies the next batch while it computes this one
     loader = DataLoader(
@@ -122,17 +118,27 @@ def fit(
     ):
         seed_generators(config.seed, device)
         learner.prepare(device)
-        start = 0 if checkpointer is None else checkpointer.restore(learner, config.epochs)
+        with preserve_random_states(device):
+            for callback in callbacks:
+                callback.on_fit_start(learner, member)
+        start, stopped_by = 0, ""
+        if checkpointer is not None:
+            start, stopped_by = checkpointer.restore(learner, config.epochs), checkpointer.stopped_by
         for epoch in range(start, config.epochs):
             _seed_epoch(sampler, epoch, device)
-            for step in loader:
-                learner.training_step(_to_device(device, step))
+            for step, inputs in enumerate(loader, start=epoch * len(sampler) + 1):
+                loss = learner.training_step(_to_device(device, inputs))
+                for callback in callbacks:
+                    callback.on_step_end(learner, step, loss)
             with _eval_mode(learner), torch.inference_mode():
-                for step in val_loader:
-                    learner.validation_step(_to_device(device, step))
-            finished = early_stopping.update(epoch, learner) or epoch + 1 == config.epochs
+                for inputs in val_loader:
+                    learner.validation_step(_to_device(device, inputs))
+            if early_stopping.update(epoch, learner):
+                stopped_by = PATIENCE
+            stopped_by = _end_epoch(callbacks, learner, early_stopping.history[-1], device) or stopped_by
+            finished = bool(stopped_by) or epoch + 1 == config.epochs
             if checkpointer is not None:
-                checkpointer.save_epoch(epoch, learner, finished)
+                checkpointer.save_epoch(epoch, learner, finished, stopped_by)
             if finished:
                 break
     if early_stopping.state is None:
@@ -143,7 +149,20 @@ def fit(
     learner.release()
     model.load_state_dict(early_stopping.state)
     model.eval()
-    return FitResult(early_stopping.history, early_stopping.best_epoch)
+    result = FitResult(early_stopping.history, early_stopping.best_epoch, stopped_by)
+    with preserve_random_states(device):
+        for callback in callbacks:
+            callback.on_fit_end(result)
+    return result
+
+
+def _end_epoch(callbacks: Sequence[Callback], learner: Learner, record: EpochRecord, device: torch.device) -> str:
+    """Call the callbacks after an epoch; returns the name of the class of the first that ends the training, if any."""
+    with preserve_random_states(device):
+        ends = [callback.on_epoch_end(learner, record) for callback in callbacks]
+    names = [type(callback).__name__ for callback, end in zip(callbacks, ends, strict=True) if end]
+    # A rank that stopped alone would leave the others waiting.
+    return distributed.broadcast_object(lambda: names[0] if names else "")
 
 
 def _to_device(device: torch.device, step: StepInputs) -> StepInputs:
@@ -228,7 +247,7 @@ def fit_ensemble(
     train: LabelledMolecules,
     val: LabelledMolecules,
     metric: str,
-    on_epoch: Callable[[EpochRecord], None] = lambda _: None,
+    callbacks: Sequence[Callback] = (),
     on_member: Callable[[int, Checkpoints | None], None] = lambda _, __: None,
     checkpoints: Callable[[int], Checkpoints | None] = lambda _: None,
     warn: Callable[[str], None] = lambda _: None,
@@ -240,7 +259,7 @@ def fit_ensemble(
 
     Args:
         metric: the validation metric of every epoch, see `fit`.
-        on_epoch: called after every epoch of every member.
+        callbacks: called in the training of every member, after those that `config` names.
         on_member: called before each member is trained, with its index, from 0, and its checkpoints.
         checkpoints: returns those of a member; a member whose training is finished is not trained again.
         warn: called with messages for the user.
@@ -253,6 +272,7 @@ def fit_ensemble(
         config = replace(config, training=replace(config.training, tracking_metric=VAL_LOSS))
     explicit = "training.auxiliary" in config.explicit_keys
     train = add_auxiliary_targets(train, config.training, warn if explicit else lambda _: None)
+    callbacks = [*build_callbacks(config), *callbacks]
     for i in range(config.training.ensemble_size):
         training = replace(config.training, seed=config.training.seed + i)
         model = initialize_model(
@@ -266,6 +286,20 @@ def fit_ensemble(
         saved = checkpoints(i)
         on_member(i, saved)
         auxiliary_objective = build_auxiliary_objective(model, train, training)
-        fits.append(fit(model, train, val, scaler, training, on_epoch, saved, task, metric, auxiliary_objective))
+        fits.append(
+            fit(
+                model,
+                train,
+                val,
+                scaler,
+                training,
+                task=task,
+                metric=metric,
+                auxiliary_objective=auxiliary_objective,
+                checkpoints=saved,
+                callbacks=callbacks,
+                member=i,
+            )
+        )
         models.append(model.cpu().eval())
     return FittedEnsemble(tuple(models), tuple(fits))

@@ -87,15 +87,16 @@ class Learner(nn.Module):
             self.flat_parameters.unflatten()
         self.to("cpu")
 
-    def training_step(self, step: StepInputs) -> None:
-        """One step of the optimizer."""
-        self.backward(step)
+    def training_step(self, step: StepInputs) -> Tensor:
+        """One step of the optimizer; returns the loss before it, with several ranks the share of this one."""
+        loss = self.backward(step)
         if self.config.grad_clip:
             weights = (w for group in self.optimizer.param_groups for w in group["params"])
             nn.utils.clip_grad_norm_(weights, self.config.grad_clip)
         self.optimizer.step()
         self.scheduler.step()
         self.average.update()
+        return loss
 
     def backward(self, step: StepInputs) -> Tensor:
         """Compute the gradients of a step, summed over all ranks; returns the loss of this rank."""

@@ -20,10 +20,13 @@ from molattn.models.base import MoleculeModel
 from molattn.models.random_states import seeded
 from molattn.models.scaler import TargetScaler
 from molattn.training.bases import CARD, NONE
+from molattn.training.callbacks import ReportEpochs, build_callbacks
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.dataset import LabelledMolecules
 from molattn.training.descriptors import DescriptorTargets, compute_descriptors, standardize_targets
-from molattn.training.fit import EpochRecord, FitResult, fit, initialize_model
+from molattn.training.early_stopping import EpochRecord, FitResult
+from molattn.training.fit import fit
+from molattn.training.initialization import initialize_model
 from molattn.training.metrics import VAL_LOSS
 from molattn.training.objectives import MaskedAtomPrediction
 from molattn.training.prepare import featurization, read_options
@@ -173,9 +176,9 @@ def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: b
             LabelledMolecules(stored[val], targets.z[val]),
             TargetScaler.identity(len(targets.names)),
             run.training,
-            lambda record: reporter.epoch(record, run.training.epochs),
-            checkpoints,
             auxiliary_objective=auxiliary_objective,
+            checkpoints=checkpoints,
+            callbacks=[*build_callbacks(run), ReportEpochs(reporter.epoch, run.training.epochs)],
         )
     except BaseException as error:
         if checkpoints.folder.is_dir() and not isinstance(error, MolattnError):

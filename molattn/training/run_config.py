@@ -213,6 +213,7 @@ def check_config(config: RunConfig) -> None:
     from molattn.models.calibration import CALIBRATION_METHODS
     from molattn.models.config_file import DOMAIN_SIZE, MAX_ATOMS, MODEL_FIELDS, NUM_MEMBERS, SAMPLES, TIMEOUT
     from molattn.models.uncertainty import uncertainty_methods
+    from molattn.training.callbacks import CALLBACKS
     from molattn.training.distributed import check_world_size
     from molattn.training.transforms import check_transforms
 
@@ -250,6 +251,9 @@ def check_config(config: RunConfig) -> None:
         MODEL_FIELDS[config.model.kind].validate(dataclasses.asdict(config.model), "model")
     except ValidationError as error:
         raise UsageError(f"a setting is out of range: {error}") from None
+    for name in training.callbacks:
+        if name not in CALLBACKS:
+            raise UsageError(unknown_choice("callback", name, CALLBACKS))
     check_transforms(data.target_transform)
     check_world_size(training)
     for name, value, known in (

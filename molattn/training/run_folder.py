@@ -22,7 +22,7 @@ from molattn.data.tables.table import write_table
 from molattn.errors import UsageError
 from molattn.models.predictions import Predictions
 from molattn.training.dataset import PreparedDataset
-from molattn.training.fit import EpochRecord
+from molattn.training.early_stopping import EpochRecord
 from molattn.training.run_config import RunConfig
 from molattn.training.run_status import CONFIG, SPLITS_FILE, check_new_folder, check_resumable
 

@@ -15,13 +15,15 @@ from molattn.models.target_transform import transform_targets
 from molattn.models.tasks import Task
 from molattn.models.uncertainty import resolve_uncertainty_method
 from molattn.training.calibrate import build_artifact, calibrate, check_calibration
+from molattn.training.callbacks import Callback, ReportEpochs
 from molattn.training.dataset import LabelledMolecules
 from molattn.training.descriptors import (
     append_computed_descriptors,
     computed_descriptor_names,
     standardize_descriptors,
 )
-from molattn.training.fit import EpochRecord, fit_ensemble
+from molattn.training.early_stopping import EpochRecord
+from molattn.training.fit import fit_ensemble
 from molattn.training.initialization import resolve_initialization
 from molattn.training.labels import molecule_key
 from molattn.training.metrics import check_tracking_metric, resolve_metrics
@@ -56,6 +58,7 @@ def train_arrays(
     reporter: Reporter,
     weights: np.ndarray | None = None,
     descriptors: np.ndarray | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> TrainedArrays:
     """Fit a model to n molecules; no file is written.
 
@@ -72,6 +75,7 @@ def train_arrays(
         reporter: of the epochs, and of warnings about molecules.
         weights: the weight of each molecule in the loss, (n,), 0 or more; None for equal weights.
         descriptors: (n, k) extra descriptors, of the columns that `config` names, or None.
+        callbacks: called in the training after those that `config` names.
 
     Raises:
         UsageError: invalid settings.
@@ -132,10 +136,8 @@ def train_arrays(
     metrics = resolve_metrics(task.kind, task.metrics, settings.metrics)
     check_tracking_metric(task.kind, metrics, settings.tracking_metric)
 
-    def on_epoch(record: EpochRecord) -> None:
-        reporter.epoch(record, settings.epochs)
-
-    fitted = fit_ensemble(config, task, scaler, train, val, metrics[0], on_epoch, warn=reporter.warning)
+    callbacks = [ReportEpochs(reporter.epoch, settings.epochs), *callbacks]
+    fitted = fit_ensemble(config, task, scaler, train, val, metrics[0], callbacks, warn=reporter.warning)
     for model in fitted.models:
         model.requires_grad_(False)
     train_keys = [key for key, label in zip(keys, labels, strict=True) if label == "train"]

@@ -11,9 +11,12 @@ import tomli_w
 from molattn.data.files import lock_folder, write_text
 from molattn.errors import InputError, MissingExtra, UsageError, unknown_choice
 from molattn.training.bases import AUTO, NONE, fixed_by_base
+from molattn.training.callbacks import Callback, ReportEpochs
 from molattn.training.dataset import PreparedDataset
-from molattn.training.fit import EpochRecord, fit_ensemble, initialize_model
-from molattn.training.initialization import resolve_initialization
+from molattn.training.early_stopping import EpochRecord
+from molattn.training.fit import fit_ensemble
+from molattn.training.initialization import initialize_model, resolve_initialization
+from molattn.training.learner import Learner
 from molattn.training.metrics import METRICS, VAL_LOSS, check_tracking_metric, resolve_metrics
 from molattn.training.prepare import prepare_run
 from molattn.training.run import Reporter
@@ -262,6 +265,27 @@ def _finish(
     )
 
 
+class _PruneTrial(Callback):
+    """Reports the best value so far to a trial, and raises TrialPruned where its study does; never the default trial.
+
+    Attributes:
+        best: the metric of the validation molecules at the best epoch, NaN before there is one.
+    """
+
+    def __init__(self, trial: "optuna.Trial"):
+        self.trial, self.best = trial, math.nan
+
+    def on_epoch_end(self, learner: Learner, record: EpochRecord) -> None:  # noqa: ARG002
+        import optuna
+
+        if record.best:
+            self.best = record.val_metric
+        if math.isfinite(self.best):
+            self.trial.report(self.best, record.epoch)
+            if self.trial.should_prune() and not is_default(self.trial):
+                raise optuna.TrialPruned
+
+
 def _objective(
     config: RunConfig,
     dataset: PreparedDataset,
@@ -270,8 +294,6 @@ def _objective(
     reporter: TuneReporter,
 ) -> float:
     """The value of a trial: the metric of the validation molecules at the best epoch."""
-    import optuna
-
     check_config(config)
     single = replace(config, training=replace(config.training, ensemble_size=1))
     task = dataset.task
@@ -279,19 +301,10 @@ def _objective(
     scaler = replace(task.fit_scaler(train.targets), transforms=dataset.transforms)
     # Raises an error for incompatible settings.
     initialize_model(single, len(task.target_of_output(len(scaler.mean))), task.atom_level)
-    best = math.nan
-
-    def on_epoch(record: EpochRecord) -> None:
-        nonlocal best
-        reporter.epoch(record, config.training.epochs)
-        if record.best:
-            best = record.val_metric
-        if math.isfinite(best):
-            trial.report(best, record.epoch)
-            if trial.should_prune() and not is_default(trial):
-                raise optuna.TrialPruned
-
-    fit_ensemble(single, task, scaler, train, val, metric, on_epoch)
+    pruning = _PruneTrial(trial)
+    report = ReportEpochs(reporter.epoch, config.training.epochs)
+    fit_ensemble(single, task, scaler, train, val, metric, [report, pruning])
+    best = pruning.best
     if not math.isfinite(best):
         raise InputError(
             f"the {METRICS[metric].label} of the validation molecules is undefined: choose another --metric"

@@ -22,8 +22,8 @@ from molattn.models.calibration import (
 from molattn.models.losses import LOSSES
 from molattn.models.predictions import Predictions
 from molattn.models.tasks import Regression, Task
+from molattn.training.early_stopping import EpochRecord
 from molattn.training.evaluation import Evaluation
-from molattn.training.fit import EpochRecord
 from molattn.training.metrics import VAL_LOSS, label_of
 from molattn.training.run import RunResult
 from molattn.training.uncertainty_metrics import binned_errors

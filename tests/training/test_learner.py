@@ -22,9 +22,11 @@ from molattn.models.graph_model import GraphModel
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Regression
 from molattn.training import distributed
+from molattn.training.callbacks import ReportEpochs
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules, collate_step
-from molattn.training.fit import EpochRecord, fit
+from molattn.training.early_stopping import EpochRecord
+from molattn.training.fit import fit
 from molattn.training.learner import Learner
 from molattn.training.objectives import AuxiliaryObjective, AuxiliaryRegression
 from tests.molecules import esol
@@ -107,7 +109,8 @@ def by_hand(model: GraphModel, config: TrainingConfig, warmup: int) -> tuple[lis
 
 def fitted(config: TrainingConfig) -> tuple[list[EpochRecord], GraphModel]:
     model, history = model_of(), []
-    assert fit(model, TRAIN, VAL, SCALER, config, history.append).history == history
+    report = ReportEpochs(lambda record, _: history.append(record), config.epochs)
+    assert fit(model, TRAIN, VAL, SCALER, config, callbacks=[report]).history == history
     assert not model.training
     return history, model
 
