@@ -185,6 +185,9 @@ class TrainingConfig:
         epochs: the maximum number.
         batch_size: molecules in a batch; several devices share it.
         learning_rate: the maximum, after the warm-up.
+        rate_factors: "NAME=FACTOR" for parts of the model, such as "head=10": their learning rates, and with them their
+            weight decay, are multiplied by the factor; 0 freezes a part. See
+            `molattn.training.parameter_groups.rate_factors`.
         weight_decay: of AdamW; 0 for none.
         warmup: fraction of the steps in which the learning rate rises linearly; a cosine decay follows.
         ema: decay per step of the exponential moving average of the weights, which is validated and saved; 0 for none.
@@ -244,6 +247,9 @@ class TrainingConfig:
     )
     batch_size: int = option(32, "Molecules in a batch.", "-b", metavar="N", hidden=False)
     learning_rate: float = option(1e-3, "Maximum, after a warm-up.", metavar="X", hidden=False)
+    rate_factors: tuple[str, ...] = option(
+        (), "Learning rates of parts of the model: head=10; 0 freezes a part.", metavar="NAME=X"
+    )
     weight_decay: float = 1e-2
     warmup: float = 0.05
     ema: float = 0.99
