@@ -79,13 +79,19 @@ def fit(
         member: the index of the model in its ensemble, for the callbacks.
 
     Raises:
-        InputError: there is no training or validation molecule, or no epoch had a finite validation loss.
+        InputError: there is no training or validation molecule, the targets have no finite mean and standard deviation,
+            or no epoch had a finite validation loss.
         UsageError: a device that does not exist, or several devices for a single process.
     """
     device = select_device(config)
     for name, data in (("training", train), ("validation", val)):
         if not len(data):
             raise InputError(f"there is no {name} molecule: give one or more")
+    if not np.isfinite([*scaler.mean, *scaler.std]).all():
+        raise InputError(
+            "the targets are too large: their mean or standard deviation is not a finite number; look for extreme "
+            "targets, or give them in another unit"
+        )
     rank, size = distributed.rank(), distributed.world_size()
     sampler = BucketBatchSampler(
         molecule_sizes(train.molecules), config.batch_size, config.seed, rank=rank, world_size=size
