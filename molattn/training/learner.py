@@ -90,12 +90,12 @@ class Learner(nn.Module):
         self.optimizer = _AdamW(by_rate, lr=rate, weight_decay=decay, fused=fused)
         warmup = max(1, round(self.config.warmup * self.steps))
 
-        def factor(step: int) -> float:
+        def schedule(step: int) -> float:
             if step < warmup:
                 return (step + 1) / warmup
             return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warmup) / max(1, self.steps - warmup))))
 
-        self.scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimizer, factor)
+        self.scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimizer, schedule)
 
     def release(self) -> None:
         """Unflatten the parameters of the model, without gradients, unfreeze them, and move it to the CPU."""
