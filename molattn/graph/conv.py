@@ -9,12 +9,13 @@ from torch.nn.parameter import is_lazy
 from torch_geometric.nn import Aggregation, MessagePassing, SumAggregation
 from torch_geometric.typing import OptTensor
 
-from molattn.attention import MeanHeads, Normalizer, Score, linear
+from molattn.attention import MeanHeads, Normalizer, Score
 from molattn.graph.aggregate import sum_edges
 from molattn.graph.conv_inputs import ConvInputs, Pair, check_dense_inputs, parse_inputs
 from molattn.graph.edge_update import AttentionEdgeUpdate
 from molattn.graph.graph import DenseGraph
 from molattn.graph.messages import EdgeMessages, MaterializedMessages
+from molattn.graph.plain import apply_linear
 from molattn.kernels import segments
 from molattn.kernels.operations import all_true, eager_unsupported_reason
 
@@ -407,7 +408,7 @@ class TensorDotConv(MessagePassing):
     def _add_root(self, ebar: Tensor, receivers: Tensor) -> Tensor:
         if self.w_root is None:
             return ebar
-        root = linear(receivers, self.w_root.weight, self.w_root.bias)
+        root = apply_linear(self.w_root, receivers)
         if self.w_beta is None:
             return ebar + root
         gate = torch.sigmoid(self.w_beta(torch.cat([ebar, root, ebar - root], dim=-1)))

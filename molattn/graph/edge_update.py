@@ -1,9 +1,9 @@
 """phi_e, the edge update: attention, in which a node is the query and its senders and their edges are the keys."""
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from molattn.attention import (
@@ -29,6 +29,7 @@ from molattn.graph.messages import (
     not_none,
     value_factors,
 )
+from molattn.graph.plain import are_plain, has_bias
 from molattn.kernels.operations import all_true
 
 EDGE_ROLES = ("keys", "values", "bias", "logits")
@@ -145,10 +146,9 @@ class AttentionEdgeUpdate(nn.Module):
             logits = graph.e if isinstance(graph, Graph) else graph.e.permute(0, 3, 1, 2)
         if graph.e is None or self.w_ke is self.w_ve is self.w_be is None:
             return None, logits
-        w_ke, w_ve = (
-            None if w is None else w.weight.unflatten(0, (self.num_heads, -1)) for w in (self.w_ke, self.w_ve)
-        )
-        return EdgeTerms(graph.e, w_ke, w_ve, None if self.w_be is None else self.w_be.weight), logits
+        e, (w_ke, w_ve, w_be) = edge_factors(graph.e, self.w_ke, self.w_ve, self.w_be)
+        w_ke, w_ve = (None if w is None else w.unflatten(0, (self.num_heads, -1)) for w in (w_ke, w_ve))
+        return EdgeTerms(e, w_ke, w_ve, w_be), logits
 
     def _add_edge_terms(self, graph: Graph, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """k_k and v_k of every edge, (m, h, d), and the bias of its logits, (m, h), for the materialized form."""
@@ -169,13 +169,17 @@ class AttentionEdgeUpdate(nn.Module):
         """Why a block with this phi_e cannot run fused, as text; empty if it can."""
         if type(self) is not AttentionEdgeUpdate:
             return f"its phi_e is {type(self).__name__}"
+        layers = {name: layer for name, layer in self._modules.items() if name.startswith("w_")}
+        if not are_plain(AttentionEdgeUpdate, self) or not are_plain(nn.Linear, *layers.values()):
+            return "a hook of its phi_e, or a layer of it that is no torch.nn.Linear or has a hook"
         if self.score is not scaled_dot or self.normalizer != softmax:
             return "a score other than scaled_dot, or a normalizer other than softmax"
-        if self.w_ke is None or self.w_ve is None or self.edges_are_logits:
+        if layers["w_ke"] is None or layers["w_ve"] is None or self.edges_are_logits:
             return "edges that are not part of keys and values"
-        return (
-            "graph features (global_dim)" if self.global_dim else "a bias of W_q" if self.w_q.bias is not None else ""
-        )
+        if self.global_dim or self.activation is not None:
+            return "graph features (global_dim)" if self.global_dim else "an activation of the values"
+        biased = [name for name, layer in layers.items() if layer is not None and has_bias(layer)]
+        return f"a bias of {biased[0]}" if biased else ""
 
     @property
     def scale(self) -> float:
@@ -193,18 +197,16 @@ class AttentionEdgeUpdate(nn.Module):
         return q, k, v if self.activation is None else self.activation(v)
 
     def _project_heads(
-        self, graph: AnyGraph, layers: Sequence[nn.Linear], global_layers: Sequence[nn.Linear | None]
+        self, graph: AnyGraph, layers: Sequence[nn.Module], global_layers: Sequence[nn.Module | None]
     ) -> tuple[Tensor, ...]:
-        """Each of `layers` applied to the nodes, plus each of `global_layers` to u, as one product."""
+        """Each of `layers` applied to the nodes, plus each of `global_layers` to u; as one product if all are plain."""
         x = graph.v
         if isinstance(graph, DenseGraph) and not all_true(graph.node_mask):
             # NaN in the padding would reach the gradients of the weights.
             x = x.masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)
-        bias = None if self.w_q.bias is None else torch.cat([layer.bias for layer in layers])
-        packed = linear(x, torch.cat([layer.weight for layer in layers]), bias)
+        packed = _apply_side_by_side(layers, x)
         if graph.u is not None:
-            global_weight = torch.cat([not_none(layer).weight for layer in global_layers])
-            packed = packed + graph.broadcast_to_nodes(F.linear(graph.u, global_weight))
+            packed = packed + graph.broadcast_to_nodes(_apply_side_by_side(list(map(not_none, global_layers)), graph.u))
         heads = packed.unflatten(-1, (len(layers), self.num_heads, self.head_dim)).unbind(-3)
         return tuple(x.transpose(1, 2) for x in heads) if isinstance(graph, DenseGraph) else heads
 
@@ -235,3 +237,31 @@ class AttentionEdgeUpdate(nn.Module):
             return dropout_mask(q, (len(graph.receiver), self.num_heads), self.dropout)
         b, n = graph.node_mask.shape
         return dropout_mask(q, (b, self.num_heads, n, n), self.dropout)
+
+
+def edge_factors(e: Tensor, *layers: nn.Module | None) -> tuple[Tensor, list[Tensor | None]]:
+    """Features f of each edge, (..., f), and a matrix W_l for each layer, (outputs, f), such that W_l f = layer_l(e).
+
+    f is e and W_l the weight of the layer, so that W_l f need not be materialized. If a layer must be called, such as
+    an adapter of LoRA or one with a hook, all are: f is then their outputs side by side, of which W_l picks those of
+    layer l. A layer that is None has the W_l None.
+    """
+    if are_plain(nn.Linear, *layers):
+        linear_layers: list[Any] = list(layers)
+        if all(layer is None or layer.bias is None for layer in linear_layers):
+            return e, [None if layer is None else layer.weight for layer in linear_layers]
+    outputs = [layer(e) for layer in layers if layer is not None]
+    f = torch.cat(outputs, dim=-1)
+    picked = torch.eye(f.shape[-1], dtype=f.dtype, device=f.device).split([x.shape[-1] for x in outputs])
+    remaining = iter(picked)
+    return f, [None if layer is None else next(remaining) for layer in layers]
+
+
+def _apply_side_by_side(layers: Sequence[nn.Module], x: Tensor) -> Tensor:
+    """The outputs of the layers for x, concatenated: one product if all are plain, else each layer is called."""
+    if are_plain(nn.Linear, *layers):
+        weights: list[Any] = [layer.weight for layer in layers]
+        biases: list[Any] = [layer.bias for layer in layers if layer.bias is not None]
+        if len(biases) in (0, len(layers)):
+            return linear(x, torch.cat(weights), torch.cat(biases) if biases else None)
+    return torch.cat([layer(x) for layer in layers], dim=-1)

@@ -1,5 +1,7 @@
 """phi_v and phi_u, the node and global updates, and `ResidualEdges`, an update of edge features: pre-norm residuals."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -7,6 +9,7 @@ from torch import Tensor, nn
 from molattn.attention.dropout import Dropout, add_dropout, dropout_gelu
 from molattn.graph.graph import AnyGraph
 from molattn.graph.messages import Messages
+from molattn.graph.plain import are_plain
 
 
 class NodeUpdate(nn.Module):
@@ -40,9 +43,26 @@ class NodeUpdate(nn.Module):
                 raise ValueError("the node update needs u, but the graph has none")
             ebar = ebar + graph.broadcast_to_nodes(self.w_u(graph.u))
         x = add_dropout(graph.v, ebar, self.dropout, self.training)
-        first, *_, last = self.feed_forward
-        hidden = dropout_gelu(first(self.norm(x)), self.dropout, self.training)
-        return add_dropout(x, last(hidden), self.dropout, self.training)
+        if self.fuses_gelu():
+            first, _, _, last = self.feed_forward
+            y = last(dropout_gelu(first(self.norm(x)), self.dropout, self.training))
+        else:
+            y = self.feed_forward(self.norm(x))
+        return add_dropout(x, y, self.dropout, self.training)
+
+    def fuses_gelu(self) -> bool:
+        """Whether `feed_forward` still has GELU and the dropout of this module in its middle, which then run as one."""
+        layers: Any = self.feed_forward
+        if not are_plain(nn.Sequential, layers) or len(layers) != 4:
+            return False
+        _, gelu, dropout, _ = layers
+        return (
+            are_plain(nn.GELU, gelu)
+            and are_plain(Dropout, dropout)
+            and gelu.approximate == "none"
+            and dropout.p == self.dropout
+            and dropout.training is self.training
+        )
 
 
 class GlobalUpdate(nn.Module):

@@ -11,7 +11,7 @@ from molattn.attention.dropout import Dropout
 from molattn.attention.edges import dot_edges, matmul_per_head
 from molattn.graph.block import GraphNetBlock
 from molattn.graph.blocks.config import BlockConfig, require_edge_features
-from molattn.graph.edge_update import AttentionEdgeUpdate
+from molattn.graph.edge_update import AttentionEdgeUpdate, edge_factors
 from molattn.graph.graph import AnyGraph, Graph
 from molattn.graph.messages import not_none
 
@@ -118,15 +118,16 @@ class RelativeEdgeUpdate(AttentionEdgeUpdate):
 
     def _edge_terms(self, graph: AnyGraph, q: Tensor, k: Tensor) -> tuple[EdgeTerms, Tensor]:
         u, t = (x if isinstance(graph, Graph) else x.unsqueeze(1) for x in (self.u, self.t))
-        f, layout = self.f_k(graph.e), graph.attention_layout
+        f, (w_ke,) = edge_factors(self.f_k(graph.e), self.w_ke)
+        layout = graph.attention_layout
         # b^K is not formed: x . (W_ke f) = (W_ke^T x) . f
-        to_edges = self.w_ke.weight.unflatten(0, (self.num_heads, -1)).mT
+        to_edges = not_none(w_ke).unflatten(0, (self.num_heads, -1)).mT
         logits = dot_edges(matmul_per_head(q * self.scale + t, to_edges, layout), f, layout)
         logits = logits + _senders_dot_edges(graph, matmul_per_head(k * self.scale, to_edges, layout), f)
         content = (k * u).sum(-1)
         logits = logits + (content[graph.sender] if isinstance(graph, Graph) else content.unsqueeze(-2))
-        w_ve = self.w_ve.weight.unflatten(0, (self.num_heads, -1))
-        return EdgeTerms(self.f_v(graph.e), w_ve=w_ve), logits
+        f, (w_ve,) = edge_factors(self.f_v(graph.e), self.w_ve)
+        return EdgeTerms(f, w_ve=not_none(w_ve).unflatten(0, (self.num_heads, -1))), logits
 
     def _add_edge_terms(self, graph: Graph, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         b_k = self.w_ke(self.f_k(graph.e)).unflatten(-1, (self.num_heads, -1))
