@@ -18,7 +18,7 @@ def resolve_name(choice: str | T, table: Mapping[str, T], kind: str) -> T:
     if not isinstance(choice, str):
         return choice
     if choice not in table:
-        raise ValueError(f"{unknown_choice(kind, choice, table)}, or pass a function")
+        raise ValueError(unknown_choice(kind, choice, table, "a function"))
     return table[choice]
 
 
