@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from molattn.attention import Normalizer, Softmax, make_join, make_normalizer
+from molattn.attention.heads import KEEPS_HEAD_DIM
 
 
 def require_edge_features(edge_dim: int) -> None:
@@ -86,14 +87,14 @@ class BlockConfig:
     def join_module(self) -> nn.Module | None:
         """The layer that maps the heads to node_dim channels; None for "concat", the block's default.
 
-        A join whose output has the channels of one head is followed by a linear layer to node_dim.
+        A join in `KEEPS_HEAD_DIM`, whose output has the channels of a head, is followed by a linear layer to node_dim.
 
         Raises:
             ValueError: an unknown name.
         """
         if self.join == "concat":
             return None
-        if self.join == "w_jhl":
+        if self.join not in KEEPS_HEAD_DIM:
             return make_join(self.join, self.num_heads, self.head_dim, self.node_dim)
         join = make_join(self.join, self.num_heads, self.head_dim, self.head_dim)
         return nn.Sequential(join, nn.Linear(self.head_dim, self.node_dim))
