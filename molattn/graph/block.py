@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from torch import Tensor, nn
 
 from molattn.attention import ConcatHeads
-from molattn.attention.arguments import resolve_name
+from molattn.attention.arguments import check_dropout, check_sizes, resolve_name
 from molattn.graph.aggregate import (
     EDGES_TO_GRAPH,
     EDGES_TO_NODES,
@@ -117,8 +117,9 @@ class GraphNetBlock(nn.Module):
             a phi_v that keeps node_dim channels, and a rho_eu and rho_vu that keep the channels of e' and v'.
 
     Raises:
-        ValueError: num_heads does not divide node_dim, an unknown aggregation, or, at a call, a graph whose edge or
-            graph features do not have edge_dim or global_dim channels.
+        ValueError: a size below 1, or below 0 for edge_dim and global_dim; num_heads does not divide node_dim; dropout
+            is not in [0, 1); an unknown aggregation; or, at a call, a graph whose edge or graph features do not have
+            edge_dim or global_dim channels.
         TypeError: a global_aggr that is not a name.
 
     Source: Battaglia et al. 2018, arXiv:1806.01261, algorithm 1.
@@ -168,10 +169,13 @@ class GraphNetBlock(nn.Module):
         super().__init__()
         if not isinstance(global_aggr, str):
             raise TypeError("global_aggr is a name: pass a function of nodes as rho_vu, a function of edges as rho_eu")
+        check_sizes(node_dim=node_dim, num_heads=num_heads, hidden_dim=hidden_dim)
+        check_sizes(0, edge_dim=edge_dim, global_dim=global_dim)
+        check_dropout(dropout)
         if node_dim % num_heads:
             raise ValueError(f"{num_heads} heads do not divide {node_dim} node channels")
         self.node_dim, self.edge_dim, self.global_dim = node_dim, edge_dim, global_dim
-        head_dim, hidden_dim = node_dim // num_heads, hidden_dim or 2 * node_dim
+        head_dim, hidden_dim = node_dim // num_heads, 2 * node_dim if hidden_dim is None else hidden_dim
         self.norm_v = nn.LayerNorm(node_dim)
         self.norm_u = nn.LayerNorm(global_dim) if global_dim else None
         if phi_e is None:
@@ -180,9 +184,12 @@ class GraphNetBlock(nn.Module):
         num_heads, head_dim = getattr(phi_e, "num_heads", num_heads), getattr(phi_e, "head_dim", head_dim)
         self.rho_ev = resolve_name(rho_ev, EDGES_TO_NODES, "aggregation")
         self.join = ConcatHeads(num_heads, head_dim, node_dim) if join is None else join
-        self.phi_v = NodeUpdate(node_dim, hidden_dim, global_dim, dropout) if phi_v is None else phi_v
+        if phi_v is None:
+            phi_v = NodeUpdate(node_dim, global_dim=global_dim, hidden_dim=hidden_dim, dropout=dropout)
+        self.phi_v = phi_v
         if phi_u is None and global_dim:
-            phi_u = GlobalUpdate(node_dim, global_dim, hidden_dim, num_heads * head_dim)
+            width = num_heads * head_dim
+            phi_u = GlobalUpdate(node_dim, global_dim=global_dim, hidden_dim=hidden_dim, message_dim=width)
         self.phi_u = phi_u
         self.rho_eu = resolve_name(global_aggr if rho_eu is None else rho_eu, EDGES_TO_GRAPH, "aggregation")
         self.rho_vu = resolve_name(global_aggr if rho_vu is None else rho_vu, NODES_TO_GRAPH, "aggregation")

@@ -16,6 +16,7 @@ from molattn.attention import (
     make_score,
     softmax,
 )
+from molattn.attention.arguments import check_dropout, check_sizes
 from molattn.attention.dropout import dropout_mask
 from molattn.attention.score import Location, scaled_dot
 from molattn.errors import unknown_choice
@@ -65,7 +66,8 @@ class AttentionEdgeUpdate(nn.Module):
         activation: applied to the values; not possible together with the edge role "values".
 
     Raises:
-        ValueError: incompatible arguments; at a call, a graph whose edge or graph features do not have edge_dim or
+        ValueError: a size below 1, or below 0 for edge_dim and global_dim; dropout is not in [0, 1); incompatible
+            arguments; at a call, a graph whose edge or graph features do not have edge_dim or
             global_dim channels.
 
     Source: Battaglia et al. 2018, arXiv:1806.01261; Vaswani et al. 2017, arXiv:1706.03762.
@@ -89,9 +91,12 @@ class AttentionEdgeUpdate(nn.Module):
         super().__init__()
         if score == "location" or isinstance(score, Location):
             raise ValueError("the location score needs positions, which the nodes of a graph do not have")
+        check_sizes(node_dim=node_dim, num_heads=num_heads, head_dim=head_dim)
+        check_sizes(0, edge_dim=edge_dim, global_dim=global_dim)
+        check_dropout(dropout)
+        self._check_arguments(edge_dim, num_heads, edge_roles, activation)
         self.score = make_score(score, head_dim, head_dim)
         self.normalizer = make_normalizer(normalizer)
-        self._check_arguments(edge_dim, num_heads, edge_roles, activation)
         self.num_heads, self.head_dim, self.dropout = num_heads, head_dim, dropout
         self.node_dim, self.edge_dim, self.global_dim = node_dim, edge_dim, global_dim
         self.edges_are_logits = "logits" in edge_roles

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from molattn.attention.arguments import check_dropout, check_sizes
 from molattn.attention.dropout import Dropout, add_dropout, dropout_gelu
 from molattn.graph.graph import AnyGraph
 from molattn.graph.messages import Messages
@@ -24,11 +25,15 @@ class NodeUpdate(nn.Module):
         dropout: dropout probability, in training.
 
     Raises:
-        ValueError: at a call, a graph without u if global_dim is not 0.
+        ValueError: a size below 1, or a global_dim below 0; dropout is not in [0, 1); at a call, a graph without u if
+            global_dim is not 0.
     """
 
-    def __init__(self, node_dim: int, hidden_dim: int, global_dim: int = 0, dropout: float = 0.0):
+    def __init__(self, node_dim: int, *, global_dim: int = 0, hidden_dim: int, dropout: float = 0.0):
         super().__init__()
+        check_sizes(node_dim=node_dim, hidden_dim=hidden_dim)
+        check_sizes(0, global_dim=global_dim)
+        check_dropout(dropout)
         self.w_u = nn.Linear(global_dim, node_dim, bias=False) if global_dim else None
         self.norm = nn.LayerNorm(node_dim)
         self.feed_forward = nn.Sequential(
@@ -76,11 +81,12 @@ class GlobalUpdate(nn.Module):
         message_dim: channels of ebar, which are the h * d of the e'_k; node_dim by default.
 
     Raises:
-        ValueError: at a call, a graph without u.
+        ValueError: a size below 1; at a call, a graph without u.
     """
 
-    def __init__(self, node_dim: int, global_dim: int, hidden_dim: int, message_dim: int | None = None):
+    def __init__(self, node_dim: int, *, global_dim: int, hidden_dim: int, message_dim: int | None = None):
         super().__init__()
+        check_sizes(node_dim=node_dim, global_dim=global_dim, hidden_dim=hidden_dim, message_dim=message_dim)
         inputs = (node_dim if message_dim is None else message_dim) + node_dim + global_dim
         self.feed_forward = nn.Sequential(
             nn.LayerNorm(inputs), nn.Linear(inputs, hidden_dim), nn.GELU(), nn.Linear(hidden_dim, global_dim)

@@ -170,7 +170,7 @@ def test_a_norm_that_was_replaced_is_called(norm, where):
 
 def test_the_feed_forward_network_runs_as_it_was_changed():
     torch.manual_seed(0)
-    phi_v, graph = NodeUpdate(32, 48), graph_of()
+    phi_v, graph = NodeUpdate(32, hidden_dim=48), graph_of()
     ebar = torch.randn(2, 4, 32)
     phi_v.feed_forward[1] = nn.ReLU()
     x = graph.v + ebar

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from molattn.attention import Normalizer, Softmax, make_join, make_normalizer
+from molattn.attention.arguments import check_dropout, check_sizes
 from molattn.attention.heads import KEEPS_HEAD_DIM
 
 
@@ -25,8 +26,16 @@ class BlockConfig:
         global_aggr: rho_eu and rho_vu, a name in `EDGES_TO_GRAPH` and `NODES_TO_GRAPH`.
         dropout: dropout probability, in training.
         score, normalizer, join: for "molattn" and "tensor-dot" only: names in `molattn.attention.SCORES` or
-            `SCORES_WITH_WEIGHTS`, in `NORMALIZERS` and in `JOINS`.
+            `SCORES_WITH_WEIGHTS`, in `NORMALIZERS` and in `JOINS`. The other blocks have their own, and refuse them.
         temperature: of the softmax, for the same two.
+
+    Raises:
+        ValueError: a size below 1, or below 0 for edge_dim and global_dim; dropout is not in [0, 1).
+
+    >>> from molattn.graph.blocks import BLOCKS
+    >>> block = BLOCKS["rmat"](BlockConfig(node_dim=16, num_heads=4, edge_dim=5))
+    >>> type(block.phi_e).__name__
+    'RelativeEdgeUpdate'
     """
 
     node_dim: int
@@ -40,6 +49,21 @@ class BlockConfig:
     normalizer: str = "softmax"
     join: str = "concat"
     temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_sizes(node_dim=self.node_dim, num_heads=self.num_heads, hidden_dim=self.hidden_dim)
+        check_sizes(0, edge_dim=self.edge_dim, global_dim=self.global_dim)
+        check_dropout(self.dropout)
+
+    def check_default_attention(self, name: str) -> None:
+        """Raise a ValueError for settings that the layer `name`, whose attention is its own, would ignore."""
+        defaults = type(self)(self.node_dim, self.num_heads)
+        for setting in ("score", "normalizer", "join", "temperature"):
+            if getattr(self, setting) != getattr(defaults, setting):
+                raise ValueError(
+                    f"{name} has its own attention, without a choice of {setting}: leave out {setting}="
+                    f"{getattr(self, setting)!r}"
+                )
 
     @property
     def head_dim(self) -> int:

@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from molattn.attention import softmax
+from molattn.attention.arguments import check_dropout, check_sizes
 from molattn.attention.dropout import Dropout, dropout
 from molattn.graph.block import GraphNetBlock
 from molattn.graph.blocks.config import BlockConfig, require_edge_features
@@ -31,7 +32,8 @@ class GritEdgeUpdate(nn.Module):
         dropout: probability of dropping a weight, in training.
 
     Raises:
-        ValueError: no edge features; at a call, a graph without edge features of that size, or with graph features.
+        ValueError: no edge features; a size below 1; dropout is not in [0, 1); at a call, a graph without edge features
+            of that size, or with graph features.
 
     Source: Ma et al. 2023, arXiv:2305.17589, whose logits are not bounded; the authors' code clamps them to [-5, 5].
     """
@@ -39,6 +41,8 @@ class GritEdgeUpdate(nn.Module):
     def __init__(self, node_dim: int, num_heads: int, head_dim: int, edge_dim: int, dropout: float = 0.0):
         super().__init__()
         require_edge_features(edge_dim)
+        check_sizes(node_dim=node_dim, num_heads=num_heads, head_dim=head_dim)
+        check_dropout(dropout)
         self.num_heads, self.head_dim, self.dropout = num_heads, head_dim, dropout
         self.node_dim, self.edge_dim = node_dim, edge_dim
         width = num_heads * head_dim
@@ -121,6 +125,7 @@ class GritEdges(nn.Module):
 
     def __init__(self, edge_dim: int, width: int, dropout: float = 0.0):
         super().__init__()
+        check_dropout(dropout)
         self.w = nn.Linear(width, edge_dim)
         self.dropout = Dropout(dropout)
 
@@ -138,10 +143,11 @@ def grit(config: BlockConfig) -> GraphNetBlock:
     Source: Ma et al. 2023, arXiv:2305.17589.
 
     Raises:
-        ValueError: a global_dim: GRIT has no graph features.
+        ValueError: a global_dim, since GRIT has no graph features; a score, normalizer, join or temperature.
     """
     if config.global_dim:
         raise ValueError("GRIT has no graph features: set global_dim to 0")
+    config.check_default_attention("GRIT")
     return GraphNetBlock(
         *config.block_args,
         phi_e=GritEdgeUpdate(config.node_dim, config.num_heads, config.head_dim, config.edge_dim, config.dropout),

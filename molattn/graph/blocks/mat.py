@@ -69,8 +69,16 @@ def mat(config: BlockConfig, lambdas: Sequence[float] = LAMBDAS) -> GraphNetBloc
     with g(d) = softmax(-d) or exp(-d). A includes self-loops, and each of its rows is divided by its sum, as in the
     authors' code.
 
+    Args:
+        config: sizes; edge_dim is 2, or one less than the number of lambdas.
+        lambdas: lambda_a, lambda_d and lambda_g, which sum to 1.
+
+    Raises:
+        ValueError: no edge features; lambdas that do not fit; a score, normalizer, join or temperature.
+
     Source: Maziarka et al. 2020, arXiv:2002.08264.
     """
+    config.check_default_attention("MAT")
     return GraphNetBlock(*config.block_args, phi_e=MixedEdgeUpdate(*config.edge_update_args, lambdas=lambdas))
 
 
@@ -146,6 +154,10 @@ def _senders_dot_edges(graph: AnyGraph, x: Tensor, e: Tensor) -> Tensor:
 def rmat(config: BlockConfig) -> GraphNetBlock:
     """Relative Molecule Attention Transformer's layer: `RelativeEdgeUpdate` in the block.
 
+    Raises:
+        ValueError: no edge features; a score, normalizer, join or temperature.
+
     Source: Maziarka et al. 2021, arXiv:2110.05841.
     """
+    config.check_default_attention("R-MAT")
     return GraphNetBlock(*config.block_args, phi_e=RelativeEdgeUpdate(*config.edge_update_args))

@@ -37,8 +37,9 @@ def graphormer(config: BlockConfig) -> GraphNetBlock:
     Source: Ying et al. 2021, arXiv:2106.05234, equations 5 to 9.
 
     Raises:
-        ValueError: edge_dim is neither 0 nor the number of heads.
+        ValueError: edge_dim is neither 0 nor the number of heads; a score, normalizer, join or temperature.
     """
+    config.check_default_attention("Graphormer")
     return GraphNetBlock(
         *config.block_args, phi_e=AttentionEdgeUpdate(*config.edge_update_args, edge_roles=("logits",), bias=True)
     )
