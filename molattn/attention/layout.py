@@ -61,8 +61,8 @@ class DenseLayout:
 
     Attributes:
         mask: boolean, broadcastable to the logits, True where i may attend to j; None for no mask.
-        padding_is_finite: whether keys and values that no query attends to are known to be finite, so that a weight of
-            zero is enough to hide them.
+        padding_is_finite: True if the caller has made keys and values that no query attends to finite; a weight of zero
+            then hides them, and they are not zeroed again.
     """
 
     mask: Tensor | None = None
@@ -149,6 +149,7 @@ class PaddedGraphLayout(DenseLayout):
     Attributes:
         node_mask: (b, n), True for nodes, False for padding; None if there is no padding.
         edge_mask: (b, n, n), True where i may attend to j; None if all pairs of nodes are valid.
+        padding_is_finite: as for `DenseLayout`.
     """
 
     node_mask: Tensor | None
@@ -162,6 +163,10 @@ class PaddedGraphLayout(DenseLayout):
                 raise TypeError(f"{name} must be boolean, True for valid entries; got {mask.dtype}")
         # Written to __dict__: the fields of a frozen dataclass cannot be assigned, and `mask` is computed on first use.
         vars(self).update(node_mask=node_mask, edge_mask=edge_mask, padding_is_finite=padding_is_finite)
+
+    def with_finite_padding(self) -> "PaddedGraphLayout":
+        """This layout, for keys and values that are finite in the padding."""
+        return PaddedGraphLayout(self.node_mask, self.edge_mask, padding_is_finite=True)
 
     @cached_property
     def mask(self) -> Tensor | None:  # pyright: ignore[reportIncompatibleVariableOverride]

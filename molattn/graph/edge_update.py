@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from molattn.attention import (
     EdgeTerms,
     Normalizer,
+    PaddedGraphLayout,
     Score,
     attention_weights,
     linear,
@@ -122,7 +123,10 @@ class AttentionEdgeUpdate(nn.Module):
         q, k, v = self._project(graph, senders)
         edges, bias = self._edge_terms(graph, q, k)
         kwargs = {"bias": bias, "edges": edges, "score": self.score, "normalizer": self.normalizer}
-        call = AttentionCall(q, k, v, graph.attention_layout, kwargs)
+        layout = graph.attention_layout
+        if isinstance(layout, PaddedGraphLayout):
+            layout = layout.with_finite_padding()  # q, k and v are projections of nodes that are zero in the padding
+        call = AttentionCall(q, k, v, layout, kwargs)
         mask = self._dropout_mask(graph, q)
         overridden = type(self)._transform_weights is not AttentionEdgeUpdate._transform_weights
         if not overridden and not torch.compiler.is_compiling():
