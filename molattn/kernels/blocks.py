@@ -139,21 +139,21 @@ class _Blocks(torch.autograd.Function):
     @staticmethod
     def forward(ctx, rest, save, num_edges, v, *tensors):  # pyright: ignore[reportIncompatibleMethodOverride]
         call = PreparedCall(BlockArguments(v, tensors[:num_edges], tensors[num_edges:], *rest))
-        out, ctx.saved = call.forward(save)
+        out, saved = call.forward(save)
         ctx.call, ctx.rest, ctx.num_edges = call, rest, num_edges
         counts, edge_mask, codes, *_ = rest
-        ctx.save_for_backward(v, *tensors, counts, edge_mask, *codes)
+        ctx.save_for_backward(saved, v, *tensors, counts, edge_mask, *codes)
         return out
 
     @staticmethod
     def backward(ctx, d_out):  # pyright: ignore[reportIncompatibleMethodOverride]
         needed = ctx.needs_input_grad[3:]
-        v, *tensors = ctx.saved_tensors[: len(needed)]  # raises if one was modified in place
+        saved, v, *tensors = ctx.saved_tensors[: 1 + len(needed)]  # raises if one was modified in place
         if torch.is_grad_enabled():
             edges, weights = tensors[: ctx.num_edges], tensors[ctx.num_edges :]
             out = blocks_reference(BlockArguments(v, edges, weights, *ctx.rest))
             return None, None, None, *differentiable_gradients(out, (v, *tensors), needed, d_out)
-        d_v, d_edges, d_weights = ctx.call.backward(d_out, ctx.saved, any(needed[1 : 1 + ctx.num_edges]))
+        d_v, d_edges, d_weights = ctx.call.backward(d_out, saved, any(needed[1 : 1 + ctx.num_edges]))
         gradients = (d_v, *d_edges, *d_weights)
         return None, None, None, *(d if need else None for d, need in zip(gradients, needed, strict=True))
 

@@ -1,6 +1,7 @@
 """A sequence of blocks as one operation: outputs and gradients agree with the separate blocks."""
 
 import copy
+import weakref
 
 import pytest
 import torch
@@ -295,6 +296,27 @@ def test_out_of_memory_raises_memory_error(monkeypatch):
     monkeypatch.setattr(LIBRARY, "loaded", Nothing())
     with torch.no_grad(), pytest.raises(MemoryError, match="no memory is left"):
         run_compiled(blocks, graph)
+
+
+def test_saved_activations_are_seen_by_hooks_of_saved_tensors_and_freed_after_the_gradient():
+    class Box:
+        def __init__(self, x):
+            self.x = x
+
+    boxes, sizes = [], []
+
+    def pack(x):
+        box = Box(x)
+        boxes.append(weakref.ref(box))
+        sizes.append(x.numel())
+        return box
+
+    blocks, graph = [block.float() for block in make_blocks()], single(make_graph((6, 9)))
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda box: box.x):
+        whole = run_compiled(blocks, graph)
+    assert max(sizes) > max(x.numel() for x in (graph.v, graph.e, *blocks[0].parameters()))
+    whole.sum().backward()
+    assert whole.grad_fn is not None and not any(box() for box in boxes)
 
 
 def test_weights_modified_before_backward_are_detected():
