@@ -1,6 +1,7 @@
 """Tensor-dot attention as a layer for PyG graphs: `AttentionEdgeUpdate` with PyG's names and calls."""
 
 from collections.abc import Collection
+from numbers import Integral
 from typing import Any, Literal, overload
 
 import torch
@@ -115,6 +116,8 @@ class TensorDotConv(MessagePassing):
             raise ValueError(f"aggr is one aggregation, a name or an Aggregation of PyG's, not {aggr!r}")
         super().__init__(aggr, flow=flow, node_dim=0)
         pair = in_channels if isinstance(in_channels, tuple) else (in_channels, in_channels)
+        if len(pair) != 2:
+            raise ValueError(f"in_channels is one size, or a pair, of senders and of receivers, not {in_channels!r}")
         for name, size, may_be_lazy in (
             ("in_channels", pair[0], True),
             ("in_channels", pair[-1], True),
@@ -122,7 +125,8 @@ class TensorDotConv(MessagePassing):
             ("heads", heads, False),
             ("edge_dim", edge_dim or 1, True),
         ):
-            if not isinstance(size, int) or not (size >= 1 or (may_be_lazy and size == -1)):
+            is_integer = isinstance(size, Integral) and not isinstance(size, bool)
+            if not is_integer or not (size >= 1 or (may_be_lazy and size == -1)):
                 or_lazy = ", or -1 to infer it from the first call" if may_be_lazy else ""
                 raise ValueError(f"{name} must be an integer of at least 1{or_lazy}, not {size!r}")
         if not isinstance(beta, bool):

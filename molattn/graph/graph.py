@@ -84,9 +84,15 @@ class Graph:
         return graph.replace(degree=getattr(data, "degree", None))
 
     def to_pyg(self) -> Any:
-        """These graphs as a `torch_geometric.data.Batch`, the inverse of `from_pyg`; edges are ordered by graph."""
+        """These graphs as a `torch_geometric.data.Batch`, the inverse of `from_pyg`; edges are ordered by graph.
+
+        Raises:
+            ValueError: there are no graphs, of which PyG has no batch.
+        """
         from torch_geometric.data import Batch, Data
 
+        if not self.num_graphs:
+            raise ValueError("there are no graphs, and PyG has no batch of none")
         graphs = []
         edge_graph = self.node_graph[self.sender]
         for g in range(self.num_graphs):
@@ -176,8 +182,11 @@ class Graph:
         """The same graphs padded to the size of the largest: the inverse of `DenseGraph.to_edge_list`.
 
         Raises:
-            ValueError: a duplicate edge, or one that joins two graphs; a dense matrix cannot hold it.
+            ValueError: a duplicate edge, or one that joins two graphs, which a dense matrix cannot hold; nodes that are
+                not one graph after another.
         """
+        if (self.node_graph.diff() < 0).any():
+            raise ValueError("the nodes of the graphs are not one graph after another: sort them by node_graph")
         counts, graph = self.count_nodes(), self.node_graph[self.receiver]
         n = int(counts.max()) if len(counts) else 0
         position = torch.arange(self.v.shape[0], device=self.v.device) - (counts.cumsum(0) - counts)[self.node_graph]
