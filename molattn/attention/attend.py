@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from molattn.attention.arguments import check_dropout, resolve_name
-from molattn.attention.dropout import dropout_mask as draw_dropout_mask
+from molattn.attention.dropout import draw_dropout_mask
 from molattn.attention.edges import EdgeTerms
 from molattn.attention.layout import (
     AttentionLayout,

@@ -10,7 +10,7 @@ from molattn.kernels.elementwise import new_key
 from molattn.kernels.operations import eager_unsupported_reason
 
 
-def dropout_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
+def draw_dropout_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
     """A dropout mask: 0 with probability p, else 1 / (1 - p); dtype and device are those of `like`.
 
     Raises:

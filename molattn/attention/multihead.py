@@ -244,11 +244,18 @@ class MultiHeadAttention(nn.Module):
         query: Float[Tensor, "*b i d_q"],
         k: Float[Tensor, "*b h j d"],
         v: Float[Tensor, "*b h j c"],
-        mask: DenseLayout | Tensor | None = None,
+        layout: DenseLayout | Tensor | None = None,
         bias: Tensor | None = None,
         return_weights: bool = False,
     ) -> tuple[Float[Tensor, "*b i d_o"], Float[Tensor, "*b h i j"] | None]:
         """The rest of `forward`, given the result of `project_keys_and_values`.
+
+        Args:
+            query: (batch, i, embed_dim).
+            k, v: (batch, H, j, head_dim) and (batch, H, j, value_head_dim).
+            layout: a mask as in `forward`, or a `DenseLayout`.
+            bias: as in `forward`.
+            return_weights: also return the weights.
 
         Returns:
             (batch, i, output_dim), and the weights (batch, H, i, j), or None without `return_weights`.
@@ -257,18 +264,18 @@ class MultiHeadAttention(nn.Module):
             ValueError: the mask or the bias has the wrong number of dimensions or the wrong sizes, as in `forward`.
         """
         self._check_pairs("bias", bias, query, k)
-        if isinstance(mask, Tensor):
-            self._check_pairs("mask", mask, query, k)
+        if isinstance(layout, Tensor):
+            self._check_pairs("mask", layout, query, k)
         q = split_heads(self.q_proj(query), self.num_heads)
         dropout = self.dropout if self.training else 0.0
         if not return_weights:
-            heads = attend(q, k, v, mask, bias=bias, score=self.score, normalizer=self.normalizer, dropout=dropout)
+            heads = attend(q, k, v, layout, bias=bias, score=self.score, normalizer=self.normalizer, dropout=dropout)
             return self.join(merge_heads(heads)), None
         heads, weights = attend(
             q,
             k,
             v,
-            mask,
+            layout,
             bias=bias,
             score=self.score,
             normalizer=self.normalizer,

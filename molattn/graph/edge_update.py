@@ -18,7 +18,7 @@ from molattn.attention import (
     softmax,
 )
 from molattn.attention.arguments import check_dropout, check_sizes
-from molattn.attention.dropout import dropout_mask
+from molattn.attention.dropout import draw_dropout_mask
 from molattn.attention.score import Location, scaled_dot
 from molattn.errors import unknown_choice
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
@@ -27,9 +27,9 @@ from molattn.graph.messages import (
     EdgeMessages,
     LazyEdgeMessages,
     MaterializedMessages,
-    apply_mask,
+    apply_dropout,
+    edge_value_terms,
     not_none,
-    value_factors,
 )
 from molattn.graph.plain import are_plain, has_bias
 from molattn.kernels.operations import all_true
@@ -100,7 +100,7 @@ class AttentionEdgeUpdate(nn.Module):
         self.normalizer = make_normalizer(normalizer)
         self.num_heads, self.head_dim, self.dropout = num_heads, head_dim, dropout
         self.node_dim, self.edge_dim, self.global_dim = node_dim, edge_dim, global_dim
-        self.edges_are_logits = "logits" in edge_roles
+        self.adds_edges_to_logits = "logits" in edge_roles
         self.activation = activation
         width = num_heads * head_dim
         roles = edge_roles if edge_dim else ()
@@ -132,7 +132,7 @@ class AttentionEdgeUpdate(nn.Module):
         if not overridden and not torch.compiler.is_compiling():
             return LazyEdgeMessages.from_call(graph, call, mask)
         weights = self._transform_weights(call.weights(), graph)
-        return EdgeMessages(graph, weights, apply_mask(weights, mask), v, *value_factors(edges))
+        return EdgeMessages(graph, weights, apply_dropout(weights, mask), v, *edge_value_terms(edges))
 
     def materialize(self, graph: AnyGraph, senders: Graph | None = None) -> MaterializedMessages:
         """The e'_k of every edge, materialized: the equations, one line each; `senders` as in `forward`."""
@@ -143,7 +143,7 @@ class AttentionEdgeUpdate(nn.Module):
         layout = graph.attention_layout.with_key_per_edge()
         weights = attention_weights(q, k, layout, bias=bias, score=self.score, normalizer=self.normalizer)
         weights = self._transform_weights(weights, graph)
-        after_dropout = apply_mask(weights, self._dropout_mask(graph, q))
+        after_dropout = apply_dropout(weights, self._dropout_mask(graph, q))
         return MaterializedMessages(graph, weights, after_dropout.unsqueeze(-1) * v)
 
     # What subclasses override: how edges enter the logits and the values, and how the weights are transformed.
@@ -151,7 +151,7 @@ class AttentionEdgeUpdate(nn.Module):
     def _edge_terms(self, graph: AnyGraph, q: Tensor, k: Tensor) -> tuple[EdgeTerms | None, Tensor | None]:  # noqa: ARG002
         """The edge terms of keys, values and logits, and a further bias of the logits, or None."""
         logits = None
-        if self.edges_are_logits and graph.e is not None:
+        if self.adds_edges_to_logits and graph.e is not None:
             logits = graph.e if isinstance(graph, Graph) else graph.e.permute(0, 3, 1, 2)
         if graph.e is None or self.w_ke is self.w_ve is self.w_be is None:
             return None, logits
@@ -161,7 +161,7 @@ class AttentionEdgeUpdate(nn.Module):
 
     def _add_edge_terms(self, graph: Graph, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """k_k and v_k of every edge, (m, h, d), and the bias of its logits, (m, h), for the materialized form."""
-        bias = graph.e if self.edges_are_logits else None
+        bias = graph.e if self.adds_edges_to_logits else None
         if self.w_ke is not None:
             k = k + self.w_ke(graph.e).unflatten(-1, (self.num_heads, -1))
         if self.w_ve is not None:
@@ -183,7 +183,7 @@ class AttentionEdgeUpdate(nn.Module):
             return "a hook of its phi_e, or a layer of it that is no torch.nn.Linear or has a hook"
         if self.score is not scaled_dot or self.normalizer != softmax:
             return "a score other than scaled_dot, or a normalizer other than softmax"
-        if layers["w_ke"] is None or layers["w_ve"] is None or self.edges_are_logits:
+        if layers["w_ke"] is None or layers["w_ve"] is None or self.adds_edges_to_logits:
             return "edges that are not part of keys and values"
         if self.global_dim or self.activation is not None:
             return "graph features (global_dim)" if self.global_dim else "an activation of the values"
@@ -243,9 +243,9 @@ class AttentionEdgeUpdate(nn.Module):
         if not self.training or self.dropout == 0:
             return None
         if isinstance(graph, Graph):
-            return dropout_mask(q, (len(graph.receiver), self.num_heads), self.dropout)
+            return draw_dropout_mask(q, (len(graph.receiver), self.num_heads), self.dropout)
         b, n = graph.node_mask.shape
-        return dropout_mask(q, (b, self.num_heads, n, n), self.dropout)
+        return draw_dropout_mask(q, (b, self.num_heads, n, n), self.dropout)
 
 
 def edge_factors(e: Tensor, *layers: nn.Module | None) -> tuple[Tensor, list[Tensor | None]]:

@@ -53,7 +53,7 @@ class EdgeEmbedding:
         return EdgeEmbedding(self.tables + other.tables, self.codes + other.codes)
 
 
-def run_blocks(blocks: Iterable[Any], graph: DenseGraph, edges: EdgeEmbedding | None = None) -> DenseGraph:
+def run_blocks(blocks: Iterable[Any], graph: DenseGraph, edge_embedding: EdgeEmbedding | None = None) -> DenseGraph:
     """The graph after all blocks: as one fused operation if every block supports it, else by calling each block.
 
     The fused operation calls no module. It runs only if each part of each block is exactly of its default class and has
@@ -62,12 +62,13 @@ def run_blocks(blocks: Iterable[Any], graph: DenseGraph, edges: EdgeEmbedding | 
     Args:
         blocks: in the order in which they are applied.
         graph: the input of the first block.
-        edges: used instead of `graph.e`. Only if the blocks run unfused, they are looked up and returned as e.
+        edge_embedding: used instead of `graph.e`. Only if the blocks run unfused, the features are looked up and
+            returned as e.
 
     Raises:
         IndexError: an edge code that is out of range.
     """
-    return _run_blocks(_BlockCall(list(blocks), graph, edges))
+    return _run_blocks(_BlockCall(list(blocks), graph, edge_embedding))
 
 
 def forward_block(block: Any, graph: DenseGraph) -> DenseGraph:
@@ -99,14 +100,14 @@ class _BlockCall:
 
     blocks: Sequence[Any]
     graph: DenseGraph
-    edges: EdgeEmbedding | None = None
+    edge_embedding: EdgeEmbedding | None = None
     in_forward: bool = False
 
     @property
     def features(self) -> tuple[Tensor, ...]:
         """The embedding tables of the edges, or the edge features."""
         e = self.graph.e
-        return self.edges.tables if self.edges is not None else () if e is None else (e,)
+        return self.edge_embedding.tables if self.edge_embedding is not None else () if e is None else (e,)
 
     @cached_property
     def weights(self) -> list[BlockWeights]:
@@ -135,16 +136,16 @@ def _unsupported_reason(call: _BlockCall) -> str:
 
 
 def _compiled(call: _BlockCall) -> DenseGraph:
-    graph, edges = call.graph, call.edges
-    codes = () if edges is None else edges.codes
-    layout = kernel.EdgeLayout(not_none(graph.right_padded_sizes), graph.edge_mask, codes)
-    return graph.replace(v=kernel.compiled_blocks(call.weights, graph.v, call.features, layout))
+    graph, embedding = call.graph, call.edge_embedding
+    codes = () if embedding is None else embedding.codes
+    edges = kernel.BatchEdges(not_none(graph.right_padded_sizes), graph.edge_mask, codes)
+    return graph.replace(v=kernel.compiled_blocks(call.weights, graph.v, call.features, edges))
 
 
 def _reference(call: _BlockCall) -> DenseGraph:
     graph: Any = call.graph
-    if call.edges is not None:
-        graph = graph.replace(e=call.edges.features(graph.node_mask))
+    if call.edge_embedding is not None:
+        graph = graph.replace(e=call.edge_embedding.features(graph.node_mask))
     for block in call.blocks:
         graph = block.forward_unfused(graph) if call.in_forward else block(graph)
     return graph

@@ -16,10 +16,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from molattn.kernels.block_library import LANES, LIBRARY, BlockArguments, BlockTensors, PreparedCall, group_by_block
+from molattn.kernels.block_library import LIBRARY, BlockArguments, BlockTensors, PreparedCall, group_by_block
 from molattn.kernels.edge_attention import MAX_TABLES, edge_attention_reference
 from molattn.kernels.elementwise import dropout_mask, new_key
-from molattn.kernels.operations import differentiable_gradients, eager_unsupported_reason, register
+from molattn.kernels.operations import (
+    FLOATS_PER_VECTOR,
+    differentiable_gradients,
+    eager_unsupported_reason,
+    register,
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class BlockWeights:
 
 
 @dataclass(frozen=True)
-class EdgeLayout:
+class BatchEdges:
     """The nodes and edges of the graphs of a batch.
 
     Attributes:
@@ -68,14 +73,14 @@ def unsupported_reason(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequenc
     tensors = (v, *edges, *(x for block in blocks for x in block.tensors if x is not None))
     if len(sizes) != 1 or len({(block.num_heads, block.dropout) for block in blocks}) != 1:
         return "blocks of different sizes or dropouts"
-    if any(size % LANES for size in sizes.pop()):
-        return f"channels that are no multiples of {LANES}"
+    if any(size % FLOATS_PER_VECTOR for size in sizes.pop()):
+        return f"channels that are no multiples of {FLOATS_PER_VECTOR}"
     if not 0 < len(edges) <= MAX_TABLES or edges[0].shape[-1] == 0:
         return "no edge features"
     return eager_unsupported_reason(*tensors) or LIBRARY.unavailable_reason()
 
 
-def compiled_blocks(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequence[Tensor], layout: EdgeLayout) -> Tensor:
+def compiled_blocks(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequence[Tensor], layout: BatchEdges) -> Tensor:
     """The nodes v, (b, n, c), after a sequence of blocks: see `GraphNetBlock`; zeros in the padding.
 
     `edges` is [e], (b, n, n, f), or, if the layout has codes, one table, (rows, f), for each of them: the features of
@@ -84,7 +89,7 @@ def compiled_blocks(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequence[T
 
     Raises:
         IndexError: a code has no row, or a graph has more than n nodes.
-        ValueError: a tensor is not as `BlockWeights`, `EdgeLayout` and this function require.
+        ValueError: a tensor is not as `BlockWeights`, `BatchEdges` and this function require.
     """
     if not blocks:
         raise ValueError("there are no blocks")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from molattn.attention import OPERATIONS, backend, record_backends
-from molattn.attention.dropout import dropout_mask
+from molattn.attention.dropout import draw_dropout_mask
 from molattn.graph import (
     AttentionEdgeUpdate,
     DenseGraph,
@@ -125,7 +125,7 @@ def test_products_in_bfloat16_have_sixteen_bits():
 
 def test_dropout_masks_are_those_of_the_separate_layers():
     blocks, graph = make_blocks(dropout=0.3), make_graph((6, 21, 9))
-    if dropout_mask(torch.zeros(1), (2,), 0.5).dtype != F32:
+    if draw_dropout_mask(torch.zeros(1), (2,), 0.5).dtype != F32:
         pytest.skip("dropout is not compiled")
     ours = outputs_and_gradients(blocks, graph, F32, seed=3)
     blocks[0].norm_v = Opaque(blocks[0].norm_v)  # so they run one by one

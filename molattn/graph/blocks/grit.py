@@ -57,7 +57,7 @@ class GritEdgeUpdate(nn.Module):
 
     def forward(self, graph: AnyGraph) -> EdgeMessages:
         """The e'_k of every edge, as factors."""
-        h, v = self._edge_hidden(graph)
+        h, v = self._pair_features(graph)
         logits = (h * self.w_a).sum(-1)
         weights = softmax(logits if isinstance(graph, Graph) else logits.permute(0, 3, 1, 2), graph.attention_layout)
         values = v if isinstance(graph, Graph) else v.transpose(1, 2)
@@ -67,12 +67,12 @@ class GritEdgeUpdate(nn.Module):
         """The e'_k of every edge, materialized."""
         if isinstance(graph, DenseGraph):
             graph = graph.to_edge_list()
-        h, v = self._edge_hidden(graph)
+        h, v = self._pair_features(graph)
         weights = softmax((h * self.w_a).sum(-1), graph.attention_layout)
         values = v[graph.sender] + torch.einsum("mhf,hdf->mhd", h, self.w_ve)
         return MaterializedMessages(graph, weights, self._drop(weights).unsqueeze(-1) * values, h)
 
-    def _edge_hidden(self, graph: AnyGraph) -> tuple[Tensor, Tensor]:
+    def _pair_features(self, graph: AnyGraph) -> tuple[Tensor, Tensor]:
         """h_k of every edge, (m, h, d) or (b, i, j, h, d), zeros where there is no edge, and v, (..., n, h, d)."""
         num_features = 0 if graph.e is None else graph.e.shape[-1]
         if num_features != self.edge_dim or graph.u is not None:

@@ -15,7 +15,7 @@ from molattn.graph.edge_update import AttentionEdgeUpdate, edge_factors
 from molattn.graph.graph import AnyGraph, Graph
 from molattn.graph.messages import not_none
 
-LAMBDAS = (1 / 3, 1 / 3, 1 / 3)
+DEFAULT_LAMBDAS = (1 / 3, 1 / 3, 1 / 3)
 
 
 class MixedEdgeUpdate(AttentionEdgeUpdate):
@@ -44,7 +44,7 @@ class MixedEdgeUpdate(AttentionEdgeUpdate):
         global_dim: int = 0,
         dropout: float = 0.0,
         *,
-        lambdas: Sequence[float] = LAMBDAS,
+        lambdas: Sequence[float] = DEFAULT_LAMBDAS,
     ):
         require_edge_features(edge_dim)
         super().__init__(node_dim, num_heads, head_dim, edge_dim, global_dim, dropout, edge_roles=(), bias=True)
@@ -61,7 +61,7 @@ class MixedEdgeUpdate(AttentionEdgeUpdate):
         return self.lambdas[0] * weights + graph.attention_layout.zero_masked(fixed.expand_as(weights))
 
 
-def mat(config: BlockConfig, lambdas: Sequence[float] = LAMBDAS) -> GraphNetBlock:
+def mat(config: BlockConfig, lambdas: Sequence[float] = DEFAULT_LAMBDAS) -> GraphNetBlock:
     """Molecule Attention Transformer's layer; e_ij = [g(d_ij), A_ij], the kernel of the distance and the adjacency.
 
     e'_k = ( lambda_a softmax_k( (W_q v_r) . (W_k v_s) / sqrt(d) ) + lambda_d g(d_k) + lambda_g A_k ) W_v v_s

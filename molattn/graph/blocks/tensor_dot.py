@@ -15,7 +15,7 @@ def tensor_dot(config: BlockConfig) -> GraphNetBlock:
     return _block(config, ("keys", "values"))
 
 
-def molattn(config: BlockConfig) -> GraphNetBlock:
+def tensor_dot_with_bias(config: BlockConfig) -> GraphNetBlock:
     """Tensor-dot attention in which the edges are also a bias of the logits.
 
     e'_k = softmax_k( (W_q v_r) . (W_k v_s + W_ke e_k) / sqrt(d) + w_be . e_k ) (W_v v_s + W_ve e_k)
