@@ -237,7 +237,12 @@ class EdgeListLayout:
 
     def scatter_sum(self, x: Tensor) -> Tensor:
         """The sum over the edges into each receiver: (edges, ...) -> (receivers, ...)."""
-        return x.new_zeros(self.num_receivers, *x.shape[1:]).index_add(0, self.receiver, x)
+        return scatter_sum(x, self.receiver, self.num_receivers)
+
+
+def scatter_sum(x: Tensor, index: Tensor, size: int) -> Tensor:
+    """y_i = sum of the rows x_k with index_k = i: (rows, ...) -> (size, ...)."""
+    return x.new_zeros(size, *x.shape[1:]).index_add(0, index, x)
 
 
 def _in_any_head(rows: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from molattn.attention import DenseLayout, EdgeListLayout, PaddedGraphLayout
+from molattn.attention.layout import scatter_sum
 from molattn.kernels.operations import all_true
 
 
@@ -124,13 +125,11 @@ class Graph:
 
     def sum_nodes(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "b d"]:
         """The sum over each graph's nodes: (n, d) -> (b, d)."""
-        return x.new_zeros(self.num_graphs, *x.shape[1:]).index_add(0, self.node_graph, x)
+        return scatter_sum(x, self.node_graph, self.num_graphs)
 
     def count_nodes(self) -> Int[Tensor, "b"]:
         """The number of nodes of each graph, (b,)."""
-        return self.node_graph.new_zeros(self.num_graphs).index_add(
-            0, self.node_graph, torch.ones_like(self.node_graph)
-        )
+        return scatter_sum(torch.ones_like(self.node_graph), self.node_graph, self.num_graphs)
 
     def readout_layout(self) -> EdgeListLayout:
         """Attention of one query per graph over the nodes of that graph."""
@@ -139,12 +138,12 @@ class Graph:
 
     def count_edges(self) -> Int[Tensor, "n"]:
         """The number of edges into each node, (n,)."""
-        return self.receiver.new_zeros(self.v.shape[0]).index_add(0, self.receiver, torch.ones_like(self.receiver))
+        return scatter_sum(torch.ones_like(self.receiver), self.receiver, self.v.shape[0])
 
     def count_all_edges(self) -> Int[Tensor, "b"]:
         """The number of edges of each graph, (b,); an edge belongs to the graph of its receiver."""
         edge_graph = self.node_graph[self.receiver]
-        return edge_graph.new_zeros(self.num_graphs).index_add(0, edge_graph, torch.ones_like(edge_graph))
+        return scatter_sum(torch.ones_like(edge_graph), edge_graph, self.num_graphs)
 
     def max_nodes(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "b d"]:
         """The maximum over each graph's nodes, zeros for a graph without nodes: (n, d) -> (b, d)."""
@@ -152,7 +151,7 @@ class Graph:
 
     def sum_edges(self, x: Float[Tensor, "m *d"]) -> Float[Tensor, "n *d"]:
         """The sum over the edges into each node: (m, ...) -> (n, ...)."""
-        return x.new_zeros(self.v.shape[0], *x.shape[1:]).index_add(0, self.receiver, x)
+        return scatter_sum(x, self.receiver, self.v.shape[0])
 
     def max_edges(self, x: Float[Tensor, "m *d"]) -> Float[Tensor, "n *d"]:
         """The maximum over the edges into each node, zeros for a node without edges: (m, ...) -> (n, ...)."""

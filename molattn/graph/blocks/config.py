@@ -1,6 +1,7 @@
 """The sizes and settings of a block, which every function in `BLOCKS` takes."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 
@@ -77,22 +78,16 @@ class BlockConfig:
         return self.node_dim // self.num_heads
 
     @property
-    def block_args(self) -> tuple[int, int, int, int, int | None, str, float]:
-        """The first arguments of `GraphNetBlock`."""
-        return (
-            self.node_dim,
-            self.num_heads,
-            self.edge_dim,
-            self.global_dim,
-            self.hidden_dim,
-            self.global_aggr,
-            self.dropout,
-        )
+    def block_args(self) -> dict[str, Any]:
+        """The sizes and settings that `GraphNetBlock` takes."""
+        names = ("node_dim", "num_heads", "edge_dim", "global_dim", "hidden_dim", "global_aggr", "dropout")
+        return {name: getattr(self, name) for name in names}
 
     @property
-    def edge_update_args(self) -> tuple[int, int, int, int, int, float]:
-        """The first arguments of `AttentionEdgeUpdate`."""
-        return self.node_dim, self.num_heads, self.head_dim, self.edge_dim, self.global_dim, self.dropout
+    def edge_update_args(self) -> dict[str, Any]:
+        """The sizes and the dropout that `AttentionEdgeUpdate` takes."""
+        names = ("node_dim", "num_heads", "head_dim", "edge_dim", "global_dim", "dropout")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def normalizer_fn(self) -> Normalizer:

@@ -55,9 +55,9 @@ def gaan(config: BlockConfig) -> GraphNetBlock:
     """
     config.check_default_attention("GaAN")
     return GraphNetBlock(
-        *config.block_args,
+        **config.block_args,
         phi_e=AttentionEdgeUpdate(
-            *config.edge_update_args, edge_roles=("bias",), score="dot", bias=True, activation=nn.LeakyReLU(0.1)
+            **config.edge_update_args, edge_roles=("bias",), score="dot", bias=True, activation=nn.LeakyReLU(0.1)
         ),
         rho_ev=GatedSum(config.node_dim, config.num_heads, config.head_dim),
         join=nn.Linear(2 * config.node_dim, config.node_dim),

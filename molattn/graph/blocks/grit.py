@@ -149,7 +149,7 @@ def grit(config: BlockConfig) -> GraphNetBlock:
         raise ValueError("GRIT has no graph features: set global_dim to 0")
     config.check_default_attention("GRIT")
     return GraphNetBlock(
-        *config.block_args,
+        **config.block_args,
         phi_e=GritEdgeUpdate(config.node_dim, config.num_heads, config.head_dim, config.edge_dim, config.dropout),
         rho_ev=DegreeScaledSum(config.node_dim),
         edges=GritEdges(config.edge_dim, config.node_dim, config.dropout),

@@ -79,7 +79,7 @@ def mat(config: BlockConfig, lambdas: Sequence[float] = DEFAULT_LAMBDAS) -> Grap
     Source: Maziarka et al. 2020, arXiv:2002.08264.
     """
     config.check_default_attention("MAT")
-    return GraphNetBlock(*config.block_args, phi_e=MixedEdgeUpdate(*config.edge_update_args, lambdas=lambdas))
+    return GraphNetBlock(**config.block_args, phi_e=MixedEdgeUpdate(**config.edge_update_args, lambdas=lambdas))
 
 
 class RelativeEdgeUpdate(AttentionEdgeUpdate):
@@ -160,4 +160,4 @@ def rmat(config: BlockConfig) -> GraphNetBlock:
     Source: Maziarka et al. 2021, arXiv:2110.05841.
     """
     config.check_default_attention("R-MAT")
-    return GraphNetBlock(*config.block_args, phi_e=RelativeEdgeUpdate(*config.edge_update_args))
+    return GraphNetBlock(**config.block_args, phi_e=RelativeEdgeUpdate(**config.edge_update_args))

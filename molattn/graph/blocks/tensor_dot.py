@@ -41,12 +41,12 @@ def graphormer(config: BlockConfig) -> GraphNetBlock:
     """
     config.check_default_attention("Graphormer")
     return GraphNetBlock(
-        *config.block_args, phi_e=AttentionEdgeUpdate(*config.edge_update_args, edge_roles=("logits",), bias=True)
+        **config.block_args, phi_e=AttentionEdgeUpdate(**config.edge_update_args, edge_roles=("logits",), bias=True)
     )
 
 
 def _block(config: BlockConfig, edge_roles: tuple[str, ...]) -> GraphNetBlock:
     phi_e = AttentionEdgeUpdate(
-        *config.edge_update_args, edge_roles=edge_roles, score=config.score, normalizer=config.normalizer_fn
+        **config.edge_update_args, edge_roles=edge_roles, score=config.score, normalizer=config.normalizer_fn
     )
-    return GraphNetBlock(*config.block_args, phi_e=phi_e, join=config.join_module)
+    return GraphNetBlock(**config.block_args, phi_e=phi_e, join=config.join_module)
