@@ -129,6 +129,9 @@ class TensorDotConv(MessagePassing):
             if not is_integer or not (size >= 1 or (may_be_lazy and size == -1)):
                 or_lazy = ", or -1 to infer it from the first call" if may_be_lazy else ""
                 raise ValueError(f"{name} must be an integer of at least 1{or_lazy}, not {size!r}")
+        pair, out_channels, heads = (int(pair[0]), int(pair[1])), int(out_channels), int(heads)  # those of numpy, too
+        in_channels = pair if isinstance(in_channels, tuple) else pair[0]
+        edge_dim = None if edge_dim is None else int(edge_dim)
         if not isinstance(beta, bool):
             raise ValueError(f"beta is True or False, not {beta!r}: as in TransformerConv, it comes before dropout")
         if edge_dim == -1 and "logits" in edge_roles:

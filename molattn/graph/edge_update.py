@@ -178,12 +178,13 @@ class AttentionEdgeUpdate(nn.Module):
         """Why a block with this phi_e cannot run fused, as text; empty if it can."""
         if type(self) is not AttentionEdgeUpdate:
             return f"its phi_e is {type(self).__name__}"
+        # Not by attribute, which takes longer in a module. A role that was not asked for is no entry.
         layers = {name: layer for name, layer in self._modules.items() if name.startswith("w_")}
         if not are_plain(AttentionEdgeUpdate, self) or not are_plain(nn.Linear, *layers.values()):
             return "a hook of its phi_e, or a layer of it that is no torch.nn.Linear or has a hook"
         if self.score is not scaled_dot or self.normalizer != softmax:
             return "a score other than scaled_dot, or a normalizer other than softmax"
-        if layers["w_ke"] is None or layers["w_ve"] is None or self.adds_edges_to_logits:
+        if layers.get("w_ke") is None or layers.get("w_ve") is None or self.adds_edges_to_logits:
             return "edges that are not part of keys and values"
         if self.global_dim or self.activation is not None:
             return "graph features (global_dim)" if self.global_dim else "an activation of the values"
