@@ -24,11 +24,10 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
@@ -40,9 +39,10 @@ from tables import append_rows, read_rows
 from molattn.data import column, read_table, write_table
 from molattn.data.store.batches import batches_by_size
 from molattn.data.store.molecule_store import molecule_sizes
-from molattn.training import fit
+from molattn.training.callbacks import Callback, ReportEpochs
 from molattn.training.dataset import LabelledMolecules, PreparedDataset, collate_step
 from molattn.training.early_stopping import EpochRecord
+from molattn.training.fit import fit_ensemble
 from molattn.training.initialization import resolve_initialization
 from molattn.training.learner import Learner
 from molattn.training.metrics import compute_metrics
@@ -80,8 +80,8 @@ def read_fold(path: Path, split: str, fold: int, epochs: int) -> tuple[RunConfig
         settings = {"dataset": f"{folder}/fold.csv", "split_column": "split", "target_columns": ["y"]}
         config = resolve(None, {**settings, "epochs": epochs, "patience": 10_000})
         dataset = prepare_run(config)
-    of_atoms, count = dataset.task.of_atoms, len(dataset.subset("train").molecules)
-    return resolve_initialization(replace(config, data=dataset.config), of_atoms, count)[0], dataset
+    atom_level, count = dataset.task.atom_level, len(dataset.subset("train").molecules)
+    return resolve_initialization(replace(config, data=dataset.config), atom_level, count)[0], dataset
 
 
 def curves(path: Path, split: str, fold: int, epochs: int) -> list[dict[str, Any]]:
@@ -90,31 +90,25 @@ def curves(path: Path, split: str, fold: int, epochs: int) -> list[dict[str, Any
     train, val, held = (dataset.subset(side) for side in ("train", "val", "test"))
     names, rows = TASK_METRICS[dataset.task.kind], []
 
-    class Recorder(fit.EarlyStopping):
-        """`EarlyStopping` that also computes the metrics of the held-out molecules."""
+    class Recorder(Callback):
+        """Computes the metrics of the held-out molecules after each epoch."""
 
-        def update(self, epoch: int, learner: Learner) -> bool:
-            """Compute the metrics of an epoch, then decide as without this."""
+        def on_epoch_end(self, learner: Learner, record: EpochRecord) -> None:
+            """Record the losses and the metrics of an epoch."""
             measured = {side: measure(learner, part, names) for side, part in (("val", val), ("held", held))}
-            stop = super().update(epoch, learner)
-            last = self.history[-1]
-            values = {"train_loss": last.train_loss, "val_loss": last.val_loss}
+            values = {"train_loss": record.train_loss, "val_loss": record.val_loss}
             values |= {f"{side}_{name}": found[name] for side, found in measured.items() for name in names}
-            rows.append({"epoch": epoch + 1} | {k: f"{v:.5g}" for k, v in values.items() if v is not None})
-            return stop
+            rows.append({"epoch": record.epoch} | {k: f"{v:.5g}" for k, v in values.items() if v is not None})
 
-    with mock.patch.object(fit, "EarlyStopping", Recorder):
-        train_on(config, dataset)
+    train_on(config, dataset, Recorder())
     common = {"task": dataset.task.kind, "train": len(train.molecules), "val": len(val.molecules)}
     return [common | {"epochs": config.training.epochs} | row for row in rows]
 
 
-def train_on(
-    config: RunConfig, dataset: PreparedDataset, on_epoch: Callable[[EpochRecord], None] = lambda _: None
-) -> None:
+def train_on(config: RunConfig, dataset: PreparedDataset, callback: Callback) -> None:
     """Train the model, or the ensemble, of these settings."""
     task, train, val = dataset.task, dataset.subset("train"), dataset.subset("val")
-    fit.fit_ensemble(config, task, task.fit_scaler(train.targets), train, val, task.metrics[0], on_epoch)
+    fit_ensemble(config, task, task.fit_scaler(train.targets), train, val, task.metrics[0], [callback])
 
 
 def seconds_of_epoch(path: Path) -> dict[str, Any]:
@@ -122,7 +116,7 @@ def seconds_of_epoch(path: Path) -> dict[str, Any]:
     config, dataset = read_fold(path, "random", 0, EPOCHS)
     config = replace(config, training=replace(config.training, epochs=4))
     ends: list[float] = []
-    train_on(config, dataset, lambda _: ends.append(time.process_time()))
+    train_on(config, dataset, ReportEpochs(lambda *_: ends.append(time.process_time()), 4))
     count = len(dataset.subset("train").molecules)
     return {"task": dataset.task.kind, "train": count, "seconds": f"{statistics.median(np.diff(ends)):.3g}"}
 

@@ -57,10 +57,10 @@ def measure(run_folder: Path, split: str, folder: Path) -> dict:
     """The output of `molattn faithfulness` for all molecules of a split of the run."""
     predictor = inference.load(run_folder)
     if split == "test":
-        return predictor.faithfulness(run_folder, max_molecules=10**9).record
+        return predictor.faithfulness(max_molecules=10**9).record
     path = folder / f"{run_folder.name}-{split}.csv"
     path.write_text("\n".join(["smiles", *split_smiles(run_folder, split)]) + "\n")
-    return predictor.faithfulness(run_folder, table=path, max_molecules=10**9).record
+    return predictor.faithfulness(table=path, max_molecules=10**9).record
 
 
 def max_tau(run_folder: Path, split: str, name: str) -> float:

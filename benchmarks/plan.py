@@ -1,8 +1,8 @@
 """The cost of a hundred million and of ten billion molecules, and the limits that are reached first: docs/scale.md.
 
-    python benchmarks/plan.py -o docs/scale.md [--predict-us 169 ...]
+    python benchmarks/plan.py -o docs/scale.md [--predict-us 170 ...]
 
-Everything is computed from the unit costs, which are options; their defaults are measurements of benchmarks/README.md.
+Everything is computed from the unit costs, which are options; their defaults were measured (docs/results).
 Stragglers, failures and retries are simulated, with a seed. Nothing is measured here, and torch is not imported.
 """
 
@@ -17,6 +17,8 @@ from pathlib import Path
 from report import markdown
 
 _SLOPE = 1.2  # of the logarithm of a prediction's time over that of the atoms
+_STAGES = "[stages](results/prediction_speed.md#where-the-time-of-a-prediction-goes)"
+_TRAINING = "[training at length](results/training_speed.md#training-at-length)"
 SIZES = {"100 million": 10**8, "10 billion": 10**10}
 
 
@@ -28,33 +30,44 @@ def _cost(default: float, unit: str, what: str, source: str) -> float:
 class Costs:
     """The costs of one molecule, one start and one machine."""
 
-    read_us: float = _cost(
-        64,
-        "us of a core",
-        "a molecule from its SMILES",
-        '"Where the time of a prediction goes", molecules from SMILES',
-    )
+    read_us: float = _cost(61, "us of a core", "a molecule from its SMILES", f"{_STAGES}: molecules from SMILES")
     predict_us: float = _cost(
-        169, "us of a core", "a prediction, from CSV to CSV, reading included", "the table above it, rounded up"
+        170,
+        "us of a core",
+        "a prediction, from CSV to CSV, reading included",
+        "[from CSV to CSV](results/prediction_speed.md#from-csv-to-csv): 5,893 molecules a CPU second",
     )
-    scan_us: float = _cost(1, "us of a core", "a row of a table read as text", "the same table, the table is read")
+    scan_us: float = _cost(1, "us of a core", "a row of a table read as text", f"{_STAGES}: the table is read")
     train_us: float = _cost(
-        366, "us of a core", "a molecule in an epoch of training", '"Where an epoch of training goes": 0.33 s for 902'
+        383,
+        "us of a core",
+        "a molecule in an epoch of training",
+        "[an epoch](results/training_speed.md#an-epoch): 2,608 molecules a second of CPU",
     )
     atoms: float = _cost(16, "atoms", "in the mean molecule of the figures above", "the mean of the NCI's molecules")
-    start_s: float = _cost(1.34, "s of a core", "a start of `molattn predict`", "the same table: one molecule")
-    input_bytes: float = _cost(41, "bytes", "a row of the input", '"Prediction at length": 41 MB, a million rows')
+    start_s: float = _cost(
+        1.33,
+        "s of a core",
+        "a start of `molattn predict`",
+        "[from CSV to CSV](results/prediction_speed.md#from-csv-to-csv): one molecule",
+    )
+    input_bytes: float = _cost(
+        41,
+        "bytes",
+        "a row of the input",
+        "[prediction at length](results/prediction_speed.md#prediction-at-length): 41 MB, a million rows",
+    )
     output_bytes: float = _cost(
         55, "bytes", "a row of the result, as CSV", "the input's row, and 14 for an answer and `ok`: 2,000 of the NCI"
     )
     store_bytes: float = _cost(
-        803, "bytes", "a molecule in the store that training reads", "`train_memory.py`, a million rows: 803 MB"
+        803, "bytes", "a molecule in the store that training reads", f"{_TRAINING}: 803 MB, a million rows"
     )
     train_memory_bytes: float = _cost(
         900,
         "bytes",
         "a row of the table in a training's memory",
-        "`train_memory.py`, a million rows: 1,403 MiB, of which 541 are there before",
+        f"{_TRAINING}: 1,403 MiB after a million rows are read, 541 before",
     )
     model_bytes: float = _cost(0.7e6, "bytes", "a model of the default size", "bases/nci/model.safetensors")
     block_rows: float = _cost(1e6, "rows", "a block: one file, one command", "chosen below")
@@ -216,12 +229,13 @@ def _units(costs: Costs) -> str:
          f.metadata["source"]]
         for f in fields(costs)
     ]  # fmt: skip
-    table = markdown(["option", "value", "unit", "what", "where from, in benchmarks/README.md or else"], rows)
+    table = markdown(["option", "value", "unit", "what", "where from"], rows)
     larger = {atoms: (atoms / costs.atoms) ** _SLOPE for atoms in (26, 40)}
     return (
         f"## Unit costs\n\n{table}\n\nNo GPU was measured. A prediction grows with the atoms to the power of "
-        f'{_SLOPE:g} ("How cost grows", 10 to 320 atoms):\nmolecules of 26 atoms, as libraries for screening have, '
-        f"take {larger[26]:.1f} times the core-hours of\npredictions below, those of 40 atoms {larger[40]:.1f} times."
+        f"{_SLOPE:g} ([how time grows](results/scaling.md#how-time-grows),\n10 to 320 atoms): molecules of 26 atoms, "
+        f"as libraries for screening have, take {larger[26]:.1f} times the core-hours of\n"
+        f"predictions below, those of 40 atoms {larger[40]:.1f} times."
     )
 
 

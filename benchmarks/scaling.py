@@ -1,6 +1,6 @@
 """The cost of the default model as a function of atoms, molecules, layers, heads, width and threads.
 
-    python benchmarks/scaling.py -o scaling.json --plot benchmarks/scaling.svg
+    python benchmarks/scaling.py -o scaling.json --plot docs/results/scaling.png
 
 One variable at a time is changed, from a batch of 64 chains of 20 carbon atoms and the default model (4 layers of 64
 channels in 8 heads); batches have 8 molecules where atoms are varied. A training step is forward, backward and AdamW; a

@@ -3,6 +3,7 @@
 - No page loads anything from the network.
 - Every link within the site leads to a page and to a place in it.
 - Every page weighs less than 1 MB, with its style sheets and scripts.
+- What docs/guide/find.md lists is at most two clicks from the README, as `docs/check_tasks.py` counts them.
 - The inventory has every public name of the packages, every option of every command and every setting.
 """
 
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from check_tasks import far_tasks
 from typer.main import get_command
 
 import molattn
@@ -147,7 +149,8 @@ def main() -> None:
         sys.exit("usage: python docs/check_site.py FOLDER, that of a site which docs/build_site.py has built")
     site = Path(sys.argv[1]).resolve()
     pages = read_pages(site)
-    found = [*remote_loads(site, pages), *broken_links(pages), *heavy_pages(pages), *missing_entries(site)]
+    found = [*remote_loads(site, pages), *broken_links(pages), *heavy_pages(pages), *far_tasks(site)]
+    found += missing_entries(site)
     print("\n".join(found) if found else f"{len(pages)} pages, checked")
     sys.exit(bool(found))
 

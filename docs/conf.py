@@ -23,7 +23,9 @@ include_patterns = [
     "SECURITY.md",
     "docs/*.md",
     "docs/guide/*.md",
+    "docs/explanation/*.md",
     "docs/reference/**",
+    "docs/results/*.md",
     "notebooks/*.ipynb",
     "benchmarks/README.md",
     "datasets/README.md",
@@ -71,6 +73,7 @@ html_theme = "furo"
 html_title = f"molattn {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_extra_path = ["_site/index.html"]
 html_copy_source = False
 html_show_sourcelink = False
@@ -78,5 +81,5 @@ html_show_copyright = False
 html_show_sphinx = False
 html_show_search_summary = False  # a browser does not let a page that was opened from a folder fetch other pages
 templates_path = ["_site/templates"]
-pygments_style = "tango"
-pygments_dark_style = "monokai"
+pygments_style = "a11y-light"  # code in colours that have the contrast which WCAG asks for
+pygments_dark_style = "a11y-dark"

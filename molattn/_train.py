@@ -6,11 +6,14 @@ import time
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from molattn.errors import MolattnWarning
 from molattn.training.options import TrainOptions
 from molattn.training.run_status import resolve_resume
+
+if TYPE_CHECKING:
+    from molattn.training.callbacks import Callback
 
 SECONDS_BETWEEN_LINES = 5.0
 """The minimum time between two progress lines about the molecules read."""
@@ -25,6 +28,7 @@ def train(
     force: bool = False,
     resume: str | Path | None = None,
     quiet: bool = False,
+    callbacks: "Sequence[str | Callback]" = (),
     **options: Unpack[TrainOptions],
 ):
     """Train a model and write its run folder: what `molattn train` does.
@@ -38,8 +42,10 @@ def train(
         force: replace a run in `output_dir`.
         resume: the folder of an unfinished run to continue, with its own settings.
         quiet: print only warnings.
+        callbacks: instances of `molattn.training.callbacks.Callback`, or names that plugins define. A run that is
+            resumed needs the same.
         options: any setting by its name, `epochs`, `seed`, `split`, `target_columns`, ..., as in `TrainOptions`; they
-            are described in `RunConfig`.
+            are described in `molattn.training.config` and `molattn.models.config`.
 
     Returns:
         A `RunResult`: `.folder`, `.metrics`, `.history` and the predictions; or a `MultipleRunsResult` for folds and
@@ -57,12 +63,27 @@ def train(
 
         dataset = cache_frame(dataset)
     given: dict[str, Any] = {**options, "dataset": str(dataset)} if dataset else {**options}
+    given["callbacks"], objects = split_callbacks(callbacks)
     if resume is not None:
         config, output_dir = resolve_resume(resume, config, output_dir, force)
-    return run_and_plot(resolve(config, given, settings), output_dir, PrintReporter(quiet), force, resume is not None)
+    resolved = resolve(config, given, settings)
+    return run_and_plot(resolved, output_dir, PrintReporter(quiet), force, resume is not None, objects)
 
 
-def run_and_plot(config: Any, output_dir: str | Path | None, reporter: Any, force: bool = False, resume: bool = False):
+def split_callbacks(callbacks: "Sequence[str | Callback] | None") -> "tuple[tuple[str, ...] | None, list[Callback]]":
+    """The setting `training.callbacks` for the names among the callbacks, None without any, and the others."""
+    names = tuple(c for c in callbacks or () if isinstance(c, str))
+    return names or None, [c for c in callbacks or () if not isinstance(c, str)]
+
+
+def run_and_plot(
+    config: Any,
+    output_dir: str | Path | None,
+    reporter: Any,
+    force: bool = False,
+    resume: bool = False,
+    callbacks: "Sequence[Callback]" = (),
+):
     """Train with a `RunConfig`, and draw the plots of the run folder.
 
     With `resume`, continue the unfinished run in `output_dir`. Folds and replicates return a `MultipleRunsResult`.
@@ -74,8 +95,8 @@ def run_and_plot(config: Any, output_dir: str | Path | None, reporter: Any, forc
     from molattn.viewer import write_plots
 
     if planned_runs(config):
-        return run_multiple(config, output_dir, reporter, force, resume, write_plots)
-    result = run(config, output_dir, reporter, force, resume)
+        return run_multiple(config, output_dir, reporter, force, resume, write_plots, callbacks)
+    result = run(config, output_dir, reporter, force, resume, callbacks)
     if is_main_process():
         write_plots(result)
     return result

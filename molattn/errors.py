@@ -16,6 +16,8 @@ already closed at the start, a full disk or a folder without write permission gi
 """
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable, Sequence
 
 
@@ -103,6 +105,17 @@ class ProcessLost(MolattnError):
 
 class MolattnWarning(UserWarning):
     """Something that a user should know, but that does not stop the work."""
+
+
+def warn_caller(message: str) -> None:
+    """Issue a `MolattnWarning` at the line outside of molattn that the call stack leads to.
+
+    For code that is reached in several ways, such as a generator, whose caller is whatever iterates over it.
+    """
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "molattn":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(MolattnWarning(message), stacklevel=level)
 
 
 def describe_bad_smiles(bad: Sequence[tuple[int, object, str]], total: int, limit: int = 5) -> str:

@@ -40,6 +40,7 @@ REGISTRIES: Mapping[str, tuple[str, ...]] = {
     "node encoding": ("molattn.models.encodings:NODE_ENCODINGS",),
     "loss": ("molattn.models.losses:LOSSES",),
     "metric": ("molattn.training.metrics:METRICS",),
+    "callback": ("molattn.training.callbacks:CALLBACKS",),
     "split": ("molattn.data.splits.splitters:SPLITS", "molattn.data.splits.splitters:SPLITS_BY_TARGET"),
     "preset": ("molattn.models.presets:PRESETS",),
 }

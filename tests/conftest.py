@@ -36,7 +36,8 @@ def _small_trainings_begin_at_once() -> Iterator[None]:
     """A training first looks through all that is in memory: here, with all that tests import, that takes longer than
     a small training itself."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("molattn.training.fit.gc", SimpleNamespace(collect=int, freeze=gc.freeze, unfreeze=gc.unfreeze))
+        functions = {name: getattr(gc, name) for name in ("freeze", "unfreeze", "get_freeze_count")}
+        patch.setattr("molattn.training.fit.gc", SimpleNamespace(collect=int, **functions))
         yield
 
 

@@ -18,8 +18,14 @@ from molattn.training.run_config import SECTIONS
 
 ROOT = Path(__file__).parents[1]
 README, DOCS = ROOT / "README.md", ROOT / "docs"
-PAGES = [README, *sorted(DOCS.glob("*.md")), *sorted((DOCS / "guide").glob("*.md"))]
-GUIDE = [README, DOCS / "systems.md", *sorted((DOCS / "guide").glob("*.md"))]
+EXPLANATION = sorted((DOCS / "explanation").glob("*.md"))
+PAGES = [
+    README,
+    ROOT / "benchmarks" / "README.md",
+    *(page for folder in (DOCS, DOCS / "guide", DOCS / "results") for page in sorted(folder.glob("*.md"))),
+    *EXPLANATION,
+]
+GUIDE = [README, DOCS / "systems.md", *sorted((DOCS / "guide").glob("*.md")), *EXPLANATION]
 ALWAYS = {"--help", "-h", "--debug"}
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -294,6 +294,18 @@ def test_invalid_parameters_are_errors_in_fit(parameters: dict[str, Any], messag
         model.fit(SMILES, VALUES)
 
 
+def test_molecules_may_have_as_many_atoms_as_max_atoms(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise InterruptedError
+
+    monkeypatch.setattr("molattn.training.train_arrays.fit_ensemble", stop)
+    smiles = ["C" * 1001, *SMILES[1:]]
+    with pytest.raises(ValueError, match="1001|1,001"):
+        regressor().fit(smiles, VALUES)
+    with pytest.raises(InterruptedError):
+        regressor(max_atoms=2000, settings=["data.molecule_featurizers=[]"]).fit(smiles, VALUES)
+
+
 def test_invalid_labels_are_errors() -> None:
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         regressor().fit(SMILES, VALUES[:-1])
@@ -314,6 +326,7 @@ def test_invalid_labels_are_errors() -> None:
 def test_parameters_are_the_options_of_train_and_have_no_values_of_their_own() -> None:
     sections = {name for settings in RunConfig().to_dict().values() for name in settings}
     own = {"settings", "verbose", "validation_fraction", "random_state", "smiles_column", "descriptor_columns"}
+    own.add("callbacks")
     parameters = inspect.signature(MolAttentionRegressor).parameters
     assert parameters == inspect.signature(MolAttentionClassifier).parameters
     settings = set(parameters) - own
@@ -329,7 +342,7 @@ def test_every_setting_is_an_option_of_train_by_its_type() -> None:
     hints: dict[str, Any] = {}
     for kind in (DataConfig, TrainingConfig, *CONFIGS.values()):
         hints |= {name: kinds.get(hint, hint | None) for name, hint in get_type_hints(kind).items()}
-    del hints["kind"], hints["dataset"]
+    del hints["kind"], hints["dataset"], hints["callbacks"]  # arguments of their own
     assert get_type_hints(TrainOptions) == {"preset": str | None, "model": str | None, **hints}
 
 

@@ -109,6 +109,16 @@ def test_a_frame_may_have_other_columns_without_any_descriptor() -> None:
     assert tags == [True, False, True]
 
 
+def test_the_smiles_column_of_a_frame_is_found_by_its_name_without_descriptors_too() -> None:
+    plain = regressor(descriptor_columns=None).fit(SMILES, Y)
+    model = regressor(descriptor_columns=None).fit(FRAME, Y)
+    assert (model.n_features_in_, model.predictor_.descriptors) == (4, ())
+    for X in (FRAME, SMILES, FRAME[["Structure"]], pa.Table.from_pandas(FRAME)):
+        np.testing.assert_array_equal(model.predict(X), plain.predict(SMILES))
+    with pytest.raises(ValueError, match="named smiles: select it with smiles_column"):
+        model.predict(FRAME.drop(columns="Structure"))
+
+
 @pytest.mark.parametrize(
     ("parameters", "X", "message"),
     [

@@ -21,8 +21,8 @@ def attribution_table(attributions: Sequence["Attribution | None"]) -> str:
         unit = a.unit if a.in_units else ""
         for i, (symbol, value) in enumerate(zip(a.symbols, a.values.tolist(), strict=True)):
             writer.writerow((*key, "atom", i, symbol, repr(value), unit))
-        parts = {"constant": a.constant, **a.other_terms, "prediction": a.prediction}
-        for part, value in parts.items():
+        # Pairs: a descriptor may have any name.
+        for part, value in (("constant", a.constant), *a.other_terms.items(), ("prediction", a.prediction)):
             if value is not None:
                 writer.writerow((*key, part, "", "", repr(float(value)), a.unit))
         if a.probability is not None:

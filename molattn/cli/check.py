@@ -57,7 +57,7 @@ def check(
         raise
     if as_json:
         print_json({"trainable": True, **curation.to_dict()})
-    else:
+    elif not quiet:
         _report(curation)
 
 

@@ -95,9 +95,10 @@ def _gpu() -> str:
 
     if torch.cuda.is_available():
         names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
-        return f"{', '.join(names)}; CUDA {torch.version.cuda}"
+        hip = getattr(torch.version, "hip", None)
+        return f"{', '.join(names)}; {f'ROCm {hip}' if hip else f'CUDA {torch.version.cuda}'}"
     if torch.backends.mps.is_available():
-        return "Apple GPU, with MPS"
+        return "Apple GPU (MPS), which molattn does not use"
     return "none that torch can use; molattn runs on the CPU"
 
 

@@ -120,8 +120,8 @@ def evaluate(
             print_status(f"{METRICS} and {len(plots)} {'plot' if len(plots) == 1 else 'plots'} are in {output_dir}")
     if as_json:
         print_json(content)
-    else:
-        of = "atoms" if predictor.task.of_atoms else "molecules"
+    elif not quiet:
+        of = "atoms" if predictor.task.atom_level else "molecules"
         units = dict(zip(predictor.targets, predictor.units, strict=True))
         baseline_label, unseen = predictor.task.baseline_label, result.unseen_metrics
         print_metrics(result.metrics, of, units, result.baseline, baseline_label, unseen, result.intervals)

@@ -33,9 +33,7 @@ def explain(
     smiles: Annotated[list[str], typer.Option("--smiles", "-s", help="A SMILES; may be repeated.", show_default=False)],
     method: Annotated[
         str | None,
-        typer.Option(
-            "--method", help=f"{', '.join(_METHODS)}. [default: the first that supports the model]", show_default=False
-        ),
+        typer.Option("--method", help=f"{', '.join(_METHODS)}. [default: additive, or occlusion]", show_default=False),
     ] = None,
     target: Target = None,
     output: Annotated[
@@ -51,8 +49,10 @@ def explain(
     """Show how much each atom contributes to a prediction.
 
     `molattn explain runs/esol --smiles CCO -o ethanol.svg` draws a picture. For several SMILES there is a picture for
-    each, with its number from 0 in the name, or one .csv or .html for all. The methods are listed with the most
-    faithful first; `molattn faithfulness RUN` measures them for a model, and every picture shows the result.
+    each, with its number from 0 in the name, or one .csv or .html for all. The default method is `additive` for a
+    readout that is a sum or a mean over atoms, and otherwise `occlusion`: positive values raise the prediction.
+    `grad-attention`, `rollout` and `attention` have no sign. `molattn faithfulness RUN` measures the methods for a
+    model, and every picture shows the result.
 
     For classes the score (logit) is explained, for a binary target the log-odds, log(p / (1 - p)). The probability, as
     `molattn predict` prints it, is shown next to it.
@@ -111,30 +111,31 @@ def _attributions(
 ) -> list["Attribution | None"]:
     """One attribution for each SMILES, in order; None, with a warning, for one that cannot be read."""
     attributions: list[Attribution | None] = []
-    for i, text in enumerate(smiles):
-        try:
-            attributions.append(predictor.attributions(text, method, target))
-        except SmilesError as error:
-            message = f"--smiles number {i}, {error}"
+    for i, result in enumerate(predictor.attribution_rows(smiles, method, target)):
+        if isinstance(result, SmilesError):
+            message = f"--smiles number {i}, {result}"
             if strict:
-                raise RowsFailed(f"{message}; --strict stops at the first SMILES that cannot be read") from error
+                raise RowsFailed(f"{message}; --strict stops at the first SMILES that cannot be read")
             if len(smiles) == 1:
-                raise
+                raise result
             warn(message)
-            attributions.append(None)
+        attributions.append(None if isinstance(result, SmilesError) else result)
     if all(a is None for a in attributions):
         raise InputError(f"none of the {len(smiles)} SMILES can be read")
     return attributions
 
 
 def _print(attributions: Sequence["Attribution"]) -> None:
+    from molattn.explain.attribute import method_title
+
     for i, a in enumerate(attributions):
         if i:
             print_line()
         print_line(a.smiles)
         print_line(a.equation)
-        print_line(f"{a.method}{f', in {a.unit}' if a.unit and a.in_units else ''}; faithfulness: {a.faithfulness}")
+        unit = f", in {a.unit}" if a.unit and a.in_units else ""
+        print_line(f"{a.method}, {method_title(a.method)}{unit}; faithfulness: {a.faithfulness}")
         terms = [*zip(a.labels, a.values, strict=True), *a.other_terms.items()]
         width = max(len(label) for label, _ in terms)
         for label, value in terms:
-            print_line(f"  {label.ljust(width)}  {value:+.3f}")
+            print_line(f"  {label.ljust(width)}  {value:{'+' if a.signed else ''}.3f}")

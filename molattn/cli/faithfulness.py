@@ -36,9 +36,11 @@ def faithfulness(
 ) -> None:
     """Measure how faithful each method of `molattn explain` is for a model, on molecules held out from its training.
 
-    Deletion: how much the prediction changes when the top-ranked atoms are masked, relative to a random order. On
-    `nci-logp` and `nci-tpsa`, where the true contribution of every atom is known, also Kendall's tau, Pearson's r and
-    the AUROC of the important atoms, compared with random numbers and an untrained model. The result is saved as
+    Deletion: how much the prediction changes when the top-ranked atoms are masked, relative to a random order; it does
+    not measure signs. Sign: the share of atoms whose value has the sign of the change of the prediction without the
+    atom, by definition 1 for occlusion. On `nci-logp` and `nci-tpsa`, where the true contribution of every atom is
+    known, its sign is taken instead, and Kendall's tau, Pearson's r and the AUROC of the important atoms are measured,
+    compared with random numbers and an untrained model. The result is saved as
     `faithfulness.json` in the run, and pictures of attention and attributions show the result of their method.
     """
     from molattn.cli.table_report import TableProgress
@@ -54,7 +56,7 @@ def faithfulness(
             methods=tuple(method or ()),
             max_molecules=max_molecules,
             seed=seed,
-            progress=lambda done, _: report(done),
+            progress=report,
         )
     if result.rejected:
         count = f"{len(result.rejected)} molecules cannot be read and are left out"
@@ -78,17 +80,21 @@ def _print(result: "RunFaithfulness", run: Path) -> None:
     if result.truth:
         for name in ("tau", "r", "AUROC", "untrained"):
             table.add_column(name, justify="right")
-    table.add_column("deletion", justify="right")
+    for name in ("sign", "deletion"):
+        table.add_column(name, justify="right")
     for name, m in scores.methods.items():
         cells = [name]
         if result.truth:
             cells += [_number(m.kendall), _number(m.pearson), _number(m.auroc), _number(scores.untrained[name].kendall)]
-        table.add_row(*cells, _number(m.deletion))
+        table.add_row(*cells, _number(m.sign), _number(m.deletion))
     console().print(table)
     if result.truth:
         print_line("tau (Kendall), r (Pearson), AUROC: agreement with the true contributions of atoms; 1 is perfect.")
         print_line("untrained: the tau of the same model before training.")
+    reference = "true contribution" if result.truth else "change of the prediction without the atom"
+    print_line(f"sign: share of atoms whose value has the sign of the {reference}; empty for methods without signs.")
     print_line("deletion: change of the prediction without the top atoms, relative to random atoms; 1 is chance.")
+    print_line("It does not measure signs.")
     print_line(f"Saved in {run / 'faithfulness.json'}; molattn explain and pictures of attention show it.")
 
 

@@ -78,7 +78,7 @@ def heads(
     outputs = list(outputs or ())
     for path in outputs:
         check_summary_output(path)
-        check_output(path, force)
+        check_output(path, force, table)
 
     predictor = load_predictor(run)
     from molattn.inference.attention_table import summarize_smiles, summarize_table
@@ -112,7 +112,8 @@ def heads(
 def _molecules(run: Path, smiles: Sequence[str] | None, max_rows: int | None) -> tuple[list[str], list[str], str]:
     """The given SMILES, or those of the run's test molecules; their locations for messages; and their description."""
     if smiles:
-        return [*smiles], [f"--smiles number {i}" for i in range(len(smiles))], ""
+        texts = [*smiles][:max_rows]
+        return texts, [f"--smiles number {i}" for i in range(len(texts))], ""
     from molattn.explain.run_faithfulness import molecules_of_run
 
     if not (run / "predictions.csv").is_file():

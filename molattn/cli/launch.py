@@ -31,7 +31,8 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
     """Run `molattn` with these arguments in a process for each device of this machine; returns the exit code.
 
     Rank 0 writes to the terminal; the error of another rank is shown if rank 0 reports none. When one process fails,
-    all others are terminated. Ctrl-C and SIGTERM reach all of them.
+    all others are terminated. Ctrl-C and SIGTERM reach all of them, and so does SIGINT from another process, unless
+    this one runs in the foreground of a terminal.
 
     Args:
         arguments: of the command.
@@ -51,9 +52,10 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
 
     def forward(number: int, _: FrameType | None) -> None:
         received.append(number)
+        if number == signal.SIGINT and _in_foreground():  # a terminal sends it to all processes
+            return
         for process in processes:
-            if number != signal.SIGINT:  # a terminal sends it to all processes
-                process.send_signal(number)
+            process.send_signal(number)
 
     before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -90,6 +92,13 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
             log.close()
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _in_foreground() -> bool:
+    """Whether Ctrl-C in a terminal interrupts this process, and with it all that it has started."""
+    with suppress(OSError), open("/dev/tty", "rb", buffering=0) as terminal:
+        return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    return False
 
 
 def _variables(nodes: int) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """The `molattn` command: its subcommands, start and exit."""
 
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -114,12 +115,17 @@ def main() -> None:
     debug, arguments = "--debug" in sys.argv[1:], [a for a in sys.argv[1:] if a != "--debug"]
     if not debug:
         warnings.showwarning = show_warning
-    if not {"-q", "--quiet"}.intersection(arguments):
-        show_log(verbose=not {"-v", "--verbose"}.isdisjoint(arguments))
+    if not _has_flag(arguments, "--quiet"):
+        show_log(verbose=_has_flag(arguments, "--verbose"))
     with errors_as_exit_codes(debug):
         if load_plugins():
             list_plugins()
         _run(arguments)
+
+
+def _has_flag(arguments: list[str], name: str) -> bool:
+    """Whether a flag is given, by its name or by its letter, which may stand with others, as in -fq or -qn4."""
+    return any(a == name or re.match(f"-[hqv]*{name[2]}", a) for a in arguments)
 
 
 def _run(arguments: list[str]) -> None:

@@ -109,7 +109,7 @@ def predict(
     if (not tables) == (not smiles):
         raise typer.BadParameter("give either a table or --smiles")
     table_only = (output, smiles_column, input_format, encoding, no_header_row, sheet, shard, resume)
-    if smiles and any(value not in (None, False) for value in table_only):
+    if smiles and (engine != LOCAL or any(value not in (None, False) for value in table_only)):
         raise typer.BadParameter("options for tables, such as --output or --encoding, do not apply to --smiles")
     if tables and as_json:
         raise typer.BadParameter("--json applies only to --smiles")

@@ -12,7 +12,7 @@ from molattn.cli.terminal import bar_column, console, print_status, warn
 
 if TYPE_CHECKING:
     from molattn.data import DatasetCard
-    from molattn.training.fit import EpochRecord
+    from molattn.training.early_stopping import EpochRecord
 
 SECONDS_BETWEEN_LINES = 5.0
 """The time between two lines about the molecules read, if there is no bar."""

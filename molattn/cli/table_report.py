@@ -48,11 +48,20 @@ class TableProgress:
         if self.bar is not None:
             self.bar.stop()
 
-    def __call__(self, done: int) -> None:
-        """Report the number of molecules read so far by this run."""
+    def __call__(self, done: int, total: int | None = None) -> None:
+        """Report the number of molecules read so far by this run.
+
+        Args:
+            done: the number.
+            total: the number of molecules, if it was not known at the start.
+        """
         now = time.monotonic()
         if self.quiet:
             return
+        if self.total is None and total is not None:
+            self.total = total
+            if self.bar is not None:
+                self.bar.update(self.task, total=total)
         if self.bar is not None:
             if now > self.last_drawn + 0.1:
                 self.last_drawn = now

@@ -111,7 +111,7 @@ def attention(
     from molattn.cli.table_report import TableProgress
     from molattn.inference.table_job import TableJob, check_attention_output
 
-    check_attention_output(output, force)
+    check_attention_output(output, force, table)
     predictor = load_predictor(run)
     from molattn.inference.attention_table import write_attention
 

@@ -19,7 +19,7 @@ def report_run(result: "RunResult") -> None:
     from molattn.cli.uncertainty_metrics import print_uncertainty
 
     metrics, baseline_label = result.metrics, result.dataset.task.baseline_label
-    of = "atoms of " if result.dataset.task.of_atoms else ""
+    of = "atoms of " if result.dataset.task.atom_level else ""
     test, baseline, intervals = metrics["test"], metrics["baseline"]["test"], metrics["test_intervals"]
     forest = {"random forest": metrics["baseline_forest"]["test"]} if "baseline_forest" in metrics else {}
     print_metrics(test, f"{of}test molecules", metrics["units"], baseline, baseline_label, None, intervals, forest)

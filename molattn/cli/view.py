@@ -59,7 +59,7 @@ def view(
         raise UsageError(f"{output.name}: the page is written as .html")
     from molattn.inference.table_job import check_output
 
-    check_output(output, force)
+    check_output(output, force, table)
     from molattn.viewer.web import write_page
 
     predictor = load_predictor(run)
@@ -92,12 +92,23 @@ def view(
 
 
 def _attributions(predictor: "Predictor", maps: list["AttentionMap"]) -> list["Attribution"]:
-    """The attributions for each target; empty if no method supports the model, such as a model of tokens."""
-    try:
-        smiles = [attention.smiles for attention in maps]
-        return [a for target in predictor.targets for a in predictor.attributions(smiles, target=target)]
-    except UsageError:
+    """The attributions for each target; empty for a model that has none, such as a model of tokens.
+
+    Warns if there are none for another reason, or not for all molecules.
+    """
+    from molattn.explain.methods import unsupported_model_reason
+
+    if unsupported_model_reason(predictor.model):
         return []
+    smiles = [attention.smiles for attention in maps]
+    try:
+        results = [a for target in predictor.targets for a in predictor.attribution_rows(smiles, target=target)]
+    except UsageError as error:
+        warn(f"the page has no attributions: {error}")
+        return []
+    if failed := [str(result) for result in results if isinstance(result, SmilesError)]:
+        warn(f"{len(failed)} of {len(results)} attributions are missing; the first, {failed[0]}")
+    return [result for result in results if not isinstance(result, SmilesError)]
 
 
 def _rows(

@@ -1,4 +1,7 @@
-"""Explanations of a model: attention maps, summaries of attention heads, and attributions to atoms."""
+"""Explanations of a model: attributions to atoms, attention maps, and summaries of attention heads.
+
+`molattn.Predictor.attributions` and `.attention` make the first two, by the methods of `molattn.explain.methods`.
+"""
 
 from molattn.explain.attention_map import NOT_MEASURED, AttentionMap
 from molattn.explain.attribution import Attribution

@@ -11,7 +11,7 @@ from molattn.errors import SmilesError, UsageError, unknown_choice
 from molattn.explain.attention_map import NOT_MEASURED
 from molattn.explain.attribution import Attribution
 from molattn.explain.methods import METHODS, Terms, choose_method, unsupported_model_reason
-from molattn.explain.tree_shap import TREE_SHAP, tree_shap
+from molattn.explain.tree_shap import TREE_SHAP, TREE_SHAP_TITLE, tree_shap
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
 from molattn.models.graph_model import GraphModel
@@ -62,7 +62,7 @@ def explained_output(artifact: Artifact, target: str | None, outputs: np.ndarray
     columns = task.distribution_columns(targets) if isinstance(task, Multiclass) else []
     several = len(targets) > 1
     if target is None and several:
-        raise UsageError(f"choose the target to explain with --target: {', '.join((*targets, *columns))}")
+        raise UsageError(f"choose the target to explain, --target or target=: {', '.join((*targets, *columns))}")
     name = targets[0] if target is None else target
     if name in columns:
         return _class_score(artifact, columns, columns.index(name))
@@ -124,6 +124,11 @@ def choose_attribution_method(artifact: Artifact, name: str | None = None) -> st
     return name
 
 
+def method_title(name: str) -> str:
+    """What the values of a method are, in a few words."""
+    return TREE_SHAP_TITLE if name == TREE_SHAP else METHODS[name].title
+
+
 def attribute(
     artifact: Artifact,
     molecule: Molecule,
@@ -136,7 +141,7 @@ def attribute(
 
     Args:
         method: a key of `METHODS`, which explains the attention model, or "tree-shap", which explains the boosted trees
-            beside it; None for the most faithful one that supports the model.
+            beside it; None for the default of the model.
         target: see `explained_output`.
         faithfulness: how faithful the method was measured to be for this model, in one line.
         descriptors: (1, k), standardized; None for a model without descriptors.

@@ -23,6 +23,10 @@ class Attribution:
 
     If `adds_up`:    prediction = constant + sum_i values_i + sum(other_terms)    in the target's unit
 
+    Positive values raise the prediction if `signed`. From where they are counted depends on the method: with "additive"
+    from the constant, with "occlusion" from the molecule without the atom, with "integrated-gradients" from a molecule
+    of mean atoms.
+
     For classes, `prediction` is what the model computes before it becomes a probability: the log-odds of a binary
     target, log(p / (1 - p)), or the score (logit) of a class before the softmax.
 
@@ -73,15 +77,20 @@ class Attribution:
         return [f"{symbol}{i}" for i, symbol in enumerate(self.symbols)]
 
     @property
+    def signed(self) -> bool:
+        """Whether the values have a sign: a positive one raises the prediction. False for attention weights."""
+        return self.in_units or bool((self.values < 0).any())
+
+    @property
     def parts(self) -> dict[str, float]:
-        """The terms of the prediction if `adds_up`: the constant, the sum over the atoms, and the other terms."""
+        """The terms of the prediction if `adds_up`: the constant, the sum over the atoms, and the other terms.
+
+        A descriptor that is called as one of the first two has "other " before its name.
+        """
         if not self.adds_up:
             return {}
-        return {
-            "constant": self.constant or 0.0,
-            f"{self.num_atoms} atoms": float(self.values.sum()),
-            **self.other_terms,
-        }
+        parts = {"constant": self.constant or 0.0, f"{self.num_atoms} atoms": float(self.values.sum())}
+        return parts | {f"other {name}" if name in parts else name: x for name, x in self.other_terms.items()}
 
     @property
     def equation(self) -> str:
@@ -93,18 +102,17 @@ class Attribution:
             text = f"{text} (probability {self.probability:.3f}{calibrated})"
         if not self.adds_up:
             return f"{text}; the values do not add up to it"
-        parts = self.parts
+        first, *rest = self.parts.items()
         if len(self.other_terms) > _MAX_NAMED:
-            total = sum(parts.pop(name) for name in self.other_terms)
-            parts[f"{len(self.other_terms)} other terms"] = total
-        first, *rest = parts.items()
+            rest = [rest[0], (f"{len(self.other_terms)} other terms", sum(self.other_terms.values()))]
         terms = [f"{first[1]:.3f} ({first[0]})", *(f"{'-+'[x >= 0]} {abs(x):.3f} ({name})" for name, x in rest)]
         return f"{text} = {' '.join(terms)}"
 
     def draw(self, size: tuple[int, int] | None = None) -> "Picture":
         """Draw the molecule with a disc under each atom, orange if it raises the prediction and blue if it lowers it.
 
-        See `molattn.viewer.draw_attribution`.
+        Where the values are not `signed`, such as attention weights, darker is larger. See
+        `molattn.viewer.draw_attribution`.
         """
         from molattn.viewer import draw_attribution
 

@@ -1,10 +1,9 @@
-"""Faithfulness of attributions: agreement with known atom contributions, and deletion of the top atoms."""
+"""Faithfulness of attributions: agreement with known atom contributions, signs, and deletion of the top atoms."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from scipy.stats import kendalltau, pearsonr
 from sklearn.metrics import roc_auc_score
 
@@ -18,6 +17,7 @@ from molattn.explain.methods import (
     available_methods,
     choose_method,
     deletion_outputs,
+    occlusion,
     random_attributions,
 )
 from molattn.models.artifact import Artifact
@@ -25,12 +25,18 @@ from molattn.models.config import GraphModelConfig
 from molattn.models.descriptors import molecule_descriptors
 from molattn.models.graph_model import GraphModel
 from molattn.models.predict import compute_outputs
+from molattn.models.random_states import seeded
+
+OCCLUSION = "occlusion"
 
 RANDOM = "random"
 """The name of the random baseline among the methods."""
 
 FRACTIONS = (0.1, 0.2, 0.3, 0.4, 0.5)
 """Fractions of the atoms that are deleted in a deletion curve, the largest attributions first."""
+
+MIN_EFFECT = 0.01
+"""Smallest size of the effect of an atom, as a fraction of the largest in its molecule, whose sign counts."""
 
 _RANDOM_ORDERS = 5
 """Random deletion orders per molecule."""
@@ -47,7 +53,11 @@ class MethodScores:
             molecule. None without ground truth.
         curve: the change of the prediction, in its unit, when the first 10, 20, ... 50% of the atoms are deleted, the
             largest |attribution| first.
-        deletion: the mean of that curve divided by that of random orders: 1 is chance, and more is better.
+        deletion: the mean of that curve divided by that of random orders: 1 is chance, and more is better. It ranks by
+            |attribution| and sums |change|, so it does not measure signs.
+        sign: the fraction of the atoms whose attribution has the sign of the true contribution; without ground truth,
+            that of the change of the prediction, f(molecule) - f(molecule without the atom), which is 1 for occlusion
+            by definition. Of atoms whose effect is above `MIN_EFFECT`. None for methods without signs.
     """
 
     kendall: float | None
@@ -55,6 +65,7 @@ class MethodScores:
     auroc: float | None
     curve: tuple[float, ...] | None
     deletion: float | None
+    sign: float | None = None
 
 
 @dataclass(frozen=True)
@@ -84,8 +95,7 @@ def agreement(values: np.ndarray, truth: np.ndarray) -> tuple[float, float, floa
     `truth` must not be equal for all atoms. Values are rounded to five digits of the largest, so that equivalent atoms
     are ties despite rounding errors.
     """
-    largest = np.abs(values).max()
-    v = np.round(values / largest, 5) if largest > 0 else values
+    v = _rounded(values)
     y = np.round(truth, 4)
     size = np.abs(y)
     important = size > size.mean()
@@ -95,6 +105,24 @@ def agreement(values: np.ndarray, truth: np.ndarray) -> tuple[float, float, floa
         return 0.0, 0.0, auroc
     tau, r = kendalltau(v, y).statistic, pearsonr(v, y).statistic  # pyright: ignore[reportAttributeAccessIssue]
     return float(tau), float(r), auroc
+
+
+def sign_agreement(values: np.ndarray, effects: np.ndarray) -> float | None:
+    """The fraction of the atoms of one molecule whose value has the sign of their effect; see `MethodScores.sign`.
+
+    A value of 0 has the sign of no effect. None if all effects are 0.
+    """
+    sizes = np.abs(effects)
+    if not sizes.max() > 0:
+        return None
+    counted = sizes > MIN_EFFECT * sizes.max()
+    return float((np.sign(_rounded(values))[counted] == np.sign(effects)[counted]).mean())
+
+
+def _rounded(values: np.ndarray) -> np.ndarray:
+    """Values relative to the largest, to five digits."""
+    largest = np.abs(values).max()
+    return np.round(values / largest, 5) if largest > 0 else values
 
 
 def measure_faithfulness(
@@ -122,7 +150,7 @@ def measure_faithfulness(
 
     Raises:
         UsageError: unknown method or target, one that the model does not support, or no molecules.
-        SmilesError: a prediction is not finite.
+        SmilesError: a prediction or an attribution is not finite.
     """
     scaler = artifact.descriptors
     if scaler is not None and scaler.provided:
@@ -152,8 +180,7 @@ def measure_faithfulness(
     )
     untrained: Mapping[str, MethodScores] = {}
     if truth is not None:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with seeded(seed):
             k = model.num_descriptors
             fresh = GraphModel(model.config, model.head.out_features, num_descriptors=k).eval().requires_grad_(False)
         fresh = fresh.to(model.head.weight.device)
@@ -190,15 +217,24 @@ def _score_methods(
     functions = {**{name: METHODS[name].compute for name in names}, RANDOM: random_attributions(seed)}
     rng = np.random.default_rng(seed)
     agreements: dict[str, list[tuple[float, float, float]]] = {name: [] for name in functions}
+    signs: dict[str, list[float]] = {name: [] for name in functions}
     curves: dict[str, list[np.ndarray]] = {name: [] for name in functions}
     for done, (molecule, batch, output) in enumerate(zip(molecules, batches, outputs, strict=True)):
-        values = {name: function(model, batch, output).values for name, function in functions.items()}
-        terms = None if truth is None else truth(molecule)
-        if terms is not None and np.ptp(np.round(terms, 4)) > 0:
-            for name, v in values.items():
-                agreements[name].append(agreement(v, terms))
+        attributions = {name: function(model, batch, output) for name, function in functions.items()}
+        values = {name: found.values for name, found in attributions.items()}
+        _check_finite(molecule, values, "attributions")
+        effects = _effects(model, molecule, batch, output, values, truth)
+        if effects is not None:
+            for name, found in attributions.items():
+                if truth is not None:
+                    agreements[name].append(agreement(found.values, effects))
+                # Attention weights have no sign; the random numbers of the baseline have one.
+                share = sign_agreement(found.values, effects) if found.in_units or name == RANDOM else None
+                signs[name] += [] if share is None else [share]
         if deletion:
-            for name, curve in _deletion_curves(model, batch, molecule.num_atoms, output, values, rng).items():
+            curves_of_molecule = _deletion_curves(model, batch, molecule.num_atoms, output, values, rng)
+            _check_finite(molecule, curves_of_molecule, "predictions without the top atoms")
+            for name, curve in curves_of_molecule.items():
                 curves[name].append(curve * scale)
         report(done + 1)
     chance = np.mean(curves[RANDOM]) if deletion else 0.0
@@ -213,8 +249,36 @@ def _score_methods(
             auroc,
             None if curve is None else tuple(curve.tolist()),
             None if curve is None or chance == 0 else float(curve.mean() / chance),
+            float(np.mean(signs[name])) if signs[name] else None,
         )
     return scores, with_truth
+
+
+def _effects(
+    model: GraphModel,
+    molecule: MoleculeGraph,
+    batch: MoleculeOrBatch,
+    output: int,
+    values: Mapping[str, np.ndarray],
+    truth: Callable[[MoleculeGraph], np.ndarray] | None,
+) -> np.ndarray | None:
+    """The true contributions of the atoms, None if they are all equal; or else the changes of the output without them.
+
+    `values` are those of the methods, the changes among them if occlusion is.
+    """
+    if truth is not None:
+        effects = truth(molecule)
+        return effects if np.ptp(np.round(effects, 4)) > 0 else None
+    effects = values[OCCLUSION] if OCCLUSION in values else occlusion(model, batch, output).values
+    _check_finite(molecule, {OCCLUSION: effects}, "attributions")
+    return effects
+
+
+def _check_finite(molecule: MoleculeGraph, values: Mapping[str, np.ndarray], what: str) -> None:
+    """Raise SmilesError if there is a number that is not finite: the mean over molecules would be none either."""
+    for name, numbers in values.items():
+        if not np.isfinite(numbers).all():
+            raise SmilesError(molecule.smiles, f"its {what} by the method {name} are not finite: measure other methods")
 
 
 def _deletion_curves(

@@ -68,17 +68,23 @@ def read_summaries(run: Path, model: Path) -> Summaries:
 
 
 def summarize(m: "MethodScores", result: "Faithfulness", data: str, split: str) -> str:
-    """The scores of one method, in one line."""
+    """The scores of one method, in one line.
+
+    Signs are right that are those of the true contributions, or without ground truth those of the changes of the
+    prediction without each atom.
+    """
     chance = result.methods["random"]
     where = " ".join(filter(None, [str(result.molecules), split, f"molecules of {data}"]))
+    signs = "" if m.sign is None else f"{m.sign:.0%} of its signs are right"
     if m.kendall is not None and chance.kendall is not None:
-        return (
+        tau = (
             f"Kendall tau {m.kendall:.2f} with the true contributions to {result.target} "
-            f"(random order {chance.kendall:.2f}; 1 is perfect), {where}"
+            f"(random order {chance.kendall:.2f}; 1 is perfect)"
         )
+        return ", ".join(filter(None, (tau, signs, where)))
     if m.deletion is not None:
-        change = f"changes {result.target} {m.deletion:.2f} times as much as random ones"
-        return f"removing its top atoms {change}, {where}"
+        change = f"changes {result.target} {m.deletion:.2f} times as much as random ones, whatever the sign"
+        return ", ".join(filter(None, (f"removing its top atoms {change}", signs, where)))
     return f"not measurable on {where}"
 
 

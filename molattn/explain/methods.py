@@ -1,7 +1,7 @@
 """The attribution methods by name: additive terms, attention, gradients and occlusion."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -70,13 +70,14 @@ def as_batch(model: GraphModel, molecule: MoleculeOrBatch) -> MoleculeBatch:
 
 def repeat_batch(x: T, times: int) -> T:
     """A batch, or a dense graph, of one molecule, repeated `times` times."""
-    fields = {name: value for name, value in vars(x).items() if value is not None}
-    return replace(x, **{name: v.expand(times, *v.shape[1:]) for name, v in fields.items()})
+    # By its fields: `vars` would include cached properties.
+    values = {f.name: value for f in fields(x) if (value := getattr(x, f.name)) is not None}
+    return replace(x, **{name: v.expand(times, *v.shape[1:]) for name, v in values.items()})
 
 
 def unsupported_model_reason(model: MoleculeModel) -> str:
     """Why there are no attributions to atoms for a model; empty if there are."""
-    if model.of_atoms:
+    if model.atom_level:
         return "they apply only to targets of molecules, and the model predicts targets of atoms"
     if isinstance(model, GraphModel):
         return ""
@@ -90,18 +91,22 @@ _POOLED = (*_SUMS, "attention", "max")
 def additive(model: GraphModel, molecule: MoleculeOrBatch, output: int) -> Terms:
     """The terms whose sum is the output of the model: exact, whatever the blocks compute.
 
-    output = b + sum_i w . t_i          t_i of atom i after the last block: gelu(W x_i + c), x_i, or x_i / n
+    output = b + sum_i w . t_i          t_i of atom i after the last block: gelu(W x_i + c), x_i, or (x_i - beta) / n
 
-    for the readouts "additive", "sum" and "mean". The term of a virtual node is separate. The vector of an atom depends
-    on its neighbors, so its term is not the contribution of an isolated atom: few layers over bonds keep it local.
+    for the readouts "additive", "sum" and "mean". beta is the bias of the final normalization: of a mean, all n nodes
+    would have the same part w . beta / n of it, whatever they are, so it is in the constant, b + w . beta. Of a sum, an
+    atom more is a w . beta more, which is in its term. The term of a virtual node is separate. The vector of an atom
+    depends on its neighbors, so its term is not the contribution of an isolated atom: few layers over bonds keep it
+    local.
     """
     batch = as_batch(model, molecule)
     with torch.inference_mode():
         terms = model.contributions(batch)[0, :, output].cpu().numpy()
         descriptors = model.descriptor_terms(batch)[0, :, output].cpu().numpy()
+        constant = float(model.constant_term()[output])
     n = batch.mask.shape[1]
     other_terms = {label: float(x) for label, x in zip(model.virtual_labels, terms[n:], strict=True)}
-    return Terms(terms[:n], float(model.head.bias[output]), other_terms, descriptors, adds_up=True)
+    return Terms(terms[:n], constant, other_terms, descriptors, adds_up=True)
 
 
 def not_additive_reason(model: GraphModel) -> str:
@@ -120,7 +125,7 @@ def cam(model: GraphModel, molecule: MoleculeOrBatch, output: int) -> Terms:
     c_i = w . x_i
 
     of the vectors that are pooled. For the readout "sum" these are the additive terms, for "mean" n times those, with
-    n nodes; for pooling by attention or maximum, the map ignores the pooling weights.
+    n nodes, plus w . beta, see `additive`; for pooling by attention or maximum, the map ignores the pooling weights.
 
     Source: Zhou et al. 2016, arXiv:1512.04150; on graphs Pope et al. 2019, CVPR.
     """
@@ -251,9 +256,10 @@ _PAIRS = 400_000
 def masked_outputs(model: GraphModel, molecule: MoleculeOrBatch, node_masks: np.ndarray) -> np.ndarray:
     """The outputs for the molecule without masked nodes: (k, outputs) for `node_masks`, (k, n) bools, True to keep.
 
-    A masked node is removed from the graph: no node attends to it, and the readout ignores it. The features from the
-    whole molecule are unchanged: the codes of the other atoms (also their degrees and hydrogens), and the bonds and
-    path lengths between them.
+    A masked node is removed from the graph: no node attends to it, and the readout ignores it. The codes of the other
+    atoms (with their numbers of bonds and hydrogens), and the bonds and path lengths between them, are those of the
+    whole molecule; encodings that the model computes from the bonds (degree, random walks, bonds along paths) are those
+    of the rest.
     """
     batch = as_batch(model, molecule)
     size = max(1, _PAIRS // node_masks.shape[1] ** 2)
@@ -303,10 +309,11 @@ METHODS: dict[str, Method] = {
     "rollout": Method("attention received through all layers", rollout),
     "attention": Method("attention received in the last layer", received_attention),
 }
-"""By decreasing faithfulness in `benchmarks/faithfulness.py`; the first that supports a model is its default.
+"""The first that supports a model is its default: `additive`, or else `occlusion`, which supports every model.
 
-`cam` is an exception to this order: where it is as faithful as `additive`, `additive` is available too, and elsewhere
-`cam` ignores the pooling.
+Both have a sign and the unit of the target, as `integrated-gradients` and `cam` have; the others are weights without
+either. The order is roughly that of Kendall's tau in `benchmarks/faithfulness.py`; but `cam` ranks atoms as `additive`
+does where that is available, and elsewhere ignores the pooling.
 """
 
 
@@ -321,14 +328,14 @@ def random_attributions(seed: int) -> Callable[[GraphModel, MoleculeOrBatch, int
 
 
 def available_methods(model: MoleculeModel) -> list[str]:
-    """The methods that support a model, the most faithful first; none if it has no atoms, or predicts for each atom."""
-    if not isinstance(model, GraphModel) or model.of_atoms:
+    """The methods that support a model, its default first; none if it has no atoms, or predicts for each atom."""
+    if not isinstance(model, GraphModel) or model.atom_level:
         return []
     return [name for name, method in METHODS.items() if not method.unsupported_reason(model)]
 
 
 def choose_method(model: MoleculeModel, name: str | None = None) -> str:
-    """`name`, if that method supports the model; for None the most faithful one that does.
+    """`name`, if that method supports the model; for None its default, see `METHODS`.
 
     Raises:
         UsageError: unknown method, or one that does not support this model, with the reason.

@@ -18,7 +18,7 @@ from molattn.explain.faithfulness_file import write_faithfulness
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
 from molattn.training.run_config import read_config
-from molattn.training.run_status import CONFIG, MODEL
+from molattn.training.run_status import CONFIG, model_folder
 
 Read = Callable[[Iterable[object]], Sequence[Molecule | SmilesError]]
 
@@ -74,7 +74,7 @@ def measure_run(
     """Measure the faithfulness of the attributions of a run's model, and save it as `faithfulness.json` in its folder.
 
     Args:
-        artifact: the model.
+        artifact: the model, which must be the one in the folder of the run.
         read: a function from SMILES to the molecules that the model reads.
         run: the folder of the run.
         table: a table of molecules; None for the test molecules of the run.
@@ -105,8 +105,7 @@ def measure_run(
     truth = None if not name else lambda m: atom_contributions(m.encoded_smiles, name, *limits)
     options: dict[str, Any] = {"methods": methods, "seed": seed, "progress": progress}
     result = measure_faithfulness(artifact, sample, target, truth=truth, **options)  # pyright: ignore[reportArgumentType]
-    model = run / MODEL if (run / MODEL).is_dir() else run
-    record = write_faithfulness(run, model, result, source.data, source.split, name)
+    record = write_faithfulness(run, model_folder(run), result, source.data, source.split, name)
     return RunFaithfulness(result, record, name, rejected, len(molecules))
 
 

@@ -8,7 +8,7 @@ from molattn.models.base import Molecule
 from molattn.models.stacked_trees import StackedTrees
 
 TREE_SHAP = "tree-shap"
-TITLE = "the contribution of the counted substructures that the atom is in"
+TREE_SHAP_TITLE = "the contribution of the counted substructures that the atom is in"
 
 MORGAN = "morgan_count"
 OTHER_TERMS = {"avalon_count": "Avalon counts", "erg": "pharmacophore pairs", "rdkit_fast": "descriptors"}

@@ -166,7 +166,7 @@ def _readable_maps(
         counts.failed += 1
         counts.first_failed = counts.first_failed or f"{location}: {result}"
         if strict:
-            raise RowsFailed(f"{counts.first_failed}; --strict stops at the first row that cannot be read")
+            raise RowsFailed(f"{counts.first_failed}; strict stops at the first row that cannot be read")
     if counts.failed == counts.rows:
         reason = f"; the first, {counts.first_failed}" if counts.failed else ": there are no rows"
         raise InputError(f"{source}no molecule can be read{reason}")

@@ -76,7 +76,7 @@ class BasePredictor:
         Raises:
             UsageError: a model of atoms, which has no embedding of a molecule.
         """
-        if self.task.of_atoms:
+        if self.task.atom_level:
             raise UsageError(
                 f"the model predicts targets of atoms ({', '.join(self.targets)}): it has no embedding of a molecule"
             )
@@ -209,7 +209,8 @@ class BatchPredictor:
             if options.interval is not None or options.calibration_method:
                 raise UsageError(
                     f"the model was calibrated with the uncertainty method {a.calibration.uncertainty}, not "
-                    f"{self.uncertainty}: leave --uncertainty-method out, or add --calibration-method none"
+                    f"{self.uncertainty}: leave uncertainty_method out, or set --calibration-method none "
+                    "(calibration_method='none')"
                 )
             self.calibration = NONE
         self.columns = [NewColumn(name, "float64") for name in a.extra_columns(self.uncertainty)]
@@ -230,12 +231,12 @@ class BatchPredictor:
     def _check_interval(self, level: float) -> None:
         a = self.artifact
         check_level(level)
-        if a.task.of_atoms:
-            raise UsageError("--interval applies only to targets of molecules, and the model predicts targets of atoms")
+        if a.task.atom_level:
+            raise UsageError("intervals apply only to targets of molecules, and the model predicts targets of atoms")
         if self.calibration == NONE and not self.options.calibration_method:
             raise UsageError(
-                "the model has no calibration: train with --calibration-size 0.1, or add --calibration-method none for "
-                "uncalibrated intervals, which may be far too narrow"
+                "the model has no calibration: train with --calibration-size 0.1, or add --calibration-method none "
+                "(calibration_method='none') for uncalibrated intervals, which may be far too narrow"
             )
         # A dummy prediction, which raises the error if there are too few calibration molecules for the level.
         zeros = np.zeros((1, len(a.targets)))

@@ -1,17 +1,19 @@
 """Attention maps of a model, and what each atom contributed to a prediction."""
 
+import hashlib
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.data.tables.row_stream import CHUNK_SIZE
-from molattn.errors import MolattnWarning, SmilesError, short_repr
+from molattn.errors import MolattnWarning, SmilesError, UsageError, short_repr
 from molattn.explain import NOT_MEASURED, AttentionMap, Attribution
 from molattn.explain.attribute import attribute, choose_attribution_method, target_index
 from molattn.explain.tree_shap import TREE_SHAP
@@ -22,6 +24,10 @@ from molattn.models.base import Molecule
 from molattn.models.descriptors import DescriptorStream, InputRow, usable_molecules
 from molattn.models.predict import MAX_ATTENTION_PAIRS, NOT_FINITE, iter_attention
 from molattn.models.tasks import Multiclass
+from molattn.training.run_status import MODEL, model_folder
+
+if TYPE_CHECKING:
+    from molattn.explain.run_faithfulness import RunFaithfulness
 
 
 class Explainer(BasePredictor):
@@ -38,6 +44,8 @@ class Explainer(BasePredictor):
     def attention(self, smiles: Any, descriptors: Any = None) -> Any: ...
     def attention(self, smiles: Any, descriptors: Any = None) -> Any:
         """What every atom of a molecule attends to: `.weights` is (layers, heads, n, n), in the SMILES' atom order.
+
+        Of an ensemble it is the attention of the first model, `members[0]`: heads of different models are unrelated.
 
         The order is that of the map's own `.smiles`: a model that standardizes molecules reads the standard form, and
         a model of SMILES attends to tokens instead, those of the canonical SMILES. Descriptors, as for `predict`,
@@ -90,9 +98,7 @@ class Explainer(BasePredictor):
                 counts.rows += 1
                 if not isinstance(row.molecule, SmilesError):
                     pairs += row.molecule.size**2
-                    if warning := geometry_warning(row.molecule.warnings):
-                        first = f"{short_repr(row.smiles)}: {warning}"
-                        counts.add(RowCounts(without_geometry=1, first_without_geometry=first))
+                    _count_geometry(row.smiles, row.molecule, counts)
                 if pairs >= MAX_ATTENTION_PAIRS or len(waiting) == CHUNK_SIZE:
                     yield from self._map_rows(waiting)
                     waiting, pairs = [], 0
@@ -121,7 +127,7 @@ class Explainer(BasePredictor):
             z = np.zeros((len(molecules), len(a.descriptors.names)))
         for molecule, (outputs, weights) in zip(molecules, iter_attention(a.model, molecules, z), strict=True):
             with np.errstate(over="ignore", invalid="ignore"):
-                decoded = a.task.decode(outputs if a.task.of_atoms else outputs[None], a.scaler)
+                decoded = a.task.decode(outputs if a.task.atom_level else outputs[None], a.scaler)
                 failures: dict[int, str] = {}
                 if a.trees is not None:
                     features = a.trees.features([molecule], failures)
@@ -133,7 +139,7 @@ class Explainer(BasePredictor):
             if not all(np.isfinite(x).all() for x in (outputs, weights, decoded.values, decoded.distribution)):
                 yield SmilesError(molecule.smiles, NOT_FINITE)
                 continue
-            if a.task.of_atoms or missing:
+            if a.task.atom_level or missing:
                 names, values, units = [], [], []  # no prediction of the whole molecule
             elif isinstance(a.task, Multiclass):
                 names = a.task.distribution_columns(a.targets)
@@ -170,11 +176,16 @@ class Explainer(BasePredictor):
     ) -> Any:
         """How much each atom contributed to a prediction: one `Attribution`, or a list for several SMILES.
 
+        Of an ensemble, the prediction of its first model, `members[0]`, is explained.
+
         Args:
-            smiles: a SMILES or an RDKit molecule, or many, as for `predict`.
+            smiles: a SMILES or an RDKit molecule, or many, as for `predict`. `attribution_rows` makes the attributions
+                of many one by one, with errors in place of the bad ones.
             method: "additive", "occlusion", "integrated-gradients", "cam", "grad-attention", "rollout" or
-                "attention"; None for the first of these that supports the model: they are in order of faithfulness.
-                "tree-shap" explains the boosted trees of a model that has them; the others never do.
+                "attention". None for "additive" if the readout is a sum or a mean over atoms, or else "occlusion":
+                both have the unit of the target, and positive values raise the prediction. "grad-attention", "rollout"
+                and "attention" have neither sign nor unit. "tree-shap" explains the boosted trees of a model that has
+                them; the others never do.
             target: its name, required for a model of several targets. For a target of several classes it can also be
                 the prediction column of a class. For binary targets the log-odds are explained.
             descriptors: as for `predict`; with an additive method their contribution is separate from the atoms'.
@@ -184,21 +195,66 @@ class Explainer(BasePredictor):
             TypeError: `smiles` is neither a molecule nor a list of them.
             UsageError: there is no such method or target, or the method does not work for this model.
         """
-        a = self._artifact
-        name = choose_attribution_method(a, method)
-
-        def explain(molecule: Molecule, z: np.ndarray | None) -> Attribution:
-            found = attribute(a, molecule, name, target, descriptors=None if z is None else z[None])
-            by_method = self._faithfulness.get(found.target) or self._faithfulness.get(target or a.targets[0], {})
-            summary = by_method.get(name, NOT_MEASURED)
-            if a.trees is not None:
-                t = target_index(a, found.target)
-                summary = f"{a.trees.describe_share(t, of_trees=name == TREE_SHAP)}; {summary}"
-            return replace(found, faithfulness=summary)
-
+        name = choose_attribution_method(self._artifact, method)
         read, single = self._read(smiles, descriptors)
-        attributions = [explain(molecule, z) for molecule, z in read]
+        attributions = [self._attribution(molecule, z, name, target) for molecule, z in read]
         return attributions[0] if single else attributions
+
+    def attribution_rows(
+        self,
+        smiles: Any,
+        method: str | None = None,
+        target: str | None = None,
+        descriptors: Any = None,
+        num_workers: int = 0,
+    ) -> Generator[Attribution | SmilesError, None, None]:
+        """The attribution of each SMILES, in order; an error in place of one without, which does not stop the others.
+
+        For any number of SMILES: a chunk of them is in memory at a time. A `MolattnWarning` at the end reports how many
+        molecules had path lengths instead of a 3D geometry.
+
+        Args:
+            smiles, descriptors: as for `predict`; any iterables.
+            method, target: as for `attributions`.
+            num_workers: processes that read molecules.
+
+        Raises:
+            UsageError: there is no such method or target, or the method does not work for this model.
+
+        Example::
+
+            for row in predictor.attribution_rows(["CCO", "C1CC"]):
+                print(row)  # an Attribution, then a SmilesError
+        """
+        name, counts = choose_attribution_method(self._artifact, method), RowCounts()
+        molecules = as_smiles(smiles, atom_order=True)
+        stream = DescriptorStream(self._artifact.descriptors, self._descriptors_of(molecules, descriptors))
+        with closing(self._read_rows(molecules.smiles, num_workers, None, stream)) as chunks:
+            for row in chain.from_iterable(chunks):
+                counts.rows += 1
+                found: Attribution | SmilesError
+                if isinstance(row.molecule, SmilesError):
+                    found = row.molecule
+                else:
+                    _count_geometry(row.smiles, row.molecule, counts)
+                    try:
+                        found = self._attribution(row.molecule, row.descriptors, name, target)
+                    except SmilesError as error:
+                        found = error
+                yield found
+        if counts.geometry_message:
+            warnings.warn(MolattnWarning(counts.geometry_message), stacklevel=2)
+
+    def _attribution(self, molecule: Molecule, z: np.ndarray | None, method: str, target: str | None) -> Attribution:
+        """The attribution of one molecule, with descriptors (k,), and the faithfulness of its method."""
+        a = self._artifact
+        found = attribute(a, molecule, method, target, descriptors=None if z is None else z[None])
+        by_method = self._faithfulness.get(found.target) or self._faithfulness.get(target or a.targets[0], {})
+        summary = by_method.get(method, NOT_MEASURED)
+        if a.trees is not None:
+            t = target_index(a, found.target)
+            summary = f"{a.trees.describe_share(t, of_trees=method == TREE_SHAP)}; {summary}"
+        return replace(found, faithfulness=summary)
 
     def _read(self, smiles: Any, descriptors: Any) -> tuple[list[tuple[Molecule, np.ndarray | None]], bool]:
         """Molecules with their descriptors, and whether `smiles` was a single one; raises SmilesError."""
@@ -206,22 +262,84 @@ class Explainer(BasePredictor):
         z = self._descriptors_of(molecules, descriptors)
         return self._read_list(list(molecules.smiles), z), molecules.single
 
-    def faithfulness(self, run: str | Path, **options: Any):
+    def faithfulness(
+        self,
+        run: str | Path | None = None,
+        *,
+        table: str | Path | None = None,
+        smiles_column: str = "",
+        table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
+        target: str | None = None,
+        methods: Sequence[str] = (),
+        max_molecules: int = 500,
+        seed: int = 0,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> "RunFaithfulness":
         """How faithful the methods of `attributions` are for this model: what `molattn faithfulness` does.
 
+        The result is saved as `faithfulness.json` in the folder of the run, for the pictures of predictors that are
+        loaded from it afterwards.
+
         Args:
-            run: the folder of the run that the model is from; faithfulness.json is written there.
-            options: table, smiles_column, target, methods, max_molecules, seed and progress, as for
-                `molattn.explain.run_faithfulness.measure_run`.
+            run: the folder of the run that the model is from; by default the one that it was loaded from.
+            table: a table of molecules that the model was not trained on; None for the test molecules of the run.
+            smiles_column: its column of SMILES; guessed by name when empty.
+            table_options: encoding, header and sheet of the table.
+            target: its name; for several classes also the prediction column of a class. By default the first target.
+            methods: names of methods, as for `attributions`; empty for all that support the model.
+            max_molecules: largest number of molecules; more are sampled at random, in their order.
+            seed: seed of the sample, of the random orders and of the weights of the untrained model.
+            progress: called with the number of finished molecules and their total number, counted twice where an
+                untrained model is measured as well.
 
         Returns:
             A `RunFaithfulness`; `.faithfulness.methods["additive"].kendall` and so on.
 
         Raises:
-            UsageError: there is no such method, target or column, or there are no molecules to measure on.
+            UsageError: the folder holds another model; there is no such method, target or column, or there are no
+                molecules to measure on.
             InputError: a table that cannot be used.
+
+        Example::
+
+            found = molattn.load("runs/esol").faithfulness(max_molecules=100)
+            found.faithfulness.methods["additive"].deletion
         """
+        folder = self._run_folder(run)
         # Imported here: it imports scipy and scikit-learn, which prediction does not need.
         from molattn.explain.run_faithfulness import measure_run
 
-        return measure_run(self._artifact, self._read_molecules, run, **options)
+        return measure_run(
+            self._artifact,
+            self._read_molecules,
+            folder,
+            table=table,
+            smiles_column=smiles_column,
+            table_options=table_options,
+            target=target,
+            methods=methods,
+            max_molecules=max_molecules,
+            seed=seed,
+            progress=progress,
+        )
+
+    def _run_folder(self, run: str | Path | None) -> Path:
+        """The folder of the run of this model: `run`, or None for the one that it was loaded from.
+
+        Raises:
+            UsageError: the folder holds another model, or the model was not loaded from a folder.
+        """
+        if run is None:
+            if self.folder is None:
+                raise UsageError("the model was not loaded from a run: pass the folder that it is saved in")
+            return self.folder.parent if self.folder.name == MODEL else self.folder
+        model = model_folder(Path(run)) / "config.json"
+        if not model.is_file() or hashlib.sha256(model.read_bytes()).hexdigest() != self.model_sha256():
+            raise UsageError(f"{run} does not hold this model: pass the folder of the run that it is from")
+        return Path(run)
+
+
+def _count_geometry(smiles: object, molecule: Molecule, counts: RowCounts) -> None:
+    """Add a molecule to `counts` if it has path lengths instead of a 3D geometry."""
+    if warning := geometry_warning(molecule.warnings):
+        counts.add(RowCounts(without_geometry=1, first_without_geometry=f"{short_repr(smiles)}: {warning}"))

@@ -1,6 +1,5 @@
 """The molecules that a caller passes: one or many, SMILES or RDKit molecules, in a list, an array or a data frame."""
 
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any, NamedTuple
 
@@ -8,7 +7,7 @@ import numpy as np
 
 from molattn.chem import is_mol, smiles_from_mol
 from molattn.data import guess_smiles_column
-from molattn.errors import MolattnWarning, SmilesError, UsageError
+from molattn.errors import SmilesError, UsageError, short_repr, warn_caller
 
 
 class Molecules(NamedTuple):
@@ -36,7 +35,7 @@ def as_smiles(molecules: object, *, atom_order: bool = False) -> Molecules:
 
     Raises:
         TypeError: anything else, such as a number, a dictionary or a set, which has no order.
-        UsageError: a data frame without a column of SMILES.
+        UsageError: a data frame without a column of SMILES, or with several of the same name.
 
     >>> as_smiles(np.array([["CCO"], ["C"]])).smiles
     ['CCO', 'C']
@@ -47,8 +46,7 @@ def as_smiles(molecules: object, *, atom_order: bool = False) -> Molecules:
     if names is not None:
         frame: Any = molecules
         column = frame[_smiles_column([*names])]
-        cells = column.to_pylist() if hasattr(column, "to_pylist") else column
-        return Molecules(_written(cells, atom_order), frame=molecules)
+        return Molecules(_written(_plain(column), atom_order), frame=frame)
     if isinstance(molecules, np.ndarray):
         if molecules.ndim != 1 and not (molecules.ndim == 2 and molecules.shape[1] == 1):
             raise TypeError(
@@ -60,17 +58,28 @@ def as_smiles(molecules: object, *, atom_order: bool = False) -> Molecules:
             f"{type(molecules).__name__} is not a type of molecules: pass a SMILES or an RDKit molecule, or a list, "
             "an array, a Series or a data frame of them"
         )
-    return Molecules(_written(molecules, atom_order))
+    return Molecules(_written(_plain(molecules), atom_order))
+
+
+def _plain(column: Any) -> Iterable[object]:
+    """A column without the scalars of its own that pyarrow has in place of strings."""
+    return column.to_pylist() if hasattr(column, "to_pylist") else column
 
 
 def _smiles_column(names: list[Any]) -> Any:
+    """The name of the SMILES column of a data frame."""
+    if not names:
+        raise UsageError("the data frame has no columns: pass one with a column of SMILES")
     if len(names) == 1:
         return names[0]
     try:
-        return names[[*map(str, names)].index(guess_smiles_column([*map(str, names)]))]
+        name = names[[*map(str, names)].index(guess_smiles_column([*map(str, names)]))]
     except UsageError as error:
         found = str(error).partition(": ")[0]
         raise UsageError(f"{found}: pass the column of the SMILES, such as frame[{names[0]!r}]") from error
+    if names.count(name) > 1:
+        raise UsageError(f"the data frame has {names.count(name)} columns {short_repr(name)}: rename all but one")
+    return name
 
 
 def _written(molecules: Iterable[object], atom_order: bool) -> Iterator[object]:
@@ -85,11 +94,8 @@ def _written(molecules: Iterable[object], atom_order: bool) -> Iterator[object]:
             yield molecule  # the reader rejects it, as an error of its row
             continue
         if atom_order and not in_order:
-            warnings.warn(
-                MolattnWarning(
-                    f"row {row}: the atoms are in the order of the SMILES {smiles!r}, which is not that of the RDKit "
-                    "molecule: no SMILES of it has that order"
-                ),
-                stacklevel=4,
+            warn_caller(
+                f"row {row}: the atoms are in the order of the SMILES {smiles!r}, which is not that of the RDKit "
+                "molecule: no SMILES of it has that order"
             )
         yield smiles

@@ -18,7 +18,7 @@ from molattn.inference.table_predictor import TablePredictor
 from molattn.models.artifact import load_artifact
 from molattn.models.predictions import Predictions
 from molattn.models.uncertainty import NONE
-from molattn.training.run_status import MODEL, check_has_model
+from molattn.training.run_status import check_has_model, model_folder
 
 
 class Predictor(TablePredictor):
@@ -112,11 +112,11 @@ class Predictor(TablePredictor):
                 "evidential, quantile or dirichlet, or pass uncertainty_method='dropout'"
             )
         rows, single = self._rows(smiles, num_workers, descriptors, batch.options, on_error)
-        groups = [split_atoms(row) for row in rows] if self.task.of_atoms else [rows]
+        groups = [split_atoms(row) for row in rows] if self.task.atom_level else [rows]
         pairs = [self._arrays(group, len(batch.columns)) for group in groups]
         warn_failed(rows, "prediction")
         results: list[Any] = [[self._squeeze(pair[k]) for pair in pairs] for k in range(1 + return_std)]
-        if not self.task.of_atoms:
+        if not self.task.atom_level:
             results = [result[0] for result in results]
         if single:
             results = [result[0] for result in results]
@@ -207,7 +207,7 @@ class Predictor(TablePredictor):
     ) -> tuple[list[RowPrediction], bool]:
         """The predictions of molecules, and whether `smiles` was a single one."""
         _check_choice(on_error)
-        molecules = as_smiles(smiles, atom_order=self.task.of_atoms)
+        molecules = as_smiles(smiles, atom_order=self.task.atom_level)
         z = self._descriptors_of(molecules, descriptors)
         rows = list(self.predict_rows(molecules.smiles, num_workers, None, z, options))
         if on_error == "raise":
@@ -237,6 +237,7 @@ class Predictor(TablePredictor):
         """Learned embeddings, in the order of `smiles`: the input of the model's final linear layer.
 
         Shapes: (n, d); (d,) for a single molecule. The descriptors are the last numbers of an embedding, standardized.
+        Of an ensemble, they are those of its first model, `members[0]`.
 
         The result for a SMILES that cannot be read is NaN. A `MolattnWarning` reports how many there are, with the
         first reason; `embed_rows` gives all.
@@ -306,7 +307,9 @@ class Predictor(TablePredictor):
         )
 
     def __repr__(self) -> str:
-        return f"Predictor of {', '.join(self.targets)}"
+        a = self._artifact
+        count = f", ensemble of {len(a.models)}" if len(a.models) > 1 else ""
+        return f"Predictor(targets={self.targets!r}, model={a.model.config.kind!r}{count})"
 
 
 def _check_choice(on_error: str) -> None:
@@ -329,5 +332,5 @@ def load(run: str | Path) -> Predictor:
     """
     run = Path(run)
     check_has_model(run)
-    folder = run / MODEL if (run / MODEL).is_dir() else run
+    folder = model_folder(run)
     return Predictor(load_artifact(folder), read_summaries(run, folder), folder)

@@ -183,6 +183,8 @@ def _start(num_workers: int) -> Any:
         import ray.data
     except ImportError:
         raise MissingExtra("Ray", "ray", "--engine ray") from None
+    if ray.is_initialized():
+        raise UsageError("Ray already runs in this process: call ray.shutdown() first, or use the engine local")
     for name in ("ray", "ray.data"):
         logging.getLogger(name).setLevel(logging.ERROR)
     settings: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
@@ -211,7 +213,10 @@ def _error(result: dict[str, Any]) -> Exception:
     """The error that a process returned."""
     kind = getattr(errors, result["error"], None)
     if isinstance(kind, type) and issubclass(kind, MolattnError):
-        return kind(result["text"])
+        # Not from the arguments of its class, which are not known: its text is complete.
+        error = kind.__new__(kind)
+        error.args = (result["text"],)
+        return error
     return OSError(result["errno"], result["text"])
 
 

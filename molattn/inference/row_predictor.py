@@ -74,7 +74,7 @@ class RowPredictor(BasePredictor):
     ) -> list[RowValues | str]:
         failures: dict[int, str] = {}
         predicted: list[RowValues | str] = [*predictor.predict(molecules, z, failures)]
-        if self.task.of_atoms:
+        if self.task.atom_level:
             atoms: Any = iter(predicted)
             by_molecule = (list(islice(atoms, n)) for n in self._artifact.model.rows_per_molecule(molecules).tolist())
             predicted = [(transpose(v for v, _ in rows), transpose(e for _, e in rows)) for rows in by_molecule]
@@ -157,7 +157,7 @@ def prediction_task(predictor: RowPredictor, options: PredictionOptions = DEFAUL
     # The prediction of a target of several classes is the name of a class.
     kind = "string" if predictor.task.kind == "multiclass" else "float64"
     kinds = [(f"{t}_pred", kind) for t in predictor.targets] + [(c.name, c.kind) for c in extra]
-    if predictor.task.of_atoms:
+    if predictor.task.atom_level:
         kinds = [(name, f"list<{kind}>") for name, kind in kinds]
     return TableTask(
         noun="prediction",

@@ -274,7 +274,7 @@ def check_complete(counts: RowCounts, first: int, end: int | None, source: str) 
 def check_strict(job: TableJob, task: TableTask, counts: RowCounts) -> None:
     """Raise RowsFailed if a row failed and the job is strict."""
     if job.strict and counts.failed:
-        raise RowsFailed(f"{counts.first_failed}; --strict stops at the first row without a {task.noun}")
+        raise RowsFailed(f"{counts.first_failed}; strict stops at the first row without a {task.noun}")
 
 
 def _descriptor_indices(stream: RowStream, names: Sequence[str]) -> list[int]:

@@ -67,20 +67,19 @@ class TableJob:
         if self.shard is not None and not 1 <= self.shard[0] <= self.shard[1]:
             raise UsageError(f"a shard is (i, n), the i-th of n, from (1, n) to (n, n), not {self.shard}")
         if (self.shard or self.resume) and not table.is_file() and (str(table) == "-" or table.exists()):
-            option = "--shard" if self.shard else "--resume"
+            option = "a shard" if self.shard else "resume"
             raise UsageError(f"{option} needs the number of rows in advance: give a regular file instead of a pipe")
         if self.resume and output is None:
-            raise UsageError("--resume continues an output file: give --output")
+            raise UsageError("resume continues an output file: give an output")
         if output is None:
             return
-        if output.exists() and table.exists() and os.path.samefile(output, table):
-            raise UsageError(f"{output} is the input itself: write to another file")
-        if output.exists() and not output.is_file():
-            raise UsageError(f"{output} is not a regular file: give another path")
         parts = parts_folder(output)
-        check_output(output, self.force or (self.resume and parts.exists()))
+        check_output(output, self.force or (self.resume and parts.exists()), table)
         if parts.exists() and not self.force and not self.resume:
-            raise UsageError(f"{parts} holds finished parts of {output}: --resume continues, --force starts over")
+            raise UsageError(
+                f"{parts} holds finished parts of {output}: --resume (resume=True) continues, --force (force=True) "
+                "starts over"
+            )
 
     def row_range(self, warn: Warn = ignore_warning) -> tuple[int, int | None]:
         """The first row to process and the end of the range; the end is None for a pipe, whose rows cannot be counted.
@@ -96,24 +95,38 @@ class TableJob:
         return min(chunks * (i - 1) // n * CHUNK_SIZE, total), min(chunks * i // n * CHUNK_SIZE, total)
 
 
-def check_output(path: Path, force: bool = False) -> None:
+def check_output(path: Path, force: bool = False, table: Path | None = None) -> None:
     """Validate that a file can be written.
 
+    Args:
+        path: the file.
+        force: whether it may exist, and is then replaced.
+        table: the table that is read, if there is one, which the file must not be.
+
     Raises:
-        UsageError: it exists and `force` is False, or it is not a regular file.
+        UsageError: it exists and `force` is False, it is not a regular file, or it is the table itself.
         InputError: its folder does not exist.
     """
-    if path.exists() and not (force and path.is_file()):
-        raise UsageError(f"{path} exists: give another --output, or --force to replace it")
+    if table is not None and path.exists() and table.exists() and os.path.samefile(path, table):
+        raise UsageError(f"{path} is the input itself: write to another file")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is not a regular file: give another path")
+    if path.exists() and not force:
+        raise UsageError(f"{path} exists: give another output, or --force (force=True) to replace it")
     if not path.absolute().parent.is_dir():
         raise InputError(f"there is no folder {path.absolute().parent}: create it first")
 
 
-def check_attention_output(path: Path, force: bool = False) -> None:
-    """Validate the output of `attention_table`; raises as `check_output`, and UsageError for another suffix."""
+def check_attention_output(path: Path, force: bool = False, table: Path | None = None) -> None:
+    """Validate the output of `attention_table`; see `check_output`.
+
+    Raises:
+        UsageError: another suffix than .parquet and .csv; and as `check_output`.
+        InputError: as `check_output`.
+    """
     if path.suffix.lower() not in (".parquet", ".csv"):
         raise UsageError(f"{path.name}: attention weights are written as .parquet or .csv")
-    check_output(path, force)
+    check_output(path, force, table)
 
 
 def check_engine(engine: str) -> None:

@@ -230,7 +230,7 @@ class TablePredictor(RowPredictor, Explainer):
         """
         from molattn.inference.attention_table import write_attention  # imports pyarrow
 
-        check_attention_output(Path(output), force)
+        check_attention_output(Path(output), force, Path(input))
         job = TableJob(
             input=Path(input),
             output=Path(output),

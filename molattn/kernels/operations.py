@@ -85,7 +85,7 @@ def isolated_state() -> Iterator[None]:
         torch.autocast("cpu", enabled=False),
         torch.device("cpu"),
     ):
-        torch.manual_seed(0)
+        torch.default_generator.manual_seed(0)  # `torch.manual_seed` would seed the GPUs too
         torch.set_default_dtype(torch.float32)
         try:
             yield

@@ -9,6 +9,8 @@ FINGERPRINT_BYTES = 256
 """The size of the packed Morgan fingerprint of a molecule."""
 COVERAGE = 0.95
 """The share of the training molecules that are within each limit."""
+ROWS, PAIRS = 512, 2**20
+"""The maximum numbers of rows, and of pairs of rows, that are compared at a time, to bound the memory."""
 OUT_OF_DOMAIN = ("no", "embedding", "fingerprint", "both")
 """Whether a molecule is out of the domain, and by which measure."""
 
@@ -56,15 +58,16 @@ def mean_nearest_distance(x: np.ndarray, others: np.ndarray, exclude_self: bool 
     """
     x, others = x.astype(np.float64), others.astype(np.float64)
     result = np.empty(len(x))
-    for start in range(0, len(x), _ROWS):
-        part = x[start : start + _ROWS]
+    rows = min(ROWS, max(1, PAIRS // len(others)))
+    for start in range(0, len(x), rows):
+        part = x[start : start + rows]
         # |a - b|^2 = |a|^2 + |b|^2 - 2 a.b, which rounding can make slightly negative.
         squares = (part**2).sum(1)[:, None] + (others**2).sum(1) - 2 * part @ others.T
         distances = np.sqrt(np.maximum(squares, 0.0))
         if exclude_self:
             distances[np.arange(len(part)), start + np.arange(len(part))] = np.inf
         k = min(NUM_NEIGHBOURS, len(others) - exclude_self)
-        result[start : start + _ROWS] = np.partition(distances, k - 1, axis=1)[:, :k].mean(1)
+        result[start : start + rows] = np.partition(distances, k - 1, axis=1)[:, :k].mean(1)
     return result
 
 
@@ -76,17 +79,16 @@ def max_tanimoto(bits: np.ndarray, others: np.ndarray, exclude_self: bool = Fals
         others: (m, bytes), packed.
         exclude_self: whether row i of `others` is row i of `bits` itself, which is then left out.
     """
-    a, b = (np.unpackbits(rows, axis=1).astype(np.float32) for rows in (bits, others))
-    result = np.empty(len(bits))
-    for start in range(0, len(a), _ROWS):
-        part = a[start : start + _ROWS]
-        both = part @ b.T
-        either = part.sum(1)[:, None] + b.sum(1) - both
-        similarities = np.where(either > 0, both / np.maximum(either, 1.0), 1.0)
-        if exclude_self:
-            similarities[np.arange(len(part)), start + np.arange(len(part))] = -1.0
-        result[start : start + _ROWS] = similarities.max(1)
+    result = np.full(len(bits), -1.0)
+    for other in range(0, len(others), ROWS):
+        b = np.unpackbits(others[other : other + ROWS], axis=1).astype(np.float32)
+        for start in range(0, len(bits), ROWS):
+            a = np.unpackbits(bits[start : start + ROWS], axis=1).astype(np.float32)
+            both = a @ b.T
+            either = a.sum(1)[:, None] + b.sum(1) - both
+            similarities = np.where(either > 0, both / np.maximum(either, 1.0), 1.0)
+            if exclude_self and start == other:
+                np.fill_diagonal(similarities, -1.0)
+            part = result[start : start + ROWS]
+            np.maximum(part, similarities.max(1), out=part)
     return result
-
-
-_ROWS = 512  # rows compared at a time, to bound the memory

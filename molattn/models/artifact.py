@@ -20,7 +20,8 @@ from torch import Tensor
 
 from molattn.chem import DEFAULT_READ_OPTIONS, STANDARDIZE, ConformerOptions, ReadOptions
 from molattn.data.files import write_bytes
-from molattn.data.schema import CHECKSUMS, ValidationError, dumps_checksummed
+from molattn.data.schema import CHECKSUMS, ValidationError, dumps_checksummed, parse_json
+from molattn.data.tables.parts import file_sha256
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.applicability_domain import ApplicabilityDomain
 from molattn.models.base import Molecule, MoleculeModel, build_model, model_class
@@ -244,11 +245,18 @@ def _weights(model: MoleculeModel) -> dict[str, Tensor]:
 def _finish_replacement(folder: Path) -> None:
     """Move the next configuration into place if its weights were written, and remove it if they were not."""
     if (folder / NEXT_CONFIG).is_file():
-        weights = (folder / WEIGHTS).read_bytes() if (folder / WEIGHTS).is_file() else b""
-        if hashlib.sha256(weights).hexdigest().encode() in (folder / NEXT_CONFIG).read_bytes():
+        if _next_config_has_these_weights(folder):
             os.replace(folder / NEXT_CONFIG, folder / CONFIG_JSON)
         else:
             (folder / NEXT_CONFIG).unlink()
+
+
+def _next_config_has_these_weights(folder: Path) -> bool:
+    """Whether the checksum in the next configuration is that of the weights in `folder`."""
+    try:
+        return file_sha256(folder / WEIGHTS) == parse_json((folder / NEXT_CONFIG).read_bytes())[CHECKSUMS][WEIGHTS]
+    except (FileNotFoundError, ValueError, TypeError, LookupError):  # no weights, or a damaged configuration
+        return False
 
 
 def _descriptors(scaler: DescriptorScaler | None) -> list[dict[str, Any]]:
@@ -289,7 +297,9 @@ def load_artifact(folder: str | Path) -> Artifact:
         # The message quotes the file, which may contain any characters.
         why = str(error).encode("ascii", "backslashreplace").decode()
         raise InputError(f"{folder} requires what is not available: {why}") from error
-    except (KeyError, TypeError, AttributeError, ArithmeticError, RuntimeError, OSError) as error:
+    except OSError as error:
+        raise InputError(f"{folder} cannot be read: {error}") from error
+    except (KeyError, TypeError, AttributeError, ArithmeticError, RuntimeError) as error:
         raise InputError(
             f"{folder} is damaged, it cannot be read as a model ({type(error).__name__}); copy it again"
         ) from error
@@ -299,9 +309,7 @@ def _current_config(folder: Path) -> str:
     """The name of the configuration file that belongs to the weights."""
     if not (folder / NEXT_CONFIG).is_file() or (folder / NEXT_CONFIG).stat().st_size > MAX_CONFIG_BYTES:
         return CONFIG_JSON
-    with open(folder / WEIGHTS, "rb") as file:
-        weights = hashlib.file_digest(file, "sha256").hexdigest()
-    return NEXT_CONFIG if weights.encode() in (folder / NEXT_CONFIG).read_bytes() else CONFIG_JSON
+    return NEXT_CONFIG if _next_config_has_these_weights(folder) else CONFIG_JSON
 
 
 def _build_artifact(config: dict[str, Any], specs: dict[str, TensorSpec], folder: Path) -> Artifact:
@@ -316,7 +324,7 @@ def _build_artifact(config: dict[str, Any], specs: dict[str, TensorSpec], folder
             f"{config['molattn']} or train again"
         )
     count = 1 + config[MEMBERS]
-    build_args = settings, len(task.target_of_output(len(targets))), task.of_atoms, len(descriptors)
+    build_args = settings, len(task.target_of_output(len(targets))), task.atom_level, len(descriptors)
     if max(count, settings.num_layers) > len(specs):
         raise ValidationError("its settings require more weights than it has")
     with default_float32(), AllocationLimit(2 * count_numbers(select_prefix(specs, "")) + MAX_BUFFER_NUMBERS):

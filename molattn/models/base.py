@@ -30,7 +30,7 @@ class Molecule(Protocol):
     """The input of a model for one SMILES: a graph of atoms, or a row of tokens.
 
     Attributes:
-        smiles: the SMILES as in the input.
+        smiles: the SMILES as in the input, or that of the standard form if molecules are standardized.
         encoded_smiles: the SMILES whose atoms or tokens are encoded, in their order.
         labels: the labels of its positions (atoms or tokens), in order.
         size: the number of positions.
@@ -58,15 +58,15 @@ class MoleculeModel(nn.Module, ABC):
     Args:
         config: its configuration.
         num_outputs: the number of outputs for each molecule or atom.
-        of_atoms: whether the targets are atom-level.
+        atom_level: whether the targets are atom-level.
         num_descriptors: k.
 
     Attributes:
         config: its configuration.
         head: the final linear layer, from the readout followed by the descriptors, or from the vector of an atom.
         num_descriptors: k, the number of descriptors of each molecule that are appended to its readout.
-        supports_atom_targets: whether models of this kind support atom-level targets.
-        of_atoms: whether this model has atom-level targets.
+        supports_atom_level: whether models of this kind support atom-level targets.
+        atom_level: whether this model has atom-level targets.
         virtual_labels: labels of the virtual nodes, whose rows and columns of attention follow those of the positions.
         rows_sum_to_one: whether the attention weights of a position sum to 1.
         position_type: whether the positions of a molecule are atoms or tokens.
@@ -75,20 +75,20 @@ class MoleculeModel(nn.Module, ABC):
     config: ModelConfig
     head: nn.Linear
     num_descriptors: int
-    supports_atom_targets: ClassVar[bool] = False
-    of_atoms: bool = False
+    supports_atom_level: ClassVar[bool] = False
+    atom_level: bool = False
     virtual_labels: tuple[str, ...] = ()
     rows_sum_to_one: bool = True
     position_type: Literal["atoms", "tokens"] = "atoms"
 
     @abstractmethod
-    def __init__(self, config: Any, num_outputs: int = 1, of_atoms: bool = False, num_descriptors: int = 0):
+    def __init__(self, config: Any, num_outputs: int = 1, atom_level: bool = False, num_descriptors: int = 0):
         super().__init__()
-        if of_atoms and not self.supports_atom_targets:
+        if atom_level and not self.supports_atom_level:
             raise ValueError(f"the model {config.kind!r} has no atom-level targets: choose the model 'graph'")
-        if of_atoms and num_descriptors:
+        if atom_level and num_descriptors:
             raise ValueError("descriptors are of molecules, and the targets are of atoms: leave descriptors out")
-        self.of_atoms, self.num_descriptors = of_atoms, num_descriptors
+        self.atom_level, self.num_descriptors = atom_level, num_descriptors
 
     @staticmethod
     @abstractmethod
@@ -177,7 +177,7 @@ class MoleculeModel(nn.Module, ABC):
 
     def rows_per_molecule(self, molecules: Sequence[Molecule]) -> np.ndarray:
         """(n,) the number of rows of the output for each molecule: one, or one for each atom."""
-        return molecule_sizes(molecules) if self.of_atoms else np.ones(len(molecules), dtype=np.int64)
+        return molecule_sizes(molecules) if self.atom_level else np.ones(len(molecules), dtype=np.int64)
 
     def apply_head(self, molecules: Tensor) -> Tensor:
         """The head, (b, d + k) -> (b, outputs), in the dtype of `molecules`; see `to_float64`."""
@@ -214,11 +214,11 @@ def model_class(kind: str) -> type[MoleculeModel]:
 
 
 def build_model(
-    config: ModelConfig, num_outputs: int, of_atoms: bool = False, num_descriptors: int = 0
+    config: ModelConfig, num_outputs: int, atom_level: bool = False, num_descriptors: int = 0
 ) -> MoleculeModel:
     """The untrained model that `config` describes; see `MoleculeModel`.
 
     Raises:
         ValueError: inconsistent settings.
     """
-    return model_class(config.kind)(config, num_outputs, of_atoms, num_descriptors)
+    return model_class(config.kind)(config, num_outputs, atom_level, num_descriptors)

@@ -13,8 +13,8 @@ class GraphModelConfig:
         hidden_dim: channels of a node.
         num_layers: the number of blocks.
         num_heads: heads of a block; the number must divide hidden_dim.
-        edges: the edge features, names in `molattn.models.encodings.EDGE_ENCODINGS`.
-        join_edges: whether the edge features are added ("sum") or concatenated ("concat").
+        edges: what each pair of atoms is told, names in `molattn.models.encodings.EDGE_ENCODINGS`.
+        join_edges: whether the edge encodings are added ("sum") or concatenated ("concat").
         edge_dim: channels of an edge, or of each learned encoding in it.
         nodes: what is added to the embeddings of the atoms, names in `molattn.models.encodings.NODE_ENCODINGS`.
         neighbours: the atoms that an atom may attend to: "all", or "bonded" ones and itself.

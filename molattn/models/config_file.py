@@ -47,7 +47,7 @@ WEIGHTS, CONFIG_JSON, NEXT_CONFIG = "model.safetensors", "config.json", "config.
 MAX_CONFIG_BYTES = 16 * 2**20
 """Maximum size of a configuration; 617 targets take 0.1 MB."""
 
-# Names are names of table columns, and may be as long as those.
+# Targets and descriptors have the names of table columns, which may be as long as a field of `csv`.
 NAME, WORD = String(131_072), String(100, min_length=1)
 MAX_ATOMS, SAMPLES, TIMEOUT = Integer(1, 10_000), Integer(2, 1_000), Integer(1, 86_400)
 DOMAIN_SIZE, NUM_MEMBERS = Integer(0, 100_000), Integer(0, 1_000)
@@ -105,7 +105,7 @@ _CONFORMERS = Record(
     {"seed": Integer(0, 2**31 - 2), "timeout": TIMEOUT, "on_failure": OneOf(("paths", "reject", "stop"))}
 )
 _TASK = Record(
-    {"kind": WORD, "loss": WORD, "of_atoms": Boolean()},
+    {"kind": WORD, "loss": WORD, "atom_level": Boolean()},
     {
         "classes": ListOf(ListOf(NAME, MAX_TARGETS, min_length=1), MAX_TARGETS),
         "alpha": Number(0.0, 1.0, exclusive=True),
@@ -161,7 +161,7 @@ def read_config_file(folder: Path, name: str = CONFIG_JSON) -> dict[str, Any]:
         content, whole = loads_checksummed(path.read_bytes(), CONFIG_JSON)
         _check_schema(folder, content)
         if not whole:
-            raise ValidationError("its checksum differs from the one in it")
+            raise ValidationError("its content does not match the checksum in it")
         config = _CONFIG.validate(content, "")
         _check_checksums(config)
         config["model"] = _model(config["model"], folder)
@@ -170,7 +170,9 @@ def read_config_file(folder: Path, name: str = CONFIG_JSON) -> dict[str, Any]:
         raise InputError(f"{folder} contains no model: {name} is missing; give the folder of a finished run") from None
     except ValidationError as error:
         raise InputError(f"{path} is damaged or was changed: {error}; copy it again") from None
-    except (ValueError, OSError) as error:
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
         why = str(error).partition("\n")[0]
         raise InputError(f"{path} is damaged, it cannot be read ({why}); copy it again") from error
     return config
@@ -214,7 +216,7 @@ def _check_consistency(config: dict[str, Any]) -> None:
     for t, target in enumerate(targets):
         if "transform" not in target:
             continue
-        if task["kind"] != Regression.kind or task["of_atoms"]:
+        if task["kind"] != Regression.kind or task["atom_level"]:
             raise ValidationError(f"targets[{t}].transform applies only to regression with molecule-level targets")
         try:
             _transform(target)
@@ -245,8 +247,8 @@ def _check_consistency(config: dict[str, Any]) -> None:
                 f"trees.weights are those of {len(trees['weights']):,} targets, and there are {len(targets):,}"
             )
     of_molecules = (CALIBRATION, DOMAIN, TREES)
-    if task["of_atoms"] and (found := next((k for k in of_molecules if config.get(k) is not None), None)):
-        raise ValidationError(f"{found} applies only to molecule-level targets, and task.of_atoms is true")
+    if task["atom_level"] and (found := next((k for k in of_molecules if config.get(k) is not None), None)):
+        raise ValidationError(f"{found} applies only to molecule-level targets, and task.atom_level is true")
     three_d, model = config["molecules"]["conformers"] is not None, model_config_of(config)
     if three_d and not isinstance(model, GraphModelConfig):
         raise ValidationError(

@@ -32,7 +32,7 @@ from molattn.graph import (
     fused_unsupported_reason,
     run_blocks,
 )
-from molattn.graph.blocks import BLOCKS, BlockConfig, DegreeScaledSum, mat
+from molattn.graph.blocks import BLOCKS, BlockConfig, DegreeScaledSum, MixedEdgeUpdate
 from molattn.graph.encodings import adjacency
 from molattn.kernels.loader import COMPILE_DISABLED
 from molattn.models.base import MoleculeModel, to_float64
@@ -52,19 +52,19 @@ class GraphModel(MoleculeModel):
     Args:
         config: its configuration.
         num_outputs: the number of outputs y.
-        of_atoms: whether the targets are atom-level. If so, there is no readout, and no output for a virtual node.
+        atom_level: whether the targets are atom-level. If so, there is no readout, and no output for a virtual node.
         num_descriptors: k, the number of the standardized descriptors z.
 
     Raises:
         ValueError: an unknown name, or inconsistent settings.
     """
 
-    supports_atom_targets = True
+    supports_atom_level = True
 
     def __init__(
-        self, config: GraphModelConfig, num_outputs: int = 1, of_atoms: bool = False, num_descriptors: int = 0
+        self, config: GraphModelConfig, num_outputs: int = 1, atom_level: bool = False, num_descriptors: int = 0
     ):
-        super().__init__(config, num_outputs, of_atoms, num_descriptors)
+        super().__init__(config, num_outputs, atom_level, num_descriptors)
         _check(config)
         self.config = config
         d = config.hidden_dim
@@ -83,25 +83,24 @@ class GraphModel(MoleculeModel):
             normalizer=config.normalizer,
             join=config.join,
             temperature=config.temperature,
+            lambdas=config.lambdas,
         )
-        self.blocks = nn.ModuleList(
-            mat(settings, config.lambdas) if config.attention == "mat" else BLOCKS[config.attention](settings)
-            for _ in range(config.num_layers)
-        )
+        self.blocks = nn.ModuleList(BLOCKS[config.attention](settings) for _ in range(config.num_layers))
+        has_fixed_weights = any(isinstance(m, MixedEdgeUpdate) for m in self.blocks.modules())
         self.norm = nn.LayerNorm(d)
-        read_dim = config.global_dim if config.readout == "global" and not of_atoms else d
+        read_dim = config.global_dim if config.readout == "global" and not atom_level else d
         self.head = nn.Linear(read_dim + num_descriptors, num_outputs)
         # Created last, so that the initial weights of the plain model do not depend on them.
         self.nodes = nn.ModuleList(node_encodings(config))
         # MAT's dummy node is adjacent only to itself, and far from all atoms.
         dummy_edges = None
-        if config.attention == "mat":
+        if has_fixed_weights:
             dummy_edges = torch.tensor([[0.0], [0.0], [1.0]]).expand(3, settings.edge_dim)
         self.virtual_node = VirtualNode(d, settings.edge_dim, dummy_edges) if config.virtual_node else None
-        self.readout = None if of_atoms else READOUTS[config.readout](d)
+        self.readout = None if atom_level else READOUTS[config.readout](d)
         self.readout_name, self.neighbours = config.readout, config.neighbours
         self.virtual_labels = ("virtual node",) if config.virtual_node else ()
-        self.rows_sum_to_one = not (config.attention == "mat" and config.distance_kernel == "exp")
+        self.rows_sum_to_one = not (has_fixed_weights and config.distance_kernel == "exp")
         self.needs_degree = any(isinstance(m, DegreeScaledSum) for m in self.modules())
 
     collate = staticmethod(collate)
@@ -189,20 +188,21 @@ class GraphModel(MoleculeModel):
     def contributions(self, batch: MoleculeBatch) -> Tensor:
         """The contribution of each atom to the output, (b, n, outputs), for readouts that are sums.
 
-        sum_i c_i + sum_k of `descriptor_terms` + head bias = `forward`
+        sum_i c_i + sum_k of `descriptor_terms` + `constant_term` = `forward`
 
         Such readouts are "sum", "mean" and "additive". The term of a virtual node comes after those of the atoms and
-        the padding; the terms of the padding are zero.
+        the padding; the terms of the padding are zero. For "mean", the bias of the final normalization, of which every
+        node would have an equal part whatever it is, is in the constant.
 
         Raises:
             ValueError: another readout, or atom-level targets.
         """
-        if self.of_atoms:
+        if self.atom_level:
             raise ValueError("a model with atom-level targets has no sum over atoms")
         graph = self.forward_features(batch)
         x = to_float64(self.norm(graph.v))
         if self.readout_name == "mean":
-            x = x / graph.count_nodes().to(x.dtype).view(-1, 1, 1)
+            x = (x - self.norm.bias.to(x.dtype)) / graph.count_nodes().to(x.dtype).view(-1, 1, 1)
         elif isinstance(self.readout, AdditiveReadout):
             x = self.readout.terms(x)
         elif self.readout_name != "sum":
@@ -210,12 +210,23 @@ class GraphModel(MoleculeModel):
         terms = (x @ self.head.weight[:, : x.shape[-1]].to(x.dtype).T).masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)
         return terms if self.virtual_node is None else terms.roll(-1, 1)
 
+    def constant_term(self) -> Tensor:
+        """The term of the output, (outputs,), that belongs neither to an atom nor to a descriptor: see `contributions`.
+
+        It is the head's bias; for the readout "mean" also W beta, beta being the bias of the final normalization.
+        """
+        bias = to_float64(self.head.bias)
+        if self.readout_name != "mean":
+            return bias
+        beta = to_float64(self.norm.bias)
+        return bias + to_float64(self.head.weight[:, : len(beta)]) @ beta
+
     def initialize_bias(self, bias: np.ndarray) -> None:
         """With the readouts "sum" and "additive", initialize the head's bias, the output for no atoms, with `bias`.
 
         With a bias of 0, the terms of the atoms would have to learn the offset of the mean of the targets.
         """
-        if self.readout_name in ("sum", "additive") and not self.of_atoms:
+        if self.readout_name in ("sum", "additive") and not self.atom_level:
             with torch.no_grad():
                 self.head.bias[: len(bias)] = torch.from_numpy(bias).to(self.head.bias)
 
@@ -243,7 +254,7 @@ class GraphModel(MoleculeModel):
 
     def forward_head(self, graph: DenseGraph, batch: MoleculeBatch) -> Tensor:
         """`forward` from the output of the last block."""
-        if self.of_atoms:
+        if self.atom_level:
             # Skip the virtual node, which is first.
             first = 0 if self.virtual_node is None else 1
             return self.apply_head(to_float64(self.norm(graph.v[:, first:][graph.node_mask[:, first:]])))
@@ -271,6 +282,6 @@ def _check(config: GraphModelConfig) -> None:
             f"model.{changed[0]} is an option of the attentions molattn and tensor-dot, not of {config.attention}"
         )
     if config.readout == "global" and not config.global_dim:
-        raise ValueError("the readout 'global' reads u: set model.global_dim")
+        raise ValueError("the readout 'global' needs graph features u: set model.global_dim above 0")
     if config.readout == "virtual-node" and not config.virtual_node:
-        raise ValueError("the readout 'virtual-node' reads it: set model.virtual_node=true")
+        raise ValueError("the readout 'virtual-node' needs a virtual node: set model.virtual_node=true")

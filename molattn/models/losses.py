@@ -75,12 +75,11 @@ class Loss:
         label: the label of the axis of a learning curve.
         function: the losses of all labels, (b, T), from the outputs, (b, outputs), the targets, (b, T), standardized
             for regression and indices of classes otherwise, without missing values, and `LossArguments`.
-        outputs: the number of outputs for a target; 0 is one for each class. The outputs of a model are the first
-            of each target, then the second of each target, ...; but for several classes, those of the first target,
-            then those of the second, ...
-        spread: for regression, a function that returns the `Spread`. Its arguments are the outputs after the first,
-            (n, T) each, the scale of each target (the std of its scaler), (T,), and alpha. The first output is the
-            standardized value; None if it is the only one.
+        outputs: the number of outputs J for each target; 0 for one per class. Column j T + t of the outputs is output j
+            of target t; for multiclass tasks the columns are class by class, target by target.
+        spread: None for a loss with one output. Otherwise, for regression, a function f(others, scale, alpha) that
+            returns the `Spread`: others, the outputs after the first, (n, T) each; scale, the std of the scaler, (T,).
+            The first output is the standardized value.
         probabilities: for classes, a function from the outputs of a target, (..., outputs), to the probabilities and
             their standard deviations, (..., C) each; None in place of the latter if there are none.
         uncertainty_methods: the methods of `--uncertainty-method` that this loss provides, the default first: for each
@@ -136,7 +135,7 @@ def why_no_bounds(loss: str) -> str:
     """Why this loss cannot learn from bounds; empty if it can, or if it is not a loss of regression."""
     if loss not in LOSSES or LOSSES[loss].reads_bounds or "regression" not in LOSSES[loss].kinds:
         return ""
-    return f"the loss {loss} cannot use it: --loss-function {' or '.join(BOUNDED_LOSSES)} can"
+    return f"the loss {loss} does not learn from bounds: --loss-function {' or '.join(BOUNDED_LOSSES)} does"
 
 
 def methods_of_losses() -> dict[str, tuple[str, str]]:

@@ -175,7 +175,7 @@ def _batch_attention(
         batch_outputs, weights = model.attention(model.collate(molecules, None, descriptors).to(device))
     outputs, virtual = batch_outputs.cpu().numpy(), range(n, weights.shape[-1])
     ends = pairwise(offsets_from_counts(model.rows_per_molecule(molecules)))
-    rows = [outputs[i:j] for i, j in ends] if model.of_atoms else outputs
+    rows = [outputs[i:j] for i, j in ends] if model.atom_level else outputs
     for molecule, y, w in zip(molecules, rows, weights.cpu().numpy(), strict=True):
         # Virtual nodes come after the padding.
         real = np.array([*range(molecule.size), *virtual])

@@ -27,17 +27,17 @@ class SmilesModel(MoleculeModel):
     Args:
         config: its configuration.
         num_outputs: the number of outputs y.
-        of_atoms: must be False, since the positions are tokens.
+        atom_level: must be False, since the positions are tokens.
         num_descriptors: k, the number of the standardized descriptors z.
 
     Raises:
-        ValueError: num_heads does not divide hidden_dim, or of_atoms is True.
+        ValueError: num_heads does not divide hidden_dim, or atom_level is True.
     """
 
     def __init__(
-        self, config: SmilesModelConfig, num_outputs: int = 1, of_atoms: bool = False, num_descriptors: int = 0
+        self, config: SmilesModelConfig, num_outputs: int = 1, atom_level: bool = False, num_descriptors: int = 0
     ):
-        super().__init__(config, num_outputs, of_atoms, num_descriptors)
+        super().__init__(config, num_outputs, atom_level, num_descriptors)
         self.config = config
         d = config.hidden_dim
         self.embed = PositionalEmbedding(len(TOKENS), d, dropout=config.dropout)

@@ -26,7 +26,7 @@ class Task(ABC):
         baseline: a description of the baseline, a constant prediction.
         baseline_label: a shorter description of it.
         loss: the name of the loss that the model minimizes, in `molattn.models.losses.LOSSES`.
-        of_atoms: whether the targets are atom-level. If so, n counts the atoms of all molecules, molecule by molecule.
+        atom_level: whether the targets are those of atoms. If so, n counts all atoms, molecule by molecule.
         classes: for each target the names of its classes; empty for regression, and for the classes 0 and 1.
     """
 
@@ -35,13 +35,13 @@ class Task(ABC):
     baseline: ClassVar[str]
     baseline_label: ClassVar[str]
     loss: str
-    of_atoms: bool = False
+    atom_level: bool = False
     classes: tuple[tuple[str, ...], ...] = ()
 
     @property
     def name(self) -> str:
         """Its name in `--task-type`."""
-        return f"{ATOM_PREFIX if self.of_atoms else ''}{self.kind}"
+        return f"{ATOM_PREFIX if self.atom_level else ''}{self.kind}"
 
     @abstractmethod
     def target_of_output(self, num_targets: int) -> list[int]:
@@ -131,7 +131,7 @@ class Task(ABC):
     def to_dict(self) -> dict[str, Any]:
         """The task as it is written to a model's `config.json`."""
         classes = {"classes": [list(c) for c in self.classes]} if self.classes else {}
-        return {"kind": self.kind, "loss": self.loss, "of_atoms": self.of_atoms, **classes}
+        return {"kind": self.kind, "loss": self.loss, "atom_level": self.atom_level, **classes}
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Regression(Task):
     baseline_label = "the training mean"
 
     loss: str = "mse"
-    of_atoms: bool = False
+    atom_level: bool = False
     alpha: float = DEFAULT_ALPHA
 
     def target_of_output(self, num_targets: int) -> list[int]:
@@ -199,7 +199,7 @@ class Binary(Task):
     baseline_label = "the training share"
 
     loss: str = "bce"
-    of_atoms: bool = False
+    atom_level: bool = False
     classes: tuple[tuple[str, ...], ...] = ()
 
     def target_of_output(self, num_targets: int) -> list[int]:
@@ -230,7 +230,7 @@ class Binary(Task):
             if len(other):
                 raise InputError(
                     f"column {name!r} holds {other[0]:g}, and a binary target is 0 or 1: write those, or choose "
-                    f"--task-type {ATOM_PREFIX if self.of_atoms else ''}regression or multiclass"
+                    f"--task-type {ATOM_PREFIX if self.atom_level else ''}regression or multiclass"
                 )
 
 
@@ -245,7 +245,7 @@ class Multiclass(Task):
 
     loss: str = "cross-entropy"
     classes: tuple[tuple[str, ...], ...] = ()
-    of_atoms: bool = False
+    atom_level: bool = False
 
     def target_of_output(self, num_targets: int) -> list[int]:  # noqa: ARG002
         return [t for t, names in enumerate(self.classes) for _ in names]

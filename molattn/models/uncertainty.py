@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-import torch
+from torch import nn
 
 from molattn.data.tables.atom_lists import offsets_from_counts
 from molattn.errors import UsageError, unknown_choice
@@ -12,6 +12,7 @@ from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.losses import methods_of_losses
 from molattn.models.predict import compute_outputs, record_not_finite
 from molattn.models.predictions import Predictions
+from molattn.models.random_states import seeded
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Task
 
@@ -131,10 +132,11 @@ def _model_variance(member: Predictions, method: str) -> np.ndarray:
 
 def _dropout_passes(model: MoleculeModel, samples: int, seed: int) -> Iterator[MoleculeModel]:
     """The model with dropout enabled, `samples` times; the caller's random state is not changed."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        # No model here has batch normalization: training mode changes only dropout.
+    with seeded(seed, model.head.weight.device):
         model.train()
+        for module in model.modules():
+            if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                module.eval()  # in training mode it would change with each batch
         try:
             yield from [model] * samples
         finally:

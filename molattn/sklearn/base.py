@@ -8,7 +8,7 @@ from dataclasses import asdict
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from textwrap import indent
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -18,13 +18,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
-from molattn._train import PrintReporter
+from molattn._train import PrintReporter, split_callbacks
 from molattn.data.tables.cells import parse_required_numbers
 from molattn.errors import MolattnError, unknown_choice
 from molattn.inference import Predictor, load
 from molattn.sklearn.validation import MoleculeInput, validate_X
 from molattn.training.options import EstimatorOptions, describe_settings
 from molattn.training.run_config import resolve
+
+if TYPE_CHECKING:
+    from molattn.training.callbacks import Callback
 
 # A model in a pickle: the content of each file of its folder, by file name.
 _Files = dict[str, bytes]
@@ -43,6 +46,7 @@ Args:
     random_state: an integer for reproducible models; a `RandomState`; or None for a different model each time.
     settings: any other setting of `molattn train --set`, as "section.key=value".
     verbose: whether `fit` reports its progress on standard error.
+    callbacks: instances of `molattn.training.callbacks.Callback`, which a clone copies, or names that plugins define.
 
     All others are settings of `molattn train`; None is the default of each, that of the preset or base model if there
     is one.
@@ -81,6 +85,7 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         random_state: Any = 0,
         settings: Sequence[str] = (),
         verbose: bool = False,
+        callbacks: "Sequence[str | Callback] | None" = None,
         **options: Unpack[EstimatorOptions],
     ):
         self.smiles_column = smiles_column
@@ -89,6 +94,7 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.random_state = random_state
         self.settings = settings
         self.verbose = verbose
+        self.callbacks = callbacks
         if unknown := [name for name in options if name not in SETTINGS]:
             raise TypeError(unknown_choice(f"parameter of {type(self).__name__}", unknown[0], SETTINGS))
         for name in SETTINGS:
@@ -124,7 +130,8 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             config = resolve(None, self._train_options(molecules.descriptor_names), self.settings)
             task, _ = resolve_task(kind, config.training.loss, targets, names, classes)
             reporter = PrintReporter(not self.verbose)
-            trained = train_arrays(config, smiles, targets, task, names, reporter, weights, descriptors)
+            callbacks = split_callbacks(self.callbacks)[1]
+            trained = train_arrays(config, smiles, targets, task, names, reporter, weights, descriptors, callbacks)
         self._one_d = one_d
         self.predictor_ = Predictor(trained.artifact)
         self.history_ = [asdict(record) for record in trained.history]
@@ -139,6 +146,7 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         options = self.get_params(deep=False)
         for name in ("settings", "verbose", "smiles_column"):
             del options[name]
+        options["callbacks"], _ = split_callbacks(self.callbacks)
         options["descriptor_columns"] = descriptors
         options["seed"] = _seed(options.pop("random_state"))
         share = options.pop("validation_fraction")

@@ -39,16 +39,17 @@ def validate_X(
     """The SMILES of X, and its descriptors.
 
     Columns are selected by name in a data frame (pandas, polars, pyarrow), or by index from 0 in any table. By
-    default the SMILES column of a data frame is found by its name, and that of an array is its first column.
+    default the SMILES column of a data frame is its only one or found by its name, and that of an array with
+    descriptors is its first column.
 
     Raises:
         ValueError: a column that does not exist or is selected twice, or no SMILES.
         TypeError: a sparse matrix.
     """
-    if smiles_column is None and not descriptor_columns:
-        return MoleculeInput(validate_smiles(X))
     # pyarrow's tables also have `columns`, but these are not names.
     names = getattr(X, "column_names", getattr(X, "columns", None))
+    if smiles_column is None and not descriptor_columns and (names is None or len(names) < 2):
+        return MoleculeInput(validate_smiles(X))
     if names is None:
         table = np.asarray(X, dtype=object)
         if table.ndim != 2:

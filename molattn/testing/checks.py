@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from molattn.graph import DenseGraph
+from molattn.models.random_states import seeded
 from molattn.testing.cases import (
     TOLERANCE,
     Case,
@@ -24,15 +25,15 @@ def check_model(
 ) -> list[str]:
     """Check equivariance, invariance to padding and to the batch, finite outputs, gradients and attention weights.
 
-    A copy of the model is checked; the model itself is not changed. Noise is added to every weight of the copy, so that
-    weights initialized with zeros do not hide a fault.
+    A copy of the model is checked, on the CPU, in float64 and float32; the model itself is not changed. Noise is added
+    to every weight of the copy, so that weights initialized with zeros do not hide a fault.
 
     Args:
         model: a molecule model (`molattn.models`); a module from a `Graph` or `DenseGraph` to the updated graph, like
             `GraphNetBlock`; an edge update, such as `AttentionEdgeUpdate`; a layer with forward(x, edge_index,
             edge_attr, u, batch), such as `TensorDotConv`; or a `MultiHeadAttention`.
-        graphs: graphs to test a layer on, if they cannot be generated from the layer's `node_dim`, `edge_dim` and
-            `global_dim` (or `in_channels`, `edge_dim`, `global_dim`).
+        graphs: graphs on the CPU to test a layer on, if they cannot be generated from the layer's `node_dim`,
+            `edge_dim` and `global_dim` (or `in_channels`, `edge_dim`, `global_dim`).
         rows_sum_to_one: False for attention whose weights need not sum to 1, such as MAT's with the kernel exp(-d); by
             default the model's attribute `rows_sum_to_one`, or True.
 
@@ -43,7 +44,7 @@ def check_model(
         CheckFailed: a check failed; the message describes how.
         TypeError: a module that is none of these, or one without attributes for its sizes.
     """
-    copy = deepcopy(model).eval()
+    copy = deepcopy(model).cpu().eval()
     if rows_sum_to_one is None:
         rows_sum_to_one = bool(getattr(model, "rows_sum_to_one", True))
     generator = torch.Generator().manual_seed(0)
@@ -62,8 +63,7 @@ def check_model(
         _gradients,
         _finite_gradients,
     ]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with seeded(0):
         for case in _cases(copy, graphs):
             for check in checks:
                 check(case)

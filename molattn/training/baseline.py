@@ -25,13 +25,12 @@ MAX_MOLECULES = 20_000
 CHUNK = 5_000
 """The number of molecules whose features are in memory at once during prediction."""
 FEATURIZERS = ("rdkit_2d",)
-LABEL = "random forest"
 SPLITS = ("val", "test")
 
 
 def check_baseline(task: Task) -> None:
     """Raise UsageError for targets of atoms, which have no fingerprint."""
-    if task.of_atoms:
+    if task.atom_level:
         raise UsageError("--baseline is a model of molecules, and the targets are of atoms: leave it out")
 
 
@@ -62,7 +61,7 @@ def forest_metrics(
         forest = _forest(dataset.task, seed, threads)
         forests.append(forest.fit(features[known], y[known], None if weights is None else weights[known]))
     targets = dataset.config.target_columns
-    result: dict[str, Any] = {"what": f"{LABEL} of {TREES} trees, on Morgan counts and descriptors of RDKit"}
+    result: dict[str, Any] = {"what": f"random forest of {TREES} trees, on Morgan counts and descriptors of RDKit"}
     for split in SPLITS:
         rows = dataset.indices(split)
         predictions = scaler.inverse_transform(_predict(dataset, forests, rows, num_workers))

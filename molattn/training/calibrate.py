@@ -116,7 +116,7 @@ def calibrate(
 
 def check_calibration(task: Task, method: str) -> None:
     """Raise UsageError if a task cannot be calibrated, or not with this method."""
-    if task.of_atoms:
+    if task.atom_level:
         raise UsageError(
             "calibration requires molecules that are independent of each other, and the atoms of a molecule are not: "
             "leave --calibration-size out"
@@ -174,7 +174,7 @@ def fit_domain(
         descriptors: (n, k), standardized; None if the model reads none.
     """
     rows = np.sort(np.unique(np.array(keys, dtype=object), return_index=True)[1])
-    if model.of_atoms or size < 2 or len(rows) < 2:
+    if model.atom_level or size < 2 or len(rows) < 2:
         return None
     if len(rows) > size:
         rows = np.sort(np.random.default_rng(seed).choice(rows, size, replace=False))

@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -26,14 +26,26 @@ from safetensors.torch import save
 from torch import Tensor
 
 from molattn.data.files import write_bytes, write_text
-from molattn.data.schema import Boolean, InstanceOf, Integer, Number, PartialRecord, String, ValidationError, mismatch
+from molattn.data.schema import (
+    Boolean,
+    InstanceOf,
+    Integer,
+    ListOf,
+    Number,
+    PartialRecord,
+    String,
+    ValidationError,
+    mismatch,
+)
 from molattn.errors import InputError, UsageError, short_repr
+from molattn.models.random_states import CPU, preserve_generators
 from molattn.models.tensor_file import read_tensor_specs, read_tensors
 from molattn.training import distributed
+from molattn.training.callbacks import Callback
 from molattn.training.checkpoint_validation import check_structure, check_tensors, validated_optimizer_state
 
 STATE = "state.json"
-SCHEMA = 3
+SCHEMA = 4
 
 
 @dataclass(frozen=True)
@@ -97,7 +109,12 @@ _STATE_SCHEMA = PartialRecord(
         "epoch": Integer(0, 10**9),
         "identity": InstanceOf(dict, "an object with fields"),
     },
-    {"finished": Boolean(), "seconds": Number(0.0)},
+    {
+        "finished": Boolean(),
+        "seconds": Number(0.0),
+        "stopped_by": String(1_000),
+        "callbacks": ListOf(InstanceOf(dict, "an object with fields"), 10_000),
+    },
 )
 # The exceptions that invalid types and sizes can cause.
 _READ_ERRORS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, OSError)
@@ -209,11 +226,13 @@ class EpochCheckpointer:
     """Saves a training after its epochs, and resumes it from its last checkpoint with bitwise equal results.
 
     A checkpoint has the weights, their moving average, optimizer, scheduler, the best epoch's weights, the history, and
-    the states of the random generators of torch, numpy and Python. The batches of an epoch depend only on its number.
+    the states of the callbacks and of the random generators of torch, numpy and Python. The batches of an epoch depend
+    only on its number.
     """
 
-    def __init__(self, checkpoints: Checkpoints, monitor: TrainingMonitor):
-        self.checkpoints, self.monitor, self.start = checkpoints, monitor, time.perf_counter()
+    def __init__(self, checkpoints: Checkpoints, monitor: TrainingMonitor, callbacks: Sequence[Callback] = ()):
+        self.checkpoints, self.monitor, self.callbacks = checkpoints, monitor, callbacks
+        self.start = time.perf_counter()
         if checkpoints.last is not None:
             try:
                 best = checkpoints.last.with_prefix("best")
@@ -237,21 +256,36 @@ class EpochCheckpointer:
         if last.state["epoch"] >= epochs:
             wrong = mismatch("epoch", last.state["epoch"], f"below {epochs}, the number of epochs")
             raise damage_error(self.checkpoints.folder, wrong)
-        if last.state["finished"]:
-            return epochs
-        try:
-            _restore(last, learner)
-        except _READ_ERRORS as error:
-            raise damage_error(self.checkpoints.folder, error) from error
-        return last.state["epoch"] + 1
+        states = last.state.get("callbacks", [])
+        if len(states) != len(self.callbacks):
+            wrong = ValidationError(f"it has the states of {len(states)} callbacks, not of {len(self.callbacks)}")
+            raise damage_error(self.checkpoints.folder, wrong)
+        if not last.state["finished"]:
+            try:
+                _restore(last, learner)
+            except _READ_ERRORS as error:
+                raise damage_error(self.checkpoints.folder, error) from error
+        with preserve_random_states():
+            for callback, state in zip(self.callbacks, states, strict=True):
+                callback.load_state_dict(state)
+        return epochs if last.state["finished"] else last.state["epoch"] + 1
 
-    def save_epoch(self, epoch: int, learner: Trainable, finished: bool) -> None:
+    @property
+    def stopped_by(self) -> str:
+        """What ended a finished training before its last epoch, as in `FitResult`; otherwise empty."""
+        return "" if self.checkpoints.last is None else self.checkpoints.last.state.get("stopped_by", "")
+
+    def save_epoch(self, epoch: int, learner: Trainable, finished: bool, stopped_by: str = "") -> None:
         """Save the training after an epoch, if a checkpoint is due or the training is finished.
 
         Args:
             epoch: from 0.
             learner: to save.
             finished: whether this was the last epoch.
+            stopped_by: why it was the last one, see `FitResult`.
+
+        Raises:
+            UsageError: the state of a callback is not of values of JSON.
         """
         if distributed.rank() == 0 and (finished or (epoch + 1) % self.checkpoints.every == 0):
             optimizer, tensors = _optimizer_state(learner.optimizer)
@@ -261,6 +295,8 @@ class EpochCheckpointer:
             state = {
                 "epoch": epoch,
                 "finished": finished,
+                "stopped_by": stopped_by,
+                "callbacks": [_callback_state(callback) for callback in self.callbacks],
                 "seconds": self.checkpoints.seconds + time.perf_counter() - self.start,
                 "early_stopping": self.monitor.to_dict(),
                 "optimizer": optimizer,
@@ -269,6 +305,19 @@ class EpochCheckpointer:
                 "identity": self.checkpoints.identity,
             }
             save_checkpoint(self.checkpoints.folder, Checkpoint(_cpu_copies(tensors), state))
+
+
+def _callback_state(callback: Callback) -> dict[str, Any]:
+    state = callback.state_dict()
+    try:
+        copy = json.loads(json.dumps(state))
+    except (TypeError, ValueError) as error:
+        copy, why = None, f": {error}"
+    else:
+        why = f", but {short_repr(state)}"
+    if not isinstance(copy, dict):
+        raise UsageError(f"{type(callback).__name__}.state_dict returns no dictionary of JSON values{why}")
+    return copy
 
 
 def _cpu_copies(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -325,11 +374,11 @@ def _python_rng_states() -> dict[str, Any]:
 
 
 @contextmanager
-def preserve_random_states() -> Iterator[None]:
-    """Restore the random states of torch, numpy and Python after the block."""
+def preserve_random_states(device: torch.device = CPU) -> Iterator[None]:
+    """Restore the random states of numpy, Python and torch, on the CPU and on `device`, after the block."""
     plain, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002
     try:
-        with torch.random.fork_rng():
+        with preserve_generators(device):
             yield
     finally:
         random.setstate(plain)

@@ -185,11 +185,14 @@ class TrainingConfig:
         epochs: the maximum number.
         batch_size: molecules in a batch; several devices share it.
         learning_rate: the maximum, after the warm-up.
-        weight_decay: of AdamW.
+        rate_factors: "NAME=FACTOR" for parts of the model, such as "head=10": their learning rates, and with them their
+            weight decay, are multiplied by the factor; 0 freezes a part. See
+            `molattn.training.parameter_groups.rate_factors`.
+        weight_decay: of AdamW; 0 for none.
         warmup: fraction of the steps in which the learning rate rises linearly; a cosine decay follows.
         ema: decay per step of the exponential moving average of the weights, which is validated and saved; 0 for none.
             It is smaller in the first steps, so that a short training does not average its random initialization.
-        grad_clip: maximum norm of the gradient.
+        grad_clip: maximum norm of the gradient; 0 for no limit.
         tracking_metric: what chooses the epoch whose weights are kept, and stops the training: "val_loss", the loss of
             the validation molecules, or one of their reported metrics, such as "auroc".
         patience: epochs without a better `tracking_metric` after which training stops. The default is 15 for a training
@@ -203,7 +206,7 @@ class TrainingConfig:
         checkpoint_every: epochs between two checkpoints, from which an interrupted run can be resumed.
         num_replicates: number of runs, with this seed and the next ones, one after the other.
         ensemble_size: models of an ensemble, trained on one split with this seed and the next ones; 1 for none.
-        accelerator: "cpu", "gpu", or "auto", a GPU if there is one.
+        accelerator: "cpu", "gpu" (or "cuda", the same), or "auto", a GPU if there is one.
         devices: the number of devices on each machine, with a process for each, or their indices, such as "0,2";
             "auto" is one, or as many as torchrun started.
         num_nodes: the number of machines of a distributed training.
@@ -227,6 +230,8 @@ class TrainingConfig:
             report its metrics beside those of the model.
         with_trees: whether to fit boosted trees on fingerprints and descriptors as well, and to average their
             predictions with those of the model, with a weight that is fitted to the validation molecules.
+        callbacks: what is called during the training, names in `molattn.training.callbacks.CALLBACKS`, which plugins
+            define.
         class_balance: gives the classes of a target equal total weight in the loss; probabilities are then those of
             balanced classes.
         positive_weights: of binary targets, the weight of the positive class in the loss, relative to the negative
@@ -242,6 +247,9 @@ class TrainingConfig:
     )
     batch_size: int = option(32, "Molecules in a batch.", "-b", metavar="N", hidden=False)
     learning_rate: float = option(1e-3, "Maximum, after a warm-up.", metavar="X", hidden=False)
+    rate_factors: tuple[str, ...] = option(
+        (), "Learning rates of parts of the model: head=10; 0 freezes a part.", metavar="NAME=X"
+    )
     weight_decay: float = 1e-2
     warmup: float = 0.05
     ema: float = 0.99
@@ -286,5 +294,8 @@ class TrainingConfig:
     )
     baseline: bool = option(False, "Measure a random forest beside the model.")
     with_trees: bool = option(False, "Average the model with boosted trees.", hidden=False)
+    callbacks: tuple[str, ...] = option(
+        (), "Callbacks that plugins define, by their names.", metavar="NAME", table="callback"
+    )
     class_balance: bool = option(False, "Weight classes equally in the loss.", hidden=False)
     positive_weights: tuple[float, ...] = ()

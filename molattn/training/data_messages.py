@@ -68,7 +68,7 @@ def _is_about_3d(warning: str) -> bool:
 
 # Problems of molecules, and a test of which warnings report each.
 _PROBLEMS: tuple[tuple[str, Callable[[str], bool]], ...] = (
-    ("parts that the codes cannot represent", lambda w: not _is_about_3d(w)),
+    ("features that the model's atom and bond codes lack", lambda w: not _is_about_3d(w)),
     ("no 3D geometry", lambda w: w.startswith(NO_GEOMETRY)),
     ("a 3D geometry that is not optimized", lambda w: w.startswith(NOT_OPTIMIZED)),
 )

@@ -104,9 +104,9 @@ def computed_descriptor_names(data: DataConfig) -> tuple[str, ...]:
     return names
 
 
-def check_featurizers(config: RunConfig, of_atoms: bool) -> None:
+def check_featurizers(config: RunConfig, atom_level: bool) -> None:
     """Raise UsageError if descriptors of molecules are configured with targets of atoms."""
-    if of_atoms and config.data.molecule_featurizers:
+    if atom_level and config.data.molecule_featurizers:
         raise UsageError("descriptors describe molecules, and the targets are of atoms: leave featurizers out")
 
 

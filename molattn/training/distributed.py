@@ -120,9 +120,9 @@ def end_on_sigterm(grace_period: float) -> Iterator[None]:
     """End this process, with a shell's exit code 143, if it is still in the block `grace_period` seconds after SIGTERM.
 
     Python runs signal handlers in the main thread, between bytecode instructions: not while that thread waits inside
-    torch for a rank that does not respond. Does nothing outside the main thread.
+    torch for a rank that does not respond. Does nothing outside the main thread, and on Windows before Python 3.12.
     """
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread() or not hasattr(os, "set_blocking"):
         yield
         return
     read_end, write_end = os.pipe()

@@ -1,7 +1,7 @@
 """Early stopping: keep the weights of the best epoch, and stop a training that no longer improves."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -89,12 +89,30 @@ _EPOCH_SCHEMA = Record(
 _STATE = Record({"history": ListOf(_EPOCH_SCHEMA, 10**6), "best": _FloatSchema(), "best_epoch": Integer(0, 10**9)})
 
 
+@dataclass(frozen=True)
+class FitResult:
+    """The result of a fit, whose model has the weights of the best epoch.
+
+    Attributes:
+        history: of the epochs.
+        best_epoch: from 1.
+        stopped_by: what ended the training: `PATIENCE`, or the name of the class of a callback; empty if it had all of
+            its epochs.
+    """
+
+    history: list[EpochRecord]
+    best_epoch: int
+    stopped_by: str = ""
+
+
+PATIENCE = "patience"
+
+
 class EarlyStopping:
     """Stores the history and the weights of the best epoch, and decides when to stop.
 
     Args:
         patience: epochs without improvement after which training stops.
-        on_epoch: called with the record of each epoch.
         reference: the state of the model, with the names, dtypes and shapes of the weights.
         tracking_metric: the quantity that selects the epoch: "val_loss" or the metric of the learner.
 
@@ -107,11 +125,10 @@ class EarlyStopping:
     def __init__(
         self,
         patience: int,
-        on_epoch: Callable[[EpochRecord], None],
         reference: Mapping[str, Tensor],
         tracking_metric: str = VAL_LOSS,
     ):
-        self.patience, self.on_epoch, self.reference = patience, on_epoch, reference
+        self.patience, self.reference = patience, reference
         self.tracking_metric = tracking_metric
         self.history: list[EpochRecord] = []
         self.state: dict[str, Tensor] | None = None
@@ -146,7 +163,10 @@ class EarlyStopping:
         self.history, self.best, self.best_epoch, self.state = history, saved["best"], saved["best_epoch"], state
 
     def update(self, epoch: int, learner: Learner) -> bool:
-        """Record an epoch, from 0; returns whether to stop."""
+        """Record an epoch, from 0, with the losses and the metric that the learner has collected, which it clears.
+
+        Returns whether to stop.
+        """
         train_loss, val_loss, metric = learner.train_losses.pop(), learner.val_losses.pop(), learner.pop_metric()
         value = val_loss if self.tracking_metric == VAL_LOSS else metric
         better = math.isfinite(val_loss) and self._is_better(value)
@@ -156,7 +176,6 @@ class EarlyStopping:
         rate, names = learner.optimizer.param_groups[0]["lr"], (learner.metric, self.tracking_metric)
         record = EpochRecord(epoch + 1, rate, train_loss, val_loss, metric, better, *names, self.best)
         self.history.append(record)
-        self.on_epoch(record)
         return epoch + 1 - self.best_epoch >= self.patience
 
     def _is_better(self, value: float) -> bool:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from molattn.chem import ReadOptions, canonical_smiles, read_smiles, standardized_smiles
+from molattn.chem import ReadOptions
 from molattn.chem.molecule import map_rows
-from molattn.data import RejectedRow, guess_smiles_column, read_records, read_table
+from molattn.data import RejectedRow, column, guess_smiles_column, read_records, read_table
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.errors import InputError, SmilesError, UsageError, short_repr
 from molattn.models.artifact import Artifact
@@ -18,7 +18,7 @@ from molattn.models.predictions import Predictions
 from molattn.training.class_names import ZERO_ONE, casefold, positive_of
 from molattn.training.data_messages import no_row_error
 from molattn.training.descriptors import append_computed_descriptors
-from molattn.training.labels import NO_ATOM_LIMIT, MatchedLabels, check_atom_targets, match_labels
+from molattn.training.labels import MatchedLabels, check_atom_targets, match_labels, molecule_key
 from molattn.training.metrics import intervals_by_target, mean_over_targets, metrics_by_target, resolve_metrics
 from molattn.training.run_status import SPLITS_FILE
 from molattn.training.targets import encode_targets
@@ -111,15 +111,15 @@ def evaluate(
     read_options = read_options or artifact.read_options
     names = resolve_metrics(task.kind, task.metrics, metrics)
     table = read_table(path, table_options)
-    column = smiles_column or guess_smiles_column(table.columns, table.smiles_column)
-    if task.of_atoms:
+    smiles_column = smiles_column or guess_smiles_column(table.columns, table.smiles_column)
+    if task.atom_level:
         check_atom_targets(type(artifact.model), read_options.standardize)
     encoded = encode_targets(
         table,
         columns,
         task.name,
         task.classes,
-        task.of_atoms,
+        task.atom_level,
         read_options.add_hs,
         options=table_options,
     )
@@ -127,7 +127,7 @@ def evaluate(
     scaler = artifact.descriptors
     descriptor_columns = () if scaler is None else scaler.provided
     records = read_records(
-        encoded.table, column, columns, of_atoms=task.of_atoms, descriptor_columns=descriptor_columns
+        encoded.table, smiles_column, columns, atom_level=task.atom_level, descriptor_columns=descriptor_columns
     )
     outcomes = artifact.model.read(records.smiles, read_options, num_workers, progress)
     scaled, unusable = None, {}
@@ -165,7 +165,7 @@ def evaluate(
     by_target = metrics_by_target(task, targets, true, predictions, names, matched.bounds)
     constant, baseline = artifact.baseline_predictions(len(true)), {}
     if constant is not None:
-        baseline = metrics_by_target(task, targets, true, constant, names)
+        baseline = metrics_by_target(task, targets, true, constant, names, matched.bounds)
     smiles = [records.smiles[i] for i in matched.indices]
     is_seen, keys = _are_seen(smiles, seen, read_options.standardize, num_workers)
     unseen: dict[str, dict[str, Any]] = {}
@@ -212,13 +212,17 @@ def _words_as_numbers(targets: Sequence[str], classes: Sequence[tuple[str, ...]]
 
 
 def seen_smiles(run: Path) -> list[str]:
-    """The SMILES of a run's `splits.csv` outside its test split; none if there is no such file."""
+    """The SMILES of a run's `splits.csv` outside its test split; none if there is no such file.
+
+    Raises:
+        UsageError: a column of the file is missing.
+    """
     path = run / SPLITS_FILE
     if not path.is_file():
         return []
     table = read_table(path)
-    smiles, label = (table.columns.index(name) for name in ("smiles", "split"))
-    return [row[smiles] for row in table.rows if row[label] not in ("", "test")]
+    rows = zip(column(table, "smiles"), column(table, "split"), strict=True)
+    return [smiles for smiles, label in rows if label not in ("", "test")]
 
 
 def _are_seen(
@@ -231,13 +235,7 @@ def _are_seen(
     seen = list(seen)
     if not seen:
         return np.zeros(len(smiles), dtype=bool), smiles
-    key = partial(_key, standardize)
+    key = partial(molecule_key, standardize=standardize)
     known = set(map_rows(seen, key, num_workers))
     keys = map_rows(smiles, key, num_workers)
     return np.array([found in known for found in keys]), keys
-
-
-def _key(standardize: str, smiles: object) -> str:
-    if standardize:
-        smiles = standardized_smiles(smiles, standardize, NO_ATOM_LIMIT)
-    return canonical_smiles(read_smiles(smiles, max_atoms=NO_ATOM_LIMIT), max_atoms=NO_ATOM_LIMIT)

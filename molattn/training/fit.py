@@ -2,7 +2,7 @@
 
 import gc
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,27 +17,21 @@ from molattn.data.store.batches import BucketBatchSampler, batches_by_size
 from molattn.data.store.molecule_store import molecule_sizes
 from molattn.errors import InputError
 from molattn.models.base import MoleculeModel
+from molattn.models.random_states import seed_generators
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Regression, Task
 from molattn.training import distributed
+from molattn.training.callbacks import Callback, build_callbacks
 from molattn.training.checkpoint import Checkpoints, EpochCheckpointer, exit_on_sigterm, preserve_random_states
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules, RowIndices, StepInputs, collate_step
 from molattn.training.distributed import select_device
-from molattn.training.early_stopping import EarlyStopping, EpochRecord
+from molattn.training.early_stopping import PATIENCE, EarlyStopping, EpochRecord, FitResult
 from molattn.training.initialization import initialize_model
 from molattn.training.learner import Learner
 from molattn.training.metrics import VAL_LOSS, label_of, why_undefined
 from molattn.training.objectives import AuxiliaryObjective, add_auxiliary_targets, build_auxiliary_objective
 from molattn.training.run_config import RunConfig
-
-
-@dataclass(frozen=True)
-class FitResult:
-    """The history of a fit, and the best epoch, from 1, whose weights the model has."""
-
-    history: list[EpochRecord]
-    best_epoch: int
 
 
 def fit(
@@ -46,11 +40,13 @@ def fit(
     val: LabelledMolecules,
     scaler: TargetScaler,
     config: TrainingConfig,
-    on_epoch: Callable[[EpochRecord], None] = lambda _: None,
-    checkpoints: Checkpoints | None = None,
+    *,
     task: Task = REGRESSION,
     metric: str = "",
     auxiliary_objective: AuxiliaryObjective | None = None,
+    checkpoints: Checkpoints | None = None,
+    callbacks: Sequence[Callback] = (),
+    member: int = 0,
 ) -> FitResult:
     """Fit `model` in place to `train`; it ends with the weights of the best epoch.
 
@@ -73,19 +69,29 @@ def fit(
     Args:
         train, val: molecules with targets before the scaler; a molecule without a known label contributes no gradient.
         scaler: of the targets.
-        config: the settings.
-        on_epoch: called after every epoch.
-        checkpoints: to save the training, and to resume it if there is one already; None for neither.
+        config: the settings; those of `config.callbacks` are in `callbacks`.
         task: of the model.
         metric: computed on `val` after every epoch, unless `config.tracking_metric` is another one; the task's first by
             default.
         auxiliary_objective: an additional loss on `train`, or None.
+        checkpoints: to save the training, and to resume it if there is one already; None for neither.
+        callbacks: called in this order.
+        member: the index of the model in its ensemble, for the callbacks.
 
     Raises:
-        InputError: no epoch had a finite validation loss.
+        InputError: there is no training or validation molecule, the targets have no finite mean and standard deviation,
+            or no epoch had a finite validation loss.
         UsageError: a device that does not exist, or several devices for a single process.
     """
     device = select_device(config)
+    for name, data in (("training", train), ("validation", val)):
+        if not len(data):
+            raise InputError(f"there is no {name} molecule: give one or more")
+    if not np.isfinite([*scaler.mean, *scaler.std]).all():
+        raise InputError(
+            "the targets are too large: their mean or standard deviation is not a finite number; look for extreme "
+            "targets, or give them in another unit"
+        )
     rank, size = distributed.rank(), distributed.world_size()
     sampler = BucketBatchSampler(
         molecule_sizes(train.molecules), config.batch_size, config.seed, rank=rank, world_size=size
@@ -94,8 +100,8 @@ def fit(
     tracked = config.tracking_metric
     metric = metric or task.metrics[0] if tracked == VAL_LOSS else tracked
     learner = Learner(model, train, scaler, config, task, metric, auxiliary_objective, steps)
-    early_stopping = EarlyStopping(config.patience, on_epoch, model.state_dict(), tracked)
-    checkpointer = None if checkpoints is None else EpochCheckpointer(checkpoints, early_stopping)
+    early_stopping = EarlyStopping(config.patience, model.state_dict(), tracked)
+    checkpointer = None if checkpoints is None else EpochCheckpointer(checkpoints, early_stopping, callbacks)
     val_batches = [rows[rank::size] for rows in batches_by_size(molecule_sizes(val.molecules), 4 * config.batch_size)]
     pin = device.type == "cuda"  # a GPU copies the next batch while it computes this one
     loader = DataLoader(
@@ -110,25 +116,35 @@ def fit(
     # NCCL uses the current GPU.
     on_device = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
     with (
-        preserve_random_states(),
+        preserve_random_states(device),
         exit_on_sigterm(),
         _deterministic(config.threads),
         on_device,
         torch.enable_grad(),
     ):
-        torch.manual_seed(config.seed)
+        seed_generators(config.seed, device)
         learner.prepare(device)
-        start = 0 if checkpointer is None else checkpointer.restore(learner, config.epochs)
+        with preserve_random_states(device):
+            for callback in callbacks:
+                callback.on_fit_start(learner, member)
+        start, stopped_by = 0, ""
+        if checkpointer is not None:
+            start, stopped_by = checkpointer.restore(learner, config.epochs), checkpointer.stopped_by
         for epoch in range(start, config.epochs):
-            _seed_epoch(sampler, epoch)
-            for step in loader:
-                learner.training_step(_to_device(device, step))
+            _seed_epoch(sampler, epoch, device)
+            for step, inputs in enumerate(loader, start=epoch * len(sampler) + 1):
+                loss = learner.training_step(_to_device(device, inputs))
+                for callback in callbacks:
+                    callback.on_step_end(learner, step, loss)
             with _eval_mode(learner), torch.inference_mode():
-                for step in val_loader:
-                    learner.validation_step(_to_device(device, step))
-            finished = early_stopping.update(epoch, learner) or epoch + 1 == config.epochs
+                for inputs in val_loader:
+                    learner.validation_step(_to_device(device, inputs))
+            if early_stopping.update(epoch, learner):
+                stopped_by = PATIENCE
+            stopped_by = _end_epoch(callbacks, learner, early_stopping.history[-1], device) or stopped_by
+            finished = bool(stopped_by) or epoch + 1 == config.epochs
             if checkpointer is not None:
-                checkpointer.save_epoch(epoch, learner, finished)
+                checkpointer.save_epoch(epoch, learner, finished, stopped_by)
             if finished:
                 break
     if early_stopping.state is None:
@@ -139,7 +155,20 @@ def fit(
     learner.release()
     model.load_state_dict(early_stopping.state)
     model.eval()
-    return FitResult(early_stopping.history, early_stopping.best_epoch)
+    result = FitResult(early_stopping.history, early_stopping.best_epoch, stopped_by)
+    with preserve_random_states(device):
+        for callback in callbacks:
+            callback.on_fit_end(result)
+    return result
+
+
+def _end_epoch(callbacks: Sequence[Callback], learner: Learner, record: EpochRecord, device: torch.device) -> str:
+    """Call the callbacks after an epoch; returns the name of the class of the first that ends the training, if any."""
+    with preserve_random_states(device):
+        ends = [callback.on_epoch_end(learner, record) for callback in callbacks]
+    names = [type(callback).__name__ for callback, end in zip(callbacks, ends, strict=True) if end]
+    # A rank that stopped alone would leave the others waiting.
+    return distributed.broadcast_object(lambda: names[0] if names else "")
 
 
 def _to_device(device: torch.device, step: StepInputs) -> StepInputs:
@@ -154,14 +183,15 @@ def _to_device(device: torch.device, step: StepInputs) -> StepInputs:
     return step._replace(batch=step.batch.to(device), **moved)
 
 
-def _seed_epoch(sampler: BucketBatchSampler, epoch: int) -> None:
-    """Set the epoch of the sampler, and seed the random numbers of each rank except rank 0.
+def _seed_epoch(sampler: BucketBatchSampler, epoch: int, device: torch.device) -> None:
+    """Set the epoch of the sampler, and seed the random numbers of each rank, with its device, except rank 0.
 
     The seed depends on the epoch, so that a checkpoint needs only the random state of rank 0.
     """
     sampler.set_epoch(epoch)
     if sampler.rank:
-        torch.manual_seed(int(np.random.SeedSequence([sampler.seed, epoch, sampler.rank]).generate_state(1)[0]))
+        sequence = np.random.SeedSequence([sampler.seed, epoch, sampler.rank])
+        seed_generators(int(sequence.generate_state(1)[0]), device)
 
 
 @contextmanager
@@ -178,7 +208,10 @@ def _eval_mode(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _deterministic(threads: int) -> Iterator[None]:
-    """Use deterministic algorithms and `threads` threads in the block; afterwards restore the process's settings."""
+    """Use deterministic algorithms and `threads` threads in the block; afterwards restore the process's settings.
+
+    The environment variable CUBLAS_WORKSPACE_CONFIG stays set.
+    """
     deterministic, threads_before = torch.get_deterministic_debug_mode(), torch.get_num_threads()
     memory: Any = torch.utils.deterministic
     fill_before = memory.fill_uninitialized_memory
@@ -189,13 +222,17 @@ def _deterministic(threads: int) -> Iterator[None]:
     # Deterministic algorithms fill uninitialized memory with NaN, which takes a tenth of an epoch. No code here reads
     # uninitialized memory.
     memory.fill_uninitialized_memory = False
-    # Exempt the existing objects from garbage collection, which would take a thirtieth of an epoch.
-    gc.collect()
-    gc.freeze()
+    # Exempt the existing objects from garbage collection, which would take a thirtieth of an epoch; but not if the
+    # caller has frozen objects, because `unfreeze` would return these too.
+    freeze = not gc.get_freeze_count()
+    if freeze:
+        gc.collect()
+        gc.freeze()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if freeze:
+            gc.unfreeze()
         torch.set_deterministic_debug_mode(deterministic)
         memory.fill_uninitialized_memory = fill_before
         torch.set_num_threads(threads_before)
@@ -216,7 +253,7 @@ def fit_ensemble(
     train: LabelledMolecules,
     val: LabelledMolecules,
     metric: str,
-    on_epoch: Callable[[EpochRecord], None] = lambda _: None,
+    callbacks: Sequence[Callback] = (),
     on_member: Callable[[int, Checkpoints | None], None] = lambda _, __: None,
     checkpoints: Callable[[int], Checkpoints | None] = lambda _: None,
     warn: Callable[[str], None] = lambda _: None,
@@ -228,7 +265,7 @@ def fit_ensemble(
 
     Args:
         metric: the validation metric of every epoch, see `fit`.
-        on_epoch: called after every epoch of every member.
+        callbacks: called in the training of every member, after those that `config` names.
         on_member: called before each member is trained, with its index, from 0, and its checkpoints.
         checkpoints: returns those of a member; a member whose training is finished is not trained again.
         warn: called with messages for the user.
@@ -241,10 +278,11 @@ def fit_ensemble(
         config = replace(config, training=replace(config.training, tracking_metric=VAL_LOSS))
     explicit = "training.auxiliary" in config.explicit_keys
     train = add_auxiliary_targets(train, config.training, warn if explicit else lambda _: None)
+    callbacks = [*build_callbacks(config), *callbacks]
     for i in range(config.training.ensemble_size):
         training = replace(config.training, seed=config.training.seed + i)
         model = initialize_model(
-            replace(config, training=training), len(task.target_of_output(len(scaler.mean))), task.of_atoms
+            replace(config, training=training), len(task.target_of_output(len(scaler.mean))), task.atom_level
         )
         if isinstance(task, Regression):
             model.initialize_bias(scaler.scale(np.zeros((1, len(scaler.mean))))[0])
@@ -254,6 +292,20 @@ def fit_ensemble(
         saved = checkpoints(i)
         on_member(i, saved)
         auxiliary_objective = build_auxiliary_objective(model, train, training)
-        fits.append(fit(model, train, val, scaler, training, on_epoch, saved, task, metric, auxiliary_objective))
+        fits.append(
+            fit(
+                model,
+                train,
+                val,
+                scaler,
+                training,
+                task=task,
+                metric=metric,
+                auxiliary_objective=auxiliary_objective,
+                checkpoints=saved,
+                callbacks=callbacks,
+                member=i,
+            )
+        )
         models.append(model.cpu().eval())
     return FittedEnsemble(tuple(models), tuple(fits))

@@ -4,35 +4,44 @@ A small model has seventy parameter tensors of a few thousand numbers. For tenso
 the optimizer takes longer than computing them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
 
+NO_FACTORS: Mapping[str, float] = MappingProxyType({})
+
 
 class FlatParameters:
-    """The parameters of a model as views of one flat parameter for each dtype, and likewise their gradients.
+    """The parameters of a model as views of a few flat parameters, and likewise their gradients.
 
     The model and its `state_dict` are unchanged; an optimizer of `flat` updates all parameters at once. Call
     `zero_grad` before every backward pass. Parameters that need no gradient stay separate.
 
     Args:
         model: on its device.
+        factors: the factor on the learning rate of each parameter, by its name; 1 for the others.
 
     Attributes:
-        flat: the flat parameters, one for each dtype.
-        gradients: their gradients.
+        flat: the flat parameters, one for each factor and dtype.
+        factors: the factor of each flat parameter.
+        gradients: the gradient of each.
     """
 
-    def __init__(self, model: nn.Module):
-        self.weights = [w for w in model.parameters() if w.requires_grad]
+    def __init__(self, model: nn.Module, factors: Mapping[str, float] = NO_FACTORS):
+        groups: dict[tuple[float, torch.dtype], list[nn.Parameter]] = {}
+        for name, w in model.named_parameters():
+            if w.requires_grad:
+                groups.setdefault((factors.get(name, 1.0), w.dtype), []).append(w)
+        self.weights = [w for weights in groups.values() for w in weights]
         self.gradients: list[Tensor] = []
         self._gradients: list[tuple[nn.Parameter, Tensor]] = []
-        self.flat = [self._join(dtype) for dtype in dict.fromkeys(w.dtype for w in self.weights)]
+        self.flat = [self._join(weights) for weights in groups.values()]
+        self.factors = [factor for factor, _ in groups]
 
-    def _join(self, dtype: torch.dtype) -> nn.Parameter:
-        weights = [w for w in self.weights if w.dtype == dtype]
+    def _join(self, weights: Sequence[nn.Parameter]) -> nn.Parameter:
         flat = nn.Parameter(torch.cat([w.detach().flatten() for w in weights]))
         gradient = torch.zeros_like(flat)
         self.gradients.append(gradient)
@@ -82,9 +91,12 @@ class ExponentialMovingAverage(nn.Module):
         self.module, self.decay = deepcopy(model), decay
         self.register_buffer("n_averaged", torch.tensor(0))
 
-    def attach(self, model: nn.Module, weights: Sequence[Tensor]) -> None:
-        """Average the flat `weights` of `model` from now on; this module and `model` are already on their device."""
-        self._averaged = [flat.data for flat in FlatParameters(self.module).flat]
+    def attach(self, model: nn.Module, weights: Sequence[Tensor], factors: Mapping[str, float] = NO_FACTORS) -> None:
+        """Average the flat `weights` of `model` from now on; this module and `model` are already on their device.
+
+        factors: as for the `FlatParameters` of `model`.
+        """
+        self._averaged = [flat.data for flat in FlatParameters(self.module, factors).flat]
         self._weights = [w.detach() for w in weights]
         self._copied = list(zip(self.module.buffers(), model.buffers(), strict=True))
 

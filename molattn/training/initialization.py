@@ -1,7 +1,6 @@
 """The initialization of a training: from a base model, or from scratch."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,6 +10,7 @@ from molattn.errors import InputError, UsageError
 from molattn.models.artifact import load_artifact
 from molattn.models.base import MoleculeModel, build_model
 from molattn.models.config import GraphModelConfig
+from molattn.models.random_states import seeded
 from molattn.models.uncertainty import DROPOUT
 from molattn.training.bases import (
     AUTO,
@@ -26,11 +26,13 @@ from molattn.training.bases import (
 )
 from molattn.training.config import DataConfig
 from molattn.training.descriptors import num_extra_descriptors
+from molattn.training.parameter_groups import rate_factors
 from molattn.training.run_config import RunConfig
+from molattn.training.table_source import is_path
 from molattn.training.unlabelled import NCI
 
 
-def resolve_initialization(config: RunConfig, of_atoms: bool = False, molecules: int = 0) -> tuple[RunConfig, str]:
+def resolve_initialization(config: RunConfig, atom_level: bool = False, molecules: int = 0) -> tuple[RunConfig, str]:
     """Resolve `training.base` and the settings that depend on it; also return a message for the user, or an empty one.
 
     `AUTO` becomes the base model `DEFAULT` if the model has its settings, the targets are of molecules, and the data
@@ -41,7 +43,7 @@ def resolve_initialization(config: RunConfig, of_atoms: bool = False, molecules:
 
     Args:
         config: as requested.
-        of_atoms: whether the targets are of atoms.
+        atom_level: whether the targets are of atoms.
         molecules: the number of training molecules; 0 if it is not known yet.
 
     Raises:
@@ -49,25 +51,27 @@ def resolve_initialization(config: RunConfig, of_atoms: bool = False, molecules:
     """
     name = config.training.base
     if name == NONE:
-        return _from_scratch(config, of_atoms), ""
+        return _from_scratch(config, atom_level), ""
     if name == AUTO:
         if DEFAULT not in base_names():
-            return _from_scratch(config, of_atoms), ""
-        reason = _incompatibility(config, DEFAULT, of_atoms)
+            return _from_scratch(config, atom_level), ""
+        reason = _incompatibility(config, DEFAULT, atom_level)
         if reason:
-            return _from_scratch(config, of_atoms), f"training starts from scratch: {reason}"
+            return _from_scratch(config, atom_level), f"training starts from scratch: {reason}"
         message = (
             f"training starts from the base model {DEFAULT}, which was trained without labels; --base {NONE} starts "
             "from scratch"
         )
-        return _fine_tuning(_with_base(config, DEFAULT), of_atoms, molecules), message
+        return _fine_tuning(_with_base(config, DEFAULT), atom_level, molecules), message
     if reason := _incompatibility(config, name, False):
         raise UsageError(f"{reason}: leave that out, or add --base {NONE}")
-    return _fine_tuning(config, of_atoms, molecules), f"training starts from the base model {name}"
+    return _fine_tuning(config, atom_level, molecules), f"training starts from the base model {name}"
 
 
 def load_base_weights(model: MoleculeModel, base: str) -> None:
-    """Load the weights of a base model into `model`, except those of its head; does nothing for `NONE`.
+    """Load the weights of a base model into `model`, except those of its head.
+
+    Does nothing for `NONE`, nor for an `AUTO` that `resolve_initialization` has not resolved.
 
     Raises:
         UsageError: the model differs from the base model.
@@ -84,12 +88,12 @@ def load_base_weights(model: MoleculeModel, base: str) -> None:
             weights[name].copy_(pretrained[name])
 
 
-def _incompatibility(config: RunConfig, name: str, of_atoms: bool) -> str:
+def _incompatibility(config: RunConfig, name: str, atom_level: bool) -> str:
     """Why a run cannot start from a base model, or does not with `AUTO`; empty if it can."""
     base = find_base(name)
     if base.source == NCI and _is_from_rdkit(config.data):
         return f"the molecules of {config.data.dataset} are those that the base model {name} was trained on"
-    if of_atoms:
+    if atom_level:
         return f"the targets are of atoms, and the base model {name} was trained on molecules"
     different = incompatible_settings(base, config.model, config.data.add_hs, config.data.conformers)
     return f"{'; '.join(different)} in the base model {name}" if different else ""
@@ -97,7 +101,7 @@ def _incompatibility(config: RunConfig, name: str, of_atoms: bool) -> str:
 
 def _is_from_rdkit(data: DataConfig) -> bool:
     """Whether a data set consists of the molecules that RDKit includes."""
-    if not data.dataset or Path(data.dataset).suffix:
+    if not data.dataset or is_path(data.dataset):
         return False
     try:
         return bool(load_card(data.dataset).computed)
@@ -109,21 +113,21 @@ def _with_base(config: RunConfig, name: str) -> RunConfig:
     return replace(config, training=replace(config.training, base=name))
 
 
-def _fine_tuning(config: RunConfig, of_atoms: bool, molecules: int) -> RunConfig:
+def _fine_tuning(config: RunConfig, atom_level: bool, molecules: int) -> RunConfig:
     """The settings of a training from a base model."""
     defaults = FINE_TUNING
-    if not of_atoms and molecules in MANY_MOLECULES:
+    if not atom_level and molecules in MANY_MOLECULES:
         defaults = {section: values | FINE_TUNING_MANY[section] for section, values in defaults.items()}
         if config.training.uncertainty_method == DROPOUT:
             defaults["model"] = FINE_TUNING["model"]  # dropout sampling needs dropout
     return _with_defaults(config, defaults)
 
 
-def _from_scratch(config: RunConfig, of_atoms: bool) -> RunConfig:
+def _from_scratch(config: RunConfig, atom_level: bool) -> RunConfig:
     """The settings of a training from scratch."""
     config = _with_base(config, NONE)
     # Auxiliary descriptors do not help if RDKit computes the targets themselves.
-    if of_atoms or config.model.kind != GraphModelConfig.kind or _is_from_rdkit(config.data):
+    if atom_level or config.model.kind != GraphModelConfig.kind or _is_from_rdkit(config.data):
         return config
     return _with_defaults(config, FROM_SCRATCH)
 
@@ -143,16 +147,19 @@ def _with_defaults(config: RunConfig, defaults: dict[str, dict[str, Any]]) -> Ru
     return replace(config, **changed)
 
 
-def initialize_model(config: RunConfig, outputs: int, of_atoms: bool) -> MoleculeModel:
+def initialize_model(config: RunConfig, outputs: int, atom_level: bool) -> MoleculeModel:
     """The model before training, with the weights of its base model if it has one.
 
     The same seed gives the same model, and the caller's random state is unchanged.
+
+    Raises:
+        UsageError: inconsistent settings of the model, a base model that differs, or rate factors that do not fit it.
     """
-    with torch.random.fork_rng():
-        torch.manual_seed(config.training.seed)
+    with seeded(config.training.seed):
         try:
-            model = build_model(config.model, outputs, of_atoms, num_extra_descriptors(config.data))
+            model = build_model(config.model, outputs, atom_level, num_extra_descriptors(config.data))
         except ValueError as error:
             raise UsageError(f"[model]: {error}") from None
+    rate_factors(model, config.training.rate_factors)  # raises errors before molecules are trained on
     load_base_weights(model, config.training.base)
     return model

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from molattn.chem import read_smiles
+from molattn.chem import canonical_smiles, read_smiles, standardized_smiles
 from molattn.data.tables.atom_lists import offsets_from_counts
 from molattn.data.tables.records import Records
 from molattn.data.tables.table import RejectedRow, Table
@@ -15,6 +15,13 @@ from molattn.training.targets import EncodedTable
 
 NO_ATOM_LIMIT = 10**9
 """More atoms than any molecule has: the real limit was applied when the molecules were first read."""
+
+
+def molecule_key(smiles: object, standardize: str = "") -> str:
+    """The canonical SMILES of a molecule, of any number of atoms; with `standardize` that of its standard form."""
+    if standardize:
+        smiles = standardized_smiles(smiles, standardize, NO_ATOM_LIMIT)
+    return canonical_smiles(read_smiles(smiles, max_atoms=NO_ATOM_LIMIT), max_atoms=NO_ATOM_LIMIT)
 
 
 @dataclass(frozen=True)
@@ -79,7 +86,7 @@ def match_labels(
 
 def check_atom_targets(model: type[MoleculeModel], standardize: str) -> None:
     """Raise UsageError if the model or standardization does not support targets of atoms."""
-    if not model.supports_atom_targets:
+    if not model.supports_atom_level:
         raise UsageError("targets of atoms need a model of atoms, which a model of SMILES is not: use --model graph")
     if standardize:
         raise UsageError(

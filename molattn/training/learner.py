@@ -16,6 +16,7 @@ from molattn.training.dataset import LabelledMolecules, StepInputs
 from molattn.training.flat_parameters import ExponentialMovingAverage, FlatParameters
 from molattn.training.metrics import mean_over_targets, metrics_by_target
 from molattn.training.objectives import AuxiliaryObjective, TaskLoss, class_weights, mean_loss
+from molattn.training.parameter_groups import rate_factors
 
 
 class Learner(nn.Module):
@@ -33,6 +34,10 @@ class Learner(nn.Module):
 
     Attributes:
         optimizer, scheduler: created by `prepare`.
+        frozen: the parameters that `config.rate_factors` freezes, until `release`.
+
+    Raises:
+        UsageError: `config.rate_factors` do not fit the model.
     """
 
     auxiliary_objective: AuxiliaryObjective | None
@@ -51,6 +56,10 @@ class Learner(nn.Module):
         steps: int = 1,
     ):
         super().__init__()
+        self.factors = rate_factors(model, config.rate_factors)
+        self.frozen = [w for name, w in model.named_parameters() if w.requires_grad and not self.factors[name]]
+        for w in self.frozen:
+            w.requires_grad_(False)
         self.auxiliary_objective = auxiliary_objective
         self.model, self.config, self.task, self.scaler, self.metric = model, config, task, scaler, metric
         self.average = ExponentialMovingAverage(model, config.ema)
@@ -64,38 +73,48 @@ class Learner(nn.Module):
     def prepare(self, device: torch.device | str = "cpu") -> None:
         """Move to a device, flatten the parameters, and create the optimizer and its scheduler."""
         self.to(device)
-        self.flat_parameters = FlatParameters(self.model)
+        self.flat_parameters = FlatParameters(self.model, self.factors)
         auxiliary = [] if self.auxiliary_objective is None else list(self.auxiliary_objective.parameters())
-        distributed.broadcast(x.data for x in (*self.flat_parameters.flat, *auxiliary, *self.model.buffers()))
-        self.average.attach(self.model, self.flat_parameters.flat)
+        others = [w for w in self.model.parameters() if not w.requires_grad]
+        distributed.broadcast(x.data for x in (*self.flat_parameters.flat, *auxiliary, *others, *self.model.buffers()))
+        self.average.attach(self.model, self.flat_parameters.flat, self.factors)
         # The fused implementation if the device has one, otherwise torch's default.
         fused = True if torch.device(device).type in ("cpu", "cuda") else None
         rate, decay = self.config.learning_rate, self.config.weight_decay
-        self.optimizer = _AdamW([*self.flat_parameters.flat, *auxiliary], lr=rate, weight_decay=decay, fused=fused)
+        # The first group has the factor 1, even if it is empty: its learning rate is the one that is reported.
+        groups: dict[float, list[nn.Parameter]] = {1.0: []}
+        for w, factor in zip(self.flat_parameters.flat, self.flat_parameters.factors, strict=True):
+            groups.setdefault(factor, []).append(w)
+        groups[1.0] += auxiliary
+        by_rate = [{"params": weights, "lr": factor * rate} for factor, weights in groups.items()]
+        self.optimizer = _AdamW(by_rate, lr=rate, weight_decay=decay, fused=fused)
         warmup = max(1, round(self.config.warmup * self.steps))
 
-        def factor(step: int) -> float:
+        def schedule(step: int) -> float:
             if step < warmup:
                 return (step + 1) / warmup
             return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warmup) / max(1, self.steps - warmup))))
 
-        self.scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimizer, factor)
+        self.scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimizer, schedule)
 
     def release(self) -> None:
-        """Unflatten the parameters of the model, without gradients, and move it to the CPU."""
+        """Unflatten the parameters of the model, without gradients, unfreeze them, and move it to the CPU."""
         if self.flat_parameters is not None:
             self.flat_parameters.unflatten()
+        for w in self.frozen:
+            w.requires_grad_(True)
         self.to("cpu")
 
-    def training_step(self, step: StepInputs) -> None:
-        """One step of the optimizer."""
-        self.backward(step)
+    def training_step(self, step: StepInputs) -> Tensor:
+        """One step of the optimizer; returns the loss before it, with several ranks the share of this one."""
+        loss = self.backward(step)
         if self.config.grad_clip:
             weights = (w for group in self.optimizer.param_groups for w in group["params"])
             nn.utils.clip_grad_norm_(weights, self.config.grad_clip)
         self.optimizer.step()
         self.scheduler.step()
         self.average.update()
+        return loss
 
     def backward(self, step: StepInputs) -> Tensor:
         """Compute the gradients of a step, summed over all ranks; returns the loss of this rank."""

@@ -16,7 +16,7 @@ from molattn.training.data_messages import count_noun, no_row_error
 from molattn.training.dataset import ReplicateRow
 from molattn.training.replicates import find_conflicts, find_replicates
 
-KEEP, MEAN, MEDIAN, DROP = "keep", "mean", "median", "drop"
+KEEP, MEDIAN, DROP = "keep", "median", "drop"
 
 
 @dataclass(frozen=True)
@@ -37,13 +37,14 @@ class MergedReplicates:
     labels: list[tuple[float, ...]] = field(default_factory=list)
     dropped: dict[int, str] = field(default_factory=dict)
 
-    def message(self, method: str) -> str:
+    def message(self, method: str, task: Task) -> str:
         """What was done, with counts; empty if no molecule was in several rows."""
         if not self.groups:
             return ""
         rows = [len(group) for number, group in enumerate(self.groups) if number not in self.dropped]
-        how = {MEAN: "their mean", MEDIAN: "their median", DROP: "their mean"}[method]
-        text = f"{sum(rows):,} rows of {count_noun(len(rows), 'molecule', 'molecules')} are merged, by {how}"
+        how = "median" if method == MEDIAN else "mean"
+        how = how if isinstance(task, Regression) else "most frequent class"
+        text = f"{sum(rows):,} rows of {count_noun(len(rows), 'molecule', 'molecules')} are merged, by their {how}"
         if self.dropped:
             lost = sum(len(self.groups[number]) for number in self.dropped)
             count = count_noun(len(self.dropped), "molecule", "molecules")
@@ -113,11 +114,11 @@ class UsableRows:
         )
 
 
-def check_replicates_setting(method: str, of_atoms: bool) -> None:
+def check_replicates_setting(method: str, atom_level: bool) -> None:
     """Raise UsageError for an unknown value of `data.replicates`, or one that does not apply to atom-level targets."""
     if method not in REPLICATES:
         raise UsageError(unknown_choice("replicates method", method, REPLICATES))
-    if method != KEEP and of_atoms:
+    if method != KEEP and atom_level:
         raise UsageError("--replicates merges labels of molecules, and the targets are of atoms: leave it out")
 
 
@@ -179,7 +180,8 @@ def merge_rows(
     if usable.groups is not None:
         usable = replace(usable, groups=connect_groups(usable.groups, usable.keys))
     remaining = replace(usable, weights=weights).select(merged.indices, merged.targets, rejected)
-    return remaining, merged.indices, tuple(sorted(replicates, key=lambda r: r.row)), merged.message(config.replicates)
+    replicates.sort(key=lambda r: r.row)
+    return remaining, merged.indices, tuple(replicates), merged.message(config.replicates, task)
 
 
 def _check_bounds(
@@ -212,7 +214,7 @@ def merge_replicates(
     The label of a molecule is the mean or the median of its known labels, target by target, after the transform, which
     is then inverted: the geometric mean for a logarithm. For classes it is the most frequent one; a tie leaves the
     target without a label, and a molecule without any label is dropped. The method "drop" drops molecules whose labels
-    are in conflict, see `find_conflicts`, and merges the others by their mean.
+    are in conflict, see `find_conflicts`, and merges the others as "mean" does.
 
     Args:
         method: "mean", "median" or "drop".
@@ -239,10 +241,11 @@ def merge_replicates(
             t = int(conflicts[number].argmax())
             reason = f"{_disagreement(targets[rows, t], rows, task, t, names, locations)}: --replicates drop"
         label = [_label(learned[rows, t], method, task) for t in range(targets.shape[1])]
-        if not reason and not np.isfinite(label).any():
-            reason = (
-                f"{_disagreement(targets[rows, 0], rows, task, 0, names, locations)}: no class is the most frequent"
-            )
+        labelled = np.flatnonzero(np.isfinite(targets[rows]).any(0))  # no target if all labels are bounds
+        if not reason and len(labelled) and not np.isfinite(label).any():
+            t = int(labelled[0])
+            tie = _disagreement(targets[rows, t], rows, task, t, names, locations)
+            reason = f"{tie}: no class is the most frequent"
         if reason:
             remains[rows[0]] = False
             dropped[number] = reason

@@ -131,19 +131,22 @@ def auprc(y: np.ndarray, p: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.where(both, area, np.nan)
 
 
+def _predicted_classes(p: np.ndarray) -> np.ndarray:
+    """(n,) the index of the predicted class: by `THRESHOLD`, or the most probable."""
+    return (p >= THRESHOLD).astype(int) if p.ndim == 1 else p.argmax(1)
+
+
 def _confusion_matrix(y: np.ndarray, p: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """(B, C, C) how often class i, the label, is predicted as class j: by `THRESHOLD`, or the most probable."""
+    """(B, C, C) how often class i, the label, is predicted as class j."""
     classes = 2 if p.ndim == 1 else p.shape[1]
-    predicted = (p >= THRESHOLD).astype(int) if p.ndim == 1 else p.argmax(1)
-    cells = np.zeros((len(y), classes**2))
-    cells[np.arange(len(y)), y.astype(int) * classes + predicted] = 1.0
-    return (counts @ cells).reshape(len(counts), classes, classes)
+    cells = y.astype(int) * classes + _predicted_classes(p)
+    matrices = [np.bincount(cells, weights=row, minlength=classes**2) for row in counts]
+    return np.stack(matrices).reshape(len(counts), classes, classes)
 
 
 def accuracy(y: np.ndarray, p: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """The fraction of predictions that are correct."""
-    matrix = _confusion_matrix(y, p, counts)
-    return np.trace(matrix, axis1=1, axis2=2) / matrix.sum((1, 2))
+    return counts @ (y == _predicted_classes(p)) / counts.sum(1)
 
 
 def mcc(y: np.ndarray, p: np.ndarray, counts: np.ndarray) -> np.ndarray:

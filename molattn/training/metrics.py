@@ -1,4 +1,4 @@
-"""Metrics of predictions, in the units of the targets; None with a reason if undefined.
+"""Metrics of predictions, in the units of the targets; a metric that is undefined is None, with a reason.
 
 A metric is computed from the known labels, (n,), and scores: (n,) numbers, (n,) probabilities of the positive class,
 or (n, classes) probabilities of every class. `METRICS` lists them by name. Their confidence intervals are percentile

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,10 +17,11 @@ from molattn.data.tables.columns import find_without_unit
 from molattn.errors import InputError, UsageError
 from molattn.training import distributed, run_folder
 from molattn.training.bases import FINE_TUNING, FINE_TUNING_MANY, FROM_SCRATCH
+from molattn.training.callbacks import Callback
 from molattn.training.checkpoint import differences
 from molattn.training.run import Reporter, RunResult, SilentReporter, run
 from molattn.training.run_config import RunConfig, check_config, read_config
-from molattn.training.run_status import CONFIG, METRICS, is_unfinished, resume_hint
+from molattn.training.run_status import CONFIG, METRICS, check_resume, is_unfinished, resume_hint
 from molattn.training.table_source import find_table
 
 
@@ -68,6 +69,7 @@ def run_multiple(
     force: bool = False,
     resume: bool = False,
     finish: Callable[[RunResult], None] = lambda _: None,
+    callbacks: Sequence[Callback] = (),
 ) -> MultipleRunsResult:
     """Run all runs that `config` requests, one after the other, and write `metrics.json` with means and deviations.
 
@@ -75,13 +77,14 @@ def run_multiple(
     others can be resumed.
 
     Args:
-        config, folder, reporter, force, resume: as for `run`.
+        config, folder, reporter, force, resume, callbacks: as for `run`.
         finish: called after each run.
 
     Raises:
         UsageError, InputError: as `run` does.
     """
     check_config(config)
+    check_resume(resume, folder)
     runs = planned_runs(config)
 
     def open_folder() -> Path:
@@ -96,7 +99,7 @@ def run_multiple(
     with distributed.process_group(config.training), ExitStack() as locks:
         reporter = reporter if distributed.is_main_process() else SilentReporter()
         path = distributed.broadcast_object(open_folder)
-        return _run_each(config, runs, path, reporter, finish, folder is None)
+        return _run_each(config, runs, path, reporter, finish, callbacks, folder is None)
 
 
 def _run_each(
@@ -105,6 +108,7 @@ def _run_each(
     path: Path,
     reporter: Reporter,
     finish: Callable[[RunResult], None],
+    callbacks: Sequence[Callback],
     is_default_folder: bool,
 ) -> MultipleRunsResult:
     """Train each run in its subfolder of `path`.
@@ -124,7 +128,7 @@ def _run_each(
             if distributed.broadcast_object(partial(is_pending, name)):
                 reporter.stage(f"{name}, {number} of {len(runs)}")
                 resumed = distributed.broadcast_object(partial(is_unfinished, path / name))
-                result = run(single, path / name, reporter, resume=resumed)
+                result = run(single, path / name, reporter, resume=resumed, callbacks=callbacks)
                 if distributed.is_main_process():
                     finish(result)
     except BaseException as error:
@@ -235,8 +239,9 @@ def _check_settings(path: Path, config: RunConfig) -> None:
 
 def _check_table(path: Path, runs: dict[str, RunConfig]) -> None:
     """Raise InputError if the table has changed since a run was finished."""
-    for name, single in runs.items():
-        if (path / name / METRICS).is_file():
-            env = _read_run_file(path / name / "env.json", _ENVIRONMENT_SCHEMA)
-            if env["data_sha256"] != find_table(single.data).sha256:
-                raise InputError(f"the table has changed since {path / name}: restore it, or start over with --force")
+    finished = [name for name in runs if (path / name / METRICS).is_file()]
+    sha256 = find_table(runs[finished[0]].data).sha256 if finished else ""  # the table is that of all runs
+    for name in finished:
+        env = _read_run_file(path / name / "env.json", _ENVIRONMENT_SCHEMA)
+        if env["data_sha256"] != sha256:
+            raise InputError(f"the table has changed since {path / name}: restore it, or start over with --force")

@@ -17,6 +17,7 @@ from molattn.errors import UsageError
 from molattn.models.base import MoleculeModel
 from molattn.models.graph_model import GraphModel
 from molattn.models.losses import DEFAULT_ALPHA, DEFAULT_REGULARIZATION, LossArguments
+from molattn.models.random_states import seeded
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Task
 from molattn.training.config import TrainingConfig
@@ -53,8 +54,9 @@ class TaskLoss(nn.Module):
         regularization: float = DEFAULT_REGULARIZATION,
     ):
         super().__init__()
-        self.register_buffer("mean", torch.tensor(scaler.mean))
-        self.register_buffer("std", torch.tensor(scaler.std))
+        # In the precision of targets and scaler: a large mean in float32 would differ from that of the predictions.
+        self.register_buffer("mean", torch.tensor(scaler.mean, dtype=torch.float64))
+        self.register_buffer("std", torch.tensor(scaler.std, dtype=torch.float64))
         self.register_buffer("target_of_output", torch.tensor(task.target_of_output(len(scaler.mean))))
         self.register_buffer("weights", torch.tensor(tuple(weights)) if len(weights) else None)
         self.function = task.loss_function.function
@@ -169,7 +171,7 @@ class AuxiliaryRegression(AuxiliaryObjective):
 
     def __init__(self, model: MoleculeModel, num_targets: int, weight: float):
         super().__init__()
-        if model.of_atoms:
+        if model.atom_level:
             raise ValueError("auxiliary targets are of molecules, and the targets of atoms")
         self.head, self.weight = nn.Linear(model.head.in_features, num_targets), weight
 
@@ -276,6 +278,5 @@ def build_auxiliary_objective(
     """
     if train.auxiliary_targets is None:
         return None
-    with torch.random.fork_rng():
-        torch.manual_seed(config.seed)
+    with seeded(config.seed):
         return AuxiliaryRegression(model, train.auxiliary_targets.shape[1], config.auxiliary)

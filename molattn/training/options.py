@@ -57,6 +57,7 @@ class EstimatorOptions(TypedDict, total=False):
     epochs: int | None
     batch_size: int | None
     learning_rate: float | None
+    rate_factors: Sequence[str] | str | None
     weight_decay: float | None
     warmup: float | None
     ema: float | None

@@ -80,9 +80,9 @@ def prepare(
     config, path = source.config, source.path
     options = table_options_of(config)
     table = read_table(path, options)
-    of_atoms = has_atom_targets(table, config.target_columns, config.task_type)
-    check_replicates_setting(config.replicates, of_atoms)
-    if of_atoms:
+    atom_level = has_atom_targets(table, config.target_columns, config.task_type)
+    check_replicates_setting(config.replicates, atom_level)
+    if atom_level:
         check_atom_targets(model, config.standardize)
         # Descriptors of molecules do not apply to atoms.
         config, computed = replace(config, molecule_featurizers=()), ()
@@ -90,7 +90,7 @@ def prepare(
         table,
         config.target_columns,
         config.task_type,
-        of_atoms=of_atoms,
+        atom_level=atom_level,
         add_hs=config.add_hs,
         positive_class=config.positive_class,
         loss=loss,
@@ -104,7 +104,7 @@ def prepare(
         config.target_columns,
         config.weight_column,
         config.group_column,
-        of_atoms,
+        atom_level,
         config.descriptor_columns,
     )
     try:
@@ -117,7 +117,7 @@ def prepare(
     matched = match_labels(records, outcomes.sizes, lambda i: outcomes[i].reason, table, encoded, config.target_columns)
     transforms: Transforms = ()
     if config.target_transform and len(matched.indices):
-        known = config.task_type, loss, matched.targets, config.target_columns, encoded.classes, of_atoms, alpha
+        known = config.task_type, loss, matched.targets, config.target_columns, encoded.classes, atom_level, alpha
         transforms = resolve_transforms(
             config.target_transform, config.target_columns, source.units, resolve_task(*known, matched.bounds)[0]
         )
@@ -127,7 +127,7 @@ def prepare(
     if not len(molecules):
         raise no_row_error(path, rejected)
     task, task_message = resolve_task(
-        config.task_type, loss, targets, config.target_columns, encoded.classes, of_atoms, alpha, matched.bounds
+        config.task_type, loss, targets, config.target_columns, encoded.classes, atom_level, alpha, matched.bounds
     )
     config = replace(config, task_type=task.name)
     smiles = column(table, config.smiles_column)
@@ -215,7 +215,7 @@ def prepare_run(config: RunConfig, progress: Progress | None = None) -> Prepared
     data, settings = resolve_initialization(config)[0].data, config.training
     model = model_class(config.model.kind)
     dataset = prepare(data, model, settings.seed, settings.num_workers, progress, settings.loss, settings.alpha)
-    check_featurizers(config, dataset.task.of_atoms)
+    check_featurizers(config, dataset.task.atom_level)
     return dataset
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import tomli_w
-import torch
 
 from molattn.chem import DESCRIPTORS
 from molattn.data.files import clear_folder, lock_folder, remove_temporary_files, write_text
@@ -18,12 +17,16 @@ from molattn.data.store.cache import cached_molecules
 from molattn.errors import InputError, MolattnError, SmilesError, UsageError
 from molattn.models.artifact import WEIGHTS, Artifact, save_artifact
 from molattn.models.base import MoleculeModel
+from molattn.models.random_states import seeded
 from molattn.models.scaler import TargetScaler
 from molattn.training.bases import CARD, NONE
+from molattn.training.callbacks import ReportEpochs, build_callbacks
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.dataset import LabelledMolecules
 from molattn.training.descriptors import DescriptorTargets, compute_descriptors, standardize_targets
-from molattn.training.fit import EpochRecord, FitResult, fit, initialize_model
+from molattn.training.early_stopping import EpochRecord, FitResult
+from molattn.training.fit import fit
+from molattn.training.initialization import initialize_model
 from molattn.training.metrics import VAL_LOSS
 from molattn.training.objectives import MaskedAtomPrediction
 from molattn.training.prepare import featurization, read_options
@@ -173,9 +176,9 @@ def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: b
             LabelledMolecules(stored[val], targets.z[val]),
             TargetScaler.identity(len(targets.names)),
             run.training,
-            lambda record: reporter.epoch(record, run.training.epochs),
-            checkpoints,
             auxiliary_objective=auxiliary_objective,
+            checkpoints=checkpoints,
+            callbacks=[*build_callbacks(run), ReportEpochs(reporter.epoch, run.training.epochs)],
         )
     except BaseException as error:
         if checkpoints.folder.is_dir() and not isinstance(error, MolattnError):
@@ -194,8 +197,7 @@ def _masked_atom_objective(config: PretrainConfig, model: MoleculeModel) -> Mask
     """
     if not config.masked_atoms:
         return None
-    with torch.random.fork_rng():
-        torch.manual_seed(config.run.training.seed)
+    with seeded(config.run.training.seed):
         try:
             return MaskedAtomPrediction(model, config.masked_atoms, config.masked_weight)
         except ValueError as error:

@@ -4,6 +4,7 @@ import hashlib
 import logging
 import shutil
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,12 +20,14 @@ from molattn.models.uncertainty import resolve_uncertainty_method
 from molattn.training import distributed, run_folder
 from molattn.training.baseline import check_baseline, forest_metrics
 from molattn.training.calibrate import build_artifact, calibrate, check_calibration
+from molattn.training.callbacks import Callback, ReportEpochs, class_names
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import DataConfig, TrainingConfig
 from molattn.training.curation import curate
 from molattn.training.dataset import PreparedDataset
-from molattn.training.fit import EpochRecord, fit_ensemble, initialize_model
-from molattn.training.initialization import resolve_initialization
+from molattn.training.early_stopping import PATIENCE, EpochRecord, FitResult
+from molattn.training.fit import fit_ensemble
+from molattn.training.initialization import initialize_model, resolve_initialization
 from molattn.training.metrics import check_tracking_metric, label_of, resolve_metrics
 from molattn.training.objectives import class_weights
 from molattn.training.prepare import prepare_run, read_options
@@ -35,7 +38,7 @@ from molattn.training.run_metrics import (
     transformed_metrics_by_split,
     uncertainty_by_split,
 )
-from molattn.training.run_status import CHECKPOINT, METRICS, MODEL, check_resumable, resume_hint
+from molattn.training.run_status import CHECKPOINT, METRICS, MODEL, check_resumable, check_resume, resume_hint
 from molattn.training.transforms import describe_transforms
 from molattn.training.trees import check_trees, describe_trees, fit_trees_of
 
@@ -87,7 +90,12 @@ class RunResult:
 
 
 def run(
-    config: RunConfig, folder: str | Path | None, reporter: Reporter, force: bool = False, resume: bool = False
+    config: RunConfig,
+    folder: str | Path | None,
+    reporter: Reporter,
+    force: bool = False,
+    resume: bool = False,
+    callbacks: Sequence[Callback] = (),
 ) -> RunResult:
     """Train and evaluate a model, and write everything into a new run folder.
 
@@ -100,18 +108,28 @@ def run(
         reporter: of the progress.
         force: replace a run in `folder`.
         resume: resume the unfinished run in `folder`.
+        callbacks: called in the training after those that `config` names.
 
     Raises:
         UsageError: invalid settings, a folder that exists, nothing to resume, or a run to resume that has other
-            settings or data.
+            settings, callbacks or data.
         InputError: the data cannot be used.
     """
     check_config(config)
+    check_resume(resume, folder)
     with distributed.process_group(config.training):
-        return _run(config, folder, reporter if distributed.is_main_process() else SilentReporter(), force, resume)
+        reporter = reporter if distributed.is_main_process() else SilentReporter()
+        return _run(config, folder, reporter, force, resume, callbacks)
 
 
-def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force: bool, resume: bool) -> RunResult:
+def _run(
+    config: RunConfig,
+    folder: str | Path | None,
+    reporter: Reporter,
+    force: bool,
+    resume: bool,
+    callbacks: Sequence[Callback],
+) -> RunResult:
     resolve_initialization(config)  # raises errors before anything is read
     if resume and folder is not None:
         check_resumable(Path(folder))
@@ -138,11 +156,11 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
     check_tracking_metric(task.kind, names, settings.tracking_metric)
     class_weights(task, dataset.subset("train").targets, settings.class_balance, settings.positive_weights)
     config, message = resolve_initialization(
-        replace(config, data=dataset.config), task.of_atoms, len(dataset.indices("train"))
+        replace(config, data=dataset.config), task.atom_level, len(dataset.indices("train"))
     )
     if message:
         reporter.stage(message)
-    initialize_model(config, len(task.target_of_output(len(dataset.config.target_columns))), task.of_atoms)
+    initialize_model(config, len(task.target_of_output(len(dataset.config.target_columns))), task.atom_level)
     resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
     if dataset.has_calibration:
         check_calibration(task, settings.calibration_method)
@@ -150,13 +168,13 @@ def _run(config: RunConfig, folder: str | Path | None, reporter: Reporter, force
         raise UsageError("a calibration method needs calibration molecules: add --calibration-size 0.1")
 
     def open_folder() -> Path:
-        if resume and folder:
+        if resume and folder is not None:
             return run_folder.reopen(locks, folder)
         return run_folder.create(locks, folder, dataset.name, force)
 
     with ExitStack() as locks:
         path = distributed.broadcast_object(open_folder)
-        return _train_in_folder(config, dataset, names, path, reporter, resume, folder is None)
+        return _train_in_folder(config, dataset, names, path, reporter, resume, callbacks, folder is None)
 
 
 def _train_in_folder(
@@ -166,6 +184,7 @@ def _train_in_folder(
     path: Path,
     reporter: Reporter,
     resume: bool,
+    callbacks: Sequence[Callback],
     is_default_folder: bool,
 ) -> RunResult:
     """Train in a folder; after a failure remove it unless it can be resumed.
@@ -173,7 +192,7 @@ def _train_in_folder(
     is_default_folder: whether it is in runs/, which is also removed if it is empty.
     """
     try:
-        return _train_and_evaluate(config, dataset, names, path, reporter)
+        return _train_and_evaluate(config, dataset, names, path, reporter, callbacks)
     except BaseException as error:
         stopped = isinstance(error, ProcessLost) or not isinstance(error, MolattnError)
         if resume or ((path / CHECKPOINT).is_dir() and stopped) or not distributed.is_main_process():
@@ -190,8 +209,9 @@ def _train_and_evaluate(
     names: tuple[str, ...],
     path: Path,
     reporter: Reporter,
+    callbacks: Sequence[Callback],
 ) -> RunResult:
-    identity, settings, data = _identity(config, dataset), config.training, dataset.config
+    identity, settings, data = _identity(config, dataset, callbacks), config.training, dataset.config
     several = settings.ensemble_size > 1
 
     def checkpoints(member: int) -> Checkpoints:
@@ -206,7 +226,7 @@ def _train_and_evaluate(
         run_folder.write_standardized(path, dataset)
         run_folder.write_replicates(path, dataset)
         curation = curate(dataset)
-        run_folder.write_curation(path, curation)
+        run_folder.write_json(path / "curation.json", curation.to_dict())
         for message in curation.summary():
             reporter.stage(message)
     task = dataset.task
@@ -225,22 +245,16 @@ def _train_and_evaluate(
         elif not several or not last.state["finished"]:
             reporter.stage(f"training{which} continues after epoch {last.state['epoch'] + 1}")
 
-    def on_epoch(record: EpochRecord) -> None:
-        reporter.epoch(record, settings.epochs)
-
+    callbacks = [ReportEpochs(reporter.epoch, settings.epochs), *callbacks]
     fitted = fit_ensemble(
-        config, task, scaler, train, val, names[0], on_epoch, on_member, checkpoints, reporter.warning
+        config, task, scaler, train, val, names[0], callbacks, on_member, checkpoints, reporter.warning
     )
     seconds = before + time.perf_counter() - start
     first = fitted.fits[0]
     tracked = first.history[0].tracking_metric
     lengths = [len(f.history) for f in fitted.fits]
-    if min(lengths) < settings.epochs:
-        after = f"epoch{'s' * several} {', '.join(map(str, lengths))} of {settings.epochs}"
-        without = (
-            f"{settings.patience} epoch{'s' * (settings.patience > 1)} without a better validation {label_of(tracked)}"
-        )
-        reporter.stage(f"training stopped after {after}: {without}, see training.patience")
+    if message := _describe_end(fitted.fits, settings):
+        reporter.stage(message)
     if several:
         which = f"the ensemble of {settings.ensemble_size}, each at its best epoch"
     else:
@@ -297,6 +311,22 @@ def _train_and_evaluate(
     return RunResult(path, metrics, dataset, first.history, artifact, predictions, raw)
 
 
+def _describe_end(fits: Sequence[FitResult], settings: TrainingConfig) -> str:
+    """Why trainings ended before their last epoch; empty if none did."""
+    lengths = [len(f.history) for f in fits]
+    if min(lengths) == settings.epochs:
+        return ""
+    after = f"epoch{'s' * (len(fits) > 1)} {', '.join(map(str, lengths))} of {settings.epochs}"
+    tracked, epochs = fits[0].history[0].tracking_metric, f"{settings.patience} epoch{'s' * (settings.patience > 1)}"
+    reasons = [
+        f"{epochs} without a better validation {label_of(tracked)}, see training.patience"
+        if reason == PATIENCE
+        else f"ended by the callback {reason}"
+        for reason in dict.fromkeys(f.stopped_by for f in fits if len(f.history) < settings.epochs)
+    ]
+    return f"training stopped after {after}: {'; '.join(reasons)}"
+
+
 def _forest(
     dataset: PreparedDataset, names: tuple[str, ...], settings: TrainingConfig, reporter: Reporter
 ) -> dict[str, Any]:
@@ -306,7 +336,7 @@ def _forest(
     return distributed.broadcast_object(measure)
 
 
-def _identity(config: RunConfig, dataset: PreparedDataset) -> dict[str, Any]:
+def _identity(config: RunConfig, dataset: PreparedDataset, callbacks: Sequence[Callback]) -> dict[str, Any]:
     """What must be equal when a run is resumed; the number of workers may differ."""
     settings = config.to_dict()
     del settings["training"]["num_workers"]
@@ -315,5 +345,6 @@ def _identity(config: RunConfig, dataset: PreparedDataset) -> dict[str, Any]:
         "config": settings,
         "sha256 of the table": dataset.sha256,
         "sha256 of the split": hashlib.sha256(labels.encode()).hexdigest(),
+        **({"callbacks": class_names(callbacks)} if callbacks else {}),
         **({"the number of processes": distributed.world_size()} if distributed.world_size() > 1 else {}),
     }

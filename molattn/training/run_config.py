@@ -4,6 +4,7 @@ Importing this module loads nothing heavy.
 """
 
 import dataclasses
+import math
 import tomllib
 import types
 import typing
@@ -195,11 +196,11 @@ _TYPE_NAMES = {int: "a whole number", float: "a number", str: "a text", bool: "t
 
 _MINIMA: dict[str, dict[str, int]] = {
     "data": {"num_folds": 1, "max_atoms": 1, "conformer_timeout": 1},
-    "model": dict.fromkeys(("hidden_dim", "num_layers", "num_heads", "edge_dim", "feed_forward", "max_path"), 1),
     "training": {
         **dict.fromkeys(("epochs", "batch_size", "patience", "checkpoint_every", "threads"), 1),
         **dict.fromkeys(("num_nodes", "num_replicates", "ensemble_size"), 1),
         **dict.fromkeys(("auxiliary", "num_workers", "seed", "evidential_regularization", "domain_size"), 0),
+        **dict.fromkeys(("weight_decay", "grad_clip"), 0),
         "dropout_sampling_size": 2,
     },
 }
@@ -212,6 +213,7 @@ def check_config(config: RunConfig) -> None:
     from molattn.models.calibration import CALIBRATION_METHODS
     from molattn.models.config_file import DOMAIN_SIZE, MAX_ATOMS, MODEL_FIELDS, NUM_MEMBERS, SAMPLES, TIMEOUT
     from molattn.models.uncertainty import uncertainty_methods
+    from molattn.training.callbacks import CALLBACKS
     from molattn.training.distributed import check_world_size
     from molattn.training.transforms import check_transforms
 
@@ -221,6 +223,11 @@ def check_config(config: RunConfig) -> None:
         for section, minima in _MINIMA.items()
         for name, minimum in minima.items()
     ]
+    wrong += [
+        (isinstance(value, float) and not math.isfinite(value), f"{name} is finite")
+        for settings in (data, training)
+        for name, value in vars(settings).items()
+    ]
     # Limits of the model file.
     limits = {"max_atoms": MAX_ATOMS, "conformer_timeout": TIMEOUT}
     limits_of_training = {"ensemble_size": NUM_MEMBERS, "dropout_sampling_size": SAMPLES, "domain_size": DOMAIN_SIZE}
@@ -229,13 +236,13 @@ def check_config(config: RunConfig) -> None:
             wrong.append((getattr(settings, name) > limit.maximum, f"{name} is {limit.maximum:,} at the most"))
     wrong += [
         (not training.learning_rate > 0, "learning_rate is above 0"),
+        (not 0 <= training.warmup <= 1, "warmup is from 0 to 1"),
         (not 0 <= training.ema < 1, "ema is at least 0 and below 1"),
         (not 0 < training.alpha < 1, "alpha is above 0 and below 1"),
         (not 0 <= data.calibration_size < 1, "calibration_size is at least 0 and below 1"),
         (not 0 <= data.max_unreadable <= 1, "max_unreadable is from 0 to 1"),
         (not -1 <= data.fold < data.num_folds, "fold is from 0 to num_folds - 1, or -1 for all"),
         (not 0 <= data.conformer_seed < 2**31 - 1, "conformer_seed is at least 0 and below 2^31 - 1"),
-        (not 0 <= config.model.dropout < 1, "dropout is at least 0 and below 1"),
     ]
     for is_wrong, rule in wrong:
         if is_wrong:
@@ -244,6 +251,9 @@ def check_config(config: RunConfig) -> None:
         MODEL_FIELDS[config.model.kind].validate(dataclasses.asdict(config.model), "model")
     except ValidationError as error:
         raise UsageError(f"a setting is out of range: {error}") from None
+    for name in training.callbacks:
+        if name not in CALLBACKS:
+            raise UsageError(unknown_choice("callback", name, CALLBACKS))
     check_transforms(data.target_transform)
     check_world_size(training)
     for name, value, known in (

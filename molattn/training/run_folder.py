@@ -21,9 +21,8 @@ from molattn.data.tables.cells import format_bound
 from molattn.data.tables.table import write_table
 from molattn.errors import UsageError
 from molattn.models.predictions import Predictions
-from molattn.training.curation import Curation
 from molattn.training.dataset import PreparedDataset
-from molattn.training.fit import EpochRecord
+from molattn.training.early_stopping import EpochRecord
 from molattn.training.run_config import RunConfig
 from molattn.training.run_status import CONFIG, SPLITS_FILE, check_new_folder, check_resumable
 
@@ -48,25 +47,19 @@ def create(locks: ExitStack, folder: str | Path | None, name: str, force: bool =
     if folder is None:
         path.parent.mkdir(exist_ok=True)
         number = 1
-        # Several processes may start at once: each creates its own.
-        while not _create_directory(path):
-            number += 1
-            path = Path("runs") / f"{name}-{number}"
+        while True:
+            try:
+                path.mkdir()
+                break
+            except FileExistsError:  # several processes may start at once: each creates its own
+                number += 1
+                path = Path("runs") / f"{name}-{number}"
         locks.enter_context(lock_folder(path))
     else:
         locks.enter_context(lock_folder(path))
         check_new_folder(path, force)
         clear_folder(path)
     return path
-
-
-def _create_directory(folder: Path) -> bool:
-    """Create the folder; False if it exists already."""
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        return False
-    return True
 
 
 def reopen(locks: ExitStack, folder: str | Path) -> Path:
@@ -108,11 +101,6 @@ def write_rejected(path: Path, rejected: Sequence[RejectedRow]) -> None:
     if rejected:
         rows = [(str(r.row), str(r.line), r.smiles, r.reason) for r in rejected]
         write_table(path, ("row", "line", "smiles", "reason"), rows)
-
-
-def write_curation(folder: Path, curation: Curation) -> None:
-    """Write `curation.json`: the findings of the checks of the data."""
-    write_json(folder / "curation.json", curation.to_dict())
 
 
 def write_standardized(folder: Path, dataset: PreparedDataset) -> None:
@@ -183,7 +171,7 @@ def write_predictions(folder: Path, dataset: PreparedDataset, predictions: Predi
             for k in dataset.target_rows(np.array([i]))
         ]
         bound_cells = [] if bounds is None else [format_bound(*pair) if labelled else "" for pair in bounds[i]]
-        return list(map(format_list, zip(*rows, strict=True))) if task.of_atoms else [*rows[0], *bound_cells]
+        return list(map(format_list, zip(*rows, strict=True))) if task.atom_level else [*rows[0], *bound_cells]
 
     def rows() -> Iterable[Sequence[str]]:
         merged, index_of = dataset.merged_rows, {int(row): i for i, row in enumerate(dataset.rows)}

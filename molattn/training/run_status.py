@@ -10,6 +10,11 @@ STUDY_CONFIG, STUDY_JOURNAL, BEST_CONFIG = "tune.toml", "study.jsonl", "best.tom
 """In the folder of `molattn tune`: its settings, Optuna's journal of its trials, and the best settings."""
 
 
+def model_folder(run: Path) -> Path:
+    """The folder of a run's model: `model` in it, or the folder itself for a model that was saved alone."""
+    return run / MODEL if (run / MODEL).is_dir() else run
+
+
 def is_unfinished(folder: Path) -> bool:
     """Whether the folder holds a run that is not finished: its metrics are the last file that it writes."""
     return (folder / CONFIG).is_file() and not (folder / METRICS).is_file()
@@ -18,6 +23,12 @@ def is_unfinished(folder: Path) -> bool:
 def resume_hint(folder: Path) -> str:
     """A message on how to resume an unfinished run."""
     return f"{folder} holds an unfinished run: --resume {folder} continues it"
+
+
+def check_resume(resume: bool, folder: str | Path | None) -> None:
+    """Raise UsageError if a run is to be resumed and its folder is not given."""
+    if resume and folder is None:
+        raise UsageError("resume=True continues an unfinished run: give its folder")
 
 
 def check_resumable(folder: Path) -> None:

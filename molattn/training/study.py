@@ -169,7 +169,8 @@ class SharedStudy:
     @property
     def best_value(self) -> float | None:
         """The value of the best trial."""
-        return None if self.best_trial is None else self.best_trial.value
+        best = self.best_trial
+        return None if best is None else best.value
 
     def write_trials(self, defaults: Mapping[str, Any], metric: str) -> None:
         """Write `trials.csv`: a line for each trial, with its settings, value and state.
@@ -225,12 +226,14 @@ def open_study(
     """
     import optuna
     from optuna.storages import JournalStorage
-    from optuna.storages.journal import JournalFileBackend
+    from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 
+    journal = str(folder / STUDY_JOURNAL)
     try:
         with study_lock(folder):
             study = optuna.create_study(
-                storage=JournalStorage(JournalFileBackend(str(folder / STUDY_JOURNAL))),
+                # By default its lock is a symbolic link, for which Windows needs a privilege.
+                storage=JournalStorage(JournalFileBackend(journal, JournalFileOpenLock(journal))),
                 study_name="molattn",
                 direction="maximize" if larger_is_better else "minimize",
                 load_if_exists=True,

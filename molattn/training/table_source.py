@@ -1,14 +1,14 @@
 """The table of a run: its path, and its columns. Importing this module loads neither torch nor RDKit."""
 
-import hashlib
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from molattn.data import fetch_dataset, guess_smiles_column, read_columns
+from molattn.data import dataset_names, fetch_dataset, guess_smiles_column, read_columns
 from molattn.data.tables.columns import find_column, find_without_unit, format_names, is_unnamed, split_unit
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
+from molattn.data.tables.parts import file_sha256
 from molattn.errors import UsageError, short_repr, unknown_choice
 from molattn.training.config import ATOM_PREFIX, TASK_TYPES, DataConfig
 
@@ -38,12 +38,17 @@ class TableSource:
     @property
     def sha256(self) -> str:
         """The checksum of the table's bytes."""
-        return hashlib.sha256(self.path.read_bytes()).hexdigest()
+        return file_sha256(self.path)
 
 
 def is_path(dataset: str) -> bool:
-    """Whether a data set is given as the path of a table, rather than by name."""
-    return bool(Path(dataset).suffix) or Path(dataset).is_file()
+    """Whether a data set is given as the path of a table, rather than by name: a file, or a text with a suffix.
+
+    A text with a suffix that is the name of a data set, such as "esol.v2", is a name.
+    """
+    if Path(dataset).suffix and dataset not in dataset_names():
+        return True
+    return Path(dataset).is_file()
 
 
 def find_table(config: DataConfig) -> TableSource:

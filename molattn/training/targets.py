@@ -112,7 +112,7 @@ def encode_targets(
     columns: Sequence[str],
     kind: str,
     classes: tuple[tuple[str, ...], ...] = (),
-    of_atoms: bool = False,
+    atom_level: bool = False,
     add_hs: bool = False,
     positive_class: str = "",
     loss: str = "",
@@ -127,8 +127,8 @@ def encode_targets(
         table, columns: the table and its target columns.
         kind: the task type; empty to infer it.
         classes: the names, if a model has them already; found in the table when empty.
-        of_atoms: whether a cell holds a list, with a value for each atom. Those of an SDF are brought into the order of
-            the SMILES.
+        atom_level: whether a cell holds a list, with a value for each atom. Those of an SDF are brought into the order
+            of the SMILES.
         add_hs: whether hydrogens are atoms, after the others.
         positive_class: the positive one of two classes; empty to find it.
         loss: the loss for regression, which determines whether bounds can be used; empty to choose it by the targets.
@@ -141,7 +141,7 @@ def encode_targets(
     reasons: dict[int, str] = {}
     warnings: tuple[str, ...] = ()
     kind = kind.removeprefix(ATOM_PREFIX)
-    if of_atoms:
+    if atom_level:
         ordered = reorder_atom_lists(table, columns, add_hs)
         table, reasons, warnings = ordered.table, ordered.reasons, _left_out(ordered)
     else:
@@ -152,19 +152,19 @@ def encode_targets(
     positions = [column_index(table, name) for name in columns]
     no_bounds = f"a {kind} target has none" if kind == Binary.kind else why_no_bounds(loss)
     # A column of so many different texts holds no classes: its labels are not counted.
-    is_long = not (kind or classes or of_atoms) and any(
+    is_long = not (kind or classes or atom_level) and any(
         len({row[position] for row in table.rows}) > MAX_SPELLINGS for position in positions
     )
     if (kind == Regression.kind or is_long) and not positive_class:
-        return _find_numbers(table, columns, of_atoms, no_bounds, reasons, warnings)
-    cells = [[_labels(row[position], of_atoms) for row in table.rows] for position in positions]
+        return _find_numbers(table, columns, atom_level, no_bounds, reasons, warnings)
+    cells = [[_labels(row[position], atom_level) for row in table.rows] for position in positions]
     labels = [
         count_labels(
             [
                 text
                 for of_cell in column_cells
                 for text in of_cell or ()
-                if text and not (of_atoms and is_na_value(text))
+                if text and not (atom_level and is_na_value(text))
             ]
         )
         for column_cells in cells
@@ -172,7 +172,7 @@ def encode_targets(
     given = classes
     classes = classes or find_classes(columns, labels, kind, positive_class)
     if not classes:
-        return _find_numbers(table, columns, of_atoms, no_bounds, reasons, warnings)
+        return _find_numbers(table, columns, atom_level, no_bounds, reasons, warnings)
     unreadable: list[UnreadableCell] = []
     rows = [list(row) for row in table.rows]
     for t, (name, position) in enumerate(zip(columns, positions, strict=True)):
@@ -189,12 +189,12 @@ def encode_targets(
             codes = [code.get(text, code.get(casefold(text))) for text in of_cell]
             if None in codes:
                 atom = codes.index(None)
-                where = f"column {short_repr(name)}{f', atom {atom} (from 0)' if of_atoms else ''}"
-                reasons[row] = f"{where}: {_unknown_class(of_cell[atom], classes[t], of_atoms)}"
+                where = f"column {short_repr(name)}{f', atom {atom} (from 0)' if atom_level else ''}"
+                reasons[row] = f"{where}: {_unknown_class(of_cell[atom], classes[t], atom_level)}"
                 unreadable.append(UnreadableCell(row, reasons[row]))
             else:
                 found = list(map(str, codes))
-                rows[row][position] = format_list(found) if of_atoms else found[0]
+                rows[row][position] = format_list(found) if atom_level else found[0]
     for row in reasons:
         for position in positions:
             rows[row][position] = ""
@@ -211,9 +211,9 @@ def _left_out(ordered: ReorderedTable) -> tuple[str, ...]:
     return (f"{rows} values of hydrogens, which are left out; the first, {first}; --add-hs learns them, too",)
 
 
-def _labels(text: str, of_atoms: bool) -> list[str] | None:
+def _labels(text: str, atom_level: bool) -> list[str] | None:
     """The labels in a cell; None if it should hold a list and does not."""
-    if not of_atoms:
+    if not atom_level:
         return [clean_label(text)]
     try:
         return [clean_label(item) for item in parse_list(text)]
@@ -221,16 +221,16 @@ def _labels(text: str, of_atoms: bool) -> list[str] | None:
         return None
 
 
-def _unknown_class(text: str, classes: Sequence[str], of_atoms: bool) -> str:
+def _unknown_class(text: str, classes: Sequence[str], atom_level: bool) -> str:
     if is_na_value(text):
-        return f"{short_repr(text)}: {'write null' if of_atoms else 'leave the field empty'} for a missing value"
+        return f"{short_repr(text)}: {'write null' if atom_level else 'leave the field empty'} for a missing value"
     return f"{short_repr(text)} is none of the classes {abbreviate(classes)}"
 
 
 def _find_numbers(
     table: Table,
     columns: Sequence[str],
-    of_atoms: bool,
+    atom_level: bool,
     no_bounds: str,
     reasons: dict[int, str],
     warnings: tuple[str, ...],
@@ -239,7 +239,7 @@ def _find_numbers(
 
     Args:
         table, columns: the table and its target columns.
-        of_atoms: whether a cell holds a list, with a value for each atom.
+        atom_level: whether a cell holds a list, with a value for each atom.
         no_bounds: why bounds cannot be used; empty if they can.
         reasons, warnings: further ones, see `EncodedTable`.
     """
@@ -251,8 +251,8 @@ def _find_numbers(
             if not (cell := cells[position]).strip():
                 continue
             num_cells += 1
-            reason = parse_lists([cell], [name])[1] if of_atoms else parse_numbers([cell], [name])[1]
-            is_bound = reason is not None and not of_atoms and parse_bound(cell) is not None
+            reason = parse_lists([cell], [name])[1] if atom_level else parse_numbers([cell], [name])[1]
+            is_bound = reason is not None and not atom_level and parse_bound(cell) is not None
             if reason is None or (is_bound and not no_bounds):
                 continue
             if is_bound:
@@ -264,7 +264,8 @@ def _find_numbers(
             unreadable.append(UnreadableCell(row, reason))
     if num_bounds:
         count = "1 label is a bound" if num_bounds == 1 else f"{num_bounds:,} labels are bounds"
-        warnings += (f"{count}, such as {short_repr(example)}, and missing, because {no_bounds}",)
+        treated = "it counts" if num_bounds == 1 else "they count"
+        warnings += (f"{count}, such as {short_repr(example)}; {treated} as missing, because {no_bounds}",)
         table = replace(table, rows=rows)
     return EncodedTable(table, (), only_bounds | reasons, warnings, tuple(unreadable), num_cells)
 

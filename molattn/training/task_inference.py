@@ -17,7 +17,7 @@ def resolve_task(
     targets: np.ndarray,
     names: Sequence[str],
     classes: tuple[tuple[str, ...], ...],
-    of_atoms: bool = False,
+    atom_level: bool = False,
     alpha: float = Regression.alpha,
     bounds: np.ndarray | None = None,
 ) -> tuple[Task, str]:
@@ -32,7 +32,7 @@ def resolve_task(
         targets: (n, T), NaN where missing.
         names: of the targets.
         classes: names of the classes of each target; empty for numbers.
-        of_atoms: whether the targets are of atoms.
+        atom_level: whether the targets are of atoms.
         alpha: of the loss "quantile".
         bounds: (n, T, 2) of censored targets, NaN where there is none, or None. With bounds, the default loss reads
             them.
@@ -43,7 +43,7 @@ def resolve_task(
     """
     inferred = kind.removeprefix(ATOM_PREFIX) or _infer_kind(targets, classes, bounds is not None)
     default = BOUNDED_LOSSES[0] if bounds is not None and inferred == Regression.kind else ""
-    task = _create_task(inferred, loss or default, classes, of_atoms, alpha)
+    task = _create_task(inferred, loss or default, classes, atom_level, alpha)
     task.check(targets, names)
     if inferred == "binary" and classes:
         return task, f"{'' if kind else f'task: {task.name}, '}{describe_binary_classes(names, classes)}"
@@ -53,7 +53,7 @@ def resolve_task(
     if kind:
         return task, ""
     what = names[0] if len(names) == 1 else f"{len(names)} targets"
-    holds = f"{what} {hold_or_holds(names)}{' lists of' if of_atoms else ''}"
+    holds = f"{what} {hold_or_holds(names)}{' lists of' if atom_level else ''}"
     other = "--task-type overrides it"
     if inferred == "multiclass":
         return task, f"task: {task.name}, {holds} words: {abbreviate(classes[0])}; {other}"
@@ -63,7 +63,7 @@ def resolve_task(
     few = np.unique(known)
     if 2 <= len(few) <= 10 and not (few % 1).any() and len(known) >= 10 * len(few):
         listed = ", ".join(f"{v:g}" for v in few)
-        instead = f"if they are classes, add --task-type {ATOM_PREFIX if of_atoms else ''}multiclass"
+        instead = f"if they are classes, add --task-type {ATOM_PREFIX if atom_level else ''}multiclass"
         return task, f"task: {task.name}, {holds} the numbers {listed}; {instead}"
     return task, f"task: {task.name}, {holds} numbers; {other}"
 
@@ -95,7 +95,7 @@ def _infer_kind(targets: np.ndarray, classes: tuple[tuple[str, ...], ...], bound
     return "binary" if binary else "regression"
 
 
-def _create_task(kind: str, loss: str, classes: tuple[tuple[str, ...], ...], of_atoms: bool, alpha: float) -> Task:
+def _create_task(kind: str, loss: str, classes: tuple[tuple[str, ...], ...], atom_level: bool, alpha: float) -> Task:
     losses = losses_of(kind)
     loss = loss or losses[0]
     if loss not in losses:
@@ -104,10 +104,10 @@ def _create_task(kind: str, loss: str, classes: tuple[tuple[str, ...], ...], of_
         owner = LOSSES[loss].kinds[0]
         raise UsageError(
             f"the loss {loss!r} is of {owner} targets, and these are {kind}: choose {' or '.join(losses)}, or add "
-            f"--task-type {ATOM_PREFIX if of_atoms else ''}{owner}"
+            f"--task-type {ATOM_PREFIX if atom_level else ''}{owner}"
         )
     if kind == Multiclass.kind:
-        return Multiclass(loss, classes, of_atoms)
+        return Multiclass(loss, classes, atom_level)
     if kind == Binary.kind:
-        return Binary(loss, of_atoms, classes)
-    return Regression(loss, of_atoms, alpha if LOSSES[loss].has_quantiles else DEFAULT_ALPHA)
+        return Binary(loss, atom_level, classes)
+    return Regression(loss, atom_level, alpha if LOSSES[loss].has_quantiles else DEFAULT_ALPHA)

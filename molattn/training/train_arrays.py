@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from molattn.chem import canonical_smiles, read_smiles
+from molattn.chem.molecule import map_rows
 from molattn.data import CALIBRATION, hold_out_calibration, split_labels
 from molattn.errors import InputError, SmilesError, describe_bad_smiles, short_repr
 from molattn.models.artifact import Artifact
@@ -15,14 +15,17 @@ from molattn.models.target_transform import transform_targets
 from molattn.models.tasks import Task
 from molattn.models.uncertainty import resolve_uncertainty_method
 from molattn.training.calibrate import build_artifact, calibrate, check_calibration
+from molattn.training.callbacks import Callback, ReportEpochs
 from molattn.training.dataset import LabelledMolecules
 from molattn.training.descriptors import (
     append_computed_descriptors,
     computed_descriptor_names,
     standardize_descriptors,
 )
-from molattn.training.fit import EpochRecord, fit_ensemble
+from molattn.training.early_stopping import EpochRecord
+from molattn.training.fit import fit_ensemble
 from molattn.training.initialization import resolve_initialization
+from molattn.training.labels import molecule_key
 from molattn.training.metrics import check_tracking_metric, resolve_metrics
 from molattn.training.prepare import read_options
 from molattn.training.run import Reporter
@@ -55,6 +58,7 @@ def train_arrays(
     reporter: Reporter,
     weights: np.ndarray | None = None,
     descriptors: np.ndarray | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> TrainedArrays:
     """Fit a model to n molecules; no file is written.
 
@@ -71,6 +75,7 @@ def train_arrays(
         reporter: of the epochs, and of warnings about molecules.
         weights: the weight of each molecule in the loss, (n,), 0 or more; None for equal weights.
         descriptors: (n, k) extra descriptors, of the columns that `config` names, or None.
+        callbacks: called in the training after those that `config` names.
 
     Raises:
         UsageError: invalid settings.
@@ -78,7 +83,7 @@ def train_arrays(
             labels to learn from.
     """
     check_config(config)
-    data, settings = resolve_initialization(config, task.of_atoms)[0].data, config.training
+    data, settings = resolve_initialization(config, task.atom_level)[0].data, config.training
     if settings.with_trees:
         check_trees(task)
     read = model_class(config.model.kind).read(
@@ -97,7 +102,11 @@ def train_arrays(
     if weights is not None:
         usable &= weights > 0
     used = np.flatnonzero(usable)
-    keys = [canonical_smiles(read_smiles(molecules[i].smiles, max_atoms=data.max_atoms)) for i in used]
+    keys = []
+    for key in map_rows([molecules[i].smiles for i in used], molecule_key, settings.num_workers):
+        if isinstance(key, SmilesError):
+            raise key
+        keys.append(key)
     labels = split_labels(data.split, keys, targets[used], data.split_sizes, settings.seed)
     if data.calibration_size:
         check_calibration(task, settings.calibration_method)
@@ -112,25 +121,23 @@ def train_arrays(
         )
         for warning in warnings:
             reporter.warning(warning)
+    for name, values in zip(names, targets[used[labels == "train"]].T, strict=True):
+        if not np.isfinite(values).any():
+            raise InputError(f"the training molecules have no label of {short_repr(name)}: there is nothing to learn")
     splits = ("train", "val", CALIBRATION)
     transforms = _transforms(data.target_transform, targets, names, task, used, labels)
     learned = transform_targets(transforms, targets)
     train, val, cal = (_subset(molecules, learned, weights, z, used[labels == split]) for split in splits)
-    for name, values in zip(names, train.targets.T, strict=True):
-        if not np.isfinite(values).any():
-            raise InputError(f"the training molecules have no label of {short_repr(name)}: there is nothing to learn")
 
     scaler = replace(task.fit_scaler(train.targets), transforms=transforms)
-    config, _ = resolve_initialization(config, task.of_atoms, len(train.molecules))
+    config, _ = resolve_initialization(config, task.atom_level, len(train.molecules))
     settings = config.training
     resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
     metrics = resolve_metrics(task.kind, task.metrics, settings.metrics)
     check_tracking_metric(task.kind, metrics, settings.tracking_metric)
 
-    def on_epoch(record: EpochRecord) -> None:
-        reporter.epoch(record, settings.epochs)
-
-    fitted = fit_ensemble(config, task, scaler, train, val, metrics[0], on_epoch, warn=reporter.warning)
+    callbacks = [ReportEpochs(reporter.epoch, settings.epochs), *callbacks]
+    fitted = fit_ensemble(config, task, scaler, train, val, metrics[0], callbacks, warn=reporter.warning)
     for model in fitted.models:
         model.requires_grad_(False)
     train_keys = [key for key, label in zip(keys, labels, strict=True) if label == "train"]

@@ -40,7 +40,7 @@ def resolve_transforms(settings: Sequence[str], names: Sequence[str], units: Seq
     check_transforms(settings)
     if not settings:
         return ()
-    if not isinstance(task, Regression) or task.of_atoms:
+    if not isinstance(task, Regression) or task.atom_level:
         raise UsageError(
             f"--target-transform applies only to regression of molecules, and the task is {task.name}: leave it out, "
             "or add --task-type regression"

@@ -51,7 +51,7 @@ PRIOR_WEIGHT, PRIOR_MOLECULES = 0.5, 100
 
 def check_trees(task: Task) -> None:
     """Raise UsageError if LightGBM is not installed, or for targets of atoms, which have no fingerprint."""
-    if task.of_atoms:
+    if task.atom_level:
         raise UsageError("--with-trees applies to targets of molecules, and these are of atoms: leave it out")
     import_lightgbm("train boosted trees")
 

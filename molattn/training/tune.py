@@ -11,9 +11,12 @@ import tomli_w
 from molattn.data.files import lock_folder, write_text
 from molattn.errors import InputError, MissingExtra, UsageError, unknown_choice
 from molattn.training.bases import AUTO, NONE, fixed_by_base
+from molattn.training.callbacks import Callback, ReportEpochs
 from molattn.training.dataset import PreparedDataset
-from molattn.training.fit import EpochRecord, fit_ensemble, initialize_model
-from molattn.training.initialization import resolve_initialization
+from molattn.training.early_stopping import EpochRecord
+from molattn.training.fit import fit_ensemble
+from molattn.training.initialization import initialize_model, resolve_initialization
+from molattn.training.learner import Learner
 from molattn.training.metrics import METRICS, VAL_LOSS, check_tracking_metric, resolve_metrics
 from molattn.training.prepare import prepare_run
 from molattn.training.run import Reporter
@@ -176,7 +179,7 @@ class _TrialSetup:
         """All settings of a trial, as `molattn train` resolves them."""
         dataset = self.dataset
         config = with_settings(self.config, values, "search")
-        return resolve_initialization(config, dataset.task.of_atoms, len(dataset.indices("train")))[0]
+        return resolve_initialization(config, dataset.task.atom_level, len(dataset.indices("train")))[0]
 
 
 def _trial_setup(config: RunConfig, reporter: TuneReporter) -> _TrialSetup:
@@ -193,7 +196,7 @@ def _prepare_trials(
     for warning in default.dataset.warnings:
         reporter.warning(warning)
     dataset = default.dataset
-    resolved, message = resolve_initialization(default.config, dataset.task.of_atoms, len(dataset.indices("train")))
+    resolved, message = resolve_initialization(default.config, dataset.task.atom_level, len(dataset.indices("train")))
     space = search_space(search, resolved)
     reporter.stage(message or "training starts from scratch")
     base, fixed = resolved.training.base, [name for name in space if fixed_by_base(name)]
@@ -249,11 +252,10 @@ def _finish(
     given = with_settings(setup.config, {**values, "training.base": resolved.training.base}, "search")
     label = METRICS[metric].label
     if is_default(best):
-        text = f"# The default settings: none of {done} trials had a better {label} of the validation molecules, "
-        text += f"{best.value:.6g}.\n"
+        text = f"# The default settings: no trial of {done} had a better validation {label} than {best.value:.6g}.\n"
     else:
-        known = "" if first is None else f", {first.value:.6g} with the default settings"
-        text = f"# The best of {done} trials by the {label} of the validation molecules: {best.value:.6g}{known}.\n"
+        default_text = "" if first is None else f"; with the default settings it is {first.value:.6g}"
+        text = f"# The best of {done} trials, by the validation {label}: {best.value:.6g}{default_text}.\n"
     with study_lock(folder):
         write_text(folder / BEST_CONFIG, text + tomli_w.dumps(given.explicit_settings()))
     default_value = None if first is None else first.value
@@ -261,6 +263,27 @@ def _finish(
     return TuneResult(
         folder, resolved, searched_values, metric, best.value, done, best.number, defaults, default_value, is_first
     )
+
+
+class _PruneTrial(Callback):
+    """Reports the best value so far to a trial, and raises TrialPruned where its study does; never the default trial.
+
+    Attributes:
+        best: the metric of the validation molecules at the best epoch, NaN before there is one.
+    """
+
+    def __init__(self, trial: "optuna.Trial"):
+        self.trial, self.best = trial, math.nan
+
+    def on_epoch_end(self, learner: Learner, record: EpochRecord) -> None:  # noqa: ARG002
+        import optuna
+
+        if record.best:
+            self.best = record.val_metric
+        if math.isfinite(self.best):
+            self.trial.report(self.best, record.epoch)
+            if self.trial.should_prune() and not is_default(self.trial):
+                raise optuna.TrialPruned
 
 
 def _objective(
@@ -271,28 +294,17 @@ def _objective(
     reporter: TuneReporter,
 ) -> float:
     """The value of a trial: the metric of the validation molecules at the best epoch."""
-    import optuna
-
     check_config(config)
     single = replace(config, training=replace(config.training, ensemble_size=1))
     task = dataset.task
     train, val = dataset.subset("train"), dataset.subset("val")
     scaler = replace(task.fit_scaler(train.targets), transforms=dataset.transforms)
     # Raises an error for incompatible settings.
-    initialize_model(single, len(task.target_of_output(len(scaler.mean))), task.of_atoms)
-    best = math.nan
-
-    def on_epoch(record: EpochRecord) -> None:
-        nonlocal best
-        reporter.epoch(record, config.training.epochs)
-        if record.best:
-            best = record.val_metric
-        if math.isfinite(best):
-            trial.report(best, record.epoch)
-            if trial.should_prune() and not is_default(trial):
-                raise optuna.TrialPruned
-
-    fit_ensemble(single, task, scaler, train, val, metric, on_epoch)
+    initialize_model(single, len(task.target_of_output(len(scaler.mean))), task.atom_level)
+    pruning = _PruneTrial(trial)
+    report = ReportEpochs(reporter.epoch, config.training.epochs)
+    fit_ensemble(single, task, scaler, train, val, metric, [report, pruning])
+    best = pruning.best
     if not math.isfinite(best):
         raise InputError(
             f"the {METRICS[metric].label} of the validation molecules is undefined: choose another --metric"

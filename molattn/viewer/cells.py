@@ -8,7 +8,6 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import MaxNLocator
-from torch import Tensor
 
 from molattn.errors import UsageError, short_repr
 from molattn.viewer.figures import DPI, add_axes, footer_height, new_figure, render, shorten, write_footer
@@ -32,7 +31,7 @@ def matrix(
     vmax: int | float | None = None,
     numbers: bool = False,
 ) -> Picture:
-    """Draw a matrix as cells, darker for larger values; with negative values, blue above 0 and red below.
+    """Draw a matrix as cells, darker for larger values; with negative values, red above 0 and blue below.
 
     Args:
         values: (n, m), an array, a tensor on any device, or lists.
@@ -134,7 +133,7 @@ def draw_cells(
     row_names, column_names = ([shorten(name, 16) for name in names] for names in (rows, columns))
     values = np.stack([*arrays.values()])
     signed, vmax = bool(values.min() < 0), resolve_vmax(values, vmax)
-    style = {"cmap": "RdBu" if signed else "Blues", "vmin": -vmax if signed else 0.0, "vmax": vmax}
+    style = {"cmap": "RdBu_r" if signed else "Blues", "vmin": -vmax if signed else 0.0, "vmax": vmax}
 
     # Sizes in inches.
     width, height, rotated = _panel_size(n, m, column_names, texts is not None, len(arrays))
@@ -197,7 +196,7 @@ def resolve_vmax(values: np.ndarray, vmax: int | float | None) -> float:
 
 
 def _array(values: Any) -> np.ndarray:
-    if isinstance(values, Tensor):
+    if hasattr(values, "detach"):  # a tensor of torch
         values = values.detach().cpu().double().numpy()
     try:
         array = np.asarray(values, dtype=np.float64)

@@ -33,7 +33,7 @@ def class_plot(
     """ROC, precision against recall, and calibration of one binary target, side by side.
 
     A split with labels of only one class has no curves, as the legend notes. In the calibration plot each point is a
-    tenth of the molecules, or less: its mean probability, and its fraction of positives.
+    tenth of the molecules, or at least five of them: its mean probability, and its fraction of positives.
 
     Args:
         true: (n,) 0 or 1, NaN where a label is missing.

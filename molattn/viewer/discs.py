@@ -1,5 +1,6 @@
 """Molecules prepared for drawing, and drawn with a disc under each atom."""
 
+import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -91,7 +92,11 @@ BLUE: Color = (0.35, 0.62, 0.87)
 """For the largest weight, or the most negative value. Its contrast with black is 7 to 1."""
 
 ORANGE: Color = (0.96, 0.64, 0.25)
-"""For the largest value if values may be negative; distinguishable from blue with any color vision."""
+"""For the largest value if values may be negative; distinguishable from blue with any color vision.
+
+In every picture what is above 0, or more than uniform attention, is orange or red, and what is below is blue. Attention
+weights, which are never below 0, are shades of blue.
+"""
 
 _RING: Color = (0.84, 0.37, 0.0)
 _OUTLINE: Color = (0.75, 0.8, 0.85)
@@ -127,6 +132,24 @@ def disc_color(fraction: float, darkest: Color = BLUE) -> Color:
     return red, green, blue
 
 
+def format_values(values: np.ndarray, plus: bool = True) -> list[str]:
+    """Numbers with the decimals that the largest needs for two significant digits, or three from 1 on.
+
+    Args:
+        values: finite numbers, (n,).
+        plus: whether numbers above 0 begin with a plus.
+
+    >>> format_values(np.array([1.234, -0.05, 0.0]))
+    ['+1.23', '-0.05', '0.00']
+    """
+    power = math.floor(math.log10(float(np.abs(values).max(initial=0.0)) or 1.0))
+    decimals = min(max(1 - power if power < 0 else 2 - power, 0), 9)
+    # Adding 0.0 turns -0.0 into 0.0.
+    rounded = np.round(values, decimals) + 0.0
+    sign = "+" if plus else ""
+    return [f"{x:{sign}.{decimals}f}" if x else f"{0:.{decimals}f}" for x in rounded]
+
+
 def draw_discs(
     mol: Chem.Mol,
     values: np.ndarray,
@@ -149,7 +172,7 @@ def draw_discs(
         title: title of the SVG, for screen readers.
         ring_atom: index of an atom to mark with a ring.
         notes: n texts at the atoms, instead of their indices.
-        footer: small text below the scale, of at most two lines.
+        footer: small text below the scale, of at most two lines; a longer one ends with "...".
         size: width and height of the SVG in pixels, by default fitted to the molecule.
 
     Raises:
@@ -166,13 +189,18 @@ def draw_discs(
     png = rdMolDraw2D.MolDraw2DCairo(2 * width, 2 * height, 2 * width, 2 * (height - _LEGEND_HEIGHT))
     for drawer, zoom in ((svg, 1), (png, 2)):
         _draw(drawer, mol, values, scale, ring_atom, zoom, not notes)
-        _legend(drawer, (*caption, *textwrap.wrap(footer, width // 5)[:2]), scale, zoom)
+        _legend(drawer, (*caption, *footer_lines(footer, width)), scale, zoom)
         drawer.FinishDrawing()
     header, separator, body = svg.GetDrawingText().partition("<!-- END OF HEADER -->")
     assert separator  # RDKit writes it
     # RDKit declares Latin-1 but writes ASCII; pictures are saved as UTF-8.
     header = header.replace("iso-8859-1", "UTF-8")
     return Picture(f"{header}<title>{escape(title)}</title>\n{body.lstrip()}", png.GetDrawingText())
+
+
+def footer_lines(footer: str, width: int) -> list[str]:
+    """The footer of a picture of that width in pixels, in at most two lines; "..." stands for what does not fit."""
+    return textwrap.wrap(footer, width // 5, max_lines=2, placeholder=" ...")
 
 
 def default_size(mol: Chem.Mol) -> tuple[int, int]:

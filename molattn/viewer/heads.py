@@ -150,7 +150,7 @@ def heads_plot(summary: HeadSummary) -> Picture:
 
     From the left: the shares of attention by distance, with those of uniform attention above; the mean entropy as a
     fraction of log n; the attention to functional groups from other atoms, and between elements, relative to uniform
-    attention: blue for more, red for less, white for equal. Columns are the most common classes with at least 30
+    attention: red for more, blue for less, white for equal. Columns are the most common classes with at least 30
     receivers.
 
     Raises:
@@ -271,7 +271,7 @@ def _heat_map(axes: Any, summary: HeadSummary, keys: Sequence[Key], norm: TwoSlo
     with np.errstate(divide="ignore"):
         ratios = np.stack([np.log2(summary.share(key).ravel() / summary.uniform(key)) for key in keys], axis=1)
     ratios = np.clip(ratios, -_MAX_LOG2, _MAX_LOG2)
-    mesh = axes.pcolormesh(ratios, cmap="RdBu", norm=norm, edgecolors="white", linewidth=0.3)
+    mesh = axes.pcolormesh(ratios, cmap="RdBu_r", norm=norm, edgecolors="white", linewidth=0.3)
     names = [key[2] if key[0] == "group" else f"{key[1]} to {key[2]}" for key in keys]
     axes.set_xticks(np.arange(len(keys)) + 0.5, names, fontsize=7, rotation=90, parse_math=False)
     axes.tick_params(axis="x", length=0, labelbottom=False, labeltop=True)

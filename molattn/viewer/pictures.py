@@ -1,6 +1,5 @@
 """Pictures of attention as a heat map or on the molecule, and of attributions and other values of atoms."""
 
-import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -11,7 +10,15 @@ from molattn.errors import InputError, short_repr
 from molattn.explain import AttentionMap, Attribution
 from molattn.explain.attention_map import resolve_index
 from molattn.viewer.cells import draw_cells, resolve_vmax
-from molattn.viewer.discs import ORANGE, Scale, draw_discs, drawable_molecule, molecule_of, prepare_for_drawing
+from molattn.viewer.discs import (
+    ORANGE,
+    Scale,
+    draw_discs,
+    drawable_molecule,
+    format_values,
+    molecule_of,
+    prepare_for_drawing,
+)
 from molattn.viewer.figures import footer_text, shorten
 from molattn.viewer.picture import Picture
 
@@ -174,9 +181,9 @@ def layer_weights(attention: AttentionMap, layer: Layer, head: Head) -> tuple[np
 def draw_attribution(attribution: Attribution, size: tuple[int, int] | None = None) -> Picture:
     """Draw the molecule with a disc under each atom: orange if it raises the prediction, blue if it lowers it.
 
-    The numbers at the atoms are their values. White is 0, and the darkest disc is the largest value of this picture,
-    the end of its scale. Below it are the prediction, as a sum if the attributions add up, the method, and its
-    faithfulness for this model.
+    Attention weights raise and lower nothing: the darker, the larger. The numbers at the atoms are their values. White
+    is 0, and the darkest disc is the largest value of this picture, the end of its scale. Below it are the prediction,
+    as a sum if the attributions add up, the method, and its faithfulness for this model.
 
     Args:
         size: width and height of the SVG in pixels, by default fitted to the molecule; those of the PNG are doubled.
@@ -187,31 +194,18 @@ def draw_attribution(attribution: Attribution, size: tuple[int, int] | None = No
     """
     values = np.asarray(attribution.values, dtype=np.float64)
     top = float(np.abs(values).max(initial=0.0)) or 1.0
-    signed = bool((values < 0).any())
-    ends = (f"{-top:.2g}", f"{top:+.2g}") if signed else ("0", f"{top:.2g}")
+    two_sided = bool((values < 0).any())
+    ends = (f"{-top:.2g}", f"{top:+.2g}") if two_sided else ("0", f"{top:.2g}")
     unit = f", in {shorten(attribution.unit, 40)}" if attribution.unit and attribution.in_units else ""
     caption = (shorten(attribution.equation, 120), f"{attribution.method}, value of each atom{unit}")
     footer = f"faithfulness: {shorten(attribution.faithfulness, 200)}"
     return draw_discs(
         drawable_molecule(attribution.smiles, attribution.symbols, attribution.add_hs, "the attribution"),
         values,
-        Scale(-top if signed else 0.0, top, *ends, positive=ORANGE),
+        Scale(-top if two_sided else 0.0, top, *ends, positive=ORANGE),
         caption,
         "; ".join((shorten(attribution.smiles, 200), *caption, footer)),
-        notes=format_values(values),
+        notes=format_values(values, plus=attribution.signed),
         footer=footer,
         size=size,
     )
-
-
-def format_values(values: np.ndarray) -> list[str]:
-    """Signed numbers with the decimals that the largest needs for two significant digits, or three from 1 on.
-
-    >>> format_values(np.array([1.234, -0.05, 0.0]))
-    ['+1.23', '-0.05', '0.00']
-    """
-    power = math.floor(math.log10(float(np.abs(values).max(initial=0.0)) or 1.0))
-    decimals = min(max(1 - power if power < 0 else 2 - power, 0), 9)
-    # Adding 0.0 turns -0.0 into 0.0.
-    rounded = np.round(values, decimals) + 0.0
-    return [f"{x:+.{decimals}f}" if x else f"{0:.{decimals}f}" for x in rounded]

@@ -22,8 +22,8 @@ from molattn.models.calibration import (
 from molattn.models.losses import LOSSES
 from molattn.models.predictions import Predictions
 from molattn.models.tasks import Regression, Task
+from molattn.training.early_stopping import EpochRecord
 from molattn.training.evaluation import Evaluation
-from molattn.training.fit import EpochRecord
 from molattn.training.metrics import VAL_LOSS, label_of
 from molattn.training.run import RunResult
 from molattn.training.uncertainty_metrics import binned_errors
@@ -301,7 +301,7 @@ def target_plots(
     """
     kind = {"regression": "parity", "binary": "classification", "multiclass": "confusion"}[task.kind]
     stems = [kind] if len(targets) == 1 else [f"{kind}-{name}" for name in safe_file_names(targets)]
-    pictures, counted = {}, "atoms" if task.of_atoms else "molecules"
+    pictures, counted = {}, "atoms" if task.atom_level else "molecules"
     for t, (target, stem) in enumerate(zip(targets, stems, strict=True)):
         y, p = true[:, t], predicted[:, t]
         if task.kind == "regression":

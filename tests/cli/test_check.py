@@ -24,6 +24,8 @@ def test_a_table_that_can_be_trained_on(molattn: Molattn, tmp_path: Path) -> Non
     assert "6 test labels" in attention
     assert "--standardize parent would change" in information
     assert answer.out.strip().endswith("A model can be trained on this table.")
+    quiet = molattn("check", tmp_path / "t.csv", "--quiet")
+    assert (quiet.code, quiet.out) == (0, "")
 
 
 def test_the_same_as_json(molattn: Molattn, tmp_path: Path) -> None:

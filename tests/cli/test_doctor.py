@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from molattn.cli import doctor
 from molattn.kernels import blocks, edge_attention
@@ -66,3 +67,15 @@ def test_a_user_without_a_home_gets_advice_on_the_cache_folder(
     monkeypatch.setattr("pwd.getpwuid", lambda uid: {}[uid])
     answer = molattn("doctor")
     assert answer.code == 1 and "set MOLATTN_CACHE to a folder" in answer.out
+
+
+def test_a_gpu_is_named_by_what_drives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+    assert doctor._gpu() == "Apple GPU (MPS), which molattn does not use"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Instinct")
+    for hip, version in (("6.2", "ROCm 6.2"), (None, f"CUDA {torch.version.cuda}")):
+        monkeypatch.setattr(torch.version, "hip", hip, raising=False)
+        assert doctor._gpu() == f"Instinct; {version}"

@@ -29,7 +29,7 @@ def test_explain_prints_the_sum_and_a_line_for_each_atom(molattn: Molattn, run: 
     assert found.method == "additive"
     lines = answer.out.splitlines()
     assert lines[:2] == ["CCO", found.equation]
-    assert lines[2] == "additive; faithfulness: not measured"
+    assert lines[2] == "additive, the terms whose sum is the prediction; faithfulness: not measured"
     rows = [(*line[2:].split(), line[:2]) for line in lines[3:]]
     shares = [*zip(("C0", "C1", "O2"), found.values, strict=True), *found.other_terms.items()]
     assert rows == [(label, f"{value:+.3f}", "  ") for label, value in shares]
@@ -183,6 +183,14 @@ def test_attention_that_cannot_be_written_leaves_no_file(
     assert [p.name for p in tmp_path.iterdir()] == ["in.csv"]
 
 
+@pytest.mark.parametrize("command", ["attention", "heads", "predict", "embed"])
+def test_a_table_is_not_replaced_by_what_is_computed_from_it(molattn: Molattn, four: Path, command: str) -> None:
+    before = four.read_bytes()
+    answer = molattn(command, four.parent, four, "-o", four, "--force")  # checked before the run is read
+    assert answer.code == 2 and "in.csv is the input itself" in answer.err
+    assert four.read_bytes() == before
+
+
 def test_attention_of_no_molecule_is_an_error(molattn: Molattn, run: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_text("smiles\nC1CC\n")
     answer = molattn("attention", run, tmp_path / "bad.csv", "-o", tmp_path / "x.parquet")
@@ -195,6 +203,7 @@ def test_faithfulness_is_measured_saved_and_quoted(molattn: Molattn, own_run: Pa
     assert answer.code == 0, answer.err
     assert "y, 4 test molecules of solubility.csv:" in answer.out
     assert "deletion" in answer.out and "tau" not in answer.out
+    assert "sign: share of atoms whose value has the sign of the change of the prediction" in answer.out
     record = json.loads((own_run / "faithfulness.json").read_text())["targets"]["y"]
     assert set(record["methods"]) == {
         "additive",
@@ -207,6 +216,7 @@ def test_faithfulness_is_measured_saved_and_quoted(molattn: Molattn, own_run: Pa
         "random",
     }
     assert record["methods"]["random"]["deletion"] == pytest.approx(1)
+    assert record["methods"]["occlusion"]["sign"] == 1.0 and record["methods"]["rollout"]["sign"] is None
     assert record["truth"] == "" and record["untrained"] == {}
     summary = record["methods"]["additive"]["summary"]
     assert summary in molattn("explain", own_run, "-s", "CCO").out

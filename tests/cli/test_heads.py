@@ -54,6 +54,11 @@ def test_without_a_table_the_test_molecules_of_the_run_are_read(molattn, run, tm
     assert (tmp_path / "test.csv").read_bytes() == (tmp_path / "given.csv").read_bytes()
 
 
+def test_max_rows_limits_given_smiles_too(molattn, run):
+    answer = molattn("heads", run, "--smiles", "CCO", "-s", "C1CC", "-s", "CCN", "--max-rows", 1)
+    assert answer.code == 0 and "1 molecules, 3 atoms" in answer.out and answer.err == ""
+
+
 def test_smiles_are_given_one_by_one(molattn, run, table, tmp_path):
     answer = molattn("heads", run, "--smiles", "CCO", "-s", "C1CC", "-s", "CCN")
     assert answer.code == 0 and "2 molecules, 6 atoms" in answer.out

@@ -101,8 +101,10 @@ def test_processes_that_ignore_sigterm_are_killed(monkeypatch: pytest.MonkeyPatc
     assert is_gone(int((tmp_path / "0").read_text()))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_reach_all_processes(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("number", "to_group"), [(signal.SIGTERM, False), (signal.SIGINT, True), (signal.SIGINT, False)]
+)
+def test_signals_reach_all_processes(tmp_path: Path, number: signal.Signals, to_group: bool) -> None:
     child = SAYS + f"open(f'{tmp_path}/{{rank}}', 'w').write(str(os.getpid())); {WAITS}"
     program = f"""
 import sys
@@ -110,13 +112,13 @@ from molattn.cli import launch
 launch.COMMAND = (sys.executable, "-c", {child!r})
 sys.exit(launch.launch([], 2, 1))
 """
-    # In a group of its own, as a terminal has it, which sends Ctrl-C to the whole group.
+    # In a group of its own, as a terminal has it, which sends Ctrl-C to the whole group; `kill` sends to one process.
     process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, process_group=0, stderr=subprocess.DEVNULL)
     until = time.monotonic() + 60
     while not all((tmp_path / i).exists() and (tmp_path / i).read_text() for i in "01"):
         assert time.monotonic() < until
         time.sleep(0.05)
-    if number == signal.SIGINT:
+    if to_group:
         os.killpg(process.pid, number)
     else:
         process.send_signal(number)

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import molattn as library
+from molattn.cli import table_report
 from molattn.cli.main import main
 from molattn.cli.table_report import TableProgress
 from molattn.data.schema import dumps_checksummed
@@ -107,7 +108,7 @@ def test_a_resumed_output_is_the_same_to_the_byte(
     parts = parts_folder(out)
     assert sorted(p.name for p in parts.iterdir()) == ["000000.csv", "000000.json", "manifest.json"]
     refused = molattn("predict", run, many, "-o", out)
-    assert refused.code == 2 and "--resume continues, --force starts over" in refused.err
+    assert refused.code == 2 and "--resume (resume=True) continues, --force (force=True) starts over" in refused.err
     if workers:
         (parts / "000000.csv").write_text("damaged")
     read: list[int] = []
@@ -352,3 +353,14 @@ def test_a_killed_prediction_is_resumed(run: Path, many: Path, whole: Path, tmp_
         subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     assert out.read_bytes() == whole.read_bytes()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.csv"]
+
+
+def test_a_total_that_is_known_later_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    progress = TableProgress(None)
+    said: list[str] = []
+    monkeypatch.setattr(table_report, "print_status", said.append)
+    for done in (1, 2):
+        progress.last_line = progress.start = time.monotonic() - 20
+        progress(done, 8)
+    assert said[0].startswith("1 of 8 molecules") and said[1].startswith("2 of 8 molecules")
+    assert said[1].endswith("60 s left")

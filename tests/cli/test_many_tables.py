@@ -42,7 +42,7 @@ def test_each_table_has_its_own_output(molattn: Molattn, run: Path, tables: list
     assert molattn("predict", run, tables[0], "-o", f"{tmp_path}/one/").code == 0
     assert contents(tmp_path / "one") == {"a.csv": found["a.csv"]}
     again = molattn("predict", run, *tables, "-o", tmp_path / "out")
-    assert again.code == 2 and "--force to replace it" in again.err
+    assert again.code == 2 and "--force (force=True) to replace it" in again.err
     assert molattn("predict", run, *tables, "-o", tmp_path / "out", "--force").code == 0
     assert contents(tmp_path / "out") == found
 

@@ -64,7 +64,7 @@ def test_zeros_and_ones_are_predicted_as_probabilities(molattn: Molattn, binary:
     probability = printed.split()[-1]
     explained = molattn("explain", run, "--smiles", "CCO").out.splitlines()
     assert re.match(rf"log-odds of soluble -?\d+\.\d+ \(probability {probability}\) = ", explained[1])
-    assert explained[2].startswith("additive, in log-odds; ")
+    assert explained[2].startswith("additive, the terms whose sum is the prediction, in log-odds; ")
     assert molattn("explain", run, "--smiles", "CCO", "-o", tmp_path / "x.csv").code == 0
     parts = {r["part"]: float(r["value"]) for r in _rows(tmp_path / "x.csv")}
     assert 1 / (1 + math.exp(-parts["prediction"])) == pytest.approx(parts["probability"])
@@ -122,6 +122,7 @@ def test_strings_are_predicted_as_classes(molattn: Molattn, tmp_path: Path) -> N
     assert "task: multiclass, grade holds words: fair, good, poor" in answer.err
     answer = molattn("evaluate", run, table)
     assert answer.code == 0 and "always the training shares" in answer.out
+    assert molattn("evaluate", run, table, "--quiet").out == ""
     shares = [row["grade"] for row in _rows(run / "predictions.csv") if row["split"] == "train"]
     most = max(names, key=shares.count)
     baseline = json.loads(molattn("evaluate", run, table, "--json").out)["baseline"]["grade"]
@@ -177,7 +178,7 @@ def test_bounds_are_learned_and_not_measured(molattn: Molattn, tmp_path: Path) -
     answer = molattn("train", table, *QUICK, "-o", tmp_path / "no", "--loss-function", "mae")
     assert answer.code != 0 and not (tmp_path / "no").exists()
     assert "24 of 60 target values cannot be read (40%, and --max-unreadable allows 10%); line 3, column" in answer.err
-    assert "the loss mae cannot use it: --loss-function bounded-mse or bounded-mae can" in answer.err
+    assert "the loss mae does not learn from bounds: --loss-function bounded-mse or bounded-mae does" in answer.err
     answer = molattn(
         "train", table, *QUICK, "-o", tmp_path / "mae", "--loss-function", "mae", "--max-unreadable", "0.5"
     )

@@ -2,8 +2,18 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
+
+from molattn.cli.view import _attributions
+from molattn.errors import SmilesError
+from molattn.explain import Attribution
+from molattn.inference import Predictor, explainer
+from molattn.models.base import build_model
+from molattn.models.config import GraphModelConfig, SmilesModelConfig
+from molattn.models.scaler import DescriptorScaler
+from tests.explain.test_attributions import artifact_of
 
 
 def shown(path):
@@ -70,3 +80,34 @@ def test_invalid_arguments_are_refused_and_write_nothing(molattn, run, tmp_path,
     assert answer.code == code
     assert words in " ".join(answer.err.replace("\u2502", " ").split())
     assert sorted(tmp_path.iterdir()) == before and (tmp_path / "taken.html").read_text() == "mine"
+
+
+SMALL = {"hidden_dim": 16, "num_heads": 4, "num_layers": 1}
+
+
+def test_why_a_page_has_no_attributions_is_said(capsys):
+    model = build_model(GraphModelConfig(**SMALL), 1, num_descriptors=1).eval().requires_grad_(False)
+    given = replace(artifact_of(model), descriptors=DescriptorScaler(("pH",), (0.0,), (1.0,)))
+    predictor = Predictor(given)
+    assert _attributions(predictor, list(predictor.attentions(["CCO"]))) == []
+    assert "warning: the page has no attributions: the model reads 'pH' for each molecule" in capsys.readouterr().err
+    # Of a model of tokens there are none to miss.
+    tokens = build_model(SmilesModelConfig(**SMALL), 1).eval().requires_grad_(False)
+    predictor = Predictor(artifact_of(tokens))
+    assert _attributions(predictor, list(predictor.attentions(["CCO"]))) == []
+    assert capsys.readouterr().err == ""
+
+
+def test_one_molecule_without_attributions_does_not_cost_the_others_theirs(capsys, monkeypatch):
+    predictor = Predictor(artifact_of(build_model(GraphModelConfig(**SMALL), 1).eval().requires_grad_(False)))
+    maps, real = predictor.attention(["CCO", "CCN"]), explainer.attribute
+
+    def broken(artifact, molecule, *arguments, **more):
+        if molecule.smiles == "CCO":
+            raise SmilesError("CCO", "not finite")
+        return real(artifact, molecule, *arguments, **more)
+
+    monkeypatch.setattr(explainer, "attribute", broken)
+    (found,) = _attributions(predictor, maps)
+    assert isinstance(found, Attribution) and found.smiles == "CCN"
+    assert "warning: 1 of 2 attributions are missing; the first, 'CCO': not finite" in capsys.readouterr().err

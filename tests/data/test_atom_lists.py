@@ -80,7 +80,7 @@ def test_records_have_the_lists_and_reject_invalid_ones() -> None:
     cells = ["[0.1, null]", "", "[null, null]", "[1, x]", "[1, Infinity]", "[1", "2"]
     rows = [["CC", cell, ""] for cell in cells] + [["CC", "[1, 2]", "[null, 3, 4]"]]
     table = Table(("smiles", "q", "r"), rows, "t.csv", list(range(2, 10)))
-    records = read_records(table, "smiles", ["q", "r"], of_atoms=True)
+    records = read_records(table, "smiles", ["q", "r"], atom_level=True)
     assert records.rows.tolist() == [0, 6, 7]
     assert records.targets.shape == (3, 0)
     assert records.atom_targets is not None

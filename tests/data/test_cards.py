@@ -171,6 +171,13 @@ print("installed")
 """
 
 
+def test_every_data_set_has_a_page_in_the_documentation():
+    folder = Path(__file__).parents[2] / "docs" / "reference" / "datasets"
+    assert {path.stem for path in folder.glob("*.md")} == {*cards.dataset_names(), "index"}
+    for name in cards.dataset_names():
+        assert f"<!-- dataset: {name} -->" in (folder / f"{name}.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.slow
 def test_the_data_are_in_the_wheel_and_the_sdist(tmp_path):
     root = Path(__file__).parents[2]

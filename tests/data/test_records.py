@@ -176,7 +176,7 @@ def test_weights_groups_and_descriptors_stay_with_their_rows():
 def test_lists_of_atoms_stay_with_their_rows():
     rows = [["CO", "[1, null]", "w"], ["C", "", ""], ["CC", "[1, 2", ""], ["CC", "1 x", ""], ["C", "[null]", "[5]"]]
     table = Table(("smiles", "y", "z"), rows, "t.csv", [2, 3, 4, 5, 6])
-    found = read_records(table, "smiles", ["y"], of_atoms=True)
+    found = read_records(table, "smiles", ["y"], atom_level=True)
     assert found.rows.tolist() == [0] and found.targets.shape == (1, 0)
     assert found.atom_targets is not None
     ((first,),) = found.atom_targets
@@ -188,7 +188,7 @@ def test_lists_of_atoms_stay_with_their_rows():
         (4, "no value in column 'y'"),
     ]
     assert found.rejected[2].reason.endswith("'x' is not a finite number")
-    both = read_records(Table(table.columns, rows[4:], "t.csv", [6]), "smiles", ["y", "z"], of_atoms=True)
+    both = read_records(Table(table.columns, rows[4:], "t.csv", [6]), "smiles", ["y", "z"], atom_level=True)
     assert both.atom_targets is not None and [len(numbers) for numbers in both.atom_targets[0]] == [1, 1]
 
 

@@ -28,9 +28,10 @@ from molattn.explain.methods import (
     occlusion,
     random_attributions,
     received_attention,
+    repeat_batch,
     rollout,
 )
-from molattn.inference import Predictor
+from molattn.inference import Predictor, explainer
 from molattn.models.artifact import Artifact
 from molattn.models.base import build_model
 from molattn.models.calibration import Calibration
@@ -241,9 +242,62 @@ def test_attention_has_no_unit_and_does_not_add_up():
     assert "do not add up" in found.equation
 
 
+@pytest.mark.parametrize("virtual_node", [False, True])
+def test_what_all_atoms_of_a_mean_have_alike_is_in_the_constant(virtual_node):
+    """The bias of the last normalization: of a mean it belongs to no atom, of a sum each atom brings it along."""
+    molecule = molecule_graph(ASPIRIN)
+    for readout in ("mean", "sum"):
+        model = model_of(2, readout=readout, virtual_node=virtual_node)
+        before = additive(model, molecule, 1)
+        torch.manual_seed(2)
+        shift = torch.randn(16)
+        model.norm.bias.add_(shift)
+        after, part = additive(model, molecule, 1), float(shift.double() @ model.head.weight[1].double())
+        per_atom, constant = (0.0, part) if readout == "mean" else (part, 0.0)
+        np.testing.assert_allclose(after.values - before.values, per_atom, atol=1e-5)
+        assert after.constant - before.constant == pytest.approx(constant, abs=1e-6)
+        total = after.constant + after.values.sum() + sum(after.other_terms.values())
+        assert total == pytest.approx(answer(model, ASPIRIN, 1), rel=1e-6)
+    model = model_of(readout="mean", virtual_node=virtual_node)
+    model.norm.bias.copy_(shift)
+    n, part = 13 + virtual_node, float(shift.double() @ model.head.weight[0].double())
+    terms = additive(model, molecule, 0).values
+    np.testing.assert_allclose(cam(model, molecule, 0).values, n * terms + part, rtol=1e-6, atol=1e-9)
+
+
+def test_a_graph_whose_sizes_were_read_is_repeated():
+    model = model_of()
+    graph = model.input_graph(model.collate([molecule_graph("CCO")]))
+    sizes = graph.right_padded_sizes
+    assert sizes is not None
+    again = repeat_batch(graph, 3)
+    assert again.v.shape[0] == again.node_mask.shape[0] == 3
+    assert again.right_padded_sizes.tolist() == [3, 3, 3]
+
+
+def test_rows_of_attributions_go_on_after_a_bad_one(monkeypatch):
+    predictor = Predictor(artifact_of(model_of(2), ("a", "b")))
+    first, bad, last = predictor.attribution_rows(iter(["CCO", "C1CC", "CCN"]), "occlusion", "b")
+    for found, expected in zip((first, last), predictor.attributions(["CCO", "CCN"], "occlusion", "b"), strict=True):
+        assert (found.smiles, found.method, found.target) == (expected.smiles, "occlusion", "b")
+        np.testing.assert_allclose(found.values, expected.values)
+    assert isinstance(bad, SmilesError) and bad.smiles == "C1CC"
+    real = explainer.attribute
+
+    def broken(artifact, molecule, *arguments, **more):
+        if molecule.smiles == "CCO":
+            raise SmilesError("CCO", "the model's output is not finite")
+        return real(artifact, molecule, *arguments, **more)
+
+    monkeypatch.setattr(explainer, "attribute", broken)
+    assert [type(x) for x in predictor.attribution_rows(["CCO", "CC"], target="a")] == [SmilesError, Attribution]
+    with pytest.raises(UsageError, match="unknown method 'magic'"):
+        next(predictor.attribution_rows(["CCO"], "magic"))
+
+
 def test_one_of_several_targets_must_be_named():
     artifact = artifact_of(model_of(2), ("a", "b"))
-    with pytest.raises(UsageError, match="choose the target to explain with --target: a, b"):
+    with pytest.raises(UsageError, match="choose the target to explain, --target or target=: a, b"):
         attribute(artifact, molecule_graph("CCO"))
     with pytest.raises(UsageError, match="unknown target 'c': choose one of a, b"):
         attribute(artifact, molecule_graph("CCO"), target="c")
@@ -352,7 +406,7 @@ def test_an_equation_has_few_terms_and_still_adds_up(count):
 
 def test_a_model_of_atoms_has_no_attributions():
     torch.manual_seed(0)
-    model = build_model(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), 1, of_atoms=True)
+    model = build_model(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), 1, atom_level=True)
     with pytest.raises(UsageError, match="apply only to targets of molecules"):
         choose_method(model)
     assert available_methods(model) == []
@@ -379,3 +433,10 @@ def test_a_molecule_that_is_too_large_for_the_memory_is_an_error(monkeypatch):
     monkeypatch.setattr(type(artifact.model), "forward", forward)
     with pytest.raises(SmilesError, match="^'CCO': there is not enough memory for its 3 atoms"):
         attribute(artifact, molecule_graph("CCO"), "additive")
+
+
+def test_a_predictor_shows_its_targets_and_the_kind_of_its_model():
+    artifact = artifact_of(model_of(2), ("a", "b"))
+    assert repr(Predictor(artifact)) == "Predictor(targets=('a', 'b'), model='graph')"
+    ensemble = dataclasses.replace(artifact, members=(model_of(2),))
+    assert repr(Predictor(ensemble)) == "Predictor(targets=('a', 'b'), model='graph', ensemble of 2)"

@@ -1,6 +1,7 @@
 """The scores of faithfulness for attributions of known quality, and their file in a run folder."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,9 +10,16 @@ import torch
 from molattn.chem import atom_contributions, molecule_graph
 from molattn.errors import MolattnWarning, UsageError
 from molattn.explain import faithfulness
-from molattn.explain.faithfulness import FRACTIONS, RANDOM, _deletion_curves, agreement, measure_faithfulness
+from molattn.explain.faithfulness import (
+    FRACTIONS,
+    RANDOM,
+    _deletion_curves,
+    agreement,
+    measure_faithfulness,
+    sign_agreement,
+)
 from molattn.explain.faithfulness_file import FILE, read_summaries, write_faithfulness
-from molattn.explain.methods import additive, random_attributions
+from molattn.explain.methods import METHODS, Terms, additive, random_attributions
 from molattn.inference import Predictor
 from molattn.models.artifact import save_artifact
 from tests.explain.test_attributions import artifact_of, model_of
@@ -46,6 +54,36 @@ def test_agreement_with_the_truth_is_1_at_any_scale_and_minus_1_for_its_negative
         assert agreement(values, truth) == pytest.approx((1, 1, 1))
     kendall, pearson, auroc = agreement(-truth, truth)
     assert (kendall, pearson, auroc) == pytest.approx((-1, -1, 1))
+
+
+def test_signs_by_hand():
+    effects = np.array([2.0, -1.0, 0.5, -0.5, 0.019, 0.0])
+    # The last two are below 1% of the largest; a value of 0, also but for rounding, has no sign.
+    assert sign_agreement(np.array([1.0, -9.0, 2.0, -3.0, -1.0, 1.0]), effects) == 1.0
+    assert sign_agreement(np.array([1.0, 9.0, 0.0, -3.0, 1.0, 1.0]), effects) == 0.5
+    assert sign_agreement(np.array([1.0, -9.0, 1e-9, -3.0, 1.0, 1.0]), effects) == 0.75
+    assert sign_agreement(-effects, effects) == 0.0
+    assert sign_agreement(np.ones(6), np.zeros(6)) is None
+    assert sign_agreement(np.zeros(6), effects) == 0.0
+
+
+def test_signs_are_those_of_the_truth_or_else_of_the_change_without_the_atom(adds_up, molecules, found):
+    assert found.methods["additive"].sign == found.methods["occlusion"].sign == 1.0
+    assert 0.3 < found.methods[RANDOM].sign < 0.7
+    negative = measure_faithfulness(
+        adds_up, molecules[:3], truth=lambda m: -additive(adds_up.model, m, 0).values, methods=("additive",)
+    )
+    assert (negative.methods["additive"].sign, negative.methods["additive"].kendall) == (0.0, pytest.approx(-1))
+    # All wrong, and no other score without truth shows it: a method with its signs reversed has the same deletion.
+    artifact = artifact_of(model_of())
+    right = measure_faithfulness(artifact, molecules[:3], methods=("occlusion", "cam", "attention"))
+    assert right.methods["occlusion"].sign == 1.0 and right.methods["attention"].sign is None
+    with pytest.MonkeyPatch.context() as patch:
+        method = METHODS["cam"]
+        patch.setitem(METHODS, "cam", replace(method, compute=lambda *x: Terms(-method.compute(*x).values)))
+        wrong = measure_faithfulness(artifact, molecules[:3], methods=("cam",))
+    assert wrong.methods["cam"].sign == pytest.approx(1 - right.methods["cam"].sign)
+    assert wrong.methods["cam"].deletion == pytest.approx(right.methods["cam"].deletion)
 
 
 def test_agreement_by_hand():
@@ -158,7 +196,7 @@ def test_results_are_stored_and_shown(folder, adds_up):
     assert set(sentences) == {"y"}
     said = sentences["y"]["additive"]
     assert said.startswith("Kendall tau 1.00 with the true contributions to y (random order ")
-    assert said.endswith("; 1 is perfect), 20 test molecules of nci-logp")
+    assert said.endswith("; 1 is perfect), 100% of its signs are right, 20 test molecules of nci-logp")
     predictor = Predictor(adds_up, sentences)
     assert predictor.attributions("CCO").faithfulness == said
     assert predictor.attributions("CCO", "occlusion").faithfulness == sentences["y"]["occlusion"]
@@ -172,13 +210,11 @@ def test_attention_maps_show_the_faithfulness_of_attention(molecules, tmp_path):
     sentences = read_summaries(tmp_path, tmp_path / "model")
     said = Predictor(artifact, sentences).attention("CCO").faithfulness
     assert said.startswith("removing its top atoms changes y ")
-    assert said.endswith(" times as much as random ones, 3 molecules of in.csv")
+    assert said.endswith(" times as much as random ones, whatever the sign, 3 molecules of in.csv")
     assert Predictor(artifact).attention("CCO").faithfulness == "not measured"
 
 
 def test_a_second_target_is_added_and_another_model_has_no_results(folder, found, tmp_path_factory):
-    from dataclasses import replace
-
     write_faithfulness(folder, folder / "model", replace(found, target="z"), "nci-logp", "test", "log_p")
     assert set(read_summaries(folder, folder / "model")) == {"y", "z"}
     other = tmp_path_factory.mktemp("other")

@@ -14,7 +14,7 @@ from sklearn.metrics import roc_auc_score
 from molattn.chem import MoleculeGraph, molecule_graph
 from molattn.errors import SmilesError, UsageError
 from molattn.explain.faithfulness import FRACTIONS, RANDOM, Faithfulness, agreement, measure_faithfulness
-from molattn.explain.methods import METHODS, additive, deletion_outputs, random_attributions
+from molattn.explain.methods import METHODS, Terms, additive, deletion_outputs, random_attributions
 from molattn.models.base import build_model
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.graph_model import GraphModel
@@ -202,6 +202,20 @@ def test_deletion_is_the_curve_over_that_of_chance_and_an_answer_that_is_not_fin
     model.head.weight.fill_(torch.inf)
     with pytest.raises(SmilesError, match="not a finite number"):
         measure_faithfulness(artifact_of(model), MOLECULES[:2])
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_an_attribution_that_is_not_finite_is_an_error_of_its_molecule(
+    number: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_model: Any, batch: Any, _output: int) -> Terms:
+        n = batch.mask.shape[1]
+        return Terms(np.full(n, number if n == MOLECULES[1].num_atoms else 1.0))
+
+    monkeypatch.setitem(METHODS, "cam", type(METHODS["cam"])("", broken))
+    with pytest.raises(SmilesError, match="attributions by the method cam are not finite: measure other methods") as e:
+        measure_faithfulness(ARTIFACT, MOLECULES, "b", methods=("additive", "cam"))
+    assert e.value.smiles == MOLECULES[1].smiles
 
 
 def test_values_are_ties_to_five_digits_of_the_largest_and_truths_to_four_digits() -> None:

@@ -37,11 +37,17 @@ def test_a_summary_reports_the_best_available_score() -> None:
         "Kendall tau 0.75 with the true contributions to logS (random order 0.01; 1 is perfect), "
         "12 test molecules of esol"
     )
+    assert ", 0% of its signs are right, 12 test molecules" in summarize(replace(GOOD, sign=0.0), FOUND, "esol", "test")
     blind = replace(FOUND, methods={name: without_truth(m) for name, m in FOUND.methods.items()})
-    summary = "removing its top atoms changes logS 2.35 times as much as random ones, 12 molecules of in.csv"
+    summary = (
+        "removing its top atoms changes logS 2.35 times as much as random ones, whatever the sign, "
+        "12 molecules of in.csv"
+    )
     assert summarize(without_truth(GOOD), blind, "in.csv", "") == summary
     # Where one of the two has no order, there is nothing to compare with.
     assert summarize(GOOD, blind, "in.csv", "") == summarize(without_truth(GOOD), FOUND, "in.csv", "") == summary
+    signed = summarize(replace(without_truth(GOOD), sign=0.876), blind, "in.csv", "")
+    assert signed == summary.replace("the sign, 12", "the sign, 88% of its signs are right, 12")
     nothing = replace(without_truth(GOOD), deletion=None)
     assert summarize(nothing, blind, "esol", "test") == "not measurable on 12 test molecules of esol"
 
@@ -65,6 +71,16 @@ def test_an_entry_holds_all_results(model: Path, tmp_path: Path) -> None:
     assert list(sentences) == ["logS", "logP"]
     assert sentences["logS"]["additive"].endswith(", 13 test molecules of esol")
     assert set(sentences["logP"]) == {"additive", "random"}
+
+
+def test_a_file_without_signs_is_read(model: Path, tmp_path: Path) -> None:
+    """As versions wrote it that did not measure them."""
+    write_faithfulness(tmp_path, model, FOUND, "esol", "test", "log_p")
+    content = json.loads((tmp_path / FILE).read_text())
+    for method in content["targets"]["logS"]["methods"].values():
+        del method["sign"]
+    (tmp_path / FILE).write_text(json.dumps(content))
+    assert set(read_summaries(tmp_path, model)["logS"]) == {"additive", "random"}
 
 
 def test_there_are_no_summaries_without_a_file_or_for_another_model_or_schema(model: Path, tmp_path: Path) -> None:

@@ -125,9 +125,9 @@ def test_the_entropies_are_the_means_over_atoms():
     nats, shares = np.zeros((2, 3)), np.zeros((2, 3))
     for attention in maps:
         w = attention.weights[:, :, : attention.num_atoms].astype(float)
-        of_atoms = -(w * np.log(w)).sum(-1)
-        nats += of_atoms.sum(-1) / 17
-        shares += of_atoms.sum(-1) / np.log(w.shape[-1]) / 17
+        atom_level = -(w * np.log(w)).sum(-1)
+        nats += atom_level.sum(-1) / 17
+        shares += atom_level.sum(-1) / np.log(w.shape[-1]) / 17
     np.testing.assert_allclose(summary.nats(), nats, rtol=1e-6)
     assert summary.keys("entropy") == [("entropy", "any atom", "any")]
     np.testing.assert_allclose(summary.share(("entropy", "any atom", "any")), shares, rtol=1e-6)

@@ -21,6 +21,7 @@ from molattn.explain.run_faithfulness import (
     molecules_of_run,
     molecules_of_table,
 )
+from molattn.inference import Predictor
 from molattn.models.artifact import save_artifact
 from tests.explain.test_attributions import artifact_of, model_of
 
@@ -152,3 +153,21 @@ def test_the_ground_truth_is_rdkits_contributions(run: Path, calls: list) -> Non
     assert found.truth == found.record["truth"] == card.computed != ""
     truth = calls[-1][1]["truth"]
     np.testing.assert_allclose(truth(molecule_graph("OCC=O")), atom_contributions("OCC=O", card.computed, 1000, False))
+
+
+def test_results_are_saved_only_with_the_model_that_was_measured(run: Path, calls: list, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    save_artifact(other, artifact_of(model_of(num_layers=1, readout="sum")))
+    predictor = Predictor(ARTIFACT, folder=run / "model")
+    for wrong in (other, tmp_path / "nowhere"):
+        with pytest.raises(UsageError, match=f"{wrong.name} does not hold this model: pass the folder of the run"):
+            predictor.faithfulness(wrong, table=run / "predictions.csv")
+    assert not calls and not (other / FILE).exists()
+    # By default the folder that it was loaded from; or one that holds the same model, also of one that was not loaded.
+    assert len(predictor.faithfulness().rejected) == 1 and (run / FILE).is_file()
+    predictor.save(tmp_path / "copy")
+    for same in (predictor, Predictor(ARTIFACT)):
+        same.faithfulness(tmp_path / "copy", table=run / "predictions.csv", methods=("additive",))
+        (tmp_path / "copy" / FILE).unlink()
+    with pytest.raises(UsageError, match="not loaded from a run: pass the folder that it is saved in"):
+        Predictor(ARTIFACT).faithfulness()

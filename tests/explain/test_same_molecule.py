@@ -81,7 +81,7 @@ def test_a_model_of_smiles_has_maps_of_tokens():
 
 def test_a_model_of_atoms_has_maps_too():
     torch.manual_seed(0)
-    atoms_model = GraphModel(GraphModelConfig(hidden_dim=16, num_heads=2, num_layers=1), of_atoms=True).eval()
+    atoms_model = GraphModel(GraphModelConfig(hidden_dim=16, num_heads=2, num_layers=1), atom_level=True).eval()
     read = [molecule_graph(smiles) for smiles in ("CCO", "C", "[Na+].[Cl-]")]
     for graph, (outputs, weights) in zip(read, iter_attention(atoms_model, read), strict=True):
         assert outputs.shape == (graph.num_atoms, 1)

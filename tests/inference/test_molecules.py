@@ -1,5 +1,6 @@
 """What a caller may pass as molecules: every kind of list, table and array gives what the list of SMILES gives."""
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from rdkit import Chem
 
 import molattn
 from molattn.errors import MolattnWarning, UsageError
-from molattn.inference import Predictor
+from molattn.inference import Predictor, molecules
+from molattn.inference.molecules import as_smiles
 from molattn.sklearn import MolAttentionRegressor
 from tests.assertions import assert_same_predictions
 from tests.molecules import esol
@@ -32,7 +34,8 @@ CONTAINERS: dict[str, Callable[[], Any]] = {
     "a frame of pandas": lambda: pd.DataFrame({"id": [1, 2, 3], "canonical_smiles": SMILES}),
     "a frame of polars": lambda: pl.DataFrame({"id": [1, 2, 3], "SMILES": SMILES}),
     "a table of pyarrow": lambda: pa.table({"id": [1, 2, 3], "smiles": SMILES}),
-    "a column of pyarrow": lambda: pa.array(SMILES).to_pylist(),
+    "an array of pyarrow": lambda: pa.array(SMILES),
+    "a column of pyarrow": lambda: pa.table({"smiles": SMILES})["smiles"],
     "RDKit molecules": lambda: [Chem.MolFromSmiles(s) for s in SMILES],
     "a frame of RDKit molecules": lambda: pd.DataFrame({"mol": [Chem.MolFromSmiles(s) for s in SMILES]}),
     "molecules with explicit hydrogens": lambda: [Chem.AddHs(Chem.MolFromSmiles(s)) for s in SMILES],
@@ -122,6 +125,35 @@ def test_what_is_no_list_of_molecules_is_a_type_error(predictor: Predictor, wron
 def test_a_frame_without_a_column_of_smiles_is_refused(predictor: Predictor) -> None:
     with pytest.raises(UsageError, match=r"no column of .*a.*b.* is named smiles: pass the column .* frame\['a'\]"):
         predictor.predict(pd.DataFrame({"a": SMILES, "b": SMILES}))
+
+
+def test_a_frame_without_columns_or_with_two_of_the_name_is_refused() -> None:
+    for frame in (pd.DataFrame(), pl.DataFrame(), pa.table({})):
+        with pytest.raises(UsageError, match="the data frame has no columns: pass one with a column of SMILES"):
+            as_smiles(frame)
+    two = pd.concat([pd.DataFrame({"smiles": SMILES})] * 2, axis=1)
+    with pytest.raises(UsageError, match="has 2 columns 'smiles': rename all but one"):
+        as_smiles(two)
+    assert [*as_smiles(pd.concat([two["smiles"].iloc[:, :1], pd.DataFrame({"x": [1, 1, 1]})], axis=1)).smiles] == SMILES
+
+
+def test_the_warning_of_another_order_names_the_line_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of whatever iterates; without the functions that the tests' checks of types put in between."""
+    for function in ("_written", "warn_caller"):
+        monkeypatch.setattr(molecules, function, inspect.unwrap(getattr(molecules, function)))
+    mol = Chem.RenumberAtoms(Chem.MolFromSmiles("CCOC"), [0, 2, 1, 3])
+    read = inspect.unwrap(as_smiles)
+
+    def iterate() -> object:
+        return [*read([mol], atom_order=True).smiles]
+
+    def at_once() -> object:
+        return read(mol, atom_order=True)
+
+    for function in (iterate, at_once):
+        with pytest.warns(MolattnWarning, match="row 0") as warned:
+            function()
+        assert (warned[0].filename, warned[0].lineno) == (__file__, function.__code__.co_firstlineno + 1)
 
 
 def test_estimators_take_rdkit_molecules() -> None:

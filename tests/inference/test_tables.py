@@ -118,7 +118,7 @@ def test_an_interrupted_table_is_resumed(
         with pytest.raises(Interrupted):
             predictor.predict_table(table, out)
     assert parts_folder(out).is_dir() and not out.exists()
-    with pytest.raises(UsageError, match="--resume continues"):
+    with pytest.raises(UsageError, match=r"--resume \(resume=True\) continues"):
         predictor.predict_table(table, out)
     with pytest.raises(InputError, match="has the parts of another output"):
         predictor.predict_table(table, out, resume=True, options=PredictionOptions(uncertainty_method="none"))

@@ -35,7 +35,7 @@ def _artifact(
     """An artifact of `size` models with these targets, a letter each."""
     outputs, scaler = len(task.target_of_output(len(targets))), parts.get("descriptors")
     models = [
-        build_model(config, outputs, task.of_atoms, len(scaler.names) if scaler else 0).eval().requires_grad_(False)
+        build_model(config, outputs, task.atom_level, len(scaler.names) if scaler else 0).eval().requires_grad_(False)
         for _ in range(size)
     ]
     numbers = TargetScaler(tuple(-3.0 for _ in targets), tuple(2.0 for _ in targets))
@@ -61,7 +61,7 @@ FORMS: dict[str, Callable[[], Artifact]] = {
     "conformers": lambda: _artifact(config=MAT, read_options=ReadOptions(conformers=ConformerOptions())),
     "binary": lambda: _artifact("c", task=Binary(), class_priors=((0.25, 0.75),)),
     "parent": lambda: _artifact("yz", read_options=ReadOptions(standardize="parent")),
-    "atoms": lambda: _artifact("q", task=Regression(of_atoms=True)),
+    "atoms": lambda: _artifact("q", task=Regression(atom_level=True)),
     "descriptors": lambda: _artifact(descriptors=DescriptorScaler(("z",), (0.5,), (2.0,))),
     "ensemble": lambda: _artifact(size=2, calibration=Calibration("conformal-regression", "ensemble", (SCORES,))),
     "tokens": lambda: _artifact(config=TOKENS),

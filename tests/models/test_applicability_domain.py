@@ -1,5 +1,7 @@
 """The applicability domain: distances, similarities and limits."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 import torch
@@ -50,6 +52,31 @@ def test_distances_to_the_nearest_five_by_sorting(m: int) -> None:
     np.testing.assert_allclose(mean_nearest_distance(others, others, exclude_self=True), own[:, :5].mean(1), atol=1e-7)
 
 
+@pytest.mark.parametrize("m", [3, 700])
+def test_similarities_to_any_number_of_others_are_shared_bits_over_all_bits(m: int) -> None:
+    bits, others = (np.random.default_rng(n).integers(0, 256, (n, 256), dtype=np.uint8) for n in (600, m))
+    others[0] = 0
+    a, b = (np.unpackbits(rows, axis=1).astype(int) for rows in (bits, others))
+    both = a @ b.T
+    tanimoto = both / (a.sum(1)[:, None] + b.sum(1) - both)
+    np.testing.assert_allclose(max_tanimoto(bits, others), tanimoto.max(1), rtol=1e-6)
+    both = b[1:] @ b[1:].T
+    own = both / (b[1:].sum(1)[:, None] + b[1:].sum(1) - both)
+    np.fill_diagonal(own, 0)
+    np.testing.assert_allclose(max_tanimoto(others[1:], others[1:], exclude_self=True), own.max(1), rtol=1e-6)
+
+
+def test_many_training_molecules_are_compared_in_bounded_memory() -> None:
+    m = 20_000
+    bits, embeddings = np.zeros((m, 256), dtype=np.uint8), np.zeros((m, 4), dtype=np.float32)
+    tracemalloc.start()
+    assert max_tanimoto(bits[:1], bits) == [1.0]
+    assert not mean_nearest_distance(embeddings[:600], embeddings).any()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50e6  # the bits of all molecules as float32 have 160 MB, all distances 100 MB
+
+
 def test_95_percent_of_the_training_molecules_are_within_each_limit() -> None:
     draw = np.random.default_rng(0)
     embeddings, bits = draw.normal(size=(400, 6)), morgan_bits(esol(400)[0])
@@ -95,7 +122,7 @@ def test_two_molecules_are_a_domain_and_fewer_are_none() -> None:
         assert domain is not None and len(domain.embeddings) == len(domain.bits) == 2
     assert fit_domain(model, GRAPHS, TWELVE, 0, 0) is None
     assert fit_domain(model, GRAPHS[:1] * 3, TWELVE[:1] * 3, 100, 0) is None
-    assert fit_domain(_model(of_atoms=True), GRAPHS, TWELVE, 100, 0) is None
+    assert fit_domain(_model(atom_level=True), GRAPHS, TWELVE, 100, 0) is None
 
 
 def test_descriptors_are_part_of_the_embeddings_of_the_domain() -> None:

@@ -120,6 +120,19 @@ def test_a_truncated_file_is_an_error(folder: Path, name: str, share: float) -> 
         load_artifact(folder)
 
 
+def test_a_file_that_may_not_be_read_is_not_called_damaged(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, *_: object) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(artifact_module, "read_tensors", refuse)
+        with pytest.raises(InputError, match=r"model cannot be read: .*Permission denied: '.*model\.safetensors'$"):
+            load_artifact(folder)
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    with pytest.raises(InputError, match=r"config\.json cannot be read: Permission denied$"):
+        load_artifact(folder)
+
+
 def test_a_missing_file_is_named(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
     with pytest.raises(InputError, match=r"model\.safetensors is missing"):
@@ -205,7 +218,7 @@ def test_the_task_is_loaded(tmp_path: Path, task: Task) -> None:
 
 
 def test_an_unknown_task_is_an_error(folder: Path) -> None:
-    _change(folder, task={"kind": "ranking", "loss": "mse", "of_atoms": False})
+    _change(folder, task={"kind": "ranking", "loss": "mse", "atom_level": False})
     with pytest.raises(InputError, match="the model's task is 'ranking'"):
         load_artifact(folder)
 
@@ -284,7 +297,7 @@ def test_the_format_on_disk(everything: Artifact, tmp_path: Path) -> None:
             {"name": "a", "unit": "m", "mean": 1.0, "std": 3.0},
             {"name": "b", "unit": "", "mean": 2.0, "std": 4.0},
         ],
-        "task": {"kind": "regression", "loss": "mse", "of_atoms": False},
+        "task": {"kind": "regression", "loss": "mse", "atom_level": False},
         "descriptors": [
             {"name": "d", "mean": 0.5, "std": 2.5, "computed": False},
             {"name": "e", "mean": 1.5, "std": 0.0, "computed": False},
@@ -330,6 +343,14 @@ def test_an_unfinished_replacement_is_completed_or_removed(artifact: Artifact, f
     assert load_artifact(folder).units == ("log10(mol/L)",)
     artifact_module._finish_replacement(folder)
     assert {p.name for p in folder.iterdir()} == {"model.safetensors", "config.json"}
+    assert (folder / "config.json").read_bytes() == config
+    # The checksum of the weights counts in its own field only.
+    content = json.loads(theirs.replace(mine.encode(), b"0"))
+    content["targets"][0]["unit"] = mine
+    for damaged in (json.dumps(content).encode(), b"[]", b"{", mine.encode()):
+        (folder / "config.next.json").write_bytes(damaged)
+        assert load_artifact(folder).units == ("log10(mol/L)",)
+    artifact_module._finish_replacement(folder)
     assert (folder / "config.json").read_bytes() == config
     # One of these weights is.
     (folder / "config.next.json").write_bytes(theirs)

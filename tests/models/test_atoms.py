@@ -30,7 +30,7 @@ def _model(preset: str = "molattn", seed: int = 0, **more: Any) -> GraphModel:
     settings = {k: tuple(v) if isinstance(v, list) else v for k, v in PRESETS[preset].settings["model"].items()}
     torch.manual_seed(seed)
     config = GraphModelConfig(**{"edge_dim": 4, **settings, **SMALL, **more})
-    return GraphModel(config, num_outputs=2, of_atoms=True).double().eval()
+    return GraphModel(config, num_outputs=2, atom_level=True).double().eval()
 
 
 def _with_distances(preset: str) -> list:
@@ -101,16 +101,16 @@ def test_a_model_of_atoms_has_no_vector_and_no_terms_of_a_molecule() -> None:
 
 def test_a_model_of_tokens_has_no_atoms() -> None:
     with pytest.raises(ValueError, match="has no atom-level targets: choose the model 'graph'"):
-        build_model(SmilesModelConfig(), 1, of_atoms=True)
+        build_model(SmilesModelConfig(), 1, atom_level=True)
 
 
 def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
     model = _model("graphormer").float()
-    task = Regression(of_atoms=True)
+    task = Regression(atom_level=True)
     scaler = TargetScaler((0.5, 1.0), (2.0, 3.0))
     save_artifact(tmp_path, Artifact(model, scaler, ("a", "b"), ("", ""), task=task))
     loaded = load_artifact(tmp_path)
     assert loaded.task == task
     assert loaded.task.name == "atom-regression"
-    assert loaded.model.of_atoms
+    assert loaded.model.atom_level
     np.testing.assert_array_equal(compute_outputs(loaded.model, GRAPHS), compute_outputs(model, GRAPHS))

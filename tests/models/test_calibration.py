@@ -191,4 +191,4 @@ def test_invalid_combinations_are_errors() -> None:
     with pytest.raises(UsageError, match="unknown calibration method 'magic'"):
         resolve_calibration_method("magic", NUMBERS)
     with pytest.raises(UsageError, match="the atoms of a molecule are not"):
-        _fit(*_numbers(20, 0), Regression(of_atoms=True))
+        _fit(*_numbers(20, 0), Regression(atom_level=True))

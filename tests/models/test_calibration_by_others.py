@@ -273,7 +273,7 @@ def test_an_incompatible_method_is_an_error_before_calibration() -> None:
     with pytest.raises(UsageError, match="zscaling does not apply to multiclass"):
         check_calibration(GRADES, "zscaling")
     with pytest.raises(UsageError, match="the atoms of a molecule are not"):
-        check_calibration(Multiclass(classes=GRADES.classes, of_atoms=True), "")
+        check_calibration(Multiclass(classes=GRADES.classes, atom_level=True), "")
     assert resolve_calibration_method("none", GRADES) == resolve_calibration_method("none", NUMBERS) == "none"
     for level in (0.001, 0.999):
         check_level(level)

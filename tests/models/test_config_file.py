@@ -121,7 +121,7 @@ def test_a_setting_that_is_out_of_range_is_named(folder: Path, key: str, value: 
             lambda c: c["task"].update(kind="binary", loss="bce", classes=[["a", "b", "c"]]),
             "task.classes[0] has 3 names, and a binary target has two classes",
         ),
-        (lambda c: c["task"].update(of_atoms=True), "domain applies only to molecule-level targets"),
+        (lambda c: c["task"].update(atom_level=True), "domain applies only to molecule-level targets"),
         (
             lambda c: c["domain"].update(min_similarity=2),
             "domain.min_similarity is 2, and must be a number from",

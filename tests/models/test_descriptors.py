@@ -95,7 +95,7 @@ def test_terms_of_atoms_and_descriptors_and_the_bias_sum_to_the_output(readout: 
     model = small_model(GraphModelConfig(**SMALL, readout=readout), 3, num_outputs=2).double()
     assert isinstance(model, GraphModel)
     batch = collate([molecule_graph(s) for s in SMILES], None, np.random.default_rng(1).normal(size=(4, 3)))
-    total = model.contributions(batch).sum(1) + model.descriptor_terms(batch).sum(1) + model.head.bias
+    total = model.contributions(batch).sum(1) + model.descriptor_terms(batch).sum(1) + model.constant_term()
     torch.testing.assert_close(total, model(batch), rtol=1e-12, atol=1e-12)
     without = small_model(GraphModelConfig(**SMALL, readout=readout), 0)
     assert without.descriptor_terms(collate([molecule_graph("C")])).shape == (1, 0, 1)

@@ -39,7 +39,8 @@ def test_the_losses_and_uncertainty_methods_of_each_kind_of_task() -> None:
     bounded = ("bounded-mse", "bounded-mae")
     assert losses_of("regression") == ("mse", "mae", "huber", "mve", "evidential", "quantile", *bounded)
     for loss in ("mse", "mae", "huber", "mve", "evidential", "quantile"):
-        assert why_no_bounds(loss) == f"the loss {loss} cannot use it: --loss-function bounded-mse or bounded-mae can"
+        others = "--loss-function bounded-mse or bounded-mae does"
+        assert why_no_bounds(loss) == f"the loss {loss} does not learn from bounds: {others}"
     for loss in (*bounded, "bce", "cross-entropy", "no such loss", ""):
         assert why_no_bounds(loss) == ""
     assert bounded == BOUNDED_LOSSES == tuple(name for name, loss in LOSSES.items() if loss.reads_bounds)

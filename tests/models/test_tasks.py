@@ -88,9 +88,9 @@ def two(task: Task) -> TargetScaler:
 
 
 @pytest.mark.parametrize("loss", losses_of("regression"))
-@pytest.mark.parametrize("of_atoms", [False, True])
-def test_numbers_are_predicted_in_the_unit_of_their_target(loss: str, of_atoms: bool) -> None:
-    task = Regression(loss, of_atoms)
+@pytest.mark.parametrize("atom_level", [False, True])
+def test_numbers_are_predicted_in_the_unit_of_their_target(loss: str, atom_level: bool) -> None:
+    task = Regression(loss, atom_level)
     outputs = OUTPUTS[:, : len(task.target_of_output(2))]
     predictions = task.decode(outputs, two(task))
     np.testing.assert_allclose(predictions.values, np.array([1.0, -2.0]) + np.array([10.0, 0.5]) * outputs[:, :2])
@@ -247,12 +247,12 @@ def test_names_of_tasks_and_uncertainty_methods_of_losses() -> None:
     for task in ALL:
         assert task.uncertainty_method == names.get(task.loss, "none")
         assert task.has_std == (task.loss in names)
-        of_atoms = replace(task, of_atoms=True)
-        assert (task.name, of_atoms.name) == (task.kind, f"atom-{task.kind}")
-        assert {task.name, of_atoms.name} <= set(TASK_TYPES)
-        assert task_from_dict(of_atoms.to_dict()) == of_atoms
+        atom_level = replace(task, atom_level=True)
+        assert (task.name, atom_level.name) == (task.kind, f"atom-{task.kind}")
+        assert {task.name, atom_level.name} <= set(TASK_TYPES)
+        assert task_from_dict(atom_level.to_dict()) == atom_level
         # What is the default is not written, for older versions to read it.
-        assert task.to_dict()["of_atoms"] is False
+        assert task.to_dict()["atom_level"] is False
     assert task_from_dict(Regression("quantile", alpha=0.3).to_dict()) == Regression("quantile", alpha=0.3)
     assert "alpha" not in Regression().to_dict() and "classes" not in Regression().to_dict()
     assert [Regression(loss).target_of_output(2) for loss in ("mse", "mve", "quantile", "evidential")] == [
@@ -262,13 +262,13 @@ def test_names_of_tasks_and_uncertainty_methods_of_losses() -> None:
 
 def test_binary_targets_other_than_0_and_1_are_errors_but_missing_ones_are_not() -> None:
     good = np.array([[0.0, 1.0], [1.0, np.nan]])
-    for task in (Binary(), Binary(of_atoms=True), Regression(), CLASSES):
+    for task in (Binary(), Binary(atom_level=True), Regression(), CLASSES):
         task.check(good, ("a", "b"))
     bad = np.array([[0.0, 1.0], [1.0, 0.5]])
     with pytest.raises(InputError, match=r"column 'b' holds 0.5, .*--task-type regression or multiclass"):
         Binary().check(bad, ("a", "b"))
     with pytest.raises(InputError, match=r"column 'b' holds 0.5, .*--task-type atom-regression or multiclass"):
-        Binary(of_atoms=True).check(bad, ("a", "b"))
+        Binary(atom_level=True).check(bad, ("a", "b"))
     Regression().check(bad, ("a", "b"))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from molattn.chem import molecule_graph
 from molattn.data.schema import dumps_checksummed
@@ -19,7 +20,8 @@ from molattn.models.graph_model import GraphModel
 from molattn.models.losses import losses_of
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
-from molattn.models.uncertainty import resolve_uncertainty_method, uncertainty_methods
+from molattn.models.uncertainty import _dropout_passes, resolve_uncertainty_method, uncertainty_methods
+from tests.gpus import refuse_gpus
 from tests.molecules import SPECIAL
 
 GRAPHS = [molecule_graph(smiles) for smiles in SPECIAL]
@@ -101,11 +103,20 @@ def test_quantiles_never_cross() -> None:
     ]
 
 
-def test_dropout_gives_a_std_and_changes_neither_predictions_nor_random_state() -> None:
+def test_a_batch_normalization_stays_in_evaluation_mode_in_passes_with_dropout() -> None:
+    model = GraphModel(SMALL).eval()
+    model.add_module("extra", nn.BatchNorm1d(2).eval())
+    for passed in _dropout_passes(model, 2, 0):
+        assert [name for name, module in passed.named_modules() if not module.training] == ["extra"]
+    assert not any(module.training for module in model.modules())
+
+
+def test_dropout_gives_a_std_and_changes_neither_predictions_nor_random_state(monkeypatch: pytest.MonkeyPatch) -> None:
     artifact = _ensemble(Regression(), 2, uncertainty="dropout", samples=20)
     plain = _ensemble(Regression(), 2, uncertainty="none")
     torch.manual_seed(5)
     before = torch.get_rng_state()
+    refuse_gpus(monkeypatch)
     predictions, again = artifact.predict(GRAPHS), artifact.predict(GRAPHS)
     assert torch.equal(torch.get_rng_state(), before)
     np.testing.assert_array_equal(predictions.values, plain.predict(GRAPHS).values)

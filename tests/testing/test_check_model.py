@@ -70,6 +70,14 @@ def test_the_model_is_not_changed():
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
+def test_a_model_on_another_device_is_checked_on_the_cpu(monkeypatch):
+    moved, cpu = [], nn.Module.cpu
+    monkeypatch.setattr(nn.Module, "cpu", lambda self: moved.append(self) or cpu(self))
+    layer = Layer()
+    check_model(layer)
+    assert [type(m) for m in moved] == [Layer] and moved[0] is not layer
+
+
 class Layer(nn.Module):
     """A correct layer, whose subclasses have a fault each: each node is the mean of a linear map over its graph."""
 

@@ -50,9 +50,9 @@ def _gradients(
 
 
 TASKS = [
-    *(Regression(loss, of_atoms=True) for loss in losses_of("regression")),
-    Binary(of_atoms=True),
-    Multiclass(classes=(("a", "b"), ("a", "b", "c")), of_atoms=True),
+    *(Regression(loss, atom_level=True) for loss in losses_of("regression")),
+    Binary(atom_level=True),
+    Multiclass(classes=(("a", "b"), ("a", "b", "c")), atom_level=True),
 ]
 
 
@@ -64,7 +64,7 @@ def test_atoms_without_a_label_have_exactly_zero_gradient(task: Task) -> None:
     targets[: COUNTS[0]] = np.nan  # a molecule without any
     data, owners = _first(6, targets), np.array(task.target_of_output(2))
     torch.manual_seed(0)
-    model = GraphModel(SMALL, len(owners), of_atoms=True).eval()
+    model = GraphModel(SMALL, len(owners), atom_level=True).eval()
     step = collate_step(model, data, range(6))
     outputs = model(step[0]).detach().requires_grad_()
     training = Learner(model, data, SCALER, TrainingConfig(), task)
@@ -92,15 +92,15 @@ def test_the_loss_is_the_mean_over_labelled_atoms_of_all_molecules() -> None:
     targets = VALUES.copy()
     targets[DRAW.random(targets.shape) < 0.5] = np.nan
     data = _first(8, targets)
-    model = GraphModel(SMALL, 2, of_atoms=True).eval()
+    model = GraphModel(SMALL, 2, atom_level=True).eval()
     outputs = compute_outputs(model, data.molecules)
-    training = Learner(model, data, SCALER, TrainingConfig(), Regression(of_atoms=True))
+    training = Learner(model, data, SCALER, TrainingConfig(), Regression(atom_level=True))
     loss = training.compute_loss(collate_step(model, data, range(8)))
     assert loss.item() == pytest.approx(np.nanmean((outputs - data.targets) ** 2), rel=1e-6)
 
 
 def test_labels_of_a_batch_are_in_the_order_of_its_molecules() -> None:
-    model, data = GraphModel(SMALL, 2, of_atoms=True), _first(8)
+    model, data = GraphModel(SMALL, 2, atom_level=True), _first(8)
     parts = np.split(data.targets, np.cumsum(COUNTS[:8])[:-1])
     batch = collate_rows(model, data, [5, 2, 7])
     assert batch.targets is not None
@@ -115,8 +115,8 @@ def test_a_molecule_of_weight_two_counts_as_if_it_were_there_twice() -> None:
     )
     two = _first(4, weights=np.array([2.0, 1.0, 2.0, 1.0]))
     torch.manual_seed(0)
-    model = GraphModel(SMALL, 2, of_atoms=True).eval()
-    a, b = (_gradients(model, data, Regression(of_atoms=True)) for data in (one, two))
+    model = GraphModel(SMALL, 2, atom_level=True).eval()
+    a, b = (_gradients(model, data, Regression(atom_level=True)) for data in (one, two))
     for name in a:
         torch.testing.assert_close(a[name], b[name], rtol=1e-4, atol=1e-6)
 
@@ -129,16 +129,16 @@ def test_a_value_per_element_is_learned() -> None:
         LabelledMolecules(GRAPHS[20:], targets[COUNTS[:20].sum() :], None, offsets_from_counts(COUNTS[20:])),
     )
     torch.manual_seed(0)
-    model = GraphModel(SMALL, 2, of_atoms=True)
+    model = GraphModel(SMALL, 2, atom_level=True)
     config = TrainingConfig(epochs=25, batch_size=4, learning_rate=5e-3, ema=0.5, accelerator="cpu")
-    fitted = fit(model, data, val, TargetScaler((0.0, 0.0), (1.0, 1.0)), config, task=Regression(of_atoms=True))
+    fitted = fit(model, data, val, TargetScaler((0.0, 0.0), (1.0, 1.0)), config, task=Regression(atom_level=True))
     baseline = np.nanstd(val.targets[:, 0])
     assert fitted.history[fitted.best_epoch - 1].val_metric < 0.3 * baseline
 
 
 def _matched(rows: list[list[str]], names: list[str]):
     table = Table(("smiles", *names), rows, "t.csv", list(range(2, 2 + len(rows))))
-    records = read_records(table, "smiles", names, of_atoms=True)
+    records = read_records(table, "smiles", names, atom_level=True)
     made = GraphModel.read(records.smiles, ReadOptions(max_atoms=100))
     sizes = [getattr(outcome, "size", 0) for outcome in made]
     return match_labels(records, sizes, lambda i: made[i].reason, table, EncodedTable(table), names)  # pyright: ignore
@@ -198,7 +198,7 @@ def test_every_split_has_the_labels_of_its_atoms_and_the_scaler_is_fitted_to_tra
     tmp_path: Path, method: str
 ) -> None:
     dataset = _prepared(_table(tmp_path), split=method)
-    assert dataset.task == Regression(of_atoms=True)
+    assert dataset.task == Regression(atom_level=True)
     assert dataset.task_message == "task: atom-regression, q holds lists of numbers; --task-type overrides it"
     assert dataset.config.task_type == "atom-regression"
     seen = 0
@@ -255,10 +255,10 @@ def test_a_list_and_a_number_are_not_learned_together() -> None:
 def test_class_names_of_atoms_are_encoded_in_their_lists() -> None:
     rows = [["CC", '["sp3", "sp3"]'], ["C=C", '["sp2", null]'], ["C", '["sp7"]'], ["N", ""], ["O", '["sp3"]']]
     table = Table(("smiles", "h"), rows, "t.csv", [2, 3, 4, 5, 6])
-    encoded = encode_targets(table, ["h"], "atom-multiclass", (("sp2", "sp3"),), of_atoms=True)
+    encoded = encode_targets(table, ["h"], "atom-multiclass", (("sp2", "sp3"),), atom_level=True)
     assert [row[1] for row in encoded.table.rows] == ["[1, 1]", "[0, null]", "", "", "[1]"]
     assert encoded.reasons == {2: "column 'h', atom 0 (from 0): 'sp7' is none of the classes sp2, sp3"}
-    assert encode_targets(table, ["h"], "atom-multiclass", of_atoms=True).classes == (("sp2", "sp3", "sp7"),)
+    assert encode_targets(table, ["h"], "atom-multiclass", atom_level=True).classes == (("sp2", "sp3", "sp7"),)
 
 
 @pytest.mark.parametrize(
@@ -274,11 +274,11 @@ def test_class_names_of_atoms_are_encoded_in_their_lists() -> None:
     ],
 )
 def test_the_task_of_lists_is_inferred_and_reported(values: list[float], name: str, message: str) -> None:
-    task, task_message = resolve_task("", "", np.array(values)[:, None], ["q"], (), of_atoms=True)
+    task, task_message = resolve_task("", "", np.array(values)[:, None], ["q"], (), atom_level=True)
     assert task.name == name
     assert message in task_message
 
 
 def test_a_loss_of_another_task_names_the_task_type_of_atoms() -> None:
     with pytest.raises(MolattnError, match="add --task-type atom-binary"):
-        resolve_task("", "bce", np.array([[0.5], [1.5]]), ["q"], (), of_atoms=True)
+        resolve_task("", "bce", np.array([[0.5], [1.5]]), ["q"], (), atom_level=True)

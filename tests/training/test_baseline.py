@@ -122,7 +122,7 @@ def test_the_auroc_is_that_of_the_forest_of_scikit_learn(tmp_path: Path) -> None
 
 def test_atoms_have_no_forest() -> None:
     with pytest.raises(UsageError, match="targets are of atoms"):
-        check_baseline(Regression(of_atoms=True))
+        check_baseline(Regression(atom_level=True))
 
 
 def test_the_command_prints_and_writes_it(command: Molattn, tmp_path: Path) -> None:

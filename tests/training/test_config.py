@@ -7,7 +7,7 @@ import pytest
 import tomli_w
 
 from molattn.errors import UsageError
-from molattn.training.run_config import SECTIONS, RunConfig, read_config, resolve
+from molattn.training.run_config import SECTIONS, RunConfig, check_config, read_config, resolve
 
 
 def test_a_written_configuration_is_read_back(tmp_path: Path) -> None:
@@ -92,3 +92,28 @@ def test_setting_names_are_unique_across_sections() -> None:
 def test_an_unknown_model_is_explained() -> None:
     with pytest.raises(UsageError, match="unknown model 'grpah': .* did you mean 'graph'"):
         resolve(None, {"model": "grpah"})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("training.weight_decay=-1", "weight_decay is 0 or more"),
+        ("training.weight_decay=inf", "weight_decay is finite"),
+        ("training.grad_clip=-1", "grad_clip is 0 or more"),
+        ("training.grad_clip=nan", "grad_clip is 0 or more"),
+        ("training.warmup=5", "warmup is from 0 to 1"),
+        ("training.warmup=nan", "warmup is finite"),
+        ("training.learning_rate=inf", "learning_rate is finite"),
+        ("training.auxiliary=inf", "auxiliary is finite"),
+        ("model.hidden_dim=0", "hidden_dim is 0, and must be a whole number from 1"),
+        ("model.dropout=1", "dropout is 1.0, and must be a number from 0"),
+    ],
+)
+def test_a_setting_out_of_range_is_named(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        check_config(resolve(None, {}, [text]))
+
+
+@pytest.mark.parametrize("text", ["weight_decay=0", "grad_clip=0", "warmup=0", "warmup=1"])
+def test_the_ends_of_a_range_are_accepted(text: str) -> None:
+    check_config(resolve(None, {}, [f"training.{text}"]))

@@ -54,7 +54,7 @@ def watched(values: list[float], tracking_metric: str, patience: int = 99, saves
     """`EarlyStopping` after these values of the tracked quantity; with `saves`, restored from JSON after each epoch."""
 
     def new() -> EarlyStopping:
-        return EarlyStopping(patience, lambda _: None, {"w": torch.zeros(2)}, tracking_metric)
+        return EarlyStopping(patience, {"w": torch.zeros(2)}, tracking_metric)
 
     stopping = new()
     for epoch, value in enumerate(values):

@@ -17,7 +17,10 @@ from molattn.models.tasks import Binary, Multiclass, Regression, Task
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules, StepInputs, collate_rows, collate_step
 from molattn.training.fit import FitResult, fit
+from molattn.training.initialization import initialize_model
 from molattn.training.learner import Learner
+from molattn.training.run_config import RunConfig
+from tests.gpus import refuse_gpus
 from tests.molecules import esol
 from tests.predictions import predict_molecules
 
@@ -27,6 +30,7 @@ TARGETS = np.array(VALUES)[:, None]
 SMALL = GraphModelConfig(hidden_dim=16, num_layers=2, num_heads=4, edge_dim=4)
 THREE = Multiclass(classes=(("low", "middle", "high"),))
 TRAIN, VAL = LabelledMolecules(GRAPHS[:40], TARGETS[:40]), LabelledMolecules(GRAPHS[40:], TARGETS[40:])
+SCALER = TargetScaler.fit(TRAIN.targets)
 
 
 def _fit(
@@ -45,13 +49,22 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others() -> None:
     assert not all(torch.equal(x, y) for x, y in zip(a.state_dict().values(), c.state_dict().values(), strict=True))
 
 
-def test_the_callers_random_state_is_preserved() -> None:
+def test_the_callers_random_state_is_preserved(monkeypatch: pytest.MonkeyPatch) -> None:
     model, scaler = GraphModel(SMALL), TargetScaler.fit(TRAIN.targets)
     torch.manual_seed(11)
     before = torch.get_rng_state()
+    refuse_gpus(monkeypatch)
+    initialize_model(RunConfig(model=SMALL, training=TrainingConfig(base="none")), 1, False)
     fit(model, TRAIN, VAL, scaler, TrainingConfig(epochs=1, accelerator="cpu"))
     assert torch.equal(before, torch.get_rng_state())
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_a_training_needs_a_molecule_of_each_kind() -> None:
+    none = LabelledMolecules([], TARGETS[:0])
+    for kind, train, val in (("training", none, VAL), ("validation", TRAIN, none)):
+        with pytest.raises(InputError, match=f"there is no {kind} molecule: give one or more"):
+            fit(GraphModel(SMALL), train, val, SCALER, TrainingConfig(accelerator="cpu"))
 
 
 def test_the_final_weights_are_those_of_the_best_epoch() -> None:

@@ -75,9 +75,9 @@ def test_sizes_and_weights_are_those_of_the_base_and_the_head_is_new(base: str) 
             assert torch.equal(value, weights[name]), name
     scratch = initialize_model(replace(config, training=replace(config.training, base="none")), 2, False)
     assert torch.equal(scratch.head.weight, model.head.weight)
-    of_atoms = initialize_model(config, 1, True)
+    atom_level = initialize_model(config, 1, True)
     assert torch.equal(
-        of_atoms.state_dict()["embed_atoms.table.weight"], model.state_dict()["embed_atoms.table.weight"]
+        atom_level.state_dict()["embed_atoms.table.weight"], model.state_dict()["embed_atoms.table.weight"]
     )
 
 
@@ -95,8 +95,8 @@ def test_fine_tuning_defaults_apply_unless_set_explicitly(base: str) -> None:
 
 
 def test_defaults_for_many_molecules_apply_unless_set_explicitly(base: str) -> None:
-    def settled(molecules: int, *settings: str, of_atoms: bool = False, **options: object) -> tuple[float, float]:
-        config, _ = resolve_initialization(resolve(None, {"base": base, **options}, settings), of_atoms, molecules)
+    def settled(molecules: int, *settings: str, atom_level: bool = False, **options: object) -> tuple[float, float]:
+        config, _ = resolve_initialization(resolve(None, {"base": base, **options}, settings), atom_level, molecules)
         return config.model.dropout, config.training.auxiliary
 
     few = (FINE_TUNING["model"]["dropout"], TrainingConfig.auxiliary)
@@ -107,7 +107,7 @@ def test_defaults_for_many_molecules_apply_unless_set_explicitly(base: str) -> N
         settled(0)
         == settled(MANY_MOLECULES[0] - 1)
         == settled(MANY_MOLECULES[-1] + 1)
-        == settled(MANY_MOLECULES[0], of_atoms=True)
+        == settled(MANY_MOLECULES[0], atom_level=True)
         == few
     )
     assert settled(MANY_MOLECULES[0]) == settled(MANY_MOLECULES[-1]) == many
@@ -126,9 +126,9 @@ def test_the_number_of_molecules_is_that_of_the_training_split(
 ) -> None:
     taken = []
 
-    def seen(config: RunConfig, of_atoms: bool = False, molecules: int = 0) -> tuple[RunConfig, str]:
+    def seen(config: RunConfig, atom_level: bool = False, molecules: int = 0) -> tuple[RunConfig, str]:
         taken.append(molecules)
-        return resolve_initialization(config, of_atoms, molecules)
+        return resolve_initialization(config, atom_level, molecules)
 
     if form == "folder":
         monkeypatch.setattr(run_module, "resolve_initialization", seen)
@@ -143,8 +143,8 @@ def test_the_number_of_molecules_is_that_of_the_training_split(
 
 
 def test_defaults_of_a_graph_model_from_scratch() -> None:
-    def taken(*settings: str, of_atoms: bool = False, **options: object) -> tuple[tuple[str, ...], float]:
-        config, message = resolve_initialization(resolve(None, {"base": "none", **options}, settings), of_atoms)
+    def taken(*settings: str, atom_level: bool = False, **options: object) -> tuple[tuple[str, ...], float]:
+        config, message = resolve_initialization(resolve(None, {"base": "none", **options}, settings), atom_level)
         assert message == ""
         return config.data.molecule_featurizers, config.training.auxiliary
 
@@ -166,7 +166,7 @@ def test_defaults_of_a_graph_model_from_scratch() -> None:
     assert taken("training.auxiliary=0") == (few, 0)
     assert taken("training.auxiliary=0.1") == (few, 0.1)
     nothing = ((), 0.0)
-    assert taken(of_atoms=True) == taken(model="smiles-transformer") == nothing
+    assert taken(atom_level=True) == taken(model="smiles-transformer") == nothing
     assert taken(dataset="nci-logp") == taken(dataset="nci-tpsa") == nothing
     for name in set(PRESETS) - {"molattn"}:
         assert taken(preset=name) == nothing
@@ -301,7 +301,7 @@ def test_auto_selects_the_default_base_model_if_it_is_compatible(own: str) -> No
         assert config.training == replace(plain.training, base="none", auxiliary=weight if known else 0.0)
         assert config.data == replace(plain.data, molecule_featurizers=few if known else ())
         initialize_model(config, 1, False)
-    config, message = resolve_initialization(resolve(None, {"base": "auto"}), of_atoms=True)
+    config, message = resolve_initialization(resolve(None, {"base": "auto"}), atom_level=True)
     assert config.training.base == "none"
     assert "of atoms" in message
 

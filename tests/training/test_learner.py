@@ -22,9 +22,11 @@ from molattn.models.graph_model import GraphModel
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Regression
 from molattn.training import distributed
+from molattn.training.callbacks import ReportEpochs
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules, collate_step
-from molattn.training.fit import EpochRecord, fit
+from molattn.training.early_stopping import EpochRecord
+from molattn.training.fit import fit
 from molattn.training.learner import Learner
 from molattn.training.objectives import AuxiliaryObjective, AuxiliaryRegression
 from tests.molecules import esol
@@ -72,11 +74,17 @@ def torchs_schedule(optimizer: torch.optim.Optimizer, steps: int, warmup: int) -
     return SequentialLR(optimizer, [rise, CosineAnnealingLR(optimizer, steps - warmup)], [warmup])
 
 
-def by_hand(model: GraphModel, config: TrainingConfig, warmup: int) -> tuple[list[EpochRecord], nn.Module]:
-    """The same training in a plain loop with torch: its history, and the averaged model of the best epoch."""
+def by_hand(
+    model: GraphModel, config: TrainingConfig, warmup: int, groups: list[dict[str, Any]] | None = None
+) -> tuple[list[EpochRecord], nn.Module]:
+    """The same training in a plain loop with torch: its history, and the averaged model of the best epoch.
+
+    groups: the parameter groups of torch's optimizer; by default one of all parameters.
+    """
     sampler = BucketBatchSampler([g.num_atoms for g in TRAIN.molecules], config.batch_size, config.seed)
     average = AveragedModel(model, avg_fn=lambda a, w, t: torch.lerp(w, a, min(config.ema, int(t) / (int(t) + 9))))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+    rate, decay = config.learning_rate, config.weight_decay
+    optimizer = torch.optim.AdamW(groups or model.parameters(), lr=rate, weight_decay=decay)
     schedule = torchs_schedule(optimizer, config.epochs * len(sampler), warmup)
     history: list[EpochRecord] = []
     kept: nn.Module = model
@@ -107,7 +115,8 @@ def by_hand(model: GraphModel, config: TrainingConfig, warmup: int) -> tuple[lis
 
 def fitted(config: TrainingConfig) -> tuple[list[EpochRecord], GraphModel]:
     model, history = model_of(), []
-    assert fit(model, TRAIN, VAL, SCALER, config, history.append).history == history
+    report = ReportEpochs(lambda record, _: history.append(record), config.epochs)
+    assert fit(model, TRAIN, VAL, SCALER, config, callbacks=[report]).history == history
     assert not model.training
     return history, model
 

@@ -22,6 +22,7 @@ from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Regression, Task
 from molattn.training import distributed
 from molattn.training import fit as fit_module
+from molattn.training.callbacks import ReportEpochs
 from molattn.training.checkpoint import Checkpoints, load_checkpoint
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules, collate_step
@@ -65,7 +66,7 @@ def test_global_settings_are_restored_after_training(fails: bool) -> None:
     before = torch.get_rng_state()
     seen: list[Any] = []
 
-    def epoch(_: EpochRecord) -> None:
+    def epoch(*_: Any) -> None:
         seen.append((torch.get_num_threads(), filling.fill_uninitialized_memory, gc.get_freeze_count() > 0))
         seen.append(torch.are_deterministic_algorithms_enabled())
         if fails:
@@ -74,9 +75,9 @@ def test_global_settings_are_restored_after_training(fails: bool) -> None:
     try:
         if fails:
             with pytest.raises(KeyError):
-                fitted(replace(ONE, threads=2), seed=5, on_epoch=epoch)
+                fitted(replace(ONE, threads=2), seed=5, callbacks=[ReportEpochs(epoch, 1)])
         else:
-            fitted(replace(ONE, threads=2), seed=5, on_epoch=epoch)
+            fitted(replace(ONE, threads=2), seed=5, callbacks=[ReportEpochs(epoch, 1)])
         assert seen == [(2, False, True), True]
         assert (torch.get_num_threads(), filling.fill_uninitialized_memory) == (1, True)
         assert gc.get_freeze_count() == 0
@@ -84,6 +85,16 @@ def test_global_settings_are_restored_after_training(fails: bool) -> None:
         assert torch.equal(before, torch.get_rng_state())
     finally:
         torch.set_num_threads(threads)
+
+
+def test_objects_that_the_caller_has_frozen_stay_frozen() -> None:
+    gc.freeze()
+    try:
+        count = gc.get_freeze_count()
+        fitted()
+        assert gc.get_freeze_count() > 0.99 * count  # frozen objects can be deleted
+    finally:
+        gc.unfreeze()
 
 
 def test_regression_does_not_import_slow_packages(tmp_path: Path) -> None:
@@ -138,7 +149,7 @@ def test_a_training_without_a_finite_loss_stops_after_the_patience() -> None:
     recorded: list[EpochRecord] = []
     unknown, config = replace(VAL, targets=np.full((6, 1), np.nan)), replace(CONFIG, epochs=9, patience=3)
     with pytest.raises(InputError, match="no finite validation loss"):
-        fit(model_of(), TRAIN, unknown, SCALER, config, recorded.append)
+        fit(model_of(), TRAIN, unknown, SCALER, config, callbacks=[ReportEpochs(lambda r, _: recorded.append(r), 9)])
     assert len(recorded) == 3
 
 
@@ -157,7 +168,7 @@ def test_randomness_depends_on_the_seed_only_and_the_weights_are_separate_afterw
 
 
 def test_the_state_of_early_stopping_can_be_restored() -> None:
-    monitor, other = (EarlyStopping(3, lambda _: None, {"w": torch.zeros(2)}) for _ in range(2))
+    monitor, other = (EarlyStopping(3, {"w": torch.zeros(2)}) for _ in range(2))
     first = EpochRecord(1, 0.1, 1.0, 2.0, 3.0, True, "mae", best_value=2.0)
     monitor.history = [first, EpochRecord(2, 0.1, 1.0, 2.5, 3.0, False, "mae", best_value=2.0)]
     monitor.best, monitor.best_epoch, monitor.state = 2.0, 1, {"w": torch.ones(2)}
@@ -170,14 +181,14 @@ def test_the_state_of_early_stopping_can_be_restored() -> None:
     "loss", [math.inf, -math.inf, 1, sys.float_info.max, -sys.float_info.max, int(sys.float_info.max)]
 )
 def test_a_loss_that_is_infinite_or_the_largest_number_can_be_restored(loss: float) -> None:
-    monitor = EarlyStopping(3, lambda _: None, {})
+    monitor = EarlyStopping(3, {})
     monitor.restore({"history": [], "best": loss, "best_epoch": 0}, None)
     assert monitor.best == loss and type(monitor.best) is float
 
 
 @pytest.mark.parametrize("loss", ["0.1", None, True, 10**400, -(10**400), int(sys.float_info.max) + 1, [1.0]])
 def test_a_loss_that_is_not_a_number_of_64_bits_is_refused(loss: object) -> None:
-    monitor = EarlyStopping(3, lambda _: None, {})
+    monitor = EarlyStopping(3, {})
     with pytest.raises(ValidationError, match=r"^early_stopping\.best is .* and must be a number$"):
         monitor.restore({"history": [], "best": loss, "best_epoch": 0}, None)
 
@@ -200,7 +211,7 @@ def test_a_state_of_early_stopping_that_no_training_has_is_refused(
     epochs: list[int], best_epoch: int, state: dict[str, torch.Tensor] | None
 ) -> None:
     history = [asdict(EpochRecord(epoch, 0.1, 1.0, 2.0, 3.0, False)) for epoch in epochs]
-    monitor = EarlyStopping(3, lambda _: None, {"w": torch.zeros(2)})
+    monitor = EarlyStopping(3, {"w": torch.zeros(2)})
     with pytest.raises(ValidationError):
         monitor.restore({"history": history, "best": 2.0, "best_epoch": best_epoch}, state)
     assert (monitor.history, monitor.state, monitor.best_epoch) == ([], None, 0)
@@ -214,7 +225,7 @@ def test_a_state_of_early_stopping_that_no_training_has_is_refused(
     ],
 )
 def test_a_history_of_other_metrics_is_refused(names: dict[str, str], where: str) -> None:
-    monitor = EarlyStopping(3, lambda _: None, {})
+    monitor = EarlyStopping(3, {})
     records = [EpochRecord(1, 0.1, 1.0, math.nan, 3.0, False), EpochRecord(2, 0.1, 1.0, math.nan, 3.0, False)]
     history = [asdict(records[0]), asdict(records[1]) | names]
     with pytest.raises(ValidationError, match=where):
@@ -245,7 +256,7 @@ def test_the_last_epoch_is_saved_and_is_the_end(tmp_path: Path, epochs: int, eve
 def test_a_fit_that_was_interrupted_and_goes_on_is_that_of_one_go(tmp_path: Path) -> None:
     config, dropping = replace(CONFIG, epochs=4), replace(SMALL, dropout=0.3)
 
-    def stop(record: EpochRecord) -> None:
+    def stop(record: EpochRecord, _: int) -> None:
         if record.epoch == 3:
             raise InterruptedError
 
@@ -255,10 +266,12 @@ def test_a_fit_that_was_interrupted_and_goes_on_is_that_of_one_go(tmp_path: Path
 
     whole, resumed, checkpoints = model(0), model(1), tmp_path / "c"
     in_one_go = fit(whole, TRAIN, VAL, SCALER, config)
+    saved = Checkpoints(checkpoints, {})
     with pytest.raises(InterruptedError):
-        fit(model(0), TRAIN, VAL, SCALER, config, stop, Checkpoints(checkpoints, {}))
+        fit(model(0), TRAIN, VAL, SCALER, config, checkpoints=saved, callbacks=[ReportEpochs(stop, 4)])
     epochs: list[int] = []
-    found = fit(resumed, TRAIN, VAL, SCALER, config, lambda r: epochs.append(r.epoch), Checkpoints(checkpoints, {}))
+    report, saved = ReportEpochs(lambda record, _: epochs.append(record.epoch), 4), Checkpoints(checkpoints, {})
+    found = fit(resumed, TRAIN, VAL, SCALER, config, checkpoints=saved, callbacks=[report])
     assert (found, epochs) == (in_one_go, [3, 4])
     assert all(torch.equal(x, resumed.state_dict()[name]) for name, x in whole.state_dict().items())
 
@@ -301,7 +314,7 @@ def test_the_gpu_of_the_training_is_the_current_one(
 ) -> None:
     used: list[str] = []
 
-    def stop() -> None:
+    def stop(_: torch.device) -> None:
         raise InterruptedError
 
     gpus(monkeypatch, 2)
@@ -403,7 +416,7 @@ def test_each_epoch_seeds_the_random_numbers_of_all_ranks_except_rank_0() -> Non
     def drawn(rank: int, epoch: int, seed: int = 3) -> float:
         torch.manual_seed(1)
         sampler = BucketBatchSampler([3, 4, 5, 6], 2, seed, rank=rank, world_size=3)
-        _seed_epoch(sampler, epoch)
+        _seed_epoch(sampler, epoch, torch.device("cpu"))
         assert sampler.epoch == epoch
         return torch.rand(1).item()
 
@@ -434,7 +447,7 @@ def test_a_slow_model_on_the_cpu_is_reported_once_before_the_first_member(
     gpus(monkeypatch, count)
     monkeypatch.setattr(GraphModel, "slow_reason", lambda _: "there is no compiler")
     monkeypatch.setattr(fit_module, "initialize_model", lambda *_: model_of())
-    monkeypatch.setattr(fit_module, "fit", lambda *_: FitResult([], 0))
+    monkeypatch.setattr(fit_module, "fit", lambda *_, **__: FitResult([], 0))
     events: list[Any] = []
     ensemble_of(
         replace(ONE, accelerator=accelerator, ensemble_size=3),

@@ -52,6 +52,14 @@ def test_losses_match_their_equations() -> None:
     torch.testing.assert_close(losses[:, 1], -torch.tensor([1.0, 4.0, 1.0]).double()[y[:, 1].long()] * chosen.log())
 
 
+def test_targets_far_from_zero_are_standardized_as_predictions_are_decoded() -> None:
+    # In float32 these means would be off by standard deviations.
+    targets, task = np.array([[1000000.02, -3e7], [1000000.04, -3e7 + 1]]), Regression("mae")
+    scaler = TargetScaler.fit(targets)
+    losses, _ = TaskLoss(task, scaler)(torch.from_numpy(scaler.scale(targets)), torch.from_numpy(targets))
+    assert losses.max().item() < 1e-6
+
+
 @pytest.mark.parametrize("task", ALL, ids=lambda t: f"{t.kind}-{t.loss}")
 def test_a_missing_label_has_no_loss_and_no_gradient_even_if_the_output_is_nan(task: Task) -> None:
     outputs, targets = _data(task)

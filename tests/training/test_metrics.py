@@ -1,5 +1,7 @@
 """Metrics against plain numpy, and None with a reason where they are undefined."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -126,6 +128,20 @@ def test_the_mean_is_over_the_targets_where_a_metric_is_defined() -> None:
     assert mean["f1"] is None
     assert mean["targets"] == {"auroc": 2, "f1": 0}
     assert mean["why"] == {"f1": "undefined for every target"}
+
+
+def test_metrics_of_many_classes_take_less_memory_than_the_predictions() -> None:
+    rng, n, classes = np.random.default_rng(0), 2000, 100
+    y, p = rng.integers(0, classes, n).astype(float), rng.random((n, classes))
+    counts = np.ones((1, n))
+    functions = [METRICS[name].weighted for name in ("accuracy", "mcc", "f1")]
+    tracemalloc.start()
+    for function in functions:
+        assert function is not None
+        function(y, p, counts)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < p.nbytes
 
 
 @pytest.mark.parametrize("kind", TASKS)

@@ -22,6 +22,7 @@ from molattn.training.objectives import (
     add_auxiliary_targets,
     build_auxiliary_objective,
 )
+from tests.gpus import refuse_gpus
 from tests.molecules import esol
 
 SMILES, VALUES = esol(40)
@@ -127,9 +128,9 @@ def test_models_that_an_objective_does_not_support_are_refused() -> None:
         MaskedAtomPrediction(_model(replace(SMALL, virtual_node=True)), 0.1, 1.0)
     with pytest.raises(ValueError, match="graph model"):
         MaskedAtomPrediction(SmilesModel(SmilesModelConfig(hidden_dim=16, num_layers=1)), 0.1, 1.0)
-    of_atoms = GraphModel(SMALL, of_atoms=True)
+    atom_level = GraphModel(SMALL, atom_level=True)
     with pytest.raises(ValueError, match="of atoms"):
-        AuxiliaryRegression(of_atoms, 2, 1.0)
+        AuxiliaryRegression(atom_level, 2, 1.0)
     with pytest.raises(UsageError, match=r"training\.auxiliary=0"):
         add_auxiliary_targets(replace(TRAIN, offsets=np.arange(len(TRAIN) + 1)), TrainingConfig(auxiliary=0.3))
 
@@ -152,13 +153,17 @@ def test_auxiliary_targets_change_only_the_weights_of_the_model() -> None:
     assert not torch.equal(plain["head.weight"], once["head.weight"])
 
 
-def test_the_weights_of_an_auxiliary_objective_depend_on_the_seed_of_the_training_only() -> None:
+def test_the_weights_of_an_auxiliary_objective_depend_on_the_seed_of_the_training_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model, train = _model(), replace(TRAIN, auxiliary_targets=np.zeros((30, 3)))
     weights = []
     for outside, seed in ((1, 5), (2, 5), (2, 6)):
         torch.manual_seed(outside)
         before = torch.get_rng_state()
-        objective = build_auxiliary_objective(model, train, TrainingConfig(auxiliary=0.3, seed=seed))
+        with monkeypatch.context() as patch:
+            refuse_gpus(patch)
+            objective = build_auxiliary_objective(model, train, TrainingConfig(auxiliary=0.3, seed=seed))
         assert objective is not None and torch.equal(torch.get_rng_state(), before)
         weights.append(objective.head.weight)
     assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[1], weights[2])

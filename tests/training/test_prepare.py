@@ -13,6 +13,7 @@ from molattn.errors import InputError, UsageError
 from molattn.models.graph_model import GraphModel
 from molattn.training.config import DataConfig
 from molattn.training.prepare import prepare
+from molattn.training.table_source import is_path
 from tests.molecules import esol
 
 SMILES, VALUES = esol(30)
@@ -39,6 +40,16 @@ def test_all_rows_of_esol_are_used() -> None:
     assert counts == pytest.approx([902, 113, 113], abs=2)
     # Repeated molecules are in one split.
     assert not dataset.warnings
+
+
+def test_a_name_with_a_dot_is_not_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOLATTN_DATA", str(tmp_path))
+    (tmp_path / "esol.v2.toml").write_text('name = "esol.v2"\nsmiles_column = "smiles"\n')
+    assert [is_path(text) for text in ("esol", "esol.v2", "esol.v3", "t.csv")] == [False, False, True, True]
+    monkeypatch.chdir(tmp_path)
+    for name in ("esol", "esol.v2"):
+        (tmp_path / name).touch()
+        assert is_path(name)
 
 
 def test_a_split_file_is_used_unchanged_and_its_leakage_is_reported() -> None:

@@ -90,6 +90,20 @@ def test_classes_take_the_most_frequent_and_ties_have_no_label() -> None:
     assert "'yes' in line 5" in found.dropped[2] and "no class is the most frequent" in found.dropped[2]
     agree = merge_replicates("drop", ["a", "a", "b", "b"], labels[[0, 1, 2, 3], :1], Binary(), (), ("p",), places[:4])
     assert agree.targets[:, 0].tolist() == [1.0, 0.0] and not agree.dropped
+    wanted = "4 rows of 2 molecules are merged, by {}; see replicates.csv"
+    assert agree.message("drop", Binary()) == wanted.format("their most frequent class")
+    assert agree.message("drop", Regression()) == wanted.format("their mean")
+    assert agree.message("median", Regression()) == wanted.format("their median")
+
+
+def test_a_tie_is_named_by_a_target_with_labels() -> None:
+    labels = np.array([[np.nan, 0.0], [np.nan, 1.0], [0.0, 1.0]])
+    places = ["line 2", "line 3", "line 4"]
+    found = merge_replicates("mean", ["a", "a", "b"], labels, Binary(), (), ("p", "q"), places)
+    assert found.indices.tolist() == [2]
+    assert found.dropped == {
+        0: "column 'q' of the molecule is 0 in line 2 and 1 in line 3: no class is the most frequent"
+    }
 
 
 def test_rows_with_other_descriptors_or_on_other_sides_are_not_merged(tmp_path: Path) -> None:
@@ -181,3 +195,6 @@ def test_a_bound_of_a_molecule_in_several_rows_is_one_sentence_and_others_stay(t
     again = pd.DataFrame({"smiles": [*SMILES, SMILES[3]], "y": [*values, 2.0]})
     with pytest.raises(InputError, match=r"^line 5, column 'y': >7\.0 is a bound, of a molecule in several rows"):
         _prepare(tmp_path / "u.csv", again, replicates="mean")
+    both = pd.DataFrame({"smiles": [*SMILES, SMILES[3]], "y": [*values, ">8"]})
+    with pytest.raises(InputError, match=r"^line 5, column 'y': >7\.0 is a bound, of a molecule in several rows"):
+        _prepare(tmp_path / "v.csv", both, replicates="mean")

@@ -4,6 +4,7 @@ import csv
 import json
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,10 @@ import molattn
 from molattn.chem import molecule_graph
 from molattn.errors import InputError, UsageError
 from molattn.training.checkpoint import Checkpoint, Checkpoints, load_checkpoint, save_checkpoint
+from molattn.training.config import DataConfig, TrainingConfig
+from molattn.training.multiple_runs import run_multiple
+from molattn.training.run import SilentReporter, run
+from molattn.training.run_config import RunConfig
 from tests.molecules import esol
 from tests.training.runs import interrupt, resume, same_runs, small_table, train_small
 
@@ -155,6 +160,13 @@ def test_only_runs_are_resumed(tmp_path: Path) -> None:
         resume(tmp_path / "nowhere")
     with pytest.raises(UsageError, match=r"it has no config\.toml: there is nothing to resume"):
         resume(tmp_path)
+
+
+@pytest.mark.parametrize("start", [run, run_multiple])
+def test_the_folder_of_a_run_to_resume_must_be_given(start: Callable[..., object]) -> None:
+    config = RunConfig(data=DataConfig(dataset="esol"), training=TrainingConfig(num_replicates=2))
+    with pytest.raises(UsageError, match="resume=True continues an unfinished run: give its folder"):
+        start(config, None, SilentReporter(), resume=True)
 
 
 def test_resuming_takes_no_folder_or_settings_file(unfinished: Path, tmp_path: Path) -> None:

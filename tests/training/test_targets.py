@@ -178,7 +178,7 @@ def test_bounds_under_a_loss_that_cannot_use_them_are_missing() -> None:
     table = _table(["1", ">2", "<3", "x"], ["1", "2", "", "4"])
     encoded = encode_targets(table, ["y0", "y1"], "", loss="mae")
     assert [row[1:] for row in encoded.table.rows] == [["1", "1"], ["", "2"], ["", ""], ["x", "4"]]
-    why = "is a bound, and the loss mae cannot use it: --loss-function bounded-mse or bounded-mae can"
+    why = "is a bound, and the loss mae does not learn from bounds: --loss-function bounded-mse or bounded-mae does"
     assert encoded.reasons == {2: f"column 'y0': '<3' {why}"}, "the row without another label"
     assert [(cell.row, cell.reason) for cell in encoded.unreadable] == [
         (1, f"column 'y0': '>2' {why}"),
@@ -188,7 +188,7 @@ def test_bounds_under_a_loss_that_cannot_use_them_are_missing() -> None:
     assert encoded.num_cells == 7
     (warning,) = encoded.warnings
     assert warning.startswith(
-        "2 labels are bounds, such as '>2', and missing, because the loss mae cannot use it: --loss"
+        "2 labels are bounds, such as '>2'; they count as missing, because the loss mae does not learn from bounds: --"
     )
     for loss in ("", "bounded-mae"):
         encoded = encode_targets(table, ["y0", "y1"], "", loss=loss)

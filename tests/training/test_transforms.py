@@ -14,6 +14,7 @@ from molattn.models.graph_model import GraphModel
 from molattn.models.target_transform import TargetTransform
 from molattn.models.tasks import Binary, Regression
 from molattn.sklearn import MolAttentionRegressor
+from molattn.training import train_arrays as arrays_module
 from molattn.training.config import DataConfig
 from molattn.training.prepare import prepare
 from molattn.training.transforms import resolve_transforms
@@ -197,7 +198,7 @@ def test_a_transform_that_makes_no_sense_is_one_sentence(settings: tuple[str, ..
 
 
 def test_classes_and_atoms_have_no_transform() -> None:
-    for task in (Binary(), Regression(of_atoms=True)):
+    for task in (Binary(), Regression(atom_level=True)):
         with pytest.raises(UsageError, match="applies only to regression of molecules"):
             resolve_transforms(("log10",), ("a",), ("",), task)
 
@@ -226,3 +227,12 @@ def test_a_bound_without_a_logarithm_is_left_out_with_the_reason(tmp_path: Path)
     ((row, reason),) = [(r.row, r.reason) for r in dataset.rejected]
     assert row == 4 and "0 has no logarithm" in reason
     assert dataset.bounds is not None and len(dataset.bounds) == len(dataset.targets) == len(SMILES) - 1
+
+
+def test_a_target_without_a_label_to_train_on_is_named_before_its_transform(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays_module, "split_labels", lambda *_: np.array(["train"] * 6 + ["val"] * 2))
+    targets = np.array(NANOMOLAR[:16]).reshape(8, 2)
+    targets[:6, 1] = np.nan
+    regressor = MolAttentionRegressor(target_transform=("rank",), epochs=1, accelerator="cpu")
+    with pytest.raises(ValueError, match=r"the training molecules have no label of '.*1': there is nothing to learn"):
+        regressor.fit(SMILES[:8], targets)

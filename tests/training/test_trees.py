@@ -204,7 +204,7 @@ def test_what_cannot_have_trees_is_said_before_anything_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UsageError, match="applies to targets of molecules"):
-        check_trees(Regression(of_atoms=True))
+        check_trees(Regression(atom_level=True))
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     with pytest.raises(UsageError, match=r"lightgbm is needed.*pip install 'molattn\[trees\]'"):
         _train(tmp_path, pd.DataFrame({"smiles": SMILES, "y": VALUES}), with_trees=True)

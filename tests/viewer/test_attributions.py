@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from molattn.chem import read_smiles
+from molattn.cli.attribution_table import attribution_table
 from molattn.errors import InputError, UsageError
 from molattn.explain import Attribution
 from molattn.viewer import draw_attribution
-from molattn.viewer.discs import BLUE, ORANGE
-from molattn.viewer.pictures import format_values
+from molattn.viewer.discs import BLUE, ORANGE, format_values
 from tests.viewer.maps import ASPIRIN, METHANE, MOLECULES
 from tests.viewer.svg import assert_sound, discs, root
 
@@ -82,6 +82,30 @@ def test_the_sum_the_unit_and_the_faithfulness_are_shown():
 def test_values_of_one_sign_have_a_scale_from_0():
     a, b = (attribution("CCO", v).draw().svg for v in ([1.0, 2.0, 0.0], [1.0, 2.0, -0.1]))
     assert a != b
+
+
+def test_weights_are_values_without_a_sign():
+    weights = attribution("CCO", [0.2, 0.5, 0.3], in_units=False, adds_up=False, constant=None)
+    assert not weights.signed and attribution("CCO", [0.2, 0.5, 0.3]).signed
+    assert attribution("CCO", [0.2, -0.5, 0.3], in_units=False).signed
+    assert format_values(weights.values, plus=False) == ["0.20", "0.50", "0.30"]
+    signed = dataclasses.replace(weights, in_units=True, unit="")
+    assert weights.draw().svg != signed.draw().svg, "with a plus at every atom"
+
+
+def test_descriptors_called_as_other_terms_are_not_lost():
+    others = {"constant": 1.0, "prediction": 2.0, "3 atoms": -4.0}
+    a = attribution("CCO", [1.0, 2.0, -0.25], other_terms=others)
+    assert a.parts == {
+        "constant": 0.5, "3 atoms": 2.75, "other constant": 1.0, "prediction": 2.0, "other 3 atoms": -4.0,
+    }  # fmt: skip
+    assert a.equation.endswith("+ 1.000 (other constant) + 2.000 (prediction) - 4.000 (other 3 atoms)")
+    many = dataclasses.replace(a, other_terms={**others, "x": 1.5})
+    assert many.equation.endswith("= 0.500 (constant) + 2.750 (3 atoms) + 0.500 (4 other terms)")
+    lines = attribution_table([a]).splitlines()[4:]
+    assert [(line.split(",")[4], float(line.split(",")[7])) for line in lines] == [
+        ("constant", 0.5), *others.items(), ("prediction", a.prediction),
+    ]  # fmt: skip
 
 
 def test_it_shows_itself_and_is_a_frame():

@@ -36,9 +36,9 @@ def test_cells_are_row_by_row_and_the_darker_the_larger():
     assert light[0] > light[-1]
 
 
-def test_values_below_zero_are_red_and_those_above_blue_by_the_same_scale():
+def test_values_below_zero_are_blue_and_those_above_red_by_the_same_scale():
     (red, _, blue), white, (red_above, _, blue_above) = cells(matrix([[-0.5, 0.0, 0.5]], vmax=1))
-    assert red > blue and blue_above > red_above
+    assert blue > red and red_above > blue_above
     assert min(white) > 240
     assert cells(matrix([[-0.5, 0.0, 0.5]], vmax=1))[2] == cells(matrix([[-1.0, 0.0, 0.5]]))[2]
 

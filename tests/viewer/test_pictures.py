@@ -6,7 +6,7 @@ import pytest
 from molattn.errors import InputError, SmilesError, UsageError
 from molattn.explain import AttentionMap
 from molattn.viewer import draw_atom_values, draw_atoms, head_grid, heat_map
-from molattn.viewer.discs import BLUE, ORANGE, disc_color
+from molattn.viewer.discs import BLUE, ORANGE, disc_color, footer_lines
 from tests.viewer.maps import ASPIRIN, CAFFEINE, METHANE, MOLECULES, SALT, attention_map, with_virtual_node
 from tests.viewer.svg import SVG, assert_sound, cells, discs, png_size, rings, root, words
 
@@ -275,6 +275,15 @@ def test_a_long_line_at_the_foot_is_wrapped_and_whole():
     for draw in (heat_map, head_grid):
         assert measured in " ".join(text.replace("\n", " ") for text in words(draw(attention)))
     assert_sound(draw_atoms(attention))
+
+
+def test_a_line_at_the_foot_that_does_not_fit_ends_with_dots():
+    text = "faithfulness: " + "removing its top atoms changes logS 2.35 times as much as random ones, " * 2
+    assert footer_lines(text, 260) == [
+        "faithfulness: removing its top atoms changes logS",
+        "2.35 times as much as random ones, removing its ...",
+    ]
+    assert " ".join(footer_lines(text, 480)) == text.strip()
 
 
 def test_values_of_atoms_are_orange_above_zero_and_blue_below():

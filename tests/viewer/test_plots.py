@@ -14,7 +14,7 @@ from molattn.models.predictions import Predictions, no_columns
 from molattn.models.scaler import TargetScaler
 from molattn.training.config import DataConfig
 from molattn.training.dataset import PreparedDataset
-from molattn.training.fit import EpochRecord
+from molattn.training.early_stopping import EpochRecord
 from molattn.training.run import RunResult
 from molattn.viewer import learning_curve, parity_plot, write_plots
 from molattn.viewer.plots import safe_file_names

@@ -10,12 +10,14 @@ from pathlib import Path
 
 from sphinx.application import Sphinx
 
-from molattn_docs import commands, exit_codes, python_api, settings
+from molattn_docs import commands, datasets, exit_codes, python_api, settings
 
 CONTENTS = Path(__file__).parents[2] / "_site" / "contents.md"
 
 WRITERS: dict[str, Callable[[str], str]] = {
     "commands": commands.write,
+    "dataset": datasets.write_page,
+    "datasets": datasets.write_index,
     "exit codes": exit_codes.write,
     "package": python_api.write_package,
     "packages": python_api.write_index,

@@ -55,10 +55,10 @@ def read_records(
     target_columns: Sequence[str],
     weight_column: str = "",
     group_column: str = "",
-    of_atoms: bool = False,
+    atom_level: bool = False,
     descriptor_columns: Sequence[str] = (),
 ) -> Records:
-    """The SMILES and targets of a table; `smiles_column` None guesses it, `of_atoms` parses target cells as lists.
+    """The SMILES and targets of a table; `smiles_column` None guesses it, `atom_level` parses target cells as lists.
 
     An empty target is a missing value, and one such as >10 is a bound: see `molattn.data.tables.cells`. If the
     delimiter of the table is a semicolon, decimal commas are read as such in columns whose fractions all have them. A
@@ -94,14 +94,14 @@ def read_records(
     descriptors: list[list[float]] = []
     rejected: list[RejectedRow] = []
     all_smiles = column(table, smiles_column)
-    numeric = [*(() if of_atoms else requested["target"]), *requested["weight"], *requested["descriptor"]]
+    numeric = [*(() if atom_level else requested["target"]), *requested["weight"], *requested["descriptor"]]
     table, warnings = normalize_decimal_commas(table, numeric)
     for row, cells in enumerate(table.rows):
         target, weight, group, descriptor = (
             [cells[index] for index in indices[role]] for role in ("target", "weight", "group", "descriptor")
         )
         row_targets, row_bounds, lists = [], [], []
-        if of_atoms:
+        if atom_level:
             lists, no_target = parse_lists(target, target_columns)
             if not no_target and not any(np.isfinite(values).any() for values in lists):
                 no_target = missing_value_reason(target_columns)
@@ -127,12 +127,12 @@ def read_records(
     return Records(
         rows=np.array(rows, dtype=np.int64),
         smiles=[all_smiles[row] for row in rows],
-        targets=np.array(targets, dtype=np.float64).reshape(n, 0 if of_atoms else len(target_columns)),
+        targets=np.array(targets, dtype=np.float64).reshape(n, 0 if atom_level else len(target_columns)),
         rejected=rejected,
         weights=np.array(weights, dtype=np.float64).reshape(n) if weight_column else None,
         groups=groups if group_column else None,
         descriptors=np.array(descriptors, dtype=np.float64).reshape(n, k) if k else None,
-        atom_targets=atom_targets if of_atoms else None,
+        atom_targets=atom_targets if atom_level else None,
         warnings=warnings,
         bounds=_bounds_array(bounds, len(target_columns)),
     )

@@ -9,6 +9,9 @@ from molattn.attention import Normalizer, Softmax, make_join, make_normalizer
 from molattn.attention.arguments import check_dropout, check_sizes
 from molattn.attention.heads import KEEPS_HEAD_DIM
 
+LAMBDAS = (1 / 3, 1 / 3, 1 / 3)
+"""MAT's weights of attention, distance and adjacency."""
+
 
 def require_edge_features(edge_dim: int) -> None:
     """Raise a ValueError if `edge_dim` is 0, for attention that is computed from edge features."""
@@ -29,6 +32,7 @@ class BlockConfig:
         score, normalizer, join: for "molattn" and "tensor-dot" only: names in `molattn.attention.SCORES` or
             `SCORES_WITH_WEIGHTS`, in `NORMALIZERS` and in `JOINS`. The other blocks have their own, and refuse them.
         temperature: of the softmax, for the same two.
+        lambdas: for "mat" only, see `MixedEdgeUpdate`.
 
     Raises:
         ValueError: a size below 1, or below 0 for edge_dim and global_dim; dropout is not in [0, 1).
@@ -50,6 +54,7 @@ class BlockConfig:
     normalizer: str = "softmax"
     join: str = "concat"
     temperature: float = 1.0
+    lambdas: tuple[float, ...] = LAMBDAS
 
     def __post_init__(self) -> None:
         check_sizes(node_dim=self.node_dim, num_heads=self.num_heads, hidden_dim=self.hidden_dim)

@@ -10,12 +10,10 @@ from molattn.attention import EdgeTerms
 from molattn.attention.dropout import Dropout
 from molattn.attention.edges import dot_edges, matmul_per_head
 from molattn.graph.block import GraphNetBlock
-from molattn.graph.blocks.config import BlockConfig, require_edge_features
+from molattn.graph.blocks.config import LAMBDAS, BlockConfig, require_edge_features
 from molattn.graph.edge_update import AttentionEdgeUpdate, edge_factors
 from molattn.graph.graph import AnyGraph, Graph
 from molattn.graph.messages import not_none
-
-DEFAULT_LAMBDAS = (1 / 3, 1 / 3, 1 / 3)
 
 
 class MixedEdgeUpdate(AttentionEdgeUpdate):
@@ -44,7 +42,7 @@ class MixedEdgeUpdate(AttentionEdgeUpdate):
         global_dim: int = 0,
         dropout: float = 0.0,
         *,
-        lambdas: Sequence[float] = DEFAULT_LAMBDAS,
+        lambdas: Sequence[float] = LAMBDAS,
     ):
         require_edge_features(edge_dim)
         super().__init__(node_dim, num_heads, head_dim, edge_dim, global_dim, dropout, edge_roles=(), bias=True)
@@ -61,7 +59,7 @@ class MixedEdgeUpdate(AttentionEdgeUpdate):
         return self.lambdas[0] * weights + graph.attention_layout.zero_masked(fixed.expand_as(weights))
 
 
-def mat(config: BlockConfig, lambdas: Sequence[float] = DEFAULT_LAMBDAS) -> GraphNetBlock:
+def mat(config: BlockConfig) -> GraphNetBlock:
     """Molecule Attention Transformer's layer; e_ij = [g(d_ij), A_ij], the kernel of the distance and the adjacency.
 
     e'_k = ( lambda_a softmax_k( (W_q v_r) . (W_k v_s) / sqrt(d) ) + lambda_d g(d_k) + lambda_g A_k ) W_v v_s
@@ -70,8 +68,8 @@ def mat(config: BlockConfig, lambdas: Sequence[float] = DEFAULT_LAMBDAS) -> Grap
     authors' code.
 
     Args:
-        config: sizes; edge_dim is 2, or one less than the number of lambdas.
-        lambdas: lambda_a, lambda_d and lambda_g, which sum to 1.
+        config: sizes, and as lambdas lambda_a, lambda_d and lambda_g, which sum to 1; edge_dim is one less than their
+            number.
 
     Raises:
         ValueError: no edge features; lambdas that do not fit; a score, normalizer, join or temperature.
@@ -79,7 +77,7 @@ def mat(config: BlockConfig, lambdas: Sequence[float] = DEFAULT_LAMBDAS) -> Grap
     Source: Maziarka et al. 2020, arXiv:2002.08264.
     """
     config.check_default_attention("MAT")
-    return GraphNetBlock(**config.block_args, phi_e=MixedEdgeUpdate(**config.edge_update_args, lambdas=lambdas))
+    return GraphNetBlock(**config.block_args, phi_e=MixedEdgeUpdate(**config.edge_update_args, lambdas=config.lambdas))
 
 
 class RelativeEdgeUpdate(AttentionEdgeUpdate):

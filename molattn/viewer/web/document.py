@@ -4,7 +4,6 @@ import base64
 import hashlib
 import html
 import json
-import re
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
@@ -112,17 +111,8 @@ def framed(document: str, height: int = FRAME_HEIGHT) -> str:
 
 @cache
 def source(name: str) -> str:
-    """The text of `page.js` or `page.css`, minified, since each page has its own copy.
-
-    Indentation, comment lines and the spaces around some characters are removed.
-    """
-    text = files("molattn.viewer.web").joinpath(name).read_text(encoding="utf-8")
-    text = re.sub(r"(?m)^\s*(//.*|/\*.*\*/)?$\n|^ +", "", text)
-    if name.endswith(".css"):
-        return re.sub(r"\s*([{};,])\s*", r"\1", text).replace(": ", ":")
-    # Line breaks next to these characters have no meaning.
-    text = re.sub(r",\n([)\]}])", r"\1", re.sub(r"([({\[;])\n", r"\1", text))
-    return re.sub(r"([,?:>])\n", r"\1", re.sub(r" (=>|={1,3}) ", r"\1", text))
+    """The text of `page.js` or `page.css`, of which each page has its own copy."""
+    return files("molattn.viewer.web").joinpath(name).read_text(encoding="utf-8")
 
 
 def _json(content: dict[str, Any]) -> str:

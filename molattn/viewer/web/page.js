@@ -25,13 +25,13 @@ const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], Arrow
 
 const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
 const formatNumber = (v) => (Math.abs(v) >= 1e4 || (v && Math.abs(v) < 1e-3) ? v.toPrecision(3) : v.toFixed(3));
-const signed = (v) => (v > 0 ? "+" : "") + v.toFixed(2);
+const formatTerm = (v) => (v && Math.abs(v) < 1e-3 ? v.toPrecision(3) : v.toFixed(4));
 const truncate = (text, length) => (text.length > length ? text.slice(0, length - 1) + "\u2026" : text);
-// White at 0, blue at 1, orange at -1, reversed for contributions: distinguishable with any color vision, and with a
-// contrast of 7 to black.
+// White at 0, orange at 1, blue at -1: distinguishable with any color vision, and with a contrast of 7 to black.
+// Attention weights, which have no sign, are shades of blue: tones from 0 to -1.
 const BLUE = [89, 158, 222],
   ORANGE = [236, 151, 72];
-const tint = (t) => (t < 0 ? ORANGE : BLUE).map((c) => Math.round(255 - Math.abs(t) * (255 - c)));
+const tint = (t) => (t < 0 ? BLUE : ORANGE).map((c) => Math.round(255 - Math.abs(t) * (255 - c)));
 const picture = (n, tone) => {
   const image = new ImageData(n, n);
   for (let k = 0; k < n * n; k++) image.data.set([...tint(tone(k) ?? 0), 255], 4 * k);
@@ -205,8 +205,9 @@ function moleculeDrawing(m, handlers) {
       hits.forEach((hit, i) => set(hit, { "aria-pressed": i === pinned }));
     },
     label: (texts) => texts.forEach((text, i) => numbers[i] && setText(numbers[i], text)),
-    key(least, most, words, diverging) {
-      scale.forEach((step, k) => set(step, { fill: css(diverging ? (diverging * (2 * k - 23)) / 23 : k / 23) }));
+    // The colors of the scale run from those of tone `from` to those of `to`.
+    key(least, most, words, from, to) {
+      scale.forEach((step, k) => set(step, { fill: css(from + ((to - from) * k) / 23) }));
       [
         [low, least],
         [high, most],
@@ -353,11 +354,11 @@ export function show(root, data, start = {}, changed = () => {}) {
     }
     return result;
   }
-  // From a weight to -1..1 for its color, null for no color; `top` is the darkest weight.
+  // From a weight to its tone, null for no color; `top` is the darkest weight.
   function tone(weight, top) {
     const uniform = s.scale === "uniform";
     if (weight < s.threshold * (uniform ? 8 / n : top)) return null;
-    return uniform ? clamp(Math.log2(weight * n) / 3, -1, 1) : top ? Math.min(weight / top, 1) : 0;
+    return uniform ? clamp(Math.log2(weight * n) / 3, -1, 1) : top ? -Math.min(weight / top, 1) : 0;
   }
   const largest = (values, but) => values.reduce((best, v, i) => (hidden(i, but) ? best : Math.max(best, v)), 0);
 
@@ -482,7 +483,7 @@ export function show(root, data, start = {}, changed = () => {}) {
         const canvas = h("canvas", { width: few, height: few });
         const sample = (k) => pair(k, few).reduce((i, j) => Math.floor((i * n) / few) * n + Math.floor((j * n) / few));
         canvas.getContext("2d").putImageData(
-          picture(few, (k) => w[sample(k)] / top),
+          picture(few, (k) => -w[sample(k)] / top),
           0,
           0,
         );
@@ -621,8 +622,9 @@ export function show(root, data, start = {}, changed = () => {}) {
         partner,
         s.pinned,
       );
-      if (s.scale === "uniform") drawing.key("1/8", "8", `times the uniform weight, 1/${n}`, 1);
-      else drawing.key("0", formatNumber(top), "attention weight" + (s.scale === "map" ? ", one scale for all heads" : ""));
+      const scope = s.scale === "map" ? ", one scale for all heads" : "";
+      if (s.scale === "uniform") drawing.key("1/8", "8", `times the uniform weight, 1/${n}`, -1, 1);
+      else drawing.key("0", formatNumber(top), `attention weight${scope}`, 0, -1);
       setText(
         below,
         s.scale === "uniform" ? `${(8 * s.threshold).toFixed(2)} \u00d7 uniform` : (s.threshold * top).toFixed(3),
@@ -691,7 +693,8 @@ export function show(root, data, start = {}, changed = () => {}) {
     const a = m.attributions[(s.method = clamp(s.method, 0, m.attributions.length - 1))];
     const drawing = moleculeDrawing(m, handlers),
       status = h("p", { role: "status" }),
-      unit = a.unit ? ` ${a.unit}` : "";
+      unit = a.unit && a.in_units ? ` ${a.unit}` : "",
+      value = a.signed ? "contribution" : "weight";
     const select = h(
       "select",
       {
@@ -704,7 +707,7 @@ export function show(root, data, start = {}, changed = () => {}) {
     );
     const order = [...a.values.keys()].sort((i, j) => Math.abs(a.values[j]) - Math.abs(a.values[i]));
     const line = (name, value, more) =>
-      h("tr", more, h("th", { scope: "row" }, name), h("td", {}, value === null ? "unknown" : value.toFixed(4)));
+      h("tr", more, h("th", { scope: "row" }, name), h("td", {}, value === null ? "unknown" : formatTerm(value)));
     const terms = new Map(
       order.map((i) => [
         i,
@@ -728,13 +731,18 @@ export function show(root, data, start = {}, changed = () => {}) {
     const words = a.adds_up
       ? `The terms add up to the ${quantity}.`
       : `The values do not add up to the ${quantity}: compare them with each other.`;
-    drawing.label(a.values.map(signed));
-    drawing.key(formatNumber(-top), formatNumber(top), `contribution${a.adds_up && unit ? `,${unit}` : ""}`, -1);
+    drawing.label(a.texts);
+    const [low, from] = a.signed ? [formatNumber(-top), -1] : ["0", 0];
+    drawing.key(low, formatNumber(top), value + (unit && `,${unit}`), from, 1);
+    const heading = a.signed ? `What each ${m.node_type} contributes to` : `The weight of each ${m.node_type} for`;
+    const colors = a.signed
+      ? `Orange raises the ${quantity}, blue lowers it.`
+      : "Darker is a larger weight. Weights have no sign.";
     const view = h(
       "section",
       {},
       h("div", { class: "bar" }, h("label", {}, "Method ", select)),
-      h("h2", {}, `What each ${m.node_type} contributes to ${a.target}: ${a.method}`),
+      h("h2", {}, `${heading} ${a.target}: ${a.method}`),
       status,
       h(
         "div",
@@ -743,16 +751,16 @@ export function show(root, data, start = {}, changed = () => {}) {
           "figure",
           { class: "drawing" },
           drawing.svg,
-          h("figcaption", {}, `Orange raises the ${quantity}, blue lowers it.`),
+          h("figcaption", {}, colors),
         ),
         h(
           "div",
           {},
-          table(["term", a.adds_up && a.unit ? a.unit : "value"], totals),
+          table(["term", unit.trim() || "value"], totals),
           h(
             "div",
             { class: "terms", tabindex: 0, role: "region", "aria-label": `Terms of all ${m.node_type}s` },
-            table([m.node_type, "contribution"], [...terms.values()]),
+            table([m.node_type, value], [...terms.values()]),
           ),
         ),
       ),
@@ -762,7 +770,7 @@ export function show(root, data, start = {}, changed = () => {}) {
       const { subject, partner } = focus(),
         i = partner ?? subject;
       drawing.paint(
-        m.drawing.nodes.map((_, k) => (k < a.values.length ? -a.values[k] / top : null)),
+        m.drawing.nodes.map((_, k) => (k < a.values.length ? a.values[k] / top : null)),
         subject,
         partner,
         s.pinned,
@@ -773,14 +781,17 @@ export function show(root, data, start = {}, changed = () => {}) {
         i === null
           ? `Largest: ${order
               .slice(0, 3)
-              .map((k) => `${m.labels[k]} ${signed(a.values[k])}`)
+              .map((k) => `${m.labels[k]} ${a.texts[k]}`)
               .join(", ")}.`
           : i < a.values.length
-            ? `${m.labels[i]} contributes ${a.values[i].toFixed(4)}${a.adds_up ? unit : ""}.`
+            ? `${m.labels[i]} ${a.signed ? "contributes" : "has the weight"} ${formatTerm(a.values[i])}${unit}.`
             : "",
       );
     }
-    const lines = () => [`contributions to ${a.target}, ${a.method}`, `faithfulness: ${a.faithfulness}`];
+    const lines = () => [
+      `${value}s ${a.signed ? "to" : "for"} ${a.target}, ${a.method}`,
+      `faithfulness: ${a.faithfulness}`,
+    ];
     const rows = () => [
       ["term", "index", "value"],
       ...a.values.map((v, i) => [m.labels[i], i, v]),

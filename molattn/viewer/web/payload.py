@@ -22,7 +22,7 @@ from rdkit.Chem.Draw import rdMolDraw2D
 
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.explain import AttentionMap, Attribution
-from molattn.viewer.discs import drawable_molecule, drawing_options
+from molattn.viewer.discs import drawable_molecule, drawing_options, format_values
 
 Drawing = dict[str, Any]
 
@@ -229,12 +229,10 @@ def _from_map(attention: AttentionMap, truth: Truth | None) -> dict[str, Any]:
 
 
 def _from_attribution(a: Attribution) -> dict[str, Any]:
-    # Tokens concatenate to the SMILES. Element symbols rarely do, and then each is also a token.
-    position_type = "tokens" if "".join(a.symbols) == a.smiles else "atoms"
     # For a class, its probability, as in the predictions of attention maps.
     predicted, unit = (a.prediction, a.unit) if a.probability is None else (_probability(a), "")
     prediction = {"target": _text(a.target), "predicted": _number(predicted), "true": None, "unit": _text(unit)}
-    molecule = _molecule(a, a.labels, position_type, (), "the attribution")
+    molecule = _molecule(a, a.labels, "atoms", (), "the attribution")
     return {**molecule, "attention": None, "predictions": [prediction]}
 
 
@@ -271,6 +269,9 @@ def _attribution(a: Attribution) -> dict[str, Any]:
         "target": _text(a.target),
         "unit": _text(a.unit),
         "values": [float(f"{v:.7g}") for v in values],
+        "texts": format_values(values, plus=a.signed),
+        "signed": a.signed,
+        "in_units": a.in_units,
         "prediction": _number(a.prediction),
         "quantity": _text(a.quantity),
         "probability": _number(_probability(a)),

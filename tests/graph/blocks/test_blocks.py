@@ -1,6 +1,7 @@
 """What holds for every published block: three forms, symmetry, padding, gradients, weights, errors."""
 
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
@@ -174,7 +175,7 @@ def test_weights_into_a_receiver_sum_to_one_where_they_are_those_of_a_softmax(na
 @every_form
 def test_the_weights_of_mat_sum_to_one_where_each_fixed_weight_does(form):
     lambdas = (0.5, 0.2, 0.3)
-    net = double(mat(config("mat"), lambdas))
+    net = double(mat(replace(config("mat"), lambdas=lambdas)))
     graph = graphs_for("mat", SIZES, density=0.5)
     # softmax(-d) over the edges into a receiver, and bonds with self-loops divided by their number.
     fixed = torch.rand(*graph.edges.shape, 2, generator=torch.Generator().manual_seed(2), dtype=F64)
@@ -266,7 +267,7 @@ def test_features_of_another_size_than_the_blocks_raise(name):
 @pytest.mark.parametrize("lambdas", [(0.5, 0.5, 0.5), (1.0, 0.0, 1e-3), (0.3, 0.3)])
 def test_lambdas_that_do_not_sum_to_one_or_are_too_few_raise(lambdas):
     with pytest.raises(ValueError, match="lambdas"):
-        mat(config("mat"), lambdas)
+        mat(replace(config("mat"), lambdas=lambdas))
     with pytest.raises(ValueError, match="lambdas"):
         MixedEdgeUpdate(NODE_DIM, HEADS, 4, edge_dim=2, lambdas=lambdas)
 

@@ -1,5 +1,6 @@
 """Every published block against its paper, in plain numpy."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,7 @@ def test_a_block_matches_its_paper_with_directed_and_repeated_edges(name):
 
 def test_mat_with_other_lambdas_and_edges_matches_its_paper():
     lambdas = (0.5, 0.1, 0.4)
-    net = double(mat(config("mat"), lambdas))
+    net = double(mat(replace(config("mat"), lambdas=lambdas)))
     graph = graphs_for("mat", [5, 2])
     g = torch.Generator().manual_seed(1)
     distance = torch.rand(2, 5, 5, generator=g, dtype=torch.float64) * 6

@@ -1,0 +1,95 @@
+"""Look at a built site in a browser: `python docs/check_axe.py build/site`.
+
+    python docs/check_axe.py FOLDER [PAGE ...] [--all] [--pictures FOLDER]
+
+- axe has no accessibility findings, on a screen of 1280 pixels and on one of 390, in light and in dark colours.
+- No page is wider than the screen.
+
+The pages are some of each kind, the given ones, such as `docs/guide/tune`, or all that people read. It needs the extra
+`docs`, and a Chromium of the system. `--pictures` also saves a picture of the upper end of each page.
+"""
+
+import argparse
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from axe_playwright_python.base import AXE_SCRIPT
+from playwright.sync_api import Browser, Page, sync_playwright
+
+CHROMIUM = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+SCREENS = {"wide": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
+MAIN = [
+    "README",
+    *(f"docs/guide/{name}" for name in ("README", "find", "install", "train", "predict", "explain", "layers")),
+    *(f"docs/{name}" for name in ("tables", "curation", "core", "systems", "accuracy")),
+    *(f"docs/reference/{name}" for name in ("settings", "glossary", "python/molattn.graph")),
+    "notebooks/tour",
+]
+NOT_READ = ("_modules/", "_static/", "genindex", "py-modindex", "search")
+"""Beginnings of the names of pages that are indices or code."""
+
+
+def pages(site: Path) -> list[str]:
+    """The names of the pages that people read, such as "docs/guide/train"."""
+    paths = (path for path in sorted(site.rglob("*.html")) if 'http-equiv="refresh"' not in path.read_text("utf-8"))
+    names = (path.relative_to(site).with_suffix("").as_posix() for path in paths)
+    return [name for name in names if not name.startswith(NOT_READ)]
+
+
+def findings(tab: Page) -> Iterator[str]:
+    """What axe finds in the page and in its frames, and whether it is too wide."""
+    for frame in tab.frames:
+        frame.evaluate(AXE_SCRIPT)
+    result: dict[str, Any] = tab.evaluate("axe.run({resultTypes: ['violations']})")
+    for violation in result["violations"]:
+        for node in violation["nodes"]:
+            yield f"{violation['id']}: {violation['help']}: {node['target']} {' '.join(node['html'].split())[:120]}"
+    width, screen = tab.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    if width > screen:
+        yield f"is {width} pixels wide on a screen of {screen}"
+
+
+def check(browser: Browser, site: Path, names: list[str], pictures: Path | None) -> Iterator[str]:
+    """The findings of all pages on all screens."""
+    for screen, size in SCREENS.items():
+        for scheme in ("light", "dark"):
+            context = browser.new_context(viewport=size, color_scheme=scheme)
+            tab = context.new_page()
+            for name in names:
+                tab.goto((site / f"{name}.html").as_uri())
+                yield from (f"{name}, {screen}, {scheme}: {text}" for text in findings(tab))
+                if pictures is not None:
+                    tab.screenshot(path=pictures / f"{name.replace('/', '-')}-{screen}-{scheme}.png")
+            context.close()
+
+
+def main() -> None:
+    """Check the pages, print what is wrong, and exit with 1 if anything is."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("site", type=Path, metavar="FOLDER")
+    parser.add_argument("pages", nargs="*", metavar="PAGE")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--pictures", type=Path, metavar="FOLDER")
+    arguments = parser.parse_args()
+    site = arguments.site.resolve()
+    if not (site / "objects.inv").is_file():
+        parser.error(f"{arguments.site} is no site that docs/build_site.py has built")
+    path = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    if path is None:
+        sys.exit(f"none of {', '.join(CHROMIUM)} is installed")
+    if arguments.pictures is not None:
+        arguments.pictures.mkdir(parents=True, exist_ok=True)
+    names = pages(site) if arguments.all else arguments.pages or MAIN
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path)
+        found = list(check(browser, site, names, arguments.pictures))
+        browser.close()
+    print("\n".join(found) if found else f"{len(names)} pages on {len(SCREENS)} screens, light and dark: nothing found")
+    sys.exit(bool(found))
+
+
+if __name__ == "__main__":
+    main()
