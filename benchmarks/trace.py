@@ -50,7 +50,7 @@ Three molecules ({smiles}), forward and backward in training, and a prediction.
 
 {trace}
 
-Recorded with `record_backends`; with the reference, attention runs once in each of the four blocks.
+Recorded with `record_backends`; with the reference, the stack calls its four blocks, each with one attention.
 """
 SETTINGS = """
 ## Score, normalizer and join

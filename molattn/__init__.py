@@ -32,6 +32,10 @@ _MODULES = {
 }
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> object:
     # Imported at first use (PEP 562), so that `molattn --help` loads neither torch nor RDKit.
     if name not in _MODULES:

@@ -1,5 +1,6 @@
 """`molattn.train`: training from Python."""
 
+import os
 import sys
 import time
 import warnings
@@ -115,7 +116,7 @@ class PrintReporter:
 
     def warning(self, text: str) -> None:
         """Issue a Python warning."""
-        warnings.warn(MolattnWarning(text), stacklevel=2)
+        warnings.warn(MolattnWarning(text), stacklevel=_level_of_user())
 
     def molecules(self, done: int, total: int) -> None:
         """Report every few seconds how many molecules have been read."""
@@ -127,3 +128,11 @@ class PrintReporter:
         """Report the end of about ten of the epochs, evenly spaced."""
         if not self.quiet and record.epoch % max(1, epochs // 10) == 0:
             print(f"epoch {record.epoch}/{epochs}: {record.describe()}", file=sys.stderr)
+
+
+def _level_of_user() -> int:
+    """The `stacklevel` with which a warning of the caller points at the first line outside of molattn."""
+    package, frame, level = f"{Path(__file__).parent}{os.sep}", sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
+        frame, level = frame.f_back, level + 1
+    return level

@@ -3,6 +3,8 @@
 A SHA-256 file next to each file detects damage by a full disk, a crash or a faulty disk; owners and permissions exclude
 other users. A verified file is then opened by its name. Only this user could replace it in between, and this user can
 run anything anyway; molattn itself never writes to an existing file, but renames a new one over it.
+
+`cache_folder` and `check_parent_folders` work on every system; the other functions need POSIX, as compiled kernels do.
 """
 
 import hashlib
@@ -78,7 +80,8 @@ def check_parent_folders(path: Path) -> None:
 
 
 def read_trusted(path: Path) -> bytes | None:
-    """The content of a file; None if it is missing, a symbolic link, not a regular file, or writable by others."""
+    """The content of a file; None if it is missing, unreadable, not a regular file, a symbolic link, another user's, or
+    writable by others."""
     try:
         # O_NONBLOCK, so that opening a pipe does not wait for a writer.
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -118,7 +121,8 @@ def write_private(path: Path, text: str) -> None:
     """Write a small file atomically, readable only by its owner."""
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
+        opened = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(opened, "w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -75,7 +75,8 @@ class MissingExtra(MolattnError):
 
 
 EXTRAS = ("excel", "keras", "notebook", "ray", "trees", "tune", "widget")
-"""The optional parts of molattn, as in `pip install molattn[tune]`, but for those of tests and development."""
+"""The optional parts of molattn, as in `pip install molattn[tune]`, without those for tests, documentation and
+development."""
 
 
 def installed_extras() -> dict[str, bool]:
@@ -125,25 +126,38 @@ def describe_bad_smiles(bad: Sequence[tuple[int, object, str]], total: int, limi
 
 
 _MAX_CHOICES = 20
+_MAX_LENGTH = 60
+"""Characters of a value that a message shows, and that are compared with the choices."""
 
 
-def unknown_choice(kind: str, value: object, choices: Iterable[str]) -> str:
-    """The message about a value that is none of the choices: the closest of them, and the list, up to 20 of them.
+def unknown_choice(kind: str, value: object, choices: Iterable[str], alternative: str = "") -> str:
+    """The message about a value that is none of the choices.
+
+    It names the closest one, and lists all if they are at most 20, or the first 20 if none is close.
+
+    Args:
+        kind: what is chosen.
+        value: the choice that is unknown.
+        choices: the names that are known.
+        alternative: what can be passed instead of a name, such as "a function".
 
     >>> unknown_choice("loss", "hubre", ["mse", "huber"])
     "unknown loss 'hubre': choose one of mse, huber; did you mean 'huber'?"
     """
     names = list(map(str, choices))
-    close = difflib.get_close_matches(str(value)[:_MAX_CHOICES], names, n=1)
-    hint = f"did you mean {close[0]!r}?" if close else ""
-    if len(names) <= _MAX_CHOICES:
-        hint = f"choose one of {', '.join(names)}" + (f"; {hint}" if hint else "")
-    elif not hint:
-        hint = f"choose one of {', '.join(names[:_MAX_CHOICES])} and {len(names) - _MAX_CHOICES} more"
-    return f"unknown {kind} {short_repr(value)}: {hint}"
+    close = difflib.get_close_matches(str(value)[:_MAX_LENGTH], names, n=1)
+    hints = []
+    if len(names) <= _MAX_CHOICES or not close:
+        more = f" and {len(names) - _MAX_CHOICES} more" if len(names) > _MAX_CHOICES else ""
+        hints.append(f"choose one of {', '.join(names[:_MAX_CHOICES])}{more}")
+    if alternative:
+        hints.append(f"{hints.pop()}, or pass {alternative}" if hints else f"pass {alternative}")
+    if close:
+        hints.append(f"did you mean {close[0]!r}?")
+    return f"unknown {kind} {short_repr(value)}: {'; '.join(hints)}"
 
 
-def short_repr(text: object, limit: int = 60) -> str:
+def short_repr(text: object, limit: int = _MAX_LENGTH) -> str:
     """The ASCII `repr` of `text`, truncated to `limit` characters."""
     form = ascii(text)
     return form if len(form) <= limit else form[: limit - 3] + "..."

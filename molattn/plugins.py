@@ -11,21 +11,22 @@ It is found by an entry point of an installed package,
     [project.entry-points."molattn.plugins"]
     log-cosh = "my_package.log_cosh"
 
-or by the environment variable MOLATTN_PLUGINS: names of modules, or paths of .py files, with commas between them. A
-plugin runs with all rights of the user. Therefore a model folder never names one: a model that needs a plugin can be
-loaded only where the plugin is installed.
+or by the environment variable MOLATTN_PLUGINS: names of modules, or paths of .py files, with commas between them; a
+file is imported as molattn_plugin_NAME. A plugin runs with all rights of the user. Therefore a model folder never names
+one: a model that needs a plugin can be loaded only where the plugin is installed.
 """
 
 import importlib
 import importlib.util
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from molattn.errors import UsageError, short_repr
+from molattn.errors import MolattnWarning, UsageError, short_repr
 
 GROUP, VARIABLE = "molattn.plugins", "MOLATTN_PLUGINS"
 
@@ -71,12 +72,13 @@ def added_by_plugins(kind: str) -> list[str]:
     return [name for additions in load_plugins().values() for name in additions.get(kind, ())]
 
 
+@cache
 def _load(name: str, removal: str) -> Mapping[str, tuple[str, ...]]:
-    """Import one plugin."""
-    before = _names()
+    """Import one plugin, once in a process: what it has added is not found again if another one cannot be loaded."""
+    before = _entries()
     try:
         if name.endswith(".py"):
-            _import_file(Path(name))
+            _import_file(Path(name).expanduser())
         else:
             importlib.import_module(name)
     except Exception as error:
@@ -84,24 +86,38 @@ def _load(name: str, removal: str) -> Mapping[str, tuple[str, ...]]:
             f"the plugin {short_repr(name)} cannot be loaded, {type(error).__name__}: {error}; until it is fixed, it "
             f"can be {removal}"
         ) from error
-    added = {kind: tuple(n for n in names if n not in before[kind]) for kind, names in _names().items()}
-    return {kind: names for kind, names in added.items() if names}
+    added = {}
+    for kind, entries in _entries().items():
+        if names := tuple(n for n in entries if n not in before[kind]):
+            added[kind] = names
+        if replaced := [n for n, entry in entries.items() if before[kind].get(n, entry) is not entry]:
+            text = f"the plugin {short_repr(name)} replaces the {kind} {', '.join(replaced)}; it can be {removal}"
+            warnings.warn(MolattnWarning(text), stacklevel=2)
+    return added
 
 
 def _import_file(path: Path) -> None:
-    """Import a .py file as a module named after its stem."""
+    """Import a .py file, as a module whose name is no other's: a plugin may be called statistics.py."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    name = f"molattn_plugin_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
 
 
-def _names() -> dict[str, list[str]]:
-    """All names in the `REGISTRIES`, by kind."""
-    return {kind: [name for place in places for name in _registry(place)] for kind, places in REGISTRIES.items()}
+def _entries() -> dict[str, dict[str, object]]:
+    """All entries of the `REGISTRIES`, by kind and name."""
+    return {
+        kind: {name: entry for place in places for name, entry in _registry(place).items()}
+        for kind, places in REGISTRIES.items()
+    }
 
 
 def _registry(place: str) -> Mapping[str, object]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import molattn
+from molattn._train import PrintReporter
 from molattn.chem import ConformerOptions, ReadOptions, molecule
 from molattn.errors import ConformerError, InputError, MolattnWarning, SmilesError, UsageError
 from molattn.inference import Predictor
@@ -164,3 +165,12 @@ def test_warnings_of_a_run_are_warnings(tmp_path: Path) -> None:
     options = {"epochs": 1, "accelerator": "cpu", "quiet": True}
     with pytest.warns(MolattnWarning, match="1 row is left out"):
         molattn.train(tmp_path / "t.csv", output_dir=tmp_path / "run", settings=SMALL, **options)
+
+
+def test_a_warning_points_at_the_first_line_outside_of_molattn() -> None:
+    file = f"{Path(molattn.__file__).parent}/made.py"
+    names: dict = {}
+    exec(compile("def warn(reporter): reporter.warning('careful')", file, "exec"), names)
+    with pytest.warns(MolattnWarning, match="careful") as warned:
+        names["warn"](PrintReporter())
+    assert warned[0].filename == __file__

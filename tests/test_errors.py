@@ -44,6 +44,22 @@ def test_an_unknown_choice_is_followed_by_the_choices() -> None:
         == "unknown option 'setting_29x': did you mean 'setting_29'?"
     )
     assert errors.unknown_choice("option", 3, names).endswith("setting_19 and 10 more")
+    longer = [f"training.{name}_schedule" for name in ("learning_rate", "dropout_rate")]
+    found = errors.unknown_choice("setting", "training.learning_rate_schedul", ["training.learning_rate", *longer])
+    assert found.endswith("did you mean 'training.learning_rate_schedule'?")
+
+
+def test_the_alternative_to_a_choice_stands_before_the_closest_name() -> None:
+    names = [f"setting_{i}" for i in range(30)]
+    either = errors.unknown_choice("score", "dott", ("dot", "scaled_dot"), "a function")
+    assert either == "unknown score 'dott': choose one of dot, scaled_dot, or pass a function; did you mean 'dot'?"
+    assert (
+        errors.unknown_choice("score", "setting_29x", names, "a function")
+        == "unknown score 'setting_29x': pass a function; did you mean 'setting_29'?"
+    )
+
+
+def test_long_values_of_a_choice_are_cut() -> None:
     assert len(errors.unknown_choice("loss", "x" * 10**6, ("mse",))) < 200
 
 

@@ -152,3 +152,49 @@ def test_a_package_is_a_plugin_by_its_entry_point(folder: Path) -> None:
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
     (package / "entry_points.txt").write_text("[molattn.plugins]\nmine = mine\n")
     assert _molattn(folder, "greet", "Ada", plugins="") == "hello Ada\n"
+
+
+ANSWERS = """
+import warnings
+warnings.simplefilter("always")
+from molattn.errors import UsageError
+from molattn.plugins import describe_plugins
+for _ in range(2):
+    try:
+        print(describe_plugins())
+    except UsageError as error:
+        print(str(error)[:40])
+import statistics
+print(statistics.mean([1, 3]))
+"""
+
+
+def _answers(folder: Path, plugins: str) -> str:
+    environment = {**os.environ, VARIABLE: plugins, "HOME": str(folder)}
+    command = [sys.executable, "-c", ANSWERS]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, check=True)
+    return done.stdout + done.stderr
+
+
+def test_a_plugin_file_hides_no_module_of_its_name(folder: Path) -> None:
+    (folder / "statistics.py").write_text("from molattn.attention.heads import JOINS\nJOINS['mine'] = JOINS['concat']")
+    (folder / "elsewhere").mkdir()
+    (folder / "statistics.py").rename(folder / "elsewhere" / "statistics.py")
+    shown = _answers(folder, "~/elsewhere/statistics.py")
+    assert "statistics.py: join mine" in shown
+    assert "\n2\n" in shown
+
+
+def test_a_plugin_beside_one_that_cannot_be_loaded_is_imported_once(folder: Path) -> None:
+    (folder / "bad.py").write_text("1 / 0")
+    (folder / "once.py").write_text("print('imported')\nfrom molattn.attention.heads import JOINS\nJOINS['a'] = None")
+    shown = _answers(folder, "once.py,bad.py")
+    assert shown.count("imported") == 1
+    assert shown.count("the plugin 'bad.py' cannot be loaded") == 2
+
+
+def test_a_plugin_that_replaces_an_entry_is_named(folder: Path) -> None:
+    (folder / "other.py").write_text("from molattn.attention.heads import JOINS\nJOINS['mean'] = JOINS['max']")
+    assert "the plugin 'other.py' replaces the join mean; it can be taken out of MOLATTN_PLUGINS" in _answers(
+        folder, "other.py"
+    )

@@ -18,12 +18,12 @@ def resolve_name(choice: str | T, table: Mapping[str, T], kind: str) -> T:
     if not isinstance(choice, str):
         return choice
     if choice not in table:
-        raise ValueError(f"{unknown_choice(kind, choice, table)}, or pass a function")
+        raise ValueError(unknown_choice(kind, choice, table, "a function"))
     return table[choice]
 
 
-def check_sizes(**sizes: int | None) -> None:
-    """Checks that every size is an integer of at least 1; None means not set.
+def check_sizes(at_least: int = 1, /, **sizes: int | None) -> None:
+    """Checks that every size is an integer of at least `at_least`; None means not set.
 
     Raises:
         ValueError: a size is invalid; the message names it.
@@ -31,8 +31,8 @@ def check_sizes(**sizes: int | None) -> None:
     for name, size in sizes.items():
         if not isinstance(size, Integral | None):
             raise ValueError(f"{name} must be an integer, not {size}")
-        if size is not None and size < 1:
-            raise ValueError(f"{name} must be at least 1, not {size}")
+        if size is not None and size < at_least:
+            raise ValueError(f"{name} must be at least {at_least}, not {size}")
 
 
 def check_dropout(p: float) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from molattn.attention.arguments import check_dropout, resolve_name
-from molattn.attention.dropout import dropout_mask as draw_dropout_mask
+from molattn.attention.dropout import draw_dropout_mask
 from molattn.attention.edges import EdgeTerms
 from molattn.attention.layout import (
     AttentionLayout,
@@ -202,11 +202,13 @@ def _is_dot_product_softmax(args: _AttendArguments) -> bool:
 
 def _fused_unsupported_reason(args: _AttendArguments) -> str:
     if args.edges is not None or args.dropout_mask is not None:
-        return "edge features, or a dropout mask"
+        return "edge features" if args.edges is not None else "a dropout mask"
     if not _is_dot_product_softmax(args):
         return "a score or normalizer other than the softmax of dot products"
-    if not isinstance(args.layout, DenseLayout) or min(args.q.dim(), args.k.dim(), args.v.dim()) < 2:
-        return "an edge list, or a single query"
+    if not isinstance(args.layout, DenseLayout):
+        return "a layout that is not dense"
+    if min(args.q.dim(), args.k.dim(), args.v.dim()) < 2:
+        return "a single query"
     if not torch.compiler.is_compiling() and is_transformed(args.q, args.k, args.v, args.layout.mask, args.bias):
         return "inside a torch.func transform"
     return ""
@@ -219,7 +221,7 @@ def _edge_kernel_unsupported_reason(args: _AttendArguments) -> str:
     if args.score is not scaled_dot or not _is_dot_product_softmax(args):
         return "a score or normalizer other than the softmax of scaled dot products"
     if args.bias is not None or args.k.shape != args.v.shape:
-        return "a bias, or values and keys of different shapes"
+        return "a bias" if args.bias is not None else "values and keys of different shapes"
     if torch.is_autocast_enabled(args.q.device.type):
         return "inside autocast"
     if is_transformed(*_tensors(args)):
@@ -231,8 +233,10 @@ def _padded_graphs_unsupported_reason(args: _AttendArguments) -> str:
     edges = args.edges
     if edges is None or edges.w_ke is None or edges.w_ve is None:
         return "no edge features in the keys and in the values"
-    if not isinstance(args.layout, PaddedGraphLayout) or args.q.shape != args.k.shape:
-        return "not padded graphs, or queries and keys of different shapes"
+    if not isinstance(args.layout, PaddedGraphLayout):
+        return "a layout that is not of padded graphs"
+    if args.q.shape != args.k.shape:
+        return "queries and keys of different shapes"
     return _edge_kernel_unsupported_reason(args)
 
 
@@ -274,7 +278,11 @@ def _padded_graphs(kernel: Callable[..., Tensor], args: _AttendArguments) -> Ten
     if mask is None and args.dropout:
         b, h, n, _ = args.q.shape
         mask = draw_dropout_mask(args.q, (b, h, n, n), args.dropout)
-    q, k, v = (x.transpose(1, 2) for x in (args.q, args.k, args.v))
+    q, k, v = args.q, args.k, args.v
+    if layout.mask is not None and not layout.padding_is_finite:
+        q = _zero_rows(mask_any(layout.mask, -1).unsqueeze(-1), q)[0]
+        k, v = _zero_rows(layout.attended_keys(), k, v)
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     output = kernel(q, k, v, edges.e, edges.w_ke, edges.w_ve, edges.w_be, layout.node_mask, layout.edge_mask, mask)
     return output.transpose(1, 2)
 
@@ -292,9 +300,7 @@ def _fused(args: _AttendArguments) -> Tensor:
     if mask.dim() < 2:
         mask = torch.atleast_2d(mask)
     if not layout.padding_is_finite:
-        attended = layout.attended_keys()
-        if not all_true(attended):
-            k, v = k.masked_fill(~attended, 0.0), v.masked_fill(~attended, 0.0)
+        k, v = _zero_rows(layout.attended_keys(), k, v)
     # Some kernels return NaN for a query without a valid key, in the output or the gradients. Such a query attends to
     # all keys instead (those that no query attends to are finite here), and its output is set to zero.
     has_valid_key = mask_any(mask, -1)
@@ -305,6 +311,11 @@ def _fused(args: _AttendArguments) -> Tensor:
         mask = bias.masked_fill(~mask, torch.finfo(bias.dtype).min)
     output = _sdpa(q, k, v, mask, dropout, scale)
     return output if no_valid_key is None else output.masked_fill(no_valid_key, 0.0)
+
+
+def _zero_rows(used: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+    """The tensors with zeros in the rows that no pair uses, in which weights of zero would not hide NaN."""
+    return tensors if all_true(used) else tuple(x.masked_fill(~used, 0.0) for x in tensors)
 
 
 def _sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, scale: float | None) -> Tensor:
@@ -375,7 +386,9 @@ def _check_queries_and_keys(q: Tensor, k: Tensor, layout: AttentionLayout, score
     if isinstance(layout, DenseLayout) and layout.mask is not None and min(q.dim(), k.dim(), layout.mask.dim()) > 1:
         pairs = q.shape[-2], k.shape[-2]
         if any(size != n and 1 not in (size, n) for size, n in zip(layout.mask.shape[-2:], pairs, strict=True)):
-            raise ValueError(f"a mask {tuple(layout.mask.shape)} for {pairs[0]} queries and {pairs[1]} keys")
+            raise ValueError(
+                f"a mask {tuple(layout.mask.shape)} does not broadcast to {pairs[0]} queries and {pairs[1]} keys"
+            )
 
 
 def _look_up_score(score: str | Score) -> Score:

@@ -10,7 +10,7 @@ from molattn.kernels.elementwise import new_key
 from molattn.kernels.operations import eager_unsupported_reason
 
 
-def dropout_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
+def draw_dropout_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
     """A dropout mask: 0 with probability p, else 1 / (1 - p); dtype and device are those of `like`.
 
     Raises:
@@ -45,14 +45,13 @@ class Dropout(nn.Dropout):
         return dropout(input, self.p, self.training)
 
 
-def _unsupported_reason(*arguments: object) -> str:
-    """Why the C kernels do not support the arguments, tensors followed by the probability; empty if they do."""
-    *tensors, p = arguments
-    if not 0 <= p < 1:  # pyright: ignore[reportOperatorIssue]
+def _unsupported_reason(p: float, *tensors: Tensor) -> str:
+    """Why the C kernels do not support a dropout probability and tensors; empty if they do."""
+    if not 0 <= p < 1:
         return "p is not in [0, 1)"
-    if any(x.shape != tensors[0].shape for x in tensors):  # pyright: ignore[reportAttributeAccessIssue]
+    if any(x.shape != tensors[0].shape for x in tensors):
         return "tensors of different shapes"
-    return eager_unsupported_reason(*tensors) or elementwise.LIBRARY.unavailable_reason()  # pyright: ignore[reportArgumentType]
+    return eager_unsupported_reason(*tensors) or elementwise.LIBRARY.unavailable_reason()
 
 
 _mask_op, _dropout_op = Operation("dropout mask"), Operation("dropout")
@@ -60,12 +59,18 @@ _add_dropout_op, _dropout_gelu_op = Operation("add dropout"), Operation("dropout
 _mask_op.add(
     "compiled",
     lambda like, shape, p: elementwise.dropout_mask(shape, p, new_key()),  # noqa: ARG005
-    lambda like, shape, p: _unsupported_reason(like, p),  # noqa: ARG005
+    lambda like, shape, p: _unsupported_reason(p, like),  # noqa: ARG005
 )
-_dropout_op.add("compiled", lambda x, p: elementwise.dropout(x, p, new_key()), _unsupported_reason)
-_add_dropout_op.add("compiled", lambda a, x, p: elementwise.add_dropout(a, x, p, new_key()), _unsupported_reason)
+_dropout_op.add("compiled", lambda x, p: elementwise.dropout(x, p, new_key()), lambda x, p: _unsupported_reason(p, x))
+_add_dropout_op.add(
+    "compiled",
+    lambda a, x, p: elementwise.add_dropout(a, x, p, new_key()),
+    lambda a, x, p: _unsupported_reason(p, a, x),
+)
 _dropout_gelu_op.add(
-    "compiled", lambda x, p: elementwise.dropout_gelu(x, p, new_key() if p else 0), _unsupported_reason
+    "compiled",
+    lambda x, p: elementwise.dropout_gelu(x, p, new_key() if p else 0),
+    lambda x, p: _unsupported_reason(p, x),
 )
 _mask_op.add("reference", lambda like, shape, p: F.dropout(like.new_ones(shape), p))
 _dropout_op.add("reference", F.dropout)

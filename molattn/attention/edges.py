@@ -38,14 +38,15 @@ class EdgeTerms:
         transform = query_transform(score)
         if self.w_ke is not None and transform is None:
             logits = self._score_with_edge_keys(q, k, layout, score)
-            return logits if self.w_be is None else logits + dot_edges(self._expanded_bias(q), self.e, layout)
+            return logits if self.w_be is None else logits + dot_edges(self._bias(q, layout), self.e, layout)
         logits = score(q, k, layout)
         edge_query = None  # x_i such that x_i . e_ij is the sum of the edge terms
         if self.w_ke is not None:
             assert transform is not None
             edge_query = matmul_per_head(transform(q), self.w_ke.mT, layout)
         if self.w_be is not None:
-            edge_query = self._expanded_bias(q) if edge_query is None else edge_query + self._bias(layout)
+            bias = self._bias(q, layout)
+            edge_query = bias if edge_query is None else edge_query + bias
         return logits if edge_query is None else logits + dot_edges(edge_query, self.e, layout)
 
     def weighted_sum(self, weights: Tensor, v: Tensor, layout: AttentionLayout) -> Tensor:
@@ -59,14 +60,10 @@ class EdgeTerms:
             edge_sum = (weights.transpose(-3, -2) @ self.e).transpose(-3, -2)
         return output + matmul_per_head(edge_sum, self.w_ve, layout)
 
-    def _bias(self, layout: AttentionLayout) -> Tensor:
-        assert self.w_be is not None
-        return self.w_be if isinstance(layout, EdgeListLayout) else self.w_be.unsqueeze(1)
-
-    def _expanded_bias(self, q: Tensor) -> Tensor:
+    def _bias(self, q: Tensor, layout: AttentionLayout) -> Tensor:
         """w_be, expanded to every query: (..., f) for q (..., d)."""
         assert self.w_be is not None
-        w_be = self.w_be if q.dim() == 3 else self.w_be.unsqueeze(1)
+        w_be = self.w_be if isinstance(layout, EdgeListLayout) else self.w_be.unsqueeze(1)
         return w_be.expand(*q.shape[:-1], -1)
 
     def _score_with_edge_keys(self, q: Tensor, k: Tensor, layout: AttentionLayout, score: Score) -> Tensor:

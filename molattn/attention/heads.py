@@ -1,6 +1,8 @@
 """Heads: splitting channels into heads, and joining the outputs of the heads. `JOINS` lists the joins by name.
 
-Every join is a module that takes the concatenated heads, (..., h * d), as `merge_heads` returns them.
+Every join is a module from the concatenated heads, (..., h * d), as `merge_heads` returns them, to (..., out_dim). A
+join that leaves the channels of one head, such as a mean, outputs (..., d) and is also named in `KEEPS_HEAD_DIM`: the
+layers give it an out_dim of d.
 """
 
 from collections.abc import Callable
@@ -110,14 +112,14 @@ def make_join(join: str, num_heads: int, head_dim: int, out_dim: int, bias: bool
     Args:
         join: a name in `JOINS`.
         num_heads, head_dim: h and d.
-        out_dim: channels of the output; must be head_dim for "w_h", "mean" and "max".
+        out_dim: channels of the output; must be head_dim for the names in `KEEPS_HEAD_DIM`.
         bias: for "concat".
 
     Raises:
         ValueError: the name is unknown, or the join cannot output out_dim channels.
     """
     if join not in JOINS:
-        raise ValueError(f"{unknown_choice('join', join, JOINS)}, or pass a module")
+        raise ValueError(unknown_choice("join", join, JOINS))
     if join in KEEPS_HEAD_DIM and out_dim != head_dim:
         raise ValueError(f"join {join!r} outputs the {head_dim} channels of a head, not {out_dim}")
     return JOINS[join](num_heads, head_dim, out_dim, bias)
@@ -131,4 +133,5 @@ JOINS: dict[str, Callable[[int, int, int, bool], nn.Module]] = {
     "mean": lambda num_heads, _head_dim, _out_dim, _bias: MeanHeads(num_heads),
     "max": lambda num_heads, _head_dim, _out_dim, _bias: MaxHeads(num_heads),
 }
-KEEPS_HEAD_DIM = ("w_h", "mean", "max")
+KEEPS_HEAD_DIM = {"w_h", "mean", "max"}
+"""The joins whose output has the channels of one head."""

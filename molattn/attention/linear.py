@@ -8,7 +8,7 @@ from torch import Tensor
 from molattn.kernels.operations import is_transformed
 
 # Below this number of multiplications, the overhead of oneDNN outweighs its speed.
-_SMALL = 2**20
+_MIN_PRODUCTS = 2**20
 _HAS_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
@@ -32,7 +32,7 @@ def linear(
 def _use_onednn(x: Tensor, weight: Tensor) -> bool:
     return (
         x.dim() > 1
-        and x.numel() * weight.shape[0] >= _SMALL
+        and x.numel() * weight.shape[0] >= _MIN_PRODUCTS
         and x.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32
         and not torch.compiler.is_compiling()

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from molattn.attention.arguments import check_dropout, check_sizes
 from molattn.attention.attend import attend, split_mask
-from molattn.attention.heads import KEEPS_HEAD_DIM, make_join, merge_heads, split_heads
+from molattn.attention.heads import JOINS, KEEPS_HEAD_DIM, make_join, merge_heads, split_heads
 from molattn.attention.layout import DenseLayout
 from molattn.attention.normalize import NORMALIZERS, Normalizer, make_normalizer
 from molattn.attention.score import Score, make_score
@@ -27,8 +27,8 @@ class MultiHeadAttention(nn.Module):
         head_dim: channels of a query and a key in one head (Keras' key_dim); embed_dim / num_heads by default.
         value_head_dim: channels of a value in one head (Keras' value_dim); head_dim by default.
         key_dim, value_dim: channels of keys and values passed to `forward` (torch's kdim, vdim); embed_dim by default.
-        output_dim: channels of the output; by default embed_dim, or value_head_dim for the joins "w_h", "mean" and
-            "max".
+        output_dim: channels of the output; by default embed_dim, or value_head_dim for the joins "w_h", "mean", "max"
+            and others in `molattn.attention.heads.KEEPS_HEAD_DIM`.
         bias: whether the projections and the "concat" join have a bias.
         dropout: dropout probability of the attention weights, in training.
         score: a name in `SCORES` or `SCORES_WITH_WEIGHTS`, or a score for queries and keys of head_dim channels. All
@@ -100,6 +100,8 @@ class MultiHeadAttention(nn.Module):
         self.v_proj = nn.Linear(value_dim or embed_dim, num_heads * value_head_dim, bias=bias)
         self.key_bias = self._new_key_bias(bias, max_length) if key_bias == "per_position" else None
         if isinstance(join, str):
+            if join not in JOINS:
+                raise ValueError(unknown_choice("join", join, JOINS, "a module"))
             output_dim = output_dim or (value_head_dim if join in KEEPS_HEAD_DIM else embed_dim)
             join = make_join(join, num_heads, value_head_dim, output_dim, bias)
         self.join = join
@@ -165,7 +167,7 @@ class MultiHeadAttention(nn.Module):
                 pair. (i, j) for all heads of the batch, or (batch, H, i, j), any of which may be 1; (H, i, j) if
                 unbatched. See `padding_mask` for padded keys, (batch, j), and `causal_mask`. A boolean mask is the
                 negation of torch's `attn_mask`.
-            bias: finite, broadcastable to (batch, H, i, j), added to the logits.
+            bias: finite, added to the logits; shapes as for `mask`.
             return_weights: also return the weights of every head, (batch, H, i, j), before dropout.
 
         Returns:
@@ -174,15 +176,16 @@ class MultiHeadAttention(nn.Module):
             output of other rows or any gradient.
 
         Raises:
-            ValueError: the mask has the wrong number of dimensions, such as (batch, i, j), which is ambiguous, or the
-                wrong sizes; queries, keys and values differ in batch; the numbers of keys and values differ; there
-                are more than max_length keys.
+            ValueError: the mask or the bias has the wrong number of dimensions, such as (batch, i, j), which is
+                ambiguous, or the wrong sizes; queries, keys and values differ in batch; the numbers of keys and values
+                differ; there are more than max_length keys.
         """
         self_attention = key is None or key is query
         key, layout = query if key is None else key, None
         _check_inputs(query, key, value)
+        self._check_pairs("bias", bias, query, key)
         if mask is not None:
-            self._check_mask(mask, query, key)
+            self._check_pairs("mask", mask, query, key)
             # Zero the padding once here rather than in the keys and values of every head; NaN in it would also reach
             # the gradients of the projections.
             mask, bias = split_mask(mask, bias)
@@ -194,21 +197,25 @@ class MultiHeadAttention(nn.Module):
         output, weights = self.attend_to(query, k, v, layout, bias, return_weights)
         return output if weights is None else (output, weights)
 
-    def _check_mask(self, mask: Tensor, query: Tensor, key: Tensor) -> None:
-        shape, dims = tuple(mask.shape), query.dim() + 1
-        if mask.dim() not in (2, dims):
-            if mask.dim() == query.dim() == 3:
+    def _check_pairs(self, name: str, x: Tensor | None, query: Tensor, key: Tensor) -> None:
+        """Raise a ValueError if a mask or bias, called `name`, has neither a shape (i, j) nor one with the heads."""
+        if x is None:
+            return
+        shape, dims = tuple(x.shape), query.dim() + 1
+        if x.dim() not in (2, dims):
+            if x.dim() == query.dim() == 3:
                 raise ValueError(
-                    f"a mask {shape} of 3 dimensions is ambiguous for batched input, per item or per head: "
-                    "mask.unsqueeze(1) makes it (batch, 1, i, j), mask.unsqueeze(0) makes it (1, heads, i, j)"
+                    f"a {name} {shape} of 3 dimensions is ambiguous for batched input, per item or per head: "
+                    f"{name}.unsqueeze(1) makes it (batch, 1, i, j), {name}.unsqueeze(0) makes it (1, heads, i, j)"
                 )
+            keys = "; use padding_mask for a mask of the keys" if name == "mask" else ""
             raise ValueError(
-                f"a mask {shape} of {mask.dim()} dimensions for queries {tuple(query.shape)}: it needs 2, (i, j), or "
-                f"{dims}, including one for the heads; use padding_mask for a mask of the keys"
+                f"a {name} {shape} of {x.dim()} dimensions for queries {tuple(query.shape)}: it needs 2, (i, j), or "
+                f"{dims}, including one for the heads{keys}"
             )
-        expected = (*query.shape[:-2], self.num_heads, query.shape[-2], key.shape[-2])[-mask.dim() :]
+        expected = (*query.shape[:-2], self.num_heads, query.shape[-2], key.shape[-2])[-x.dim() :]
         if any(size not in (1, n) for size, n in zip(shape, expected, strict=True)):
-            raise ValueError(f"a mask {shape} does not broadcast to {tuple(expected)}, (batch, heads, i, j)")
+            raise ValueError(f"a {name} {shape} does not broadcast to {tuple(expected)}, (batch, heads, i, j)")
 
     def project_keys_and_values(
         self, key: Float[Tensor, "*b j d_k"], value: Float[Tensor, "*b j d_v"] | None = None, offset: int = 0
@@ -237,30 +244,38 @@ class MultiHeadAttention(nn.Module):
         query: Float[Tensor, "*b i d_q"],
         k: Float[Tensor, "*b h j d"],
         v: Float[Tensor, "*b h j c"],
-        mask: DenseLayout | Tensor | None = None,
+        layout: DenseLayout | Tensor | None = None,
         bias: Tensor | None = None,
         return_weights: bool = False,
     ) -> tuple[Float[Tensor, "*b i d_o"], Float[Tensor, "*b h i j"] | None]:
         """The rest of `forward`, given the result of `project_keys_and_values`.
 
+        Args:
+            query: (batch, i, embed_dim).
+            k, v: (batch, H, j, head_dim) and (batch, H, j, value_head_dim).
+            layout: a mask as in `forward`, or a `DenseLayout`.
+            bias: as in `forward`.
+            return_weights: also return the weights.
+
         Returns:
             (batch, i, output_dim), and the weights (batch, H, i, j), or None without `return_weights`.
 
         Raises:
-            ValueError: the mask has the wrong number of dimensions or the wrong sizes, as in `forward`.
+            ValueError: the mask or the bias has the wrong number of dimensions or the wrong sizes, as in `forward`.
         """
-        if isinstance(mask, Tensor):
-            self._check_mask(mask, query, k)
+        self._check_pairs("bias", bias, query, k)
+        if isinstance(layout, Tensor):
+            self._check_pairs("mask", layout, query, k)
         q = split_heads(self.q_proj(query), self.num_heads)
         dropout = self.dropout if self.training else 0.0
         if not return_weights:
-            heads = attend(q, k, v, mask, bias=bias, score=self.score, normalizer=self.normalizer, dropout=dropout)
+            heads = attend(q, k, v, layout, bias=bias, score=self.score, normalizer=self.normalizer, dropout=dropout)
             return self.join(merge_heads(heads)), None
         heads, weights = attend(
             q,
             k,
             v,
-            mask,
+            layout,
             bias=bias,
             score=self.score,
             normalizer=self.normalizer,

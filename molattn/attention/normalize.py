@@ -4,6 +4,7 @@ Each works for dense layouts and edge lists. The weights sum to 1 over the valid
 valid key gets zeros, with zero gradients. Shapes are those of `layout`.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -78,7 +79,8 @@ def sparsemax(logits: Tensor, layout: AttentionLayout) -> Tensor:
 
     S is found by starting with all keys and removing those at or below tau until none is left to remove (Michelot
     1986), in at most as many steps as there are keys; this needs sums only, no sorting. Where Python cannot read
-    tensor values (inside torch.compile, `torch.func` or on the meta device), rows are sorted instead. The gradient is
+    tensor values (inside torch.compile, `torch.func` or on the meta device), the number of steps cannot depend on them:
+    with a `DenseLayout`, rows are sorted instead; with an edge list, tau is bisected. The gradient is
     dL/da_ij = g_j - mean_{S_i} g within S and zero outside.
 
     Source: Martins & Astudillo 2016, arXiv:1602.02068.
@@ -87,28 +89,50 @@ def sparsemax(logits: Tensor, layout: AttentionLayout) -> Tensor:
     # tau is never less than the largest logit minus 1, so no logit below that is ever in S. "Not below" rather than
     # "above", so that NaN stays in S and propagates to the result.
     support = layout.zero_masked((~(z <= -1)).to(z.dtype))
-    if isinstance(layout, DenseLayout) and not has_concrete_values(z):
-        return _sparsemax_by_sorting(z, layout)
+    if not has_concrete_values(z):
+        dense = isinstance(layout, DenseLayout)
+        support = _support_by_sorting(z, layout) if dense else _support_by_bisection(z, layout)
+        return torch.where(support > 0, z - _threshold(z, support, layout), 0.0)
     while True:
-        size = layout.sum_over_keys(support).clamp(min=1)
-        tau = (layout.sum_over_keys(torch.where(support > 0, z, 0.0)) - 1) / size
+        tau = _threshold(z, support, layout)
         smaller = support * ~(z <= tau)
         if torch.equal(smaller, support):
             return torch.where(support > 0, z - tau, 0.0)
         support = smaller
 
 
-def _sparsemax_by_sorting(z: Tensor, layout: DenseLayout) -> Tensor:
-    """Sparsemax of logits whose maximum is 0: tau_i = max_k ((sum of the k largest logits) - 1) / k."""
+def _threshold(z: Tensor, support: Tensor, layout: AttentionLayout) -> Tensor:
+    """tau of a support, 1 within S and 0 outside: (sum_{j in S} z_ij - 1) / |S|."""
+    size = layout.sum_over_keys(support).clamp(min=1)
+    return (layout.sum_over_keys(torch.where(support > 0, z, 0.0)) - 1) / size
+
+
+def _support_by_sorting(z: Tensor, layout: DenseLayout) -> Tensor:
+    """S of logits whose maximum is 0, from tau_i = max_k ((sum of the k largest logits) - 1) / k."""
     if not z.shape[-1]:
         return z
     # Masked logits become -1, which is never above tau.
     largest_first = (layout.zero_masked(z.detach().clamp(min=-1) + 1) - 1).sort(-1, descending=True).values
     k = torch.arange(1, z.shape[-1] + 1, dtype=z.dtype, device=z.device)
     tau = ((largest_first.cumsum(-1) - 1) / k).amax(-1, keepdim=True)
-    support = layout.zero_masked((~(z <= tau)).to(z.dtype))
-    tau = (layout.sum_over_keys(torch.where(support > 0, z, 0.0)) - 1) / layout.sum_over_keys(support).clamp(min=1)
-    return torch.where(support > 0, z - tau, 0.0)
+    return layout.zero_masked((~(z <= tau)).to(z.dtype))
+
+
+def _support_by_bisection(z: Tensor, layout: AttentionLayout) -> Tensor:
+    """S of logits whose maximum is 0: tau_i, where sum_j max(z_ij - tau_i, 0) falls to 1, is bisected from -1 to 0.
+
+    Bisection leaves few logits in doubt, which two steps of `sparsemax` decide.
+    """
+    x = z.detach()
+    low, high = torch.full_like(x, -1.0), torch.zeros_like(x)
+    for _ in range(2 - round(math.log2(torch.finfo(x.dtype).eps))):
+        middle = (low + high) / 2
+        is_above = layout.sum_over_keys((x - middle).clamp(min=0)) > 1
+        low, high = torch.where(is_above, middle, low), torch.where(is_above, high, middle)
+    support = layout.zero_masked((~(x <= low)).to(x.dtype))
+    for _ in range(2):
+        support = support * ~(x <= _threshold(x, support, layout))
+    return support
 
 
 NORMALIZERS: dict[str, Normalizer] = {"softmax": softmax, "hardmax": hardmax, "sparsemax": sparsemax}

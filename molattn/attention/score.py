@@ -9,6 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from molattn.attention.arguments import check_sizes
 from molattn.attention.layout import AttentionLayout, DenseLayout
 from molattn.errors import unknown_choice
 
@@ -137,7 +138,7 @@ def make_score(
         max_length: for "location".
 
     Raises:
-        ValueError: the name is unknown, or "location" has no max_length.
+        ValueError: the name is unknown, "location" has no max_length, or a size is below 1.
 
     >>> make_score("general", 3, 4)
     General(
@@ -150,7 +151,8 @@ def make_score(
         return SCORES[score]
     if score not in SCORES_WITH_WEIGHTS:
         raise ValueError(unknown_choice("score", score, (*SCORES, *SCORES_WITH_WEIGHTS)))
-    return SCORES_WITH_WEIGHTS[score](query_dim, key_dim, hidden_dim or query_dim, max_length)
+    check_sizes(query_dim=query_dim, key_dim=key_dim, hidden_dim=hidden_dim, max_length=max_length)
+    return SCORES_WITH_WEIGHTS[score](query_dim, key_dim, query_dim if hidden_dim is None else hidden_dim, max_length)
 
 
 def _location(query_dim: int, _key_dim: int, _hidden_dim: int, max_length: int | None) -> Location:

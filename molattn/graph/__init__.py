@@ -126,6 +126,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> object:
     # Imported at first use (PEP 562): it needs PyG, whose import takes seconds, and no command uses it.
     if name == "TensorDotConv":

@@ -116,7 +116,9 @@ def virtual_node_readout(v: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float
 
 
 class AttentionReadout(nn.Module):
-    """The average of the nodes, weighted by attention to a learned query, to which it is added for the next step.
+    """The average of the nodes, weighted by how well they match a query.
+
+    The query is learned; after each step the average is added to it.
 
     r_t = sum_i a_i x_i,    a_i = softmax_i( q_t . x_i / sqrt(d) ),    q_{t+1} = q_t + r_t
 

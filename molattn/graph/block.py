@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from torch import Tensor, nn
 
 from molattn.attention import ConcatHeads
-from molattn.attention.arguments import resolve_name
+from molattn.attention.arguments import check_dropout, check_sizes, resolve_name
 from molattn.graph.aggregate import (
     EDGES_TO_GRAPH,
     EDGES_TO_NODES,
@@ -19,7 +19,8 @@ from molattn.graph.aggregate import (
 from molattn.graph.edge_update import AttentionEdgeUpdate
 from molattn.graph.graph import AnyGraph, DenseGraph
 from molattn.graph.messages import EdgeMessages, MaterializedMessages, Messages
-from molattn.graph.stack import run_blocks
+from molattn.graph.plain import are_plain, has_bias
+from molattn.graph.stack import forward_block
 from molattn.graph.updates import GlobalUpdate, NodeUpdate
 from molattn.kernels.blocks import BlockTensors, BlockWeights
 
@@ -116,8 +117,9 @@ class GraphNetBlock(nn.Module):
             a phi_v that keeps node_dim channels, and a rho_eu and rho_vu that keep the channels of e' and v'.
 
     Raises:
-        ValueError: num_heads does not divide node_dim, an unknown aggregation, or, at a call, a graph whose edge or
-            graph features do not have edge_dim or global_dim channels.
+        ValueError: a size below 1, or below 0 for edge_dim and global_dim; num_heads does not divide node_dim; dropout
+            is not in [0, 1); an unknown aggregation; or, at a call, a graph whose edge or graph features do not have
+            edge_dim or global_dim channels.
         TypeError: a global_aggr that is not a name.
 
     Source: Battaglia et al. 2018, arXiv:1806.01261, algorithm 1.
@@ -167,10 +169,13 @@ class GraphNetBlock(nn.Module):
         super().__init__()
         if not isinstance(global_aggr, str):
             raise TypeError("global_aggr is a name: pass a function of nodes as rho_vu, a function of edges as rho_eu")
+        check_sizes(node_dim=node_dim, num_heads=num_heads, hidden_dim=hidden_dim)
+        check_sizes(0, edge_dim=edge_dim, global_dim=global_dim)
+        check_dropout(dropout)
         if node_dim % num_heads:
             raise ValueError(f"{num_heads} heads do not divide {node_dim} node channels")
         self.node_dim, self.edge_dim, self.global_dim = node_dim, edge_dim, global_dim
-        head_dim, hidden_dim = node_dim // num_heads, hidden_dim or 2 * node_dim
+        head_dim, hidden_dim = node_dim // num_heads, 2 * node_dim if hidden_dim is None else hidden_dim
         self.norm_v = nn.LayerNorm(node_dim)
         self.norm_u = nn.LayerNorm(global_dim) if global_dim else None
         if phi_e is None:
@@ -179,9 +184,12 @@ class GraphNetBlock(nn.Module):
         num_heads, head_dim = getattr(phi_e, "num_heads", num_heads), getattr(phi_e, "head_dim", head_dim)
         self.rho_ev = resolve_name(rho_ev, EDGES_TO_NODES, "aggregation")
         self.join = ConcatHeads(num_heads, head_dim, node_dim) if join is None else join
-        self.phi_v = NodeUpdate(node_dim, hidden_dim, global_dim, dropout) if phi_v is None else phi_v
+        if phi_v is None:
+            phi_v = NodeUpdate(node_dim, global_dim=global_dim, hidden_dim=hidden_dim, dropout=dropout)
+        self.phi_v = phi_v
         if phi_u is None and global_dim:
-            phi_u = GlobalUpdate(node_dim, global_dim, hidden_dim, num_heads * head_dim)
+            width = num_heads * head_dim
+            phi_u = GlobalUpdate(node_dim, global_dim=global_dim, hidden_dim=hidden_dim, message_dim=width)
         self.phi_u = phi_u
         self.rho_eu = resolve_name(global_aggr if rho_eu is None else rho_eu, EDGES_TO_GRAPH, "aggregation")
         self.rho_vu = resolve_name(global_aggr if rho_vu is None else rho_vu, NODES_TO_GRAPH, "aggregation")
@@ -189,7 +197,7 @@ class GraphNetBlock(nn.Module):
 
     def forward(self, graph: AnyGraph) -> AnyGraph:
         """The updated graph, of the same form (edge list or dense) and shapes."""
-        return run_blocks((self,), graph) if isinstance(graph, DenseGraph) else self._equations(graph, self.phi_e)[0]
+        return forward_block(self, graph) if isinstance(graph, DenseGraph) else self.forward_unfused(graph)
 
     def forward_unfused(self, graph: AnyGraph) -> AnyGraph:
         """`forward`, always by the equations of this class, never by the fused operation."""
@@ -226,38 +234,41 @@ class GraphNetBlock(nn.Module):
     def fused_unsupported_reason(self, edge_dim: int) -> str:
         """Why this block cannot run fused with edges of `edge_dim` channels, as text; empty if it can.
 
-        It can if all its parts are the default ones, without hooks.
+        It can if each of its parts is exactly of the default class with the default settings, and has no hook; hooks of
+        the block itself do not matter here.
         """
         phi_e, phi_v, join = self.phi_e, self.phi_v, self.join
+        if type(self) is not GraphNetBlock:
+            return f"{type(self).__name__} is a subclass of GraphNetBlock"
         if not isinstance(phi_e, AttentionEdgeUpdate):
             return f"its phi_e is {type(phi_e).__name__}"
         if why := phi_e.fused_unsupported_reason():
             return why
-        if type(self.norm_v) is not nn.LayerNorm or not isinstance(phi_v, NodeUpdate) or phi_v.w_u is not None:
-            return "a norm_v or phi_v other than the default"
+        if phi_e.edge_dim != edge_dim:
+            return f"edges of {edge_dim} channels, not {phi_e.edge_dim}"
         if self.phi_u is not None or self.edges is not None or self.rho_ev is not sum_edges:
             return "a phi_u, edges that are updated, or a rho_ev other than the sum"
-        if not isinstance(join, ConcatHeads) or join.linear.bias is None:
-            return "a join other than the default"
-        if phi_e.edge_dim != edge_dim or not phi_e.dropout == phi_v.dropout < 1:
-            return f"edges of {edge_dim} channels, not {phi_e.edge_dim}, or two dropouts"
-        if type(phi_v) is not NodeUpdate or type(join) is not ConcatHeads:
-            return "a subclass of the default phi_v or join"
-        # Not `modules()`, which takes as long as running the block on a small molecule.
-        layers = (phi_e.w_q, phi_e.w_k, phi_e.w_v, phi_e.w_ke, phi_e.w_ve, phi_e.w_be, join.linear)
-        parts = (self, self.norm_v, phi_e, *layers, join, phi_v, phi_v.norm, phi_v.feed_forward)
-        hooked = (
-            m._forward_hooks or m._forward_pre_hooks or m._backward_hooks
-            for m in (*parts, *phi_v.feed_forward)
-            if m is not None
-        )
-        return "a hook" if any(hooked) else ""
+        if not isinstance(phi_v, NodeUpdate) or not are_plain(NodeUpdate, phi_v) or phi_v.w_u is not None:
+            return "a phi_v other than the default, or a hook of it"
+        if not isinstance(join, ConcatHeads) or not are_plain(ConcatHeads, join):
+            return "a join other than the default, or a hook of it"
+        if not phi_v.fuses_gelu():
+            return "a feed-forward network other than the default, or a hook in it"
+        first, _, _, last = phi_v.feed_forward
+        norms, linear_layers = (self.norm_v, phi_v.norm), (join.linear, first, last)
+        if not are_plain(nn.LayerNorm, *norms) or not are_plain(nn.Linear, *linear_layers):
+            return "a norm or a linear layer that was replaced or has a hook"
+        if not all(map(has_bias, (*norms, *linear_layers))):
+            return "a norm or a linear layer without a bias"
+        if phi_e.dropout != phi_v.dropout or (phi_v.dropout and phi_e.training is not phi_v.training):
+            return "two dropouts"
+        return ""
 
     def fused_weights(self) -> BlockWeights:
         """The weights of the fused operation, for a block that supports it: see `fused_unsupported_reason`."""
         phi_e: Any = self.phi_e
         phi_v: Any = self.phi_v
-        first, *_, last = phi_v.feed_forward
+        first, _, _, last = phi_v.feed_forward
         join: Any = self.join
         o, norm_v, norm_x = join.linear, self.norm_v, phi_v.norm
         tensors: dict[str, Any] = {
@@ -268,7 +279,7 @@ class GraphNetBlock(nn.Module):
             **{"o_w": o.weight, "o_b": o.bias, "norm_x_w": norm_x.weight, "norm_x_b": norm_x.bias},
             **{"first_w": first.weight, "first_b": first.bias, "last_w": last.weight, "last_b": last.bias},
         }
-        dropout = phi_v.dropout if self.training else 0.0
+        dropout = phi_v.dropout if phi_v.training else 0.0
         return BlockWeights(phi_e.num_heads, (norm_v.eps, norm_x.eps), dropout, BlockTensors(**tensors))
 
     def _normed(self, graph: AnyGraph) -> AnyGraph:

@@ -1,6 +1,7 @@
 """Tensor-dot attention as a layer for PyG graphs: `AttentionEdgeUpdate` with PyG's names and calls."""
 
 from collections.abc import Collection
+from numbers import Integral
 from typing import Any, Literal, overload
 
 import torch
@@ -9,12 +10,13 @@ from torch.nn.parameter import is_lazy
 from torch_geometric.nn import Aggregation, MessagePassing, SumAggregation
 from torch_geometric.typing import OptTensor
 
-from molattn.attention import MeanHeads, Normalizer, Score, linear
+from molattn.attention import MeanHeads, Normalizer, Score
 from molattn.graph.aggregate import sum_edges
 from molattn.graph.conv_inputs import ConvInputs, Pair, check_dense_inputs, parse_inputs
 from molattn.graph.edge_update import AttentionEdgeUpdate
 from molattn.graph.graph import DenseGraph
 from molattn.graph.messages import EdgeMessages, MaterializedMessages
+from molattn.graph.plain import apply_linear
 from molattn.kernels import segments
 from molattn.kernels.operations import all_true, eager_unsupported_reason
 
@@ -114,6 +116,8 @@ class TensorDotConv(MessagePassing):
             raise ValueError(f"aggr is one aggregation, a name or an Aggregation of PyG's, not {aggr!r}")
         super().__init__(aggr, flow=flow, node_dim=0)
         pair = in_channels if isinstance(in_channels, tuple) else (in_channels, in_channels)
+        if len(pair) != 2:
+            raise ValueError(f"in_channels is one size, or a pair, of senders and of receivers, not {in_channels!r}")
         for name, size, may_be_lazy in (
             ("in_channels", pair[0], True),
             ("in_channels", pair[-1], True),
@@ -121,9 +125,13 @@ class TensorDotConv(MessagePassing):
             ("heads", heads, False),
             ("edge_dim", edge_dim or 1, True),
         ):
-            if not isinstance(size, int) or not (size >= 1 or (may_be_lazy and size == -1)):
+            is_integer = isinstance(size, Integral) and not isinstance(size, bool)
+            if not is_integer or not (size >= 1 or (may_be_lazy and size == -1)):
                 or_lazy = ", or -1 to infer it from the first call" if may_be_lazy else ""
                 raise ValueError(f"{name} must be an integer of at least 1{or_lazy}, not {size!r}")
+        pair, out_channels, heads = (int(pair[0]), int(pair[1])), int(out_channels), int(heads)  # those of numpy, too
+        in_channels = pair if isinstance(in_channels, tuple) else pair[0]
+        edge_dim = None if edge_dim is None else int(edge_dim)
         if not isinstance(beta, bool):
             raise ValueError(f"beta is True or False, not {beta!r}: as in TransformerConv, it comes before dropout")
         if edge_dim == -1 and "logits" in edge_roles:
@@ -407,7 +415,7 @@ class TensorDotConv(MessagePassing):
     def _add_root(self, ebar: Tensor, receivers: Tensor) -> Tensor:
         if self.w_root is None:
             return ebar
-        root = linear(receivers, self.w_root.weight, self.w_root.bias)
+        root = apply_linear(self.w_root, receivers)
         if self.w_beta is None:
             return ebar + root
         gate = torch.sigmoid(self.w_beta(torch.cat([ebar, root, ebar - root], dim=-1)))

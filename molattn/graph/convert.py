@@ -23,7 +23,7 @@ def conv_from_pyg(layer: Any) -> TensorDotConv:
     }
     if any(unsupported.values()):
         names = ", ".join(name for name, has in unsupported.items() if has)
-        raise ValueError(f"TensorDotConv does not support {names}")
+        raise ValueError(f"from_pyg cannot convert a layer with {names}")
     ours = TensorDotConv(
         widths if isinstance(layer.in_channels, tuple) or len(set(widths)) > 1 else widths[0],
         layer.out_channels,
@@ -61,7 +61,7 @@ def conv_to_pyg(layer: TensorDotConv) -> TransformerConv:
     }
     if any(unsupported.values()):
         names = ", ".join(name for name, has in unsupported.items() if has)
-        raise ValueError(f"TransformerConv does not support {names}")
+        raise ValueError(f"to_pyg cannot convert a layer with {names}")
     theirs = TransformerConv(
         layer.in_channels,
         layer.out_channels,

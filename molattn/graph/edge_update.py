@@ -1,14 +1,15 @@
 """phi_e, the edge update: attention, in which a node is the query and its senders and their edges are the keys."""
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from molattn.attention import (
     EdgeTerms,
     Normalizer,
+    PaddedGraphLayout,
     Score,
     attention_weights,
     linear,
@@ -16,7 +17,8 @@ from molattn.attention import (
     make_score,
     softmax,
 )
-from molattn.attention.dropout import dropout_mask
+from molattn.attention.arguments import check_dropout, check_sizes
+from molattn.attention.dropout import draw_dropout_mask
 from molattn.attention.score import Location, scaled_dot
 from molattn.errors import unknown_choice
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
@@ -25,10 +27,11 @@ from molattn.graph.messages import (
     EdgeMessages,
     LazyEdgeMessages,
     MaterializedMessages,
-    apply_mask,
+    apply_dropout,
+    edge_value_terms,
     not_none,
-    value_factors,
 )
+from molattn.graph.plain import are_plain, has_bias
 from molattn.kernels.operations import all_true
 
 EDGE_ROLES = ("keys", "values", "bias", "logits")
@@ -64,7 +67,8 @@ class AttentionEdgeUpdate(nn.Module):
         activation: applied to the values; not possible together with the edge role "values".
 
     Raises:
-        ValueError: incompatible arguments; at a call, a graph whose edge or graph features do not have edge_dim or
+        ValueError: a size below 1, or below 0 for edge_dim and global_dim; dropout is not in [0, 1); incompatible
+            arguments; at a call, a graph whose edge or graph features do not have edge_dim or
             global_dim channels.
 
     Source: Battaglia et al. 2018, arXiv:1806.01261; Vaswani et al. 2017, arXiv:1706.03762.
@@ -88,12 +92,15 @@ class AttentionEdgeUpdate(nn.Module):
         super().__init__()
         if score == "location" or isinstance(score, Location):
             raise ValueError("the location score needs positions, which the nodes of a graph do not have")
+        check_sizes(node_dim=node_dim, num_heads=num_heads, head_dim=head_dim)
+        check_sizes(0, edge_dim=edge_dim, global_dim=global_dim)
+        check_dropout(dropout)
+        self._check_arguments(edge_dim, num_heads, edge_roles, activation)
         self.score = make_score(score, head_dim, head_dim)
         self.normalizer = make_normalizer(normalizer)
-        self._check_arguments(edge_dim, num_heads, edge_roles, activation)
         self.num_heads, self.head_dim, self.dropout = num_heads, head_dim, dropout
         self.node_dim, self.edge_dim, self.global_dim = node_dim, edge_dim, global_dim
-        self.edges_are_logits = "logits" in edge_roles
+        self.adds_edges_to_logits = "logits" in edge_roles
         self.activation = activation
         width = num_heads * head_dim
         roles = edge_roles if edge_dim else ()
@@ -116,13 +123,16 @@ class AttentionEdgeUpdate(nn.Module):
         q, k, v = self._project(graph, senders)
         edges, bias = self._edge_terms(graph, q, k)
         kwargs = {"bias": bias, "edges": edges, "score": self.score, "normalizer": self.normalizer}
-        call = AttentionCall(q, k, v, graph.attention_layout, kwargs)
+        layout = graph.attention_layout
+        if isinstance(layout, PaddedGraphLayout):
+            layout = layout.with_finite_padding()  # q, k and v are projections of nodes that are zero in the padding
+        call = AttentionCall(q, k, v, layout, kwargs)
         mask = self._dropout_mask(graph, q)
         overridden = type(self)._transform_weights is not AttentionEdgeUpdate._transform_weights
         if not overridden and not torch.compiler.is_compiling():
             return LazyEdgeMessages.from_call(graph, call, mask)
         weights = self._transform_weights(call.weights(), graph)
-        return EdgeMessages(graph, weights, apply_mask(weights, mask), v, *value_factors(edges))
+        return EdgeMessages(graph, weights, apply_dropout(weights, mask), v, *edge_value_terms(edges))
 
     def materialize(self, graph: AnyGraph, senders: Graph | None = None) -> MaterializedMessages:
         """The e'_k of every edge, materialized: the equations, one line each; `senders` as in `forward`."""
@@ -133,7 +143,7 @@ class AttentionEdgeUpdate(nn.Module):
         layout = graph.attention_layout.with_key_per_edge()
         weights = attention_weights(q, k, layout, bias=bias, score=self.score, normalizer=self.normalizer)
         weights = self._transform_weights(weights, graph)
-        after_dropout = apply_mask(weights, self._dropout_mask(graph, q))
+        after_dropout = apply_dropout(weights, self._dropout_mask(graph, q))
         return MaterializedMessages(graph, weights, after_dropout.unsqueeze(-1) * v)
 
     # What subclasses override: how edges enter the logits and the values, and how the weights are transformed.
@@ -141,18 +151,17 @@ class AttentionEdgeUpdate(nn.Module):
     def _edge_terms(self, graph: AnyGraph, q: Tensor, k: Tensor) -> tuple[EdgeTerms | None, Tensor | None]:  # noqa: ARG002
         """The edge terms of keys, values and logits, and a further bias of the logits, or None."""
         logits = None
-        if self.edges_are_logits and graph.e is not None:
+        if self.adds_edges_to_logits and graph.e is not None:
             logits = graph.e if isinstance(graph, Graph) else graph.e.permute(0, 3, 1, 2)
         if graph.e is None or self.w_ke is self.w_ve is self.w_be is None:
             return None, logits
-        w_ke, w_ve = (
-            None if w is None else w.weight.unflatten(0, (self.num_heads, -1)) for w in (self.w_ke, self.w_ve)
-        )
-        return EdgeTerms(graph.e, w_ke, w_ve, None if self.w_be is None else self.w_be.weight), logits
+        e, (w_ke, w_ve, w_be) = edge_factors(graph.e, self.w_ke, self.w_ve, self.w_be)
+        w_ke, w_ve = (None if w is None else w.unflatten(0, (self.num_heads, -1)) for w in (w_ke, w_ve))
+        return EdgeTerms(e, w_ke, w_ve, w_be), logits
 
     def _add_edge_terms(self, graph: Graph, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """k_k and v_k of every edge, (m, h, d), and the bias of its logits, (m, h), for the materialized form."""
-        bias = graph.e if self.edges_are_logits else None
+        bias = graph.e if self.adds_edges_to_logits else None
         if self.w_ke is not None:
             k = k + self.w_ke(graph.e).unflatten(-1, (self.num_heads, -1))
         if self.w_ve is not None:
@@ -169,13 +178,18 @@ class AttentionEdgeUpdate(nn.Module):
         """Why a block with this phi_e cannot run fused, as text; empty if it can."""
         if type(self) is not AttentionEdgeUpdate:
             return f"its phi_e is {type(self).__name__}"
+        # Not by attribute, which takes longer in a module. A role that was not asked for is no entry.
+        layers = {name: layer for name, layer in self._modules.items() if name.startswith("w_")}
+        if not are_plain(AttentionEdgeUpdate, self) or not are_plain(nn.Linear, *layers.values()):
+            return "a hook of its phi_e, or a layer of it that is no torch.nn.Linear or has a hook"
         if self.score is not scaled_dot or self.normalizer != softmax:
             return "a score other than scaled_dot, or a normalizer other than softmax"
-        if self.w_ke is None or self.w_ve is None or self.edges_are_logits:
+        if layers.get("w_ke") is None or layers.get("w_ve") is None or self.adds_edges_to_logits:
             return "edges that are not part of keys and values"
-        return (
-            "graph features (global_dim)" if self.global_dim else "a bias of W_q" if self.w_q.bias is not None else ""
-        )
+        if self.global_dim or self.activation is not None:
+            return "graph features (global_dim)" if self.global_dim else "an activation of the values"
+        biased = [name for name, layer in layers.items() if layer is not None and has_bias(layer)]
+        return f"a bias of {biased[0]}" if biased else ""
 
     @property
     def scale(self) -> float:
@@ -193,18 +207,16 @@ class AttentionEdgeUpdate(nn.Module):
         return q, k, v if self.activation is None else self.activation(v)
 
     def _project_heads(
-        self, graph: AnyGraph, layers: Sequence[nn.Linear], global_layers: Sequence[nn.Linear | None]
+        self, graph: AnyGraph, layers: Sequence[nn.Module], global_layers: Sequence[nn.Module | None]
     ) -> tuple[Tensor, ...]:
-        """Each of `layers` applied to the nodes, plus each of `global_layers` to u, as one product."""
+        """Each of `layers` applied to the nodes, plus each of `global_layers` to u; as one product if all are plain."""
         x = graph.v
         if isinstance(graph, DenseGraph) and not all_true(graph.node_mask):
             # NaN in the padding would reach the gradients of the weights.
             x = x.masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)
-        bias = None if self.w_q.bias is None else torch.cat([layer.bias for layer in layers])
-        packed = linear(x, torch.cat([layer.weight for layer in layers]), bias)
+        packed = _apply_side_by_side(layers, x)
         if graph.u is not None:
-            global_weight = torch.cat([not_none(layer).weight for layer in global_layers])
-            packed = packed + graph.broadcast_to_nodes(F.linear(graph.u, global_weight))
+            packed = packed + graph.broadcast_to_nodes(_apply_side_by_side(list(map(not_none, global_layers)), graph.u))
         heads = packed.unflatten(-1, (len(layers), self.num_heads, self.head_dim)).unbind(-3)
         return tuple(x.transpose(1, 2) for x in heads) if isinstance(graph, DenseGraph) else heads
 
@@ -232,6 +244,34 @@ class AttentionEdgeUpdate(nn.Module):
         if not self.training or self.dropout == 0:
             return None
         if isinstance(graph, Graph):
-            return dropout_mask(q, (len(graph.receiver), self.num_heads), self.dropout)
+            return draw_dropout_mask(q, (len(graph.receiver), self.num_heads), self.dropout)
         b, n = graph.node_mask.shape
-        return dropout_mask(q, (b, self.num_heads, n, n), self.dropout)
+        return draw_dropout_mask(q, (b, self.num_heads, n, n), self.dropout)
+
+
+def edge_factors(e: Tensor, *layers: nn.Module | None) -> tuple[Tensor, list[Tensor | None]]:
+    """Features f of each edge, (..., f), and a matrix W_l for each layer, (outputs, f), such that W_l f = layer_l(e).
+
+    f is e and W_l the weight of the layer, so that W_l f need not be materialized. If a layer must be called, such as
+    an adapter of LoRA or one with a hook, all are: f is then their outputs side by side, of which W_l picks those of
+    layer l. A layer that is None has the W_l None.
+    """
+    if are_plain(nn.Linear, *layers):
+        linear_layers: list[Any] = list(layers)
+        if all(layer is None or layer.bias is None for layer in linear_layers):
+            return e, [None if layer is None else layer.weight for layer in linear_layers]
+    outputs = [layer(e) for layer in layers if layer is not None]
+    f = torch.cat(outputs, dim=-1)
+    picked = torch.eye(f.shape[-1], dtype=f.dtype, device=f.device).split([x.shape[-1] for x in outputs])
+    remaining = iter(picked)
+    return f, [None if layer is None else next(remaining) for layer in layers]
+
+
+def _apply_side_by_side(layers: Sequence[nn.Module], x: Tensor) -> Tensor:
+    """The outputs of the layers for x, concatenated: one product if all are plain, else each layer is called."""
+    if are_plain(nn.Linear, *layers):
+        weights: list[Any] = [layer.weight for layer in layers]
+        biases: list[Any] = [layer.bias for layer in layers if layer.bias is not None]
+        if len(biases) in (0, len(layers)):
+            return linear(x, torch.cat(weights), torch.cat(biases) if biases else None)
+    return torch.cat([layer(x) for layer in layers], dim=-1)

@@ -64,14 +64,14 @@ class SumEmbedding(nn.Module):
         return _sum_of_rows(self.table.weight, codes, self.sizes, self.offsets, self.limits)
 
 
-_SMALL = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.uint16)
+_FITS_INT32 = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.uint16)
 
 
 def _integers(codes: Tensor) -> Tensor:
     """The codes as int32 or int64; a code that is too large for these types stays out of range of any table."""
     if codes.dtype.is_floating_point or codes.dtype.is_complex or codes.dtype == torch.bool:
         raise ValueError(f"codes must be integers, not {codes.dtype}")
-    return codes.int() if codes.dtype in _SMALL else codes.long()
+    return codes.int() if codes.dtype in _FITS_INT32 else codes.long()
 
 
 def _as_int32(codes: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from molattn.attention import DenseLayout, EdgeListLayout, PaddedGraphLayout
+from molattn.attention.layout import scatter_sum
 from molattn.kernels.operations import all_true
 
 
@@ -84,9 +85,15 @@ class Graph:
         return graph.replace(degree=getattr(data, "degree", None))
 
     def to_pyg(self) -> Any:
-        """These graphs as a `torch_geometric.data.Batch`, the inverse of `from_pyg`; edges are ordered by graph."""
+        """These graphs as a `torch_geometric.data.Batch`, the inverse of `from_pyg`; edges are ordered by graph.
+
+        Raises:
+            ValueError: there are no graphs, of which PyG has no batch.
+        """
         from torch_geometric.data import Batch, Data
 
+        if not self.num_graphs:
+            raise ValueError("there are no graphs, and PyG has no batch of none")
         graphs = []
         edge_graph = self.node_graph[self.sender]
         for g in range(self.num_graphs):
@@ -118,13 +125,11 @@ class Graph:
 
     def sum_nodes(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "b d"]:
         """The sum over each graph's nodes: (n, d) -> (b, d)."""
-        return x.new_zeros(self.num_graphs, *x.shape[1:]).index_add(0, self.node_graph, x)
+        return scatter_sum(x, self.node_graph, self.num_graphs)
 
     def count_nodes(self) -> Int[Tensor, "b"]:
         """The number of nodes of each graph, (b,)."""
-        return self.node_graph.new_zeros(self.num_graphs).index_add(
-            0, self.node_graph, torch.ones_like(self.node_graph)
-        )
+        return scatter_sum(torch.ones_like(self.node_graph), self.node_graph, self.num_graphs)
 
     def readout_layout(self) -> EdgeListLayout:
         """Attention of one query per graph over the nodes of that graph."""
@@ -133,12 +138,12 @@ class Graph:
 
     def count_edges(self) -> Int[Tensor, "n"]:
         """The number of edges into each node, (n,)."""
-        return self.receiver.new_zeros(self.v.shape[0]).index_add(0, self.receiver, torch.ones_like(self.receiver))
+        return scatter_sum(torch.ones_like(self.receiver), self.receiver, self.v.shape[0])
 
     def count_all_edges(self) -> Int[Tensor, "b"]:
         """The number of edges of each graph, (b,); an edge belongs to the graph of its receiver."""
         edge_graph = self.node_graph[self.receiver]
-        return edge_graph.new_zeros(self.num_graphs).index_add(0, edge_graph, torch.ones_like(edge_graph))
+        return scatter_sum(torch.ones_like(edge_graph), edge_graph, self.num_graphs)
 
     def max_nodes(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "b d"]:
         """The maximum over each graph's nodes, zeros for a graph without nodes: (n, d) -> (b, d)."""
@@ -146,7 +151,7 @@ class Graph:
 
     def sum_edges(self, x: Float[Tensor, "m *d"]) -> Float[Tensor, "n *d"]:
         """The sum over the edges into each node: (m, ...) -> (n, ...)."""
-        return x.new_zeros(self.v.shape[0], *x.shape[1:]).index_add(0, self.receiver, x)
+        return scatter_sum(x, self.receiver, self.v.shape[0])
 
     def max_edges(self, x: Float[Tensor, "m *d"]) -> Float[Tensor, "n *d"]:
         """The maximum over the edges into each node, zeros for a node without edges: (m, ...) -> (n, ...)."""
@@ -176,8 +181,11 @@ class Graph:
         """The same graphs padded to the size of the largest: the inverse of `DenseGraph.to_edge_list`.
 
         Raises:
-            ValueError: a duplicate edge, or one that joins two graphs; a dense matrix cannot hold it.
+            ValueError: a duplicate edge, or one that joins two graphs, which a dense matrix cannot hold; nodes that are
+                not one graph after another.
         """
+        if (self.node_graph.diff() < 0).any():
+            raise ValueError("the nodes of the graphs are not one graph after another: sort them by node_graph")
         counts, graph = self.count_nodes(), self.node_graph[self.receiver]
         n = int(counts.max()) if len(counts) else 0
         position = torch.arange(self.v.shape[0], device=self.v.device) - (counts.cumsum(0) - counts)[self.node_graph]

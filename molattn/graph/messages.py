@@ -20,11 +20,11 @@ def not_none(x: T | None) -> T:
     return x
 
 
-def apply_mask(weights: Tensor, mask: Tensor | None) -> Tensor:
+def apply_dropout(weights: Tensor, mask: Tensor | None) -> Tensor:
     return weights if mask is None else weights * mask
 
 
-def value_factors(edges: EdgeTerms | None) -> tuple[Tensor | None, Tensor | None]:
+def edge_value_terms(edges: EdgeTerms | None) -> tuple[Tensor | None, Tensor | None]:
     """The edges' part of the values as the factors f_k and W_ve, or two None."""
     return (None, None) if edges is None or edges.w_ve is None else (edges.e, edges.w_ve)
 
@@ -126,7 +126,7 @@ class LazyEdgeMessages(EdgeMessages):
     @classmethod
     def from_call(cls, graph: AnyGraph, call: AttentionCall, dropout_mask: Tensor | None) -> "LazyEdgeMessages":
         """The messages, without their weights."""
-        messages, (edges, w_ve) = object.__new__(cls), value_factors(call.kwargs["edges"])
+        messages, (edges, w_ve) = object.__new__(cls), edge_value_terms(call.kwargs["edges"])
         # Written to `vars`: the fields of a frozen class cannot be set, and two of them are computed lazily.
         vars(messages).update(graph=graph, call=call, dropout_mask=dropout_mask, values=call.v, edges=edges, w_ve=w_ve)
         return messages
@@ -137,7 +137,7 @@ class LazyEdgeMessages(EdgeMessages):
 
     @cached_property
     def weights_after_dropout(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return apply_mask(self.weights, vars(self)["dropout_mask"])
+        return apply_dropout(self.weights, vars(self)["dropout_mask"])
 
     def _compute_sum(self) -> Tensor:
         if "weights" in vars(self):

@@ -6,22 +6,24 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from jaxtyping import Float, UInt8
+from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
 from molattn.graph.embedding import look_up
 from molattn.graph.graph import DenseGraph
 from molattn.graph.messages import not_none
+from molattn.graph.plain import has_hooks
 from molattn.kernels import blocks as kernel
 from molattn.kernels.blocks import BlockWeights
 from molattn.kernels.dispatch import Operation
+from molattn.kernels.operations import all_true, eager_unsupported_reason
 
 
 @dataclass(frozen=True)
 class EdgeEmbedding:
     """Edge features as sums of embeddings, not yet looked up: e_ij = sum_t tables_t[codes_tij].
 
-    Values in the padding are not read.
+    Codes in the padding of a graph may be any: `run_blocks` does not read them.
 
     Attributes:
         tables: each (codes, f), a row for each possible code.
@@ -31,40 +33,62 @@ class EdgeEmbedding:
     tables: tuple[Float[Tensor, "_ f"], ...]
     codes: tuple[UInt8[Tensor, "b n n"], ...]
 
-    def features(self) -> Float[Tensor, "b n n f"]:
-        """e_ij of every pair, looked up."""
-        embeddings = [look_up(table, codes) for table, codes in zip(self.tables, self.codes, strict=True)]
+    def features(self, node_mask: Bool[Tensor, "b n"] | None = None) -> Float[Tensor, "b n n f"]:
+        """e_ij of every pair, looked up; codes in the padding count as 0 if `node_mask`, True for nodes, is given.
+
+        Raises:
+            IndexError: a code without a row in its table.
+        """
+        codes = self.codes
+        if node_mask is not None and not all_true(node_mask):
+            padding = ~(node_mask.unsqueeze(-1) & node_mask.unsqueeze(-2))
+            codes = [
+                x.masked_fill(padding, 0) if len(table) < 256 else x  # which has a row for every byte
+                for table, x in zip(self.tables, codes, strict=True)
+            ]
+        embeddings = [look_up(table, x) for table, x in zip(self.tables, codes, strict=True)]
         return sum(embeddings[1:], embeddings[0])
 
     def __add__(self, other: "EdgeEmbedding") -> "EdgeEmbedding":
         return EdgeEmbedding(self.tables + other.tables, self.codes + other.codes)
 
 
-def run_blocks(blocks: Iterable[Any], graph: DenseGraph, edges: EdgeEmbedding | None = None) -> DenseGraph:
-    """The graph after all blocks: as one fused operation if every block supports it, else one block after another.
+def run_blocks(blocks: Iterable[Any], graph: DenseGraph, edge_embedding: EdgeEmbedding | None = None) -> DenseGraph:
+    """The graph after all blocks: as one fused operation if every block supports it, else by calling each block.
+
+    The fused operation calls no module. It runs only if each part of each block is exactly of its default class and has
+    no hook, so that hooks run and layers that were replaced are called.
 
     Args:
         blocks: in the order in which they are applied.
         graph: the input of the first block.
-        edges: used instead of `graph.e`. Only if the blocks run unfused, they are looked up and returned as e.
+        edge_embedding: used instead of `graph.e`. Only if the blocks run unfused, the features are looked up and
+            returned as e.
 
     Raises:
         IndexError: an edge code that is out of range.
     """
-    return _run_blocks(_BlockCall(list(blocks), graph, edges))
+    return _run_blocks(_BlockCall(list(blocks), graph, edge_embedding))
+
+
+def forward_block(block: Any, graph: DenseGraph) -> DenseGraph:
+    """The `forward` of a block: as a fused operation if the block supports it, else its `forward_unfused`."""
+    return _run_blocks(_BlockCall([block], graph, in_forward=True))
 
 
 def fused_unsupported_reason(blocks: Sequence[Any], edge_dim: int) -> str:
     """Why blocks with edges of `edge_dim` channels do not run fused on the CPU, as text; empty if they do."""
-    return _blocks_unsupported_reason(blocks, edge_dim) or kernel.LIBRARY.unavailable_reason()
+    return _blocks_unsupported_reason(blocks, edge_dim, False) or kernel.LIBRARY.unavailable_reason()
 
 
-def _blocks_unsupported_reason(blocks: Sequence[Any], edge_dim: int) -> str:
+def _blocks_unsupported_reason(blocks: Sequence[Any], edge_dim: int, in_forward: bool) -> str:
     if not blocks:
         return "there are no blocks"
     for block in blocks:
         if not hasattr(block, "fused_unsupported_reason"):  # takes a tenth of the time of isinstance with a Protocol
             return f"{type(block).__name__} is not a block of molattn"
+        if not in_forward and has_hooks(block):  # in `forward`, the hooks before it have run, and those after it will
+            return "a hook of a block"
         if why := block.fused_unsupported_reason(edge_dim):
             return why
     return ""
@@ -72,17 +96,18 @@ def _blocks_unsupported_reason(blocks: Sequence[Any], edge_dim: int) -> str:
 
 @dataclass(frozen=True)
 class _BlockCall:
-    """The arguments of `run_blocks`."""
+    """The arguments of `run_blocks`, or of `forward_block`."""
 
     blocks: Sequence[Any]
     graph: DenseGraph
-    edges: EdgeEmbedding | None
+    edge_embedding: EdgeEmbedding | None = None
+    in_forward: bool = False
 
     @property
     def features(self) -> tuple[Tensor, ...]:
         """The embedding tables of the edges, or the edge features."""
         e = self.graph.e
-        return self.edges.tables if self.edges is not None else () if e is None else (e,)
+        return self.edge_embedding.tables if self.edge_embedding is not None else () if e is None else (e,)
 
     @cached_property
     def weights(self) -> list[BlockWeights]:
@@ -100,25 +125,29 @@ def _unsupported_reason(call: _BlockCall) -> str:
         return "graph features (global_dim)"
     if torch.is_autocast_enabled(graph.v.device.type):
         return "autocast is enabled"
-    if why := _blocks_unsupported_reason(call.blocks, features[0].shape[-1]) or kernel.unsupported_reason(
-        call.weights, graph.v, features
-    ):
+    why = (
+        eager_unsupported_reason(graph.v)  # first, since on a GPU it is the answer
+        or _blocks_unsupported_reason(call.blocks, features[0].shape[-1], call.in_forward)
+        or kernel.unsupported_reason(call.weights, graph.v, features)
+    )
+    if why:
         return why
     return "" if graph.right_padded_sizes is not None else "padding that is not behind the nodes"
 
 
 def _compiled(call: _BlockCall) -> DenseGraph:
-    graph, edges = call.graph, call.edges
-    codes = () if edges is None else edges.codes
-    layout = kernel.EdgeLayout(not_none(graph.right_padded_sizes), graph.edge_mask, codes)
-    return graph.replace(v=kernel.compiled_blocks(call.weights, graph.v, call.features, layout))
+    graph, embedding = call.graph, call.edge_embedding
+    codes = () if embedding is None else embedding.codes
+    edges = kernel.BatchEdges(not_none(graph.right_padded_sizes), graph.edge_mask, codes)
+    return graph.replace(v=kernel.compiled_blocks(call.weights, graph.v, call.features, edges))
 
 
 def _reference(call: _BlockCall) -> DenseGraph:
-    graph: Any = call.graph if call.edges is None else call.graph.replace(e=call.edges.features())
-    block: Any
+    graph: Any = call.graph
+    if call.edge_embedding is not None:
+        graph = graph.replace(e=call.edge_embedding.features(graph.node_mask))
     for block in call.blocks:
-        graph = block.forward_unfused(graph) if hasattr(block, "forward_unfused") else block(graph)
+        graph = block.forward_unfused(graph) if call.in_forward else block(graph)
     return graph
 
 

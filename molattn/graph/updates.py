@@ -1,12 +1,16 @@
 """phi_v and phi_u, the node and global updates, and `ResidualEdges`, an update of edge features: pre-norm residuals."""
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from molattn.attention.arguments import check_dropout, check_sizes
 from molattn.attention.dropout import Dropout, add_dropout, dropout_gelu
 from molattn.graph.graph import AnyGraph
 from molattn.graph.messages import Messages
+from molattn.graph.plain import are_plain
 
 
 class NodeUpdate(nn.Module):
@@ -21,11 +25,15 @@ class NodeUpdate(nn.Module):
         dropout: dropout probability, in training.
 
     Raises:
-        ValueError: at a call, a graph without u if global_dim is not 0.
+        ValueError: a size below 1, or a global_dim below 0; dropout is not in [0, 1); at a call, a graph without u if
+            global_dim is not 0.
     """
 
-    def __init__(self, node_dim: int, hidden_dim: int, global_dim: int = 0, dropout: float = 0.0):
+    def __init__(self, node_dim: int, *, global_dim: int = 0, hidden_dim: int, dropout: float = 0.0):
         super().__init__()
+        check_sizes(node_dim=node_dim, hidden_dim=hidden_dim)
+        check_sizes(0, global_dim=global_dim)
+        check_dropout(dropout)
         self.w_u = nn.Linear(global_dim, node_dim, bias=False) if global_dim else None
         self.norm = nn.LayerNorm(node_dim)
         self.feed_forward = nn.Sequential(
@@ -40,9 +48,26 @@ class NodeUpdate(nn.Module):
                 raise ValueError("the node update needs u, but the graph has none")
             ebar = ebar + graph.broadcast_to_nodes(self.w_u(graph.u))
         x = add_dropout(graph.v, ebar, self.dropout, self.training)
-        first, *_, last = self.feed_forward
-        hidden = dropout_gelu(first(self.norm(x)), self.dropout, self.training)
-        return add_dropout(x, last(hidden), self.dropout, self.training)
+        if self.fuses_gelu():
+            first, _, _, last = self.feed_forward
+            y = last(dropout_gelu(first(self.norm(x)), self.dropout, self.training))
+        else:
+            y = self.feed_forward(self.norm(x))
+        return add_dropout(x, y, self.dropout, self.training)
+
+    def fuses_gelu(self) -> bool:
+        """Whether `feed_forward` still has GELU and the dropout of this module in its middle, which then run as one."""
+        layers: Any = self.feed_forward
+        if not are_plain(nn.Sequential, layers) or len(layers) != 4:
+            return False
+        _, gelu, dropout, _ = layers
+        return (
+            are_plain(nn.GELU, gelu)
+            and are_plain(Dropout, dropout)
+            and gelu.approximate == "none"
+            and dropout.p == self.dropout
+            and dropout.training is self.training
+        )
 
 
 class GlobalUpdate(nn.Module):
@@ -56,11 +81,12 @@ class GlobalUpdate(nn.Module):
         message_dim: channels of ebar, which are the h * d of the e'_k; node_dim by default.
 
     Raises:
-        ValueError: at a call, a graph without u.
+        ValueError: a size below 1; at a call, a graph without u.
     """
 
-    def __init__(self, node_dim: int, global_dim: int, hidden_dim: int, message_dim: int | None = None):
+    def __init__(self, node_dim: int, *, global_dim: int, hidden_dim: int, message_dim: int | None = None):
         super().__init__()
+        check_sizes(node_dim=node_dim, global_dim=global_dim, hidden_dim=hidden_dim, message_dim=message_dim)
         inputs = (node_dim if message_dim is None else message_dim) + node_dim + global_dim
         self.feed_forward = nn.Sequential(
             nn.LayerNorm(inputs), nn.Linear(inputs, hidden_dim), nn.GELU(), nn.Linear(hidden_dim, global_dim)

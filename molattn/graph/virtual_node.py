@@ -14,8 +14,9 @@ class VirtualNode(nn.Module):
     v_0 = a learned vector
     e_0j, e_i0, e_00 = three learned vectors: to the virtual node, from the virtual node, its self-loop
 
-    The virtual node is node 0, and node i becomes node i + 1. Nodes, edges and masks grow by one; u is unchanged, and
-    the virtual node has degree 0. If there is an `edge_mask`, it is True for the new edges; the padding has no edges.
+    The virtual node is node 0, and node i becomes node i + 1. Nodes, edges and masks grow by one; u is unchanged. The
+    virtual node has no bonds, and so degree 0. If there is an `edge_mask`, it is True for the new edges; the padding
+    has no edges.
 
     Args:
         node_dim, edge_dim: d_v and d_e; edge_dim 0 for graphs without edge features.
@@ -23,7 +24,8 @@ class VirtualNode(nn.Module):
             instead of learned ones.
 
     Raises:
-        ValueError: at a call, a graph whose edge features do not have edge_dim channels.
+        ValueError: edge_features of another shape; at a call, a graph whose edge features do not have edge_dim
+            channels.
         TypeError: at a call, a graph that is not a `DenseGraph`.
 
     Source: the special node of Graphormer, Ying et al. 2021, arXiv:2106.05234, section 3.2.
@@ -35,6 +37,9 @@ class VirtualNode(nn.Module):
         super().__init__()
         self.edge_dim = edge_dim
         self.v = nn.Parameter(torch.randn(node_dim))
+        if edge_features is not None and edge_features.shape != (3, edge_dim):
+            shape = tuple(edge_features.shape)
+            raise ValueError(f"edge_features {shape} are not 3 rows of edge_dim={edge_dim} channels")
         if edge_features is None:
             self.edge_features = nn.Parameter(torch.randn(3, edge_dim))
         else:

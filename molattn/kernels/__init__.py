@@ -23,10 +23,15 @@ def describe_kernels() -> str:
     from molattn.kernels.dispatch import BACKEND_VARIABLE
     from molattn.kernels.loader import MARCH_VARIABLE
 
-    for kernel in (edge_attention, blocks, lookup, elementwise, segments):
+    chosen = os.environ.get(BACKEND_VARIABLE, "").strip()
+    if chosen and "compiled" not in [name.strip() for name in chosen.split(",")]:
+        return f"no, {BACKEND_VARIABLE} allows {chosen} alone"
+    if why := blocks.LIBRARY.unavailable_reason():
+        return f"no, torch's operations instead, training about 3 times slower: {why}"
+    for kernel in (edge_attention, lookup, elementwise, segments):
         if why := kernel.LIBRARY.unavailable_reason():
-            return f"no, torch's operations instead, training about 3 times slower: {why}"
-    if chosen := os.environ.get(BACKEND_VARIABLE, "").strip():
+            return f"not all, torch's operations instead of {kernel.LIBRARY.source.name}: {why}"
+    if chosen:
         return f"yes, but {BACKEND_VARIABLE} allows {chosen} alone"
     if march := os.environ.get(MARCH_VARIABLE, "").strip():
         return f"yes, for {march} ({MARCH_VARIABLE})"

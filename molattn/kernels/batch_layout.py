@@ -1,4 +1,4 @@
-"""The layout of a batch of padded graphs: which nodes exist, and which may attend to which."""
+"""A batch of padded graphs: which nodes exist, and which may attend to which."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,16 +7,14 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from molattn.kernels.operations import all_true
+from molattn.kernels.operations import FLOATS_PER_VECTOR, all_true
 
 # The number of attention weights, over all heads, of a chunk: its tensors fit into the second-level cache of a CPU.
 _CHUNK = 2**18
-VECTOR = 16
-"""Floats in a vector register: torch's softmax does not vectorize shorter rows, and is then ten times slower."""
 
 
 @dataclass(frozen=True)
-class BatchLayout:
+class PaddedBatch:
     """A batch of b padded graphs of n nodes each, whose nodes are b n consecutive rows, and its masks.
 
     Attributes:
@@ -35,8 +33,8 @@ class BatchLayout:
     edge_mask: Tensor | None = None
 
     @classmethod
-    def of(cls, q: Tensor, node_mask: Tensor | None, edge_mask: Tensor | None) -> "BatchLayout":
-        """The layout of queries (b, n, ...) with these masks."""
+    def of(cls, q: Tensor, node_mask: Tensor | None, edge_mask: Tensor | None) -> "PaddedBatch":
+        """The batch of queries (b, n, ...) with these masks."""
         if node_mask is not None and edge_mask is None and all_true(node_mask):
             node_mask = None
         b, n, *_ = q.shape
@@ -46,8 +44,11 @@ class BatchLayout:
 
     @property
     def num_keys(self) -> int:
-        """m, the number of keys: n, or more if short rows are padded to a vector."""
-        return max(self.n, VECTOR) if self.device.type == "cpu" else self.n
+        """m, the number of keys: n, or more if short rows are padded to a vector.
+
+        torch's softmax does not vectorize shorter rows, and is then ten times slower.
+        """
+        return max(self.n, FLOATS_PER_VECTOR) if self.device.type == "cpu" else self.n
 
     @cached_property
     def allowed(self) -> Tensor | None:

@@ -10,10 +10,13 @@ from torch import Tensor
 from molattn.kernels.edge_attention import MAX_TABLES, AttentionTask, Graphs
 from molattn.kernels.elementwise import Dropout, make_dropout
 from molattn.kernels.loader import Library
-from molattn.kernels.operations import check_argument, data_pointer, first_mismatch, isolated_state
-
-LANES = 16
-"""Channels must be multiples of it."""
+from molattn.kernels.operations import (
+    FLOATS_PER_VECTOR,
+    check_argument,
+    data_pointer,
+    first_mismatch,
+    isolated_state,
+)
 
 
 class _Linear(ctypes.Structure):
@@ -81,7 +84,7 @@ class BlockArguments(NamedTuple):
         v: (b, n, c), the nodes.
         edges: the edge features, (b, n, n, f), or the tables of which they are sums, each (rows, f).
         weights: the `BlockTensors` of all blocks, concatenated; an empty tensor if there is no w_be.
-        counts, edge_mask, codes: as in `EdgeLayout`.
+        counts, edge_mask, codes: as in `BatchEdges`.
         num_heads: h.
         eps: two for each block, of norm_v and norm_x.
         p: the dropout probability.
@@ -105,7 +108,7 @@ def _self_test() -> str:
     # Here, because graph imports kernels, and `blocks` this module.
     from molattn.graph.block import GraphNetBlock
     from molattn.graph.graph import DenseGraph
-    from molattn.kernels.blocks import EdgeLayout, compiled_blocks
+    from molattn.kernels.blocks import BatchEdges, compiled_blocks
 
     with isolated_state():
         c, f, n = 32, 3, 19  # more receivers than a vector has lanes
@@ -123,7 +126,7 @@ def _self_test() -> str:
             materialized: Any = graph
             for block in blocks:
                 materialized, _ = block.materialize(materialized)
-            layout = EdgeLayout(mask.sum(1), edge_mask, tables)
+            layout = BatchEdges(mask.sum(1), edge_mask, tables)
             ours = compiled_blocks(weights, v, [rows], layout)
             learned = [v, rows, *(x for block in blocks for x in block.parameters())]
             found = torch.autograd.grad((ours * probe).sum(), learned)
@@ -163,7 +166,7 @@ def _check(arguments: BlockArguments) -> None:
         raise ValueError(f"{len(eps)} eps, {len(keys)} keys and a dropout of {p} are not for {len(blocks)} blocks")
     b, n, c = v.shape
     w, hidden, f = blocks[0].w_q.shape[0], blocks[0].first_w.shape[0], edges[0].shape[-1]
-    if h < 1 or w % h or f < 1 or any(size < 1 or size % LANES for size in (c, w, hidden)):
+    if h < 1 or w % h or f < 1 or any(size < 1 or size % FLOATS_PER_VECTOR for size in (c, w, hidden)):
         raise ValueError(f"{h} heads, {c}, {w} and {hidden} channels and {f} of the edges are not for compiled blocks")
     check_argument("v", v, v.shape)
     if not codes:

@@ -16,10 +16,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from molattn.kernels.block_library import LANES, LIBRARY, BlockArguments, BlockTensors, PreparedCall, group_by_block
+from molattn.kernels.block_library import LIBRARY, BlockArguments, BlockTensors, PreparedCall, group_by_block
 from molattn.kernels.edge_attention import MAX_TABLES, edge_attention_reference
 from molattn.kernels.elementwise import dropout_mask, new_key
-from molattn.kernels.operations import differentiable_gradients, eager_unsupported_reason, register
+from molattn.kernels.operations import (
+    FLOATS_PER_VECTOR,
+    differentiable_gradients,
+    eager_unsupported_reason,
+    register,
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class BlockWeights:
 
 
 @dataclass(frozen=True)
-class EdgeLayout:
+class BatchEdges:
     """The nodes and edges of the graphs of a batch.
 
     Attributes:
@@ -68,14 +73,14 @@ def unsupported_reason(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequenc
     tensors = (v, *edges, *(x for block in blocks for x in block.tensors if x is not None))
     if len(sizes) != 1 or len({(block.num_heads, block.dropout) for block in blocks}) != 1:
         return "blocks of different sizes or dropouts"
-    if any(size % LANES for size in sizes.pop()):
-        return f"channels that are no multiples of {LANES}"
+    if any(size % FLOATS_PER_VECTOR for size in sizes.pop()):
+        return f"channels that are no multiples of {FLOATS_PER_VECTOR}"
     if not 0 < len(edges) <= MAX_TABLES or edges[0].shape[-1] == 0:
         return "no edge features"
     return eager_unsupported_reason(*tensors) or LIBRARY.unavailable_reason()
 
 
-def compiled_blocks(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequence[Tensor], layout: EdgeLayout) -> Tensor:
+def compiled_blocks(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequence[Tensor], layout: BatchEdges) -> Tensor:
     """The nodes v, (b, n, c), after a sequence of blocks: see `GraphNetBlock`; zeros in the padding.
 
     `edges` is [e], (b, n, n, f), or, if the layout has codes, one table, (rows, f), for each of them: the features of
@@ -84,7 +89,7 @@ def compiled_blocks(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequence[T
 
     Raises:
         IndexError: a code has no row, or a graph has more than n nodes.
-        ValueError: a tensor is not as `BlockWeights`, `EdgeLayout` and this function require.
+        ValueError: a tensor is not as `BlockWeights`, `BatchEdges` and this function require.
     """
     if not blocks:
         raise ValueError("there are no blocks")
@@ -139,21 +144,21 @@ class _Blocks(torch.autograd.Function):
     @staticmethod
     def forward(ctx, rest, save, num_edges, v, *tensors):  # pyright: ignore[reportIncompatibleMethodOverride]
         call = PreparedCall(BlockArguments(v, tensors[:num_edges], tensors[num_edges:], *rest))
-        out, ctx.saved = call.forward(save)
+        out, saved = call.forward(save)
         ctx.call, ctx.rest, ctx.num_edges = call, rest, num_edges
         counts, edge_mask, codes, *_ = rest
-        ctx.save_for_backward(v, *tensors, counts, edge_mask, *codes)
+        ctx.save_for_backward(saved, v, *tensors, counts, edge_mask, *codes)
         return out
 
     @staticmethod
     def backward(ctx, d_out):  # pyright: ignore[reportIncompatibleMethodOverride]
         needed = ctx.needs_input_grad[3:]
-        v, *tensors = ctx.saved_tensors[: len(needed)]  # raises if one was modified in place
+        saved, v, *tensors = ctx.saved_tensors[: 1 + len(needed)]  # raises if one was modified in place
         if torch.is_grad_enabled():
             edges, weights = tensors[: ctx.num_edges], tensors[ctx.num_edges :]
             out = blocks_reference(BlockArguments(v, edges, weights, *ctx.rest))
             return None, None, None, *differentiable_gradients(out, (v, *tensors), needed, d_out)
-        d_v, d_edges, d_weights = ctx.call.backward(d_out, ctx.saved, any(needed[1 : 1 + ctx.num_edges]))
+        d_v, d_edges, d_weights = ctx.call.backward(d_out, saved, any(needed[1 : 1 + ctx.num_edges]))
         gradients = (d_v, *d_edges, *d_weights)
         return None, None, None, *(d if need else None for d, need in zip(gradients, needed, strict=True))
 

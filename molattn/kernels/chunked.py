@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from molattn.kernels.batch_layout import VECTOR, BatchLayout
+from molattn.kernels.batch_layout import PaddedBatch
 from molattn.kernels.edge_attention import edge_attention_reference
-from molattn.kernels.operations import differentiable_gradients
+from molattn.kernels.operations import FLOATS_PER_VECTOR, differentiable_gradients
 
 # The smallest number of receivers for which padding a matrix to 16 columns saves time.
 _MIN_PADDED_ROWS = 512
@@ -28,7 +28,7 @@ def chunked_edge_attention(
     dropout_mask: Tensor | None = None,
 ) -> Tensor:
     """o, (b, n, h, d): see `molattn.kernels.edge_attention`."""
-    layout = BatchLayout.of(q, node_mask, edge_mask)
+    layout = PaddedBatch.of(q, node_mask, edge_mask)
     return _ChunkedEdgeAttention.apply(q, k, v, e, w_ke, w_ve, w_be, node_mask, edge_mask, dropout_mask, layout)
 
 
@@ -180,9 +180,9 @@ def _padded_edges(e, m):
 def _pad_columns(w, rows):
     """(h, d, f) with f padded with zeros to 16: products with 16 columns take half the time of those with 8."""
     h, d, f = w.shape
-    if f >= VECTOR or len(rows) < _MIN_PADDED_ROWS or rows.device.type != "cpu":
+    if f >= FLOATS_PER_VECTOR or len(rows) < _MIN_PADDED_ROWS or rows.device.type != "cpu":
         return w
-    wide = w.new_zeros(h, d, VECTOR)
+    wide = w.new_zeros(h, d, FLOATS_PER_VECTOR)
     wide[..., :f] = w
     return wide
 

@@ -14,6 +14,7 @@ in order. The results differ only by rounding.
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any, NamedTuple
 
 from molattn.errors import UsageError
@@ -95,9 +96,16 @@ def _from_environment() -> frozenset[str] | None:
     return _validate_backends(names, BACKEND_VARIABLE) if names else None
 
 
-_allowed: frozenset[str] | None = _from_environment()
+_default = _from_environment()
+_allowed: frozenset[str] | None = _default
 """The allowed backends; None if all are."""
 _recorded: list[Call] | None = None
+
+# The contexts that are open, in the order in which they were entered: threads may leave them in another order. Not a
+# ContextVar, which torch.compile cannot trace.
+_open_backends: list[frozenset[str]] = []
+_open_records: list[list[Call]] = []
+_lock = Lock()
 
 
 @contextmanager
@@ -105,8 +113,9 @@ def backend(*names: str) -> Iterator[None]:
     """Allow only these backends, as `torch.nn.attention.sdpa_kernel` does for torch's attention.
 
     With "reference", attention is computed as score, normalizer and weighted sum. If none of the named backends
-    supports the arguments, the reference runs. It applies to all threads of the process and can be nested; outside of
-    it, the environment variable MOLATTN_BACKEND, names separated by commas, sets the default.
+    supports the arguments, the reference runs. It applies to all threads of the process and can be nested: the context
+    that was entered last holds. Outside of them, the environment variable MOLATTN_BACKEND, names separated by commas,
+    sets the default.
 
     Args:
         names: of "compiled", "chunked", "fused" and "reference".
@@ -125,20 +134,34 @@ def backend(*names: str) -> Iterator[None]:
     (['fused', 'reference'], True)
     """
     global _allowed
-    before, _allowed = _allowed, _validate_backends(names, "backend")
+    mine = _validate_backends(names, "backend")
+    with _lock:
+        _open_backends.append(mine)
+        _allowed = mine
     try:
         yield
     finally:
-        _allowed = before
+        with _lock:
+            _remove(_open_backends, mine)
+            _allowed = _open_backends[-1] if _open_backends else _default
 
 
 @contextmanager
 def record_backends() -> Iterator[list[Call]]:
     """A list of the operations called within the context, in order, with the backends that ran."""
     global _recorded
-    before, calls = _recorded, []
-    _recorded = calls
+    calls: list[Call] = []
+    with _lock:
+        _open_records.append(calls)
+        _recorded = calls
     try:
         yield calls
     finally:
-        _recorded = before
+        with _lock:
+            _remove(_open_records, calls)
+            _recorded = _open_records[-1] if _open_records else None
+
+
+def _remove(contexts: list[Any], mine: object) -> None:
+    """Remove a context, by identity: others may be equal."""
+    del contexts[next(i for i, context in enumerate(contexts) if context is mine)]

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from molattn.kernels.batch_layout import BatchLayout
+from molattn.kernels.batch_layout import PaddedBatch
 from molattn.kernels.loader import Library
 from molattn.kernels.operations import (
     check_argument,
@@ -173,7 +173,7 @@ def _prepare(
         check_argument("edge_mask", edge_mask, (b, n, n), torch.bool)
     if dropout_mask is not None:
         check_argument("dropout_mask", dropout_mask, (b, h, n, n))
-    layout = BatchLayout.of(q, node_mask, edge_mask)
+    layout = PaddedBatch.of(q, node_mask, edge_mask)
     q, k, v, stride = _with_row_stride(q, k, v)
     others = tuple(None if x is None else x.contiguous() for x in (w_ke, w_ve, w_be, dropout_mask, e))
     graphs = Graphs(count=b, n=n)

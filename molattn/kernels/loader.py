@@ -9,9 +9,10 @@ A library that compiles is not trusted yet. Its structs must have the memory lay
 checked whenever it is loaded; and it must pass a self-test against the reference implementation on small examples.
 That it passed is recorded next to the library.
 
-MOLATTN_COMPILE=0 disables building and loading. MOLATTN_MARCH builds for another processor, named as in the compiler's
-option -march, such as x86-64-v3, which has neither AVX-512 nor AMX. MOLATTN_SANITIZE=1 builds with the address and
-undefined behaviour sanitizers, for `.ci/sanitize`. `molattn doctor` reports whether the kernels are built.
+MOLATTN_COMPILE=0 disables building and loading. CC is the command of the compiler; cc, gcc or clang by default.
+MOLATTN_MARCH builds for another processor, named as in the compiler's option -march, such as x86-64-v3, which has
+neither AVX-512 nor AMX. MOLATTN_SANITIZE=1 builds with the address and undefined behaviour sanitizers, for
+`.ci/sanitize`. `molattn doctor` reports whether the kernels are built.
 """
 
 import ctypes
@@ -20,6 +21,7 @@ import logging
 import os
 import platform
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -42,6 +44,7 @@ from molattn.cache import (
     read_trusted,
     write_private,
 )
+from molattn.errors import short_repr
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +55,8 @@ COMPILE_VARIABLE = "MOLATTN_COMPILE"
 """The environment variable that disables compiled kernels if it is "0"."""
 COMPILE_DISABLED = f"{COMPILE_VARIABLE} is 0"
 """What `unavailable_reason` returns in that case."""
+COMPILER_VARIABLE = "CC"
+"""The environment variable with the command of the C compiler, such as "gcc" or "ccache gcc -m64"."""
 MARCH_VARIABLE = "MOLATTN_MARCH"
 """The environment variable with the processor to build for instead of this one."""
 SANITIZE_VARIABLE = "MOLATTN_SANITIZE"
@@ -210,8 +215,13 @@ def _self_test_failure(loaded: ctypes.CDLL, source: Path, self_test: Callable[[]
     return ""
 
 
-def build(source: Path, folder: Path, compiler: str) -> Path:
+def build(source: Path, folder: Path, compiler: Sequence[str]) -> Path:
     """The path of the library of `source` in `folder`, built if it is missing or damaged; only one process builds it.
+
+    Args:
+        source: the C file.
+        folder: for the library and what is known of it.
+        compiler: the command of the compiler, with options that are always given.
 
     Raises:
         OSError, subprocess.SubprocessError: it cannot be built, or building failed within the last day.
@@ -236,13 +246,12 @@ def build(source: Path, folder: Path, compiler: str) -> Path:
         if not is_intact(path):
             _raise_recorded_failure(failed, hung)
             try:
-                _build(source, path, [compiler, *flags], natives)
+                _build(source, path, [*compiler, *flags], natives)
             except subprocess.TimeoutExpired as error:
-                raise _record_failure(hung, f"{compiler} does not end within {error.timeout:g} s") from None
+                raise _record_failure(hung, f"{compiler[0]} does not end within {error.timeout:g} s") from None
             except OSError as error:
-                if (
-                    error.errno is not None
-                ):  # a failure of the system, such as a full disk: the next process tries again
+                # A failure of the system, such as a full disk, is not recorded: the next process tries again.
+                if error.errno is not None:
                     raise
                 raise _record_failure(failed, str(error)) from None
     return path
@@ -354,11 +363,8 @@ def _load(source: Path) -> tuple[ctypes.CDLL | None, str]:
         return None, COMPILE_DISABLED
     if os.name != "posix":
         return None, f"not supported on {platform.system()}"
-    compiler = shutil.which(os.environ.get("CC") or "cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        return None, "there is no C compiler: install gcc or clang"
     try:
-        path = build(source, cache_folder() / "compiled", compiler)
+        path = build(source, cache_folder() / "compiled", find_compiler())
     # RuntimeError: no home folder, or a file system without locks.
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:
         return None, str(error)
@@ -368,11 +374,43 @@ def _load(source: Path) -> tuple[ctypes.CDLL | None, str]:
         return None, f"it cannot be opened ({error}): set {CACHE_VARIABLE} to a folder from which programs may run"
 
 
-def _compiler_identity(compiler: str) -> tuple[str, ...]:
-    """The path, size and modification time of the compiler; running it for its version would take much longer."""
-    path = os.path.realpath(shutil.which(compiler) or compiler)
-    about = os.stat(path)
-    return path, str(about.st_size), str(about.st_mtime_ns)
+def find_compiler() -> list[str]:
+    """The command of the C compiler: that of the environment variable CC, which may have options, or cc, gcc or clang.
+
+    Raises:
+        OSError: there is none, or not that of CC.
+    """
+    wanted = os.environ.get(COMPILER_VARIABLE, "").strip()
+    if not wanted:
+        found = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+        if found is None:
+            raise OSError("there is no C compiler: install gcc or clang")
+        return [found]
+    try:
+        program, *options = shlex.split(wanted)
+    except ValueError as error:
+        raise OSError(f"{COMPILER_VARIABLE} is {short_repr(wanted)}, which is not a command: {error}") from None
+    found = shutil.which(program)
+    if found is None:
+        raise OSError(f"{COMPILER_VARIABLE} names {short_repr(program)}, which is not found: install it, or unset it")
+    return [found, *options]
+
+
+def _compiler_identity(compiler: Sequence[str]) -> tuple[str, ...]:
+    """The path, size and modification time of the compiler; running it for its version would take much longer.
+
+    A second program of its command, as in "ccache gcc", counts too.
+    """
+    identity = []
+    for word in compiler:
+        path = shutil.which(word)
+        if path is None:
+            identity.append(word)
+        else:
+            path = os.path.realpath(path)
+            about = os.stat(path)
+            identity += [path, str(about.st_size), str(about.st_mtime_ns)]
+    return tuple(identity)
 
 
 @cache

@@ -10,6 +10,9 @@ from torch._C._functorch import is_functorch_wrapped_tensor, peek_interpreter_st
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 
+FLOATS_PER_VECTOR = 16
+"""Floats in the longest vector register: the C kernels compute on whole vectors, and torch's on CPUs prefer them."""
+
 
 def check_argument(name: str, x: Tensor, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> None:
     """Check that a tensor has this shape and dtype and is a strided tensor on the CPU.

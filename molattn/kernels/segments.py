@@ -18,6 +18,7 @@ from torch import Tensor
 
 from molattn.kernels.loader import Library
 from molattn.kernels.operations import (
+    FLOATS_PER_VECTOR,
     check_argument,
     data_pointer,
     differentiable_gradients,
@@ -25,8 +26,6 @@ from molattn.kernels.operations import (
     isolated_state,
     register,
 )
-
-_LANES = 16
 
 
 class SegmentTask(ctypes.Structure):
@@ -98,7 +97,7 @@ def segment_attention_reference(
 
 def _padded(x: Tensor | None, dim: int) -> Tensor | None:
     """Pad the channels, dimension `dim`, with zeros to a multiple of the vector length."""
-    if x is None or not (missing := -x.shape[dim] % _LANES):
+    if x is None or not (missing := -x.shape[dim] % FLOATS_PER_VECTOR):
         return x
     return F.pad(x, (0, missing) if dim == -1 else (0, 0, 0, missing))
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 
 import torch
 
-from molattn.chem import BOND_FEATURES, BOND_SIZE, DISCONNECTED, unpack_bond
+from molattn.chem import BOND_FEATURES, BOND_SIZE, unpack_bond
 from molattn.errors import unknown_choice
 from molattn.graph.encodings import (
     AdjacencyWeights,
@@ -54,7 +54,7 @@ RADIAL_BASES = {"gaussian": Gaussians, "bessel": Bessel}
 
 EDGE_ENCODINGS: dict[str, Callable[[GraphModelConfig], Encoding]] = {
     "bond": lambda c: BondEncoding(_bond_parts(), _BOND_SIZES, c.edge_dim),
-    "path": lambda c: PathEncoding(c.edge_dim, c.max_path, DISCONNECTED),
+    "path": lambda c: PathEncoding(c.edge_dim, c.max_path),
     "head-table": lambda c: AttentionBias(c.max_path + 2, c.num_heads),
     "path-edges": lambda c: PathEdgeEncoding(_bond_parts(), _BOND_SIZES, c.edge_dim, c.path_edges),
     "random-walks": lambda c: RandomWalkEncoding(c.walk_steps, c.edge_dim),
@@ -62,7 +62,7 @@ EDGE_ENCODINGS: dict[str, Callable[[GraphModelConfig], Encoding]] = {
     "distance-kernel": lambda c: DistanceKernel(c.distance_kernel),
     "adjacency": lambda c: AdjacencyWeights(),  # noqa: ARG005
     "bond-one-hot": lambda c: BondOneHot(_bond_parts(), _BOND_SIZES),  # noqa: ARG005
-    "neighbourhood": lambda c: PathOneHot(c.max_path, DISCONNECTED),
+    "neighbourhood": lambda c: PathOneHot(c.max_path),
 }
 
 NODE_ENCODINGS: dict[str, Callable[[GraphModelConfig], Encoding]] = {

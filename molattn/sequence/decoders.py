@@ -6,7 +6,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from molattn.attention import Additive, Score, make_score
+from molattn.attention import SCORES, SCORES_WITH_WEIGHTS, Additive, Score, make_score
+from molattn.attention.arguments import check_sizes
+from molattn.errors import unknown_choice
 from molattn.sequence.embedding import PAD
 from molattn.sequence.recurrent import (
     Hidden,
@@ -60,6 +62,9 @@ class Bahdanau(RecurrentDecoder[BahdanauState]):
         readout_dim: channels of r_t; hidden_dim by default.
         dropout: dropout probability of the embeddings and of r_t, in training.
 
+    Raises:
+        ValueError: a hidden_dim, attention_dim or readout_dim below 1.
+
     Source: Bahdanau et al. 2015, arXiv:1409.0473. The GRU is torch's, with the reset gate after the recurrent
     matrix.
 
@@ -82,11 +87,12 @@ class Bahdanau(RecurrentDecoder[BahdanauState]):
         dropout: float = 0.0,
     ):
         super().__init__()
-        memory_dim, readout_dim = 2 * hidden_dim, readout_dim or hidden_dim
+        check_sizes(hidden_dim=hidden_dim, attention_dim=attention_dim, readout_dim=readout_dim)
+        memory_dim, readout_dim = 2 * hidden_dim, hidden_dim if readout_dim is None else readout_dim
         self.encoder = RecurrentEncoder(source_vocab, embed_dim, hidden_dim, bidirectional=True, dropout=dropout)
         self.w_s = nn.Linear(hidden_dim, hidden_dim)
         self.embedding = nn.Embedding(target_vocab, embed_dim, padding_idx=PAD)
-        self.score = Additive(hidden_dim, memory_dim, attention_dim or hidden_dim)
+        self.score = Additive(hidden_dim, memory_dim, hidden_dim if attention_dim is None else attention_dim)
         self.cell = nn.GRUCell(embed_dim + memory_dim, hidden_dim)
         self.w_r = nn.Linear(hidden_dim + embed_dim + memory_dim, 2 * readout_dim)
         self.dropout = nn.Dropout(dropout)
@@ -193,8 +199,12 @@ class Luong(RecurrentDecoder[LuongState]):
         self.embedding = nn.Embedding(target_vocab, embed_dim, padding_idx=PAD)
         input_dim = embed_dim + (hidden_dim if input_feeding else 0)
         self.rnn = make_rnn(cell, input_dim, hidden_dim, num_layers, dropout=dropout if num_layers > 1 else 0.0)
-        name = LUONG_SCORES.get(score, score) if isinstance(score, str) else score
-        self.score = make_score(name, hidden_dim, hidden_dim, max_length=max_source_length)
+        names = {**LUONG_SCORES, **{name: name for name in (*SCORES, *SCORES_WITH_WEIGHTS)}}
+        if isinstance(score, str):
+            if score not in names:
+                raise ValueError(unknown_choice("score", score, names, "a function"))
+            score = names[score]
+        self.score = make_score(score, hidden_dim, hidden_dim, max_length=max_source_length)
         self.w_c = nn.Linear(2 * hidden_dim, hidden_dim, bias=False)
         self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(hidden_dim, target_vocab)

@@ -41,6 +41,7 @@ class DecodedSequences:
             the start token; with the end token unless `max_length` was reached; padded with 0.
         scores: (batch,), log P(tokens | source), from greedy search; (batch, beam_size), the same divided by
             |tokens|^length_penalty, from beam search, minus infinity where fewer than beam_size sequences were found.
+            The probabilities are the model's, not renormalized for the padding token, which is never chosen.
     """
 
     tokens: Int[Tensor, "*b length"]

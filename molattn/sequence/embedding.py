@@ -82,11 +82,14 @@ def sinusoidal_positions(
     [[0.0, 0.0, 1.0, 1.0], [0.8399999737739563, 0.009999999776482582, 0.5400000214576721, 1.0]]
     """
     combine = resolve_name(channel_order, CHANNEL_ORDERS, "channel order")
-    # Computed in float64 for any dtype: float32 angles are off by 1e-4 at position 2000.
-    p = torch.arange(offset, offset + length, dtype=torch.float64, device=device)
-    i = torch.arange((d_model + 1) // 2, dtype=torch.float64, device=device)
+    # Computed in float64 for any dtype: float32 angles are off by 1e-4 at position 2000. Apple's GPUs have no float64.
+    device = torch.get_default_device() if device is None else torch.device(device)
+    at = torch.device("cpu") if device.type == "mps" else device
+    p = torch.arange(offset, offset + length, dtype=torch.float64, device=at)
+    i = torch.arange((d_model + 1) // 2, dtype=torch.float64, device=at)
     angles = torch.outer(p, 10000.0 ** (-2 * i / d_model))
-    return combine(angles.sin(), angles.cos()[:, : d_model // 2]).to(dtype or torch.get_default_dtype())
+    positions = combine(angles.sin(), angles.cos()[:, : d_model // 2])
+    return positions.to(dtype or torch.get_default_dtype()).to(device)
 
 
 class PositionalEmbedding(nn.Module):

@@ -161,7 +161,15 @@ class Transformer(nn.Module):
         return self.output(y[:, 0]), TransformerState(caches, state.source_mask, target_mask)
 
     @classmethod
-    def from_torch(cls, model: nn.Transformer, source_vocab: int, target_vocab: int, **settings: Any) -> "Transformer":
+    def from_torch(
+        cls,
+        model: nn.Transformer,
+        source_vocab: int,
+        target_vocab: int,
+        *,
+        channel_order: str | ChannelOrder = "concatenated",
+        dropout: float = 0.0,
+    ) -> "Transformer":
         """A model with the encoder and decoder of torch's, which has no embeddings and no output layer.
 
         The two stacks have the weights, settings, dtype, device and training mode of torch's, as from
@@ -171,11 +179,12 @@ class Transformer(nn.Module):
         Args:
             model: torch's model.
             source_vocab, target_vocab: as for `Transformer`.
-            settings: `channel_order`, and `dropout` of the embeddings.
+            channel_order: of the positional encoding.
+            dropout: dropout probability of the embeddings, in training.
 
         Raises:
             ValueError: torch's model has a feature that is not supported; the message names it.
         """
         from molattn.sequence.convert import transformer_from_torch
 
-        return transformer_from_torch(model, source_vocab, target_vocab, **settings)
+        return transformer_from_torch(model, source_vocab, target_vocab, channel_order=channel_order, dropout=dropout)

@@ -289,7 +289,7 @@ def test_a_dot_product_needs_equal_numbers_of_channels(score):
 @pytest.mark.parametrize("shape", [(4, 6), (5, 4), (3, 5), (2, 3, 5)])
 def test_a_mask_of_the_wrong_size_raises(shape, return_weights):
     q, k, v = random_qkv((2,), 4, 5, 8, 6)
-    with pytest.raises(ValueError, match="for 4 queries and 5 keys"):
+    with pytest.raises(ValueError, match="does not broadcast to 4 queries and 5 keys"):
         attend(q, k, v, torch.ones(shape, dtype=torch.bool), return_weights=return_weights)
 
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 
 import pytest
 import torch
@@ -195,3 +196,56 @@ def test_the_environment_variable_sets_the_default_backends():
     assert in_environment(" compiled , reference", code).stdout.split() == ["reference", "fused"]
     wrong = in_environment("fast")
     assert "MOLATTN_BACKEND names 'fast': choose among compiled, chunked, fused, reference" in wrong.stderr
+
+
+PADDINGS = {
+    "behind": (torch.arange(5) < torch.tensor([[5], [3]]), None),
+    "in front": (torch.arange(5) >= torch.tensor([[0], [2]]), None),
+    "of edges": (torch.arange(5) < torch.tensor([[5], [3]]), torch.rand(2, 5, 5) < 0.6),
+}
+
+
+@pytest.mark.parametrize("name", ["compiled", "chunked", "reference"])
+@pytest.mark.parametrize("padding", PADDINGS)
+def test_padding_that_is_not_a_number_changes_no_backend(name, padding):
+    (q, k, v, _), options = padded_graphs()
+    node_mask, edge_mask = PADDINGS[padding]
+    layout = PaddedGraphLayout(node_mask, edge_mask)
+    clean = reference(q, k, v, layout, **options)
+    hidden = ~node_mask[:, None, :, None]
+    q, k, v = (x.masked_fill(hidden, torch.nan).requires_grad_() for x in (q, k, v))
+    with backend(name):
+        output = attend(q, k, v, layout, **options)
+    assert_close(output, clean, 1e-5)
+    if name != "reference":
+        for gradient in torch.autograd.grad(output.square().sum(), (q, k, v)):
+            assert gradient.isfinite().all()
+
+
+def test_contexts_of_two_threads_that_overlap_leave_no_trace():
+    entered, left = threading.Event(), threading.Event()
+
+    def second():
+        with backend("fused"), record_backends():
+            entered.set()
+            left.wait(60)
+
+    thread = threading.Thread(target=second)
+    with backend("reference"), record_backends() as calls:
+        thread.start()
+        assert entered.wait(60)
+    left.set()
+    thread.join(60)
+    assert dispatch._allowed is dispatch._default and dispatch._recorded is None and calls == []
+    assert taken(attend, *torch.randn(3, 2, 5, 4)) == ["fused"]
+
+
+def test_the_context_entered_last_holds_until_it_is_left():
+    first, second = backend("reference"), backend("fused")
+    q, k, v = torch.randn(3, 2, 5, 4)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert taken(attend, q, k, v) == ["fused"]
+    second.__exit__(None, None, None)
+    assert dispatch._allowed is dispatch._default

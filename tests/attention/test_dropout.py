@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from molattn.attention.dropout import Dropout, add_dropout, dropout, dropout_gelu, dropout_mask
+from molattn.attention.dropout import Dropout, add_dropout, draw_dropout_mask, dropout, dropout_gelu
 from tests.assertions import assert_close, assert_identical
 
 F64 = torch.float64
@@ -14,18 +14,18 @@ F64 = torch.float64
 @pytest.mark.parametrize("p", [0.1, 0.5])
 def test_a_dropout_mask_drops_a_share_of_p_and_scales_the_rest(p):
     torch.manual_seed(0)
-    kept = dropout_mask(torch.zeros(1, dtype=F64), (3, 100, 333), p)
+    kept = draw_dropout_mask(torch.zeros(1, dtype=F64), (3, 100, 333), p)
     assert sorted(set(kept.flatten().tolist())) == [0.0, 1 / (1 - p)]
     share = (kept == 0).double().mean()
     assert abs(share - p) < 4 * (p * (1 - p) / kept.numel()) ** 0.5
     torch.manual_seed(0)
-    assert_identical(dropout_mask(torch.zeros(1, dtype=F64), (3, 100, 333), p), kept)
+    assert_identical(draw_dropout_mask(torch.zeros(1, dtype=F64), (3, 100, 333), p), kept)
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.0])
 def test_an_invalid_probability_raises(p):
     with pytest.raises(ValueError, match="probability"):
-        dropout_mask(torch.zeros(1), (2,), p)
+        draw_dropout_mask(torch.zeros(1), (2,), p)
 
 
 def test_the_module_multiplies_by_the_mask_and_so_does_its_gradient():
@@ -33,7 +33,7 @@ def test_the_module_multiplies_by_the_mask_and_so_does_its_gradient():
     torch.manual_seed(0)
     y = layer(x)
     torch.manual_seed(0)
-    kept = dropout_mask(x, x.shape, 0.3)
+    kept = draw_dropout_mask(x, x.shape, 0.3)
     assert 0 < (kept == 0).sum() < kept.numel()
     assert_close(y, x * kept)
     (gradient,) = torch.autograd.grad(y.sum(), x)
@@ -58,7 +58,7 @@ def test_gelu_and_its_gradient_are_those_of_torch_to_rounding(shape, p):
     torch.manual_seed(0)
     x = (4 * torch.randn(shape)).requires_grad_()
     torch.manual_seed(1)
-    kept = dropout_mask(x, x.shape, p) if p else torch.ones(shape)
+    kept = draw_dropout_mask(x, x.shape, p) if p else torch.ones(shape)
     torch.manual_seed(1)
     y = dropout_gelu(x, p)
     wide = x.detach().double().requires_grad_()
@@ -94,7 +94,7 @@ def test_add_dropout_adds_the_dropped_out_tensor(dtype):
 
 def test_dropout_masks_and_positions_are_independent():
     torch.manual_seed(0)
-    first, second = (dropout_mask(torch.zeros(()), (4000, 64), 0.5) > 0 for _ in range(2))
+    first, second = (draw_dropout_mask(torch.zeros(()), (4000, 64), 0.5) > 0 for _ in range(2))
     for a, b in ((first, second), (first[1:], first[:-1]), (first[:, 1:], first[:, :-1])):
         assert abs((a == b).double().mean() - 0.5) < 5 * 0.5 / a.numel() ** 0.5
     assert first.double().mean(0).sub(0.5).abs().max() < 5 * 0.5 / 4000**0.5

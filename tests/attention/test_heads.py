@@ -17,6 +17,8 @@ from molattn.attention import (
     merge_heads,
     split_heads,
 )
+from molattn.attention.heads import KEEPS_HEAD_DIM
+from molattn.graph.blocks import BlockConfig
 from tests.assertions import assert_close, assert_identical
 
 F64 = torch.float64
@@ -98,3 +100,35 @@ def test_make_join_by_name_and_its_errors():
             make_join(join, 2, 3, 7)
         with pytest.raises(ValueError, match="channels of a head"):
             MultiHeadAttention(8, 2, output_dim=5, join=join)
+
+
+def test_a_join_outputs_the_channels_that_are_asked_for_or_is_named_as_one_that_keeps_those_of_a_head(monkeypatch):
+    def minimum(num_heads, _head_dim, _out_dim, _bias):
+        class Minimum(torch.nn.Module):
+            def forward(self, x):
+                return x.unflatten(-1, (num_heads, -1)).amin(-2)
+
+        return Minimum()
+
+    def gated(num_heads, head_dim, out_dim, bias):
+        width = num_heads * head_dim
+        return torch.nn.Sequential(torch.nn.Linear(width, 2 * out_dim, bias=bias), torch.nn.GLU())
+
+    monkeypatch.setitem(JOINS, "minimum", minimum)
+    monkeypatch.setitem(JOINS, "gated", gated)
+    KEEPS_HEAD_DIM.add("minimum")
+    try:
+        for name, width in (("minimum", 4), ("gated", 8)):
+            assert MultiHeadAttention(8, 2, join=name)(torch.randn(3, 5, 8)).shape == (3, 5, width)
+            config = BlockConfig(8, 2, join=name)
+            assert config.join_module(torch.randn(5, 8)).shape == (5, 8)
+            assert isinstance(config.join_module[0], torch.nn.Linear) == (name == "gated")
+    finally:
+        KEEPS_HEAD_DIM.discard("minimum")
+
+
+def test_only_the_layer_takes_a_module_in_place_of_a_join():
+    with pytest.raises(ValueError, match="concat.*max, or pass a module; did you mean 'mean'"):
+        MultiHeadAttention(8, 2, join="means")
+    with pytest.raises(ValueError, match=r"concat.*max; did you mean 'mean'\?$"):
+        make_join("means", 2, 4, 4)

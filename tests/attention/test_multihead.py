@@ -352,6 +352,26 @@ def test_a_mask_of_the_wrong_shape_raises(query, mask, message, kind):
         layer(torch.randn(query), key, mask=torch.ones(mask).to(kind))
 
 
+@pytest.mark.parametrize(
+    ("query", "bias", "message"),
+    [
+        ((2, 3, 8), (2, 3, 4), r"a bias \(2, 3, 4\) of 3 dimensions is ambiguous .* bias.unsqueeze\(1\)"),
+        ((2, 3, 8), (4,), "a bias .* it needs 2, .* including one for the heads$"),
+        ((2, 3, 8), (2, 3, 3, 4), r"a bias .* does not broadcast to \(2, 2, 3, 4\)"),
+        ((3, 8), (4, 3, 4), r"a bias .* does not broadcast to \(2, 3, 4\)"),
+    ],
+)
+@pytest.mark.parametrize("masked", [False, True])
+def test_a_bias_of_the_wrong_shape_raises(query, bias, message, masked):
+    layer = MultiHeadAttention(8, 2)
+    x, y = torch.randn(query), torch.randn(*query[:-2], 4, 8)
+    mask = torch.ones(3, 4, dtype=torch.bool) if masked else None
+    with pytest.raises(ValueError, match=message):
+        layer(x, y, mask=mask, bias=torch.zeros(bias))
+    with pytest.raises(ValueError, match=message):
+        layer.attend_to(x, *layer.project_keys_and_values(y), mask, torch.zeros(bias))
+
+
 @pytest.mark.parametrize("shape", [(3, 4), (1, 4), (3, 1), (2, 3, 4), (1, 3, 4), (2, 1, 1)])
 def test_without_a_batch_the_first_of_three_dimensions_are_the_heads(shape):
     layer = MultiHeadAttention(8, 2).to(F64)

@@ -191,3 +191,8 @@ def test_normalizers_are_functions_of_logits_and_layout():
     for normalizer in (hardmax, sparsemax, Softmax(0.5)):
         by_name = attention_weights(one, nothing, bias=logits, normalizer=normalizer)
         assert_close(by_name.sum(-1), torch.ones(1), tol=1e-6)
+
+
+def test_a_score_has_at_least_one_hidden_channel():
+    with pytest.raises(ValueError, match="hidden_dim must be at least 1, not 0"):
+        make_score("additive", 3, 3, hidden_dim=0)

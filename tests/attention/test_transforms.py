@@ -176,10 +176,36 @@ def test_sparsemax_by_sorting_is_sparsemax(mask):
     assert vmap(lambda logits: sparsemax(logits, layout))(logits)[0, 0].isnan().any()
 
 
-def test_edges_are_not_sorted_as_if_they_were_rows():
-    edges = EdgeListLayout(torch.arange(3), torch.tensor([0, 0, 1]), 2)
-    with pytest.raises(RuntimeError):
-        vmap(lambda logits: sparsemax(logits, edges))(torch.randn(4, 3))
+def test_sparsemax_of_edges_by_bisection_is_sparsemax():
+    g = torch.Generator().manual_seed(7)
+    sender, receiver = torch.arange(90), torch.randint(12, (90,), generator=g)  # receivers 12 and 13 have no edge
+    layout = EdgeListLayout(sender, receiver, 14)
+    logits = torch.randn(40, 90, 3, generator=g, dtype=F64) * torch.logspace(-3, 3, 40, dtype=F64).view(-1, 1, 1)
+    logits[:5] = logits[:5].round()  # ties
+    logits[5] = 0.0
+    expected = torch.stack([sparsemax(x, layout) for x in logits])
+    assert_close(vmap(lambda x: sparsemax(x, layout))(logits), expected)
+    of_one = grad(lambda x: sparsemax(x, layout).square().sum())
+    logits.requires_grad_()
+    (gradient,) = torch.autograd.grad(sum(sparsemax(x, layout).square().sum() for x in logits), logits)
+    assert_close(vmap(of_one)(logits.detach()), gradient, 1e-9)
+    single = logits.detach().float()
+    ours = vmap(lambda x: sparsemax(x, layout))(single)
+    assert_close(ours, torch.stack([sparsemax(x, layout) for x in single]), 1e-5)
+    with torch.no_grad():
+        logits[0, 0, 0] = torch.nan
+    assert vmap(lambda x: sparsemax(x, layout))(logits.detach())[0, receiver == receiver[0], 0].isnan().any()
+
+
+def test_sparsemax_of_edges_has_a_shape_on_the_meta_device():
+    edges = EdgeListLayout(torch.arange(3, device="meta"), torch.zeros(3, dtype=torch.int64, device="meta"), 2)
+    assert sparsemax(torch.empty(3, 2, device="meta"), edges).shape == (3, 2)
+
+
+def test_sparsemax_of_edges_compiles_to_one_graph():
+    layout, logits = EdgeListLayout(torch.arange(5), torch.tensor([0, 0, 1, 1, 1]), 2), torch.randn(5, 2)
+    compiled = torch.compile(lambda x: sparsemax(x, layout), fullgraph=True, backend="eager")
+    assert_close(compiled(logits), sparsemax(logits, layout), 1e-6)
 
 
 @pytest.mark.parametrize("normalizer", NORMALIZERS)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from molattn.cli import doctor
-from molattn.kernels import edge_attention
+from molattn.kernels import blocks, edge_attention
 from tests.cli.conftest import Molattn
 
 
@@ -51,8 +51,12 @@ def test_the_target_processor_and_reasons_for_no_compilation_are_reported(
     assert "for this processor; MOLATTN_MARCH names another" in molattn("doctor").out
     monkeypatch.setenv("MOLATTN_MARCH", "x86-64-v3")  # what this process has opened stays open
     assert "yes, for x86-64-v3 (MOLATTN_MARCH)" in molattn("doctor").out
-    monkeypatch.setattr(edge_attention.LIBRARY, "unavailable_reason", lambda: "edge_attention.c is not there")
-    assert "about 3 times slower: edge_attention.c is not there" in molattn("doctor").out
+    monkeypatch.setattr(edge_attention.LIBRARY, "unavailable_reason", lambda: "it is not there")
+    assert "not all, torch's operations instead of edge_attention.c: it is not there" in molattn("doctor").out
+    monkeypatch.setattr(blocks.LIBRARY, "unavailable_reason", lambda: "blocks.c is not there")
+    assert "about 3 times slower: blocks.c is not there" in molattn("doctor").out
+    monkeypatch.setenv("MOLATTN_BACKEND", "chunked, reference")
+    assert "no, MOLATTN_BACKEND allows chunked, reference alone" in molattn("doctor").out
 
 
 def test_a_user_without_a_home_gets_advice_on_the_cache_folder(

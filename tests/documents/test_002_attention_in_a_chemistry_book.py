@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from molattn.attention import EdgeListLayout, MultiHeadAttention, Softmax, attend, attention_weights
-from molattn.chem import ATOM_FEATURES, BOND_FEATURES, BOND_SIZE, DISCONNECTED, molecule_graph, unpack_bond
+from molattn.chem import ATOM_FEATURES, BOND_FEATURES, BOND_SIZE, molecule_graph, unpack_bond
 from molattn.data.store.batches import collate
 from molattn.graph import (
     AttentionEdgeUpdate,
@@ -315,7 +315,7 @@ def test_document_002_bond_and_distance_of_every_pair_become_the_features_of_its
     """e_ij = B[bond_ij] + P[distance_ij]"""
     sizes = [f.size for f in BOND_FEATURES]
     bond = BondEncoding(torch.from_numpy(unpack_bond(range(BOND_SIZE))), sizes, 4)
-    pairs = randomize(Sum([bond, PathEncoding(4, 8, DISCONNECTED)]))
+    pairs = randomize(Sum([bond, PathEncoding(4, 8)]))
     e = pairs(collate([ETHANOL]))[0]
     starts = np.cumsum([0, *sizes])[:-1]
     table, path = (array(x) for x in (pairs.encodings[0].bond.table.weight, pairs.encodings[1].path.weight))

@@ -192,8 +192,8 @@ def test_a_global_update_that_is_passed_can_make_u_for_the_next_block(form):
 @every_form
 def test_updates_that_read_u_raise_for_a_graph_without(form):
     graph = random_graphs([4, 2], globals_=False)
-    of_nodes = GraphNetBlock(NODE_DIM, 2, EDGE_DIM, phi_v=NodeUpdate(NODE_DIM, 6, GLOBAL_DIM))
-    of_graph = GraphNetBlock(NODE_DIM, 2, EDGE_DIM, phi_u=GlobalUpdate(NODE_DIM, GLOBAL_DIM, 6))
+    of_nodes = GraphNetBlock(NODE_DIM, 2, EDGE_DIM, phi_v=NodeUpdate(NODE_DIM, global_dim=GLOBAL_DIM, hidden_dim=6))
+    of_graph = GraphNetBlock(NODE_DIM, 2, EDGE_DIM, phi_u=GlobalUpdate(NODE_DIM, global_dim=GLOBAL_DIM, hidden_dim=6))
     for net, what in ((of_nodes, "node"), (of_graph, "global")):
         with pytest.raises(ValueError, match=f"the {what} update needs u, but the graph has none"):
             through(double(net), graph, form)
@@ -213,7 +213,7 @@ def test_join_and_global_update_follow_the_channels_of_the_edge_update(name, for
 
 
 def test_passed_modules_are_submodules_of_the_block_and_functions_are_not():
-    update = GlobalUpdate(NODE_DIM, GLOBAL_DIM, 6)
+    update = GlobalUpdate(NODE_DIM, global_dim=GLOBAL_DIM, hidden_dim=6)
     net: Any = GraphNetBlock(NODE_DIM, 2, global_dim=GLOBAL_DIM, phi_u=update, phi_v=lambda ebar, graph: graph.v + ebar)
     assert net.phi_u is update
     names = {name.split(".")[0] for name in net.state_dict()}
@@ -272,8 +272,8 @@ class Halved(NodeUpdate):
 
 PHI_V = {
     "a function": lambda ebar, graph: graph.v + ebar,
-    "a class of its own": Halved(32, 48),
-    "one that reads u": NodeUpdate(32, 48, GLOBAL_DIM),
+    "a class of its own": Halved(32, hidden_dim=48),
+    "one that reads u": NodeUpdate(32, global_dim=GLOBAL_DIM, hidden_dim=48),
 }
 
 
@@ -292,7 +292,7 @@ def test_blocks_with_another_node_update_do_not_run_fused(phi_v):
 
 
 def test_blocks_with_a_passed_node_update_run_fused_but_not_with_a_global_update():
-    phi_v = NodeUpdate(32, 16)
+    phi_v = NodeUpdate(32, hidden_dim=16)
     known: Any = GraphNetBlock(32, 4, 5, phi_v=phi_v)
     assert not known.fused_unsupported_reason(5)
     assert any(x is phi_v.feed_forward[0].weight for x in known.fused_weights().tensors)

@@ -8,6 +8,7 @@ import inspect
 import io
 import pickle
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -434,6 +435,7 @@ def test_it_is_a_message_passing_layer_and_can_be_pickled():
         ({"beta": 0.1}, "beta is True or False, not 0.1: as in TransformerConv, it comes before dropout"),
         ({"edge_dim": -2}, "^edge_dim must be an integer of at least 1, or -1 to infer it from the first call, not -2"),
         ({"edge_dim": -1, "edge_roles": ("logits",)}, "one channel per head: edge_dim=2"),
+        ({"edge_dim": True}, "edge_dim must be an integer"),
     ],
     ids=str,
 )
@@ -470,3 +472,19 @@ def test_messages_are_of_as_many_graphs_as_u_has_rows():
     for conv, x in ((layer(global_dim=GLOBAL), inputs()[0]), (layer((IN, IN), global_dim=GLOBAL), (inputs()[0],) * 2)):
         batch = graphs["batch"] if isinstance(x, torch.Tensor) else (graphs["batch"],) * 2
         assert conv.materialize(x, *inputs()[1:], u=graphs["u"], batch=batch).graph.num_graphs == 2
+
+
+def test_sizes_may_be_integers_of_numpy_and_pairs_have_two():
+    start = inspect.unwrap(TensorDotConv.__init__)
+    conv = TensorDotConv.__new__(TensorDotConv)
+    start(conv, np.int64(IN), np.int64(OUT), np.int64(2))
+    assert conv(torch.randn(3, IN), torch.tensor([[0], [1]])).shape == (3, 2 * OUT)
+    with pytest.raises(ValueError, match=r"in_channels is one size, or a pair, .* not \(1, 2, 3\)"):
+        start(TensorDotConv.__new__(TensorDotConv), (1, 2, 3), OUT)
+
+
+def test_a_hook_of_the_root_weight_runs():
+    conv, seen = TensorDotConv(IN, OUT), []
+    conv.w_root.register_forward_hook(lambda *_: seen.append(1))
+    conv(torch.randn(3, IN), torch.tensor([[0], [1]]))
+    assert seen == [1]

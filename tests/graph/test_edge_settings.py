@@ -66,7 +66,7 @@ def by_loops(phi_e, graph, score, activation, normalizer="softmax"):
                 logit = LOGITS[score](phi_e.score, q, key)
                 if phi_e.w_be is not None:
                     logit = logit + phi_e.w_be.weight[h] @ e_k
-                if phi_e.edges_are_logits:
+                if phi_e.adds_edges_to_logits:
                     logit = logit + e_k[h]
                 logits.append(logit)
                 values.append(value)

@@ -341,3 +341,12 @@ def test_the_shape_checker_raises_for_edge_lists_of_mismatched_lengths():
     for wrong in ({"sender": graph.sender[1:]}, {"node_graph": graph.node_graph[1:]}, {"u": torch.zeros(5)}):
         with pytest.raises(jaxtyping.TypeCheckError):
             graph.replace(**wrong)
+
+
+def test_nodes_of_a_dense_graph_come_one_graph_after_another():
+    mixed = Graph(torch.randn(4, 3), torch.tensor([0, 1]), torch.tensor([2, 3]), torch.tensor([0, 1, 0, 1]), 2)
+    with pytest.raises(ValueError, match="not one graph after another: sort them by node_graph"):
+        mixed.to_dense()
+    none = Graph(torch.randn(0, 3), *torch.zeros(3, 0, dtype=torch.int64), 0)
+    with pytest.raises(ValueError, match="there are no graphs"):
+        none.to_pyg()

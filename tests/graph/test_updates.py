@@ -1,5 +1,7 @@
 """phi_v, phi_u and ResidualEdges: their equations, in every form."""
 
+import inspect
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -48,7 +50,7 @@ def norm(layer, x):
 
 @pytest.mark.parametrize("globals_", [True, False])
 def test_the_node_update_matches_its_equation_in_both_forms(globals_):
-    phi_v = double(NodeUpdate(NODE_DIM, 6, GLOBAL_DIM if globals_ else 0))
+    phi_v = double(NodeUpdate(NODE_DIM, global_dim=GLOBAL_DIM if globals_ else 0, hidden_dim=6))
     graph = random_graphs([4, 2], globals_=globals_)
     ebar = torch.randn(graph.v.shape, generator=torch.Generator().manual_seed(1), dtype=F64)
     first, last = phi_v.feed_forward[0], phi_v.feed_forward[-1]
@@ -61,7 +63,7 @@ def test_the_node_update_matches_its_equation_in_both_forms(globals_):
 
 
 def test_the_global_update_matches_its_equation():
-    phi_u = double(GlobalUpdate(NODE_DIM, GLOBAL_DIM, 6))
+    phi_u = double(GlobalUpdate(NODE_DIM, global_dim=GLOBAL_DIM, hidden_dim=6))
     g = torch.Generator().manual_seed(1)
     ebar, vbar, u = (torch.randn(3, d, generator=g, dtype=F64) for d in (NODE_DIM, NODE_DIM, GLOBAL_DIM))
     layer, first, _, last = phi_u.feed_forward
@@ -122,6 +124,13 @@ def test_an_update_that_reads_u_raises_without_u():
     graph = random_graphs([3])
     graph = graph.replace(u=None)
     with pytest.raises(ValueError, match="the node update needs u, but the graph has none"):
-        double(NodeUpdate(NODE_DIM, 6, GLOBAL_DIM))(torch.zeros_like(graph.v), graph)
+        double(NodeUpdate(NODE_DIM, global_dim=GLOBAL_DIM, hidden_dim=6))(torch.zeros_like(graph.v), graph)
+    phi_u = double(GlobalUpdate(NODE_DIM, global_dim=GLOBAL_DIM, hidden_dim=6))
     with pytest.raises(ValueError, match="the global update needs u, but the graph has none"):
-        double(GlobalUpdate(NODE_DIM, GLOBAL_DIM, 6))(*(torch.zeros(1, NODE_DIM, dtype=F64),) * 2, None)
+        phi_u(*(torch.zeros(1, NODE_DIM, dtype=F64),) * 2, None)
+
+
+def test_the_sizes_of_the_updates_are_given_by_name():
+    for update in (NodeUpdate, GlobalUpdate):
+        with pytest.raises(TypeError, match="positional"):
+            inspect.unwrap(update.__init__)(update.__new__(update), 8, 5, 6)

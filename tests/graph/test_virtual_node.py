@@ -139,3 +139,8 @@ def test_degrees_are_kept_and_that_of_the_virtual_node_is_0():
     degree = torch.tensor([[1, 2, 1], [1, 1, 0]])
     after = VirtualNode(NODE_DIM, EDGE_DIM).double()(graph.replace(degree=degree))
     assert after.degree.tolist() == [[0, 1, 2, 1], [0, 1, 1, 0]]
+
+
+def test_edge_features_have_a_row_for_each_kind_of_edge():
+    with pytest.raises(ValueError, match=r"edge_features \(3, 5\) are not 3 rows of edge_dim=4 channels"):
+        VirtualNode(16, 4, edge_features=torch.zeros(3, 5))

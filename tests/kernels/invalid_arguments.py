@@ -18,7 +18,7 @@ from torch import Tensor
 from molattn.graph import SumEmbedding
 from molattn.graph.embedding import look_up
 from molattn.kernels import elementwise
-from molattn.kernels.blocks import BlockTensors, BlockWeights, EdgeLayout, compiled_blocks
+from molattn.kernels.blocks import BatchEdges, BlockTensors, BlockWeights, compiled_blocks
 from molattn.kernels.edge_attention import edge_attention
 from molattn.kernels.segments import segment_attention
 
@@ -84,7 +84,7 @@ def operations() -> dict[str, tuple[Callable[..., Tensor], dict[str, Any]]]:
 
     def blocks(v, tensors, edges, counts, edge_mask, codes, dropout):
         block = BlockWeights(2, (1e-5, 1e-5), dropout, BlockTensors(*tensors))
-        return compiled_blocks([block, replace(block)], v, edges, EdgeLayout(counts, edge_mask, tuple(codes)))
+        return compiled_blocks([block, replace(block)], v, edges, BatchEdges(counts, edge_mask, tuple(codes)))
 
     norm = [torch.ones(c), torch.zeros(c)]
     matrices = [

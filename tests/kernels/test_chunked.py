@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from molattn.attention import record_backends
-from molattn.attention.dropout import dropout_mask
+from molattn.attention.dropout import draw_dropout_mask
 from molattn.graph import AttentionEdgeUpdate
 from molattn.kernels import batch_layout, chunked
 from tests.assertions import assert_close, assert_identical
@@ -28,7 +28,7 @@ def make_terms(sizes, *, density=None, w_be=True, dropout=0.0, e_learned=True, d
     w_ke, w_ve = torch.randn(2, H, D, EDGE_DIM, generator=g, dtype=F64)
     of_bias = torch.randn(H, EDGE_DIM, generator=g, dtype=F64) if w_be else None
     torch.manual_seed(seed)
-    mask = dropout_mask(packed, (b, H, n, n), dropout) if dropout else None
+    mask = draw_dropout_mask(packed, (b, H, n, n), dropout) if dropout else None
     packed, e, w_ke, w_ve = (x.to(dtype) for x in (packed, graph.e, w_ke, w_ve))
     learned = [packed, *([e] if e_learned else []), w_ke, w_ve, *([of_bias] if w_be else [])]
     learned = [x.requires_grad_() for x in learned]

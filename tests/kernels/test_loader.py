@@ -48,6 +48,8 @@ def compiler_script(path, script):
         ({"PATH": ""}, "True there is no C compiler"),
         ({"MOLATTN_MARCH": "../x; y"}, "True MOLATTN_MARCH is '../x; y', which is not the name of a processor"),
         ({"MOLATTN_SANITIZE": "1", "LD_PRELOAD": ""}, "True MOLATTN_SANITIZE is 1, but LD_PRELOAD does not name"),
+        ({"CC": "no-such-cc -m64"}, "True CC names 'no-such-cc', which is not found: install it, or unset it"),
+        ({"CC": "gcc 'x"}, 'True CC is "gcc \'x", which is not a command: No closing quotation'),
     ],
 )
 def test_unavailable_reason(environment, why):
@@ -69,6 +71,18 @@ def test_a_compiler_that_fails_is_reported_and_not_tried_again(tmp_path):
     assert (tmp_path / "count").read_text() == 2 * attempts
 
 
+def test_a_compiler_may_have_options(tmp_path):
+    recorder = tmp_path / "my-cc"
+    recorder.write_text(f'#!/bin/sh\necho "$1" >> {tmp_path}/options\nshift\nexec "$@"\n')
+    recorder.chmod(0o755)
+    environment = {"CC": f"{recorder} -m64 cc", "MOLATTN_CACHE": str(tmp_path / "cache")}
+    assert output_of(WHY, **environment) == "False"
+    assert set((tmp_path / "options").read_text().split()) == {"-m64"}
+    (library,) = (tmp_path / "cache" / "compiled").glob("*.so")
+    assert loader._compiler_identity([str(recorder), "-m64"]) != loader._compiler_identity([str(recorder)])
+    assert library.is_file()
+
+
 def test_a_failed_build_is_tried_again_in_another_environment(tmp_path):
     picky = compiler_script(
         tmp_path / "picky-cc", 'case "$CPATH" in *there*) exec cc "$@";; esac\necho "not found" >&2; exit 1'
@@ -88,13 +102,13 @@ def test_a_compiler_that_hangs_is_tried_once(tmp_path, monkeypatch, when):
     monkeypatch.setattr(loader, "_PROBE_SECONDS", 0.5 if when == "at once" else 20)
     start = time.monotonic()
     with pytest.raises(OSError, match="does not end within 0.5 s$"):
-        loader.build(SMALL, tmp_path / "compiled", hanging)
+        loader.build(SMALL, tmp_path / "compiled", [hanging])
     for source in (SMALL, SOURCE):
         monkeypatch.setattr(loader, "_run", lambda *_: pytest.fail("the compiler was called again"))
         with pytest.raises(
             OSError, match=r"does not end within 0.5 s \(on .*; remove .*compiler-.*failed to try again"
         ):
-            loader.build(source, tmp_path / "compiled", hanging)
+            loader.build(source, tmp_path / "compiled", [hanging])
     assert time.monotonic() - start < 60
     assert not list((tmp_path / "compiled").glob("*.new"))
 
@@ -266,14 +280,14 @@ DAMAGES += ["given away"] if hasattr(os, "geteuid") and os.geteuid() == 0 else [
 
 @pytest.mark.parametrize("how", DAMAGES)
 def test_a_damaged_library_is_rebuilt_once(tmp_path, monkeypatch, how):
-    first = loader.build(SMALL, tmp_path / "compiled", "cc")
+    first = loader.build(SMALL, tmp_path / "compiled", ["cc"])
     built = []
     true = loader._build
     monkeypatch.setattr(loader, "_build", lambda *a: (built.append(1), true(*a))[1])
     damage(first, how)
     assert not is_intact(first)
-    assert loader.build(SMALL, tmp_path / "compiled", "cc") == first
-    assert loader.build(SMALL, tmp_path / "compiled", "cc") == first
+    assert loader.build(SMALL, tmp_path / "compiled", ["cc"]) == first
+    assert loader.build(SMALL, tmp_path / "compiled", ["cc"]) == first
     assert len(built) == 1 and is_intact(first) and first.stat().st_mode & 0o777 == 0o700
     ctypes.CDLL(str(first)).molattn_look_up  # noqa: B018
 
@@ -292,7 +306,7 @@ def test_four_threads_build_a_library_once(tmp_path, monkeypatch):
     true = loader._build
     monkeypatch.setattr(loader, "_build", lambda *a: (built.append(1), true(*a))[1])
     with ThreadPoolExecutor(4) as pool:
-        paths = set(pool.map(lambda _: loader.build(SOURCE, tmp_path / "compiled", "cc"), range(4)))
+        paths = set(pool.map(lambda _: loader.build(SOURCE, tmp_path / "compiled", ["cc"]), range(4)))
     assert len(built) == len(paths) == 1
     assert sorted(path.suffix for path in (tmp_path / "compiled").iterdir()) == [".lock", ".sha256", ".so"]
 
@@ -300,7 +314,7 @@ def test_four_threads_build_a_library_once(tmp_path, monkeypatch):
 def test_a_build_is_logged_once(tmp_path, caplog):
     quick = compiler_script(tmp_path / "cc", 'while [ "$1" != -o ]; do shift; done\ntouch "$2"')
     with caplog.at_level("INFO", logger="molattn"):
-        paths = [loader.build(SOURCE, tmp_path / "compiled", quick) for _ in range(2)]
+        paths = [loader.build(SOURCE, tmp_path / "compiled", [quick]) for _ in range(2)]
     assert paths[0] == paths[1]
     assert caplog.messages == ["building edge_attention.c for this processor: once, some seconds"]
 
@@ -308,21 +322,21 @@ def test_a_build_is_logged_once(tmp_path, caplog):
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names of processors are those of x86")
 def test_each_processor_has_its_own_libraries(tmp_path, monkeypatch):
     monkeypatch.setenv("MOLATTN_MARCH", "x86-64")
-    plain = loader.build(SMALL, tmp_path / "compiled", "cc")
+    plain = loader.build(SMALL, tmp_path / "compiled", ["cc"])
     monkeypatch.delenv("MOLATTN_MARCH")
-    assert loader.build(SMALL, tmp_path / "compiled", "cc") != plain
+    assert loader.build(SMALL, tmp_path / "compiled", ["cc"]) != plain
     with monkeypatch.context() as patch:  # on the first processors of 64 bits
         patch.setattr(loader, "_cpu_description", lambda: "Linux x86_64 flags : fpu sse sse2")
         for march, missing in (("x86-64-v2", "popcnt"), ("x86-64-v4", "avx"), ("x86-64", "")):
             patch.setenv("MOLATTN_MARCH", march)
             if not missing:
-                assert loader.build(SMALL, tmp_path / "compiled", "cc").exists()
+                assert loader.build(SMALL, tmp_path / "compiled", ["cc"]).exists()
                 continue
             with pytest.raises(OSError, match=rf"does not have {missing}, which -march={march} requires$"):
-                loader.build(SMALL, tmp_path / "compiled", "cc")
+                loader.build(SMALL, tmp_path / "compiled", ["cc"])
     monkeypatch.setenv("MOLATTN_MARCH", "no-such-processor")
     with pytest.raises(OSError, match="cc fails: .*no-such-processor"):
-        loader.build(SMALL, tmp_path / "compiled", "cc")
+        loader.build(SMALL, tmp_path / "compiled", ["cc"])
 
 
 def test_a_missing_home_folder_is_reported():

@@ -11,7 +11,7 @@ import torch
 from molattn.graph import SumEmbedding, TensorDotConv
 from molattn.graph.embedding import look_up
 from molattn.kernels import blocks, edge_attention, elementwise, lookup, segments
-from molattn.kernels.blocks import LIBRARY, BlockTensors, BlockWeights, EdgeLayout, compiled_blocks
+from molattn.kernels.blocks import LIBRARY, BatchEdges, BlockTensors, BlockWeights, compiled_blocks
 from tests.assertions import assert_close
 from tests.kernels.invalid_arguments import operations
 
@@ -56,7 +56,7 @@ def test_codes_must_be_integers_with_one_for_each_table(dtype):
 @pytest.mark.parametrize("requires_grad", [True, False])
 def test_counts_out_of_range_are_rejected(count, requires_grad):
     _, arguments = operations()["blocks of edges"]
-    v, layout = arguments["v"].requires_grad_(requires_grad), EdgeLayout(torch.tensor([5, count, 3]), None)
+    v, layout = arguments["v"].requires_grad_(requires_grad), BatchEdges(torch.tensor([5, count, 3]), None)
     block = BlockWeights(2, (1e-5, 1e-5), 0.0, BlockTensors(*arguments["tensors"]))
     with pytest.raises(IndexError, match="more than its tensors have rows"):
         compiled_blocks([block], v, arguments["edges"], layout)
@@ -66,7 +66,7 @@ def test_counts_modified_before_backward_are_detected():
     _, arguments = operations()["blocks of edges"]
     block = BlockWeights(2, (1e-5, 1e-5), 0.0, BlockTensors(*arguments["tensors"]))
     v, counts = arguments["v"].requires_grad_(), torch.tensor([5, 2, 3])
-    out = compiled_blocks([block], v, arguments["edges"], EdgeLayout(counts, None))
+    out = compiled_blocks([block], v, arguments["edges"], BatchEdges(counts, None))
     counts.fill_(2**40)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()

@@ -1,5 +1,7 @@
 """Conversion of torch's Transformer layers and stacks, in every setting."""
 
+import inspect
+
 import pytest
 import torch
 from torch import nn
@@ -145,3 +147,8 @@ def test_sizes_are_checked():
             EncoderLayer(8, 2, **settings)
     with pytest.raises(ValueError, match="d_model"):
         FeedForward(0, 4)
+
+
+def test_a_misspelled_setting_is_one_of_from_torch():
+    with pytest.raises(TypeError, match=r"Transformer.from_torch\(\)"):
+        inspect.unwrap(Transformer.from_torch.__func__)(Transformer, nn.Transformer(8, 2, 1, 1), 5, 5, dropuot=0.1)

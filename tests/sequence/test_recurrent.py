@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from molattn.attention import Additive
 from molattn.sequence import Bahdanau, Luong
 from tests.assertions import assert_close, assert_identical
 from tests.sequence.models import F64, RECURRENT, SOURCE, TARGET, make
@@ -107,3 +108,15 @@ def test_it_learns_to_copy_and_to_reverse(name, task):
     model = LEARNERS[name]()
     train(model, task, steps=250, rate=1e-2)
     assert accuracy(model, task) > 0.95
+
+
+def test_an_unknown_score_of_luong_is_answered_with_the_names_of_the_paper():
+    with pytest.raises(ValueError, match="unknown score 'concatt': .* general, concat, .* did you mean 'concat'"):
+        Luong(5, 5, 4, 4, score="concatt")
+    assert isinstance(Luong(5, 5, 4, 4, score="additive").score, Additive)
+
+
+@pytest.mark.parametrize("size", ["attention_dim", "readout_dim", "hidden_dim"])
+def test_sizes_of_bahdanau_are_checked(size):
+    with pytest.raises(ValueError, match=f"{size} must be at least 1, not 0"):
+        Bahdanau(5, 5, 4, **{"hidden_dim": 4, size: 0})

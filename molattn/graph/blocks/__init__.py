@@ -10,10 +10,10 @@ from molattn.graph.blocks.config import BlockConfig
 from molattn.graph.blocks.gaan import GatedSum, gaan
 from molattn.graph.blocks.grit import DegreeScaledSum, GritEdges, GritEdgeUpdate, grit
 from molattn.graph.blocks.mat import MixedEdgeUpdate, RelativeEdgeUpdate, mat, rmat
-from molattn.graph.blocks.tensor_dot import graphormer, molattn, tensor_dot
+from molattn.graph.blocks.tensor_dot import graphormer, tensor_dot, tensor_dot_with_bias
 
 BLOCKS: dict[str, Callable[[BlockConfig], GraphNetBlock]] = {
-    "molattn": molattn,
+    "molattn": tensor_dot_with_bias,
     "tensor-dot": tensor_dot,
     "gaan": gaan,
     "mat": mat,
@@ -35,7 +35,7 @@ __all__ = [
     "graphormer",
     "grit",
     "mat",
-    "molattn",
     "rmat",
     "tensor_dot",
+    "tensor_dot_with_bias",
 ]

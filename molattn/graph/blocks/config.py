@@ -1,10 +1,13 @@
 """The sizes and settings of a block, which every function in `BLOCKS` takes."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 
 from molattn.attention import Normalizer, Softmax, make_join, make_normalizer
+from molattn.attention.arguments import check_dropout, check_sizes
+from molattn.attention.heads import KEEPS_HEAD_DIM
 
 LAMBDAS = (1 / 3, 1 / 3, 1 / 3)
 """MAT's weights of attention, distance and adjacency."""
@@ -27,9 +30,17 @@ class BlockConfig:
         global_aggr: rho_eu and rho_vu, a name in `EDGES_TO_GRAPH` and `NODES_TO_GRAPH`.
         dropout: dropout probability, in training.
         score, normalizer, join: for "molattn" and "tensor-dot" only: names in `molattn.attention.SCORES` or
-            `SCORES_WITH_WEIGHTS`, in `NORMALIZERS` and in `JOINS`.
+            `SCORES_WITH_WEIGHTS`, in `NORMALIZERS` and in `JOINS`. The other blocks have their own, and refuse them.
         temperature: of the softmax, for the same two.
         lambdas: for "mat" only, see `MixedEdgeUpdate`.
+
+    Raises:
+        ValueError: a size below 1, or below 0 for edge_dim and global_dim; dropout is not in [0, 1).
+
+    >>> from molattn.graph.blocks import BLOCKS
+    >>> block = BLOCKS["rmat"](BlockConfig(node_dim=16, num_heads=4, edge_dim=5))
+    >>> type(block.phi_e).__name__
+    'RelativeEdgeUpdate'
     """
 
     node_dim: int
@@ -45,6 +56,21 @@ class BlockConfig:
     temperature: float = 1.0
     lambdas: tuple[float, ...] = LAMBDAS
 
+    def __post_init__(self) -> None:
+        check_sizes(node_dim=self.node_dim, num_heads=self.num_heads, hidden_dim=self.hidden_dim)
+        check_sizes(0, edge_dim=self.edge_dim, global_dim=self.global_dim)
+        check_dropout(self.dropout)
+
+    def check_default_attention(self, name: str) -> None:
+        """Raise a ValueError for settings that the layer `name`, whose attention is its own, would ignore."""
+        defaults = type(self)(self.node_dim, self.num_heads)
+        for setting in ("score", "normalizer", "join", "temperature"):
+            if getattr(self, setting) != getattr(defaults, setting):
+                raise ValueError(
+                    f"{name} has its own attention, without a choice of {setting}: leave out {setting}="
+                    f"{getattr(self, setting)!r}"
+                )
+
     @property
     def head_dim(self) -> int:
         """d, the channels of a head.
@@ -57,22 +83,16 @@ class BlockConfig:
         return self.node_dim // self.num_heads
 
     @property
-    def block_args(self) -> tuple[int, int, int, int, int | None, str, float]:
-        """The first arguments of `GraphNetBlock`."""
-        return (
-            self.node_dim,
-            self.num_heads,
-            self.edge_dim,
-            self.global_dim,
-            self.hidden_dim,
-            self.global_aggr,
-            self.dropout,
-        )
+    def block_args(self) -> dict[str, Any]:
+        """The sizes and settings that `GraphNetBlock` takes."""
+        names = ("node_dim", "num_heads", "edge_dim", "global_dim", "hidden_dim", "global_aggr", "dropout")
+        return {name: getattr(self, name) for name in names}
 
     @property
-    def edge_update_args(self) -> tuple[int, int, int, int, int, float]:
-        """The first arguments of `AttentionEdgeUpdate`."""
-        return self.node_dim, self.num_heads, self.head_dim, self.edge_dim, self.global_dim, self.dropout
+    def edge_update_args(self) -> dict[str, Any]:
+        """The sizes and the dropout that `AttentionEdgeUpdate` takes."""
+        names = ("node_dim", "num_heads", "head_dim", "edge_dim", "global_dim", "dropout")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def normalizer_fn(self) -> Normalizer:
@@ -91,14 +111,14 @@ class BlockConfig:
     def join_module(self) -> nn.Module | None:
         """The layer that maps the heads to node_dim channels; None for "concat", the block's default.
 
-        A join whose output has the channels of one head is followed by a linear layer to node_dim.
+        A join in `KEEPS_HEAD_DIM`, whose output has the channels of a head, is followed by a linear layer to node_dim.
 
         Raises:
             ValueError: an unknown name.
         """
         if self.join == "concat":
             return None
-        if self.join == "w_jhl":
+        if self.join not in KEEPS_HEAD_DIM:
             return make_join(self.join, self.num_heads, self.head_dim, self.node_dim)
         join = make_join(self.join, self.num_heads, self.head_dim, self.head_dim)
         return nn.Sequential(join, nn.Linear(self.head_dim, self.node_dim))

@@ -28,7 +28,7 @@ class GatedSum(nn.Module):
     def __init__(self, node_dim: int, num_heads: int, head_dim: int, gate_dim: int | None = None):
         super().__init__()
         self.num_heads = num_heads
-        gate_dim = gate_dim or head_dim
+        gate_dim = head_dim if gate_dim is None else gate_dim
         self.w_m = nn.Linear(node_dim, gate_dim)
         self.w_g = nn.Linear(2 * node_dim + gate_dim, num_heads)
 
@@ -48,12 +48,16 @@ def gaan(config: BlockConfig) -> GraphNetBlock:
 
     The products are not scaled. The residual steps are those of `GraphNetBlock`.
 
+    Raises:
+        ValueError: a score, normalizer, join or temperature.
+
     Source: Zhang et al. 2018, arXiv:1803.07294.
     """
+    config.check_default_attention("GaAN")
     return GraphNetBlock(
-        *config.block_args,
+        **config.block_args,
         phi_e=AttentionEdgeUpdate(
-            *config.edge_update_args, edge_roles=("bias",), score="dot", bias=True, activation=nn.LeakyReLU(0.1)
+            **config.edge_update_args, edge_roles=("bias",), score="dot", bias=True, activation=nn.LeakyReLU(0.1)
         ),
         rho_ev=GatedSum(config.node_dim, config.num_heads, config.head_dim),
         join=nn.Linear(2 * config.node_dim, config.node_dim),

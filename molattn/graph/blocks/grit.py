@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from molattn.attention import softmax
+from molattn.attention.arguments import check_dropout, check_sizes
 from molattn.attention.dropout import Dropout, dropout
 from molattn.graph.block import GraphNetBlock
 from molattn.graph.blocks.config import BlockConfig, require_edge_features
@@ -31,7 +32,8 @@ class GritEdgeUpdate(nn.Module):
         dropout: probability of dropping a weight, in training.
 
     Raises:
-        ValueError: no edge features; at a call, a graph without edge features of that size, or with graph features.
+        ValueError: no edge features; a size below 1; dropout is not in [0, 1); at a call, a graph without edge features
+            of that size, or with graph features.
 
     Source: Ma et al. 2023, arXiv:2305.17589, whose logits are not bounded; the authors' code clamps them to [-5, 5].
     """
@@ -39,6 +41,8 @@ class GritEdgeUpdate(nn.Module):
     def __init__(self, node_dim: int, num_heads: int, head_dim: int, edge_dim: int, dropout: float = 0.0):
         super().__init__()
         require_edge_features(edge_dim)
+        check_sizes(node_dim=node_dim, num_heads=num_heads, head_dim=head_dim)
+        check_dropout(dropout)
         self.num_heads, self.head_dim, self.dropout = num_heads, head_dim, dropout
         self.node_dim, self.edge_dim = node_dim, edge_dim
         width = num_heads * head_dim
@@ -53,7 +57,7 @@ class GritEdgeUpdate(nn.Module):
 
     def forward(self, graph: AnyGraph) -> EdgeMessages:
         """The e'_k of every edge, as factors."""
-        h, v = self._edge_hidden(graph)
+        h, v = self._pair_features(graph)
         logits = (h * self.w_a).sum(-1)
         weights = softmax(logits if isinstance(graph, Graph) else logits.permute(0, 3, 1, 2), graph.attention_layout)
         values = v if isinstance(graph, Graph) else v.transpose(1, 2)
@@ -63,12 +67,12 @@ class GritEdgeUpdate(nn.Module):
         """The e'_k of every edge, materialized."""
         if isinstance(graph, DenseGraph):
             graph = graph.to_edge_list()
-        h, v = self._edge_hidden(graph)
+        h, v = self._pair_features(graph)
         weights = softmax((h * self.w_a).sum(-1), graph.attention_layout)
         values = v[graph.sender] + torch.einsum("mhf,hdf->mhd", h, self.w_ve)
         return MaterializedMessages(graph, weights, self._drop(weights).unsqueeze(-1) * values, h)
 
-    def _edge_hidden(self, graph: AnyGraph) -> tuple[Tensor, Tensor]:
+    def _pair_features(self, graph: AnyGraph) -> tuple[Tensor, Tensor]:
         """h_k of every edge, (m, h, d) or (b, i, j, h, d), zeros where there is no edge, and v, (..., n, h, d)."""
         num_features = 0 if graph.e is None else graph.e.shape[-1]
         if num_features != self.edge_dim or graph.u is not None:
@@ -121,6 +125,7 @@ class GritEdges(nn.Module):
 
     def __init__(self, edge_dim: int, width: int, dropout: float = 0.0):
         super().__init__()
+        check_dropout(dropout)
         self.w = nn.Linear(width, edge_dim)
         self.dropout = Dropout(dropout)
 
@@ -138,12 +143,13 @@ def grit(config: BlockConfig) -> GraphNetBlock:
     Source: Ma et al. 2023, arXiv:2305.17589.
 
     Raises:
-        ValueError: a global_dim: GRIT has no graph features.
+        ValueError: a global_dim, since GRIT has no graph features; a score, normalizer, join or temperature.
     """
     if config.global_dim:
         raise ValueError("GRIT has no graph features: set global_dim to 0")
+    config.check_default_attention("GRIT")
     return GraphNetBlock(
-        *config.block_args,
+        **config.block_args,
         phi_e=GritEdgeUpdate(config.node_dim, config.num_heads, config.head_dim, config.edge_dim, config.dropout),
         rho_ev=DegreeScaledSum(config.node_dim),
         edges=GritEdges(config.edge_dim, config.node_dim, config.dropout),

@@ -11,7 +11,7 @@ from molattn.attention.dropout import Dropout
 from molattn.attention.edges import dot_edges, matmul_per_head
 from molattn.graph.block import GraphNetBlock
 from molattn.graph.blocks.config import LAMBDAS, BlockConfig, require_edge_features
-from molattn.graph.edge_update import AttentionEdgeUpdate
+from molattn.graph.edge_update import AttentionEdgeUpdate, edge_factors
 from molattn.graph.graph import AnyGraph, Graph
 from molattn.graph.messages import not_none
 
@@ -67,9 +67,17 @@ def mat(config: BlockConfig) -> GraphNetBlock:
     with g(d) = softmax(-d) or exp(-d). A includes self-loops, and each of its rows is divided by its sum, as in the
     authors' code.
 
+    Args:
+        config: sizes, and as lambdas lambda_a, lambda_d and lambda_g, which sum to 1; edge_dim is one less than their
+            number.
+
+    Raises:
+        ValueError: no edge features; lambdas that do not fit; a score, normalizer, join or temperature.
+
     Source: Maziarka et al. 2020, arXiv:2002.08264.
     """
-    return GraphNetBlock(*config.block_args, phi_e=MixedEdgeUpdate(*config.edge_update_args, lambdas=config.lambdas))
+    config.check_default_attention("MAT")
+    return GraphNetBlock(**config.block_args, phi_e=MixedEdgeUpdate(**config.edge_update_args, lambdas=config.lambdas))
 
 
 class RelativeEdgeUpdate(AttentionEdgeUpdate):
@@ -116,15 +124,16 @@ class RelativeEdgeUpdate(AttentionEdgeUpdate):
 
     def _edge_terms(self, graph: AnyGraph, q: Tensor, k: Tensor) -> tuple[EdgeTerms, Tensor]:
         u, t = (x if isinstance(graph, Graph) else x.unsqueeze(1) for x in (self.u, self.t))
-        f, layout = self.f_k(graph.e), graph.attention_layout
+        f, (w_ke,) = edge_factors(self.f_k(graph.e), self.w_ke)
+        layout = graph.attention_layout
         # b^K is not formed: x . (W_ke f) = (W_ke^T x) . f
-        to_edges = self.w_ke.weight.unflatten(0, (self.num_heads, -1)).mT
+        to_edges = not_none(w_ke).unflatten(0, (self.num_heads, -1)).mT
         logits = dot_edges(matmul_per_head(q * self.scale + t, to_edges, layout), f, layout)
         logits = logits + _senders_dot_edges(graph, matmul_per_head(k * self.scale, to_edges, layout), f)
         content = (k * u).sum(-1)
         logits = logits + (content[graph.sender] if isinstance(graph, Graph) else content.unsqueeze(-2))
-        w_ve = self.w_ve.weight.unflatten(0, (self.num_heads, -1))
-        return EdgeTerms(self.f_v(graph.e), w_ve=w_ve), logits
+        f, (w_ve,) = edge_factors(self.f_v(graph.e), self.w_ve)
+        return EdgeTerms(f, w_ve=not_none(w_ve).unflatten(0, (self.num_heads, -1))), logits
 
     def _add_edge_terms(self, graph: Graph, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         b_k = self.w_ke(self.f_k(graph.e)).unflatten(-1, (self.num_heads, -1))
@@ -143,6 +152,10 @@ def _senders_dot_edges(graph: AnyGraph, x: Tensor, e: Tensor) -> Tensor:
 def rmat(config: BlockConfig) -> GraphNetBlock:
     """Relative Molecule Attention Transformer's layer: `RelativeEdgeUpdate` in the block.
 
+    Raises:
+        ValueError: no edge features; a score, normalizer, join or temperature.
+
     Source: Maziarka et al. 2021, arXiv:2110.05841.
     """
-    return GraphNetBlock(*config.block_args, phi_e=RelativeEdgeUpdate(*config.edge_update_args))
+    config.check_default_attention("R-MAT")
+    return GraphNetBlock(**config.block_args, phi_e=RelativeEdgeUpdate(**config.edge_update_args))

@@ -15,7 +15,7 @@ def tensor_dot(config: BlockConfig) -> GraphNetBlock:
     return _block(config, ("keys", "values"))
 
 
-def molattn(config: BlockConfig) -> GraphNetBlock:
+def tensor_dot_with_bias(config: BlockConfig) -> GraphNetBlock:
     """Tensor-dot attention in which the edges are also a bias of the logits.
 
     e'_k = softmax_k( (W_q v_r) . (W_k v_s + W_ke e_k) / sqrt(d) + w_be . e_k ) (W_v v_s + W_ve e_k)
@@ -37,15 +37,16 @@ def graphormer(config: BlockConfig) -> GraphNetBlock:
     Source: Ying et al. 2021, arXiv:2106.05234, equations 5 to 9.
 
     Raises:
-        ValueError: edge_dim is neither 0 nor the number of heads.
+        ValueError: edge_dim is neither 0 nor the number of heads; a score, normalizer, join or temperature.
     """
+    config.check_default_attention("Graphormer")
     return GraphNetBlock(
-        *config.block_args, phi_e=AttentionEdgeUpdate(*config.edge_update_args, edge_roles=("logits",), bias=True)
+        **config.block_args, phi_e=AttentionEdgeUpdate(**config.edge_update_args, edge_roles=("logits",), bias=True)
     )
 
 
 def _block(config: BlockConfig, edge_roles: tuple[str, ...]) -> GraphNetBlock:
     phi_e = AttentionEdgeUpdate(
-        *config.edge_update_args, edge_roles=edge_roles, score=config.score, normalizer=config.normalizer_fn
+        **config.edge_update_args, edge_roles=edge_roles, score=config.score, normalizer=config.normalizer_fn
     )
-    return GraphNetBlock(*config.block_args, phi_e=phi_e, join=config.join_module)
+    return GraphNetBlock(**config.block_args, phi_e=phi_e, join=config.join_module)

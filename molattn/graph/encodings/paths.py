@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
+from molattn.attention.arguments import check_sizes
 from molattn.graph.embedding import SumEmbedding, look_up
 from molattn.graph.encodings.base import Encoding, Molecules, adjacency, pair_mask
 from molattn.graph.encodings.bonds import bond_codes
@@ -17,13 +18,14 @@ DISCONNECTED = 255
 """The path length of pairs of atoms without a path."""
 
 
-def path_codes(molecules: Molecules, max_path: int, disconnected: int = DISCONNECTED) -> Integer[Tensor, "b n n"]:
+def path_codes(molecules: Molecules, max_path: int) -> Integer[Tensor, "b n n"]:
     """c_ij = min(length_ij, max_path), or max_path + 1 without a path between i and j.
 
-    Shapes: (b, n, n) bytes, 0 in the padding.
+    Shapes: (b, n, n) integers, bytes if they suffice, 0 in the padding.
     """
     lengths = molecules.path_lengths
-    codes = lengths.clamp(max=max_path).masked_fill(lengths == disconnected, max_path + 1)
+    codes = lengths if max_path < DISCONNECTED else lengths.int()
+    codes = codes.clamp(max=max_path).masked_fill(lengths == DISCONNECTED, max_path + 1)
     return codes.masked_fill(~pair_mask(molecules), 0)
 
 
@@ -37,21 +39,25 @@ class PathEncoding(Encoding):
     Args:
         dim: channels.
         max_path: paths of this length or longer share one row; in bonds.
-        disconnected: the path length of pairs of atoms without a path.
+
+    Raises:
+        ValueError: a size below 1, or a max_path below 0.
     """
 
     code_of_length: Tensor
 
-    def __init__(self, dim: int, max_path: int, disconnected: int = DISCONNECTED):
+    def __init__(self, dim: int, max_path: int):
         super().__init__()
-        self.dim, self.max_path, self.disconnected = dim, max_path, disconnected
+        check_sizes(dim=dim)
+        check_sizes(0, max_path=max_path)
+        self.dim, self.max_path = dim, max_path
         self.path = nn.Embedding(max_path + 2, dim)
         lengths = torch.arange(256).clamp(max=max_path)
-        lengths[disconnected] = max_path + 1
+        lengths[DISCONNECTED] = max_path + 1
         self.register_buffer("code_of_length", lengths, persistent=False)
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
-        return look_up(self.path.weight, path_codes(molecules, self.max_path, self.disconnected))
+        return look_up(self.path.weight, path_codes(molecules, self.max_path))
 
     def edge_embedding(self, molecules: Molecules) -> EdgeEmbedding:
         """A table with a row for each possible byte."""
@@ -74,11 +80,16 @@ class AttentionBias(Encoding):
             ignored. By default the code is the length of the shortest path, at most num_codes - 2, and num_codes - 1
             without a path.
 
+    Raises:
+        ValueError: a size below 1, or, for path lengths, a num_codes below 2.
+
     Source: with path lengths, the spatial encoding of Graphormer, Ying et al. 2021, arXiv:2106.05234, equation 6.
     """
 
     def __init__(self, num_codes: int, num_heads: int, codes: Callable[[Molecules], Tensor] | None = None):
         super().__init__()
+        check_sizes(num_heads=num_heads)
+        check_sizes(2 if codes is None else 1, num_codes=num_codes)
         self.dim, self.num_codes = num_heads, num_codes
         self.codes = codes or partial(path_codes, max_path=num_codes - 2)
         self.table = nn.Parameter(torch.zeros(num_codes, num_heads))
@@ -96,20 +107,23 @@ class PathOneHot(Encoding):
 
     Args:
         max_path: paths of this length or longer share one column; in bonds.
-        disconnected: the path length of pairs of atoms without a path.
+
+    Raises:
+        ValueError: a max_path below 0.
 
     Source: the neighbourhood embedding of R-MAT, Maziarka et al. 2021, arXiv:2110.05841.
     """
 
     table: Tensor
 
-    def __init__(self, max_path: int, disconnected: int = DISCONNECTED):
+    def __init__(self, max_path: int):
         super().__init__()
-        self.dim, self.max_path, self.disconnected = max_path + 2, max_path, disconnected
+        check_sizes(0, max_path=max_path)
+        self.dim, self.max_path = max_path + 2, max_path
         self.register_buffer("table", torch.eye(self.dim), persistent=False)
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
-        return look_up(self.table, path_codes(molecules, self.max_path, self.disconnected))
+        return look_up(self.table, path_codes(molecules, self.max_path))
 
 
 class PathEdgeEncoding(Encoding):
@@ -186,14 +200,23 @@ def random_walks(molecules: Molecules, steps: int, dtype: torch.dtype | None = N
     Returns:
         (b, n, n, K), zeros in the padding.
 
+    Raises:
+        ValueError: steps below 1.
+
     Source: Ma et al. 2023, arXiv:2305.17589.
     """
+    _check_steps(steps)
     a = adjacency(molecules).to(dtype or torch.get_default_dtype())
     m = a / a.sum(-1, keepdim=True).clamp_min(1.0)
     powers = [torch.eye(a.shape[-1], dtype=a.dtype, device=a.device) * pair_mask(molecules)]
     for _ in range(steps - 1):
         powers.append(powers[-1] @ m)
     return torch.stack(powers, dim=-1)
+
+
+def _check_steps(steps: int) -> None:
+    if steps < 1:
+        raise ValueError(f"the powers of M start at M^0: steps={steps} must be at least 1")
 
 
 class RandomWalkEncoding(Encoding):
@@ -216,8 +239,7 @@ class RandomWalkEncoding(Encoding):
 
     def __init__(self, steps: int, dim: int):
         super().__init__()
-        if steps < 1:
-            raise ValueError(f"the powers of M start at M^0: steps={steps} must be at least 1")
+        _check_steps(steps)
         self.dim, self.steps = dim, steps
         self.linear = nn.Linear(steps, dim)
 

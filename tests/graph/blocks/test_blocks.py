@@ -350,3 +350,16 @@ def test_a_join_maps_the_heads_to_the_channels_of_a_node():
         assert module(heads).shape == (5, NODE_DIM)
     weights = [p.shape for p in BlockConfig(NODE_DIM, HEADS, join="w_jhl").join_module.parameters()]
     assert (NODE_DIM, NODE_DIM // HEADS) not in weights  # no linear layer behind it
+
+
+@pytest.mark.parametrize("name", ["gaan", "mat", "rmat", "graphormer", "grit"])
+@pytest.mark.parametrize(
+    "setting", [{"score": "additive"}, {"normalizer": "sparsemax"}, {"join": "mean"}, {"temperature": 0.1}], ids=str
+)
+def test_settings_of_the_default_attention_are_refused_by_blocks_with_their_own(name, setting):
+    ((key, value),) = setting.items()
+    sizes = {"edge_dim": {"graphormer": HEADS}.get(name, edge_dim(name))}
+    with pytest.raises(
+        ValueError, match=f"has its own attention, without a choice of {key}: leave out {key}={value!r}"
+    ):
+        BLOCKS[name](BlockConfig(NODE_DIM, HEADS, **sizes, **setting))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from molattn.graph import AttentionBias, PathEdgeEncoding, PathEncoding, PathOneHot, RandomWalkEncoding
-from molattn.graph.encodings.paths import random_walks
+from molattn.graph.encodings.paths import path_codes, random_walks
 from tests.assertions import assert_close, assert_identical
 from tests.graph.encodings.batches import PARTS, SIZES, SMILES, batch_of, num_atoms
 from tests.graph.graphs import F64, double
@@ -158,7 +158,7 @@ def test_a_head_table_is_initialized_with_zeros():
     assert (AttentionBias(7, 2)(BATCH) == 0).all()
 
 
-@pytest.mark.parametrize("max_path", [1, 3, 30])
+@pytest.mark.parametrize("max_path", [1, 3, 30, 254, 255, 300])
 def test_the_table_by_bytes_holds_the_row_of_every_path_length(max_path):
     encoding = double(PathEncoding(4, max_path))
     embedding = encoding.edge_embedding(BATCH)
@@ -178,3 +178,23 @@ def test_a_walk_has_at_least_the_step_0():
     assert RandomWalkEncoding(1, 4)(BATCH).shape[-1] == 4
     with pytest.raises(ValueError, match="steps=0 must be at least 1"):
         RandomWalkEncoding(0, 4)
+    with pytest.raises(ValueError, match="steps=0 must be at least 1"):
+        random_walks(BATCH, 0)
+
+
+@pytest.mark.parametrize("max_path", [0, 254, 255, 300])
+def test_any_number_of_path_lengths_has_its_columns(max_path):
+    batch = batch_of("CCCC.C")
+    lengths = batch.path_lengths[0].long()
+    expected = torch.where(lengths == 255, max_path + 1, lengths.clamp(max=max_path))
+    assert_identical(PathOneHot(max_path)(batch)[0].argmax(-1), expected)
+    assert_identical(path_codes(batch, max_path)[0].long(), expected)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "sizes"),
+    [(PathEncoding, (4, -1)), (PathEncoding, (0, 3)), (PathOneHot, (-1,)), (AttentionBias, (1, 2))],
+)
+def test_sizes_of_path_encodings_are_checked(encoding, sizes):
+    with pytest.raises(ValueError, match="must be at least"):
+        encoding(*sizes)

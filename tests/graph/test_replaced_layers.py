@@ -1,0 +1,209 @@
+"""Layers of a block that are replaced, wrapped, hooked or reset after it is made: they are called, fused or not."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook
+
+from molattn.graph import AttentionEdgeUpdate, DenseGraph, EdgeEmbedding, GraphNetBlock, NodeUpdate, run_blocks
+from molattn.graph.blocks import RelativeEdgeUpdate
+from tests.assertions import assert_close
+from tests.graph.graphs import EDGE_DIM, F64, FORMS, GLOBAL_DIM, NODE_DIM, double, random_graphs, through
+
+F32 = torch.float32
+PHI_E = {
+    "default": AttentionEdgeUpdate,
+    "additive": lambda *sizes: AttentionEdgeUpdate(*sizes, score="additive"),
+    "with biases": lambda *sizes: AttentionEdgeUpdate(*sizes, bias=True),
+    "relative": RelativeEdgeUpdate,
+}
+
+
+class Doubled(nn.Module):
+    """A wrapper around a layer, like the adapters of LoRA: twice its output."""
+
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return 2 * self.layer(x)
+
+
+def doubled_by_hook(layer):
+    layer.register_forward_hook(lambda _layer, _inputs, output: 2 * output)
+    return layer
+
+
+def doubled_in_place_of_forward(layer):
+    forward = layer.forward
+    layer.forward = lambda x: 2 * forward(x)
+    return layer
+
+
+def with_bias(layer):
+    biased = nn.Linear(layer.in_features, layer.out_features, dtype=layer.weight.dtype)
+    biased.weight = layer.weight
+    return biased
+
+
+CHANGES = {"a wrapper": Doubled, "a hook": doubled_by_hook, "another forward": doubled_in_place_of_forward}
+
+
+def block_with(phi_e):
+    made = PHI_E[phi_e](NODE_DIM, 2, NODE_DIM // 2, EDGE_DIM, GLOBAL_DIM)
+    return double(GraphNetBlock(NODE_DIM, 2, EDGE_DIM, GLOBAL_DIM, phi_e=made))
+
+
+@pytest.mark.parametrize("phi_e", PHI_E)
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_replaced_or_hooked_layer_of_the_attention_is_called_in_every_form(phi_e, change):
+    graph = random_graphs([3, 2], density=0.8)
+    names = [name for name, layer in block_with(phi_e).phi_e.named_children() if name.startswith("w_")]
+    assert {"w_q", "w_k", "w_v", "w_ke", "w_ve", "w_qu", "w_ku", "w_vu"} <= set(names)
+    for name in names:
+        twice: Any = block_with(phi_e)
+        layer = getattr(twice.phi_e, name)
+        with torch.no_grad():
+            for parameter in layer.parameters():
+                parameter *= 2
+        changed: Any = block_with(phi_e)
+        setattr(changed.phi_e, name, CHANGES[change](getattr(changed.phi_e, name)))
+        for form in FORMS:
+            for ours, theirs in zip(
+                through(changed, graph, form).tensors(), through(twice, graph, form).tensors(), strict=True
+            ):
+                assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["w_q", "w_k", "w_v", "w_ke", "w_ve", "w_be"])
+def test_a_bias_that_the_default_layer_lacks_is_added_in_every_form(name):
+    net: Any = double(GraphNetBlock(NODE_DIM, 2, EDGE_DIM))
+    setattr(net.phi_e, name, with_bias(getattr(net.phi_e, name)))
+    assert net.fused_unsupported_reason(EDGE_DIM) == f"a bias of {name}"
+    graph = random_graphs([3, 2], globals_=False)
+    expected = through(net, graph, "materialized")
+    for form in FORMS:
+        assert_close(through(net, graph, form).v, expected.v)
+
+
+def blocks_of(dtype=F32, count=2, **options) -> list[Any]:
+    torch.manual_seed(0)
+    return [GraphNetBlock(32, 4, 5, hidden_dim=48, **options).to(dtype) for _ in range(count)]
+
+
+def graph_of(dtype=F32):
+    g = torch.Generator().manual_seed(1)
+    v, e = torch.randn(2, 4, 32, generator=g, dtype=dtype), torch.randn(2, 4, 4, 5, generator=g, dtype=dtype)
+    return DenseGraph(v, torch.arange(4) < torch.tensor([[4], [3]]), e)
+
+
+@pytest.mark.parametrize("dtype", [F32, F64])
+def test_hooks_of_blocks_run_in_a_stack_and_in_a_single_block(dtype):
+    blocks, seen = blocks_of(dtype), []
+    graph = graph_of(dtype)
+    before = run_blocks(blocks, graph)
+    for block in blocks:
+        block.register_forward_hook(lambda *_: seen.append("after"))
+        block.register_forward_pre_hook(lambda *_: seen.append("before"))
+    after = run_blocks(blocks, graph)
+    assert seen == ["before", "after"] * 2
+    assert_close(after.v[graph.node_mask], before.v[graph.node_mask], 1e-5)
+    run_blocks(blocks[:1], graph)
+    blocks[0](graph)
+    assert seen == ["before", "after"] * 4
+
+
+def test_a_subclass_of_the_block_runs_its_own_forward_in_a_stack():
+    class Twice(GraphNetBlock):
+        def forward(self, graph):
+            return super().forward(super().forward(graph))
+
+    torch.manual_seed(0)
+    block, graph = Twice(32, 4, 5), graph_of()
+    expected = block.forward_unfused(block.forward_unfused(graph)).v
+    assert_close(run_blocks([block], graph).v[graph.node_mask], expected[graph.node_mask], 1e-5)
+
+
+def test_a_hook_of_all_modules_sees_those_of_a_block():
+    (block,), seen = blocks_of(count=1), []
+    handle = register_module_forward_hook(lambda module, *_: seen.append(module))
+    try:
+        block(graph_of())
+    finally:
+        handle.remove()
+    expected = [block.phi_e.w_q, block.phi_e.w_ke, block.join.linear, *block.phi_v.feed_forward, block.norm_v]
+    assert all(any(module is x for x in seen) for module in expected)
+
+
+PARTS = ["norm_v", "phi_e", *(f"phi_e.{name}" for name in ("w_q", "w_k", "w_v", "w_ke", "w_ve", "w_be"))]
+PARTS += ["join", "join.linear", "phi_v", "phi_v.norm", "phi_v.feed_forward"]
+PARTS += [f"phi_v.feed_forward.{i}" for i in range(4)]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_hook_of_any_part_runs(part):
+    blocks, seen = blocks_of(), []
+    assert not blocks[0].fused_unsupported_reason(5)
+    blocks[0].get_submodule(part).register_forward_hook(lambda *_: seen.append(1))
+    assert blocks[0].fused_unsupported_reason(5)
+    assert not blocks[1].fused_unsupported_reason(5)
+    run_blocks(blocks, graph_of())
+    blocks[0](graph_of())
+    assert seen == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "norm", [nn.Identity(), nn.LayerNorm(32, elementwise_affine=False), nn.LayerNorm(32, bias=False)], ids=str
+)
+@pytest.mark.parametrize("where", ["norm_v", "phi_v.norm"])
+def test_a_norm_that_was_replaced_is_called(norm, where):
+    (block,), graph = blocks_of(count=1), graph_of()
+    setattr(block if where == "norm_v" else block.phi_v, where.rpartition(".")[2], norm)
+    assert block.fused_unsupported_reason(5)
+    expected = block.materialize(graph)[0].v
+    assert_close(block(graph).v[graph.node_mask], expected, 1e-5)
+    assert_close(run_blocks([block], graph).v[graph.node_mask], expected, 1e-5)
+
+
+def test_the_feed_forward_network_runs_as_it_was_changed():
+    torch.manual_seed(0)
+    phi_v, graph = NodeUpdate(32, hidden_dim=48), graph_of()
+    ebar = torch.randn(2, 4, 32)
+    phi_v.feed_forward[1] = nn.ReLU()
+    x = graph.v + ebar
+    assert_close(phi_v(ebar, graph), x + phi_v.feed_forward(phi_v.norm(x)), 1e-6)
+    phi_v.feed_forward = nn.Linear(32, 32)  # of another length, too
+    assert_close(phi_v(ebar, graph), x + phi_v.feed_forward(phi_v.norm(x)), 1e-6)
+
+
+def test_a_dropout_of_the_feed_forward_network_that_was_changed_has_an_effect():
+    (block,), graph = blocks_of(count=1), graph_of()
+    block.phi_v.feed_forward[2].p = 0.999
+    block.phi_v.feed_forward[3].bias.data.zero_()
+    assert block.fused_unsupported_reason(5)
+    x = graph.v
+    without_last = block.phi_v(torch.zeros_like(x), graph)
+    assert (without_last == x).float().mean() > 0.5
+
+
+def test_dropouts_that_train_apart_do_not_run_fused():
+    (block,) = blocks_of(count=1, dropout=0.5)
+    assert not block.fused_unsupported_reason(5)
+    block.phi_e.eval()
+    assert block.fused_unsupported_reason(5) == "two dropouts"
+
+
+@pytest.mark.parametrize("dtype", [F32, F64])
+def test_edge_codes_of_the_padding_are_not_read(dtype):
+    blocks, graph = blocks_of(dtype), graph_of(dtype)
+    table = torch.randn(3, 5, dtype=dtype)
+    codes = torch.randint(3, (2, 4, 4), dtype=torch.uint8)
+    padding = ~(graph.node_mask.unsqueeze(-1) & graph.node_mask.unsqueeze(-2))
+    clean, dirty = (EdgeEmbedding((table,), (codes.masked_fill(padding, code),)) for code in (0, 255))
+    expected = run_blocks(blocks, graph.replace(e=None), clean)
+    assert_close(run_blocks(blocks, graph.replace(e=None), dirty).v[graph.node_mask], expected.v[graph.node_mask], 0.0)
+    with pytest.raises(IndexError):
+        run_blocks(blocks, graph.replace(e=None), EdgeEmbedding((table,), (torch.full_like(codes, 255),)))

@@ -1,0 +1,38 @@
+"""Sizes and dropout probabilities of layers of graphs, checked when a layer is made."""
+
+import pytest
+
+from molattn.graph import AttentionEdgeUpdate, GlobalUpdate, GraphNetBlock, NodeUpdate
+from molattn.graph.blocks import BlockConfig, GritEdgeUpdate
+
+SIZED = {
+    "block": lambda **s: GraphNetBlock(**{"node_dim": 8, "num_heads": 2, "edge_dim": 3, "global_dim": 5, **s}),
+    "config": lambda **s: BlockConfig(**{"node_dim": 8, "num_heads": 2, "edge_dim": 3, "global_dim": 5, **s}),
+    "attention": lambda **s: AttentionEdgeUpdate(
+        **{"node_dim": 8, "num_heads": 2, "head_dim": 4, "edge_dim": 3, "global_dim": 5, **s}
+    ),
+    "grit": lambda **s: GritEdgeUpdate(**{"node_dim": 8, "num_heads": 2, "head_dim": 4, "edge_dim": 3, **s}),
+    "nodes": lambda **s: NodeUpdate(**{"node_dim": 8, "global_dim": 5, "hidden_dim": 6, **s}),
+    "graph": lambda **s: GlobalUpdate(**{"node_dim": 8, "global_dim": 5, "hidden_dim": 6, **s}),
+}
+
+
+@pytest.mark.parametrize(
+    ("made", "setting", "message"),
+    [
+        *((made, {"node_dim": 0}, "node_dim must be at least 1, not 0") for made in SIZED),
+        *(
+            (made, {"num_heads": -4}, "num_heads must be at least 1")
+            for made in ("block", "config", "attention", "grit")
+        ),
+        *((made, {"edge_dim": -1}, "edge_dim must be at least") for made in ("block", "config", "attention", "grit")),
+        *((made, {"global_dim": -1}, "global_dim must be at least") for made in ("block", "config", "nodes", "graph")),
+        *((made, {"hidden_dim": 0}, "hidden_dim must be at least 1") for made in ("block", "config", "nodes", "graph")),
+        *((made, {"dropout": 1.5}, "dropout probability") for made in SIZED if made != "graph"),
+        ("block", {"dropout": 1.0}, "from 0 to below 1, not 1"),
+    ],
+)
+def test_sizes_and_dropouts_are_checked_when_layers_are_made(made, setting, message):
+    SIZED[made]()
+    with pytest.raises(ValueError, match=message):
+        SIZED[made](**setting)
