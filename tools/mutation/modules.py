@@ -180,7 +180,7 @@ MODULES = {
     "training/metrics": ["training/test_metrics.py", "training/test_bootstrap.py"],
     "training/uncertainty_metrics": ["training/test_uncertainty_metrics.py"],
     "models/artifact": ["models/test_artifact.py"],
-    "training/checkpoint": ["training/test_checkpoint.py"],
+    "training/checkpoint": ["training/test_checkpoint.py", "training/test_callbacks.py"],
     "models/tasks": ["models/test_tasks.py"],
     "models/losses": [
         "models/test_loss_table.py",
@@ -200,7 +200,11 @@ MODULES = {
         "training/test_losses_by_others.py",
         "training/test_objectives.py",
     ],
-    "training/learner": ["training/test_learner.py", "training/test_loop.py"],
+    "training/learner": [
+        "training/test_learner.py",
+        "training/test_loop.py",
+        "training/test_parameter_groups.py",
+    ],
     "training/early_stopping": [
         "training/test_early_stopping.py",
         "training/test_loop.py",
@@ -211,6 +215,7 @@ MODULES = {
         "--deselect=tests/training/test_loop.py::test_regression_does_not_import_slow_packages",
         "training/test_fit.py",
         "training/test_early_stopping.py",
+        "training/test_callbacks.py",
     ],
     "explain/methods": ["explain/test_attributions.py", "explain/test_attributions_by_others.py"],
     "explain/attribute": [
