@@ -5,7 +5,7 @@ A logger is a callback: an `EpochRecord` holds the losses and the metric of an e
 `training.callbacks` then accepts their names, also on the command line and with several devices.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
@@ -67,11 +67,6 @@ CALLBACKS: dict[str, Callable[[RunConfig], Callback]] = {}
 def build_callbacks(config: RunConfig) -> list[Callback]:
     """The callbacks that the settings name."""
     return [CALLBACKS[name](config) for name in config.training.callbacks]
-
-
-def class_names(callbacks: Sequence[Callback]) -> list[str]:
-    """The names of the classes of some callbacks, with their modules."""
-    return [f"{type(callback).__module__}.{type(callback).__qualname__}" for callback in callbacks]
 
 
 class ReportEpochs(Callback):

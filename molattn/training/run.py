@@ -20,7 +20,7 @@ from molattn.models.uncertainty import resolve_uncertainty_method
 from molattn.training import distributed, run_folder
 from molattn.training.baseline import check_baseline, forest_metrics
 from molattn.training.calibrate import build_artifact, calibrate, check_calibration
-from molattn.training.callbacks import Callback, ReportEpochs, class_names
+from molattn.training.callbacks import Callback, ReportEpochs
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import DataConfig, TrainingConfig
 from molattn.training.curation import curate
@@ -345,6 +345,6 @@ def _identity(config: RunConfig, dataset: PreparedDataset, callbacks: Sequence[C
         "config": settings,
         "sha256 of the table": dataset.sha256,
         "sha256 of the split": hashlib.sha256(labels.encode()).hexdigest(),
-        **({"callbacks": class_names(callbacks)} if callbacks else {}),
+        **({"callbacks": [type(callback).__name__ for callback in callbacks]} if callbacks else {}),
         **({"the number of processes": distributed.world_size()} if distributed.world_size() > 1 else {}),
     }

@@ -203,7 +203,7 @@ def test_a_run_is_resumed_with_the_same_callbacks(tmp_path: Path, monkeypatch: p
     with pytest.raises(KeyboardInterrupt):
         train_small(table, tmp_path / "run", callbacks=[Interrupt(3)])
     for others in ([], [StopAfter(4), StopAfter(4)], [Diary()]):
-        with pytest.raises(UsageError, match=r"since callbacks was \[.* now: undo the change"):
+        with pytest.raises(UsageError, match=r'since callbacks was \["Interrupt"\] and is .* now: undo the change'):
             resume(tmp_path / "run", callbacks=others)
     monkeypatch.setattr(Interrupt, "on_epoch_end", StopAfter.on_epoch_end)
     resume(tmp_path / "run", callbacks=[Interrupt(4)])
