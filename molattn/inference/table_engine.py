@@ -12,9 +12,9 @@ from importlib.metadata import version
 from itertools import groupby
 
 from molattn.data import guess_smiles_column
-from molattn.data.files import atomic_write
+from molattn.data.files import atomic_write, file_sha256
 from molattn.data.tables.columns import find_column, format_names
-from molattn.data.tables.parts import PartFiles, Parts, discard_parts, file_sha256, parts_folder
+from molattn.data.tables.parts import PartFiles, Parts, discard_parts, parts_folder
 from molattn.data.tables.readers import open_stream
 from molattn.data.tables.row_stream import CHUNK_SIZE, Chunk, RowStream, peek_decimal_commas
 from molattn.data.tables.writers import (

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from molattn.data.files import lock_output, raise_open_file_limit
+from molattn.data.locks import lock_output, raise_open_file_limit
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions, Warn, ignore_warning
 from molattn.data.tables.parts import parts_folder
 from molattn.data.tables.readers import count_rows, infer_format

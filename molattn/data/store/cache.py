@@ -21,6 +21,7 @@ from molattn.cache import CACHE_VARIABLE, check_parent_folders
 from molattn.chem import Progress, binary, rdkit_version
 from molattn.chem.workers import WORKER_DIED, map_chunks
 from molattn.data.datasets.cards import molecule_cache_dir
+from molattn.data.locks import wait_for_lock
 from molattn.data.store.molecule_store import MoleculeStore, pack_error, pack_row, store_dtypes
 from molattn.data.store.packing import Packing
 from molattn.data.store.ragged import DamagedFileError, FileDigest, RaggedColumns, RaggedWriter
@@ -95,7 +96,7 @@ def cached_molecules(
             return CachedMolecules(_open(folder / key, identity, job), folder / key, "")
         folder.mkdir(parents=True, exist_ok=True)
         check_parent_folders(folder / key)
-        with FileLock(folder / f".{key}.lock"):
+        with wait_for_lock(folder / f".{key}.lock", "another process is reading these molecules: waiting for it"):
             with suppress(DamagedFileError):  # another process may have been faster
                 return CachedMolecules(_open(folder / key, identity, job), folder / key, "")
             _remove_leftovers(folder, key)

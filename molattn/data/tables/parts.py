@@ -1,6 +1,5 @@
 """Parts of a long output, each complete or absent, so that a killed process can be resumed."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -8,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from molattn.data.files import atomic_write, sibling_path, write_text
+from molattn.data.files import atomic_write, file_sha256, write_text
+from molattn.data.paths import sibling_path
 from molattn.data.tables.writers import TableFormat, open_compressed
 from molattn.errors import InputError, UsageError
 
@@ -21,12 +21,6 @@ def parts_folder(output: Path) -> Path:
     """The folder of the parts of `output` until they are joined, next to the file that `output` leads to if it is a
     link, so that the joined file can be moved there."""
     return sibling_path(Path(os.path.realpath(output)), "", ".parts")
-
-
-def file_sha256(path: str | Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class PartFiles:
