@@ -126,7 +126,7 @@ class SdfRecord:
     """The title: the first line."""
     properties: dict[str, str]
     """Values by name; the lines of a value are joined by LF."""
-    atoms: MolblockAtomMap | None = None
+    atom_map: MolblockAtomMap | None = None
     """The map to the atoms of the record; None if not requested or the structure is invalid."""
 
 
@@ -191,17 +191,17 @@ def read_record(record: list[str], with_atoms: bool = False) -> SdfRecord:
     `with_atoms` also maps the atoms of the SMILES to those of the record, which doubles the time.
     """
     end = _num_structure_lines(record)
-    atoms = None
+    atom_map = None
     try:
         if not end:
             raise SmilesError(_title(record), "the record has no structure: a line 'M  END' is missing")
         block = "\n".join(record[:end])
-        smiles, atoms = read_molblock(block) if with_atoms else (smiles_from_molblock(block), None)
+        smiles, atom_map = read_molblock(block) if with_atoms else (smiles_from_molblock(block), None)
     except SmilesError as error:
         smiles = error
     except InputError as error:
         smiles = SmilesError(_title(record), str(error))
-    return SdfRecord(smiles, _title(record), _properties(record), atoms)
+    return SdfRecord(smiles, _title(record), _properties(record), atom_map)
 
 
 def record_molblock(record: list[str]) -> str:

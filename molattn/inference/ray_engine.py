@@ -55,7 +55,7 @@ class _CountedTable:
     def missing_parts(self) -> list[int]:
         """The parts that are not finished."""
         count = -(-(self.end - self.first) // rows_per_part())
-        return [] if self.parts.joined else [k for k in range(count) if k not in self.parts.finished]
+        return [] if self.parts.is_joined else [k for k in range(count) if k not in self.parts.finished]
 
 
 def run_on_ray(
@@ -111,7 +111,7 @@ def _count(job: TableJob, task: TableTask, warn: Warn) -> _CountedTable:
 
 def _join(table: _CountedTable, task: TableTask) -> RowCounts:
     """Join the parts of a table."""
-    if table.parts.joined:
+    if table.parts.is_joined:
         return RowCounts.of_parts(table.parts)
     table.parts.read()
     check_strict(table.job, task, RowCounts.of_parts(table.parts))

@@ -180,7 +180,7 @@ def run_job(job: TableJob, task: TableTask, progress: ProgressFactory, warn: War
         first, end = job.row_range()
         check_row_limit(table, first, end)
         parts = open_parts(table, first, end, job.multiple_tables)
-        if parts is not None and parts.joined:
+        if parts is not None and parts.is_joined:
             return RowCounts.of_parts(parts)
         if not job.quiet and end is not None and end - first >= MIN_ROWS_TO_WARN and (reason := task.slow_reason()):
             warn(f"the model runs 2 to 4 times slower than it could: {reason}; see molattn doctor")

@@ -163,8 +163,8 @@ def _open(
     """The store in a folder.
 
     Raises:
-        DamagedFileError: the store is missing, was changed or has another identity; or it is not `final`, and was not
-            just written.
+        DamagedFileError: the store is missing, was changed or has another identity; or a worker died while it was
+            written, so that molecules may be missing, and it was not just written.
     """
     try:
         if not just_written:
@@ -218,7 +218,7 @@ def _write(folder: Path, identity: Mapping[str, Any], job: _Job) -> Path:
 
 
 def _replace(new: Path, old: Path) -> None:
-    """Replace `old` by `new`; processes that have mapped `old` keep it."""
+    """Replace `old` by `new`; processes that have mapped `old` keep it, on POSIX."""
     if old.exists():
         discarded = old.with_name(f".{old.name}.{secrets.token_hex(4)}.tmp")
         os.replace(old, discarded)

@@ -77,7 +77,7 @@ def sdf_stream(
             title = [parsed.name] if found.titles else []
             cells = [text, *title, *(parsed.properties.get(n, "") for n in found.properties)]
             molblock = sdf.record_molblock(record) if molblocks else None
-            yield SourceRow(number, cells, error=error, atom_map=parsed.atoms, molblock=molblock)
+            yield SourceRow(number, cells, error=error, atom_map=parsed.atom_map, molblock=molblock)
 
     return RowStream(source, columns, chunk_rows(rows(), source, "record"), "record", smiles)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from molattn.data.tables.cells import DECIMAL_COMMA, NUMBER, replace_decimal_commas
-from molattn.data.tables.encodings import NAMES, UTF_8, WINDOWS, as_utf_8, first_encoding, marked_encoding
+from molattn.data.tables.encodings import CP1252, NAMES, UTF_8, as_utf_8, bom_encoding, guess_encoding
 from molattn.data.tables.options import Warn, ignore_warning
 from molattn.errors import InputError, SmilesError
 
@@ -271,7 +271,7 @@ def read_lines(
     `MAX_LINE_BYTES`.
     """
     blocks = read_blocks(file, source, max_bytes)
-    found, blocks = (encoding, blocks) if encoding else marked_encoding(blocks, source)
+    found, blocks = (encoding, blocks) if encoding else bom_encoding(blocks, source)
     other = bool(found) and codecs.lookup(found).name != UTF_8
     if other:
         blocks = as_utf_8(blocks, found, source)
@@ -285,17 +285,17 @@ def _texts(blocks: Iterator[bytes], source: str, latin: bool, encoding: str, war
         if not first and data.startswith(codecs.BOM_UTF8):
             data, encoding = data.removeprefix(codecs.BOM_UTF8), UTF_8
         if not encoding and not latin and not data.isascii():
-            index, encoding = first_encoding(data)
-            if encoding == WINDOWS:
+            index, encoding = guess_encoding(data)
+            if encoding == CP1252:
                 warn(
-                    f"{source} is not UTF-8 text, as line {number + index} shows: it is read as {NAMES[WINDOWS]}; "
+                    f"{source} is not UTF-8 text, as line {number + index} shows: it is read as {NAMES[CP1252]}; "
                     "--encoding gives another"
                 )
         try:
             yield io.StringIO(data.decode(encoding or UTF_8), newline="")
         except UnicodeDecodeError:
             yield _line_by_line(data, source, number, encoding or UTF_8, latin)
-        number += _count(data)
+        number += _count_line_ends(data)
 
 
 def _line_by_line(data: bytes, source: str, number: int, encoding: str, latin: bool) -> Iterator[str]:
@@ -321,7 +321,7 @@ def _whole_lines(blocks: Iterator[bytes], source: str) -> Iterator[bytes]:
         end = max(block.rfind(b"\n"), block.rfind(b"\r", 0, len(block) - 1)) + 1
         if end or (pieces and pieces[-1].endswith(b"\r")):
             whole, block = b"".join(pieces) + block[:end], block[end:]
-            number += _count(whole)
+            number += _count_line_ends(whole)
             yield whole
             pieces, size = [], 0
         pieces.append(block)
@@ -332,6 +332,6 @@ def _whole_lines(blocks: Iterator[bytes], source: str) -> Iterator[bytes]:
         yield rest
 
 
-def _count(data: bytes) -> int:
+def _count_line_ends(data: bytes) -> int:
     """The number of line ends in `data`, which does not end between CR and LF."""
     return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")

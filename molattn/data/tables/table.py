@@ -21,9 +21,9 @@ from molattn.data.tables.readers import delimiter_of_suffix, infer_format, open_
 from molattn.data.tables.row_stream import RowStream, read_lines, row_bytes
 from molattn.errors import InputError, UsageError
 
-MIN_MEMORY_LIMIT, MEMORY_PER_BYTE = 2**29, 64
-"""The rows of a compressed file may take `MIN_MEMORY_LIMIT` bytes, or `MEMORY_PER_BYTE` times the size of the file if
-that is more."""
+MIN_TABLE_MEMORY, TABLE_MEMORY_PER_BYTE = 2**29, 64
+"""The rows of a compressed file may take `MIN_TABLE_MEMORY` bytes, or `TABLE_MEMORY_PER_BYTE` times the size of the
+file if that is more."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _max_bytes(source: Any) -> int | float:
     if isinstance(source, str | Path) and (
         infer_format(source) in ("parquet", "xlsx") or Path(source).suffix.lower() == ".gz"
     ):
-        return max(MIN_MEMORY_LIMIT, MEMORY_PER_BYTE * os.path.getsize(source))
+        return max(MIN_TABLE_MEMORY, TABLE_MEMORY_PER_BYTE * os.path.getsize(source))
     return math.inf
 
 
@@ -188,7 +188,7 @@ def _read_all(stream: RowStream, max_bytes: int | float = math.inf) -> Table:
 
 @contextmanager
 def _gc_disabled() -> Iterator[None]:
-    """Disable garbage collection in the block: with the lists of a long table it takes half of the time."""
+    """Disable garbage collection in the whole process: it takes half of the time of reading a long table."""
     enabled = gc.isenabled()
     gc.disable()
     try:
