@@ -185,18 +185,29 @@ def scan_sdf(lines: Iterable[str]) -> SdfSummary:
     return SdfSummary(number, titles, tuple(names))
 
 
-def read_record(record: list[str], with_atoms: bool = False) -> SdfRecord:
+def read_record(
+    record: list[str], with_atoms: bool = False, *, structure: bool = True, max_atoms: int = MAX_ATOMS
+) -> SdfRecord:
     """Parse a record; if its structure cannot be read, `smiles` is the error.
 
-    `with_atoms` also maps the atoms of the SMILES to those of the record, which doubles the time.
+    Args:
+        record: its lines, as from `split_records`.
+        with_atoms: Whether to map the atoms of the SMILES to those of the record, which doubles the time.
+        structure: Whether to parse the structure; `smiles` is empty otherwise.
+        max_atoms: As for `smiles_from_molblock`.
     """
+    if not structure:
+        return SdfRecord("", _title(record), _properties(record))
     end = _num_structure_lines(record)
     atom_map = None
     try:
         if not end:
             raise SmilesError(_title(record), "the record has no structure: a line 'M  END' is missing")
         block = "\n".join(record[:end])
-        smiles, atom_map = read_molblock(block) if with_atoms else (smiles_from_molblock(block), None)
+        if with_atoms:
+            smiles, atom_map = read_molblock(block, max_atoms)
+        else:
+            smiles = smiles_from_molblock(block, max_atoms)
     except SmilesError as error:
         smiles = error
     except InputError as error:

@@ -7,12 +7,11 @@ import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from molattn.data.tables.cells import DECIMAL_COMMA, NUMBER, replace_decimal_commas
 from molattn.data.tables.encodings import CP1252, NAMES, UTF_8, as_utf_8, bom_encoding, guess_encoding
 from molattn.data.tables.options import Warn, ignore_warning
 from molattn.errors import InputError, SmilesError
@@ -151,11 +150,6 @@ class RowStream:
         if not self.source_columns:
             object.__setattr__(self, "source_columns", self.columns)
 
-    def numeric_column(self, chunk: Chunk, index: int) -> list[object]:
-        """The values of a column of numbers in a chunk, unchanged except for decimal commas."""
-        values = chunk.column(index)
-        return (replace_decimal_commas(values) or values) if self.decimal_commas else values
-
     def molecule_column(self, chunk: Chunk, index: int) -> list[object]:
         """The values of a column in a chunk; in the SMILES column, the error of each row that has one."""
         values = chunk.column(index)
@@ -163,24 +157,6 @@ class RowStream:
             for row, error in chunk.errors.items():
                 values[row] = error
         return values
-
-
-def peek_decimal_commas(stream: RowStream, smiles_column: str) -> tuple[RowStream, bool]:
-    """The stream, unchanged, and whether its first chunk has numbers with decimal commas, and none with points.
-
-    Only columns in which all cells are numbers count. It is False if the stream cannot have decimal commas.
-    """
-    if not stream.decimal_commas or (first := next(stream.chunks, None)) is None:
-        return stream, False
-    texts = (
-        [cell.strip() for cell in first.column(index) if isinstance(cell, str) and cell.strip()]
-        for index, name in enumerate(stream.columns)
-        if name.strip() != smiles_column.strip()
-    )
-    numbers = [column for column in texts if all(NUMBER.fullmatch(t) or DECIMAL_COMMA.fullmatch(t) for t in column)]
-    commas = any("," in text for column in numbers for text in column)
-    points = any("." in text for column in numbers for text in column)
-    return replace(stream, chunks=chain([first], stream.chunks)), commas and not points
 
 
 STDIN = "-"
