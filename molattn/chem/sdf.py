@@ -254,14 +254,14 @@ EMPTY_MOLBLOCK = "     molattn\n\n  0  0  0  0  0  0  0  0  0  0999 V2000\nM  EN
 """A mol block without atoms, from its second line on."""
 
 
-def molblock_from_smiles(smiles: object, title: str = "") -> str:
+def molblock_from_smiles(smiles: object, title: str = "", max_atoms: int = MAX_ATOMS) -> str:
     """The mol block of a SMILES, its atoms in the order of the text, with 2D coordinates.
 
     It is V2000, or V3000 for over 999 atoms.
 
     Raises SmilesError as `read_smiles` does, and for a molecule that RDKit cannot write.
     """
-    mol = read_smiles(smiles)
+    mol = read_smiles(smiles, max_atoms=max_atoms)
     with convert_rdkit_errors(smiles, "write its structure"), rdBase.BlockLogs():
         rdDepictor.Compute2DCoords(mol)
         block = Chem.MolToMolBlock(mol)

@@ -143,8 +143,10 @@ class OpenTable:
 @contextmanager
 def open_table(job: TableJob, task: TableTask, warn: Warn) -> Iterator[OpenTable]:
     """Open the table of a job; `warn` also receives messages on how it is read, some only when the rows are read."""
-    options, molblocks = job.table_options, is_sdf(job.output)
-    with open_stream(job.input, job.input_format, options, molblocks=molblocks, warn=warn) as stream:
+    options, limit = job.table_options, task.max_atoms
+    with open_stream(
+        job.input, job.input_format, options, molblocks=is_sdf(job.output), max_atoms=limit, warn=warn
+    ) as stream:
         smiles_column = job.smiles_column or guess_smiles_column(stream.columns, stream.smiles_column)
         find_column(stream.columns, smiles_column, stream.source)
         descriptors = _descriptor_columns(job, task, stream, warn)
@@ -154,7 +156,7 @@ def open_table(job: TableJob, task: TableTask, warn: Warn) -> Iterator[OpenTable
         else:
             new = _rename_duplicates(task.columns, stream.columns, warn)
             stream, comma = peek_decimal_commas(stream, smiles_column, options)
-            output = output_format(job.output, stream, new, job.escape_formulas, smiles_column, comma)
+            output = output_format(job.output, stream, new, job.escape_formulas, smiles_column, comma, limit)
         columns = [*stream.columns, *(c.name for c in new)]
         yield OpenTable(job, task, stream, smiles_column, output, columns, descriptors)
 

@@ -111,7 +111,7 @@ def evaluate(
         )
     read_options = read_options or artifact.read_options
     names = resolve_metrics(task.kind, task.metrics, metrics)
-    table = read_table(path, table_options)
+    table = read_table(path, table_options, max_atoms=read_options.max_atoms)
     smiles_column = smiles_column or guess_smiles_column(table.columns, table.smiles_column)
     if task.atom_level:
         check_atom_targets(type(artifact.model), read_options.standardize)

@@ -80,7 +80,7 @@ def prepare(
     source = find_table(config)
     config, path = source.config, source.path
     options = table_options_of(config)
-    table = read_table(path, options)
+    table = read_table(path, options, max_atoms=config.max_atoms)
     atom_level = has_atom_targets(table, config.target_columns, config.task_type)
     check_replicates_setting(config.replicates, atom_level)
     if atom_level:
