@@ -65,7 +65,7 @@ _NO_YES = ("no", "yes")
 _CHARGES = tuple(f"{charge:+d}" if charge else "0" for charge in range(-4, 5))
 
 
-def _count(name: str, maximum: int) -> AtomFeature:
+def _count_feature(name: str, maximum: int) -> AtomFeature:
     """A feature for the count of the same name: labels "0", "1", ... "maximum+"."""
     labels = (*map(str, range(maximum)), f"{maximum}+")
     return AtomFeature(name, labels, name, lambda number: labels[min(number, maximum)])
@@ -83,8 +83,8 @@ def _ring(size: int) -> AtomFeature:
 
 ATOM_FEATURES: tuple[AtomFeature, ...] = (
     AtomFeature("element", (UNKNOWN, *ELEMENT_SYMBOLS[1:]), "symbol", str),
-    _count("degree", 6),
-    _count("hydrogens", 4),
+    _count_feature("degree", 6),
+    _count_feature("hydrogens", 4),
     AtomFeature("charge", (UNKNOWN, *_CHARGES), "charge", lambda charge: f"{charge:+d}" if charge else "0"),
     AtomFeature(
         "hybridization",
@@ -94,7 +94,7 @@ ATOM_FEATURES: tuple[AtomFeature, ...] = (
     ),
     AtomFeature("aromatic", _NO_YES, "aromatic", lambda aromatic: _NO_YES[aromatic]),
     *(_ring(size) for size in range(3, 9)),
-    _count("radicals", 3),
+    _count_feature("radicals", 3),
     AtomFeature("cip", ("none", "R", "S", "r", "s", UNKNOWN), "cip", str),
 )
 """All features of an atom, in the order of the columns of `atom_codes`."""

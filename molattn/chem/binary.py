@@ -1,10 +1,11 @@
 """The codes of a molecule from its RDKit pickle (`Mol.ToBinary`): one call of RDKit and one of `binary.c`.
 
-`codes_by_getters` calls RDKit about ten times per atom, and each of these calls takes as long as `binary.c` takes for
-the atom. `Mol.ToBinary` contains the same properties. Its format is internal to RDKit and may change with the version,
-so a header that is not in `VERSIONS` is rejected. Before its first use, the compiled reader must return the same codes
-as the getters for `CHECK_SMILES`, once for each build of it and each version of RDKit. The getters are used if that
-check fails, if there is no C compiler, and for molecules with a property that is not in the tables and needs a warning.
+`codes_by_getters` makes about ten calls of RDKit per atom, and one such call takes as long as `binary.c` needs for a
+whole atom. `Mol.ToBinary` contains the same properties. Its format is internal to RDKit and may change with the
+version, so a header that is not in `VERSIONS` is rejected. Before its first use, the compiled reader must return the
+same codes as the getters for `CHECK_SMILES`, once for each build of it and each version of RDKit. The getters are used
+if that check fails, if there is no C compiler, and for molecules with a property that is not in the tables and needs a
+warning.
 """
 
 import ctypes

@@ -57,9 +57,9 @@ class ConformerOptions:
 
     def __post_init__(self):
         if not 0 <= self.seed <= _MAX_SEED:
-            raise ValueError(f"the seed of conformers is 0 to {_MAX_SEED}, not {self.seed}")
+            raise ValueError(f"the seed of conformers must be from 0 to {_MAX_SEED}, not {self.seed}")
         if self.timeout < 1:
-            raise ValueError(f"the timeout of conformers is 1 second or more, not {self.timeout}")
+            raise ValueError(f"the timeout of conformers must be 1 second or more, not {self.timeout}")
         if self.on_failure not in ON_FAILURE:
             raise ValueError(unknown_choice("policy", self.on_failure, ON_FAILURE))
 

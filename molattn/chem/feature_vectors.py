@@ -15,12 +15,12 @@ from molattn.chem.molecule import Progress, map_rows
 from molattn.chem.parse import convert_rdkit_errors, read_smiles
 from molattn.errors import SmilesError, UsageError, unknown_choice
 
-RADIUS, BITS = 2, 1024
+RADIUS, FEATURE_BITS = 2, 1024
 ERG_LENGTH = 315
 
 FEATURE_LENGTHS: dict[str, int] = {
-    "morgan_count": BITS,
-    "avalon_count": BITS,
+    "morgan_count": FEATURE_BITS,
+    "avalon_count": FEATURE_BITS,
     "erg": ERG_LENGTH,
     "rdkit_fast": len(FAST_DESCRIPTORS),
 }
@@ -110,7 +110,7 @@ def _features(smiles: object, featurizers: tuple[str, ...], max_atoms: int) -> n
 
 @cache
 def _morgan() -> Any:
-    return rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS)
+    return rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=FEATURE_BITS)
 
 
 def _morgan_count(mol: Chem.Mol) -> np.ndarray:
@@ -120,8 +120,8 @@ def _morgan_count(mol: Chem.Mol) -> np.ndarray:
 def _avalon_count(mol: Chem.Mol) -> np.ndarray:
     from rdkit.Avalon.pyAvalonTools import GetAvalonCountFP  # here, because few models need it
 
-    counts = np.zeros(BITS)
-    DataStructs.ConvertToNumpyArray(GetAvalonCountFP(mol, nBits=BITS), counts)
+    counts = np.zeros(FEATURE_BITS)
+    DataStructs.ConvertToNumpyArray(GetAvalonCountFP(mol, nBits=FEATURE_BITS), counts)
     return counts
 
 

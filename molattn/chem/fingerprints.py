@@ -9,7 +9,7 @@ from rdkit.Chem import rdFingerprintGenerator
 
 from molattn.chem.parse import MAX_ATOMS, convert_rdkit_errors, read_smiles
 
-RADIUS, BITS = 2, 2048
+RADIUS, FINGERPRINT_BITS = 2, 2048
 
 
 class Fingerprints:
@@ -25,7 +25,7 @@ class Fingerprints:
     """
 
     def __init__(self, smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS):
-        fingerprint = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS).GetFingerprint
+        fingerprint = _generator().GetFingerprint
         self._bits = [_compute(fingerprint, text, max_atoms) for text in smiles]
 
     def __len__(self) -> int:
@@ -46,9 +46,11 @@ def morgan_bits(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.ndar
 
     Raises SmilesError for a SMILES that cannot be read.
     """
-    fingerprint = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS).GetFingerprintAsNumPy
+    fingerprint = rdFingerprintGenerator.GetMorganGenerator(
+        radius=RADIUS, fpSize=FINGERPRINT_BITS
+    ).GetFingerprintAsNumPy
     rows = [np.packbits(_compute(fingerprint, text, max_atoms)) for text in smiles]
-    return np.array(rows, dtype=np.uint8).reshape(len(rows), BITS // 8)
+    return np.array(rows, dtype=np.uint8).reshape(len(rows), FINGERPRINT_BITS // 8)
 
 
 def morgan_counts(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.ndarray:
@@ -56,9 +58,11 @@ def morgan_counts(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.nd
 
     Raises SmilesError for a SMILES that cannot be read.
     """
-    fingerprint = rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=BITS).GetCountFingerprintAsNumPy
+    fingerprint = rdFingerprintGenerator.GetMorganGenerator(
+        radius=RADIUS, fpSize=FINGERPRINT_BITS
+    ).GetCountFingerprintAsNumPy
     rows = [np.minimum(_compute(fingerprint, text, max_atoms), 2**16 - 1).astype(np.uint16) for text in smiles]
-    return np.array(rows, dtype=np.uint16).reshape(len(rows), BITS)
+    return np.array(rows, dtype=np.uint16).reshape(len(rows), FINGERPRINT_BITS)
 
 
 def _compute(fingerprint: Callable[[Chem.Mol], Any], text: str, max_atoms: int) -> Any:
@@ -103,3 +107,7 @@ def butina_clusters(
             clusters.append(np.array([centre, *near]))
             unassigned[clusters[-1]] = False
     return clusters
+
+
+def _generator() -> Any:
+    return rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=FINGERPRINT_BITS)

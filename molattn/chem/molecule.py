@@ -100,7 +100,7 @@ class MoleculeGraph:
 
     @property
     def size(self) -> int:
-        """n: the cost of attention over the molecule grows with its square."""
+        """n, as `num_atoms`; `SmilesTokens` has the same name for its number of tokens."""
         return len(self.atom_codes)
 
     @property

@@ -126,7 +126,7 @@ class SdfRecord:
     """The title: the first line."""
     properties: dict[str, str]
     """Values by name; the lines of a value are joined by LF."""
-    atoms: MolblockAtomMap | None = None
+    atom_map: MolblockAtomMap | None = None
     """The map to the atoms of the record; None if not requested or the structure is invalid."""
 
 
@@ -185,23 +185,34 @@ def scan_sdf(lines: Iterable[str]) -> SdfSummary:
     return SdfSummary(number, titles, tuple(names))
 
 
-def read_record(record: list[str], with_atoms: bool = False) -> SdfRecord:
+def read_record(
+    record: list[str], with_atoms: bool = False, *, structure: bool = True, max_atoms: int = MAX_ATOMS
+) -> SdfRecord:
     """Parse a record; if its structure cannot be read, `smiles` is the error.
 
-    `with_atoms` also maps the atoms of the SMILES to those of the record, which doubles the time.
+    Args:
+        record: its lines, as from `split_records`.
+        with_atoms: Whether to map the atoms of the SMILES to those of the record, which doubles the time.
+        structure: Whether to parse the structure; `smiles` is empty otherwise.
+        max_atoms: As for `smiles_from_molblock`.
     """
+    if not structure:
+        return SdfRecord("", _title(record), _properties(record))
     end = _num_structure_lines(record)
-    atoms = None
+    atom_map = None
     try:
         if not end:
             raise SmilesError(_title(record), "the record has no structure: a line 'M  END' is missing")
         block = "\n".join(record[:end])
-        smiles, atoms = read_molblock(block) if with_atoms else (smiles_from_molblock(block), None)
+        if with_atoms:
+            smiles, atom_map = read_molblock(block, max_atoms)
+        else:
+            smiles = smiles_from_molblock(block, max_atoms)
     except SmilesError as error:
         smiles = error
     except InputError as error:
         smiles = SmilesError(_title(record), str(error))
-    return SdfRecord(smiles, _title(record), _properties(record), atoms)
+    return SdfRecord(smiles, _title(record), _properties(record), atom_map)
 
 
 def record_molblock(record: list[str]) -> str:
@@ -243,14 +254,14 @@ EMPTY_MOLBLOCK = "     molattn\n\n  0  0  0  0  0  0  0  0  0  0999 V2000\nM  EN
 """A mol block without atoms, from its second line on."""
 
 
-def molblock_from_smiles(smiles: object, title: str = "") -> str:
+def molblock_from_smiles(smiles: object, title: str = "", max_atoms: int = MAX_ATOMS) -> str:
     """The mol block of a SMILES, its atoms in the order of the text, with 2D coordinates.
 
     It is V2000, or V3000 for over 999 atoms.
 
     Raises SmilesError as `read_smiles` does, and for a molecule that RDKit cannot write.
     """
-    mol = read_smiles(smiles)
+    mol = read_smiles(smiles, max_atoms=max_atoms)
     with convert_rdkit_errors(smiles, "write its structure"), rdBase.BlockLogs():
         rdDepictor.Compute2DCoords(mol)
         block = Chem.MolToMolBlock(mol)

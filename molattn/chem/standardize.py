@@ -32,7 +32,7 @@ def tautomer(mol: Chem.Mol) -> Chem.Mol:
 
 
 STANDARDIZE: dict[str, Callable[[Chem.Mol], Chem.Mol]] = {"parent": parent, "tautomer": tautomer}
-"""The values of `data.standardize`, besides the empty string for none."""
+"""Standardizations by name, the values of the argument `standardize`; an empty string is none."""
 
 
 def standardized_smiles(smiles: object, standardize: str, max_atoms: int = MAX_ATOMS) -> str:

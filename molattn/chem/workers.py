@@ -1,6 +1,7 @@
 """Apply a function to many rows, in order, in this process or in worker processes that may die."""
 
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -8,6 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from itertools import islice
 from multiprocessing import get_context, parent_process
+from multiprocessing.reduction import ForkingPickler
 from threading import Thread
 from typing import Any, TypeVar
 
@@ -15,8 +17,11 @@ from molattn.errors import InputError, MolattnError, SmilesError, UsageError, sh
 
 T = TypeVar("T")
 
-WORKER_DIED = "the process that read it died, twice; it may be too large for the memory"
+WORKER_DIED = "reading this row ended its process twice: it may need more memory than there is, or crash RDKit"
 """The reason in the error of a row that kills every process that reads it."""
+
+_MAX_WORKERS = 61 if sys.platform == "win32" else sys.maxsize
+"""The largest number of processes of a `ProcessPoolExecutor`; Windows waits for no more of them at once."""
 
 
 def map_chunks(
@@ -34,7 +39,7 @@ def map_chunks(
         num_workers: Number of worker processes; 0 to process rows one by one in this process.
         chunk_size: Number of rows that a worker gets at once.
 
-    Raises UsageError if workers die as they start; and what `map_chunk` raises.
+    Raises UsageError if workers die as they start, or if `function` cannot be pickled; and what `map_chunk` raises.
     """
     if num_workers < 1:
         for row in rows:
@@ -89,12 +94,20 @@ class _Pool:
     """Worker processes, restarted when one of them dies."""
 
     def __init__(self, num_workers: int, function: Callable[[list[object]], list[Any]]):
+        try:
+            ForkingPickler.dumps(function)
+        except Exception as error:  # of any type: objects decide how they are pickled
+            raise UsageError(
+                f"worker processes need a function that can be pickled ({error}): define it at the top level of a "
+                "module, or set num_workers to 0"
+            ) from error
         self.num_workers, self.function = num_workers, function
         self.executor = self._start()
 
     def _start(self) -> ProcessPoolExecutor:
         # Not fork: it can hang in a process with threads, such as torch's.
-        return ProcessPoolExecutor(self.num_workers, mp_context=get_context("spawn"), initializer=_exit_with_parent)
+        count = min(self.num_workers, _MAX_WORKERS)
+        return ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_exit_with_parent)
 
     def submit(self, rows: list[object]) -> "Future[list[Any]]":
         """A future of the results of `rows`."""

@@ -104,14 +104,13 @@ def get(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None:
 
     It is stored in --data-dir, or in the user's cache.
     """
-    import hashlib
-
     from molattn.cli.progress import fetch_with_progress
     from molattn.data import read_table
+    from molattn.data.files import file_sha256
 
     card = fetch_with_progress(name, data_dir)
     rows = len(read_table(card.path).rows)
-    sha256 = hashlib.sha256(card.path.read_bytes()).hexdigest()
+    sha256 = file_sha256(card.path)
     if as_json:
         print_json({"name": name, "path": str(card.path), "rows": rows, "sha256": sha256})
         return

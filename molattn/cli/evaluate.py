@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from molattn.cli.options import (
+    Decimal,
     Encoding,
     NoHeaderRow,
     NumWorkers,
@@ -13,6 +14,7 @@ from molattn.cli.options import (
     Run,
     Sheet,
     SmilesColumn,
+    Thousands,
     load_predictor,
     table_options,
 )
@@ -43,13 +45,8 @@ def evaluate(
         list[str] | None, typer.Option("--metric", help="Metric to report; may be repeated.", show_default=False)
     ] = None,
     num_workers: NumWorkers = 0,
-    decimal: Annotated[
-        str, typer.Option("--decimal", metavar="MARK", help="Decimal mark of labels; detected if not given.")
-    ] = "",
-    thousands: Annotated[
-        str,
-        typer.Option("--thousands", metavar="MARK", help="Thousands separator of labels; detected if not given."),
-    ] = "",
+    decimal: Decimal = "",
+    thousands: Thousands = "",
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row cannot be evaluated.")] = False,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,

@@ -41,6 +41,12 @@ NoHeaderRow = Annotated[bool, typer.Option("--no-header-row", help="The first ro
 Sheet = Annotated[
     str | None, typer.Option(help="Sheet of a workbook. [default: the first]", metavar="NAME", show_default=False)
 ]
+Decimal = Annotated[
+    str, typer.Option("--decimal", metavar="MARK", help="Decimal mark of the numbers; detected if not given.")
+]
+Thousands = Annotated[
+    str, typer.Option("--thousands", metavar="MARK", help="Thousands separator of the numbers; detected if not given.")
+]
 Shard = Annotated[str | None, typer.Option(help="i/n: only the i-th of n shards of the rows.", show_default=False)]
 NumWorkers = Annotated[int, typer.Option("--num-workers", "-n", min=0, help="Processes that read molecules.")]
 Target = Annotated[

@@ -8,6 +8,7 @@ import typer
 
 from molattn.cli.options import (
     LOCAL,
+    Decimal,
     Encoding,
     Engine,
     EscapeFormulas,
@@ -22,6 +23,7 @@ from molattn.cli.options import (
     Sheet,
     Smiles,
     SmilesColumn,
+    Thousands,
     load_predictor,
     parse_shard,
     table_options,
@@ -55,6 +57,8 @@ def predict(
     encoding: Encoding = None,
     no_header_row: NoHeaderRow = False,
     sheet: Sheet = None,
+    decimal: Decimal = "",
+    thousands: Thousands = "",
     num_workers: NumWorkers = 0,
     shard: Shard = None,
     resume: Resume = False,
@@ -108,8 +112,19 @@ def predict(
     """
     if (not tables) == (not smiles):
         raise typer.BadParameter("give either a table or --smiles")
-    table_only = (output, smiles_column, input_format, encoding, no_header_row, sheet, shard, resume)
-    if smiles and (engine != LOCAL or any(value not in (None, False) for value in table_only)):
+    table_only = (
+        output,
+        smiles_column,
+        input_format,
+        encoding,
+        no_header_row,
+        sheet,
+        decimal,
+        thousands,
+        shard,
+        resume,
+    )
+    if smiles and (engine != LOCAL or any(value not in (None, False, "") for value in table_only)):
         raise typer.BadParameter("options for tables, such as --output or --encoding, do not apply to --smiles")
     if tables and as_json:
         raise typer.BadParameter("--json applies only to --smiles")
@@ -131,7 +146,7 @@ def predict(
         write_text=stdout_writer() if output is None else None,
         smiles_column=smiles_column,
         input_format=input_format,
-        table_options=table_options(encoding, no_header_row, sheet),
+        table_options=table_options(encoding, no_header_row, sheet, decimal, thousands),
         shard=parse_shard(shard),
         num_workers=num_workers,
         resume=resume,

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from molattn.cli.options import (
+    Decimal,
     Encoding,
     Force,
     InputFormat,
@@ -19,6 +20,7 @@ from molattn.cli.options import (
     Shard,
     Sheet,
     SmilesColumn,
+    Thousands,
     load_predictor,
     parse_shard,
     table_options,
@@ -43,6 +45,8 @@ def embed(
     encoding: Encoding = None,
     no_header_row: NoHeaderRow = False,
     sheet: Sheet = None,
+    decimal: Decimal = "",
+    thousands: Thousands = "",
     num_workers: NumWorkers = 0,
     shard: Shard = None,
     resume: Resume = False,
@@ -64,7 +68,7 @@ def embed(
         output=output,
         smiles_column=smiles_column,
         input_format=input_format,
-        table_options=table_options(encoding, no_header_row, sheet),
+        table_options=table_options(encoding, no_header_row, sheet, decimal, thousands),
         shard=parse_shard(shard),
         num_workers=num_workers,
         resume=resume,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from molattn.cli.options import (
+    Decimal,
     Encoding,
     Force,
     NoHeaderRow,
@@ -15,6 +16,7 @@ from molattn.cli.options import (
     Sheet,
     Smiles,
     SmilesColumn,
+    Thousands,
     load_predictor,
     table_options,
 )
@@ -41,6 +43,8 @@ def view(
     encoding: Encoding = None,
     no_header_row: NoHeaderRow = False,
     sheet: Sheet = None,
+    decimal: Decimal = "",
+    thousands: Thousands = "",
     strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 at a SMILES that cannot be read.")] = False,
     force: Force = False,
     quiet: Quiet = False,
@@ -52,8 +56,8 @@ def view(
     """
     if (table is None) == (not smiles):
         raise typer.BadParameter("give either a table or --smiles")
-    if smiles and (smiles_column or encoding or no_header_row or sheet):
-        names = "--smiles-column, --encoding, --no-header-row and --sheet"
+    if smiles and (smiles_column or encoding or no_header_row or sheet or decimal or thousands):
+        names = "--smiles-column, --encoding, --no-header-row, --sheet, --decimal and --thousands"
         raise typer.BadParameter(f"{names} apply only to a table")
     if output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{output.name}: the page is written as .html")
@@ -67,7 +71,7 @@ def view(
         texts: list[object] = list(smiles or ())
         locations, truth, note = [f"--smiles {text}" for text in texts], [None] * len(texts), ""
     else:
-        options = table_options(encoding, no_header_row, sheet)
+        options = table_options(encoding, no_header_row, sheet, decimal, thousands)
         texts, locations, truth, note = _rows(predictor, table, smiles_column, limit, options)
     maps: list[AttentionMap] = []
     truth_of_maps: list[Truth | None] = []
@@ -115,20 +119,27 @@ def _rows(
     predictor: "Predictor", table: Path, smiles_column: str | None, limit: int, options: "TableOptions"
 ) -> tuple[list[object], list[str], list["Truth | None"], str]:
     """The first molecules of a table, their locations, their true values, and a note if there are more rows."""
+    from molattn.data.tables.number_columns import NumberColumns
     from molattn.data.tables.readers import open_stream
     from molattn.data.tables.records import guess_smiles_column
     from molattn.data.tables.table import find_column
 
-    with open_stream(table, options=options, warn=warn) as stream:
+    with open_stream(table, options=options, max_atoms=predictor.read_options.max_atoms, warn=warn) as stream:
         column = smiles_column or guess_smiles_column(stream.columns, stream.smiles_column)
         index = find_column(stream.columns, column, stream.source)
         names = [name.strip() for name in stream.columns]
         targets = {t: names.index(t) for t in predictor.targets if t in names}
+        has_numbers = predictor.task.kind == "regression" and not predictor.task.atom_level
+        numbers = NumberColumns(stream, [*targets] if has_numbers else [], options, warn)
         texts: list[object] = []
         locations: list[str] = []
         truth: list[Truth | None] = []
         for chunk in stream.chunks:
-            rows = zip(stream.molecule_column(chunk, index), chunk.lines, chunk.rows(), strict=True)
+            rows_of_chunk = chunk.rows()
+            for values, k in zip(numbers.read(chunk), targets.values(), strict=False):  # without numbers, of no target
+                for row, value in zip(rows_of_chunk, values, strict=True):
+                    row[k] = value if isinstance(value, str) else row[k]
+            rows = zip(stream.molecule_column(chunk, index), chunk.lines, rows_of_chunk, strict=True)
             for text, line, cells in islice(rows, limit + 1 - len(texts)):
                 texts.append(text)
                 locations.append(f"{stream.unit} {line}")

@@ -1,6 +1,7 @@
 """Data sets, tables, splits, and stored and batched molecules.
 
-Molecules are parsed in `molattn.chem`.
+Begin with `fetch_dataset` and `load_card` for data sets, `read_table` and `read_records` for tables, and `split_labels`
+for splits. Molecules are parsed in `molattn.chem`.
 """
 
 from molattn.data.datasets.cards import (

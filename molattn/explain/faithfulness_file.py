@@ -1,6 +1,5 @@
 """`faithfulness.json` in a run folder: the measured faithfulness of each method, with a one-line summary."""
 
-import hashlib
 import json
 import warnings
 from collections.abc import Mapping
@@ -9,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from molattn.data.files import write_text
+from molattn.data.files import file_sha256, write_text
 from molattn.errors import MolattnWarning
 from molattn.models.artifact import WEIGHTS
 
@@ -108,4 +107,4 @@ def _read(run: Path, model: Path) -> dict[str, Any] | None:
 
 
 def _sha256(model: Path) -> str:
-    return hashlib.sha256((model / WEIGHTS).read_bytes()).hexdigest()
+    return file_sha256(model / WEIGHTS)

@@ -89,7 +89,10 @@ def measure_run(
         InputError: a table that cannot be read, or without molecules.
     """
     run = Path(run)
-    source = molecules_of_run(run) if table is None else molecules_of_table(table, smiles_column, table_options)
+    if table is None:
+        source = molecules_of_run(run)
+    else:
+        source = molecules_of_table(table, smiles_column, table_options, artifact.read_options.max_atoms)
     results = read(source.smiles)
     rejected = [r for r in results if isinstance(r, SmilesError)]
     molecules = [r for r in results if not isinstance(r, SmilesError)]
@@ -125,10 +128,15 @@ def molecules_of_run(run: Path) -> EvaluationMolecules:
 
 
 def molecules_of_table(
-    path: str | Path, smiles_column: str = "", options: TableOptions = DEFAULT_TABLE_OPTIONS
+    path: str | Path, smiles_column: str = "", options: TableOptions = DEFAULT_TABLE_OPTIONS, max_atoms: int = 0
 ) -> EvaluationMolecules:
-    """The molecules of a table; a `MolattnWarning` reports what was detected or assumed in reading it."""
-    table = read_table(path, options)
+    """The molecules of a table; a `MolattnWarning` reports what was detected or assumed in reading it.
+
+    Args:
+        path, options, max_atoms: as for `read_table`.
+        smiles_column: found by its name when empty.
+    """
+    table = read_table(path, options, max_atoms=max_atoms)
     for message in table.warnings:
         warnings.warn(MolattnWarning(message), stacklevel=2)
     smiles = column(table, smiles_column or guess_smiles_column(table.columns, table.smiles_column))

@@ -119,7 +119,10 @@ def _open_maps(
     """The maps of the molecules of a table: see `_readable_maps`."""
     locations: deque[str] = deque()
     with ExitStack() as stack:
-        stream = stack.enter_context(open_stream(job.input, job.input_format, job.table_options, warn=warn))
+        limit = explainer.read_options.max_atoms
+        stream = stack.enter_context(
+            open_stream(job.input, job.input_format, job.table_options, max_atoms=limit, warn=warn)
+        )
         name = job.smiles_column or guess_smiles_column(stream.columns, stream.smiles_column)
         index = find_column(stream.columns, name, stream.source)
         _, total = job.row_range()

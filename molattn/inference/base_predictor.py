@@ -1,6 +1,5 @@
 """A loaded model: reading molecules, the options of a prediction, and the prediction of batches with these options."""
 
-import hashlib
 import tempfile
 import warnings
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -15,6 +14,7 @@ from molattn.chem import NO_GEOMETRY, Progress, morgan_bits
 from molattn.chem.molecule import CHUNK_SIZE as WORKER_CHUNK_SIZE
 from molattn.chem.molecule import CHUNK_SIZE_3D as WORKER_CHUNK_SIZE_3D
 from molattn.chem.workers import map_chunks
+from molattn.data.files import file_sha256
 from molattn.data.tables.writers import NewColumn
 from molattn.errors import MolattnWarning, SmilesError, UsageError, short_repr
 from molattn.explain.faithfulness_file import Summaries
@@ -89,10 +89,10 @@ class BasePredictor:
     def model_sha256(self) -> str:
         """SHA-256 of the model's `config.json`, which holds the checksum of its weights."""
         if self.folder is not None:
-            return hashlib.sha256((self.folder / "config.json").read_bytes()).hexdigest()
+            return file_sha256(self.folder / "config.json")
         with tempfile.TemporaryDirectory() as folder:
             self.save(folder)
-            return hashlib.sha256((Path(folder) / "config.json").read_bytes()).hexdigest()
+            return file_sha256(Path(folder) / "config.json")
 
     def _descriptors_of(self, molecules: Molecules, descriptors: Any) -> Any:
         """Rows of descriptors: those that were passed, or else the columns of the data frame of the molecules."""

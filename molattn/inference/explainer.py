@@ -1,6 +1,5 @@
 """Attention maps of a model, and what each atom contributed to a prediction."""
 
-import hashlib
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from molattn.data.files import file_sha256
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import MolattnWarning, SmilesError, UsageError, short_repr
@@ -334,7 +334,7 @@ class Explainer(BasePredictor):
                 raise UsageError("the model was not loaded from a run: pass the folder that it is saved in")
             return self.folder.parent if self.folder.name == MODEL else self.folder
         model = model_folder(Path(run)) / "config.json"
-        if not model.is_file() or hashlib.sha256(model.read_bytes()).hexdigest() != self.model_sha256():
+        if not model.is_file() or file_sha256(model) != self.model_sha256():
             raise UsageError(f"{run} does not hold this model: pass the folder of the run that it is from")
         return Path(run)
 

@@ -23,6 +23,7 @@ from molattn.inference.predictor import load
 from molattn.inference.row_predictor import TableTask, prediction_task
 from molattn.inference.rows import RowCounts
 from molattn.inference.table_engine import (
+    NUMBER_FORMATS,
     ProgressFactory,
     Warn,
     check_row_limit,
@@ -55,7 +56,7 @@ class _CountedTable:
     def missing_parts(self) -> list[int]:
         """The parts that are not finished."""
         count = -(-(self.end - self.first) // rows_per_part())
-        return [] if self.parts.joined else [k for k in range(count) if k not in self.parts.finished]
+        return [] if self.parts.is_joined else [k for k in range(count) if k not in self.parts.finished]
 
 
 def run_on_ray(
@@ -102,16 +103,16 @@ def _count(job: TableJob, task: TableTask, warn: Warn) -> _CountedTable:
     warn = warn_once(warn)
     with open_table(job, task, warn) as table:
         # The rows are read by other processes, which do not report messages: they are reported here.
-        first, end = job.row_range(warn)
+        first, end, formats = table.row_range(warn)
         check_row_limit(table, first, end)
-        parts = open_parts(table, first, end, always=True)
+        parts = open_parts(table, first, end, formats, always=True)
         assert parts is not None and end is not None
         return _CountedTable(job, parts, first, end, table.stream.source)
 
 
 def _join(table: _CountedTable, task: TableTask) -> RowCounts:
     """Join the parts of a table."""
-    if table.parts.joined:
+    if table.parts.is_joined:
         return RowCounts.of_parts(table.parts)
     table.parts.read()
     check_strict(table.job, task, RowCounts.of_parts(table.parts))
@@ -252,15 +253,11 @@ def _write_part(job: TableJob, task: TableTask, part: int) -> RowCounts:
         started = parts.table(part).with_suffix(".started")
         workers = int(started.exists())
         started.write_text(f"{os.getpid()}\n")
-        first, end = _row_range(parts.folder)
+        manifest = json.loads((parts.folder / MANIFEST).read_text(encoding="utf-8"))
+        first, end = manifest["first_row"], manifest["first_row"] + manifest["num_rows"]
+        table.descriptors.use(manifest[NUMBER_FORMATS])
         chunks = table.chunks(first, min(end, first + (part + 1) * rows_per_part()), lambda k: k == part)
         with closing(table.predict(chunks, workers, lambda _: None)) as predicted:
             table.write_part(parts, part, predicted)
         started.unlink(missing_ok=True)
         return RowCounts(**parts.finished[part]["counts"])
-
-
-def _row_range(folder: Path) -> tuple[int, int]:
-    """The first row of an output and the end of its rows, from its manifest."""
-    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    return manifest["first_row"], manifest["first_row"] + manifest["num_rows"]

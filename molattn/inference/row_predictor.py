@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from molattn.chem import MAX_ATOMS
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.data.tables.writers import Column, NewColumn
 from molattn.inference.base_predictor import (
@@ -133,6 +134,7 @@ class TableTask:
         options: the options that the results depend on, as text.
         numbers_only: whether the output is a .npy matrix of the new columns, without those of the table.
         descriptors: columns of the table that the model reads in addition to the molecules.
+        max_atoms: the largest number of atoms in a molecule.
         slow_reason: why the model runs slower than it could; empty if it does not.
     """
 
@@ -144,6 +146,7 @@ class TableTask:
     options: str = ""
     numbers_only: bool = False
     descriptors: Sequence[str] = ()
+    max_atoms: int = MAX_ATOMS
     slow_reason: Callable[[], str] = str
 
 
@@ -167,6 +170,7 @@ def prediction_task(predictor: RowPredictor, options: PredictionOptions = DEFAUL
         model_sha256=predictor.model_sha256,
         options=str(options),
         descriptors=predictor.descriptors,
+        max_atoms=predictor.read_options.max_atoms,
         slow_reason=predictor.model.slow_reason,
     )
 
@@ -187,6 +191,7 @@ def embedding_task(predictor: RowPredictor, output: Path) -> TableTask:
         model_sha256=predictor.model_sha256,
         numbers_only=numbers_only,
         descriptors=predictor.descriptors,
+        max_atoms=predictor.read_options.max_atoms,
         slow_reason=predictor.model.slow_reason,
     )
 

@@ -5,18 +5,20 @@ A long output is written in parts, each of which is complete or absent, so that 
 
 import warnings
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from itertools import groupby
 
 from molattn.data import guess_smiles_column
-from molattn.data.files import atomic_write
+from molattn.data.files import atomic_write, file_sha256
 from molattn.data.tables.columns import find_column, format_names
-from molattn.data.tables.parts import PartFiles, Parts, discard_parts, file_sha256, parts_folder
+from molattn.data.tables.number_columns import NumberColumns, peek_decimal_commas
+from molattn.data.tables.options import ignore_warning
+from molattn.data.tables.parts import PartFiles, Parts, discard_parts, parts_folder
 from molattn.data.tables.readers import open_stream
-from molattn.data.tables.row_stream import CHUNK_SIZE, Chunk, RowStream, peek_decimal_commas
+from molattn.data.tables.row_stream import CHUNK_SIZE, Chunk, RowStream
 from molattn.data.tables.writers import (
     NewColumn,
     NpyFormat,
@@ -44,6 +46,8 @@ Warn = Callable[[str], object]
 
 MIN_ROWS_TO_WARN = 10_000
 """The smallest number of rows for which a slow model is reported."""
+NUMBER_FORMATS = "number_formats"
+"""The dependency of an output that holds the decimal mark and the thousands separator of each descriptor."""
 CHUNKS_PER_PART = 16
 """The number of chunks in a part of the output; an interruption loses at most the unfinished part."""
 
@@ -58,6 +62,7 @@ class OpenTable:
         smiles_column: its column of SMILES.
         output: the format of the result.
         columns: names of all columns of the result.
+        descriptors: the columns of numbers that the model reads.
     """
 
     job: TableJob
@@ -66,6 +71,16 @@ class OpenTable:
     smiles_column: str
     output: TableFormat
     columns: list[str]
+    descriptors: NumberColumns
+
+    def row_range(self, warn: Warn = ignore_warning) -> tuple[int, int | None, dict[str, list[str]]]:
+        """The range of rows, see `TableJob.row_range`, and the number formats of the descriptors of a file.
+
+        Raises:
+            InputError: a malformed row, or descriptors whose number format is ambiguous.
+        """
+        first, end = self.job.row_range(warn, self.descriptors.scan if self.descriptors else None)
+        return first, end, {} if end is None else self.descriptors.choose()
 
     def chunks(self, first: int, end: int | None, needed: Callable[[int], bool]) -> Iterator[NumberedChunk]:
         """The chunks of rows `first` to `end` in the parts that are needed."""
@@ -81,7 +96,6 @@ class OpenTable:
     ) -> Generator[PredictedChunk, None, None]:
         """Predict the rows of these chunks, in order."""
         smiles = find_column(self.stream.columns, self.smiles_column, self.stream.source)
-        descriptors = _descriptor_indices(self.stream, self.task.descriptors)
         pending: deque[NumberedChunk] = deque()
         # Molecules are read ahead of the prediction: their descriptors are kept until then.
         descriptor_rows: deque[Iterable[Sequence[object]]] = deque()
@@ -89,9 +103,8 @@ class OpenTable:
         def molecules() -> Iterator[object]:
             for part, chunk in chunks:
                 pending.append((part, chunk))
-                if descriptors:
-                    columns = [self.stream.numeric_column(chunk, k) for k in descriptors]
-                    descriptor_rows.append(zip(*columns, strict=True))
+                if self.descriptors:
+                    descriptor_rows.append(zip(*self.descriptors.read(chunk), strict=True))
                 yield from self.stream.molecule_column(chunk, smiles)
 
         def numbers() -> Iterator[Sequence[object]]:
@@ -99,7 +112,7 @@ class OpenTable:
                 yield from descriptor_rows.popleft()
 
         predictions: list[RowPrediction] = []
-        rows = self.task.predict_rows(molecules(), num_workers, progress, numbers() if descriptors else None)
+        rows = self.task.predict_rows(molecules(), num_workers, progress, numbers() if self.descriptors else None)
         with closing(rows):
             for prediction in rows:
                 predictions.append(prediction)
@@ -130,19 +143,22 @@ class OpenTable:
 @contextmanager
 def open_table(job: TableJob, task: TableTask, warn: Warn) -> Iterator[OpenTable]:
     """Open the table of a job; `warn` also receives messages on how it is read, some only when the rows are read."""
-    molblocks = is_sdf(job.output)
-    with open_stream(job.input, job.input_format, job.table_options, molblocks=molblocks, warn=warn) as stream:
+    options, limit = job.table_options, task.max_atoms
+    with open_stream(
+        job.input, job.input_format, options, molblocks=is_sdf(job.output), max_atoms=limit, warn=warn
+    ) as stream:
         smiles_column = job.smiles_column or guess_smiles_column(stream.columns, stream.smiles_column)
         find_column(stream.columns, smiles_column, stream.source)
-        _descriptor_indices(stream, task.descriptors)
+        descriptors = _descriptor_columns(job, task, stream, warn)
         if task.numbers_only:
             new = list(task.columns)
             output: TableFormat = NpyFormat(new)
         else:
             new = _rename_duplicates(task.columns, stream.columns, warn)
-            stream, comma = peek_decimal_commas(stream, smiles_column)
-            output = output_format(job.output, stream, new, job.escape_formulas, smiles_column, comma)
-        yield OpenTable(job, task, stream, smiles_column, output, [*stream.columns, *(c.name for c in new)])
+            stream, comma = peek_decimal_commas(stream, smiles_column, options)
+            output = output_format(job.output, stream, new, job.escape_formulas, smiles_column, comma, limit)
+        columns = [*stream.columns, *(c.name for c in new)]
+        yield OpenTable(job, task, stream, smiles_column, output, columns, descriptors)
 
 
 def run_jobs(jobs: Sequence[TableJob], task: TableTask, progress: ProgressFactory, warn: Warn) -> RowCounts:
@@ -177,10 +193,10 @@ def run_job(job: TableJob, task: TableTask, progress: ProgressFactory, warn: War
     """
     with ExitStack() as stack:
         table = stack.enter_context(open_table(job, task, warn))
-        first, end = job.row_range()
+        first, end, formats = table.row_range()
         check_row_limit(table, first, end)
-        parts = open_parts(table, first, end, job.multiple_tables)
-        if parts is not None and parts.joined:
+        parts = open_parts(table, first, end, formats, job.multiple_tables)
+        if parts is not None and parts.is_joined:
             return RowCounts.of_parts(parts)
         if not job.quiet and end is not None and end - first >= MIN_ROWS_TO_WARN and (reason := task.slow_reason()):
             warn(f"the model runs 2 to 4 times slower than it could: {reason}; see molattn doctor")
@@ -218,8 +234,15 @@ def check_row_limit(table: OpenTable, first: int, end: int | None) -> None:
         )
 
 
-def open_parts(table: OpenTable, first: int, end: int | None, always: bool = False) -> Parts | None:
+def open_parts(
+    table: OpenTable, first: int, end: int | None, formats: Mapping[str, Sequence[str]], always: bool = False
+) -> Parts | None:
     """The parts of a long output, or of any output with `always`; None for one that is written directly.
+
+    Args:
+        table: the table.
+        first, end, formats: as from `OpenTable.row_range`.
+        always: whether a short output is written in parts, too.
 
     Raises:
         InputError: there are unfinished parts of another input, model or set of options.
@@ -246,6 +269,7 @@ def open_parts(table: OpenTable, first: int, end: int | None, always: bool = Fal
         "suffix": table.output.suffix,
         "escape_formulas": job.escape_formulas,
         "table_options": str(job.table_options),
+        NUMBER_FORMATS: dict(formats),
     }
     return Parts(job.output, table.output, dependencies)
 
@@ -277,12 +301,12 @@ def check_strict(job: TableJob, task: TableTask, counts: RowCounts) -> None:
         raise RowsFailed(f"{counts.first_failed}; strict stops at the first row without a {task.noun}")
 
 
-def _descriptor_indices(stream: RowStream, names: Sequence[str]) -> list[int]:
-    """Indices of the columns of descriptors that the model reads."""
+def _descriptor_columns(job: TableJob, task: TableTask, stream: RowStream, warn: Warn) -> NumberColumns:
+    """The columns of descriptors that the model reads."""
     try:
-        return [find_column(stream.columns, name, stream.source) for name in names]
+        return NumberColumns(stream, task.descriptors, job.table_options, warn)
     except UsageError as error:
-        raise UsageError(f"{error}; the model reads {format_names(names)} for each molecule") from error
+        raise UsageError(f"{error}; the model reads {format_names(task.descriptors)} for each molecule") from error
 
 
 def _rename_duplicates(columns: Sequence[NewColumn], existing: Sequence[str], warn: Warn) -> list[NewColumn]:

@@ -9,11 +9,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from molattn.data.files import lock_output, raise_open_file_limit
+from molattn.data.locks import lock_output, raise_open_file_limit
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions, Warn, ignore_warning
 from molattn.data.tables.parts import parts_folder
 from molattn.data.tables.readers import count_rows, infer_format
-from molattn.data.tables.row_stream import CHUNK_SIZE
+from molattn.data.tables.row_stream import CHUNK_SIZE, Chunk
 from molattn.errors import InputError, UsageError, unknown_choice
 
 LOCAL, RAY = ENGINES = ("local", "ray")
@@ -29,7 +29,7 @@ class TableJob:
         write_text: receives the text of the CSV; required without `output`.
         smiles_column: name of the SMILES column; guessed when None.
         input_format: "csv", "tsv", "smi", "sdf", "parquet" or "xlsx"; by the file's name when None.
-        table_options: encoding, header and sheet of the table.
+        table_options: encoding, header and sheet of the table, and the format of its numbers.
         shard: (i, n) for the i-th of n shards of the rows, from 1; None for all rows.
         num_workers: processes that read molecules.
         resume: continue with an unfinished output.
@@ -81,15 +81,18 @@ class TableJob:
                 "starts over"
             )
 
-    def row_range(self, warn: Warn = ignore_warning) -> tuple[int, int | None]:
+    def row_range(
+        self, warn: Warn = ignore_warning, scan: Callable[[Chunk], object] | None = None
+    ) -> tuple[int, int | None]:
         """The first row to process and the end of the range; the end is None for a pipe, whose rows cannot be counted.
 
         Reads a whole file, which also finds malformed rows. Shards start at multiples of `CHUNK_SIZE` rows, so that the
-        same molecules share a batch as in the whole table. `warn` receives messages on how the file is read.
+        same molecules share a batch as in the whole table. `warn` receives messages on how the file is read, and `scan`
+        each chunk of rows of a file: see `count_rows`.
         """
         if not self.input.is_file():
             return 0, None
-        total = count_rows(self.input, self.input_format, self.table_options, warn)
+        total = count_rows(self.input, self.input_format, self.table_options, warn, scan)
         i, n = self.shard or (1, 1)
         chunks = -(-total // CHUNK_SIZE)
         return min(chunks * (i - 1) // n * CHUNK_SIZE, total), min(chunks * i // n * CHUNK_SIZE, total)

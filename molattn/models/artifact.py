@@ -19,9 +19,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from molattn.chem import DEFAULT_READ_OPTIONS, STANDARDIZE, ConformerOptions, ReadOptions
-from molattn.data.files import write_bytes
+from molattn.data.files import file_sha256, write_bytes
 from molattn.data.schema import CHECKSUMS, ValidationError, dumps_checksummed, parse_json
-from molattn.data.tables.parts import file_sha256
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.applicability_domain import ApplicabilityDomain
 from molattn.models.base import Molecule, MoleculeModel, build_model, model_class

@@ -10,7 +10,8 @@ import numpy as np
 
 from molattn.chem import descriptors
 from molattn.data.tables.cells import parse_required_numbers
-from molattn.data.tables.columns import find_column, format_names
+from molattn.data.tables.columns import format_names
+from molattn.data.tables.number_columns import NumberColumns
 from molattn.errors import SmilesError, UsageError
 from molattn.models.base import Molecule
 from molattn.models.scaler import DescriptorScaler
@@ -40,6 +41,7 @@ class DescriptorStream:
 
     Raises:
         UsageError: descriptors are missing or unexpected, or a column is missing.
+        InputError: a column of text whose number format is ambiguous.
     """
 
     def __init__(self, scaler: DescriptorScaler | None, provided: Any):
@@ -134,9 +136,13 @@ def usable_molecules(rows: Sequence[InputRow]) -> tuple[list[Molecule], np.ndarr
 
 def _rows(provided: Any, names: Sequence[str]) -> Iterator[Sequence[object]]:
     if hasattr(provided, "__arrow_c_stream__"):
-        from molattn.data.tables.arrow import frame_stream  # imported here because it imports pyarrow
+        from molattn.data.tables.arrow import frame_stream, to_arrow_table  # imported here because it imports pyarrow
 
-        stream = frame_stream(provided)
-        indices = [find_column(stream.columns, name, stream.source) for name in names]
-        return (row for chunk in stream.chunks for row in zip(*map(chunk.column, indices), strict=True))
+        table = to_arrow_table(provided)
+        stream = frame_stream(table)
+        columns = NumberColumns(stream, names)
+        for chunk in stream.chunks:
+            columns.scan(chunk)
+        columns.choose()
+        return (row for chunk in frame_stream(table).chunks for row in zip(*columns.read(chunk), strict=True))
     return (list(row) if isinstance(row, list | tuple | np.ndarray) else [row] for row in provided)

@@ -104,9 +104,8 @@ class DataConfig:
             a known one, such as active, yes or toxic, or else the last in the alphabet when empty.
         max_unreadable: the largest share of the target cells that are not empty which may hold no label, such as words
             among numbers; above it training stops. Their rows are left out.
-        decimal: the decimal mark of the targets, "." or ","; found for each column when empty.
-        thousands: the thousands separator of the targets: ",", ".", a space or an apostrophe; found for each column
-            when empty.
+        decimal: the decimal mark of targets, weights and descriptors, "." or ","; found for each column when empty.
+        thousands: their thousands separator: ",", ".", a space or an apostrophe; found for each column when empty.
     """
 
     dataset: str = option("", "A data set, see `molattn datasets list`.", metavar="NAME", hidden=False)
@@ -134,8 +133,8 @@ class DataConfig:
     target_transform: tuple[str, ...] = option(
         (), f"Learn a transform: {', '.join(TRANSFORMS)}, for one target NAME=log10.", metavar="NAME"
     )
-    decimal: str = option("", "Decimal mark of the targets, such as a comma; found if not given.", metavar="MARK")
-    thousands: str = option("", "Thousands separator of the targets; found if not given.", metavar="MARK")
+    decimal: str = option("", "Decimal mark of the numbers, such as a comma; found if not given.", metavar="MARK")
+    thousands: str = option("", "Thousands separator of the numbers; found if not given.", metavar="MARK")
     weight_column: str = option("", "Column of weights of the rows.", metavar="NAME")
     group_column: str = option("", "Column of groups: the rows of a group have the same split label.", metavar="NAME")
     descriptor_columns: tuple[str, ...] = option(

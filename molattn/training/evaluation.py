@@ -11,6 +11,7 @@ import numpy as np
 from molattn.chem import ReadOptions
 from molattn.chem.molecule import map_rows
 from molattn.data import RejectedRow, column, guess_smiles_column, read_records, read_table
+from molattn.data.tables.number_columns import normalize_numbers
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.errors import InputError, SmilesError, UsageError, short_repr
 from molattn.models.artifact import Artifact
@@ -95,7 +96,7 @@ def evaluate(
         num_workers, progress: as for `molattn.chem.featurize`.
         read_options: how molecules are read; by default as in training.
         seen: SMILES of the molecules that were used to train, select or calibrate the model; see `seen_smiles`.
-        table_options: encoding, header and sheet of the table, and the number format of the targets.
+        table_options: encoding, header and sheet of the table, and the format of its numbers.
 
     Raises:
         UsageError: a column or a metric that does not exist, or another number of columns than targets.
@@ -110,7 +111,7 @@ def evaluate(
         )
     read_options = read_options or artifact.read_options
     names = resolve_metrics(task.kind, task.metrics, metrics)
-    table = read_table(path, table_options)
+    table = read_table(path, table_options, max_atoms=read_options.max_atoms)
     smiles_column = smiles_column or guess_smiles_column(table.columns, table.smiles_column)
     if task.atom_level:
         check_atom_targets(type(artifact.model), read_options.standardize)
@@ -126,8 +127,14 @@ def evaluate(
     class_messages = () if task.classes else _words_as_numbers(columns, encoded.classes)
     scaler = artifact.descriptors
     descriptor_columns = () if scaler is None else scaler.provided
+    normalized, number_warnings = normalize_numbers(encoded.table, descriptor_columns, table_options)
     records = read_records(
-        encoded.table, smiles_column, columns, atom_level=task.atom_level, descriptor_columns=descriptor_columns
+        normalized,
+        smiles_column,
+        columns,
+        atom_level=task.atom_level,
+        descriptor_columns=descriptor_columns,
+        options=None,
     )
     outcomes = artifact.model.read(records.smiles, read_options, num_workers, progress)
     scaled, unusable = None, {}
@@ -188,7 +195,7 @@ def evaluate(
         offsets=matched.offsets,
         uncertainty=evaluate_uncertainty(artifact, {"test": (true, raw)}),
         transformed=transformed_metrics(task, targets, artifact.units, artifact.scaler.transforms, true, raw, names),
-        warnings=(*table.warnings, *encoded.warnings, *class_messages, *records.warnings),
+        warnings=(*table.warnings, *encoded.warnings, *class_messages, *number_warnings),
     )
 
 

@@ -20,6 +20,7 @@ from molattn.data import (
     split_labels,
 )
 from molattn.data.store.cache import Featurization, cached_molecules
+from molattn.data.tables.number_columns import normalize_numbers
 from molattn.errors import ConformerError, InputError, UsageError, unknown_choice
 from molattn.models.base import MoleculeModel, model_class
 from molattn.models.tasks import Regression
@@ -79,7 +80,7 @@ def prepare(
     source = find_table(config)
     config, path = source.config, source.path
     options = table_options_of(config)
-    table = read_table(path, options)
+    table = read_table(path, options, max_atoms=config.max_atoms)
     atom_level = has_atom_targets(table, config.target_columns, config.task_type)
     check_replicates_setting(config.replicates, atom_level)
     if atom_level:
@@ -97,7 +98,8 @@ def prepare(
         options=options,
     )
     check_unreadable(encoded.table, encoded.unreadable, encoded.num_cells, config.max_unreadable)
-    table = encoded.table
+    weight = (config.weight_column,) if config.weight_column else ()
+    table, number_warnings = normalize_numbers(encoded.table, (*weight, *config.descriptor_columns), options)
     records = read_records(
         table,
         config.smiles_column,
@@ -106,6 +108,7 @@ def prepare(
         config.group_column,
         atom_level,
         config.descriptor_columns,
+        options=None,
     )
     try:
         outcomes, cache_folder, cache_warning = cached_molecules(
@@ -175,7 +178,7 @@ def prepare(
             *filter(None, [source.message, cache_warning]),
             *table.warnings,
             *encoded.warnings,
-            *records.warnings,
+            *number_warnings,
             *describe_rejected(rejected, ", see rejected.csv"),
             *filter(None, [merge_message]),
             *describe_unreliable(molecules),

@@ -1,6 +1,5 @@
 """Pretraining of a base model on RDKit's descriptors and masked atoms, without labels."""
 
-import hashlib
 import shlex
 import time
 from dataclasses import asdict, dataclass, field
@@ -12,7 +11,8 @@ import numpy as np
 import tomli_w
 
 from molattn.chem import DESCRIPTORS
-from molattn.data.files import clear_folder, lock_folder, remove_temporary_files, write_text
+from molattn.data.files import clear_folder, file_sha256, remove_temporary_files, write_text
+from molattn.data.locks import is_empty_folder, lock_folder
 from molattn.data.store.cache import cached_molecules
 from molattn.errors import InputError, MolattnError, SmilesError, UsageError
 from molattn.models.artifact import WEIGHTS, Artifact, save_artifact
@@ -231,7 +231,7 @@ def _prepare_folder(folder: Path, force: bool, resume: bool) -> None:
         return
     if folder.is_file():
         raise UsageError(f"{folder} is a file: give another --output-dir")
-    if not folder.exists() or not any(folder.iterdir()):
+    if not folder.exists() or is_empty_folder(folder):
         return
     if not force and (folder / CHECKPOINT).is_dir():
         raise UsageError(f"{_RESUME_HINT.format(folder)}, --force starts over")
@@ -295,7 +295,7 @@ def _write(
         + f" of {len(molecules.smiles):,} molecules without labels",
         "command": config.command(),
         "seed": config.run.training.seed,
-        "sha256": hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest(),
+        "sha256": file_sha256(folder / WEIGHTS),
         "licence": "MIT, as molattn; the molecules come with RDKit (BSD-3-Clause)" if molecules.source == NCI else "",
         "molecules": {
             "source": molecules.source,

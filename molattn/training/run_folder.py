@@ -16,7 +16,8 @@ import numpy as np
 import tomli_w
 
 from molattn.data import RejectedRow, format_list
-from molattn.data.files import clear_folder, lock_folder, remove_temporary_files, write_text
+from molattn.data.files import clear_folder, remove_temporary_files, write_text
+from molattn.data.locks import lock_folder
 from molattn.data.tables.cells import format_bound
 from molattn.data.tables.table import write_table
 from molattn.errors import UsageError

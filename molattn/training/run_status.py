@@ -58,7 +58,11 @@ def check_new_folder(folder: Path, force: bool) -> None:
     """Raise UsageError unless `folder` can hold a new run: it is missing or empty, or has a run and `force` is set."""
     if folder.is_file():
         raise UsageError(f"{folder} is a file: give another --output-dir")
-    if folder.is_dir() and any(folder.iterdir()):
+    if not folder.is_dir():
+        return
+    from molattn.data.locks import is_empty_folder  # imported here, because molattn.data takes longer to import
+
+    if not is_empty_folder(folder):
         if not force and is_unfinished(folder):
             raise UsageError(f"{resume_hint(folder)}, --force starts over")
         if not force:

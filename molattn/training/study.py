@@ -15,6 +15,7 @@ import tomli_w
 from filelock import FileLock, Timeout
 
 from molattn.data.files import write_text
+from molattn.data.locks import is_empty_folder
 from molattn.errors import InputError, UsageError
 from molattn.training.run_config import RunConfig, read_config, resolve
 from molattn.training.run_status import STUDY_CONFIG, STUDY_JOURNAL
@@ -62,7 +63,7 @@ def create_study(folder: Path, settings: dict[str, Any], num_trials: int) -> Non
     """Write the settings of a new study; UsageError if the folder holds anything."""
     if (folder / STUDY_CONFIG).is_file():
         raise UsageError(f"{folder} holds a study: --resume {folder} continues it, or give another --output-dir")
-    if any(folder.iterdir()):
+    if not is_empty_folder(folder):
         raise UsageError(f"{folder} exists: give another --output-dir")
     write_text(folder / STUDY_CONFIG, tomli_w.dumps({NUM_TRIALS: num_trials, **settings}))
 

@@ -11,7 +11,9 @@ from molattn.data.tables.atom_lists import (
     reorder_atom_lists,
 )
 from molattn.data.tables.cells import NUMBER, is_na_value, parse_bound, parse_numbers
-from molattn.data.tables.cleaning import has_grouped_digits, normalize_numbers, replace_na_values
+from molattn.data.tables.missing_values import replace_na_values
+from molattn.data.tables.number_columns import normalize_numbers
+from molattn.data.tables.number_formats import has_grouped_digits
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.data.tables.records import parse_lists
 from molattn.data.tables.table import Table, column, column_index
@@ -132,7 +134,7 @@ def encode_targets(
         add_hs: whether hydrogens are atoms, after the others.
         positive_class: the positive one of two classes; empty to find it.
         loss: the loss for regression, which determines whether bounds can be used; empty to choose it by the targets.
-        options: the decimal mark and the thousands separator: see `molattn.data.tables.cleaning`.
+        options: the decimal mark and the thousands separator: see `normalize_numbers`.
 
     Raises:
         InputError: a column of classes holds fewer than two, too many, or fractions.

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import tomli_w
 
-from molattn.data.files import lock_folder, write_text
+from molattn.data.files import write_text
+from molattn.data.locks import lock_folder
 from molattn.errors import InputError, MissingExtra, UsageError, unknown_choice
 from molattn.training.bases import AUTO, NONE, fixed_by_base
 from molattn.training.callbacks import Callback, ReportEpochs

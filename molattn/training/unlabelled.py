@@ -83,7 +83,7 @@ def collect_molecules(
     if molecules == NCI:
         table, texts = None, nci_molecules(MAX_LENGTH)
     else:
-        table = read_table(molecules, table_options)
+        table = read_table(molecules, table_options, max_atoms=max_atoms)
         for message in table.warnings:
             warnings.warn(MolattnWarning(message), stacklevel=2)
         texts = column(table, smiles_column or guess_smiles_column(table.columns, table.smiles_column))

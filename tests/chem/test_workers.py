@@ -156,3 +156,9 @@ def _alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")")[-1].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_a_function_that_cannot_be_pickled_is_explained() -> None:
+    with pytest.raises(UsageError, match=r"need a function that can be pickled \(.*\): define it at the top level"):
+        list(map_chunks(["C"], lambda row: row, 1))
+    assert list(map_chunks(["C"], lambda row: row, 0)) == [(["C"], ["C"])]

@@ -1,7 +1,9 @@
 """`--descriptor-columns`: columns of numbers as extra inputs, from a table to a prediction."""
 
 import csv
+import io
 import json
+import sys
 import tomllib
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import molattn as package
 from molattn.data import read_table
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import InputError, UsageError
+from molattn.inference import table_engine
 from molattn.models.graph_model import GraphModel
 from molattn.training.config import DataConfig
 from molattn.training.prepare import prepare
@@ -172,6 +175,59 @@ def test_rows_keep_their_numbers_over_chunks_and_workers(
     wanted = package.load(run).predict([picked[i][0] for i in few], descriptors=[picked[i][1:] for i in few])
     np.testing.assert_allclose(out["y_pred"][few], wanted, rtol=1e-6, atol=1e-6)
     assert (out["status"] == "error").sum() == -(-n // 97)
+
+
+def test_a_descriptor_has_one_format_in_the_whole_table(
+    molattn: Molattn, monkeypatch: pytest.MonkeyPatch, run: Path, tmp_path: Path
+) -> None:
+    """`1.234` in the first chunk is 1234, because of a decimal comma in the second."""
+    rows = [(SMILES[i % 40], "1.234" if i % 2 else "150", "1") for i in range(CHUNK_SIZE)]
+    rows += [("CCO", "150,5", "0,5"), ("CCN", "90", ">0,5")]
+    (tmp_path / "in.csv").write_text("\n".join(["smiles;MW;logP", *map(";".join, rows)]) + "\n")
+    plain = [(s, m.replace(".", "").replace(",", "."), p.replace(",", ".")) for s, m, p in rows]
+    (tmp_path / "plain.csv").write_text("\n".join(["smiles,MW,logP", *map(",".join, plain)]) + "\n")
+    assert molattn("predict", run, tmp_path / "plain.csv", "-o", tmp_path / "wanted.csv", "-q").code == 0
+    wanted = pd.read_csv(tmp_path / "wanted.csv")
+    for i, workers in enumerate(("0", "1")):
+        answer = molattn("predict", run, tmp_path / "in.csv", "-o", tmp_path / f"{i}.csv", "-n", workers)
+        assert answer.code == 0, answer.err
+        assert answer.err.count("column 'MW' has thousands separators '.': '1.234' is read as 1234") == 1
+        found = pd.read_csv(tmp_path / f"{i}.csv", sep=";", dtype=str)
+        assert found["MW"].tolist() == [row[1] for row in rows]
+        values = [float(text.replace(",", ".")) for text in found["y_pred"][:-1]]
+        np.testing.assert_array_equal(values, wanted["y_pred"][:-1])
+        assert found["error"].iloc[-1] == "column 'logP': '>0.5' is not a finite number"
+    monkeypatch.setattr(table_engine, "CHUNKS_PER_PART", 1)
+    with monkeypatch.context() as patch:
+
+        def interrupted(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        patch.setattr(table_engine, "join_parts", interrupted)
+        assert molattn("predict", run, tmp_path / "in.csv", "-o", tmp_path / "parts.csv", "-q").code != 0
+    manifest = json.loads((tmp_path / "parts.csv.parts" / "manifest.json").read_text())
+    assert manifest["number_formats"] == {"MW": [",", "."], "logP": [",", ""]}
+    assert molattn("predict", run, tmp_path / "in.csv", "-o", tmp_path / "parts.csv", "--resume", "-q").code == 0
+    assert (tmp_path / "parts.csv").read_bytes() == (tmp_path / "0.csv").read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((tmp_path / "in.csv").read_bytes())))
+    answer = molattn("predict", run, "-", "-o", tmp_path / "pipe.csv", "-q")
+    assert answer.code == 3 and not (tmp_path / "pipe.csv").exists()
+    assert f"line {CHUNK_SIZE + 2}, column 'MW': '150,5' does not have the format of the numbers before" in answer.err
+
+
+def test_an_ambiguous_descriptor_is_refused_until_its_format_is_given(
+    molattn: Molattn, run: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "in.tsv").write_text("smiles\tMW\tlogP\nCCO\t1,700\t1\n")
+    answer = molattn("predict", run, tmp_path / "in.tsv")
+    assert answer.code == 3 and "column 'MW' is ambiguous: '1,700' is 1700 with --thousands ','" in answer.err
+    answer = molattn("predict", run, tmp_path / "in.tsv", "--thousands", ",")
+    assert answer.code == 0 and "'1,700' is read as 1700" in answer.err
+    assert molattn("embed", run, tmp_path / "in.tsv", "--decimal", ",", "-o", tmp_path / "e.csv").code == 0
+    predictor = package.load(run)
+    frame = pd.DataFrame({"smiles": ["CCO", "CC"], "MW": ["1.234", "0,5"], "logP": [1, 2]})
+    numbers = frame.assign(MW=[1234, 0.5])
+    np.testing.assert_array_equal(predictor.predict(frame), predictor.predict(numbers))
 
 
 def test_folds_scale_by_their_own_training_molecules(molattn: Molattn, tmp_path: Path) -> None:

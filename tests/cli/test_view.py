@@ -56,6 +56,18 @@ def test_a_table_adds_true_values_and_reports_the_limit(molattn, run, table, tmp
     assert len(shown(path)) == 41
 
 
+def test_true_values_have_the_number_format_of_their_column(molattn, run, tmp_path):
+    table, path = tmp_path / "in.csv", tmp_path / "page.html"
+    table.write_text("smiles;y\nCCO;1.234\nCC;0,5\nC;NA\n")
+    assert molattn("view", run, table, "-o", path).code == 0
+    assert [m["predictions"][0]["true"] for m in shown(path)] == [1234, 0.5, "NA"]
+    table.write_text("smiles\ty\nCCO\t1,700\n")
+    answer = molattn("view", run, table, "-o", path, "--force")
+    assert answer.code == 3 and "column 'y' is ambiguous" in answer.err
+    assert molattn("view", run, table, "-o", path, "--force", "--decimal", ",").code == 0
+    assert shown(path)[0]["predictions"][0]["true"] == 1.7
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from molattn.data import cache_dir, column, dataset_names, fetch_dataset, files, find_dataset, load_card, read_table
+from molattn.data.datasets import archives
 from molattn.data.datasets.fetch import UnreachableError
 from molattn.errors import InputError, UsageError
 from tests.data.server import serve
@@ -278,16 +279,16 @@ def test_an_archive_gives_its_one_member_and_writes_nothing(home, monkeypatch, t
         *(f"cache/molattn/datasets/{n}" for n in ("freesolv.csv", "freesolv.pin.json", f"downloads/{file}")),
     }
     with pytest.raises(InputError, match="has no 'other.csv' in it"):
-        files.read_archive_member(tmp_path / file, "other.csv")
+        archives.read_archive_member(tmp_path / file, "other.csv")
     if kind == "tar":
         with pytest.raises(InputError, match="'link' in it is not a regular file"):
-            files.read_archive_member(tmp_path / file, "link")
+            archives.read_archive_member(tmp_path / file, "link")
     monkeypatch.setattr(files, "MAX_UNPACKED", 1_000_000)
     with pytest.raises(InputError, match="unpacks to more than 1,000,000 bytes"):
-        files.read_archive_member(tmp_path / file, "big.csv")
+        archives.read_archive_member(tmp_path / file, "big.csv")
     (tmp_path / file).write_bytes((tmp_path / file).read_bytes()[:100])
     with pytest.raises(InputError, match="is damaged, it cannot be unpacked"):
-        files.read_archive_member(tmp_path / file, "SAMPL.csv")
+        archives.read_archive_member(tmp_path / file, "SAMPL.csv")
 
 
 def test_compressed_tables_are_read_and_bombs_and_damage_are_refused(tmp_path, monkeypatch):

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from molattn.data import files
-from molattn.data.files import atomic_write, file_suffix, read_archive_member, remove_temporary_files, write_text
+from molattn.data import files, locks
+from molattn.data.datasets.archives import _read_limited, read_archive_member
+from molattn.data.files import atomic_write, remove_temporary_files, write_text
+from molattn.data.paths import file_suffix
 from molattn.errors import InputError
+from tests.data.windows import use_windows_locks
 
 
 def killed_while_writing(path: Path) -> None:
@@ -56,13 +59,16 @@ def test_temporary_files_of_a_running_process_stay(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_without_locks_nothing_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    left = tmp_path / ".a.csv.0123abcd.tmp"
-    left.touch()
-    monkeypatch.setattr("molattn.data.files.fcntl", None)
-    write_text(tmp_path / "a.csv", "new")
-    assert left.exists()
-    assert (tmp_path / "a.csv").read_text() == "new"
+def test_temporary_files_of_killed_processes_are_removed_on_windows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_windows_locks(monkeypatch)
+    path = tmp_path / "a.csv"
+    (tmp_path / ".a.csv.0123abcd.tmp").touch()
+    with atomic_write(path) as file:
+        file.write(b"first")
+        write_text(path, "second")
+    assert list(tmp_path.iterdir()) == [path] and path.read_text() == "first"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +145,7 @@ def test_a_bomb_is_read_in_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(files, "MAX_UNPACKED", 4 * 2**20)
     bomb = File()
     with pytest.raises(InputError, match="unpacks to more than"):
-        files._read_limited(bomb, tmp_path)
+        _read_limited(bomb, tmp_path)
     assert bomb.read_so_far == 5 * 2**20
 
 
@@ -192,7 +198,7 @@ def test_a_temporary_file_that_is_removed_as_stale_at_once_is_created_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Another process may remove it between its opening and its locking.
-    real, removed = files.fcntl.flock, []
+    real, removed = locks.fcntl.flock, []  # pyright: ignore[reportOptionalMemberAccess]
 
     def late(file: object, operation: int) -> None:
         if not removed:
@@ -201,7 +207,7 @@ def test_a_temporary_file_that_is_removed_as_stale_at_once_is_created_again(
             removed.append(left)
         real(file, operation)  # pyright: ignore[reportArgumentType]
 
-    monkeypatch.setattr(files.fcntl, "flock", late)
+    monkeypatch.setattr(locks.fcntl, "flock", late)
     write_text(tmp_path / "a.csv", "x")
     assert removed and [p.name for p in tmp_path.iterdir()] == ["a.csv"]
 
@@ -212,7 +218,7 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     left = tmp_path / ".a.csv.0123abcd.tmp"
     left.touch()
-    monkeypatch.setattr(files.fcntl, "flock", refused)
+    monkeypatch.setattr(locks.fcntl, "flock", refused)
     write_text(tmp_path / "a.csv", "x")
     assert (tmp_path / "a.csv").read_text() == "x"
     assert left.exists(), "who cannot tell whether it is written to leaves it alone"
@@ -228,13 +234,13 @@ def test_leftovers_are_removed_below_too(tmp_path: Path) -> None:
     assert all(path.exists() for path in kept) and not any(path.exists() for path in left)
 
 
-@pytest.mark.parametrize("locks", [True, False])
+@pytest.mark.parametrize("windows", [False, True])
 def test_the_temporary_file_is_locked_until_the_rename(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locks: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, windows: bool
 ) -> None:
     real, closed = os.replace, []
-    if not locks:
-        monkeypatch.setattr(files, "fcntl", None)
+    if windows:
+        use_windows_locks(monkeypatch)
     with atomic_write(tmp_path / "a.csv") as file:
 
         def replaced(source: Path, target: Path) -> None:
@@ -242,7 +248,7 @@ def test_the_temporary_file_is_locked_until_the_rename(
             real(source, target)
 
         monkeypatch.setattr(files.os, "replace", replaced)
-    assert closed == [not locks]
+    assert closed == [windows]
 
 
 def test_a_temporary_file_of_another_process_is_not_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

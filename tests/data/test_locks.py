@@ -2,13 +2,31 @@
 
 import os
 import resource
+import threading
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from molattn.data.files import lock_folder, lock_output, raise_open_file_limit
-from molattn.errors import UsageError
+from molattn.data import locks
+from molattn.data.files import clear_folder
+from molattn.data.locks import (
+    LOCK_NAME,
+    is_empty_folder,
+    lock_folder,
+    lock_output,
+    raise_open_file_limit,
+    wait_for_lock,
+)
+from molattn.errors import InputError, MolattnWarning, UsageError
+from tests.data.windows import use_windows_locks
+
+
+@pytest.fixture(autouse=True, params=["posix", "windows"])
+def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == "windows":
+        use_windows_locks(monkeypatch)
+    return request.param
 
 
 def test_a_process_without_the_lock_leaves_the_empty_folder(tmp_path: Path) -> None:
@@ -25,6 +43,83 @@ def test_a_folder_that_is_not_empty_stays(tmp_path: Path) -> None:
     with lock_folder(tmp_path / "a" / "b"):
         (tmp_path / "a" / "b" / "file").touch()
     assert (tmp_path / "a" / "b" / "file").exists()
+
+
+def test_the_lock_file_stays_while_a_folder_is_emptied(tmp_path: Path) -> None:
+    with lock_folder(tmp_path / "run"):
+        assert os.listdir(tmp_path / "run") == [LOCK_NAME] and is_empty_folder(tmp_path / "run")
+        (tmp_path / "run" / "below").mkdir()
+        assert not is_empty_folder(tmp_path / "run")
+        clear_folder(tmp_path / "run")
+        assert os.listdir(tmp_path / "run") == [LOCK_NAME]
+        with pytest.raises(UsageError, match="is using"), lock_folder(tmp_path / "run"):
+            pass
+
+
+def test_the_lock_file_of_a_killed_process_locks_nothing(tmp_path: Path) -> None:
+    (tmp_path / LOCK_NAME).touch()
+    (tmp_path / "file").touch()
+    with lock_folder(tmp_path):
+        pass
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("lock", [lock_folder, lock_output])
+def test_a_lock_file_that_its_owner_removes_is_created_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: type[lock_folder]
+) -> None:
+    """Another process may release the lock between opening and locking its file."""
+    real, opened = locks.try_lock, []
+
+    def late(handle: int) -> bool:
+        opened.append(handle)
+        if len(opened) == 1:
+            next(path for path in tmp_path.rglob("*.lock")).unlink()
+        return real(handle)
+
+    monkeypatch.setattr(locks, "try_lock", late)
+    with lock(tmp_path / "out"):
+        assert len(opened) == 2 and len([*tmp_path.rglob("*.lock")]) == 1
+
+
+def test_without_locks_the_work_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_locks(_: int) -> bool:
+        raise OSError("no locks here")
+
+    monkeypatch.setattr(locks, "try_lock", no_locks)
+    with lock_output(tmp_path / "out.csv"), lock_output(tmp_path / "out.csv"), lock_folder(tmp_path / "run"):
+        pass
+    assert not os.listdir(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_to_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(locks.os, "open", refused)
+    with (
+        pytest.raises(InputError, match=r"run cannot be written to \(Permission denied\)"),
+        lock_folder(tmp_path / "run"),
+    ):
+        pass
+
+
+def test_a_process_that_waits_says_so(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    path = tmp_path / "a.lock"
+    with wait_for_lock(path, "unused"):
+        pass
+    assert not recwarn
+    handle = os.open(path, os.O_RDWR)
+    assert locks.try_lock(handle)
+    release = threading.Timer(0.2, os.close, [handle])
+    release.start()
+    with wait_for_lock(path, "another process is busy"):
+        other = os.open(path, os.O_RDWR)
+        assert not locks.try_lock(other)
+        os.close(other)
+    release.join()
+    (said,) = recwarn
+    assert said.category is MolattnWarning and str(said.message) == "another process is busy"
 
 
 @pytest.mark.parametrize("what", ["file", "link"])

@@ -38,13 +38,13 @@ def test_many_columns_of_parquet_fit(tmp_path: Path, monkeypatch: pytest.MonkeyP
     draw = np.random.default_rng(0)
     columns = {"smiles": ["C"] * 20_000, **{f"d{i}": draw.normal(size=20_000) for i in range(60)}}
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")
-    monkeypatch.setattr(arrow, "MIN_MEMORY_LIMIT", 2**20)
+    monkeypatch.setattr(arrow, "MIN_ARROW_MEMORY", 2**20)
     assert count_parquet_rows(tmp_path / "t.parquet", "t.parquet") == 20_000
 
 
 def test_rows_that_take_too_much_memory_to_unpack_raise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pq.write_table(pa.table({"smiles": ["C"], "x": ["y" * 200_000_000]}), tmp_path / "t.parquet", compression="zstd")
-    monkeypatch.setattr(arrow, "MIN_MEMORY_LIMIT", 2**26)
+    monkeypatch.setattr(arrow, "MIN_ARROW_MEMORY", 2**26)
     with pytest.raises(InputError, match=r"rows 0 to 1023 (take over \d+ MiB to unpack|hold over)"):
         count_parquet_rows(tmp_path / "t.parquet", "t.parquet")
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from molattn.data.tables.cells import parse_finite, parse_numbers, parse_required_numbers, replace_decimal_commas
+from molattn.data.tables.cells import parse_finite, parse_numbers, parse_required_numbers
 
 
 def test_text_and_values_with_a_type() -> None:
@@ -29,6 +29,7 @@ def test_words_for_missing_are_to_be_left_empty(text: str) -> None:
     ("text", "hint"),
     [
         ("1,5", ": write a decimal point, 1.5"),
+        ("1e999", ""),
         ("\u22121.5", ": write the minus sign as -"),
         ("\u2212x", ""),
         ("1.5 mg", ""),
@@ -44,13 +45,6 @@ def test_where_nothing_may_be_missing() -> None:
     assert parse_required_numbers(["1", ""], ["a", "b"]) == ([], "no value in column 'b'")
     assert parse_required_numbers(["", ""], ["a", "b"])[1] == "no value in columns 'a', 'b'"
     assert parse_required_numbers(["x", ""], ["a", "b"]) == ([], "column 'a': 'x' is not a finite number")
-
-
-def test_decimal_commas_of_a_column() -> None:
-    assert replace_decimal_commas(["1,5", "", "3", "a,b", None, 2]) == ["1.5", "", "3", "a,b", None, 2]
-    assert replace_decimal_commas(["1,5", "2.5"]) is None
-    assert replace_decimal_commas(["1", "2"]) is None
-    assert replace_decimal_commas([" 1,5 ", "x.y"]) == [" 1.5 ", "x.y"]
 
 
 @pytest.mark.parametrize("value", ["1_000", "nan", "inf", "", "\u0661", math.inf, -math.inf, 10**400, "x", []])

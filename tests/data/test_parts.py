@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from molattn.data.tables.parts import MANIFEST, Parts, discard_parts, file_sha256, parts_folder
+from molattn.data.files import file_sha256
+from molattn.data.tables.parts import MANIFEST, Parts, discard_parts, parts_folder
 from molattn.errors import InputError, UsageError
 
 MADE_OF = {"input": "a.csv", "options": (1, "x")}

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from molattn.data import RejectedRow, Table, guess_smiles_column, read_records, read_table
-from molattn.errors import UsageError
+from molattn.data.tables.options import TableOptions
+from molattn.errors import InputError, UsageError
 
 
 def table_of(columns, *rows):
@@ -34,7 +35,7 @@ UNUSABLE = [
     ("-Infinity", "column 'y': '-Infinity' is not a finite number"),
     ("1e999", "column 'y': '1e999' is not a finite number"),
     ("0,5", "column 'y': '0,5' is not a finite number: write a decimal point, 0.5"),
-    ("1,234.5", "column 'y': '1,234.5' is not a finite number"),
+    ("1,23.5", "column 'y': '1,23.5' is not a finite number"),
     ("<-5x", "column 'y': '<-5x' is not a finite number"),
     (">", "column 'y': '>' is not a finite number"),
     ("<inf", "column 'y': '<inf' is not a finite number"),
@@ -53,7 +54,7 @@ UNUSABLE = [
 
 @pytest.mark.parametrize(("text", "reason"), UNUSABLE)
 def test_a_rejected_row_has_its_reason(text, reason):
-    table = table_of(["smiles", "y"], ["C", "1"], ["CC", text], ["CCC", "3"])
+    table = table_of(["smiles", "y"], ["C", "1.0"], ["CC", text], ["CCC", "3"])
     records = read_records(table, "smiles", ["y"])
     assert records.rejected == [RejectedRow(row=1, line=3, smiles="CC", reason=reason)]
     assert records.rows.tolist() == [0, 2]
@@ -120,7 +121,7 @@ def test_a_failed_guess_raises_with_advice(columns, message):
         guess_smiles_column(columns)
 
 
-def test_decimal_commas_are_read_if_the_delimiter_is_a_semicolon(tmp_path: Path) -> None:
+def test_decimal_commas_are_read_in_columns_of_numbers(tmp_path: Path) -> None:
     text = "Structure;y;w;d;points\nC;-11,01;0,5;1;0.5\nCC;3;1;2,5;0,5\nCO;;1;3;1\n"
     (tmp_path / "t.csv").write_text(text)
     table = read_table(tmp_path / "t.csv")
@@ -139,8 +140,34 @@ def test_decimal_commas_are_read_if_the_delimiter_is_a_semicolon(tmp_path: Path)
     )
     assert table.rows[0] == ["C", "-11,01", "0,5", "1", "0.5"]
     (tmp_path / "t.csv").write_text('Structure,y\nC,"-11,01"\n')
-    (rejected,) = read_records(read_table(tmp_path / "t.csv"), None, ["y"]).rejected
+    table = read_table(tmp_path / "t.csv")
+    assert read_records(table, None, ["y"]).targets.tolist() == [[-11.01]]
+    (rejected,) = read_records(table, None, ["y"], options=None).rejected
     assert rejected.line == 2 and "'-11,01' is not a finite number" in rejected.reason
+
+
+def test_targets_weights_and_descriptors_have_one_rule(tmp_path: Path) -> None:
+    """`1.234` beside `0,5` is 1234 wherever it stands, and a bound may have a decimal comma."""
+    (tmp_path / "t.csv").write_text("smiles;y;w;d\nC;1.234;1.234;1.234\nCC;0,5;0,5;0,5\nCO;>1,5;1;1\n")
+    records = read_records(read_table(tmp_path / "t.csv"), None, ["y"], "w", descriptor_columns=["d"])
+    assert not records.rejected
+    np.testing.assert_array_equal(records.targets, [[1234], [0.5], [np.nan]])
+    assert records.bounds is not None and records.bounds[2].tolist()[0][0] == 1.5
+    assert records.weights is not None and records.weights.tolist() == [1234, 0.5, 1]
+    assert records.descriptors is not None and records.descriptors.tolist() == [[1234], [0.5], [1]]
+    (tmp_path / "t.tsv").write_text("smiles\ty\tw\nC\t1,5\t0,5\nCC\t1\t1,700\n")
+    records = read_records(read_table(tmp_path / "t.tsv"), None, ["y"], "w")
+    assert records.weights is not None and records.weights.tolist() == [0.5, 1.7]
+
+
+def test_a_weight_or_descriptor_in_a_format_that_may_be_either_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("smiles\ty\tw\nC\t1\t1,700\nCC\t2\t2\n")
+    table = read_table(tmp_path / "t.tsv")
+    for columns in ({"weight_column": "w"}, {"descriptor_columns": ["w"]}):
+        with pytest.raises(InputError, match="column 'w' is ambiguous: '1,700' is 1700 with --thousands ',' or 1.700"):
+            read_records(table, None, ["y"], **columns)
+    records = read_records(table, None, ["y"], "w", options=TableOptions(decimal=","))
+    assert records.weights is not None and records.weights.tolist() == [1.7, 2]
 
 
 def test_a_molecule_that_cannot_be_read_is_the_reason_unless_the_table_has_its_smiles():

@@ -305,14 +305,6 @@ def test_a_parquet_is_an_ordinary_file(tmp_path: Path) -> None:
         read_table(tmp_path / "t.parquet")
 
 
-def test_decimal_commas_of_a_chunk() -> None:
-    for delimiter, numbers in ((";", [["1.5", "2"], ["1", "2"]]), ("\t", [["1,5", "2"], ["1", "2"]])):
-        for (first, second), wanted in zip((("1,5", "2"), ("1", "2")), numbers, strict=True):
-            text = [f"x{delimiter}y\n", f"C{delimiter}{first}\n", f"C{delimiter}{second}\n"]
-            stream = csv_stream(text, "t.csv")
-            assert stream.numeric_column(next(stream.chunks), 1) == wanted
-
-
 def test_a_given_format_overrides_the_suffix(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,b\tc\n1\t2\n")
     assert read(tmp_path / "t.csv", "tsv")[:2] == (("a,b", "c"), [["1", "2"]])

@@ -12,7 +12,7 @@ from rdkit import Chem
 from molattn.chem.sdf import molblock_from_smiles, read_molblock
 from molattn.data import read_table
 from molattn.data.tables.csv_text import csv_stream
-from molattn.data.tables.readers import open_stream
+from molattn.data.tables.readers import count_rows, open_stream
 from molattn.data.tables.row_stream import RowStream
 from molattn.data.tables.sdf_writer import SdfFormat
 from molattn.data.tables.writers import NewColumn
@@ -112,6 +112,27 @@ def test_the_structures_of_an_sdf_are_kept(tmp_path: Path) -> None:
     assert [row[1] for row in again.rows] == ["ethanol", "bad"]
     with open_stream(path) as stream:
         assert not next(stream.chunks).molblocks
+
+
+def test_a_larger_limit_on_atoms_holds_for_an_sdf(tmp_path: Path) -> None:
+    chain = "C" * 1001
+    path = tmp_path / "t.sdf"
+    path.write_text(f"{Chem.MolToMolBlock(Chem.MolFromSmiles(chain))}>  <y>\n1\n\n$$$$\n")
+    for limit in (0, 10):
+        assert "1,001 atoms, over the limit of 1,000" in read_table(path, max_atoms=limit).structure_errors[0]
+    assert read_table(path, max_atoms=1200).rows == [[chain, "1"]]
+    row = csv_stream(io.StringIO("smiles\n"), "t.csv")
+    assert Chem.MolFromMolBlock(SdfFormat(row, ADDED, "smiles", 1200).molblock([chain])).GetNumAtoms() == 1001
+    assert Chem.MolFromMolBlock(SdfFormat(row, ADDED, "smiles").molblock([chain])).GetNumAtoms() == 0
+
+
+def test_the_properties_of_an_sdf_are_scanned_without_its_structures(tmp_path: Path) -> None:
+    path = tmp_path / "t.sdf"
+    block = Chem.MolToMolBlock(Chem.MolFromSmiles("CCO")).replace("V2000", "V9999")
+    path.write_text(f"{block}>  <y>\n1,5\n\n$$$$\n{block}>  <y>\n2\n\n$$$$\n")
+    found: list[list[str]] = []
+    assert count_rows(path, scan=lambda chunk: found.extend(chunk.rows())) == 2
+    assert found == [["", "1,5"], ["", "2"]]
 
 
 def test_parts_are_joined(tmp_path: Path) -> None:

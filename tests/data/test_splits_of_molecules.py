@@ -265,7 +265,7 @@ def test_the_subsets_of_a_fold(name):
 def test_invalid_folds_raise():
     values = np.zeros(4)
     keys = ["C", "CC", "CCC", "CCCC"]
-    with pytest.raises(UsageError, match="2 or more folds, not 1"):
+    with pytest.raises(UsageError, match="num_folds must be 2 or more, not 1"):
         assign_folds("random", keys, values, 1, 0)
     with pytest.raises(UsageError, match="'kennard-stone' has no folds: choose one of random, .*, stratified"):
         assign_folds("kennard-stone", keys, values, 2, 0)

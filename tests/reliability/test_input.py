@@ -209,7 +209,7 @@ def test_10_tables_that_are_off(score: Score, molattn: Molattn, run: Path, tmp_p
 def test_11_targets_that_are_no_numbers(score: Score, tmp_path: Path) -> None:
     for text, reason in UNUSABLE:
         with open(tmp_path / "t.csv", "w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([("smiles", "y"), ("C", "1"), ("CC", text), ("CCC", "3")])
+            csv.writer(file).writerows([("smiles", "y"), ("C", "1.0"), ("CC", text), ("CCC", "3.0")])
         score.count("targets")
         found = read_records(read_table(tmp_path / "t.csv"), "smiles", ["y"])
         score.rows(found.smiles, ["C", "CCC"], text)

@@ -25,6 +25,7 @@ import torch
 import molattn as library
 from molattn.chem import molecule_graph
 from molattn.data import files, read_table
+from molattn.data.datasets import archives
 from molattn.data.datasets.fetch import download
 from molattn.data.schema import dumps_checksummed
 from molattn.data.store.cache import cached_molecules
@@ -199,21 +200,21 @@ def test_34_archives(score: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         before = sorted(tmp_path.rglob("*"))
         for name in (*names, "a.csv"):
             score.count("archives")
-            score.check(files.read_archive_member(inside / file, name) in (b"out", b"ok"), name)
+            score.check(archives.read_archive_member(inside / file, name) in (b"out", b"ok"), name)
         refused = ["nothing.csv", *(("link", "../up") if kind == "tar" else ())]
         with monkeypatch.context() as patch:
             patch.setattr(files, "MAX_UNPACKED", 1_000_000)
             for name in (*refused, "big.csv"):
                 score.count("archives")
                 with pytest.raises(InputError):
-                    files.read_archive_member(inside / file, name)
+                    archives.read_archive_member(inside / file, name)
         whole = (inside / file).read_bytes()
         for data in damages(whole, score.times(20, 300)):
             (inside / file).write_bytes(data)
             score.count("corrupt files")
             try:
                 # Where the damage is elsewhere the member is what it was.
-                score.check(files.read_archive_member(inside / file, "a.csv") == b"ok", "another content was read")
+                score.check(archives.read_archive_member(inside / file, "a.csv") == b"ok", "another content was read")
             except InputError:
                 pass
             except Exception as error:
@@ -227,7 +228,7 @@ def test_34_archives(score: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPat
             whole_tar.addfile(entry)
         score.count("archives")
         with pytest.raises(InputError):
-            files.read_archive_member(inside / "d.tar", "a.csv")
+            archives.read_archive_member(inside / "d.tar", "a.csv")
     with zipfile.ZipFile(inside / "p.zip", "w") as locked:
         locked.writestr("a.csv", b"x")
     data = bytearray((inside / "p.zip").read_bytes())
@@ -237,7 +238,7 @@ def test_34_archives(score: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (inside / "p.zip").write_bytes(odd)
         score.count("archives")
         try:
-            files.read_archive_member(inside / "p.zip", "a.csv")
+            archives.read_archive_member(inside / "p.zip", "a.csv")
         except InputError:
             continue
         except Exception as error:

@@ -162,7 +162,7 @@ def test_47_what_is_learned_from_does_not_fill_the_memory(
     """A whole table is held at once: one that unpacks to far more than its size is refused."""
     from molattn.data.tables import table
 
-    monkeypatch.setattr(table, "MIN_MEMORY_LIMIT", 2**20)
+    monkeypatch.setattr(table, "MIN_TABLE_MEMORY", 2**20)
     data = b"smiles,y\n" + b"CC,10\n" * 50_000
     (tmp_path / "t.csv").write_bytes(data)
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(data))
@@ -173,7 +173,7 @@ def test_47_what_is_learned_from_does_not_fill_the_memory(
         score.count("tables that a reader refuses")
         with pytest.raises(InputError, match=f"{name} unpacks to over [0-9]+ MiB of rows, far more than its size"):
             table.read_table(tmp_path / name)
-    monkeypatch.setattr(table, "MIN_MEMORY_LIMIT", 2**29)
+    monkeypatch.setattr(table, "MIN_TABLE_MEMORY", 2**29)
     for name in ("t.csv.gz", "t.parquet"):
         assert len(table.read_table(tmp_path / name).rows) == 50_000
 

@@ -4,7 +4,6 @@ To add a data set, add its card to that folder, with its table or the address of
 """
 
 import difflib
-import hashlib
 import json
 import os
 import tomllib
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from molattn.cache import cache_folder
+from molattn.data.files import file_sha256
 from molattn.errors import InputError, UsageError, short_repr
 
 DATA_VARIABLE = "MOLATTN_DATA"
@@ -188,7 +188,7 @@ def verify(card: DatasetCard) -> None:
     Raises InputError if the file is missing or its sha256 differs.
     """
     try:
-        found = hashlib.sha256(card.path.read_bytes()).hexdigest()
+        found = file_sha256(card.path)
     except OSError as error:
         raise InputError(f"{card.path}: cannot be read ({error.strerror}): reinstall molattn") from error
     pin = read_pin(card)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from molattn.data.datasets.archives import read_archive_member
 from molattn.data.datasets.cards import (
     DATA_VARIABLE,
     DatasetCard,
@@ -25,7 +26,8 @@ from molattn.data.datasets.cards import (
     read_pin,
     verify,
 )
-from molattn.data.files import atomic_write, read_archive_member, write_text
+from molattn.data.files import atomic_write, file_sha256, write_text
+from molattn.data.locks import wait_for_lock
 from molattn.data.tables.table import Table, column_index, read_table, read_table_bytes, write_table
 from molattn.errors import InputError, UsageError, short_repr
 
@@ -156,13 +158,10 @@ def fetch_dataset(
         return found, ""
     if card.download is None and not card.computed:
         raise InputError(f"{card.path} is missing: reinstall molattn")
-    from filelock import FileLock  # imported here, because most calls need no lock
-
     folder = Path(data_dir).expanduser() if data_dir else cache_dir()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / f".{name}.lock")
-        with lock:
+        with wait_for_lock(folder / f".{name}.lock", f"another process is fetching {name}: waiting for it"):
             found = find_dataset(card, data_dir)  # another process may have been faster
             if found is not None:
                 return found, ""
@@ -187,7 +186,7 @@ def _build(card: DatasetCard, data_dir: str | Path, progress: DownloadProgress |
     # The pin comes first: another process that finds the table without its pin would report a damaged table.
     draft = card.path.with_name(f".{card.path.stem}.draft.csv")
     write_table(draft, columns, rows)
-    pin = Pin(source, source_sha256, hashlib.sha256(draft.read_bytes()).hexdigest(), len(rows))
+    pin = Pin(source, source_sha256, file_sha256(draft), len(rows))
     write_text(pin_path(card), json.dumps(asdict(pin), indent=1) + "\n")
     os.replace(draft, card.path)
     return card, message
@@ -202,7 +201,7 @@ def _public_file(
     for folder in dict.fromkeys([card.folder, *data_dirs(data_dir)]):
         raw = folder / DOWNLOADS / public_file.file
         if raw.is_file():
-            found = hashlib.sha256(raw.read_bytes()).hexdigest()
+            found = file_sha256(raw)
             if expected and found != expected:
                 raise InputError(f"{raw}: sha256 is {found}, {expected} is expected: remove it to download it again")
             return raw, str(raw), found, f"{card.name} was read from {raw}, sha256 {found}, into {card.path}"

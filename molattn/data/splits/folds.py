@@ -36,7 +36,7 @@ def assign_folds(
     Raises UsageError for a split without folds or fewer than 2 folds, InputError for fewer groups than folds.
     """
     if num_folds < 2:
-        raise UsageError(f"there are 2 or more folds, not {num_folds}")
+        raise UsageError(f"num_folds must be 2 or more, not {num_folds}")
     rng = random_generator(seed)
     if name == "stratified":
         order = shuffle_strata(smiles, targets, groups, rng)

@@ -21,6 +21,7 @@ from molattn.cache import CACHE_VARIABLE, check_parent_folders
 from molattn.chem import Progress, binary, rdkit_version
 from molattn.chem.workers import WORKER_DIED, map_chunks
 from molattn.data.datasets.cards import molecule_cache_dir
+from molattn.data.locks import wait_for_lock
 from molattn.data.store.molecule_store import MoleculeStore, pack_error, pack_row, store_dtypes
 from molattn.data.store.packing import Packing
 from molattn.data.store.ragged import DamagedFileError, FileDigest, RaggedColumns, RaggedWriter
@@ -95,7 +96,7 @@ def cached_molecules(
             return CachedMolecules(_open(folder / key, identity, job), folder / key, "")
         folder.mkdir(parents=True, exist_ok=True)
         check_parent_folders(folder / key)
-        with FileLock(folder / f".{key}.lock"):
+        with wait_for_lock(folder / f".{key}.lock", "another process is reading these molecules: waiting for it"):
             with suppress(DamagedFileError):  # another process may have been faster
                 return CachedMolecules(_open(folder / key, identity, job), folder / key, "")
             _remove_leftovers(folder, key)
@@ -162,8 +163,8 @@ def _open(
     """The store in a folder.
 
     Raises:
-        DamagedFileError: the store is missing, was changed or has another identity; or it is not `final`, and was not
-            just written.
+        DamagedFileError: the store is missing, was changed or has another identity; or a worker died while it was
+            written, so that molecules may be missing, and it was not just written.
     """
     try:
         if not just_written:
@@ -217,7 +218,7 @@ def _write(folder: Path, identity: Mapping[str, Any], job: _Job) -> Path:
 
 
 def _replace(new: Path, old: Path) -> None:
-    """Replace `old` by `new`; processes that have mapped `old` keep it."""
+    """Replace `old` by `new`; processes that have mapped `old` keep it, on POSIX."""
     if old.exists():
         discarded = old.with_name(f".{old.name}.{secrets.token_hex(4)}.tmp")
         os.replace(old, discarded)

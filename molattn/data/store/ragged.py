@@ -158,13 +158,13 @@ class RaggedColumns:
     def row(self, name: str, row: int) -> npt.NDArray[Any]:
         """The elements of one row: a view that must not be written to."""
         offsets = self._offsets[name]
-        self._count(1)
+        self._release_pages(1)
         return self._flat[name][offsets[row] : offsets[row + 1]]
 
     def take(self, name: str, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         """The elements of `rows`, one row after the other."""
         flat, offsets = self._flat[name], self._offsets[name]
-        self._count(len(rows))
+        self._release_pages(len(rows))
         if not len(rows):
             return np.empty(0, flat.dtype)
         # Slices are copied as blocks, which is faster than single elements by index.
@@ -174,11 +174,12 @@ class RaggedColumns:
     def texts(self, name: str, rows: npt.NDArray[np.int64]) -> list[str]:
         """The text of each of `rows`, of a column in UTF-8."""
         flat, offsets = self._flat[name].data, self._offsets[name]
-        self._count(len(rows))
+        self._release_pages(len(rows))
         ends = zip(offsets[rows].tolist(), offsets[rows + 1].tolist(), strict=True)
         return [str(flat[start:end], "utf-8", "surrogatepass") for start, end in ends]
 
-    def _count(self, rows: int) -> None:
+    def _release_pages(self, rows: int) -> None:
+        """Count rows that are read, and release the mapped memory after `ROWS_PER_RELEASE` of them."""
         self._read += rows
         if self._read >= ROWS_PER_RELEASE and hasattr(mmap, "MADV_DONTNEED"):
             self._read = 0

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from molattn.data.datasets.cards import cache_dir
+from molattn.cache import cache_folder
 from molattn.data.files import write_bytes
 from molattn.data.tables.columns import name_columns, validate_column_names
 from molattn.data.tables.header import describe_unnamed
@@ -24,9 +24,9 @@ from molattn.data.tables.options import Warn, ignore_warning
 from molattn.data.tables.row_stream import CELL_BYTES, CHUNK_SIZE, MAX_CHUNK_BYTES, Chunk, RowStream, chunk_too_large
 from molattn.errors import InputError, UsageError
 
-MIN_MEMORY_LIMIT, MEMORY_PER_BYTE = 2**29, 4
-"""Arrow may use `MIN_MEMORY_LIMIT` bytes for a chunk of Parquet rows, or `MEMORY_PER_BYTE` times the size of the file
-if that is more: a page of every column is in memory at once. See `parquet_check`."""
+MIN_ARROW_MEMORY, ARROW_MEMORY_PER_BYTE = 2**29, 4
+"""Arrow may use `MIN_ARROW_MEMORY` bytes for a chunk of Parquet rows, or `ARROW_MEMORY_PER_BYTE` times the size of the
+file if that is more: a page of every column is in memory at once. See `parquet_check`."""
 
 
 @contextmanager
@@ -57,7 +57,7 @@ def count_parquet_rows(path: str | Path, source: str) -> int:
 @lru_cache(maxsize=256)
 def _count_rows(source: str, path: str, size: int, *_: int) -> int:
     """The number of rows by `parquet_check`; size, inode and time identify the file's version in the `lru_cache`."""
-    limit = max(MIN_MEMORY_LIMIT, MEMORY_PER_BYTE * size)
+    limit = max(MIN_ARROW_MEMORY, ARROW_MEMORY_PER_BYTE * size)
     result = _run_check(path, limit)
     num_rows = result["rows"]
     rows = f"rows {num_rows} to {num_rows + CHUNK_SIZE - 1}"
@@ -128,7 +128,7 @@ def cache_frame(frame: Any) -> Path:
     buffer = io.BytesIO()
     pq.write_table(to_arrow_table(frame), buffer)
     data = buffer.getvalue()
-    folder = cache_dir().with_name("frames") / hashlib.sha256(data).hexdigest()[:16]
+    folder = cache_folder() / "frames" / hashlib.sha256(data).hexdigest()[:16]
     folder.mkdir(parents=True, exist_ok=True)
     write_bytes(folder / "frame.parquet", data)
     return folder / "frame.parquet"

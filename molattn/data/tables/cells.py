@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from molattn.data.tables.columns import format_names
+from molattn.data.tables.number_formats import PLAIN, NumberFormat
 from molattn.errors import short_repr
 
-# Stricter than float(), which also takes 1_000, full-width digits, nan and infinity.
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+NUMBER = PLAIN.pattern
+"""Numbers. Stricter than float(), which also takes 1_000, full-width digits, nan and infinity."""
 _APPROXIMATE = "~\u2248\u223c"
-DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?", re.ASCII)
 
 _BOUND = re.compile("(>=|=>|>{1,2}|\u2265|\u2a7e|<=|=<|<{1,2}|\u2264|\u2a7d)\\s*(.*)", re.DOTALL)
 _BOUND_SIGNS = frozenset("<>=\u2264\u2265\u2a7d\u2a7e")
@@ -58,23 +58,6 @@ def parse_required_numbers(cells: Sequence[object], names: Sequence[str]) -> tup
     return numbers, reason
 
 
-def replace_decimal_commas(cells: Sequence[object]) -> list[object] | None:
-    """The cells of a column with decimal points, if all fractions in it have decimal commas; else None.
-
-    It is None if a decimal point occurs as well, because a comma may then be a thousands separator.
-
-    >>> replace_decimal_commas(["-11,01", "", "3"])
-    ['-11.01', '', '3']
-    """
-    texts = [cell.strip() for cell in cells if isinstance(cell, str)]
-    if not any(map(DECIMAL_COMMA.fullmatch, texts)) or any("." in t and NUMBER.fullmatch(t) for t in texts):
-        return None
-    return [
-        cell.replace(",", ".") if isinstance(cell, str) and DECIMAL_COMMA.fullmatch(cell.strip()) else cell
-        for cell in cells
-    ]
-
-
 def missing_value_reason(names: Sequence[str]) -> str:
     """The reason for rejecting a row without values in these columns."""
     return f"no value in column{'s' if len(names) > 1 else ''} {format_names(names)}"
@@ -92,8 +75,8 @@ def parse_finite(value: object) -> float | None:
 
 
 def _hint(text: str) -> str:
-    if DECIMAL_COMMA.fullmatch(text):
-        return f": write a decimal point, {text.replace(',', '.')}"
+    if "," in text and (number := NumberFormat(",").normalize(text)) is not None:
+        return f": write a decimal point, {number}"
     if is_na_value(text):
         return ": leave the field empty for a missing value"
     if text[:1] in _APPROXIMATE and NUMBER.fullmatch(exact := text.lstrip(_APPROXIMATE + " ")):

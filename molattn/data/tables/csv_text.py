@@ -18,6 +18,7 @@ from molattn.data.tables.header import (
     is_header_below_titles,
     read_header,
 )
+from molattn.data.tables.number_formats import is_number
 from molattn.data.tables.options import Warn, ignore_warning
 from molattn.data.tables.row_stream import RowStream, SourceRow, chunk_rows
 from molattn.errors import InputError, short_repr
@@ -248,12 +249,17 @@ def wrong_width(where: str, cells: Sequence[str], columns: tuple[str, ...]) -> s
 
 
 def escape_formula(cell: str) -> str:
-    """The cell, prefixed with an apostrophe if a spreadsheet would evaluate it as a formula; numbers are unchanged."""
-    return f"'{cell}" if cell.lstrip(" ").startswith(_FORMULA) and not _NUMBER.fullmatch(cell.strip(" ")) else cell
+    """The cell, prefixed with an apostrophe if a spreadsheet would evaluate it as a formula.
+
+    Numbers in any format, and a single hyphen, are unchanged.
+    """
+    if not cell.lstrip(" ").startswith(_FORMULA):
+        return cell
+    text = cell.strip(" ")
+    return cell if text == "-" or is_number(text) else f"'{cell}"
 
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-_NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?|-")
 
 # Cells with any delimiter are quoted, so that the delimiter of a header is inferred correctly.
 _SPECIAL = re.compile(r'[",;\t\r\n]')

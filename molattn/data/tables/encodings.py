@@ -6,12 +6,12 @@ from itertools import chain
 
 from molattn.errors import InputError
 
-UTF_8, WINDOWS = "utf-8", "cp1252"
-NAMES = {UTF_8: "UTF-8", WINDOWS: "Windows-1252"}
+UTF_8, CP1252 = "utf-8", "cp1252"
+NAMES = {UTF_8: "UTF-8", CP1252: "Windows-1252"}
 """The names of the encodings in messages."""
 
 # UTF-32 first: its mark starts with that of UTF-16.
-_MARKS = {
+_BOMS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
@@ -24,14 +24,14 @@ _OTHER_FILES = {
 }
 
 
-def marked_encoding(blocks: Iterator[bytes], source: str) -> tuple[str, Iterator[bytes]]:
+def bom_encoding(blocks: Iterator[bytes], source: str) -> tuple[str, Iterator[bytes]]:
     """The encoding given by a byte-order mark, empty for UTF-8 or without a mark; and the blocks, unchanged.
 
     Only the blocks that contain the mark are read.
 
     Raises InputError for a file that is not text.
     """
-    starts = [*_MARKS, *_OTHER_FILES]
+    starts = [*_BOMS, *_OTHER_FILES]
     head = b""
     for block in blocks:
         head += block
@@ -40,7 +40,7 @@ def marked_encoding(blocks: Iterator[bytes], source: str) -> tuple[str, Iterator
     for start, what in _OTHER_FILES.items():
         if head.startswith(start):
             raise InputError(f"{source} is not text but {what}: give it the suffix of its format, such as .xlsx")
-    encoding = next((name for mark, name in _MARKS.items() if head.startswith(mark)), "")
+    encoding = next((name for mark, name in _BOMS.items() if head.startswith(mark)), "")
     return encoding, chain([head] if head else [], blocks)
 
 
@@ -68,13 +68,13 @@ def as_utf_8(blocks: Iterable[bytes], encoding: str, source: str) -> Iterator[by
             yield data
 
 
-def first_encoding(data: bytes) -> tuple[int, str]:
-    """The index of the first line that is not ASCII, and its encoding: `UTF_8` if it is valid, else `WINDOWS`.
+def guess_encoding(data: bytes) -> tuple[int, str]:
+    """The index of the first line that is not ASCII, and its encoding: `UTF_8` if it is valid, else `CP1252`.
 
     For a line that is valid in neither it is `UTF_8`, so that decoding fails.
     """
     index, line = next((i, line) for i, line in enumerate(data.splitlines(keepends=True)) if not line.isascii())
-    for encoding in (UTF_8, WINDOWS):
+    for encoding in (UTF_8, CP1252):
         try:
             line.decode(encoding)
         except UnicodeDecodeError:

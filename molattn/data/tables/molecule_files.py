@@ -46,7 +46,13 @@ def _smi_rows(lines: Iterable[str]) -> Iterator[SourceRow]:
 
 
 def sdf_stream(
-    lines: Callable[[], Iterable[str]], source: str, atom_maps: bool = False, molblocks: bool = False
+    lines: Callable[[], Iterable[str]],
+    source: str,
+    *,
+    atom_maps: bool = False,
+    molblocks: bool = False,
+    structures: bool = True,
+    max_atoms: int = 0,
 ) -> RowStream:
     """A row for each record: the SMILES of its structure, its title and all properties that occur in the file.
 
@@ -59,6 +65,8 @@ def sdf_stream(
         source: the name of the file, for errors.
         atom_maps: whether the chunks have `Chunk.atom_maps`.
         molblocks: whether the chunks have `Chunk.molblocks`.
+        structures: whether structures are read; SMILES are empty otherwise.
+        max_atoms: the largest number of atoms in a record, if it is above `molattn.chem.MAX_ATOMS`.
 
     Raises InputError for a file without records.
     """
@@ -71,13 +79,14 @@ def sdf_stream(
     columns = validate_column_names(source, [smiles, *([name] if found.titles else []), *found.properties])
 
     def rows() -> Iterator[SourceRow]:
+        limit = max(max_atoms, sdf.MAX_ATOMS)
         for number, record in enumerate(sdf.split_records(lines()), start=1):
-            parsed = sdf.read_record(record, atom_maps)
+            parsed = sdf.read_record(record, atom_maps, structure=structures, max_atoms=limit)
             text, error = ("", parsed.smiles) if isinstance(parsed.smiles, SmilesError) else (parsed.smiles, None)
             title = [parsed.name] if found.titles else []
             cells = [text, *title, *(parsed.properties.get(n, "") for n in found.properties)]
             molblock = sdf.record_molblock(record) if molblocks else None
-            yield SourceRow(number, cells, error=error, atom_map=parsed.atoms, molblock=molblock)
+            yield SourceRow(number, cells, error=error, atom_map=parsed.atom_map, molblock=molblock)
 
     return RowStream(source, columns, chunk_rows(rows(), source, "record"), "record", smiles)
 

@@ -22,8 +22,9 @@ class TableOptions:
         encoding: of text, the name of a Python codec; empty to detect UTF-8, UTF-16, UTF-32 or Windows-1252.
         header_row: whether the table has a header; otherwise its columns are named column_1, column_2 and so on.
         sheet: the name of the sheet of a workbook; empty for the first sheet.
-        decimal: the decimal mark of the targets, one of `DECIMALS`; empty to infer it for each column.
-        thousands: the thousands separator of the targets, one of `THOUSANDS`; empty to infer it for each column.
+        decimal: the decimal mark of the columns of numbers that are used, one of `DECIMALS`; empty to infer it for each
+            column.
+        thousands: their thousands separator, one of `THOUSANDS`; empty to infer it for each column.
     """
 
     encoding: str = ""

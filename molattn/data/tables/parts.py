@@ -1,6 +1,5 @@
 """Parts of a long output, each complete or absent, so that a killed process can be resumed."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -8,12 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from molattn.data.files import atomic_write, sibling_path, write_text
+from molattn.data.files import atomic_write, file_sha256, write_text
+from molattn.data.paths import sibling_path
 from molattn.data.tables.writers import TableFormat, open_compressed
 from molattn.errors import InputError, UsageError
 
 MANIFEST = "manifest.json"
-JOINED = "joined.json"
+JOINED_MARKER = "joined.json"
 """The file that marks the parts as joined, if their records are kept."""
 
 
@@ -23,28 +23,22 @@ def parts_folder(output: Path) -> Path:
     return sibling_path(Path(os.path.realpath(output)), "", ".parts")
 
 
-def file_sha256(path: str | Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 class PartFiles:
     """The files of the parts of one output: in `<output>.parts`, for each part its table, `000123.csv`, and its record,
     `000123.json`, with a checksum. A part is finished once its record exists.
 
     Args:
         path: the output file.
-        output: its format.
+        format: its format.
     """
 
-    def __init__(self, path: Path, output: TableFormat):
-        self.path, self.output, self.folder = Path(os.path.realpath(path)), output, parts_folder(path)
+    def __init__(self, path: Path, format: TableFormat):
+        self.path, self.format, self.folder = Path(os.path.realpath(path)), format, parts_folder(path)
         self.finished: dict[int, dict[str, Any]] = {}
 
     def table(self, number: int) -> Path:
         """The file of a part."""
-        return self.folder / f"{number:06d}{self.output.suffix}"
+        return self.folder / f"{number:06d}{self.format.suffix}"
 
     def finish(self, number: int, record: Mapping[str, Any]) -> None:
         """Write the record of a part, once its table is written."""
@@ -58,14 +52,14 @@ class Parts(PartFiles):
 
     Args:
         path: the output file.
-        output: its format.
+        format: its format.
         dependencies: the input, the model and the options that all parts depend on, by the names that errors use.
 
     Raises InputError, with what differs, if there are parts with other dependencies.
     """
 
-    def __init__(self, path: Path, output: TableFormat, dependencies: Mapping[str, Any]):
-        super().__init__(path, output)
+    def __init__(self, path: Path, format: TableFormat, dependencies: Mapping[str, Any]):
+        super().__init__(path, format)
         manifest = self.folder / MANIFEST
         expected = json.loads(json.dumps(dict(dependencies)))
         if manifest.exists():
@@ -80,7 +74,7 @@ class Parts(PartFiles):
             discard_parts(path)
             self.folder.mkdir()
             write_text(manifest, json.dumps(expected, indent=1) + "\n")
-        self.joined = (self.folder / JOINED).exists() and self.path.exists()
+        self.is_joined = (self.folder / JOINED_MARKER).exists() and self.path.exists()
         self.read()
 
     def read(self) -> None:
@@ -95,24 +89,24 @@ class Parts(PartFiles):
         """The record of a finished part; None if the part is damaged."""
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            intact = self.joined or file_sha256(path.with_suffix(self.output.suffix)) == content["sha256"]
+            intact = self.is_joined or file_sha256(path.with_suffix(self.format.suffix)) == content["sha256"]
             return content if intact else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def join(self, keep: bool = False) -> None:
         """Join all parts, in order, into the output, and remove them; with `keep`, their records stay."""
-        joined = self.folder / "joined"
+        joined = self.folder / "joined.tmp"
         tables = [self.table(number) for number in sorted(self.finished)]
         # Written in the folder of the parts, so that the next start removes it if the process is killed.
         with atomic_write(joined) as file, open_compressed(self.path, file) as inner:
-            self.output.join(tables, inner)
+            self.format.join(tables, inner)
         os.replace(joined, self.path)
         if not keep:
             shutil.rmtree(self.folder)
             return
-        write_text(self.folder / JOINED, "{}\n")
-        self.joined = True
+        write_text(self.folder / JOINED_MARKER, "{}\n")
+        self.is_joined = True
         for table in tables:
             table.unlink(missing_ok=True)
 

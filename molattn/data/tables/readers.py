@@ -5,18 +5,18 @@ location ends the reading of a malformed table: no row is lost or shifted.
 """
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from molattn.data.files import file_suffix
+from molattn.data.paths import file_suffix
 from molattn.data.tables.csv_text import csv_stream
 from molattn.data.tables.molecule_files import sdf_stream, smi_stream
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions, Warn, ignore_warning, warn_once
-from molattn.data.tables.row_stream import STDIN, RowStream, open_input, read_blocks, read_lines, source_name
+from molattn.data.tables.row_stream import STDIN, Chunk, RowStream, open_input, read_blocks, read_lines, source_name
 from molattn.errors import InputError, UsageError, unknown_choice
 
-FORMATS = ("csv", "tsv", "smi", "sdf", "parquet", "xlsx")
+FILE_FORMATS = ("csv", "tsv", "smi", "sdf", "parquet", "xlsx")
 
 _FORMAT_OF_SUFFIX = {
     ".tsv": "tsv",
@@ -33,7 +33,7 @@ _FORMAT_OF_SUFFIX = {
 
 
 def infer_format(path: str | Path) -> str:
-    """The format of a file by its suffix, which `.gz` may follow: one of `FORMATS`; CSV for an unknown suffix."""
+    """The format of a file by its suffix, which `.gz` may follow: one of `FILE_FORMATS`; CSV for an unknown suffix."""
     return _FORMAT_OF_SUFFIX.get(file_suffix(Path(path)), "csv")
 
 
@@ -57,6 +57,8 @@ def open_stream(
     max_bytes: int | None = None,
     atom_maps: bool = False,
     molblocks: bool = False,
+    structures: bool = True,
+    max_atoms: int = 0,
     warn: Warn = ignore_warning,
 ) -> Iterator[RowStream]:
     """Open the rows of a file, or of standard input for "-".
@@ -70,21 +72,23 @@ def open_stream(
 
     Args:
         path: The file; "-" for standard input.
-        format: One of `FORMATS`; None infers it from the suffix. The default of standard input is "csv".
+        format: One of `FILE_FORMATS`; None infers it from the suffix. The default of standard input is "csv".
         options: Encoding, header and sheet.
         number_duplicate_columns: Whether duplicate names in the header of a CSV are numbered, `y` and `y.1`, instead of
             raising an error.
         max_bytes: Maximum unpacked bytes of a gzip; None for no limit.
         atom_maps: Whether the chunks of an SDF have `Chunk.atom_maps`.
         molblocks: Whether the chunks of an SDF have `Chunk.molblocks`.
+        structures: Whether the structures of an SDF are read; its SMILES are empty otherwise.
+        max_atoms: Largest number of atoms in a record of an SDF, if it is above `MAX_ATOMS`.
         warn: Called with messages about how the table is read, each once, some only when the rows are reached.
 
     Raises InputError, once the location is reached, for a malformed table; UsageError for an unknown format or an
     option that the format does not have; MissingExtra for a workbook without openpyxl.
     """
     format = format or infer_format(path)
-    if format not in FORMATS:
-        raise UsageError(unknown_choice("format", format, FORMATS))
+    if format not in FILE_FORMATS:
+        raise UsageError(unknown_choice("format", format, FILE_FORMATS))
     source = source_name(path)
     if is_spreadsheet(path):
         raise InputError(f"{source} is a spreadsheet of a format that is not read: save its first sheet as CSV")
@@ -111,7 +115,9 @@ def open_stream(
             return read_lines(file, source, latin=latin, max_bytes=max_bytes, encoding=encoding, warn=warn)
 
         if format == "sdf":
-            yield sdf_stream(lines, source, atom_maps, molblocks)
+            yield sdf_stream(
+                lines, source, atom_maps=atom_maps, molblocks=molblocks, structures=structures, max_atoms=max_atoms
+            )
         elif format == "smi":
             yield smi_stream(lines(), source, warn)
         else:
@@ -124,22 +130,35 @@ def count_rows(
     format: str | None = None,
     options: TableOptions = DEFAULT_TABLE_OPTIONS,
     warn: Warn = ignore_warning,
+    scan: Callable[[Chunk], object] | None = None,
 ) -> int:
-    """The number of rows of a file. The whole file is read: errors of `open_stream` are raised here as well."""
-    options.check(format or infer_format(path), source_name(path))
-    if (format or infer_format(path)) == "parquet":
+    """The number of rows of a file. The whole file is read: errors of `open_stream` are raised here as well.
+
+    Args:
+        path, format, options, warn: As for `open_stream`.
+        scan: Called with each chunk of rows; the structures of an SDF are not read.
+    """
+    format = format or infer_format(path)
+    source = source_name(path)
+    options.check(format, source)
+    if scan is None and format == "parquet":
         from molattn.data.tables.arrow import count_parquet_rows  # imported here, because it imports pyarrow
 
         with ExitStack() as stack:
-            return count_parquet_rows(_on_disk(stack, path, source_name(path), None), source_name(path))
-    if (format or infer_format(path)) == "sdf":
+            return count_parquet_rows(_on_disk(stack, path, source, None), source)
+    if scan is None and format == "sdf":
         from molattn.chem.sdf import scan_sdf  # imported here, because it imports RDKit
 
         # Structures that RDKit cannot read are not errors of the file, so they are not parsed.
         with open_input(path) as file:
-            return scan_sdf(read_lines(file, source_name(path), latin=True, encoding=options.encoding)).records
-    with open_stream(path, format, options, warn=warn) as stream:
-        return sum(len(chunk) for chunk in stream.chunks)
+            return scan_sdf(read_lines(file, source, latin=True, encoding=options.encoding)).records
+    count = 0
+    with open_stream(path, format, options, structures=False, warn=warn) as stream:
+        for chunk in stream.chunks:
+            count += len(chunk)
+            if scan is not None:
+                scan(chunk)
+    return count
 
 
 def _on_disk(stack: ExitStack, path: str | Path, source: str, max_bytes: int | None) -> str | Path:

@@ -15,8 +15,9 @@ from molattn.data.tables.cells import (
     parse_numbers,
     parse_required_numbers,
 )
-from molattn.data.tables.cleaning import normalize_decimal_commas
 from molattn.data.tables.columns import format_names, guess_smiles_column
+from molattn.data.tables.number_columns import normalize_numbers
+from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.data.tables.table import RejectedRow, Table, column, column_index
 from molattn.errors import UsageError, short_repr
 
@@ -57,16 +58,28 @@ def read_records(
     group_column: str = "",
     atom_level: bool = False,
     descriptor_columns: Sequence[str] = (),
+    options: TableOptions | None = DEFAULT_TABLE_OPTIONS,
 ) -> Records:
-    """The SMILES and targets of a table; `smiles_column` None guesses it, `atom_level` parses target cells as lists.
+    """The SMILES and targets of a table.
 
-    An empty target is a missing value, and one such as >10 is a bound: see `molattn.data.tables.cells`. If the
-    delimiter of the table is a semicolon, decimal commas are read as such in columns whose fractions all have them. A
-    row is rejected if a target is not a finite number, or all targets are missing; if its weight is not a number of 0
-    or more, its group is empty, or a descriptor is not a finite number; and if the structure of its SDF record cannot
-    be read. Without target columns no row is rejected for its targets.
+    An empty target is a missing value, and one such as >10 is a bound: see `molattn.data.tables.cells`. A row is
+    rejected if a target is not a finite number, or all targets are missing; if its weight is not a number of 0 or more,
+    its group is empty, or a descriptor is not a finite number; and if the structure of its SDF record cannot be read.
+    Without target columns no row is rejected for its targets.
 
-    Raises UsageError for a column that is missing or requested twice.
+    Args:
+        table: the table.
+        smiles_column: the name of the SMILES column; None guesses it.
+        target_columns: the names of the targets.
+        weight_column, group_column: the names of the columns of weights and groups; empty for none.
+        atom_level: whether a target cell holds a list, with a value for each atom.
+        descriptor_columns: the names of the descriptors.
+        options: the decimal mark and the thousands separator of targets, weights and descriptors, which are inferred
+            where they are empty: see `normalize_numbers`. None if the numbers are normalized already.
+
+    Raises:
+        UsageError: a column that is missing or requested twice.
+        InputError: a column of numbers in a format that is ambiguous, or other than that of `options`.
     """
     if smiles_column is None:
         smiles_column = guess_smiles_column(table.columns, table.smiles_column)
@@ -94,8 +107,10 @@ def read_records(
     descriptors: list[list[float]] = []
     rejected: list[RejectedRow] = []
     all_smiles = column(table, smiles_column)
-    numeric = [*(() if atom_level else requested["target"]), *requested["weight"], *requested["descriptor"]]
-    table, warnings = normalize_decimal_commas(table, numeric)
+    warnings: tuple[str, ...] = ()
+    if options is not None:
+        numeric = [*(() if atom_level else requested["target"]), *requested["weight"], *requested["descriptor"]]
+        table, warnings = normalize_numbers(table, numeric, options)
     for row, cells in enumerate(table.rows):
         target, weight, group, descriptor = (
             [cells[index] for index in indices[role]] for role in ("target", "weight", "group", "descriptor")

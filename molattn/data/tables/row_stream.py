@@ -7,13 +7,12 @@ import sys
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from molattn.data.tables.cells import DECIMAL_COMMA, NUMBER, replace_decimal_commas
-from molattn.data.tables.encodings import NAMES, UTF_8, WINDOWS, as_utf_8, first_encoding, marked_encoding
+from molattn.data.tables.encodings import CP1252, NAMES, UTF_8, as_utf_8, bom_encoding, guess_encoding
 from molattn.data.tables.options import Warn, ignore_warning
 from molattn.errors import InputError, SmilesError
 
@@ -151,11 +150,6 @@ class RowStream:
         if not self.source_columns:
             object.__setattr__(self, "source_columns", self.columns)
 
-    def numeric_column(self, chunk: Chunk, index: int) -> list[object]:
-        """The values of a column of numbers in a chunk, unchanged except for decimal commas."""
-        values = chunk.column(index)
-        return (replace_decimal_commas(values) or values) if self.decimal_commas else values
-
     def molecule_column(self, chunk: Chunk, index: int) -> list[object]:
         """The values of a column in a chunk; in the SMILES column, the error of each row that has one."""
         values = chunk.column(index)
@@ -163,24 +157,6 @@ class RowStream:
             for row, error in chunk.errors.items():
                 values[row] = error
         return values
-
-
-def peek_decimal_commas(stream: RowStream, smiles_column: str) -> tuple[RowStream, bool]:
-    """The stream, unchanged, and whether its first chunk has numbers with decimal commas, and none with points.
-
-    Only columns in which all cells are numbers count. It is False if the stream cannot have decimal commas.
-    """
-    if not stream.decimal_commas or (first := next(stream.chunks, None)) is None:
-        return stream, False
-    texts = (
-        [cell.strip() for cell in first.column(index) if isinstance(cell, str) and cell.strip()]
-        for index, name in enumerate(stream.columns)
-        if name.strip() != smiles_column.strip()
-    )
-    numbers = [column for column in texts if all(NUMBER.fullmatch(t) or DECIMAL_COMMA.fullmatch(t) for t in column)]
-    commas = any("," in text for column in numbers for text in column)
-    points = any("." in text for column in numbers for text in column)
-    return replace(stream, chunks=chain([first], stream.chunks)), commas and not points
 
 
 STDIN = "-"
@@ -271,7 +247,7 @@ def read_lines(
     `MAX_LINE_BYTES`.
     """
     blocks = read_blocks(file, source, max_bytes)
-    found, blocks = (encoding, blocks) if encoding else marked_encoding(blocks, source)
+    found, blocks = (encoding, blocks) if encoding else bom_encoding(blocks, source)
     other = bool(found) and codecs.lookup(found).name != UTF_8
     if other:
         blocks = as_utf_8(blocks, found, source)
@@ -285,17 +261,17 @@ def _texts(blocks: Iterator[bytes], source: str, latin: bool, encoding: str, war
         if not first and data.startswith(codecs.BOM_UTF8):
             data, encoding = data.removeprefix(codecs.BOM_UTF8), UTF_8
         if not encoding and not latin and not data.isascii():
-            index, encoding = first_encoding(data)
-            if encoding == WINDOWS:
+            index, encoding = guess_encoding(data)
+            if encoding == CP1252:
                 warn(
-                    f"{source} is not UTF-8 text, as line {number + index} shows: it is read as {NAMES[WINDOWS]}; "
+                    f"{source} is not UTF-8 text, as line {number + index} shows: it is read as {NAMES[CP1252]}; "
                     "--encoding gives another"
                 )
         try:
             yield io.StringIO(data.decode(encoding or UTF_8), newline="")
         except UnicodeDecodeError:
             yield _line_by_line(data, source, number, encoding or UTF_8, latin)
-        number += _count(data)
+        number += _count_line_ends(data)
 
 
 def _line_by_line(data: bytes, source: str, number: int, encoding: str, latin: bool) -> Iterator[str]:
@@ -321,7 +297,7 @@ def _whole_lines(blocks: Iterator[bytes], source: str) -> Iterator[bytes]:
         end = max(block.rfind(b"\n"), block.rfind(b"\r", 0, len(block) - 1)) + 1
         if end or (pieces and pieces[-1].endswith(b"\r")):
             whole, block = b"".join(pieces) + block[:end], block[end:]
-            number += _count(whole)
+            number += _count_line_ends(whole)
             yield whole
             pieces, size = [], 0
         pieces.append(block)
@@ -332,6 +308,6 @@ def _whole_lines(blocks: Iterator[bytes], source: str) -> Iterator[bytes]:
         yield rest
 
 
-def _count(data: bytes) -> int:
+def _count_line_ends(data: bytes) -> int:
     """The number of line ends in `data`, which does not end between CR and LF."""
     return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from molattn.chem.sdf import EMPTY_MOLBLOCK, molblock_from_smiles
+from molattn.chem.sdf import EMPTY_MOLBLOCK, MAX_ATOMS, molblock_from_smiles
 from molattn.data.tables.columns import find_column
 from molattn.data.tables.row_stream import Chunk, RowStream
 from molattn.data.tables.writers import Column, NewColumn, TableWriter, format_cell
@@ -24,12 +24,18 @@ class SdfFormat:
     coordinates. A row without a molecule has a mol block without atoms. All columns become properties, except, if the
     input is an SDF, its title and the properties that a record does not have. A text that a property cannot hold, such
     as one with an empty line, is written as a JSON string.
+
+    Args:
+        stream, added: the columns of the input, and the new ones.
+        smiles_column: the SMILES column.
+        max_atoms: the largest number of atoms of a molecule, if it is above `MAX_ATOMS`.
     """
 
     suffix = ".sdf"
     max_rows: int | None = None
 
-    def __init__(self, stream: RowStream, added: Sequence[NewColumn], smiles_column: str):
+    def __init__(self, stream: RowStream, added: Sequence[NewColumn], smiles_column: str, max_atoms: int = 0):
+        self.max_atoms = max(max_atoms, MAX_ATOMS)
         self.smiles = find_column(stream.columns, smiles_column, stream.source)
         folded = [name.strip().casefold() for name in stream.columns]
         self.title = next((folded.index(name) for name in _TITLES if name in folded), None)
@@ -61,7 +67,7 @@ class SdfFormat:
         """The mol block of a row, generated from its SMILES."""
         title = "" if self.title is None else _one_line(row[self.title])
         try:
-            return molblock_from_smiles(row[self.smiles], title)
+            return molblock_from_smiles(row[self.smiles], title, self.max_atoms)
         except SmilesError:
             return f"{title}\n{EMPTY_MOLBLOCK}"
 

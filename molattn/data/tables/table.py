@@ -21,9 +21,9 @@ from molattn.data.tables.readers import delimiter_of_suffix, infer_format, open_
 from molattn.data.tables.row_stream import RowStream, read_lines, row_bytes
 from molattn.errors import InputError, UsageError
 
-MIN_MEMORY_LIMIT, MEMORY_PER_BYTE = 2**29, 64
-"""The rows of a compressed file may take `MIN_MEMORY_LIMIT` bytes, or `MEMORY_PER_BYTE` times the size of the file if
-that is more."""
+MIN_TABLE_MEMORY, TABLE_MEMORY_PER_BYTE = 2**29, 64
+"""The rows of a compressed file may take `MIN_TABLE_MEMORY` bytes, or `TABLE_MEMORY_PER_BYTE` times the size of the
+file if that is more."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,11 @@ class Table:
 
 
 def read_table(
-    source: Any, options: TableOptions = DEFAULT_TABLE_OPTIONS, *, number_duplicate_columns: bool = False
+    source: Any,
+    options: TableOptions = DEFAULT_TABLE_OPTIONS,
+    *,
+    number_duplicate_columns: bool = False,
+    max_atoms: int = 0,
 ) -> Table:
     """Read a whole table: a file that `open_stream` reads, or a data frame.
 
@@ -102,13 +106,14 @@ def read_table(
         options: encoding, header and sheet of the file.
         number_duplicate_columns: whether duplicate names in the header of a CSV are numbered, `y` and `y.1`, instead of
             raising an error.
+        max_atoms: the largest number of atoms in a record of an SDF, if it is above `molattn.chem.MAX_ATOMS`.
 
     Raises InputError, with line and column, for a missing or empty file, text in another encoding, duplicate names in
     the header, rows that are too short or too long, unmatched quotes, and a compressed file that unpacks to far more
     than its size; UsageError for options that do not apply to the file.
     """
     warnings: list[str] = []
-    with _open(source, options, number_duplicate_columns, warnings.append) as stream:
+    with _open(source, options, number_duplicate_columns, max_atoms, warnings.append) as stream:
         table = _read_all(stream, _max_bytes(source))
     return replace(table, warnings=tuple(warnings))
 
@@ -118,7 +123,7 @@ def _max_bytes(source: Any) -> int | float:
     if isinstance(source, str | Path) and (
         infer_format(source) in ("parquet", "xlsx") or Path(source).suffix.lower() == ".gz"
     ):
-        return max(MIN_MEMORY_LIMIT, MEMORY_PER_BYTE * os.path.getsize(source))
+        return max(MIN_TABLE_MEMORY, TABLE_MEMORY_PER_BYTE * os.path.getsize(source))
     return math.inf
 
 
@@ -138,7 +143,11 @@ def read_columns(source: Any, options: TableOptions = DEFAULT_TABLE_OPTIONS) -> 
 
 
 def _open(
-    source: Any, options: TableOptions, number_duplicate_columns: bool = False, warn: Warn = ignore_warning
+    source: Any,
+    options: TableOptions,
+    number_duplicate_columns: bool = False,
+    max_atoms: int = 0,
+    warn: Warn = ignore_warning,
 ) -> AbstractContextManager[RowStream]:
     if isinstance(source, str | Path):
         return open_stream(
@@ -147,6 +156,7 @@ def _open(
             number_duplicate_columns=number_duplicate_columns,
             max_bytes=files.MAX_UNPACKED,
             atom_maps=True,
+            max_atoms=max_atoms,
             warn=warn,
         )
     from molattn.data.tables.arrow import frame_stream  # imported here, because it imports pyarrow
@@ -188,7 +198,7 @@ def _read_all(stream: RowStream, max_bytes: int | float = math.inf) -> Table:
 
 @contextmanager
 def _gc_disabled() -> Iterator[None]:
-    """Disable garbage collection in the block: with the lists of a long table it takes half of the time."""
+    """Disable garbage collection in the whole process: it takes half of the time of reading a long table."""
     enabled = gc.isenabled()
     gc.disable()
     try:

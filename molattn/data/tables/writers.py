@@ -80,6 +80,7 @@ def output_format(
     escape_formulas: bool = False,
     smiles_column: str = "",
     decimal_comma: bool = False,
+    max_atoms: int = 0,
 ) -> TableFormat:
     """The format of an output file by its suffix; CSV for None.
 
@@ -91,6 +92,7 @@ def output_format(
         escape_formulas: whether cells of CSV and TSV that a spreadsheet would read as formulas get an apostrophe.
         smiles_column: the SMILES column, for SDF.
         decimal_comma: whether new numbers of CSV and TSV have a decimal comma.
+        max_atoms: the largest number of atoms in a structure of an SDF, if it is above `molattn.chem.MAX_ATOMS`.
 
     Raises UsageError for a suffix of a format that is not written.
     """
@@ -110,7 +112,7 @@ def output_format(
     if format == "sdf":
         from molattn.data.tables.sdf_writer import SdfFormat  # imported here, because it imports RDKit
 
-        return SdfFormat(stream, added, smiles_column)
+        return SdfFormat(stream, added, smiles_column, max_atoms)
     delimiter = "\t" if format == "tsv" else ";" if stream.decimal_commas else ","
     return TextFormat(stream.source_columns, added, delimiter, escape_formulas, decimal_comma)
 

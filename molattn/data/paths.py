@@ -1,0 +1,29 @@
+"""Names of files: their suffixes, and names beside them."""
+
+import hashlib
+import os
+from pathlib import Path
+
+MAX_NAME_BYTES = 255
+"""Maximum bytes of a file name."""
+
+
+def file_suffix(path: Path) -> str:
+    """The suffix of a file in lower case, without a final `.gz`: `.csv` for `my.csv.gz`."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] == ".gz":
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+def sibling_path(path: Path, prefix: str, suffix: str) -> Path:
+    """A path in the folder of `path`, with its name between `prefix` and `suffix`.
+
+    If that name is too long, the end of the original name is replaced by digits of its checksum.
+    """
+    name = os.fsencode(path.name)
+    max_bytes = MAX_NAME_BYTES - len(os.fsencode(prefix + suffix))
+    if len(name) > max_bytes:
+        digits = hashlib.sha256(name).hexdigest()[:16]
+        name = os.fsencode(name[: max_bytes - 17].decode("utf-8", "ignore")) + b"-" + digits.encode()
+    return path.with_name(prefix + os.fsdecode(name) + suffix)
