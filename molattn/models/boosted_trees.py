@@ -76,8 +76,8 @@ class BoostedTrees:
         if any(tree["num_cat"] != "0" or tree["is_linear"] != "0" for tree in trees):
             raise ValueError("trees with categorical splits or linear leaves are not supported")
 
-        def column(name: str, dtype: type) -> np.ndarray:
-            parts = [np.array(tree.get(name, "").split(), dtype=dtype) for tree in trees]
+        def column(name: str, dtype: type, default: str = "") -> np.ndarray:
+            parts = [np.array((tree.get(name) or default).split(), dtype=dtype) for tree in trees]
             return np.concatenate(parts) if parts else np.empty(0, dtype)
 
         return cls(
@@ -90,7 +90,7 @@ class BoostedTrees:
             right=column("right_child", np.int32),
             node_rows=column("internal_count", np.int32),
             value=column("leaf_value", np.float64),
-            leaf_rows=column("leaf_count", np.int32),
+            leaf_rows=column("leaf_count", np.int32, "0"),  # LightGBM 4.5 writes none of a tree without splits
         )
 
     @property
