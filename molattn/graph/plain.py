@@ -1,9 +1,17 @@
 """Whether modules do what their classes do and nothing else, so that one fused operation can replace their calls."""
 
 from torch import Tensor, nn
-from torch.nn.modules.module import _has_any_global_hook
+from torch.nn.modules import module as torch_module
 
 from molattn.attention import linear
+
+# The hooks of all modules: torch changes these dictionaries in place.
+_GLOBAL_HOOKS = (
+    torch_module._global_forward_hooks,
+    torch_module._global_forward_pre_hooks,
+    torch_module._global_backward_hooks,
+    torch_module._global_backward_pre_hooks,
+)
 
 
 def are_plain(kind: type[nn.Module], *modules: nn.Module | None) -> bool:
@@ -14,7 +22,7 @@ def are_plain(kind: type[nn.Module], *modules: nn.Module | None) -> bool:
     for module in modules:
         if module is not None and (type(module) is not kind or has_hooks(module)):
             return False
-    return not _has_any_global_hook()
+    return not any(_GLOBAL_HOOKS)
 
 
 def has_hooks(module: nn.Module) -> bool:
