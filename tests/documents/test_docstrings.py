@@ -7,6 +7,7 @@ import pkgutil
 import re
 import textwrap
 from collections.abc import Iterator
+from itertools import pairwise
 from types import ModuleType
 from typing import Any
 
@@ -40,9 +41,7 @@ def _is_ours(value: Any) -> bool:
 def objects() -> dict[str, Any]:
     """Every public class and function, by its shortest public name."""
     found = {f"{m.__name__}.{name}": getattr(m, name) for m in modules() for name in names(m)}
-    routines = {
-        name: o for name, o in found.items() if (inspect.isclass(o) or inspect.isroutine(o)) and _is_ours(o)
-    }
+    routines = {name: o for name, o in found.items() if (inspect.isclass(o) or inspect.isroutine(o)) and _is_ours(o)}
     first = {id(o): name for name, o in sorted(routines.items(), key=lambda item: -len(item[0]))}
     return {name: routines[name] for name in sorted(first.values())}
 
@@ -67,7 +66,10 @@ def parameters(function: Any) -> list[str]:
     return [
         name
         for name, p in signature.parameters.items()
-        if name not in ("self", "cls") and name[0] != "_" and p.kind is not p.VAR_KEYWORD and p.kind is not p.VAR_POSITIONAL
+        if name not in ("self", "cls")
+        and name[0] != "_"
+        and p.kind is not p.VAR_KEYWORD
+        and p.kind is not p.VAR_POSITIONAL
     ]
 
 
@@ -122,14 +124,17 @@ def test_constants_have_a_docstring(module: str) -> None:
     exported = set(names(importlib.import_module(module)))
     documented = set()
     for info in [importlib.import_module(module), *map(importlib.import_module, _modules_of(module))]:
-        body = ast.parse(inspect.getsource(info)).body
-        for node, following in zip(body, [*body[1:], None], strict=True):
+        tree = ast.parse(inspect.getsource(info))
+        bodies = [tree.body, *(node.body for node in tree.body if isinstance(node, ast.If))]  # if TYPE_CHECKING
+        for node, following in (pair for body in bodies for pair in pairwise([*body, None])):
             targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
             if isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
                 for target in targets:
                     documented |= {e.id for e in ast.walk(target) if isinstance(e, ast.Name)} if target else set()
     value = importlib.import_module(module)
-    constants = {n for n in exported if not (inspect.isclass(getattr(value, n)) or inspect.isroutine(getattr(value, n)))}
+    constants = {
+        n for n in exported if not (inspect.isclass(getattr(value, n)) or inspect.isroutine(getattr(value, n)))
+    }
     assert constants - documented == set()
 
 
