@@ -26,13 +26,26 @@ class EdgeEmbedding:
     Attributes:
         tables: each (codes, f), a row for each possible code.
         codes: for each table, (b, n, n) bytes; [b, i, j] is the code of the edge from sender j to receiver i.
+
+    >>> import torch
+    >>> from molattn.graph import EdgeEmbedding
+    >>> codes = torch.tensor([[[0, 1], [1, 0]]], dtype=torch.uint8)  # one graph of two nodes
+    >>> edges = EdgeEmbedding((torch.tensor([[0.0], [5.0]]),), (codes,))
+    >>> edges.features().squeeze(-1).tolist()
+    [[[0.0, 5.0], [5.0, 0.0]]]
+    >>> (edges + edges).features().squeeze(-1).tolist()
+    [[[0.0, 10.0], [10.0, 0.0]]]
     """
 
     tables: tuple[Float[Tensor, "_ f"], ...]
     codes: tuple[UInt8[Tensor, "b n n"], ...]
 
     def features(self) -> Float[Tensor, "b n n f"]:
-        """e_ij of every pair, looked up."""
+        """e_ij of every pair, looked up: (b, n, n, f).
+
+        Raises:
+            IndexError: a code that is out of range; on a GPU it is the RuntimeError of a device-side assertion.
+        """
         embeddings = [look_up(table, codes) for table, codes in zip(self.tables, self.codes, strict=True)]
         return sum(embeddings[1:], embeddings[0])
 
@@ -50,12 +63,30 @@ def run_blocks(blocks: Iterable[Any], graph: DenseGraph, edges: EdgeEmbedding | 
 
     Raises:
         IndexError: an edge code that is out of range.
+
+    >>> import torch
+    >>> from molattn.graph import DenseGraph, GraphNetBlock, run_blocks
+    >>> first, second = (GraphNetBlock(node_dim=16, num_heads=4, edge_dim=3) for _ in range(2))
+    >>> v, e = torch.randn(2, 5, 16), torch.randn(2, 5, 5, 3)
+    >>> graph = DenseGraph(v, torch.ones(2, 5, dtype=torch.bool), e)
+    >>> torch.allclose(run_blocks([first, second], graph).v, second(first(graph)).v, atol=1e-5)
+    True
     """
     return _run_blocks(_BlockCall(list(blocks), graph, edges))
 
 
 def fused_unsupported_reason(blocks: Sequence[Any], edge_dim: int) -> str:
-    """Why blocks with edges of `edge_dim` channels do not run fused on the CPU, as text; empty if they do."""
+    """Why blocks do not run fused on the CPU, as text; empty if they do.
+
+    Args:
+        blocks: in the order in which they are applied.
+        edge_dim: channels of the edges.
+
+    >>> from molattn.graph import GraphNetBlock, fused_unsupported_reason
+    >>> block = GraphNetBlock(node_dim=16, num_heads=4, edge_dim=3, rho_ev="mean")
+    >>> fused_unsupported_reason([block], edge_dim=3)
+    'a phi_u, edges that are updated, or a rho_ev other than the sum'
+    """
     return _blocks_unsupported_reason(blocks, edge_dim) or kernel.LIBRARY.unavailable_reason()
 
 
