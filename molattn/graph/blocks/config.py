@@ -30,6 +30,16 @@ class BlockConfig:
             `SCORES_WITH_WEIGHTS`, in `NORMALIZERS` and in `JOINS`.
         temperature: of the softmax, for the same two.
         lambdas: for "mat" only, see `MixedEdgeUpdate`.
+
+    The values are validated when a block is made with them.
+
+    >>> from molattn.graph.blocks import BLOCKS, BlockConfig
+    >>> config = BlockConfig(node_dim=16, num_heads=4, edge_dim=3)
+    >>> config.head_dim
+    4
+    >>> blocks = {name: BLOCKS[name](config) for name in ("molattn", "gaan", "rmat")}
+    >>> {name: type(block.phi_e).__name__ for name, block in blocks.items()}
+    {'molattn': 'AttentionEdgeUpdate', 'gaan': 'AttentionEdgeUpdate', 'rmat': 'RelativeEdgeUpdate'}
     """
 
     node_dim: int
