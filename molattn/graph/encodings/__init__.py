@@ -5,8 +5,8 @@
 | `BondEncoding`       | the bond, a learned embedding                  |                               |
 | `BondOneHot`         | the bond, one-hot                              | R-MAT                         |
 | `PathEncoding`       | the shortest path length, a learned embedding  | Graphormer                    |
-| `PathOneHot` | that length, one-hot                           | R-MAT                         |
-| `AttentionBias`          | that length, a learned number per head         | Graphormer's spatial encoding |
+| `PathOneHot`         | that length, one-hot                           | R-MAT                         |
+| `AttentionBias`      | that length, a learned number per head         | Graphormer's spatial encoding |
 | `PathEdgeEncoding`   | the bonds along the shortest paths             | Graphormer's edge encoding    |
 | `RandomWalkEncoding` | random-walk probabilities                      | GRIT                          |
 | `DistanceEncoding`   | the distance in space                          | SchNet, DimeNet, R-MAT        |
