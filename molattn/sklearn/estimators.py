@@ -14,7 +14,17 @@ from molattn.sklearn.validation import drop_missing, is_missing, target_names, v
 
 class MolAttentionRegressor(RegressorMixin, MolAttention):
     __doc__ = f"""Regression of properties of molecules, with the attention models that `molattn train` trains.
-{PARAMETERS}"""
+{PARAMETERS}
+Raises:
+    TypeError: a parameter that does not exist.
+
+>>> from molattn import MolAttentionRegressor
+>>> smiles = [n * "C" + "O" for n in range(1, 11)]  # methanol to decanol
+>>> boiling_points = [65, 78, 97, 118, 138, 158, 177, 195, 213, 233]  # °C
+>>> model = MolAttentionRegressor(hidden_dim=8, num_layers=1, epochs=1).fit(smiles, boiling_points)
+>>> model.predict(["CCO", "CC(C)O"]).shape, model.transform(["CCO"]).shape  # an embedding has 8 + 12 numbers
+((2,), (1, 20))
+"""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to n SMILES and their values.
@@ -31,13 +41,6 @@ class MolAttentionRegressor(RegressorMixin, MolAttention):
             ValueError: SMILES that cannot be read, by their rows; invalid values or parameters; fewer than two
                 molecules.
             TypeError: X is a sparse matrix.
-
-        >>> from molattn import MolAttentionRegressor
-        >>> smiles = [n * "C" + "O" for n in range(1, 11)]  # methanol to decanol
-        >>> boiling_points = [65, 78, 97, 118, 138, 158, 177, 195, 213, 233]  # °C
-        >>> model = MolAttentionRegressor(hidden_dim=8, num_layers=1, epochs=1).fit(smiles, boiling_points)
-        >>> model.predict(["CCO", "CC(C)O"]).shape, model.transform(["CCO"]).shape  # an embedding has 8 + 12 numbers
-        ((2,), (1, 20))
         """
         molecules, values = self._molecules(X), validate_values(y)
         check_consistent_length(molecules.smiles, values)
@@ -108,6 +111,17 @@ class MolAttentionRegressor(RegressorMixin, MolAttention):
 class MolAttentionClassifier(ClassifierMixin, MolAttention):
     __doc__ = f"""Classification of molecules, with the attention models that `molattn train` trains.
 {PARAMETERS}    classes_: the sorted classes; a list of such arrays if y has several columns.
+
+Raises:
+    TypeError: a parameter that does not exist.
+
+>>> from molattn import MolAttentionClassifier
+>>> smiles = [n * "C" for n in range(1, 6)] + [n * "C" + "O" for n in range(1, 6)]
+>>> kinds = ["alkane"] * 5 + ["alcohol"] * 5
+>>> model = MolAttentionClassifier(hidden_dim=8, num_layers=1, epochs=1).fit(smiles, kinds)
+>>> probabilities = model.predict_proba(["CC(C)O"])
+>>> model.classes_.tolist(), probabilities.shape, round(float(probabilities.sum()), 3)
+(['alcohol', 'alkane'], (1, 2), 1.0)
 """
 
     classes_: Any
@@ -128,14 +142,6 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
             ValueError: SMILES that cannot be read, by their rows; invalid classes or parameters; fewer than two
                 classes.
             TypeError: X is a sparse matrix.
-
-        >>> from molattn import MolAttentionClassifier
-        >>> smiles = [n * "C" for n in range(1, 6)] + [n * "C" + "O" for n in range(1, 6)]
-        >>> kinds = ["alkane"] * 5 + ["alcohol"] * 5
-        >>> model = MolAttentionClassifier(hidden_dim=8, num_layers=1, epochs=1).fit(smiles, kinds)
-        >>> probabilities = model.predict_proba(["CC(C)O"])
-        >>> model.classes_.tolist(), probabilities.shape, round(float(probabilities.sum()), 3)
-        (['alcohol', 'alkane'], (1, 2), 1.0)
         """
         molecules, labels = self._molecules(X), validate_labels(y)
         check_consistent_length(molecules.smiles, labels)
