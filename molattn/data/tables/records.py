@@ -23,30 +23,42 @@ from molattn.errors import UsageError, short_repr
 
 @dataclass(frozen=True)
 class Records:
-    """The n rows of a table that can be used, with t targets."""
+    """The n rows of a table that can be used, with t targets.
+
+    Attributes:
+        rows: (n,) their indices among the data rows, from 0, ascending.
+        smiles: n SMILES, as in the table; they are not parsed here.
+        targets: (n, t), NaN for a missing value.
+        rejected: the rows that cannot be used, in the order of the table.
+        weights: (n,) sample weights, 0 or more; None without a weight column.
+        groups: n names of groups, as in the table; None without a group column.
+        descriptors: (n, k) extra descriptors of each molecule, without missing values; None without descriptor columns.
+        atom_targets: n times t arrays with a value for each atom, NaN for a missing value, empty for an empty cell;
+            `targets` is then (n, 0). None if the targets are those of molecules. The numbers of atoms are not checked.
+        warnings: warnings about how numbers were read, such as with decimal commas.
+        bounds: (n, t, 2) the lower and the upper bounds of targets that are not known exactly, which are NaN in
+            `targets`; NaN where there is none. None if there are no bounds at all.
+
+    >>> import pyarrow as pa
+    >>> from molattn.data import read_records, read_table
+    >>> table = read_table(pa.table({"smiles": ["CCO", "CCC", "CCN"], "logS": ["1.1", ">2", "high"]}))
+    >>> records = read_records(table, None, ["logS"])
+    >>> records.rows.tolist(), records.targets.tolist(), records.bounds.tolist()
+    ([0, 1], [[1.1], [nan]], [[[nan, nan]], [[2.0, nan]]])
+    >>> records.rejected[0].reason
+    "column 'logS': 'high' is not a finite number"
+    """
 
     rows: npt.NDArray[np.int64]
-    """(n,) their indices among the data rows, from 0, ascending."""
     smiles: list[str]
-    """n SMILES, as in the table; they are not parsed here."""
     targets: npt.NDArray[np.float64]
-    """(n, t), NaN for a missing value."""
     rejected: list[RejectedRow]
-    """The rows that cannot be used, in the order of the table."""
     weights: npt.NDArray[np.float64] | None = None
-    """(n,) sample weights, 0 or more; None without a weight column."""
     groups: list[str] | None = None
-    """n names of groups, as in the table; None without a group column."""
     descriptors: npt.NDArray[np.float64] | None = None
-    """(n, k) extra descriptors of each molecule, without missing values; None without descriptor columns."""
     atom_targets: list[list[npt.NDArray[np.float64]]] | None = None
-    """n times t arrays with a value for each atom, NaN for a missing value, empty for an empty cell; `targets` is then
-    (n, 0). None if the targets are those of molecules. The numbers of atoms are not checked here."""
     warnings: tuple[str, ...] = ()
-    """Warnings about how the table was read."""
     bounds: npt.NDArray[np.float64] | None = None
-    """(n, t, 2) the lower and the upper bounds of targets that are not known exactly, which are NaN in `targets`; NaN
-    where there is none. None if there are no bounds at all."""
 
 
 def read_records(
@@ -58,7 +70,7 @@ def read_records(
     atom_level: bool = False,
     descriptor_columns: Sequence[str] = (),
 ) -> Records:
-    """The SMILES and targets of a table; `smiles_column` None guesses it, `atom_level` parses target cells as lists.
+    """The SMILES and targets of a table, with the reason why each other row cannot be used.
 
     An empty target is a missing value, and one such as >10 is a bound: see `molattn.data.tables.cells`. If the
     delimiter of the table is a semicolon, decimal commas are read as such in columns whose fractions all have them. A
@@ -66,7 +78,25 @@ def read_records(
     or more, its group is empty, or a descriptor is not a finite number; and if the structure of its SDF record cannot
     be read. Without target columns no row is rejected for its targets.
 
-    Raises UsageError for a column that is missing or requested twice.
+    Args:
+        table: the table.
+        smiles_column: the name of the column of SMILES; None for that of the format, or the best match by name: see
+            `guess_smiles_column`.
+        target_columns: t names.
+        weight_column: the name of the column of sample weights; empty for none.
+        group_column: the name of the column of groups; empty for none.
+        atom_level: whether the targets are those of atoms; their cells are then lists: see `parse_list`.
+        descriptor_columns: k names of columns of descriptors.
+
+    Raises:
+        UsageError: a column that is missing or requested twice, or no column of SMILES is found.
+
+    >>> import pyarrow as pa
+    >>> from molattn.data import read_records, read_table
+    >>> frame = pa.table({"smiles": ["CCO", "CCN"], "logS": ["1.1", ""], "logP": ["-0.3", "-0.1"]})
+    >>> records = read_records(read_table(frame), "smiles", ["logS", "logP"])
+    >>> records.smiles, records.targets.tolist()
+    (['CCO', 'CCN'], [[1.1, -0.3], [nan, -0.1]])
     """
     if smiles_column is None:
         smiles_column = guess_smiles_column(table.columns, table.smiles_column)
