@@ -24,9 +24,6 @@ class AttentionLayout(Protocol):
     (receivers, ..., d), k (senders, ..., d), v (senders, ..., c), logits and weights (edges, ...) in an
     `EdgeListLayout`.
 
-    Raises:
-        TypeError: it is called, since it is a `typing.Protocol`.
-
     >>> import torch
     >>> from molattn.attention import AttentionLayout, DenseLayout, EdgeListLayout
     >>> def negative_distance(q, k, layout: AttentionLayout):  # a score, written once for both layouts

@@ -35,9 +35,6 @@ class EdgeUpdate(Protocol):
     the heads of e'_k differ from the block's in number or size, phi_e must have the attributes `num_heads` and
     `head_dim`.
 
-    Raises:
-        TypeError: it is called, since it is a `typing.Protocol`.
-
     Source: Battaglia et al. 2018, arXiv:1806.01261, algorithm 1.
 
     A phi_e for edge lists, whose e'_k is the sender's features:
@@ -71,9 +68,6 @@ class PhiV(Protocol):
 
     v'_i = phi_v(ebar'_i, v_i, u), for all nodes at once.
 
-    Raises:
-        TypeError: it is called, since it is a `typing.Protocol`.
-
     Source: Battaglia et al. 2018, arXiv:1806.01261, algorithm 1.
 
     >>> import torch
@@ -100,9 +94,6 @@ class PhiU(Protocol):
     """The interface of a phi_u: a module, such as `GlobalUpdate`, or a function.
 
     u' = phi_u(ebar', vbar', u), for all graphs at once.
-
-    Raises:
-        TypeError: it is called, since it is a `typing.Protocol`.
 
     Source: Battaglia et al. 2018, arXiv:1806.01261, algorithm 1.
 

@@ -14,9 +14,6 @@ from molattn.sequence.embedding import PAD
 class DecodingState(Protocol):
     """The state of a model between two tokens, passed in and out explicitly.
 
-    Raises:
-        TypeError: it is called, since it is a `typing.Protocol`.
-
     >>> import torch
     >>> from molattn.sequence import DecodingState, Luong
     >>> model = Luong(source_vocab=11, target_vocab=13, embed_dim=6, hidden_dim=8)
@@ -33,9 +30,6 @@ class DecodingState(Protocol):
 @runtime_checkable
 class StepDecoder(Protocol):
     """The interface of a model for decoding; the Transformer and the recurrent encoder-decoders implement it.
-
-    Raises:
-        TypeError: it is called, since it is a `typing.Protocol`.
 
     >>> import torch
     >>> from molattn.sequence import StepDecoder, greedy_search

@@ -76,6 +76,8 @@ def parameters(function: Any) -> list[str]:
 def raised(function: Any) -> set[str]:
     """The names of the exceptions that the body of a function, or `__init__` of a class, raises itself."""
     if inspect.isclass(function):
+        if getattr(function, "_is_protocol", False):
+            return set()
         function = next((vars(function)[n] for n in ("__init__", "__post_init__") if n in vars(function)), None)
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function)))) if function else ast.Module([])

@@ -16,9 +16,6 @@ class Molecules(Protocol):
 
     Values in the padding are never read.
 
-    Raises:
-        TypeError: it is called, since it is a `typing.Protocol`.
-
     >>> from molattn.chem import molecule_graph
     >>> from molattn.data.store.batches import collate
     >>> from molattn.graph.encodings import Molecules
