@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from molattn.sklearn import MolAttentionClassifier, MolAttentionRegressor
 
 __version__ = "0.1.0"
+"""The version of molattn."""
+
 __all__ = ["MolAttentionClassifier", "MolAttentionRegressor", "Predictor", "__version__", "load", "train"]
 
 

@@ -31,7 +31,7 @@ def train(
     callbacks: "Sequence[str | Callback]" = (),
     **options: Unpack[TrainOptions],
 ):
-    """Train a model and write its run folder: what `molattn train` does.
+    """Train a model and write its run folder, with plots: what `molattn train` does.
 
     Args:
         dataset: a name such as "esol", the path of a table, or a pandas or polars data frame, which is saved in the
@@ -41,7 +41,7 @@ def train(
         settings: strings "section.key=value"; they override all other settings.
         force: replace a run in `output_dir`.
         resume: the folder of an unfinished run to continue, with its own settings.
-        quiet: print only warnings.
+        quiet: issue only warnings; by default progress is printed to standard error.
         callbacks: instances of `molattn.training.callbacks.Callback`, or names that plugins define. A run that is
             resumed needs the same.
         options: any setting by its name, `epochs`, `seed`, `split`, `target_columns`, ..., as in `TrainOptions`; they
@@ -52,9 +52,23 @@ def train(
         replicates: `.folder`, `.metrics` with mean and standard deviation, and `.runs`.
 
     Raises:
-        UsageError: an option that does not exist or is invalid, a folder that exists, or a run that cannot be
-            resumed.
+        UsageError: an option or a data set that does not exist, an option that is invalid, a folder that exists, or a
+            run that cannot be resumed.
         InputError: data that cannot be used.
+        MissingExtra: openpyxl is not installed, for a table that is a workbook.
+        ProcessLost: with several devices, a process that the others depend on has ended.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import molattn
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table = Path(folder, "boiling.csv")  # methanol to decanol, in °C
+    ...     _ = table.write_text("smiles,bp\\n" + "".join(f"{n * 'C'}O,{50 + 18 * n}\\n" for n in range(1, 11)))
+    ...     run = molattn.train(table, output_dir=f"{folder}/run", epochs=1, hidden_dim=8, num_layers=1, quiet=True)
+    ...     molattn.load(run.folder)
+    Predictor(targets=('bp',), model='graph')
+    >>> len(run.history), "rmse" in run.metrics["test"]["bp"]
+    (1, True)
     """
     from molattn.training.run_config import resolve
 

@@ -22,25 +22,66 @@ from collections.abc import Iterable, Sequence
 
 
 class MolattnError(Exception):
-    """An error that molattn explains in one sentence: what is wrong, where, and what to do next."""
+    """An error that molattn explains in one sentence: what is wrong, where, and what to do next.
+
+    Catching it catches every error of this module. `exit_code` is the exit code of a command that ends with it.
+
+    >>> from molattn.chem import read_smiles
+    >>> from molattn.errors import MolattnError
+    >>> try:
+    ...     read_smiles("")
+    ... except MolattnError as error:
+    ...     print(error, error.exit_code)
+    '': it is empty 3
+    """
 
     exit_code = 1
 
 
 class UsageError(MolattnError):
-    """The command, an option or a setting does not make sense."""
+    """The command, an option or a setting does not make sense.
+
+    >>> from molattn.chem import descriptors
+    >>> from molattn.errors import UsageError
+    >>> try:
+    ...     descriptors("CCO", ("TPSSA",))
+    ... except UsageError as error:
+    ...     print(error)
+    unknown descriptor 'TPSSA': did you mean 'TPSA'?
+    """
 
     exit_code = 2
 
 
 class InputError(MolattnError):
-    """The input data cannot be used."""
+    """The input data cannot be used.
+
+    >>> from molattn.chem import canonical_smiles, read_smiles
+    >>> from molattn.errors import InputError
+    >>> try:
+    ...     canonical_smiles(read_smiles("CCO"), max_atoms=2)
+    ... except InputError as error:
+    ...     print(error)
+    the molecule has 3 atoms, over the limit of 2
+    """
 
     exit_code = 3
 
 
 class SmilesError(InputError):
-    """One SMILES that cannot become a molecule; `reason` says why, without repeating the SMILES."""
+    """One SMILES that cannot become a molecule; `reason` says why, without repeating the SMILES.
+
+    Args:
+        smiles: the SMILES, or whatever stood in its place.
+        reason: why, as part of a sentence.
+
+    >>> from molattn.chem import featurize
+    >>> (error,) = featurize(["CN(C)(C)C"])
+    >>> error
+    SmilesError("'CN(C)(C)C': atom 1 (N) has a valence of 4, more than it can have")
+    >>> error.smiles, error.reason
+    ('CN(C)(C)C', 'atom 1 (N) has a valence of 4, more than it can have')
+    """
 
     def __init__(self, smiles: object, reason: str):
         self.smiles = smiles
@@ -53,7 +94,20 @@ class SmilesError(InputError):
 
 
 class ConformerError(SmilesError):
-    """A molecule for which no 3D geometry is found; `reason` says why, without repeating the SMILES."""
+    """A molecule for which no 3D geometry is found; `reason` says why, without repeating the SMILES.
+
+    Args:
+        smiles: the SMILES.
+        reason: why, as part of a sentence.
+
+    >>> from molattn.chem import conformer
+    >>> from molattn.errors import ConformerError
+    >>> try:
+    ...     conformer("C" * 200)
+    ... except ConformerError as error:
+    ...     print(error.reason)
+    a fragment of 602 atoms, hydrogens included, is over the limit of 400 for 3D
+    """
 
     row: int | None = None
     """The row of the molecule, counted from 0, if several were being read."""
@@ -66,7 +120,17 @@ class RowsFailed(MolattnError):
 
 
 class MissingExtra(MolattnError):
-    """An optional package is not installed."""
+    """An optional package is not installed.
+
+    Args:
+        package: the package.
+        extra: one of `EXTRAS`.
+        what_for: what needs it, the subject of the message.
+
+    >>> from molattn.errors import MissingExtra
+    >>> print(MissingExtra("optuna", "tune", "the search"))
+    the search needs optuna: pip install 'molattn[tune]'
+    """
 
     exit_code = 5
 
@@ -80,7 +144,15 @@ development."""
 
 
 def installed_extras() -> dict[str, bool]:
-    """For each extra of molattn, whether all of its packages are installed."""
+    """For each of `EXTRAS`, whether all of its packages are installed.
+
+    Raises:
+        importlib.metadata.PackageNotFoundError: molattn itself is not installed, as when it is imported from a folder.
+
+    >>> from molattn.errors import EXTRAS, installed_extras
+    >>> tuple(installed_extras()) == EXTRAS
+    True
+    """
     import re
     from importlib.metadata import distributions, requires
 
@@ -104,13 +176,31 @@ class ProcessLost(MolattnError):
 
 
 class MolattnWarning(UserWarning):
-    """Something that a user should know, but that does not stop the work."""
+    """Something that a user should know, but that does not stop the work.
+
+    >>> import warnings
+    >>> from molattn.errors import MolattnWarning, warn_caller
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore", MolattnWarning)  # silences those of molattn only
+    ...     warn_caller("2 rows have no target")
+    """
 
 
 def warn_caller(message: str) -> None:
     """Issue a `MolattnWarning` at the line outside of molattn that the call stack leads to.
 
     For code that is reached in several ways, such as a generator, whose caller is whatever iterates over it.
+
+    Args:
+        message: the text of the warning.
+
+    >>> import warnings
+    >>> from molattn.errors import warn_caller
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     warn_caller("2 rows have no target")
+    >>> caught[0].category.__name__, str(caught[0].message)
+    ('MolattnWarning', '2 rows have no target')
     """
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "molattn":
@@ -119,7 +209,17 @@ def warn_caller(message: str) -> None:
 
 
 def describe_bad_smiles(bad: Sequence[tuple[int, object, str]], total: int, limit: int = 5) -> str:
-    """A message about the SMILES that cannot be used, `bad` of `total`: row, text and reason of the first `limit`."""
+    """A message about the SMILES that cannot be used: how many, and the row, text and reason of the first of them.
+
+    Args:
+        bad: row (from 0), text and reason of each SMILES that cannot be used.
+        total: number of all SMILES.
+        limit: largest number of SMILES that are named.
+
+    >>> from molattn.errors import describe_bad_smiles
+    >>> describe_bad_smiles([(3, "", "it is empty"), (7, None, "the value is missing")], total=10, limit=1)
+    "2 of 10 SMILES cannot be used, rows counted from 0: row 3, '': it is empty; and 1 more"
+    """
     named = "; ".join(f"row {row}, {short_repr(text)}: {reason}" for row, text, reason in bad[:limit])
     more = f"; and {len(bad) - limit} more" if len(bad) > limit else ""
     return f"{len(bad)} of {total} SMILES cannot be used, rows counted from 0: {named}{more}"
@@ -141,6 +241,7 @@ def unknown_choice(kind: str, value: object, choices: Iterable[str], alternative
         choices: the names that are known.
         alternative: what can be passed instead of a name, such as "a function".
 
+    >>> from molattn.errors import unknown_choice
     >>> unknown_choice("loss", "hubre", ["mse", "huber"])
     "unknown loss 'hubre': choose one of mse, huber; did you mean 'huber'?"
     """
@@ -158,6 +259,15 @@ def unknown_choice(kind: str, value: object, choices: Iterable[str], alternative
 
 
 def short_repr(text: object, limit: int = _MAX_LENGTH) -> str:
-    """The ASCII `repr` of `text`, truncated to `limit` characters."""
+    """The ASCII `repr` of `text`, truncated to `limit` characters.
+
+    Args:
+        text: any value.
+        limit: characters of the result, at least 3.
+
+    >>> from molattn.errors import short_repr
+    >>> short_repr("C" * 1000, limit=12)
+    "'CCCCCCCC..."
+    """
     form = ascii(text)
     return form if len(form) <= limit else form[: limit - 3] + "..."

@@ -65,14 +65,17 @@ def attention_weights(
         a query without a valid key.
 
     Raises:
-        ValueError: an unknown score or normalizer; queries and keys with different numbers of channels for a dot
-            product; a mask whose size does not match the queries or keys.
+        ValueError: an unknown score or normalizer, or the name of a score with weights; queries and keys with different
+            numbers of channels for a dot product; a mask whose size does not match the queries or keys.
         TypeError: an integer mask, which is ambiguous.
+        IndexError: on a CPU, an edge refers to a node that does not exist.
 
     >>> import torch
-    >>> sentence = torch.tensor([[0, 0, 0], [2, 0, 1], [1, -1, -2], [2, 3, 1], [-2, 0, 0], [0, 2, 1.0]])
+    >>> from molattn.attention import attention_weights
+    >>> rows = [[0, 0, 0], [2, 0, 1], [1, -1, -2], [2, 3, 1], [-2, 0, 0], [0, 2, 1]]
+    >>> sentence = torch.tensor(rows, dtype=torch.float64)
     >>> attention_weights(sentence[5], sentence, score="dot").round(decimals=2).tolist()
-    [0.0, 0.0, 0.0, 0.8799999952316284, 0.0, 0.11999999731779099]
+    [0.0, 0.0, 0.0, 0.88, 0.0, 0.12]
     """
     layout, bias = _as_layout(layout, bias)
     score = _look_up_score(score)
@@ -139,12 +142,11 @@ def attend(
     computes the weights explicitly. All implementations give the same result up to rounding.
 
     Args:
+        q, k, layout, bias, edges, score, normalizer: as for `attention_weights`.
         v: values, (..., j, c), or (senders, ..., c) with an `EdgeListLayout`.
         dropout: probability of dropping a weight; the others are scaled by 1 / (1 - dropout). Pass 0 outside training.
         dropout_mask: factors for the weights, of their shape, used instead of drawing a dropout mask.
         return_weights: also return the weights, before dropout.
-
-    The other arguments are those of `attention_weights`.
 
     Returns:
         (..., i, c) or, with an `EdgeListLayout`, (receivers, ..., c); zeros for a query without a valid key. With
@@ -152,6 +154,16 @@ def attend(
 
     Raises:
         ValueError: the numbers of keys and values differ; dropout is not in [0, 1); and as `attention_weights`.
+        TypeError, IndexError: as `attention_weights`.
+
+    >>> import torch
+    >>> from molattn.attention import attend, causal_mask
+    >>> q, k, v = torch.randn(3, 2, 5, 4)
+    >>> output, weights = attend(q, k, v, causal_mask(5), return_weights=True)
+    >>> torch.allclose(weights.sum(-1), torch.ones(2, 5)), torch.equal(weights, weights.tril())
+    (True, True)
+    >>> torch.allclose(output, attend(q, k, v, causal_mask(5)), atol=1e-5)
+    True
     """
     layout, bias = _as_layout(layout, bias)
     score, normalizer = _look_up_score(score), make_normalizer(normalizer)

@@ -26,6 +26,14 @@ class EdgeTerms:
         w_ke: (h, d, f), the weights of the edge term in the keys; None for no term.
         w_ve: (h, c, f), the weights of the edge term in the values; None for no term.
         w_be: (h, f), the weight of the edge term in the logits; None for no term.
+
+    >>> import torch
+    >>> from molattn.attention import EdgeTerms, attention_weights
+    >>> bonded = torch.tensor([[0.0, 1, 0], [1, 0, 1], [0, 1, 0]])  # the atoms of ethanol, C-C-O
+    >>> edges = EdgeTerms(bonded.reshape(1, 3, 3, 1), w_be=torch.tensor([[1000.0]]))
+    >>> q, k = torch.zeros(1, 1, 3, 4), torch.randn(1, 1, 3, 4)
+    >>> attention_weights(q, k, edges=edges)[0, 0].tolist()  # each atom attends to those that are bonded to it
+    [[0.0, 1.0, 0.0], [0.5, 0.0, 0.5], [0.0, 1.0, 0.0]]
     """
 
     e: Float[Tensor, "*pairs f"]
@@ -34,7 +42,17 @@ class EdgeTerms:
     w_be: Float[Tensor, "h f"] | None = None
 
     def logits(self, q: Tensor, k: Tensor, layout: AttentionLayout, score: Score) -> Tensor:
-        """score(q_i, k_j + W_ke e_ij) + w_be . e_ij of every pair: the logits' shape."""
+        """score(q_i, k_j + W_ke e_ij) + w_be . e_ij of every pair.
+
+        Args:
+            q: queries, (b, h, n, d), or (receivers, h, d) with an `EdgeListLayout`.
+            k: keys, (b, h, n, d), or (senders, h, d).
+            layout: the valid pairs.
+            score: a function or a module.
+
+        Returns:
+            (b, h, i, j) or (edges, h).
+        """
         transform = query_transform(score)
         if self.w_ke is not None and transform is None:
             logits = self._score_with_edge_keys(q, k, layout, score)
@@ -50,7 +68,16 @@ class EdgeTerms:
         return logits if edge_query is None else logits + dot_edges(edge_query, self.e, layout)
 
     def weighted_sum(self, weights: Tensor, v: Tensor, layout: AttentionLayout) -> Tensor:
-        """sum_j w_ij (v_j + W_ve e_ij) for every query i."""
+        """sum_j w_ij (v_j + W_ve e_ij) for every query i.
+
+        Args:
+            weights: (b, h, i, j), or (edges, h) with an `EdgeListLayout`.
+            v: values, (b, h, n, c), or (senders, h, c).
+            layout: the valid pairs.
+
+        Returns:
+            (b, h, i, c) or (receivers, h, c).
+        """
         output = layout.weighted_sum(weights, v)
         if self.w_ve is None:
             return output

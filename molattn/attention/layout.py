@@ -16,7 +16,23 @@ from molattn.kernels.operations import all_true, is_transformed
 
 @runtime_checkable
 class AttentionLayout(Protocol):
-    """What a score and a normalizer need: operations over the valid pairs of a query i and a key j."""
+    """What a score and a normalizer need: operations over the valid pairs of a query i and a key j.
+
+    `DenseLayout` and `EdgeListLayout` implement it. An instance of any class with these methods passes `isinstance`.
+
+    Shapes: q (..., i, d), k (..., j, d), v (..., j, c), logits and weights (..., i, j) in a `DenseLayout`; q
+    (receivers, ..., d), k (senders, ..., d), v (senders, ..., c), logits and weights (edges, ...) in an
+    `EdgeListLayout`.
+
+    >>> import torch
+    >>> from molattn.attention import AttentionLayout, DenseLayout, EdgeListLayout
+    >>> def negative_distance(q, k, layout: AttentionLayout):  # a score, written once for both layouts
+    ...     return -layout.pairwise_sum(q, -k).norm(dim=-1)
+    >>> edges = EdgeListLayout(torch.tensor([0, 1, 2]), torch.tensor([0, 0, 0]), num_receivers=1)
+    >>> q, k = torch.randn(1, 4), torch.randn(3, 4)
+    >>> torch.allclose(negative_distance(q, k, DenseLayout())[0], negative_distance(q, k, edges))
+    True
+    """
 
     def pairwise_dot(self, q: Tensor, k: Tensor) -> Tensor:
         """q_i . k_j for every valid pair: the logits' shape."""
@@ -35,16 +51,21 @@ class AttentionLayout(Protocol):
         ...
 
     def sum_over_keys(self, x: Tensor) -> Tensor:
-        """sum_j x_ij over the valid keys of each query, expanded to each of its pairs: the logits' shape."""
+        """sum_j x_ij over the valid keys of each query, expanded to each of its pairs; x has the logits' shape."""
         ...
 
     def max_over_keys(self, x: Tensor) -> Tensor:
-        """max_j x_ij over the valid keys of each query, expanded to each of its pairs; detached from the graph."""
+        """max_j x_ij over the valid keys of each query, expanded to each of its pairs; x has the logits' shape.
+
+        It is detached from the graph.
+        """
         ...
 
     def softmax(self, logits: Tensor) -> Tensor:
-        """exp(a_ij - m_i) / sum_j exp(a_ij - m_i) over the valid keys of each query, with m_i = max_j a_ij; zeros if it
-        has none."""
+        """The softmax of `logits` over the valid keys of each query; zeros if it has none.
+
+        exp(a_ij - m_i) / sum_j exp(a_ij - m_i),    m_i = max_j a_ij
+        """
         ...
 
     def weighted_sum(self, weights: Tensor, v: Tensor) -> Tensor:
@@ -63,6 +84,16 @@ class DenseLayout:
         mask: boolean, broadcastable to the logits, True where i may attend to j; None for no mask.
         padding_is_finite: True if the caller has made keys and values that no query attends to finite; a weight of zero
             then hides them, and they are not zeroed again.
+
+    Raises:
+        TypeError: the mask is not boolean.
+
+    >>> import torch
+    >>> from molattn.attention import DenseLayout, attention_weights
+    >>> layout = DenseLayout(torch.tensor([[True, True, False]]))  # the last key is padding, for every query
+    >>> weights = attention_weights(torch.randn(2, 4), torch.randn(3, 4), layout)
+    >>> weights[:, 2].tolist(), torch.allclose(weights.sum(-1), torch.ones(2))
+    ([0.0, 0.0], True)
     """
 
     mask: Tensor | None = None
@@ -73,31 +104,51 @@ class DenseLayout:
             raise TypeError(f"the mask must be boolean, True where a query may attend; got {self.mask.dtype}")
 
     def pairwise_dot(self, q: Tensor, k: Tensor) -> Tensor:
+        """q_i . k_j of all pairs, also masked ones: (..., i, j) from q, (..., i, d), and k, (..., j, d).
+
+        Keys that no query attends to count as zero.
+        """
         return q @ self.zero_unattended(k).mT
 
     def pairwise_sum(self, q: Tensor, k: Tensor) -> Tensor:
+        """q_i + k_j of all pairs, also masked ones: (..., i, j, d) from q, (..., i, d), and k, (..., j, d).
+
+        Keys that no query attends to count as zero.
+        """
         k = self.zero_unattended(k)
         return q + k if q.dim() == 1 else q.unsqueeze(-2) + k.unsqueeze(-3)
 
     def zero_masked(self, x: Tensor) -> Tensor:
+        """`x`, (..., i, j), with zeros for masked pairs, also in place of NaN."""
         return x if self.mask is None else x.masked_fill(~self.mask, 0.0)
 
     def sum_over_keys(self, x: Tensor) -> Tensor:
+        """sum_j x_ij over the valid keys of each query, expanded to the shape of `x`, (..., i, j)."""
         return self.zero_masked(x).sum(-1, keepdim=True).expand_as(x)
 
     def max_over_keys(self, x: Tensor) -> Tensor:
+        """max_j x_ij over the valid keys of each query, expanded to the shape of `x`, (..., i, j).
+
+        It is detached from the graph. For a query without a valid key it is the lowest finite number of the dtype.
+        """
         if x.shape[-1] == 0:  # no keys: amax would raise, and there is nothing to expand to
             return x.detach()
         return self._fill_masked_with_min(x.detach()).amax(-1, keepdim=True).expand_as(x)
 
     def softmax(self, logits: Tensor) -> Tensor:
+        """The softmax of `logits`, (..., i, j), over the valid keys of each query; zeros for masked pairs."""
         # Masked weights become exact zeros, also in rows without a valid key.
         return self.zero_masked(torch.softmax(self._fill_masked_with_min(logits), dim=-1))
 
     def weighted_sum(self, weights: Tensor, v: Tensor) -> Tensor:
+        """sum_j w_ij v_j, (..., i, c), from weights, (..., i, j), and v, (..., j, c)."""
         return weights @ self.zero_unattended(v)
 
     def zero_unattended(self, k: Tensor) -> Tensor:
+        """Keys or values `k`, (..., j, d), with zeros for those that no query attends to.
+
+        With `padding_is_finite` they are returned unchanged.
+        """
         if self.mask is None or self.padding_is_finite:
             return k
         # Each value may be a single number, v (j,), as in the book's example.
@@ -150,6 +201,16 @@ class PaddedGraphLayout(DenseLayout):
         node_mask: (b, n), True for nodes, False for padding; None if there is no padding.
         edge_mask: (b, n, n), True where i may attend to j; None if all pairs of nodes are valid.
         padding_is_finite: as for `DenseLayout`.
+
+    Raises:
+        TypeError: a mask is not boolean.
+
+    >>> import torch
+    >>> from molattn.attention import PaddedGraphLayout, attention_weights
+    >>> layout = PaddedGraphLayout(node_mask=torch.tensor([[True, True], [True, False]]))  # 2 atoms, and 1 atom
+    >>> q, k = torch.randn(2, 2, 1, 2, 4)
+    >>> attention_weights(q, k, layout)[1, 0].tolist()  # of the second graph
+    [[1.0, 0.0], [0.0, 0.0]]
     """
 
     node_mask: Tensor | None
@@ -170,6 +231,7 @@ class PaddedGraphLayout(DenseLayout):
 
     @cached_property
     def mask(self) -> Tensor | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """(b, 1, n, n), True where node i may attend to node j; None if there is neither node_mask nor edge_mask."""
         pairs = self.edge_mask
         if self.node_mask is not None:
             nodes = self.node_mask.unsqueeze(-1) & self.node_mask.unsqueeze(-2)
@@ -190,6 +252,13 @@ class EdgeListLayout:
         sender: (edges,) index of the key and value of each edge.
         receiver: (edges,) index of the query of each edge.
         num_receivers: number of queries; explicit, never inferred from the largest index.
+
+    >>> import torch
+    >>> from molattn.attention import EdgeListLayout, attention_weights
+    >>> edges = EdgeListLayout(sender=torch.tensor([0, 1, 2]), receiver=torch.tensor([0, 0, 1]), num_receivers=2)
+    >>> weights = attention_weights(torch.randn(2, 4), torch.randn(3, 4), edges)
+    >>> tuple(weights.shape), torch.allclose(edges.scatter_sum(weights), torch.ones(2))
+    ((3,), True)
     """
 
     sender: Int[Tensor, "e"]
@@ -202,41 +271,55 @@ class EdgeListLayout:
         return EdgeListLayout(every_edge, self.receiver, self.num_receivers)
 
     def pairwise_dot(self, q: Tensor, k: Tensor) -> Tensor:
+        """q_i . k_j of every edge, (edges, ...), from q, (receivers, ..., d), and k, (senders, ..., d)."""
         return (q.index_select(0, self.receiver) * k.index_select(0, self.sender)).sum(-1)
 
     def pairwise_sum(self, q: Tensor, k: Tensor) -> Tensor:
+        """q_i + k_j of every edge, (edges, ..., d), from q, (receivers, ..., d), and k, (senders, ..., d)."""
         return q.index_select(0, self.receiver) + k.index_select(0, self.sender)
 
     def zero_unattended(self, k: Tensor) -> Tensor:
+        """Keys or values `k`, (senders, ..., d), with zeros for those that are the sender of no edge."""
         attended = torch.zeros(k.shape[0], dtype=torch.bool, device=k.device)
         attended[self.sender] = True
         return k.masked_fill(~attended.view(-1, *[1] * (k.dim() - 1)), 0.0)
 
     def zero_masked(self, x: Tensor) -> Tensor:
+        """`x` itself, (edges, ...): an edge list has only valid pairs."""
         return x  # an edge list contains only valid pairs
 
     def sum_over_keys(self, x: Tensor) -> Tensor:
+        """The sum of `x`, (edges, ...), over the edges into the same receiver, for each edge: (edges, ...)."""
         return self.scatter_sum(x).index_select(0, self.receiver)
 
     def max_over_keys(self, x: Tensor) -> Tensor:
+        """The maximum of `x`, (edges, ...), over the edges into the same receiver, for each edge: (edges, ...).
+
+        It is detached from the graph.
+        """
         index = self.receiver.long().view(-1, *[1] * (x.dim() - 1)).expand_as(x)
         lowest = x.new_full((self.num_receivers, *x.shape[1:]), -torch.inf)
         return lowest.scatter_reduce(0, index, x.detach(), "amax", include_self=True).index_select(0, self.receiver)
 
     def softmax(self, logits: Tensor) -> Tensor:
+        """The softmax of `logits`, (edges, ...), over the edges into the same receiver."""
         # The maximum only shifts numerator and denominator alike, so it needs no gradient.
         shifted = torch.exp(logits - self.max_over_keys(logits))
         return shifted / self.sum_over_keys(shifted)
 
     def weighted_sum(self, weights: Tensor, v: Tensor) -> Tensor:
+        """sum_j w_ij v_j, (receivers, ..., c), from weights, (edges, ...), and v, (senders, ..., c).
+
+        A receiver without an edge gets zeros.
+        """
         return self.scatter_sum(weights.unsqueeze(-1) * v.index_select(0, self.sender))
 
     def gather_receivers(self, x: Tensor) -> Tensor:
-        """The row of each edge's receiver: (receivers, ...) -> (edges, ...)."""
+        """The row of each edge's receiver: from `x`, (receivers, ...), to (edges, ...)."""
         return x.index_select(0, self.receiver)
 
     def scatter_sum(self, x: Tensor) -> Tensor:
-        """The sum over the edges into each receiver: (edges, ...) -> (receivers, ...)."""
+        """The sum of `x` over the edges into each receiver: (edges, ...) -> (receivers, ...)."""
         return scatter_sum(x, self.receiver, self.num_receivers)
 
 

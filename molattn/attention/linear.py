@@ -22,6 +22,20 @@ def linear(
     For float32 on the CPU torch calls MKL, which uses only AVX2 on AMD processors; oneDNN uses AVX-512 on any processor
     that has it, and is twice as fast there. Otherwise both are equally fast. Only large float32 products on the CPU use
     oneDNN; all else (other devices and dtypes, autocast, torch.compile, `torch.func`) calls torch's own function.
+
+    Args:
+        x: (..., i).
+        weight: W, (o, i).
+        bias: b, (o,); none by default.
+
+    Returns:
+        (..., o).
+
+    >>> import torch
+    >>> from molattn.attention import linear
+    >>> x, weight, bias = torch.randn(7, 3), torch.randn(5, 3), torch.randn(5)
+    >>> torch.allclose(linear(x, weight, bias), torch.nn.functional.linear(x, weight, bias), atol=1e-5)
+    True
     """
     if not _use_onednn(x, weight):
         return F.linear(x, weight, bias)

@@ -42,12 +42,13 @@ class MultiHeadAttention(nn.Module):
 
     Raises:
         ValueError: head_dim is None and num_heads does not divide embed_dim; a size is below 1; dropout is not in
-            [0, 1); a name is unknown; key_bias is "per_position" with bias=False or without `max_length`; the join
-            cannot output output_dim channels.
+            [0, 1); a name is unknown; key_bias is "per_position" with bias=False or without `max_length`; score is
+            "location" without `max_length`; the join cannot output output_dim channels.
 
     Source: Vaswani et al. 2017, arXiv:1706.03762.
 
     >>> import torch
+    >>> from molattn.attention import MultiHeadAttention
     >>> layer = MultiHeadAttention(embed_dim=12, num_heads=3)
     >>> output, weights = layer(torch.randn(2, 5, 12), return_weights=True)
     >>> tuple(output.shape), tuple(weights.shape)
@@ -179,6 +180,7 @@ class MultiHeadAttention(nn.Module):
             ValueError: the mask or the bias has the wrong number of dimensions, such as (batch, i, j), which is
                 ambiguous, or the wrong sizes; queries, keys and values differ in batch; the numbers of keys and values
                 differ; there are more than max_length keys.
+            TypeError: an integer mask, which is ambiguous.
         """
         self_attention = key is None or key is query
         key, layout = query if key is None else key, None
@@ -262,6 +264,7 @@ class MultiHeadAttention(nn.Module):
 
         Raises:
             ValueError: the mask or the bias has the wrong number of dimensions or the wrong sizes, as in `forward`.
+            TypeError: an integer mask, which is ambiguous.
         """
         self._check_pairs("bias", bias, query, k)
         if isinstance(layout, Tensor):

@@ -16,6 +16,7 @@ from molattn.attention.layout import AttentionLayout, DenseLayout
 from molattn.kernels.operations import has_concrete_values
 
 Normalizer = Callable[[Tensor, AttentionLayout], Tensor]
+"""A normalizer: called as normalizer(logits, layout), it returns the weights, which have the logits' shape."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,13 @@ class Softmax:
     Raises:
         ValueError: the temperature is negative or NaN.
 
-    >>> from molattn.attention import attention_weights
-    >>> q, k = torch.tensor([1.0]), torch.tensor([[3.0], [1.0]])
+    >>> import torch
+    >>> from molattn.attention import Softmax, attention_weights
+    >>> q, k = torch.tensor([1.0], dtype=torch.float64), torch.tensor([[3.0], [1.0]], dtype=torch.float64)
     >>> for temperature in (0, 1, float("inf")):
     ...     attention_weights(q, k, normalizer=Softmax(temperature)).round(decimals=2).tolist()
     [1.0, 0.0]
-    [0.8799999952316284, 0.11999999731779099]
+    [0.88, 0.12]
     [0.5, 0.5]
     """
 
@@ -48,6 +50,7 @@ class Softmax:
             raise ValueError(f"temperature must be between 0 and infinity, not {self.temperature}")
 
     def __call__(self, logits: Tensor, layout: AttentionLayout) -> Tensor:
+        """The weights, in the shape of `logits`: (..., i, j), or (edges, ...) with an `EdgeListLayout`."""
         if self.temperature < torch.finfo(logits.dtype).tiny:
             return hardmax(logits, layout)
         if self.temperature != 1:
@@ -56,6 +59,7 @@ class Softmax:
 
 
 softmax = Softmax()
+"""`Softmax` at temperature 1, the default normalizer."""
 
 
 def hardmax(logits: Tensor, layout: AttentionLayout) -> Tensor:
@@ -65,6 +69,18 @@ def hardmax(logits: Tensor, layout: AttentionLayout) -> Tensor:
 
     It is the limit of `Softmax` for T -> 0. It is piecewise constant, so the gradient of the logits is zero and only
     the values are learned through it.
+
+    Args:
+        logits: (..., i, j), or (edges, ...) with an `EdgeListLayout`.
+        layout: the valid pairs.
+
+    Returns:
+        Weights, in the logits' shape; zeros for a query without a valid key.
+
+    >>> import torch
+    >>> from molattn.attention import DenseLayout, hardmax
+    >>> hardmax(torch.tensor([[3.0, 1.0, 3.0]]), DenseLayout()).tolist()
+    [[0.5, 0.0, 0.5]]
     """
     top = layout.zero_masked((logits >= layout.max_over_keys(logits)).to(logits.dtype))
     # Zeros that depend on the logits, so that the gradient is zero rather than None, which autograd.grad rejects.
@@ -83,7 +99,19 @@ def sparsemax(logits: Tensor, layout: AttentionLayout) -> Tensor:
     with a `DenseLayout`, rows are sorted instead; with an edge list, tau is bisected. The gradient is
     dL/da_ij = g_j - mean_{S_i} g within S and zero outside.
 
+    Args:
+        logits: (..., i, j), or (edges, ...) with an `EdgeListLayout`.
+        layout: the valid pairs.
+
+    Returns:
+        Weights, in the logits' shape; zeros for a query without a valid key.
+
     Source: Martins & Astudillo 2016, arXiv:1602.02068.
+
+    >>> import torch
+    >>> from molattn.attention import DenseLayout, sparsemax
+    >>> sparsemax(torch.tensor([[2.0, 1.5, -1.0]]), DenseLayout()).tolist()
+    [[0.75, 0.25, 0.0]]
     """
     z = logits - layout.max_over_keys(logits)
     # tau is never less than the largest logit minus 1, so no logit below that is ever in S. "Not below" rather than
@@ -136,12 +164,22 @@ def _support_by_bisection(z: Tensor, layout: AttentionLayout) -> Tensor:
 
 
 NORMALIZERS: dict[str, Normalizer] = {"softmax": softmax, "hardmax": hardmax, "sparsemax": sparsemax}
+"""The normalizers by name, for the argument `normalizer` of `attend` and of the layers."""
 
 
 def make_normalizer(normalizer: str | Normalizer) -> Normalizer:
-    """A normalizer from its name in `NORMALIZERS`; a callable is returned unchanged.
+    """A normalizer from its name; a callable is returned unchanged.
+
+    Args:
+        normalizer: a name in `NORMALIZERS`, or a callable.
 
     Raises:
         ValueError: the name is unknown.
+
+    >>> from molattn.attention import Softmax, make_normalizer
+    >>> make_normalizer("softmax")
+    Softmax(temperature=1.0)
+    >>> make_normalizer(Softmax(temperature=0.5))
+    Softmax(temperature=0.5)
     """
     return resolve_name(normalizer, NORMALIZERS, "normalizer")

@@ -14,14 +14,29 @@ from molattn.attention.layout import AttentionLayout, DenseLayout
 from molattn.errors import unknown_choice
 
 Score = Callable[[Tensor, Tensor, AttentionLayout], Tensor]
+"""A score: called as score(q, k, layout), it returns the logits. Their shapes are those of the `AttentionLayout`."""
 
 
 def dot(q: Tensor, k: Tensor, layout: AttentionLayout) -> Tensor:
-    """Dot score.
+    """Dot score: the product of query and key.
 
     a_ij = q_i . k_j
 
-    Shapes: those of `layout`. Source: Luong et al. 2015, arXiv:1508.04025.
+    Args:
+        q: queries, (..., i, d), or a single one, (d,); with an `EdgeListLayout` (receivers, ..., d).
+        k: keys, (..., j, d), or (senders, ..., d), with as many channels.
+        layout: the valid pairs, a `DenseLayout` or an `EdgeListLayout`.
+
+    Returns:
+        Logits, (..., i, j) or (edges, ...). Those of masked pairs are arbitrary; the normalizers ignore them.
+
+    Source: Luong et al. 2015, arXiv:1508.04025.
+
+    >>> import torch
+    >>> from molattn.attention import DenseLayout, dot
+    >>> q, k = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 0.0], [0.0, 4.0]])
+    >>> dot(q, k, DenseLayout()).tolist()
+    [[3.0, 8.0]]
     """
     return layout.pairwise_dot(q, k)
 
@@ -31,7 +46,21 @@ def scaled_dot(q: Tensor, k: Tensor, layout: AttentionLayout) -> Tensor:
 
     a_ij = q_i . k_j / sqrt(d)
 
-    Shapes: those of `layout`. Source: Vaswani et al. 2017, arXiv:1706.03762.
+    Args:
+        q: queries, (..., i, d), or a single one, (d,); with an `EdgeListLayout` (receivers, ..., d).
+        k: keys, (..., j, d), or (senders, ..., d), with as many channels.
+        layout: the valid pairs, a `DenseLayout` or an `EdgeListLayout`.
+
+    Returns:
+        Logits, (..., i, j) or (edges, ...). Those of masked pairs are arbitrary; the normalizers ignore them.
+
+    Source: Vaswani et al. 2017, arXiv:1706.03762.
+
+    >>> import torch
+    >>> from molattn.attention import DenseLayout, scaled_dot
+    >>> q, k = torch.ones(1, 4), torch.ones(2, 4)
+    >>> scaled_dot(q, k, DenseLayout()).tolist()  # 4 / sqrt(4)
+    [[2.0, 2.0]]
     """
     return layout.pairwise_dot(q * q.shape[-1] ** -0.5, k)
 
@@ -54,6 +83,12 @@ class General(nn.Module):
         query_dim, key_dim: features of a query and of a key. `w.weight` is W^T, (key_dim, query_dim).
 
     Shapes: those of `layout`. Source: Luong et al. 2015, arXiv:1508.04025.
+
+    >>> import torch
+    >>> from molattn.attention import General, attention_weights
+    >>> q, k = torch.randn(2, 3), torch.randn(5, 4)
+    >>> tuple(attention_weights(q, k, score=General(query_dim=3, key_dim=4)).shape)
+    (2, 5)
     """
 
     def __init__(self, query_dim: int, key_dim: int):
@@ -61,7 +96,16 @@ class General(nn.Module):
         self.w = nn.Linear(query_dim, key_dim, bias=False)
 
     def forward(self, q: Tensor, k: Tensor, layout: AttentionLayout) -> Tensor:
-        """(q_i^T W) . k_j, so that only the queries are projected."""
+        """The logits, (q_i^T W) . k_j, so that only the queries are projected.
+
+        Args:
+            q: queries, (..., i, query_dim), or (receivers, ..., query_dim) with an `EdgeListLayout`.
+            k: keys, (..., j, key_dim), or (senders, ..., key_dim).
+            layout: the valid pairs.
+
+        Returns:
+            (..., i, j) or (edges, ...).
+        """
         return layout.pairwise_dot(self.w(q), k)
 
 
@@ -77,6 +121,13 @@ class Additive(nn.Module):
         hidden_dim: features inside tanh.
 
     Shapes: those of `layout`. Source: Bahdanau et al. 2015, arXiv:1409.0473; Luong et al. 2015, arXiv:1508.04025.
+
+    >>> import torch
+    >>> from molattn.attention import Additive, attention_weights
+    >>> q, k = torch.randn(2, 3), torch.randn(5, 4)
+    >>> weights = attention_weights(q, k, score=Additive(query_dim=3, key_dim=4, hidden_dim=8))
+    >>> tuple(weights.shape), torch.allclose(weights.sum(-1), torch.ones(2))
+    ((2, 5), True)
     """
 
     def __init__(self, query_dim: int, key_dim: int, hidden_dim: int):
@@ -86,11 +137,29 @@ class Additive(nn.Module):
         self.w = nn.Linear(hidden_dim, 1, bias=False)
 
     def forward(self, q: Tensor, k: Tensor, layout: AttentionLayout) -> Tensor:
-        """Each key is projected once, regardless of the number of queries."""
+        """The logits. Each key is projected once, regardless of the number of queries.
+
+        Args:
+            q: queries, (..., i, query_dim), or (receivers, ..., query_dim) with an `EdgeListLayout`.
+            k: keys, (..., j, key_dim), or (senders, ..., key_dim).
+            layout: the valid pairs.
+
+        Returns:
+            (..., i, j) or (edges, ...).
+        """
         return self.forward_projected(q, self.w_k(layout.zero_unattended(k)), layout)
 
     def forward_projected(self, q: Tensor, projected_k: Tensor, layout: AttentionLayout) -> Tensor:
-        """The score from `projected_k` = W_k k + b, which a decoder computes once for all of its steps."""
+        """The logits from projected keys, which a decoder computes once for all of its steps.
+
+        Args:
+            q: queries, as for `forward`.
+            projected_k: W_k k + b, (..., j, hidden_dim), or (senders, ..., hidden_dim).
+            layout: the valid pairs.
+
+        Returns:
+            (..., i, j) or (edges, ...).
+        """
         return self.w(torch.tanh(layout.pairwise_sum(self.w_q(q), projected_k))).squeeze(-1)
 
 
@@ -104,6 +173,13 @@ class Location(nn.Module):
         max_length: maximum number of keys; W is (max_length, query_dim), and fewer keys use its first rows.
 
     Shapes: those of `DenseLayout`. Source: Luong et al. 2015, arXiv:1508.04025.
+
+    >>> import torch
+    >>> from molattn.attention import DenseLayout, Location
+    >>> score, q = Location(query_dim=3, max_length=10), torch.randn(2, 3)
+    >>> logits = score(q, torch.randn(5, 3), DenseLayout())
+    >>> tuple(logits.shape), torch.equal(logits, score(q, torch.zeros(5, 3), DenseLayout()))
+    ((2, 5), True)
     """
 
     def __init__(self, query_dim: int, max_length: int):
@@ -111,8 +187,20 @@ class Location(nn.Module):
         self.w = nn.Linear(query_dim, max_length, bias=False)
 
     def forward(self, q: Tensor, k: Tensor, layout: AttentionLayout) -> Tensor:
-        """Raises TypeError for edge lists, whose senders have no position, and ValueError for more keys than
-        max_length."""
+        """The logits.
+
+        Args:
+            q: queries, (..., i, query_dim).
+            k: keys, (..., j, any number of features); only their number, j, matters.
+            layout: a `DenseLayout`; its mask is not used here.
+
+        Returns:
+            (..., i, j).
+
+        Raises:
+            TypeError: an edge list, whose senders have no position.
+            ValueError: there are more than max_length keys.
+        """
         if not isinstance(layout, DenseLayout):
             raise TypeError("the location score needs positions: it works with a DenseLayout, not with an edge list")
         num_keys = k.shape[-2]
@@ -140,7 +228,8 @@ def make_score(
     Raises:
         ValueError: the name is unknown, "location" has no max_length, or a size is below 1.
 
-    >>> make_score("general", 3, 4)
+    >>> from molattn.attention import make_score
+    >>> make_score("general", query_dim=3, key_dim=4)
     General(
       (w): Linear(in_features=3, out_features=4, bias=False)
     )
@@ -162,6 +251,7 @@ def _location(query_dim: int, _key_dim: int, _hidden_dim: int, max_length: int |
 
 
 SCORES: dict[str, Score] = {"dot": dot, "scaled_dot": scaled_dot}
+"""The scores without weights, by name: functions of (q, k, layout)."""
 
 # Called with (query_dim, key_dim, hidden_dim, max_length); each uses the ones it needs.
 SCORES_WITH_WEIGHTS: dict[str, Callable[[int, int, int, int | None], Score]] = {
@@ -169,3 +259,4 @@ SCORES_WITH_WEIGHTS: dict[str, Callable[[int, int, int, int | None], Score]] = {
     "additive": lambda query_dim, key_dim, hidden_dim, _max_length: Additive(query_dim, key_dim, hidden_dim),
     "location": _location,
 }
+"""The scores with weights, by name: functions that return a new score; `make_score` calls them."""

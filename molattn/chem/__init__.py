@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from molattn.chem.pyg import from_pyg, to_pyg
 
     DESCRIPTORS: tuple[str, ...]
+    """The names of RDKit's descriptors and fragment counts (`fr_...`), without Ipc, which grows without bounds."""
 
 __all__ = [
     "ATOM_FEATURES",

@@ -52,13 +52,25 @@ class AtomProperties(NamedTuple):
 
 @dataclass(frozen=True)
 class AtomFeature(Feature):
-    """A feature of atoms; a label that is not in the table is coded as unknown, with a warning."""
+    """A feature of atoms; a label that is not in the table is coded as unknown, with a warning.
+
+    Attributes:
+        name: its name, also in tables and legends.
+        labels: `labels[code]` is the label of a code.
+        source: the property of an atom that it encodes, such as "charge" or "hybridization".
+        to_label: from that property to a label.
+
+    Raises:
+        ValueError: `labels` are not 1 to 256 different strings.
+
+    >>> from molattn.chem import ATOM_FEATURES
+    >>> charge = next(feature for feature in ATOM_FEATURES if feature.name == "charge")
+    >>> charge.to_label(-1), charge.index["-1"], charge.size
+    ('-1', 4, 10)
+    """
 
     source: str
-    """The field of `AtomProperties` that it encodes."""
-
     to_label: Callable[[Any], str]
-    """From that property to a label."""
 
 
 _NO_YES = ("no", "yes")
@@ -139,11 +151,20 @@ def atom_codes(mol: Chem.Mol, stereo: StereoLabels | None = None) -> tuple[npt.N
     """The codes of all features of all atoms, and a warning for each atom that the tables do not cover.
 
     Args:
-        mol: A sanitized molecule.
+        mol: A sanitized molecule of n atoms; hydrogens are rows only if they are explicit atoms.
         stereo: Its CIP labels, if already computed.
 
     Returns:
         (n, F) uint8, columns as in `ATOM_FEATURES`; and the warnings, one sentence each.
+
+    >>> from molattn.chem import ATOM_FEATURES, atom_codes, read_smiles
+    >>> codes, warnings = atom_codes(read_smiles("[13CH3]O"))
+    >>> codes.shape == (2, len(ATOM_FEATURES))
+    True
+    >>> [ATOM_FEATURES[0].labels[code] for code in codes[:, 0]]
+    ['C', 'O']
+    >>> warnings
+    ('atom 0 (C): isotope 13 is not coded',)
     """
     stereo = stereo_labels(mol) if stereo is None else stereo
     rings = _ring_sizes(mol)

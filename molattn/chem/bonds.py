@@ -37,9 +37,24 @@ BOND_TYPES = frozenset(_TYPE_LABELS)
 
 
 def pack_bond(codes: npt.ArrayLike) -> npt.NDArray[np.uint8]:
-    """Pack four codes into one byte: (..., 4) integers, as in `BOND_FEATURES`, to (...) uint8.
+    """Pack four codes into one byte.
 
-    Raises ValueError for a code outside its table.
+    packed = ((bond_type * 2 + in_ring) * 2 + conjugated) * 4 + stereo
+
+    Args:
+        codes: (..., 4) integers, in the order of `BOND_FEATURES`.
+
+    Returns:
+        (...) uint8, below `BOND_SIZE`.
+
+    Raises:
+        ValueError: a last axis that does not hold four codes, or a code outside its table.
+
+    >>> from molattn.chem import BOND_FEATURES, pack_bond
+    >>> labels = ("double", "no", "yes", "E")
+    >>> codes = [feature.index[label] for feature, label in zip(BOND_FEATURES, labels, strict=True)]
+    >>> codes, int(pack_bond(codes))
+    ([3, 0, 1, 1], 53)
     """
     codes = np.asarray(codes)
     if codes.shape[-1:] != (len(_RADIX),):
@@ -54,9 +69,23 @@ def pack_bond(codes: npt.ArrayLike) -> npt.NDArray[np.uint8]:
 
 
 def unpack_bond(packed: npt.ArrayLike) -> npt.NDArray[np.uint8]:
-    """The inverse of `pack_bond`: (...) integers to (..., 4) uint8.
+    """The four codes of each packed bond: the inverse of `pack_bond`.
 
-    Raises ValueError for a value that is not below `BOND_SIZE`.
+    Args:
+        packed: (...) integers, such as `MoleculeGraph.bond_codes`.
+
+    Returns:
+        (..., 4) uint8, in the order of `BOND_FEATURES`.
+
+    Raises:
+        ValueError: a value that is negative or not below `BOND_SIZE`.
+
+    >>> from molattn.chem import BOND_FEATURES, molecule_graph, unpack_bond
+    >>> codes = unpack_bond(molecule_graph("C=O").bond_codes)
+    >>> codes.shape
+    (2, 2, 4)
+    >>> [feature.labels[code] for feature, code in zip(BOND_FEATURES, codes[0, 1], strict=True)]
+    ['double', 'no', 'no', 'none']
     """
     packed = np.asarray(packed)
     if (packed < 0).any() or (packed >= BOND_SIZE).any():
@@ -74,12 +103,17 @@ def bond_codes(mol: Chem.Mol, stereo: StereoLabels | None = None) -> tuple[npt.N
     """The codes of all pairs of atoms, and a warning for each bond that the table does not cover.
 
     Args:
-        mol: A sanitized molecule.
+        mol: A sanitized molecule of n atoms.
         stereo: Its CIP labels, if already computed.
 
     Returns:
-        (n, n) uint8, `codes[i, j]` for receiver i and sender j: "self" on the diagonal, symmetric except for dative
-        bonds; and the warnings, one sentence each.
+        (n, n) uint8, `codes[i, j]` for receiver i and sender j, packed as by `pack_bond`: "self" on the diagonal, 0
+        without a bond, symmetric except for dative bonds; and the warnings, one sentence each.
+
+    >>> from molattn.chem import bond_codes, read_smiles
+    >>> codes, warnings = bond_codes(read_smiles("CCO"))
+    >>> codes.tolist(), warnings
+    ([[16, 32, 0], [32, 16, 32], [0, 32, 16]], ())
     """
     stereo = stereo_labels(mol) if stereo is None else stereo
     n = mol.GetNumAtoms()

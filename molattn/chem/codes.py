@@ -24,9 +24,16 @@ _RDKIT_ATOMS = 200
 def path_lengths(mol: Chem.Mol) -> npt.NDArray[np.uint8]:
     """Lengths of the shortest paths between all pairs of atoms, in bonds.
 
+    Args:
+        mol: A molecule of n atoms.
+
     Returns:
         (n, n) uint8, symmetric: 0 on the diagonal, `MAX_PATH` for paths of that length and longer,
         `DISCONNECTED` between fragments.
+
+    >>> from molattn.chem import path_lengths, read_smiles
+    >>> path_lengths(read_smiles("CCO.[Na+]")).tolist()
+    [[0, 1, 2, 255], [1, 0, 1, 255], [2, 1, 0, 255], [255, 255, 255, 0]]
     """
     lengths = _by_rdkit(mol) if mol.GetNumAtoms() <= _RDKIT_ATOMS else _by_scipy(mol)
     n = len(lengths)

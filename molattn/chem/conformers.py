@@ -42,18 +42,25 @@ _TIMEOUT = int(rdDistGeom.EmbedFailureCauses.EXCEEDED_TIMEOUT)
 class ConformerOptions:
     """How the distances between atoms are computed.
 
-    Raises ValueError for a setting out of range.
+    Attributes:
+        seed: Random seed of the embedding, 0 to 2^31 - 2; the same seed gives bitwise the same geometry in any process.
+        timeout: Whole seconds for each of the two attempts at a fragment, 1 or more. Reaching it depends on the
+            machine's speed.
+        on_failure: What to do without a geometry: "paths" uses path lengths times `BOND_LENGTH` and warns; "reject"
+            makes the row an error; "stop" raises that error.
+
+    Raises:
+        ValueError: a setting is out of range, or `on_failure` is not in `ON_FAILURE`.
+
+    >>> from molattn.chem import ConformerOptions, molecule_graph
+    >>> graph = molecule_graph("CCO", conformers=ConformerOptions(seed=1))
+    >>> [round(float(d), 1) for d in graph.distances[0]]  # angstrom from the first carbon
+    [0.0, 1.5, 2.4]
     """
 
     seed: int = 0
-    """Random seed of the embedding; the same seed gives bitwise the same geometry in any process."""
-
     timeout: int = 10
-    """Whole seconds for each of the two attempts at a fragment. Reaching it depends on the machine's speed."""
-
     on_failure: str = "paths"
-    """What to do without a geometry: "paths" uses path lengths times `BOND_LENGTH` and warns; "reject" makes the row an
-    error; "stop" raises that error."""
 
     def __post_init__(self):
         if not 0 <= self.seed <= _MAX_SEED:
@@ -65,14 +72,21 @@ class ConformerOptions:
 
 
 class Conformer(NamedTuple):
-    """One geometry of a molecule."""
+    """One geometry of a molecule.
+
+    Attributes:
+        coordinates: (n, 3) float64 in angstrom, atoms as in the graph. Each fragment has its own origin: positions of
+            fragments relative to each other are unknown.
+        warnings: A sentence for each failure of the MMFF94 optimization.
+
+    >>> from molattn.chem import conformer
+    >>> coordinates, warnings = conformer("CCO")
+    >>> coordinates.shape, warnings
+    ((3, 3), ())
+    """
 
     coordinates: npt.NDArray[np.float64]
-    """(n, 3) in angstrom, atoms as in the graph. Each fragment has its own origin: positions of fragments relative to
-    each other are unknown."""
-
     warnings: tuple[str, ...]
-    """A sentence for each failure of the MMFF94 optimization."""
 
 
 def conformer(
@@ -92,11 +106,26 @@ def conformer(
         smiles: SMILES, as `read_smiles` takes it.
         add_hs: Whether hydrogens are atoms of the graph; they then follow the others.
         max_atoms: Largest number of atoms.
-        seed: Random seed of the embedding.
-        timeout: Whole seconds for each of the two attempts at a fragment.
+        seed: Random seed of the embedding, 0 to 2^31 - 2.
+        timeout: Whole seconds for each of the two attempts at a fragment, 1 or more.
 
-    Raises SmilesError for text that is not a molecule within the limits; ConformerError, a subclass, if RDKit finds
-    no geometry.
+    Raises:
+        SmilesError: text that is not a molecule within the limits.
+        ConformerError: RDKit finds no geometry, or a fragment has more than 400 atoms, hydrogens included. It is a
+            subclass of SmilesError.
+        ValueError: `seed` or `timeout` is out of range.
+
+    Sources: ETKDG, Riniker and Landrum, J. Chem. Inf. Model. 2015, 55, 2562 (https://doi.org/10.1021/acs.jcim.5b00654);
+    ETKDGv3, Wang et al., J. Chem. Inf. Model. 2020, 60, 2044 (https://doi.org/10.1021/acs.jcim.0c00025); MMFF94 in
+    RDKit, Tosco, Stiefl and Landrum, J. Cheminform. 2014, 6, 37 (https://doi.org/10.1186/s13321-014-0037-3).
+
+    >>> import numpy as np
+    >>> from molattn.chem import conformer
+    >>> x = conformer("CCO").coordinates
+    >>> [round(float(np.linalg.norm(x[i] - x[i + 1])), 1) for i in (0, 1)]  # angstrom: C-C, C-O
+    [1.5, 1.4]
+    >>> conformer("O", add_hs=True).coordinates.shape
+    (3, 3)
     """
     return embed(read_smiles(smiles, max_atoms=max_atoms, add_hs=add_hs), smiles, ConformerOptions(seed, timeout))
 

@@ -54,10 +54,15 @@ MOLECULE_FEATURIZERS: tuple[str, ...] = ("rdkit_few", "rdkit_2d")
 def featurizer_descriptors(featurizers: Sequence[str]) -> tuple[str, ...]:
     """The names of the descriptors of some `MOLECULE_FEATURIZERS`, without duplicates, in order.
 
-    >>> len(featurizer_descriptors(["rdkit_few"]))
-    12
+    Args:
+        featurizers: names of `MOLECULE_FEATURIZERS`.
 
-    Raises UsageError for an unknown featurizer.
+    Raises:
+        UsageError: there is no such featurizer.
+
+    >>> from molattn.chem import featurizer_descriptors
+    >>> featurizer_descriptors(["rdkit_few"])[:3]
+    ('MolLogP', 'MolMR', 'TPSA')
     """
     if unknown := [name for name in featurizers if name not in MOLECULE_FEATURIZERS]:
         raise UsageError(unknown_choice("molecule featurizer", unknown[0], MOLECULE_FEATURIZERS))
@@ -66,7 +71,15 @@ def featurizer_descriptors(featurizers: Sequence[str]) -> tuple[str, ...]:
 
 
 def unknown_descriptors(names: Sequence[str]) -> list[str]:
-    """The names that are not in `DESCRIPTORS`."""
+    """The names that are not in `DESCRIPTORS`.
+
+    Args:
+        names: any names.
+
+    >>> from molattn.chem import unknown_descriptors
+    >>> unknown_descriptors(["TPSA", "LogP"])
+    ['LogP']
+    """
     return [name for name in names if name not in _functions()]
 
 
@@ -89,9 +102,6 @@ def descriptors(
 ) -> npt.NDArray[np.float64]:
     """The descriptors `names` of one molecule, (k,); NaN where RDKit returns no finite number, as for some metals.
 
-    >>> descriptors("CCO", ("NumHDonors", "TPSA")).round(2).tolist()
-    [1.0, 20.23]
-
     Args:
         smiles, max_atoms: as for `read_smiles`.
         names: elements of `DESCRIPTORS`; None for all.
@@ -99,6 +109,10 @@ def descriptors(
     Raises:
         SmilesError: text that is not a molecule within the limits.
         UsageError: a name that is not in `DESCRIPTORS`.
+
+    >>> from molattn.chem import descriptors
+    >>> descriptors("CCO", ("NumHDonors", "TPSA")).round(2).tolist()
+    [1.0, 20.23]
     """
     return descriptor_values(read_smiles(smiles, max_atoms=max_atoms), names)
 
@@ -154,13 +168,28 @@ CONTRIBUTIONS: dict[str, Callable[[Chem.Mol], np.ndarray]] = {
 
 
 def atom_contributions(smiles: str, name: str, max_atoms: int = MAX_ATOMS, add_hs: bool = False) -> np.ndarray:
-    """The atom contributions to the property `name`, a key of `CONTRIBUTIONS`, (n,), in the order of the SMILES.
+    """The atom contributions to a property, (n,) float64, in the order of the SMILES; they sum to the property.
 
-    With `add_hs` hydrogens are atoms as well and follow the others, as in the graph.
+    Args:
+        smiles: SMILES, as `read_smiles` takes it.
+        name: a key of `CONTRIBUTIONS`: "log_p", without a unit, or "tpsa", in square angstrom.
+        max_atoms: largest number of atoms.
+        add_hs: whether hydrogens are atoms as well; they then follow the others, as in the graph. Otherwise "log_p"
+            adds the term of a hydrogen to that of its neighbor.
 
     Raises:
-        SmilesError: text that is not a molecule.
-        UsageError: an unknown property.
+        SmilesError: text that is not a molecule within the limits.
+        UsageError: there is no such property.
+
+    Sources: Wildman and Crippen, J. Chem. Inf. Comput. Sci. 1999, 39, 868 (https://doi.org/10.1021/ci990307l); Ertl,
+    Rohde and Selzer, J. Med. Chem. 2000, 43, 3714 (https://doi.org/10.1021/jm000942e), N and O only.
+
+    >>> from molattn.chem import atom_contributions, descriptors
+    >>> atom_contributions("CCO", "tpsa").round(2).tolist()
+    [0.0, 0.0, 20.23]
+    >>> log_p = atom_contributions("CCO", "log_p")
+    >>> abs(float(log_p.sum() - descriptors("CCO", ("MolLogP",))[0])) < 1e-9
+    True
     """
     if name not in CONTRIBUTIONS:
         raise UsageError(unknown_choice("atom contribution", name, CONTRIBUTIONS))
@@ -171,7 +200,21 @@ def contributions_table(name: str) -> tuple[tuple[str, ...], list[list[str]]]:
     """The NCI molecules of RDKit, a property of each and its atom contributions: column names, and rows of text.
 
     The atom contributions are in one cell, in the order of the SMILES, separated by spaces. They have four decimals,
-    like the tables of Crippen and Ertl.
+    like the tables of Crippen and Ertl. The property is the sum of the rounded contributions.
+
+    Args:
+        name: a key of `CONTRIBUTIONS`.
+
+    Raises:
+        UsageError: there is no such property.
+        FileNotFoundError: RDKit was installed without its data.
+
+    >>> from molattn.chem import contributions_table
+    >>> columns, rows = contributions_table("tpsa")
+    >>> columns
+    ('smiles', 'tpsa', 'atom_tpsa')
+    >>> next(row for row in rows if row[0] == "CCN")
+    ['CCN', '26.0200', '0.0000 0.0000 26.0200']
     """
     rows = []
     for smiles in nci_molecules(MAX_LENGTH):
@@ -181,5 +224,10 @@ def contributions_table(name: str) -> tuple[tuple[str, ...], list[list[str]]]:
 
 
 def rdkit_version() -> str:
-    """The version of the installed RDKit."""
+    """The version of the installed RDKit.
+
+    >>> from molattn.chem import rdkit_version
+    >>> rdkit_version() >= "2025.09"
+    True
+    """
     return rdkit.__version__

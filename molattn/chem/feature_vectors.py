@@ -37,9 +37,6 @@ def feature_vectors(
 ) -> np.ndarray:
     """The features of molecules, (n, F) float32: those of each featurizer in turn, see `FEATURE_LENGTHS`.
 
-    >>> feature_vectors(["CCO", "c1ccccc1"], ["rdkit_fast"]).shape
-    (2, 67)
-
     Counts of Morgan substructures of radius 2 and of Avalon's, each folded to 1,024 columns; pairs of pharmacophores by
     distance (ErG); and the descriptors `FAST_DESCRIPTORS`. A descriptor that is not defined for a molecule is 0.
 
@@ -51,11 +48,15 @@ def feature_vectors(
 
     Raises:
         SmilesError: a SMILES that cannot be read; raised for the first of them.
-        UsageError: there is no such featurizer.
+        UsageError: there is no such featurizer; or worker processes die as they start.
 
     Sources: Morgan, Rogers and Hahn, J. Chem. Inf. Model. 2010, 50, 742 (https://doi.org/10.1021/ci100050t); Avalon,
     Gedeck, Rohde and Bartels, J. Chem. Inf. Model. 2006, 46, 1924 (https://doi.org/10.1021/ci050413p); ErG, Stiefl et
     al., J. Chem. Inf. Model. 2006, 46, 208 (https://doi.org/10.1021/ci050457y).
+
+    >>> from molattn.chem import feature_vectors
+    >>> feature_vectors(["CCO", "c1ccccc1"], ["rdkit_fast"]).shape
+    (2, 67)
     """
     if unknown := [name for name in featurizers if name not in FEATURE_LENGTHS]:
         raise UsageError(unknown_choice("features", unknown[0], FEATURE_LENGTHS))
@@ -69,7 +70,19 @@ def feature_vectors(
 
 
 def feature_columns(featurizers: Sequence[str]) -> dict[str, slice]:
-    """The columns of each featurizer in the result of `feature_vectors`."""
+    """The columns of each featurizer in the result of `feature_vectors`, as slices.
+
+    Args:
+        featurizers: names of `FEATURE_LENGTHS`, each once, in the order passed to `feature_vectors`.
+
+    Raises:
+        KeyError: there is no such featurizer.
+
+    >>> from molattn.chem import feature_columns
+    >>> columns = feature_columns(["morgan_count", "rdkit_fast"])
+    >>> columns["rdkit_fast"].start, columns["rdkit_fast"].stop
+    (1024, 1091)
+    """
     ends = accumulate((FEATURE_LENGTHS[f] for f in featurizers), initial=0)
     return {f: slice(*pair) for f, pair in zip(featurizers, pairwise(ends), strict=True)}
 
@@ -77,11 +90,24 @@ def feature_columns(featurizers: Sequence[str]) -> dict[str, slice]:
 def morgan_environments(smiles: str, *, max_atoms: int = sys.maxsize) -> dict[int, list[tuple[int, ...]]]:
     """The substructures that are counted in each column of "morgan_count": for each, the indices of its atoms.
 
-    >>> morgan_environments("CO")[807]
-    [(1,)]
+    Args:
+        smiles: one SMILES, as `read_smiles` takes it.
+        max_atoms: largest number of atoms of the molecule.
+
+    Returns:
+        From column to substructures; the atoms are in the order of the SMILES, from 0. Columns whose count is 0 are
+        absent.
 
     Raises:
-        SmilesError: the SMILES cannot be read.
+        SmilesError: the SMILES cannot be read, or RDKit fails to make its fingerprint.
+
+    >>> from molattn.chem import feature_vectors, morgan_environments
+    >>> found = morgan_environments("CCO")
+    >>> sorted(found.values())
+    [[(0,)], [(0, 1)], [(0, 1, 2)], [(1,)], [(1, 2)], [(2,)]]
+    >>> counts = feature_vectors(["CCO"], ["morgan_count"])[0]
+    >>> all(counts[column] == len(atoms) for column, atoms in found.items())
+    True
     """
     mol = read_smiles(smiles, max_atoms=max_atoms)
     output = rdFingerprintGenerator.AdditionalOutput()

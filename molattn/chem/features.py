@@ -14,15 +14,21 @@ ELEMENT_SYMBOLS = ("*", *(Chem.GetPeriodicTable().GetElementSymbol(z) for z in r
 class Feature:
     """One categorical feature; its codes are 0 .. size - 1.
 
-    Raises ValueError if two codes have the same label, or if the codes do not fit into one byte.
+    Attributes:
+        name: its name, also in tables and legends.
+        labels: `labels[code]` is the label of a code.
+
+    Raises:
+        ValueError: `labels` are not 1 to 256 different strings: their codes must fit into one byte.
+
+    >>> from molattn.chem import Feature
+    >>> stereo = Feature("stereo", ("none", "E", "Z"))
+    >>> stereo.index["Z"], stereo.labels[2], stereo.size
+    (2, 'Z', 3)
     """
 
     name: str
-    """Its name, also in tables and legends."""
-
     labels: tuple[str, ...]
-    """`labels[code]` is the label of a code."""
-
     index: dict[str, int] = field(init=False, repr=False, compare=False)
     """`index[label]` is the code of a label."""
 

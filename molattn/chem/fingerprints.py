@@ -19,9 +19,15 @@ class Fingerprints:
         smiles: n SMILES.
         max_atoms: largest number of atoms of a molecule.
 
-    Raises SmilesError for a SMILES that cannot be read.
+    Raises:
+        SmilesError: a SMILES that cannot be read; raised for the first of them.
 
     Source: Rogers and Hahn, J. Chem. Inf. Model. 2010, 50, 742 (https://doi.org/10.1021/ci100050t).
+
+    >>> from molattn.chem import Fingerprints
+    >>> fingerprints = Fingerprints(["CCO", "CCCO", "c1ccccc1"])
+    >>> len(fingerprints), fingerprints.similarities(0).round(2).tolist()
+    (3, [1.0, 0.56, 0.0])
     """
 
     def __init__(self, smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS):
@@ -32,9 +38,15 @@ class Fingerprints:
         return len(self._bits)
 
     def similarities(self, row: int) -> np.ndarray:
-        """Tanimoto similarities of molecule `row` to all molecules, (n,) from 0 to 1.
+        """Tanimoto similarities of one molecule to all molecules, (n,) float64 from 0 to 1.
 
         s_j = |bits_row and bits_j| / |bits_row or bits_j|; 1 for two molecules without any bit.
+
+        Args:
+            row: index of the molecule among the `smiles`.
+
+        Raises:
+            IndexError: there is no such row.
         """
         if not self._bits[row].GetNumOnBits():
             return np.array([1.0 - (bits.GetNumOnBits() > 0) for bits in self._bits])
@@ -44,7 +56,18 @@ class Fingerprints:
 def morgan_bits(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.ndarray:
     """The fingerprints of `Fingerprints` as bits, (n, 256) uint8, packed by `numpy.packbits`.
 
-    Raises SmilesError for a SMILES that cannot be read.
+    Args:
+        smiles: n SMILES.
+        max_atoms: largest number of atoms of a molecule.
+
+    Raises:
+        SmilesError: a SMILES that cannot be read; raised for the first of them.
+
+    >>> import numpy as np
+    >>> from molattn.chem import morgan_bits
+    >>> bits = np.unpackbits(morgan_bits(["CCO", "c1ccccc1"]), axis=1)
+    >>> bits.shape, bits.sum(1).tolist()
+    ((2, 2048), [6, 3])
     """
     fingerprint = rdFingerprintGenerator.GetMorganGenerator(
         radius=RADIUS, fpSize=FINGERPRINT_BITS
@@ -54,9 +77,23 @@ def morgan_bits(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.ndar
 
 
 def morgan_counts(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.ndarray:
-    """Morgan count fingerprints with the same radius and size, (n, 2048) uint16.
+    """Morgan count fingerprints, (n, 2048) uint16: radius 2, how often each substructure occurs, up to 65,535.
 
-    Raises SmilesError for a SMILES that cannot be read.
+    Args:
+        smiles: n SMILES.
+        max_atoms: largest number of atoms of a molecule.
+
+    Raises:
+        SmilesError: a SMILES that cannot be read; raised for the first of them.
+
+    Source: Rogers and Hahn, J. Chem. Inf. Model. 2010, 50, 742 (https://doi.org/10.1021/ci100050t).
+
+    >>> from molattn.chem import morgan_counts
+    >>> counts = morgan_counts(["CCO", "c1ccccc1"])
+    >>> counts.shape
+    (2, 2048)
+    >>> counts[1][counts[1] > 0].tolist()  # benzene: three substructures, six times each
+    [6, 6, 6]
     """
     fingerprint = rdFingerprintGenerator.GetMorganGenerator(
         radius=RADIUS, fpSize=FINGERPRINT_BITS
@@ -79,20 +116,27 @@ def butina_clusters(
 ) -> list[np.ndarray]:
     """Butina clustering by Tanimoto similarity of Morgan fingerprints.
 
-    Molecules are visited by decreasing number of neighbours, ties in order. Each molecule without a cluster becomes the
-    centre of a new one, together with its neighbours without a cluster. All n^2 pairs are compared, in C++: a few
+    Molecules are visited by decreasing number of neighbors, ties in order. Each molecule without a cluster becomes the
+    center of a new one, together with its neighbors without a cluster. All n^2 pairs are compared, in C++: a few
     seconds for n = 5,000.
 
     Args:
         smiles: n SMILES, each molecule once.
-        similarity: smallest Tanimoto similarity of neighbours, from 0 to 1.
+        similarity: smallest Tanimoto similarity of neighbors, from 0 to 1.
         max_atoms: largest number of atoms of a molecule.
 
-    Returns: arrays of row indices, one per cluster, the centre first; each row is in exactly one of them.
+    Returns:
+        Arrays of row indices, one per cluster, the center first; each row is in exactly one of them.
 
-    Raises SmilesError for SMILES that cannot be read.
+    Raises:
+        SmilesError: a SMILES that cannot be read; raised for the first of them.
 
     Source: Butina, J. Chem. Inf. Comput. Sci. 1999, 39, 747 (https://doi.org/10.1021/ci9803381).
+
+    >>> from molattn.chem import butina_clusters
+    >>> clusters = butina_clusters(["CCO", "CCCO", "c1ccccc1"])
+    >>> [cluster.tolist() for cluster in clusters]
+    [[0, 1], [2]]
     """
     fingerprints = Fingerprints(smiles, max_atoms=max_atoms)
     n = len(fingerprints)

@@ -22,9 +22,16 @@ def random_smiles(mol: Chem.Mol, seed: int) -> str:
         mol: As `read_smiles` returns it.
         seed: From 0; the same seed gives the same SMILES of the same molecule.
 
-    Raises ValueError for a seed outside of [0, 2^31 - 1).
+    Raises:
+        ValueError: a seed outside of [0, 2^31 - 1).
 
-    Source: RDKit's `MolToRandomSmilesVect`.
+    Source: RDKit's `MolToRandomSmilesVect`; as augmentation of data, Bjerrum 2017, arXiv:1703.07076.
+
+    >>> from molattn.chem import canonical_smiles, random_smiles, read_smiles
+    >>> mol = read_smiles("CC(=O)Nc1ccc(O)cc1")
+    >>> variants = {random_smiles(mol, seed) for seed in range(5)}
+    >>> len(variants) > 1, {canonical_smiles(read_smiles(text)) for text in variants}
+    (True, {'CC(=O)Nc1ccc(O)cc1'})
     """
     if not 0 <= seed < _SEEDS:
         raise ValueError(f"a seed is from 0 to {_SEEDS - 1}, got {seed}")
@@ -35,8 +42,19 @@ def random_smiles(mol: Chem.Mol, seed: int) -> str:
 def round_trip_smiles(text: str, max_length: int) -> str | None:
     """The canonical SMILES of a molecule, if it is short, has one fragment and is the same after a round trip.
 
-    None otherwise: no molecule, several fragments, more than `max_length` characters, or one of the few
-    canonical SMILES that RDKit parses and then writes differently.
+    Args:
+        text: SMILES.
+        max_length: largest number of characters of the canonical SMILES.
+
+    Returns:
+        The canonical SMILES. None for text that is no molecule of up to `MAX_ATOMS` atoms, several fragments, more than
+        `max_length` characters, or one of the few canonical SMILES that RDKit parses and then writes differently.
+
+    >>> from molattn.chem import round_trip_smiles
+    >>> round_trip_smiles("OCC", max_length=10)
+    'CCO'
+    >>> print(round_trip_smiles("[Na+].[Cl-]", max_length=20))
+    None
     """
     try:
         canonical = canonical_smiles(read_smiles(text))
@@ -50,7 +68,16 @@ def round_trip_smiles(text: str, max_length: int) -> str | None:
 def nci_molecules(max_length: int) -> list[str]:
     """The short molecules among the 4,999 of the NCI in RDKit's data: distinct `round_trip_smiles`, sorted.
 
-    Raises FileNotFoundError if RDKit was installed without its data.
+    Args:
+        max_length: largest number of characters of a canonical SMILES.
+
+    Raises:
+        FileNotFoundError: RDKit was installed without its data.
+
+    >>> from molattn.chem import nci_molecules
+    >>> smiles = nci_molecules(max_length=10)
+    >>> "CCN" in smiles, max(map(len, smiles))
+    (True, 10)
     """
     lines = (Path(RDConfig.RDDataDir) / "NCI" / "first_5K.smi").read_text(encoding="utf-8").splitlines()
     found = {round_trip_smiles(line.split("\t")[0], max_length) for line in lines if line.strip()}
@@ -77,12 +104,23 @@ def mutate_molecules(
 
     Args:
         smiles: Input molecules; none of them is returned.
-        count: Number of distinct molecules; fewer are returned if the edits find no more.
+        count: Number of distinct molecules; fewer are returned if 50 attempts per molecule find no more.
         seed: The same seed gives the same molecules, in the same order.
         max_length: Largest number of characters of a canonical SMILES.
         exclude: Canonical SMILES that must not be returned, such as those of a test set.
 
-    Returns: distinct `round_trip_smiles` without radicals.
+    Returns:
+        Distinct `round_trip_smiles` without radicals.
+
+    Raises:
+        SmilesError: an input that is not a molecule.
+
+    >>> from molattn.chem import mutate_molecules
+    >>> new = mutate_molecules(["CCO", "c1ccccc1"], count=3, seed=0, max_length=20)
+    >>> len(new), "CCO" in new
+    (3, False)
+    >>> new == mutate_molecules(["CCO", "c1ccccc1"], count=3, seed=0, max_length=20)
+    True
     """
     rng = np.random.default_rng(seed)
     mols = [read_smiles(text) for text in smiles]
@@ -104,11 +142,19 @@ def grow_molecules(
         seed: the same seed gives the same molecules, in the same order.
         is_excluded: called with each new SMILES; molecules for which it returns True are dropped.
 
-    Returns: `round_trip_smiles`.
+    Returns:
+        `round_trip_smiles`, of up to 100 characters.
 
-    Raises SmilesError for an input that is not a molecule.
+    Raises:
+        SmilesError: an input that is not a molecule.
 
     Source: Degen et al., ChemMedChem 2008, 3, 1503 (https://doi.org/10.1002/cmdc.200800178), for BRICS.
+
+    >>> from molattn.chem import grow_molecules
+    >>> esters = ["CCOC(=O)c1ccccc1", "CC(=O)OCCN"]
+    >>> new = grow_molecules(esters, count=3, seed=0, is_excluded=lambda smiles: "S" in smiles)
+    >>> len(new), any("S" in smiles for smiles in new)
+    (3, False)
     """
     rng = np.random.default_rng(seed)
     mols = [read_smiles(text) for text in smiles]

@@ -36,31 +36,37 @@ class MoleculeGraph:
 
     Methane, without explicit hydrogens, is one atom and one pair. Atoms are in the order of the SMILES.
 
-    Raises ValueError if the shapes or types of the fields are inconsistent.
+    Attributes:
+        smiles: The input SMILES.
+        atom_codes: (n, F) uint8: the features of every atom, columns as in `ATOM_FEATURES`.
+        bond_codes: (n, n) uint8: `[i, j]` is the bond between receiver i and sender j, packed into a byte: see
+            `unpack_bond`.
+        path_lengths: (n, n) uint8: number of bonds on the shortest path; 0 on the diagonal, 255 between fragments.
+        symbols: n element symbols.
+        warnings: One sentence for each thing that the codes do not represent: unknown elements, charges, bonds or
+            stereochemistry, and isotopes; and, with conformers, for distances that are not those of an optimized
+            geometry.
+        distances: (n, n) float32 in angstrom: 0 on the diagonal, symmetric, inf between fragments, whose relative
+            positions are unknown; None without conformers.
+
+    Raises:
+        ValueError: the shapes or types of the arrays are inconsistent.
+
+    >>> from molattn.chem import molecule_graph
+    >>> graph = molecule_graph("CC(=O)O")
+    >>> graph.symbols, graph.num_atoms
+    (('C', 'C', 'O', 'O'), 4)
+    >>> graph.path_lengths.tolist()
+    [[0, 1, 2, 2], [1, 0, 1, 1], [2, 1, 0, 2], [2, 1, 2, 0]]
     """
 
     smiles: str
-    """The input SMILES."""
-
     atom_codes: npt.NDArray[np.uint8]
-    """(n, F): the features of every atom, columns as in `ATOM_FEATURES`."""
-
     bond_codes: npt.NDArray[np.uint8]
-    """(n, n): `[i, j]` is the bond between receiver i and sender j, packed into a byte: see `unpack_bond`."""
-
     path_lengths: npt.NDArray[np.uint8]
-    """(n, n): number of bonds on the shortest path; 0 on the diagonal, 255 between fragments."""
-
     symbols: tuple[str, ...]
-    """n element symbols."""
-
     warnings: tuple[str, ...] = ()
-    """One sentence for each thing that the codes do not represent: unknown elements, charges, bonds or stereochemistry,
-    and isotopes; and, with conformers, for distances that are not those of an optimized geometry."""
-
     distances: npt.NDArray[np.float32] | None = None
-    """(n, n) in angstrom: 0 on the diagonal, symmetric, inf between fragments, whose relative positions are unknown;
-    None without conformers."""
 
     def __post_init__(self):
         n = len(self.symbols)
@@ -75,7 +81,12 @@ class MoleculeGraph:
 
     @classmethod
     def from_codes(cls, smiles: str, codes: Codes) -> "MoleculeGraph":
-        """The graph of `codes`, whose shapes are not validated."""
+        """The graph of codes, whose shapes are not validated; it has no distances.
+
+        Args:
+            smiles: the SMILES.
+            codes: atom codes, bond codes, path lengths, symbols (None to derive them from the atom codes) and warnings.
+        """
         graph = cls.__new__(cls)
         # Bypasses the checks and `__setattr__` of the frozen dataclass, which take as long as computing the codes.
         values = graph.__dict__
@@ -124,6 +135,16 @@ class MoleculeGraph:
         """The molecule with renumbered atoms: atom k of the result is atom `order[k]` of this one.
 
         `smiles` and `warnings` are unchanged: they have the old atom order and numbers.
+
+        Args:
+            order: n indices, each of 0 to n - 1 once.
+
+        Raises:
+            ValueError: `order` is no permutation of the atoms.
+
+        >>> from molattn.chem import molecule_graph
+        >>> molecule_graph("CCO").permute([2, 1, 0]).symbols
+        ('O', 'C', 'C')
         """
         index = np.asarray(order)
         if not np.array_equal(np.sort(index), np.arange(self.num_atoms)):
@@ -147,6 +168,10 @@ class ReadOptions:
         max_atoms: Largest number of atoms.
         conformers: How to compute distances; None for no distances.
         standardize: A key of `STANDARDIZE`; empty for none.
+
+    >>> from molattn.chem import ReadOptions
+    >>> ReadOptions(standardize="parent")
+    ReadOptions(add_hs=False, max_atoms=1000, conformers=None, standardize='parent')
     """
 
     add_hs: bool = False
@@ -156,6 +181,7 @@ class ReadOptions:
 
 
 DEFAULT_READ_OPTIONS = ReadOptions()
+"""Hydrogens are implicit, up to `MAX_ATOMS` atoms, no distances, no standardization."""
 
 
 def molecule_graph(
@@ -178,8 +204,20 @@ def molecule_graph(
         on_molecule: Called with the parsed molecule, before hydrogens are added, so that the caller does not have to
             parse it again.
 
-    Raises SmilesError for text that is not a molecule within the limits; ConformerError, a subclass, for a molecule
-    without a geometry, unless the policy is "paths".
+    Raises:
+        SmilesError: text that is not a molecule within the limits, or a molecule that RDKit fails to standardize.
+        ConformerError: a molecule without a geometry, unless the policy is "paths". It is a subclass of SmilesError.
+        InputError: RDKit fails to write the standard form as SMILES.
+        UsageError: there is no such `standardize`.
+
+    >>> from molattn.chem import ATOM_FEATURES, molecule_graph
+    >>> graph = molecule_graph("CCO")
+    >>> graph.atom_codes.shape == (3, len(ATOM_FEATURES)), graph.bond_codes.shape
+    (True, (3, 3))
+    >>> molecule_graph("CCO", add_hs=True).num_atoms
+    9
+    >>> molecule_graph("CC(=O)[O-].[Na+]", standardize="parent").smiles
+    'CC(=O)O'
     """
     if standardize:
         smiles = standardized_smiles(smiles, standardize, max_atoms)
@@ -215,10 +253,22 @@ def featurize(
         num_workers: Number of worker processes; 0 for none. They are spawned, so a script that uses them needs
             `if __name__ == "__main__":`.
         conformers: As for `molecule_graph`.
-        progress: Called after each chunk of rows.
+        progress: Called after each chunk of rows with the number of finished rows and the number of rows.
         standardize: As for `molecule_graph`.
 
-    Raises ConformerError, with its `row`, for the first molecule without a geometry if the policy is "stop".
+    Returns:
+        A `MoleculeGraph` or a `SmilesError`, which is not raised, for each row.
+
+    Raises:
+        ConformerError: the first molecule without a geometry if the policy is "stop"; it has the `row`.
+        UsageError: there is no such `standardize`; or worker processes die as they start.
+
+    >>> from molattn.chem import featurize
+    >>> ethanol, error = featurize(["CCO", "c1cccc1"])
+    >>> ethanol.num_atoms
+    3
+    >>> error.reason
+    'no alternating double bonds fit the aromatic atoms 0, 1, 2, 3, 4'
     """
     function = partial(
         molecule_graph, add_hs=add_hs, max_atoms=max_atoms, conformers=conformers, standardize=standardize

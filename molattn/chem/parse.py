@@ -38,16 +38,28 @@ _HYDROGENS = re.compile(r"\[\d*[H#]")
 def read_smiles(text: object, *, max_atoms: int = MAX_ATOMS, add_hs: bool = False) -> Chem.Mol:
     """Parse a SMILES into a sanitized molecule, its atoms in the order of the text.
 
-    Explicit hydrogens become implicit, as in RDKit, except H2, protons, deuterium and those that define the
-    stereochemistry of an imine. `[HH]` is read as `[H][H]`. Spaces at both ends are dropped.
+    Explicit hydrogens become implicit, as in RDKit, except H2, free ions, isotopes such as deuterium, those bonded to
+    a dummy atom and those that define the stereochemistry of an imine. `[HH]` is read as `[H][H]`. Spaces at both ends
+    are dropped.
 
     Args:
         text: SMILES alone: printable ASCII, no name after it, no ChemAxon extensions.
         max_atoms: Largest number of atoms, including the hydrogens that `add_hs` adds.
         add_hs: Whether to add all hydrogens as atoms, after the others.
 
-    Raises SmilesError for text that is not a molecule within the limits. Atom indices in its reason are those of the
-    text, from 0.
+    Raises:
+        SmilesError: text that is not a molecule within the limits. Atom indices in its reason are those of the text,
+            from 0.
+
+    >>> from molattn.chem import read_smiles
+    >>> read_smiles("OCC").GetNumAtoms(), read_smiles("OCC", add_hs=True).GetNumAtoms()
+    (3, 9)
+    >>> from molattn.errors import SmilesError
+    >>> try:
+    ...     read_smiles("CF(C)C")
+    ... except SmilesError as error:
+    ...     print(error)
+    'CF(C)C': atom 1 (F) has a valence of 3, more than it can have
     """
     smiles = _validated(text, max_atoms)
     block_logs = rdBase.BlockLogs()  # until it is deleted; `with` takes twice as long
@@ -112,7 +124,16 @@ def add_hydrogens(mol: Chem.Mol, text: object, max_atoms: int = MAX_ATOMS) -> Ch
 def canonical_smiles(mol: Chem.Mol, *, max_atoms: int = MAX_ATOMS) -> str:
     """RDKit's canonical SMILES of a molecule.
 
-    Raises InputError if RDKit fails, or for more than `max_atoms` atoms, since RDKit crashes on very long chains.
+    Args:
+        mol: An RDKit molecule.
+        max_atoms: Largest number of atoms.
+
+    Raises:
+        InputError: RDKit fails; or more than `max_atoms` atoms, since RDKit crashes on very long chains.
+
+    >>> from molattn.chem import canonical_smiles, read_smiles
+    >>> canonical_smiles(read_smiles("OCC"))
+    'CCO'
     """
     if mol.GetNumAtoms() > max_atoms:
         raise InputError(f"the molecule has {mol.GetNumAtoms():,} atoms, over the limit of {max_atoms:,}")
@@ -123,7 +144,15 @@ def canonical_smiles(mol: Chem.Mol, *, max_atoms: int = MAX_ATOMS) -> str:
 
 
 def is_mol(value: object) -> TypeGuard[Chem.Mol]:
-    """Whether a value is an RDKit molecule."""
+    """Whether a value is an RDKit molecule; type checkers then treat it as one.
+
+    Args:
+        value: any object.
+
+    >>> from molattn.chem import is_mol, read_smiles
+    >>> is_mol(read_smiles("CCO")), is_mol("CCO")
+    (True, False)
+    """
     return isinstance(value, Chem.Mol)
 
 
@@ -134,7 +163,16 @@ def smiles_from_mol(mol: Chem.Mol) -> tuple[str, bool]:
     Explicit hydrogens become implicit, as in `read_smiles`; in their own order, they have to follow the other atoms.
     Coordinates, atom names and other properties are not part of a SMILES.
 
-    Raises SmilesError if RDKit fails, or for more than `MAX_LENGTH` atoms, since RDKit crashes on very long chains.
+    Args:
+        mol: An RDKit molecule.
+
+    Raises:
+        SmilesError: RDKit fails; or more than `MAX_LENGTH` atoms, since RDKit crashes on very long chains.
+
+    >>> from rdkit import Chem
+    >>> from molattn.chem import smiles_from_mol
+    >>> smiles_from_mol(Chem.MolFromSmiles("OCC"))
+    ('OCC', True)
     """
     if mol.GetNumAtoms() > MAX_LENGTH:
         raise SmilesError(

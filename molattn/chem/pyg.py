@@ -24,12 +24,19 @@ def to_pyg(graph: MoleculeGraph, y: Any = None) -> Data:
 
     Args:
         graph: A molecule of n atoms.
-        y: Its targets, one or several numbers.
+        y: Its targets, one or several numbers; None for none.
 
     Returns:
         `Data` with x (n, F) long, the atom codes; edge_index (2, n * n) long, by receiver and then by sender;
         edge_attr (n * n, 5) long: bond type, in_ring, conjugated, stereo, path length; smiles; warnings; distances
         (n * n,) float32 if the graph has them; and y (1, targets) float32 if passed.
+
+    >>> from molattn.chem import molecule_graph, to_pyg
+    >>> data = to_pyg(molecule_graph("CO"), y=-0.77)
+    >>> data.num_nodes, tuple(data.edge_attr.shape), tuple(data.y.shape)
+    (2, (4, 5), (1, 1))
+    >>> data.edge_index.tolist()  # senders, receivers
+    [[0, 1, 0, 1], [0, 0, 1, 1]]
     """
     n = graph.num_atoms
     receivers, senders = np.divmod(np.arange(n * n), n)
@@ -49,9 +56,18 @@ def to_pyg(graph: MoleculeGraph, y: Any = None) -> Data:
 
 
 def from_pyg(data: Data) -> MoleculeGraph:
-    """The inverse of `to_pyg`, whatever the order of the edges.
+    """The inverse of `to_pyg`, whatever the order of the edges; targets are dropped.
 
-    Raises InputError if `data` is not one complete graph with self-loops and the codes of this version.
+    Args:
+        data: one graph, with the attributes that `to_pyg` gives it.
+
+    Raises:
+        InputError: `data` is not one complete graph with self-loops and the codes of this version.
+
+    >>> from molattn.chem import from_pyg, molecule_graph, to_pyg
+    >>> graph = molecule_graph("CC(=O)O")
+    >>> from_pyg(to_pyg(graph)) == graph
+    True
     """
     x, edge_index, edge_attr = (_integers(data, name) for name in ("x", "edge_index", "edge_attr"))
     if x.ndim != 2 or len(x) == 0 or x.shape[1] != len(_ATOM_SIZES):

@@ -41,7 +41,16 @@ def smiles_from_molblock(block: str, max_atoms: int = MAX_ATOMS) -> str:
         block: V2000 or V3000, from the title to `M  END`.
         max_atoms: Largest number of atoms, including hydrogens that become implicit.
 
-    Raises SmilesError, with the title of the block, for a block that is not a molecule within the limits.
+    Raises:
+        SmilesError: a block that is not a molecule within the limits; the error has the title of the block in place
+            of a SMILES.
+        InputError: RDKit fails to write the molecule as SMILES.
+
+    >>> from rdkit import Chem
+    >>> from molattn.chem import smiles_from_molblock
+    >>> block = Chem.MolToMolBlock(Chem.MolFromSmiles("OCC"))
+    >>> smiles_from_molblock(block)
+    'CCO'
     """
     _check_numbers(block, max_atoms)
     return canonical_smiles(_parse_molblock(block, remove_hs=True), max_atoms=max_atoms)

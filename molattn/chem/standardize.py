@@ -45,7 +45,14 @@ def standardized_smiles(smiles: object, standardize: str, max_atoms: int = MAX_A
 
     Raises:
         SmilesError: text that is not a molecule within the limits, or a molecule that RDKit fails to standardize.
+        InputError: RDKit fails to write the standard form as SMILES.
         UsageError: an unknown `standardize`.
+
+    >>> from molattn.chem import standardized_smiles
+    >>> standardized_smiles("CC(=O)[O-].[Na+]", "parent")
+    'CC(=O)O'
+    >>> standardized_smiles("OCC", "parent")  # already in its standard form
+    'OCC'
     """
     if standardize and standardize not in STANDARDIZE:
         raise UsageError(unknown_choice("standardize", standardize, STANDARDIZE))
@@ -69,12 +76,18 @@ _BLOCK = 14
 def inchi_key(smiles: object, max_atoms: int = MAX_ATOMS) -> str:
     """The InChIKey of a molecule; empty if InChI has none, as for too many atoms.
 
-    >>> inchi_key("OCC")
-    'LFQSCWFLJHTTHZ-UHFFFAOYSA-N'
+    Args:
+        smiles: SMILES, as `read_smiles` takes it.
+        max_atoms: Largest number of atoms.
 
-    Raises SmilesError for text that is not a molecule within the limits.
+    Raises:
+        SmilesError: text that is not a molecule within the limits.
 
     Source: Heller et al., J. Cheminform. 2015, 7, 23 (https://doi.org/10.1186/s13321-015-0068-4).
+
+    >>> from molattn.chem import inchi_key
+    >>> inchi_key("OCC")
+    'LFQSCWFLJHTTHZ-UHFFFAOYSA-N'
     """
     return _key(read_smiles(smiles, max_atoms=max_atoms), smiles)
 
@@ -84,14 +97,21 @@ def inchikey_skeletons(smiles: object, max_atoms: int = MAX_ATOMS) -> tuple[str,
 
     Stereoisomers and isotopologues share a block, and so do an acid and its anion; a salt also has that of its acid.
 
+    Args:
+        smiles: SMILES, as `read_smiles` takes it.
+        max_atoms: Largest number of atoms.
+
+    Returns:
+        Distinct blocks, that of the whole molecule first; empty if InChI has no key for it or for a fragment.
+
+    Raises:
+        SmilesError: text that is not a molecule within the limits.
+
+    >>> from molattn.chem import inchikey_skeletons
     >>> inchikey_skeletons("[Na+].CC(=O)[O-]")
     ('VMHLLURERBWHNL', 'FKNQFGJONOIPTF', 'QTBSBXVTEAMEQO')
     >>> inchikey_skeletons("CC(=O)O")
     ('QTBSBXVTEAMEQO',)
-
-    Returns: distinct blocks, that of the whole molecule first; empty if InChI has no key for it or for a fragment.
-
-    Raises SmilesError for text that is not a molecule within the limits.
     """
     mol = read_smiles(smiles, max_atoms=max_atoms)
     fragments = Chem.GetMolFrags(mol, asMols=True)

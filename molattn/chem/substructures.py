@@ -16,9 +16,17 @@ def murcko_scaffold(molecule: Chem.Mol | str, *, max_atoms: int = MAX_ATOMS) -> 
         molecule: A sanitized molecule, or SMILES.
         max_atoms: Largest number of atoms.
 
-    Raises SmilesError for SMILES that cannot be read; InputError for a molecule that is too large.
+    Raises:
+        SmilesError: SMILES that cannot be read, or a molecule whose scaffold RDKit fails to find.
+        InputError: a scaffold of more than `max_atoms` atoms.
 
     Source: Bemis and Murcko, J. Med. Chem. 1996, 39, 2887 (https://doi.org/10.1021/jm9602928).
+
+    >>> from molattn.chem import murcko_scaffold
+    >>> murcko_scaffold("CC(=O)c1ccc(Cc2ccccn2)cc1")
+    'c1ccc(Cc2ccccn2)cc1'
+    >>> murcko_scaffold("CCO")
+    ''
     """
     from rdkit.Chem.Scaffolds import MurckoScaffold  # here, because it imports most of RDKit
 
@@ -62,13 +70,15 @@ FUNCTIONAL_GROUPS: dict[str, str] = {
 def functional_groups(smiles: object, *, add_hs: bool = False, max_atoms: int = MAX_ATOMS) -> dict[str, list[int]]:
     """The atoms of each functional group in a molecule, in the order of `FUNCTIONAL_GROUPS`, without absent groups.
 
-    >>> functional_groups("CC(=O)Nc1ccc(O)cc1")
-    {'phenol': [8], 'amide': [1, 2, 3], 'aromatic carbon': [4, 5, 6, 7, 9, 10]}
-
     Args:
         smiles, add_hs, max_atoms: as for `read_smiles`.
 
-    Raises SmilesError for text that is not a molecule within the limits.
+    Raises:
+        SmilesError: text that is not a molecule within the limits.
+
+    >>> from molattn.chem import functional_groups
+    >>> functional_groups("CC(=O)Nc1ccc(O)cc1")
+    {'phenol': [8], 'amide': [1, 2, 3], 'aromatic carbon': [4, 5, 6, 7, 9, 10]}
     """
     mol = read_smiles(smiles, add_hs=add_hs, max_atoms=max_atoms)
     parameters = Chem.SubstructMatchParameters()

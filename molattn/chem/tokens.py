@@ -38,22 +38,26 @@ _BRACKET = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class SmilesTokens:
-    """One molecule as the n tokens of its canonical SMILES."""
+    """One molecule as the n tokens of its canonical SMILES.
+
+    Attributes:
+        smiles: The input SMILES.
+        encoded_smiles: The canonical SMILES, which is the concatenation of the tokens.
+        labels: n tokens.
+        codes: (n,) uint8: the codes of the tokens, as in `TOKENS`.
+        warnings: A sentence for everything that the codes do not represent; `smiles_tokens` gives none.
+
+    >>> from molattn.chem import TOKENS, smiles_tokens
+    >>> tokens = smiles_tokens("OCC")
+    >>> tokens.size, tokens.labels, [TOKENS[code] for code in tokens.codes]
+    (3, ('C', 'C', 'O'), ['C', 'C', 'O'])
+    """
 
     smiles: str
-    """The input SMILES."""
-
     encoded_smiles: str
-    """The canonical SMILES, which is the concatenation of the tokens."""
-
     labels: tuple[str, ...]
-    """n tokens."""
-
     codes: npt.NDArray[np.uint8]
-    """(n,): the codes of the tokens, as in `TOKENS`."""
-
     warnings: tuple[str, ...] = ()
-    """A sentence for everything that the codes do not represent."""
 
     @property
     def size(self) -> int:
@@ -66,6 +70,10 @@ def tokenize(smiles: str) -> tuple[str, ...]:
 
     Their concatenation is the SMILES.
 
+    Args:
+        smiles: SMILES; it is not validated.
+
+    >>> from molattn.chem import tokenize
     >>> tokenize("C[C@@H](Cl)[O-]")
     ('C', '[', 'C', '@@', 'H', ']', '(', 'Cl', ')', '[', 'O', '-', ']')
     """
@@ -92,7 +100,15 @@ def smiles_tokens(
         standardize: A key of `STANDARDIZE`: the tokens are those of the standard form, and `smiles` is its SMILES.
         on_molecule: As for `molecule_graph`.
 
-    Raises SmilesError for text that is not a molecule within the limits.
+    Raises:
+        SmilesError: text that is not a molecule within the limits, or a molecule that RDKit fails to standardize.
+        InputError: RDKit fails to write the molecule as SMILES.
+        UsageError: there is no such `standardize`.
+
+    >>> from molattn.chem import smiles_tokens
+    >>> tokens = smiles_tokens("C(Cl)C")
+    >>> tokens.encoded_smiles, tokens.labels
+    ('CCCl', ('C', 'C', 'Cl'))
     """
     if standardize:
         smiles = standardized_smiles(smiles, standardize, max_atoms)
@@ -120,7 +136,24 @@ def tokenize_all(
 ) -> list[SmilesTokens | SmilesError]:
     """The tokens of many SMILES, in order; for a row that is not a molecule, its error.
 
-    The arguments are those of `featurize`.
+    Args:
+        smiles: Any number of rows, of any type.
+        add_hs: As for `smiles_tokens`.
+        max_atoms: As for `smiles_tokens`.
+        num_workers: As for `featurize`.
+        progress: As for `featurize`.
+        standardize: As for `smiles_tokens`.
+
+    Returns:
+        A `SmilesTokens` or a `SmilesError`, which is not raised, for each row.
+
+    Raises:
+        UsageError: there is no such `standardize`; or worker processes die as they start.
+
+    >>> from molattn.chem import tokenize_all
+    >>> ethanol, error = tokenize_all(["OCC", ""])
+    >>> ethanol.labels, error.reason
+    (('C', 'C', 'O'), 'it is empty')
     """
     function = partial(smiles_tokens, add_hs=add_hs, max_atoms=max_atoms, standardize=standardize)
     return map_rows(smiles, function, num_workers, progress=progress)

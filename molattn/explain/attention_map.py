@@ -41,6 +41,8 @@ class AttentionMap:
     `weights[layer, head, i, j]` is how much atom i attends to atom j; each row sums to 1 if `rows_sum_to_one`. The
     weights are those that the model used, and not by themselves an explanation of its prediction.
 
+    `molattn.Predictor.attention` makes the map of a molecule.
+
     Attributes:
         smiles: the SMILES of the atoms, or tokens, in their order.
         symbols: n element symbols; tokens for a model of tokens.
@@ -53,6 +55,17 @@ class AttentionMap:
         faithfulness: how faithful this model's attention was measured to be as an explanation, in one line, which every
             picture shows.
         position_type: "atoms", or "tokens" of a SMILES.
+
+    >>> import numpy as np
+    >>> from molattn.explain import AttentionMap
+    >>> weights = np.zeros((1, 2, 3, 3))  # a layer of two heads
+    >>> weights[0, 0] = np.eye(3)  # head 0: every atom attends to itself
+    >>> weights[0, 1, :, 2] = 1  # head 1: all atoms attend to the oxygen
+    >>> attention = AttentionMap("CCO", ("C", "C", "O"), weights, {"log_solubility": 1.1}, {})
+    >>> dict(zip(attention.labels, attention.received_attention(head=1).tolist()))
+    {'C0': 0.0, 'C1': 0.0, 'O2': 1.0}
+    >>> attention.matrix(head="mean").tolist()
+    [[0.5, 0.0, 0.5], [0.0, 0.5, 0.5], [0.0, 0.0, 1.0]]
     """
 
     smiles: str
@@ -93,7 +106,11 @@ class AttentionMap:
     def matrix(self, layer: int = -1, head: int | Literal["mean", "max"] = "mean") -> np.ndarray:
         """The (n, n) weights of one head of a layer, or the mean or maximum over its heads, virtual nodes included.
 
-        The rows of a head and of the mean sum to 1, those of the maximum to 1 or more.
+        The rows of a head and of the mean sum to 1 if `rows_sum_to_one`, those of the maximum then to 1 or more.
+
+        Args:
+            layer: from 0; negative numbers count from the last.
+            head: from 0, negative numbers count from the last; or "mean" or "max" over the heads.
 
         Raises:
             IndexError: unknown layer or head.
@@ -109,7 +126,14 @@ class AttentionMap:
         return heads[head]
 
     def received_attention(self, layer: int = -1, head: int | Literal["mean", "max"] = "mean") -> np.ndarray:
-        """The attention that each node receives, (n,): the mean over receivers, which sums to 1 if the rows do."""
+        """The attention that each node receives, (n,): the mean over receivers, which sums to 1 if the rows do.
+
+        Args:
+            layer, head: as for `matrix`.
+
+        Raises:
+            IndexError, ValueError: as `matrix`.
+        """
         return self.matrix(layer, head).mean(0)
 
     def rollout(self) -> np.ndarray:
@@ -151,7 +175,7 @@ class AttentionMap:
 
         Raises:
             UsageError: the nodes of the map are tokens.
-            InputError: the atoms of the map are not those of its SMILES.
+            InputError: the atoms of the map are not those of its SMILES, or the SMILES cannot be read.
         """
         if self.position_type != "atoms":
             raise UsageError("the nodes of this attention map are tokens of a SMILES, without bonds")
@@ -179,7 +203,10 @@ class AttentionMap:
         return attention_frame(self)
 
     def save(self, path: str | Path) -> None:
-        """Write the map atomically to a .safetensors file.
+        """Write the map atomically to a .safetensors file, which `load` reads.
+
+        Args:
+            path: the file.
 
         Raises:
             UsageError: another suffix, or a folder that does not exist.
@@ -200,6 +227,9 @@ class AttentionMap:
     @classmethod
     def load(cls, path: str | Path) -> "AttentionMap":
         """Load a map that `save` wrote.
+
+        Args:
+            path: the file.
 
         Raises:
             InputError: the file is missing, damaged, something else, or written by a newer molattn.

@@ -30,6 +30,8 @@ class Attribution:
     For classes, `prediction` is what the model computes before it becomes a probability: the log-odds of a binary
     target, log(p / (1 - p)), or the score (logit) of a class before the softmax.
 
+    `molattn.Predictor.attributions` makes the attribution of a molecule.
+
     Attributes:
         smiles: the SMILES of the atoms.
         symbols: n element symbols.
@@ -47,6 +49,15 @@ class Attribution:
         quantity: the name of `prediction` if it is not the predicted value, such as "log-odds of active".
         probability: the probability of the class, from `prediction`; None for regression.
         calibrated: the probability after calibration, as in predictions; None if calibration does not change it.
+
+    >>> import numpy as np
+    >>> from molattn.explain import Attribution
+    >>> values = np.array([-0.5, -0.25, 1.25])
+    >>> found = Attribution("CCO", ("C", "C", "O"), values, "additive", "logS", 1.0, constant=0.5, adds_up=True)
+    >>> found.equation
+    'logS 1.000 = 0.500 (constant) + 0.500 (3 atoms)'
+    >>> found.labels[found.values.argmax()]  # the atom that raises the prediction most
+    'O2'
     """
 
     smiles: str
@@ -113,6 +124,13 @@ class Attribution:
 
         Where the values are not `signed`, such as attention weights, darker is larger. See
         `molattn.viewer.draw_attribution`.
+
+        Args:
+            size: width and height of the SVG in pixels, by default fitted to the molecule.
+
+        Raises:
+            UsageError: the size is too small.
+            InputError: the atoms of the attribution are not those of its SMILES.
         """
         from molattn.viewer import draw_attribution
 

@@ -51,6 +51,15 @@ class HeadSummary:
         molecules, atoms: the numbers of molecules and atoms.
         faithfulness: `AttentionMap.faithfulness` of the maps.
         shape: (layers, heads); None before the first map.
+
+    >>> import numpy as np
+    >>> from molattn.explain import AttentionMap, HeadSummary
+    >>> summary = HeadSummary()
+    >>> weights = np.eye(3)[None, None]  # one head, where every atom attends to itself
+    >>> summary.add(AttentionMap("CCO", ("C", "C", "O"), weights, {}, {}))
+    >>> key = ("distance", "any atom", "self")
+    >>> summary.share(key).tolist(), round(summary.uniform(key), 2), summary.receivers(key)
+    ([[1.0]], 0.33, 3)
     """
 
     def __init__(self):
@@ -70,9 +79,13 @@ class HeadSummary:
     def add(self, attention: AttentionMap) -> None:
         """Add the atoms of a map.
 
+        Args:
+            attention: the map.
+
         Raises:
             UsageError: the nodes of the map are tokens.
-            InputError: the map has another number of layers or heads than the ones before.
+            InputError: the map has another number of layers or heads than the ones before, or its atoms are not those
+                of its SMILES.
         """
         graph = attention.graph()
         shape = attention.weights.shape[:2]
@@ -118,23 +131,42 @@ class HeadSummary:
         self._receivers[key] += receivers
 
     def keys(self, by: str) -> list[Key]:
-        """The keys of one kind: "distance", "elements", "group" or "entropy"; the most common first."""
+        """The keys of one kind, those of senders with most uniform attention first; of "distance" as in `DISTANCES`.
+
+        Args:
+            by: the kind, "distance", "elements", "group" or "entropy".
+
+        Returns:
+            Triples of the kind, the receiver class and the sender class, such as ("elements", "C", "O").
+        """
         keys = [key for key in self._totals if key[0] == by and self._receivers[key]]
         return keys if by == "distance" else sorted(keys, key=lambda key: -self._uniform[key])
 
     def receivers(self, key: Key) -> int:
-        """Number of receivers; for elements, all atoms of that element, also if the sender element is missing."""
+        """Number of receivers; for elements, all atoms of that element, also if the sender element is missing.
+
+        Args:
+            key: one of `keys`.
+        """
         if key[0] == "elements":
             # A molecule without the sender element adds no attention, but its receivers count.
             return max(self._receivers[k] for k in self._totals if k[:2] == key[:2])
         return self._receivers[key]
 
     def share(self, key: Key) -> np.ndarray:
-        """The share of the receivers' attention to the senders, (layers, heads)."""
+        """The share of the receivers' attention to the senders, (layers, heads).
+
+        Args:
+            key: one of `keys`.
+        """
         return self._totals[key] / self.receivers(key)
 
     def uniform(self, key: Key) -> float:
-        """The same share for uniform attention."""
+        """The same share for uniform attention.
+
+        Args:
+            key: one of `keys`.
+        """
         return self._uniform[key] / self.receivers(key)
 
     def nats(self) -> np.ndarray:
@@ -166,8 +198,12 @@ class HeadSummary:
     def save(self, path: str | Path) -> None:
         """Write the table of `to_frame` (.csv, .tsv or .parquet) or its figure (.svg or .png), atomically.
 
+        Args:
+            path: the file.
+
         Raises:
-            UsageError: another suffix.
+            UsageError: another suffix, or a figure in a folder that does not exist.
+            FileNotFoundError: a table in a folder that does not exist.
         """
         path = Path(path)
         suffix = check_summary_output(path)
@@ -208,9 +244,19 @@ def summarize_heads(maps: Iterable[AttentionMap | SmilesError]) -> HeadSummary:
     Typically `summarize_heads(predictor.attentions(smiles))`. Errors among the maps are skipped, and a `MolattnWarning`
     reports their number and the first one.
 
+    Args:
+        maps: the maps, or errors in place of some of them; any iterable, which is read once.
+
     Raises:
-        InputError: there is no map, or they are of different models.
+        InputError: there is no map, or they have different numbers of layers or heads.
         UsageError: the nodes of the maps are tokens.
+
+    >>> import numpy as np
+    >>> from molattn.explain import AttentionMap, summarize_heads
+    >>> weights = np.stack([np.eye(3), np.full((3, 3), 1 / 3)])[None]  # one layer: head 0 to itself, head 1 uniform
+    >>> summary = summarize_heads([AttentionMap("CCO", ("C", "C", "O"), weights, {}, {})])
+    >>> {key[2]: summary.share(key).round(2).tolist() for key in summary.keys("distance")[:3]}  # of both heads
+    {'self': [[1.0, 0.33]], 'bonded': [[0.0, 0.44]], '2 bonds': [[0.0, 0.22]]}
     """
     summary, rows, failed, first = HeadSummary(), 0, 0, ""
     for row, attention in enumerate(maps):

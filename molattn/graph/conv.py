@@ -56,7 +56,7 @@ class TensorDotConv(MessagePassing):
         out_channels: channels of a head.
         heads: h.
         concat: concatenate the heads; False takes their mean.
-        beta: use the gate g_i; it needs root_weight.
+        beta: use the gate g_i; ignored without root_weight, as in `TransformerConv`.
         dropout: probability of dropping a weight alpha_k, in training.
         edge_dim: channels of an edge; None for graphs without edge features, -1 to infer it from the first call.
         bias: whether W_q, W_k, W_v and W_root have a bias.
@@ -72,14 +72,18 @@ class TensorDotConv(MessagePassing):
             senders.
 
     Raises:
-        ValueError: incompatible arguments; at a call, shapes that do not match the layer or each other, and, on a CPU,
-            where the check does not synchronize, an index out of range.
+        ValueError: a size that is not an integer of at least 1, or -1 where that is possible; a beta that is not a
+            bool; several aggregations; edge_dim -1 with the edge role "logits"; share_edge_weight without an edge_dim
+            or without the edge roles "keys" and "values"; arguments that `AttentionEdgeUpdate` rejects. At a call,
+            shapes that do not match the layer or each other, and, on a CPU, where the check does not synchronize, an
+            index out of range.
         TypeError: an edge_index that is neither a tensor of integers nor a sparse adjacency matrix of torch's.
 
     Source: Battaglia et al. 2018, arXiv:1806.01261; Vaswani et al. 2017, arXiv:1706.03762; with one edge weight, Shi et
     al. 2020, arXiv:2009.03509.
 
     >>> import torch
+    >>> from molattn.graph import TensorDotConv
     >>> conv = TensorDotConv(16, 8, heads=4, edge_dim=3)
     >>> conv
     TensorDotConv(16, 8, heads=4, edge_dim=3)
@@ -232,6 +236,12 @@ class TensorDotConv(MessagePassing):
             (n, heads * out_channels), or (n, out_channels) with concat=False; with the weights, (out, (edge_index,
             alpha)), alpha (m, heads) before dropout, summing to 1 over the edges into a node. An adj_t comes back with
             alpha as its values.
+
+        Raises:
+            ValueError: shapes that do not match the layer or each other; an edge_attr or u that is missing, or that the
+                layer does not take; an index out of range, on a CPU.
+            TypeError: an edge_index that is neither a tensor of integers nor a sparse adjacency matrix of torch's; a
+                tensor as return_attention_weights.
         """
         if isinstance(return_attention_weights, Tensor):
             raise TypeError("return_attention_weights is True or False: pass u and batch by keyword")
@@ -260,6 +270,12 @@ class TensorDotConv(MessagePassing):
         """e'_k of every edge, materialized: `e` (m, heads, out_channels) and `weights` (m, heads), in edge order.
 
         `forward` returns, for each node, their sum over the edges into it, joined, plus W_root x_i + b_root.
+
+        Args:
+            x, edge_index, edge_attr, u, batch: as in `forward`.
+
+        Raises:
+            ValueError, TypeError: as `forward`.
         """
         inputs = self._parse_inputs(x, edge_index, edge_attr, u, batch)
         return self.phi_e.materialize(inputs.graph, inputs.senders)
@@ -326,6 +342,10 @@ class TensorDotConv(MessagePassing):
             (b, n, heads * out_channels), or (b, n, out_channels) with concat=False, zeros in the padding; with the
             weights, (out, alpha), alpha (b, heads, n, n): how much i attends to j.
 
+        Raises:
+            ValueError: a layer with another aggregation than "add", or for bipartite graphs; shapes that do not match
+                the layer or each other.
+
         `Graph.from_pyg(batch).to_dense()` converts a PyG batch to this form.
         """
         if not isinstance(self.aggr_module, SumAggregation):
@@ -347,6 +367,9 @@ class TensorDotConv(MessagePassing):
     def from_pyg(cls, layer: Any) -> "TensorDotConv":
         """The layer with the weights of a `torch_geometric.nn.TransformerConv`: same outputs, weights and gradients.
 
+        Args:
+            layer: a `TransformerConv`; it is not changed, and shares no weights.
+
         Raises:
             TypeError: another layer.
             ValueError: a layer with several aggregations, or with lazily initialized weights.
@@ -362,13 +385,15 @@ class TensorDotConv(MessagePassing):
 
         Raises:
             ValueError: a layer that TransformerConv does not support: with graph features, with edge roles other than
-                keys and values, or with a W_ve that is not W_ke; lazily initialized weights before the first call.
+                keys and values, with a W_ve that is not W_ke, or with another score or normalizer; lazily initialized
+                weights before the first call.
         """
         from molattn.graph.convert import conv_to_pyg
 
         return conv_to_pyg(self)
 
     def extra_repr(self) -> str:
+        """The channels, the heads and the arguments that are not the defaults, as text."""
         defaults = {"concat": True, "beta": False, "dropout": 0.0, "edge_dim": None, "global_dim": None, "bias": True}
         defaults |= {"root_weight": True, "edge_roles": ("keys", "values"), "share_edge_weight": False}
         defaults |= {"score": "scaled_dot", "normalizer": "softmax", "aggr": "add", "flow": "source_to_target"}

@@ -55,7 +55,8 @@ class AttentionEdgeUpdate(nn.Module):
     sum_k alpha_k W_ve e_k = W_ve sum_k alpha_k e_k. `materialize` materializes them, and gives the same numbers.
 
     Args:
-        node_dim, edge_dim, global_dim: d_v, d_e, d_u; 0 for graphs without edge or graph features.
+        node_dim, edge_dim, global_dim: d_v, d_e, d_u; edge_dim and global_dim are 0 for graphs without edge or graph
+            features.
         num_heads, head_dim: h and d.
         dropout: probability of dropping a weight, in training.
         edge_roles: how edge features are used, names in `EDGE_ROLES`: "keys" (W_ke), "values" (W_ve), "bias" (w_be),
@@ -72,6 +73,17 @@ class AttentionEdgeUpdate(nn.Module):
             global_dim channels.
 
     Source: Battaglia et al. 2018, arXiv:1806.01261; Vaswani et al. 2017, arXiv:1706.03762.
+
+    >>> import torch
+    >>> from molattn.graph import AttentionEdgeUpdate, Graph
+    >>> phi_e = AttentionEdgeUpdate(node_dim=16, num_heads=4, head_dim=8, edge_dim=3)
+    >>> edge_index = torch.tensor([[0, 1, 2], [1, 0, 0]])  # 0 -> 1, 1 -> 0 and 2 -> 0
+    >>> graph = Graph.from_edge_index(torch.randn(3, 16), edge_index, torch.randn(3, 3))
+    >>> messages = phi_e(graph)
+    >>> torch.allclose(messages.weights[1] + messages.weights[2], torch.ones(4))  # both edges into node 0
+    True
+    >>> torch.allclose(messages.sum(), phi_e.materialize(graph).sum(), atol=1e-5)
+    True
     """
 
     def __init__(
@@ -117,8 +129,13 @@ class AttentionEdgeUpdate(nn.Module):
     def forward(self, graph: AnyGraph, senders: Graph | None = None) -> EdgeMessages:
         """The e'_k of every edge as factors, computed by `molattn.attention.attend`.
 
-        With `senders`, the graph is bipartite: `graph.sender` indexes the nodes of `senders`, of which only node and
-        graph features are read, and W_k and W_v may take another number of channels than W_q.
+        Args:
+            graph: with edge_dim edge features and global_dim graph features.
+            senders: for a bipartite graph, the nodes that `graph.sender` indexes. Only its node and graph features are
+                read. W_k and W_v may take another number of channels than W_q.
+
+        Raises:
+            ValueError: edge or graph features of `graph` that do not have edge_dim or global_dim channels.
         """
         q, k, v = self._project(graph, senders)
         edges, bias = self._edge_terms(graph, q, k)
@@ -135,7 +152,15 @@ class AttentionEdgeUpdate(nn.Module):
         return EdgeMessages(graph, weights, apply_dropout(weights, mask), v, *edge_value_terms(edges))
 
     def materialize(self, graph: AnyGraph, senders: Graph | None = None) -> MaterializedMessages:
-        """The e'_k of every edge, materialized: the equations, one line each; `senders` as in `forward`."""
+        """The e'_k of every edge, materialized: the equations, one line each.
+
+        Args:
+            graph: as in `forward`; a dense graph is converted to an edge list.
+            senders: as in `forward`.
+
+        Raises:
+            ValueError: as `forward`.
+        """
         if isinstance(graph, DenseGraph):
             graph = graph.to_edge_list()
         q, k, v = self._project(graph, senders)
@@ -193,7 +218,7 @@ class AttentionEdgeUpdate(nn.Module):
 
     @property
     def scale(self) -> float:
-        """The factor that the product of queries and keys is multiplied by."""
+        """The factor that the product of queries and keys is multiplied by: 1 / sqrt(d), or 1 for another score."""
         return self.head_dim**-0.5 if self.score is scaled_dot else 1.0
 
     def _project(self, graph: AnyGraph, senders: Graph | None = None) -> tuple[Tensor, Tensor, Tensor]:

@@ -20,6 +20,10 @@ def look_up(table: Float[Tensor, "c d"], codes: Integer[Tensor, "*items"]) -> Fl
 
     Shapes: table (c, d) and codes (...,) -> (..., d).
 
+    Args:
+        table: a row for each code.
+        codes: integers from 0 to c - 1.
+
     Raises:
         IndexError: a code that is out of range; on a GPU it is the RuntimeError of a device-side assertion.
         ValueError: codes that are not integers.
@@ -34,13 +38,23 @@ class SumEmbedding(nn.Module):
 
     Shapes: codes (..., F) integers -> (..., dim).
 
+    The F tables are one matrix, `table`, one below the other, initialized so that the sum has a variance of 1.
+
     Args:
         sizes: the number of values of each of the F codes.
         dim: channels.
 
     Raises:
-        IndexError: a code that is out of range; on a GPU it is the RuntimeError of a device-side assertion.
-        ValueError: another number of codes than F, or codes that are not integers.
+        IndexError: at a call, a code that is out of range; on a GPU it is the RuntimeError of a device-side assertion.
+        ValueError: at a call, another number of codes than F, or codes that are not integers.
+
+    >>> import torch
+    >>> from molattn.chem import ATOM_FEATURES, molecule_graph
+    >>> from molattn.graph import SumEmbedding
+    >>> embed = SumEmbedding([feature.size for feature in ATOM_FEATURES], dim=16)
+    >>> x = embed(torch.from_numpy(molecule_graph("CCO").atom_codes))
+    >>> tuple(x.shape)  # of ethanol's three atoms
+    (3, 16)
     """
 
     offsets: Tensor
@@ -59,6 +73,12 @@ class SumEmbedding(nn.Module):
         self.register_buffer("limits", torch.tensor(self.sizes, dtype=torch.int64), persistent=False)
 
     def forward(self, codes: Integer[Tensor, "*items f"]) -> Float[Tensor, "*items d"]:
+        """The embeddings, (..., dim), of the items whose `codes` are (..., F) integers of any type.
+
+        Raises:
+            IndexError: a code that is out of range; on a GPU it is the RuntimeError of a device-side assertion.
+            ValueError: another number of codes than F, or codes that are not integers.
+        """
         if codes.shape[-1] != len(self.sizes):
             raise ValueError(f"codes has {codes.shape[-1]} codes in its last dimension, not {len(self.sizes)}")
         return _sum_of_rows(self.table.weight, codes, self.sizes, self.offsets, self.limits)

@@ -27,6 +27,15 @@ class Graph:
         u: (b, d_u) graph features, or None.
         degree: (n,) the number of neighbours of each node, if it is not the number of edges into it: in a complete
             graph of atoms, the number of bonds. None for the number of edges into each node.
+
+    >>> import torch
+    >>> from molattn.graph import Graph
+    >>> x, edge_index = torch.randn(3, 4), torch.tensor([[0, 1, 1], [1, 0, 2]])  # 0 -> 1, 1 -> 0 and 1 -> 2
+    >>> graph = Graph.from_edge_index(x, edge_index)
+    >>> graph.count_edges().tolist(), graph.num_graphs
+    ([1, 1, 1], 1)
+    >>> graph.to_dense().edges.int().tolist()  # row: receiver, column: sender
+    [[[0, 1, 0], [1, 0, 0], [0, 1, 0]]]
     """
 
     v: Float[Tensor, "n d_v"]
@@ -48,7 +57,22 @@ class Graph:
         batch: Int[Tensor, "n"] | None = None,
         num_graphs: int = 1,
     ) -> "Graph":
-        """A graph from the tensors of a `torch_geometric.data.Data`; `edge_index` is senders over receivers."""
+        """The graph, or graphs, of the tensors of a `torch_geometric.data.Data` or `Batch`.
+
+        Args:
+            x: (n, d_v) node features.
+            edge_index: (2, m), senders over receivers.
+            edge_attr: (m, d_e) edge features, or None.
+            u: (b, d_u) graph features, or None.
+            batch: (n,) the graph of each node; all nodes are of one graph by default.
+            num_graphs: b, the number of graphs in `batch`.
+
+        >>> import torch
+        >>> from molattn.graph import Graph
+        >>> graph = Graph.from_edge_index(torch.randn(3, 4), torch.tensor([[0, 1, 0, 2], [1, 0, 2, 0]]))
+        >>> graph.sender.tolist(), graph.receiver.tolist()
+        ([0, 1, 0, 2], [1, 0, 2, 0])
+        """
         if batch is None:
             batch = edge_index.new_zeros(x.shape[0])
         return cls(x, edge_index[0], edge_index[1], batch, num_graphs, edge_attr, u)
@@ -60,10 +84,15 @@ class Graph:
         Reads x, edge_index and, if present, edge_attr, u, batch, num_graphs and degree. A `Data` stores u as (1, d_u),
         so that a `Batch` of them has (b, d_u).
 
+        Args:
+            data: the `Data` or `Batch`; x and edge_attr are floating point.
+
         Raises:
             ValueError: no x or edge_index, a batch without num_graphs, or integers in x or edge_attr.
 
+        >>> import torch
         >>> from torch_geometric.data import Batch, Data
+        >>> from molattn.graph import Graph
         >>> water = Data(x=torch.randn(3, 4), edge_index=torch.tensor([[0, 1, 0, 2], [1, 0, 2, 0]]), u=torch.ones(1, 2))
         >>> graph = Graph.from_pyg(Batch.from_data_list([water, water]))
         >>> graph.num_graphs, tuple(graph.v.shape), tuple(graph.u.shape), graph.sender.tolist()
@@ -116,15 +145,22 @@ class Graph:
         return EdgeListLayout(self.sender, self.receiver, self.v.shape[0])
 
     def replace(self, **fields: Tensor | None) -> "Graph":
-        """This graph with some fields changed."""
+        """This graph with some fields changed.
+
+        Args:
+            fields: the new values, by the name of the field.
+
+        Raises:
+            TypeError: a name that is not a field.
+        """
         return replace(self, **fields)
 
     def broadcast_to_nodes(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "n d"]:
-        """Graph features repeated for each node of the graph: (b, d) -> (n, d)."""
+        """Graph features `x` repeated for each node of the graph: (b, d) -> (n, d)."""
         return x[self.node_graph]
 
     def sum_nodes(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "b d"]:
-        """The sum over each graph's nodes: (n, d) -> (b, d)."""
+        """The sum of `x` over each graph's nodes: (n, d) -> (b, d)."""
         return scatter_sum(x, self.node_graph, self.num_graphs)
 
     def count_nodes(self) -> Int[Tensor, "b"]:
@@ -146,35 +182,41 @@ class Graph:
         return scatter_sum(torch.ones_like(edge_graph), edge_graph, self.num_graphs)
 
     def max_nodes(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "b d"]:
-        """The maximum over each graph's nodes, zeros for a graph without nodes: (n, d) -> (b, d)."""
+        """The maximum of `x` over each graph's nodes, zeros for a graph without nodes: (n, d) -> (b, d)."""
         return _scatter_max(x, self.node_graph, self.num_graphs)
 
     def sum_edges(self, x: Float[Tensor, "m *d"]) -> Float[Tensor, "n *d"]:
-        """The sum over the edges into each node: (m, ...) -> (n, ...)."""
+        """The sum of `x` over the edges into each node: (m, ...) -> (n, ...)."""
         return scatter_sum(x, self.receiver, self.v.shape[0])
 
     def max_edges(self, x: Float[Tensor, "m *d"]) -> Float[Tensor, "n *d"]:
-        """The maximum over the edges into each node, zeros for a node without edges: (m, ...) -> (n, ...)."""
+        """The maximum of `x` over the edges into each node, zeros for a node without edges: (m, ...) -> (n, ...)."""
         return _scatter_max(x, self.receiver, self.v.shape[0])
 
     def max_all_edges(self, x: Float[Tensor, "m d"]) -> Float[Tensor, "b d"]:
-        """The maximum over each graph's edges, zeros for a graph without edges: (m, d) -> (b, d)."""
+        """The maximum of `x` over each graph's edges, zeros for a graph without edges: (m, d) -> (b, d)."""
         return _scatter_max(x, self.node_graph[self.receiver], self.num_graphs)
 
     def mean_senders(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-        """The mean over the senders of each node's edges, zeros for a node without edges: (n, d) -> (n, d)."""
+        """The mean of `x` over the senders of the edges into each node: (n, d) -> (n, d).
+
+        Zeros for a node without edges.
+        """
         return self.sum_edges(x[self.sender]) / self.count_edges().clamp_min(1).to(x.dtype).unsqueeze(-1)
 
     def max_senders(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-        """The maximum over the senders of each node's edges, zeros for a node without edges: (n, d) -> (n, d)."""
+        """The maximum of `x` over the senders of the edges into each node: (n, d) -> (n, d).
+
+        Zeros for a node without edges.
+        """
         return self.max_edges(x[self.sender])
 
     def gather_receivers(self, x: Float[Tensor, "n *d"]) -> Float[Tensor, "m *d"]:
-        """Node features of each edge's receiver: (n, ...) -> (m, ...)."""
+        """Node features `x` of each edge's receiver: (n, ...) -> (m, ...)."""
         return x.index_select(0, self.receiver)
 
     def gather_senders(self, x: Float[Tensor, "n *d"]) -> Float[Tensor, "m *d"]:
-        """Node features of each edge's sender: (n, ...) -> (m, ...)."""
+        """Node features `x` of each edge's sender: (n, ...) -> (m, ...)."""
         return x.index_select(0, self.sender)
 
     def to_dense(self) -> "DenseGraph":
@@ -222,6 +264,16 @@ class DenseGraph:
         u: (b, d_u) graph features, or None.
         edge_mask: (b, n, n) True where there is an edge; None for complete graphs with self-loops.
         degree: (b, n) as in `Graph`.
+
+    >>> import torch
+    >>> from molattn.graph import DenseGraph
+    >>> mask = torch.tensor([[True, True, True], [True, True, False]])
+    >>> graph = DenseGraph(v=torch.randn(2, 3, 4), node_mask=mask)
+    >>> graph.count_nodes().tolist(), graph.count_all_edges().tolist()  # all pairs of nodes, with self-loops
+    ([3, 2], [9, 4])
+    >>> edge_list = graph.to_edge_list()
+    >>> tuple(edge_list.v.shape), edge_list.node_graph.tolist()
+    ((5, 4), [0, 0, 0, 1, 1])
     """
 
     v: Float[Tensor, "b n d_v"]
@@ -252,18 +304,25 @@ class DenseGraph:
         return counts if torch.equal(first, self.node_mask) else None
 
     def replace(self, **fields: Tensor | None) -> "DenseGraph":
-        """This graph with some fields changed."""
+        """This graph with some fields changed.
+
+        Args:
+            fields: the new values, by the name of the field.
+
+        Raises:
+            TypeError: a name that is not a field.
+        """
         changed = replace(self, **fields)
         if "node_mask" not in fields and "right_padded_sizes" in self.__dict__:
             changed.__dict__["right_padded_sizes"] = self.right_padded_sizes
         return changed
 
     def broadcast_to_nodes(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "b 1 d"]:
-        """Graph features in a shape that broadcasts over the nodes: (b, d) -> (b, 1, d)."""
+        """Graph features `x` in a shape that broadcasts over the nodes: (b, d) -> (b, 1, d)."""
         return x.unsqueeze(1)
 
     def sum_nodes(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b d"]:
-        """The sum over each graph's nodes: (b, n, d) -> (b, d)."""
+        """The sum of `x` over each graph's nodes: (b, n, d) -> (b, d)."""
         return x.masked_fill(~self.node_mask.unsqueeze(-1), 0.0).sum(1)
 
     def count_nodes(self) -> Int[Tensor, "b"]:
@@ -279,36 +338,45 @@ class DenseGraph:
         return self.edges.sum((-2, -1))
 
     def max_nodes(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b d"]:
-        """The maximum over each graph's nodes, zeros for a graph without nodes: (b, n, d) -> (b, d)."""
+        """The maximum of `x` over each graph's nodes, zeros for a graph without nodes: (b, n, d) -> (b, d)."""
         return _masked_max(x, self.node_mask, 1)
 
     def sum_edges(self, x: Float[Tensor, "b n n *d"]) -> Float[Tensor, "b n *d"]:
-        """The sum over the edges into each node: (b, i, j, ...) -> (b, i, ...)."""
+        """The sum of `x` over the edges into each node: (b, i, j, ...) -> (b, i, ...)."""
         return x.masked_fill(~_unsqueeze_like(self.edges, x), 0.0).sum(2)
 
     def max_edges(self, x: Float[Tensor, "b n n *d"]) -> Float[Tensor, "b n *d"]:
-        """The maximum over the edges into each node, zeros for a node without edges: (b, i, j, ...) -> (b, i, ...)."""
+        """The maximum of `x` over the edges into each node: (b, i, j, ...) -> (b, i, ...).
+
+        Zeros for a node without edges.
+        """
         return _masked_max(x, self.edges, 2)
 
     def max_all_edges(self, x: Float[Tensor, "b n n d"]) -> Float[Tensor, "b d"]:
-        """The maximum over each graph's edges, zeros for a graph without edges: (b, i, j, d) -> (b, d)."""
+        """The maximum of `x` over each graph's edges, zeros for a graph without edges: (b, i, j, d) -> (b, d)."""
         return _masked_max(x.flatten(1, 2), self.edges.flatten(1), 1)
 
     def mean_senders(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
-        """The mean over the senders of each node's edges, zeros for a node without edges: (b, j, d) -> (b, i, d)."""
+        """The mean of `x` over the senders of the edges into each node: (b, j, d) -> (b, i, d).
+
+        Zeros for a node without edges.
+        """
         total = self.edges.to(x.dtype) @ x.masked_fill(~self.node_mask.unsqueeze(-1), 0.0)
         return total / self.count_edges().clamp_min(1).to(x.dtype).unsqueeze(-1)
 
     def max_senders(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
-        """The maximum over the senders of each node's edges, zeros for a node without edges: (b, j, d) -> (b, i, d)."""
+        """The maximum of `x` over the senders of the edges into each node: (b, j, d) -> (b, i, d).
+
+        Zeros for a node without edges.
+        """
         return _masked_max(x.unsqueeze(1), self.edges, 2)
 
     def gather_receivers(self, x: Float[Tensor, "b n *d"]) -> Float[Tensor, "b n 1 *d"]:
-        """Node features in a shape that broadcasts over the edges into each node: (b, i, ...) -> (b, i, 1, ...)."""
+        """Node features `x` in a shape that broadcasts over the edges into each node: (b, i, ...) -> (b, i, 1, ...)."""
         return x.unsqueeze(2)
 
     def gather_senders(self, x: Float[Tensor, "b n *d"]) -> Float[Tensor, "b 1 n *d"]:
-        """Node features in a shape that broadcasts over the edges from each node: (b, j, ...) -> (b, 1, j, ...)."""
+        """Node features `x` in a shape that broadcasts over the edges from each node: (b, j, ...) -> (b, 1, j, ...)."""
         return x.unsqueeze(1)
 
     def to_edge_list(self) -> Graph:
@@ -347,3 +415,4 @@ def _scatter_max(x: Tensor, index: Tensor, size: int) -> Tensor:
 
 
 AnyGraph = Graph | DenseGraph
+"""A batch of graphs in either form: the type of arguments that can be a `Graph` or a `DenseGraph`."""

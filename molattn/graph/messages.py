@@ -60,6 +60,14 @@ class EdgeMessages:
         edges: f_k, the edges' part of the values before W_ve: (m, f) or (b, i, j, f), shared by the heads, or
             (m, h, f) or (b, i, j, h, f); None for none.
         w_ve: (h, d, f), or None.
+
+    >>> import torch
+    >>> from molattn.graph import EdgeMessages, Graph
+    >>> graph = Graph.from_edge_index(torch.zeros(3, 1), torch.tensor([[1, 2], [0, 0]]))  # 1 -> 0 and 2 -> 0
+    >>> alpha, values = torch.tensor([[0.25], [0.75]]), torch.tensor([[[0.0]], [[4.0]], [[8.0]]])
+    >>> messages = EdgeMessages(graph, alpha, alpha, values)
+    >>> messages.per_edge().flatten().tolist(), messages.sum().tolist()
+    ([1.0, 6.0], [[7.0], [0.0], [0.0]])
     """
 
     graph: AnyGraph
@@ -155,6 +163,13 @@ class MaterializedMessages:
         weights: (m, h) of an edge list, (b, h, i, j) of a dense graph, before dropout.
         e: (m, h, d) or (b, i, j, h, d), e'_k per head; zeros where there is no edge.
         edges: as in `EdgeMessages`, if phi_e computes it; else None.
+
+    >>> import torch
+    >>> from molattn.graph import Graph, MaterializedMessages
+    >>> graph = Graph.from_edge_index(torch.zeros(3, 2), torch.tensor([[1, 2], [0, 0]]))  # 1 -> 0 and 2 -> 0
+    >>> e = torch.tensor([[[1.0, 2.0]], [[3.0, 4.0]]])  # 2 edges, 1 head, 2 channels
+    >>> MaterializedMessages(graph, torch.ones(2, 1), e).sum().tolist()
+    [[4.0, 6.0], [0.0, 0.0], [0.0, 0.0]]
     """
 
     graph: AnyGraph

@@ -28,6 +28,15 @@ class EdgeEmbedding:
     Attributes:
         tables: each (codes, f), a row for each possible code.
         codes: for each table, (b, n, n) bytes; [b, i, j] is the code of the edge from sender j to receiver i.
+
+    >>> import torch
+    >>> from molattn.graph import EdgeEmbedding
+    >>> codes = torch.tensor([[[0, 1], [1, 0]]], dtype=torch.uint8)  # one graph of two nodes
+    >>> edges = EdgeEmbedding((torch.tensor([[0.0], [5.0]]),), (codes,))
+    >>> edges.features().squeeze(-1).tolist()
+    [[[0.0, 5.0], [5.0, 0.0]]]
+    >>> (edges + edges).features().squeeze(-1).tolist()
+    [[[0.0, 10.0], [10.0, 0.0]]]
     """
 
     tables: tuple[Float[Tensor, "_ f"], ...]
@@ -67,6 +76,14 @@ def run_blocks(blocks: Iterable[Any], graph: DenseGraph, edge_embedding: EdgeEmb
 
     Raises:
         IndexError: an edge code that is out of range.
+
+    >>> import torch
+    >>> from molattn.graph import DenseGraph, GraphNetBlock, run_blocks
+    >>> first, second = (GraphNetBlock(node_dim=16, num_heads=4, edge_dim=3) for _ in range(2))
+    >>> v, e = torch.randn(2, 5, 16), torch.randn(2, 5, 5, 3)
+    >>> graph = DenseGraph(v, torch.ones(2, 5, dtype=torch.bool), e)
+    >>> torch.allclose(run_blocks([first, second], graph).v, second(first(graph)).v, atol=1e-5)
+    True
     """
     return _run_blocks(_BlockCall(list(blocks), graph, edge_embedding))
 
@@ -77,7 +94,17 @@ def forward_block(block: Any, graph: DenseGraph) -> DenseGraph:
 
 
 def fused_unsupported_reason(blocks: Sequence[Any], edge_dim: int) -> str:
-    """Why blocks with edges of `edge_dim` channels do not run fused on the CPU, as text; empty if they do."""
+    """Why blocks do not run fused on the CPU, as text; empty if they do.
+
+    Args:
+        blocks: in the order in which they are applied.
+        edge_dim: channels of the edges.
+
+    >>> from molattn.graph import GraphNetBlock, fused_unsupported_reason
+    >>> block = GraphNetBlock(node_dim=16, num_heads=4, edge_dim=3, rho_ev="mean")
+    >>> fused_unsupported_reason([block], edge_dim=3)
+    'a phi_u, edges that are updated, or a rho_ev other than the sum'
+    """
     return _blocks_unsupported_reason(blocks, edge_dim, False) or kernel.LIBRARY.unavailable_reason()
 
 

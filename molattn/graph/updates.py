@@ -27,6 +27,13 @@ class NodeUpdate(nn.Module):
     Raises:
         ValueError: a size below 1, or a global_dim below 0; dropout is not in [0, 1); at a call, a graph without u if
             global_dim is not 0.
+
+    >>> import torch
+    >>> from molattn.graph import DenseGraph, NodeUpdate
+    >>> graph = DenseGraph(torch.randn(2, 5, 16), torch.ones(2, 5, dtype=torch.bool))
+    >>> phi_v = NodeUpdate(node_dim=16, hidden_dim=32)
+    >>> tuple(phi_v(torch.zeros(2, 5, 16), graph).shape)
+    (2, 5, 16)
     """
 
     def __init__(self, node_dim: int, *, global_dim: int = 0, hidden_dim: int, dropout: float = 0.0):
@@ -42,7 +49,15 @@ class NodeUpdate(nn.Module):
         self.dropout = dropout
 
     def forward(self, ebar: Float[Tensor, "*nodes d_v"], graph: AnyGraph) -> Float[Tensor, "*nodes d_v"]:
-        """The new nodes from `ebar`; both have the shape of `graph.v`."""
+        """The new nodes, of the shape of `graph.v`.
+
+        Args:
+            ebar: the edges into each node, aggregated and joined, of the shape of `graph.v`.
+            graph: `graph.v` is v_i, and `graph.u` is u.
+
+        Raises:
+            ValueError: a graph without u if global_dim is not 0.
+        """
         if self.w_u is not None:
             if graph.u is None:
                 raise ValueError("the node update needs u, but the graph has none")
@@ -71,7 +86,7 @@ class NodeUpdate(nn.Module):
 
 
 class GlobalUpdate(nn.Module):
-    """The global update.
+    """The global update: a residual feed-forward step of the aggregated edges and nodes, and u.
 
     u' = u + W_2 gelu(W_1 norm([ebar, vbar, u]))
 
@@ -82,6 +97,12 @@ class GlobalUpdate(nn.Module):
 
     Raises:
         ValueError: a size below 1; at a call, a graph without u.
+
+    >>> import torch
+    >>> from molattn.graph import GlobalUpdate
+    >>> phi_u = GlobalUpdate(node_dim=16, global_dim=8, hidden_dim=32)
+    >>> tuple(phi_u(torch.randn(2, 16), torch.randn(2, 16), torch.zeros(2, 8)).shape)
+    (2, 8)
     """
 
     def __init__(self, node_dim: int, *, global_dim: int, hidden_dim: int, message_dim: int | None = None):
@@ -95,7 +116,16 @@ class GlobalUpdate(nn.Module):
     def forward(
         self, ebar: Float[Tensor, "b hd"], vbar: Float[Tensor, "b d_v"], u: Float[Tensor, "b d_u"] | None
     ) -> Float[Tensor, "b d_u"]:
-        """(b, h * d), (b, d_v), (b, d_u) -> (b, d_u)."""
+        """The new graph features, (b, d_u).
+
+        Args:
+            ebar: (b, h * d), the e'_k of each graph, aggregated.
+            vbar: (b, d_v), the v'_i of each graph, aggregated.
+            u: (b, d_u).
+
+        Raises:
+            ValueError: u is None.
+        """
         if u is None:
             raise ValueError("the global update needs u, but the graph has none")
         return u + self.feed_forward(torch.cat([ebar, vbar, u], dim=-1))
@@ -111,6 +141,15 @@ class ResidualEdges(nn.Module):
     Args:
         edge_dim: d_e.
         num_heads, head_dim: h and d of e'_k.
+
+    >>> import torch
+    >>> from molattn.graph import DenseGraph, GraphNetBlock, ResidualEdges
+    >>> edges = ResidualEdges(edge_dim=3, num_heads=4, head_dim=4)
+    >>> block = GraphNetBlock(node_dim=16, num_heads=4, edge_dim=3, edges=edges)
+    >>> v, e = torch.randn(2, 5, 16), torch.randn(2, 5, 5, 3)
+    >>> after = block(DenseGraph(v, torch.ones(2, 5, dtype=torch.bool), e))
+    >>> tuple(after.e.shape), torch.equal(after.e, e)
+    ((2, 5, 5, 3), False)
     """
 
     def __init__(self, edge_dim: int, num_heads: int, head_dim: int):
@@ -119,5 +158,10 @@ class ResidualEdges(nn.Module):
         self.w = nn.Linear(num_heads * head_dim, edge_dim)
 
     def forward(self, messages: Messages, e: Tensor) -> Tensor:
-        """e, (m, d_e) or (b, n, n, d_e), after the block."""
+        """The edge features after the block, of the shape of `e`.
+
+        Args:
+            messages: the e'_k of every edge.
+            e: the edge features before the block: (m, d_e) of an edge list, (b, n, n, d_e) of a dense graph.
+        """
         return e + self.w(self.norm(messages.per_edge().flatten(-2)))

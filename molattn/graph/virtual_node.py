@@ -29,6 +29,15 @@ class VirtualNode(nn.Module):
         TypeError: at a call, a graph that is not a `DenseGraph`.
 
     Source: the special node of Graphormer, Ying et al. 2021, arXiv:2106.05234, section 3.2.
+
+    >>> import torch
+    >>> from molattn.graph import DenseGraph, VirtualNode
+    >>> mask = torch.tensor([[True, True, True], [True, False, False]])
+    >>> graph = VirtualNode(node_dim=8, edge_dim=2)(DenseGraph(torch.randn(2, 3, 8), mask, torch.randn(2, 3, 3, 2)))
+    >>> tuple(graph.v.shape), tuple(graph.e.shape), graph.count_nodes().tolist()
+    ((2, 4, 8), (2, 4, 4, 2), [4, 2])
+    >>> torch.equal(graph.v[0, 0], graph.v[1, 0])  # the same learned vector in each graph
+    True
     """
 
     edge_features: Tensor
@@ -46,7 +55,15 @@ class VirtualNode(nn.Module):
             self.register_buffer("edge_features", edge_features.clone())
 
     def forward(self, graph: AnyGraph) -> DenseGraph:
-        """The graphs with a virtual node each: (b, n, d_v) becomes (b, n + 1, d_v), and so on."""
+        """The graphs with a virtual node each: v, (b, n, d_v), becomes (b, n + 1, d_v), and so on.
+
+        Args:
+            graph: with edge_dim edge features.
+
+        Raises:
+            TypeError: a graph that is not a `DenseGraph`.
+            ValueError: edge features that do not have edge_dim channels.
+        """
         if not isinstance(graph, DenseGraph):
             raise TypeError(f"VirtualNode takes a DenseGraph, not a {type(graph).__name__}")
         b, _ = graph.node_mask.shape

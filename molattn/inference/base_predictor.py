@@ -71,7 +71,7 @@ class BasePredictor:
 
     @property
     def dim(self) -> int:
-        """d, the length of a learned embedding.
+        """d, the length of a learned embedding, descriptors included.
 
         Raises:
             UsageError: a model of atoms, which has no embedding of a molecule.
@@ -83,7 +83,14 @@ class BasePredictor:
         return self._artifact.model.head.in_features
 
     def save(self, folder: str | Path) -> None:
-        """Write the model as `model.safetensors` and `config.json`, which `load` and the commands read."""
+        """Write the model as `model.safetensors` and `config.json`, which `load` and the commands read.
+
+        Args:
+            folder: created if it does not exist; a model in it is replaced atomically.
+
+        Raises:
+            OSError: the folder or a file cannot be written.
+        """
         save_artifact(folder, self._artifact)
 
     def model_sha256(self) -> str:
@@ -163,7 +170,15 @@ class PredictionOptions:
         interval: level of prediction intervals, or of prediction sets of classes; None for neither.
         uncertainty_method: how standard deviations are computed; the model's default when empty.
         calibration_method: one of `molattn.models.calibration.CALIBRATION_METHODS`; the model's default when empty.
-        applicability: whether to add the `DOMAIN_COLUMNS`, how far each molecule is from the training molecules.
+        applicability: whether to add "embedding_distance", "tanimoto_nearest" and "out_of_domain": how far each
+            molecule is from the training molecules.
+
+    A method that gets them raises UsageError if the model does not support them.
+
+    >>> from molattn.inference import PredictionOptions
+    >>> options = PredictionOptions(interval=0.9, applicability=True)  # of predict_table, predict_rows, ...
+    >>> options.interval, options.applicability, options.uncertainty_method
+    (0.9, True, '')
     """
 
     interval: float | None = None

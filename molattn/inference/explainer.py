@@ -56,9 +56,14 @@ class Explainer(BasePredictor):
                 `attentions` makes them one by one, in bounded memory, with errors in place of the bad ones.
             descriptors: as for `predict`.
 
+        Returns:
+            An `AttentionMap`, or a list of them.
+
         Raises:
-            SmilesError: a molecule, or its descriptors, cannot be read.
+            SmilesError: a molecule, or its descriptors, cannot be read, or the model's output for it is not finite.
             TypeError: `smiles` is neither a molecule nor a list of them.
+            UsageError: a data frame without a column of SMILES; descriptors that are missing, too few, too many or not
+                read by the model.
         """
         read, single = self._read(smiles, descriptors)
         z = [row for _, row in read if row is not None]
@@ -82,9 +87,14 @@ class Explainer(BasePredictor):
         descriptors are passed.
 
         Args:
-            smiles, descriptors: as for `predict`; any iterables.
-            num_workers: processes that read molecules.
+            smiles: as for `predict`; any iterable.
+            num_workers: processes that read molecules; 0 to read them in this process.
             progress: called after each chunk with the number of SMILES read so far.
+            descriptors: an iterable of a row for each SMILES, or a data frame; never taken from `smiles`.
+
+        Raises:
+            TypeError: when the first map is asked for: `smiles` is neither a molecule nor a list of them.
+            UsageError: while the maps are made: as `attention`.
         """
         waiting: list[InputRow] = []
         pairs, counts = 0, RowCounts()
@@ -191,9 +201,10 @@ class Explainer(BasePredictor):
             descriptors: as for `predict`; with an additive method their contribution is separate from the atoms'.
 
         Raises:
-            SmilesError: a molecule, or its descriptors, cannot be read.
+            SmilesError: a molecule, or its descriptors, cannot be read, or its prediction or attribution is not finite.
             TypeError: `smiles` is neither a molecule nor a list of them.
-            UsageError: there is no such method or target, or the method does not work for this model.
+            UsageError: there is no such method or target, or the method does not work for this model; and as
+                `attention`.
         """
         name = choose_attribution_method(self._artifact, method)
         read, single = self._read(smiles, descriptors)
@@ -216,10 +227,12 @@ class Explainer(BasePredictor):
         Args:
             smiles, descriptors: as for `predict`; any iterables.
             method, target: as for `attributions`.
-            num_workers: processes that read molecules.
+            num_workers: processes that read molecules; 0 to read them in this process.
 
         Raises:
-            UsageError: there is no such method or target, or the method does not work for this model.
+            TypeError: when the first attribution is asked for: `smiles` is neither a molecule nor a list of them.
+            UsageError: while the attributions are made: there is no such method or target, or the method does not work
+                for this model; and as `attention`.
 
         Example::
 
@@ -296,9 +309,11 @@ class Explainer(BasePredictor):
             A `RunFaithfulness`; `.faithfulness.methods["additive"].kendall` and so on.
 
         Raises:
-            UsageError: the folder holds another model; there is no such method, target or column, or there are no
-                molecules to measure on.
-            InputError: a table that cannot be used.
+            UsageError: the folder holds another model, or `run` is missing for a model that was not loaded from a
+                folder; there is no such method, target or column, or the method does not work for this model; or the
+                folder has no test molecules, and no table is given.
+            InputError: a table that cannot be read, or without a molecule that can be read.
+            MissingExtra: openpyxl is not installed, for a table of .xlsx.
 
         Example::
 

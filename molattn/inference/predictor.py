@@ -24,6 +24,11 @@ from molattn.training.run_status import check_has_model, model_folder
 class Predictor(TablePredictor):
     """A trained model that predicts molecules, from SMILES or from tables; `molattn.load` reads it from a run folder.
 
+    Args:
+        artifact: the model.
+        faithfulness: one-line results of `molattn faithfulness`, by target and method; None for none.
+        folder: the folder that the model was loaded from; None for none.
+
     Attributes:
         targets: what it predicts, T names.
         units: T units, empty where unknown.
@@ -31,11 +36,26 @@ class Predictor(TablePredictor):
         descriptors: names of the k descriptors that it reads in addition to each molecule; empty for none.
         read_options: how molecules are read, as in training; but if training stops at a molecule without a 3D
             geometry, prediction reports an error for its row.
+        folder: as the argument.
+
+    >>> from molattn import MolAttentionRegressor
+    >>> smiles = [n * "C" + "O" for n in range(1, 11)]  # methanol to decanol
+    >>> boiling_points = [65, 78, 97, 118, 138, 158, 177, 195, 213, 233]  # °C
+    >>> model = MolAttentionRegressor(hidden_dim=8, num_layers=1, num_heads=2, epochs=1).fit(smiles, boiling_points)
+    >>> predictor = model.predictor_  # or that of a run: molattn.load(folder)
+    >>> predictor.predict(["CCO", "c1ccccc1"]).shape
+    (2,)
+    >>> attention = predictor.attention("CCO")
+    >>> attention.labels, attention.weights.shape, bool((abs(attention.weights.sum(-1) - 1) < 1e-5).all())
+    (['C0', 'C1', 'O2'], (1, 2, 3, 3), True)
     """
 
     @property
     def members(self) -> "tuple[Predictor, ...]":
-        """A predictor for each model of an ensemble, without calibration; itself if it is a single model."""
+        """A predictor for each model of an ensemble, without its calibration and applicability domain.
+
+        A single model has one member, itself.
+        """
         if len(self._artifact.models) == 1:
             return (self,)
         a = replace(self._artifact, members=(), uncertainty="", calibration=None, domain=None)
@@ -94,7 +114,7 @@ class Predictor(TablePredictor):
             smiles: a SMILES or an RDKit molecule; or many of them: a list, an array, a Series, a data frame with a
                 column of SMILES.
             descriptors: see above; those of a data frame of molecules are taken from its columns by default.
-            num_workers: processes that read molecules.
+            num_workers: processes that read molecules; 0 to read them in this process.
             on_error: "nan", or "raise" to raise InputError for SMILES that cannot be read.
             return_std: whether to return standard deviations as well.
             uncertainty_method: how standard deviations are computed, such as "dropout"; the model's default when empty.
@@ -102,8 +122,9 @@ class Predictor(TablePredictor):
         Raises:
             InputError: SMILES that cannot be read, by their rows, if `on_error` is "raise".
             TypeError: `smiles` is neither a molecule nor a list of them.
-            UsageError: another `on_error`; a data frame without a column of SMILES; standard deviations of a model
-                that has none.
+            UsageError: another `on_error`; a data frame without a column of SMILES; descriptors that are missing, too
+                few, too many or not read by the model; an unknown `uncertainty_method`, or one that the model does not
+                support; standard deviations of a model that has none.
         """
         batch = BatchPredictor(self._artifact, PredictionOptions(uncertainty_method=uncertainty_method))
         if return_std and batch.uncertainty == NONE:
@@ -146,7 +167,10 @@ class Predictor(TablePredictor):
 
         Raises:
             InputError: SMILES that cannot be read, by their rows, if `on_error` is "raise".
-            UsageError: a model of classes or without calibration, or too few calibration molecules for the level.
+            TypeError: `smiles` is neither a molecule nor a list of them.
+            UsageError: a model of classes or of atoms; a model without calibration, unless `calibration_method` is
+                "none" and it has standard deviations; too few calibration molecules for the level, or an invalid level
+                or method; and as `predict`.
         """
         if self.task.kind != "regression":
             raise UsageError("intervals apply only to regression, and the model predicts classes: use predict_set")
@@ -182,7 +206,9 @@ class Predictor(TablePredictor):
 
         Raises:
             InputError: SMILES that cannot be read, by their rows, if `on_error` is "raise".
-            UsageError: a model of numbers or without calibration, or too few calibration molecules for the level.
+            TypeError: `smiles` is neither a molecule nor a list of them.
+            UsageError: a model of numbers or of atoms; a model without calibration, unless `calibration_method` is
+                "none"; too few calibration molecules for the level, or an invalid level or method; and as `predict`.
         """
         if self.task.kind == "regression":
             raise UsageError("sets apply only to classification, and the model predicts numbers: use predict_interval")
@@ -248,7 +274,7 @@ class Predictor(TablePredictor):
         Raises:
             InputError: SMILES that cannot be read, by their rows, if `on_error` is "raise".
             TypeError: `smiles` is neither a molecule nor a list of them.
-            UsageError: a model of atoms, which has no embedding of a molecule; another `on_error`.
+            UsageError: a model of atoms, which has no embedding of a molecule; another `on_error`; and as `predict`.
         """
         _check_choice(on_error)
         missing = (np.nan,) * self.dim
@@ -279,7 +305,8 @@ class Predictor(TablePredictor):
             smiles_column: found by its name when empty.
             target_columns: the columns of the labels, in the order of `targets`; by default of the same names.
             metrics: such as "rmse" or "auroc"; the task's own when empty.
-            num_workers, progress: as for `molattn.chem.featurize`.
+            num_workers: as for `predict`.
+            progress: called with the number of molecules read so far, and the number of all molecules.
             table_options: encoding, header and sheet of the table, and the number format of the targets.
 
         Returns:
@@ -287,8 +314,9 @@ class Predictor(TablePredictor):
             molecules that, by the run's `splits.csv`, were not used to train, select or calibrate the model.
 
         Raises:
-            UsageError: a column or metric that does not exist.
-            InputError: a table that cannot be used.
+            UsageError: a column or metric that does not exist, or another number of columns than of targets.
+            InputError: a table that cannot be read, labels that do not match the task, or no row that can be used.
+            MissingExtra: openpyxl is not installed, for a table of .xlsx.
         """
         # Imported here: prediction does not need what the training modules import.
         from molattn.training.evaluation import evaluate, seen_smiles
@@ -327,8 +355,23 @@ def _check_rows(rows: list[RowPrediction]) -> None:
 def load(run: str | Path) -> Predictor:
     """Load the predictor of a run folder, or of the `model` folder in it, on the CPU.
 
+    Args:
+        run: the folder of a run, or one that `Predictor.save` wrote.
+
     Raises:
-        InputError: there is no model, it is damaged, or the run is not finished.
+        InputError: there is no model; it is damaged, of a newer molattn, or needs a plugin that is not installed; the
+            run is not finished; or the folder holds several runs.
+        UsageError: a plugin cannot be loaded.
+
+    >>> import tempfile
+    >>> import molattn
+    >>> smiles, boiling_points = ["CO", "CCO", "CCCO", "CCCCO"], [65, 78, 97, 118]
+    >>> model = molattn.MolAttentionRegressor(hidden_dim=8, num_layers=1, epochs=1).fit(smiles, boiling_points)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     model.predictor_.save(folder)  # molattn.train writes a folder too
+    ...     predictor = molattn.load(folder)
+    >>> predictor
+    Predictor(targets=('y',), model='graph')
     """
     run = Path(run)
     check_has_model(run)

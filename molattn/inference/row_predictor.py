@@ -40,20 +40,25 @@ class RowPredictor(BasePredictor):
         """One `RowPrediction` for each SMILES, in order; a bad one has an error and does not stop the others.
 
         Args:
-            smiles, descriptors: as for `predict`; any iterables.
-            num_workers: processes that read molecules.
+            smiles: as for `predict`; any iterable.
+            num_workers: processes that read molecules; 0 to read them in this process.
             progress: called after each chunk with the number of SMILES read so far.
+            descriptors: an iterable of a row for each SMILES, or a data frame; never taken from `smiles`.
             options: what is computed in addition; `extra_columns_for` has the names.
 
         Raises:
-            UsageError: descriptors are missing, not needed, too few or too many; or the model does not support the
-                options.
+            UsageError: the model does not support the options; or, while the rows are read, a data frame without a
+                column of SMILES, or descriptors that are missing, not read by the model, too few or too many.
+            TypeError: when the first row is asked for: `smiles` is neither a molecule nor a list of them.
         """
         predict = partial(self._predict_batch, BatchPredictor(self._artifact, options))
         return self._iter_rows(smiles, num_workers, progress, predict, descriptors)
 
     def extra_columns_for(self, options: PredictionOptions = DEFAULT_OPTIONS) -> list[NewColumn]:
-        """The columns of `RowPrediction.extra_values` with these options.
+        """The columns of `RowPrediction.extra_values` with these options, each with its `name` and `kind`.
+
+        Args:
+            options: as for `predict_rows`.
 
         Raises:
             UsageError: the model does not support them.
@@ -67,7 +72,15 @@ class RowPredictor(BasePredictor):
         progress: Callable[[int], None] | None = None,
         descriptors: Any = None,
     ) -> Generator[RowPrediction, None, None]:
-        """As `predict_rows`, with the d numbers of the learned embedding as `values`."""
+        """As `predict_rows`, with the d numbers of the learned embedding as `values`.
+
+        Args:
+            smiles, num_workers, progress, descriptors: as for `predict_rows`.
+
+        Raises:
+            UsageError: while the rows are read: as `predict_rows`.
+            TypeError: when the first row is asked for: `smiles` is neither a molecule nor a list of them.
+        """
         return self._iter_rows(smiles, num_workers, progress, self._embed_batch, descriptors)
 
     def _predict_batch(

@@ -33,6 +33,11 @@ class RowPrediction:
         error: why there is none; empty otherwise.
         warnings: features of the molecule that the model cannot represent, one sentence each.
         extra_values: the values of `molattn.Predictor.extra_columns_for`; empty when there is an error.
+
+    >>> from molattn.inference import RowPrediction
+    >>> rows = [RowPrediction("CCO", (78.2,)), RowPrediction("C1CC", None, "a ring is not closed")]  # of predict_rows
+    >>> [row.smiles for row in rows if row.error]
+    ['C1CC']
     """
 
     smiles: object
@@ -111,6 +116,11 @@ class RowCounts:
         first_failed: location and reason of the first of them.
         without_geometry: rows with path lengths instead of a 3D geometry, which was not found.
         first_without_geometry: row, SMILES and reason of the first of them.
+
+    >>> from molattn.inference import RowCounts
+    >>> counts = RowCounts(rows=3, failed=1, first_failed="line 4: a ring is not closed")  # of predict_table
+    >>> counts.failure_message("prediction")
+    '1 of 3 rows have no prediction; the first, line 4: a ring is not closed'
     """
 
     rows: int = 0
@@ -120,7 +130,7 @@ class RowCounts:
     first_without_geometry: str = ""
 
     def add(self, other: "RowCounts", table: object = None) -> None:
-        """Add the counts of further rows; `table`, if given, is named in the first message of each kind."""
+        """Add the counts `other` of further rows; `table`, if given, is named in the first message of each kind."""
         prefix = "" if table is None else f"{table}, "
         self.rows += other.rows
         self.failed += other.failed
@@ -146,7 +156,11 @@ class RowCounts:
 
     @classmethod
     def of_rows(cls, rows: Sequence[RowPrediction], locations: Sequence[str], start: int = 0) -> "RowCounts":
-        """The counts of rows with these locations for messages, such as "line 3"; `start` is the index of the first."""
+        """The counts of rows with these locations for messages, such as "line 3"; `start` is the index of the first.
+
+        Raises:
+            ValueError: another number of locations than of rows.
+        """
         counts = cls(rows=len(rows))
         for i, (location, row) in enumerate(zip(locations, rows, strict=True), start):
             if row.error:
@@ -158,7 +172,7 @@ class RowCounts:
 
     @classmethod
     def of_parts(cls, parts: Parts) -> "RowCounts":
-        """The counts of all finished parts."""
+        """The counts of all finished parts, the `parts` of one output."""
         counts = cls()
         for number in sorted(parts.finished):
             counts.add(cls(**parts.finished[number]["counts"]))
@@ -174,6 +188,11 @@ class AttentionCounts:
         failed: rows that cannot be read.
         first_failed: location and reason of the first of them.
         weights: rows of the output.
+
+    >>> from molattn.inference import AttentionCounts
+    >>> counts = AttentionCounts(rows=3, failed=1, first_failed="line 4: a ring is not closed", weights=640)
+    >>> counts.failure_message("have no weights")
+    '1 of 3 rows have no weights; the first, line 4: a ring is not closed'
     """
 
     rows: int = 0

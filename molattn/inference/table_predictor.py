@@ -56,7 +56,7 @@ class TablePredictor(RowPredictor, Explainer):
             options: what is computed in addition, such as intervals.
             shard: (i, n) predicts the i-th of n shards of the rows, from 1; the outputs of all shards, one after the
                 other, are the output of the whole table.
-            num_workers: processes that read molecules.
+            num_workers: processes that read molecules; 0 to read them in this process.
             engine: "local", or "ray" for the processors of the Ray cluster in RAY_ADDRESS, or of this machine.
             resume: continue with an unfinished output.
             strict: raise at the first row without a prediction.
@@ -68,11 +68,13 @@ class TablePredictor(RowPredictor, Explainer):
             The `RowCounts`: `.rows`, `.failed`, `.first_failed` and so on.
 
         Raises:
-            UsageError: an output that exists, a column or option that does not exist, or another process that writes
-                to the output.
-            InputError: a table that cannot be read, or unfinished parts of another input, model or options.
+            UsageError: an output that exists, a column, format, engine or shard that does not exist, options that the
+                model does not support, or another process that writes to the output.
+            InputError: a table that cannot be read, an output folder that does not exist, or unfinished parts of
+                another input, model or options.
             RowsFailed: a row has no prediction, and `strict` is set.
-            MissingExtra, ProcessLost: Ray is not installed, or its processes died repeatedly.
+            MissingExtra: Ray is not installed, or openpyxl for .xlsx.
+            ProcessLost: Ray's processes died repeatedly, or its cluster cannot be reached.
 
         Example::
 
@@ -114,6 +116,22 @@ class TablePredictor(RowPredictor, Explainer):
         """Predict several tables into files of the same names in a folder, which is created; see `predict_table`.
 
         With `resume=True`, tables that are finished are not predicted again.
+
+        Args:
+            inputs: the tables; standard input is not possible.
+            folder: its parent must exist. A table of .smi or .sdf is written as .csv.
+            smiles_column, table_options, options, num_workers, engine, resume, strict, force, escape_formulas: as for
+                `predict_table`, for every table.
+            progress: as for `predict_table`; with "local" called for each table by itself.
+
+        Returns:
+            The `RowCounts` of all tables.
+
+        Raises:
+            UsageError: `folder` is a file, two tables would have the same output, or standard input is among them; and
+                as `predict_table`.
+            InputError: the parent of `folder` does not exist; and as `predict_table`.
+            RowsFailed, MissingExtra, ProcessLost: as `predict_table`.
         """
         tables = [Path(table) for table in inputs]
         jobs = [
@@ -162,9 +180,18 @@ class TablePredictor(RowPredictor, Explainer):
         The output has every row and column of the input, in order, and adds `f0`, `f1`, ..., `status` and `error`. A
         .npy file has the embeddings alone, float32 (n, d), NaN for a bad row. All else is as for `predict_table`.
 
+        Args:
+            input: the table.
+            output: as for `predict_table`, or .npy.
+            smiles_column, input_format, table_options, shard, num_workers, resume, strict, force, progress: as for
+                `predict_table`.
+
+        Returns:
+            The `RowCounts`.
+
         Raises:
             UsageError: a model of atoms, which has no embedding of a molecule; and as `predict_table`.
-            InputError, RowsFailed: as `predict_table`.
+            InputError, RowsFailed, MissingExtra: as `predict_table`.
 
         Example::
 
@@ -221,8 +248,10 @@ class TablePredictor(RowPredictor, Explainer):
 
         Raises:
             UsageError: an output that exists or has another suffix; a layer, head or column that does not exist.
-            InputError: a table that cannot be read, or without a molecule that can be read.
+            InputError: a table that cannot be read, or without a molecule that can be read, or an output folder that
+                does not exist.
             RowsFailed: a row cannot be read, and `strict` is set.
+            MissingExtra: openpyxl is not installed, for .xlsx.
 
         Example::
 
@@ -273,6 +302,7 @@ class TablePredictor(RowPredictor, Explainer):
             UsageError: a column that does not exist, or a model that attends to tokens.
             InputError: a table that cannot be read, or without a molecule that can be read.
             RowsFailed: a row cannot be read, and `strict` is set.
+            MissingExtra: openpyxl is not installed, for .xlsx.
 
         Example::
 

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from molattn.errors import UsageError
 
 BACKENDS = ("compiled", "chunked", "fused", "reference")
+"""Names of the backends: this library's C, torch in chunks of graphs, torch's fused attention, and the reference."""
 BACKEND_VARIABLE = "MOLATTN_BACKEND"
 """The environment variable with the allowed backends, separated by commas."""
 
@@ -38,7 +39,19 @@ class Implementation(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call of an operation, as recorded by `record_backends`."""
+    """A call of an operation, as recorded by `record_backends`.
+
+    Attributes:
+        operation: its name in `OPERATIONS`.
+        backend: the one of `BACKENDS` that ran.
+
+    >>> import torch
+    >>> from molattn.attention import attend, record_backends
+    >>> with record_backends() as calls:
+    ...     output = attend(*torch.randn(3, 2, 5, 4))
+    >>> calls
+    [Call(operation='attention', backend='fused')]
+    """
 
     operation: str
     backend: str
@@ -48,7 +61,15 @@ class Operation:
     """An operation with several implementations, tried in the order in which they were added.
 
     Args:
-        name: its key in `OPERATIONS`.
+        name: its key in `OPERATIONS`, to which the new operation is added.
+
+    Attributes:
+        implementations: by backend.
+
+    >>> from molattn.attention import OPERATIONS
+    >>> attention = OPERATIONS["attention"]
+    >>> list(attention.implementations)
+    ['compiled', 'chunked', 'fused', 'reference']
     """
 
     def __init__(self, name: str):
@@ -57,11 +78,26 @@ class Operation:
         OPERATIONS[name] = self
 
     def add(self, backend: str, run: Callable[..., Any], unsupported_reason: Callable[..., str] | None = None) -> None:
-        """Append an implementation."""
+        """Append an implementation.
+
+        Args:
+            backend: one of `BACKENDS`.
+            run: takes the operation's arguments.
+            unsupported_reason: takes the same arguments; returns why they are not supported, empty if they are. None if
+                all arguments are supported.
+
+        Raises:
+            AssertionError: an unknown backend.
+        """
         assert backend in BACKENDS
         self.implementations[backend] = Implementation(run, unsupported_reason)
 
     def __call__(self, *arguments: Any) -> Any:
+        """Run the first implementation that is allowed and supports the arguments.
+
+        Raises:
+            RuntimeError: there is none.
+        """
         for backend, (run, unsupported_reason) in self.implementations.items():
             if (_allowed is None or backend in _allowed or backend == "reference") and (
                 unsupported_reason is None or not unsupported_reason(*arguments)
@@ -72,7 +108,15 @@ class Operation:
         raise RuntimeError(f"{self.name} has no implementation for these arguments")
 
     def unsupported_reason(self, backend: str, *arguments: Any) -> str:
-        """Why a backend does not run for these arguments; empty if it is allowed and supports them."""
+        """Why a backend does not run for these arguments; empty if it is allowed and supports them.
+
+        Args:
+            backend: one of `BACKENDS`; "reference" is always allowed.
+            arguments: those of the operation.
+
+        Raises:
+            KeyError: the backend is allowed, but the operation has no implementation for it.
+        """
         if not (_allowed is None or backend in _allowed or backend == "reference"):
             return f"only these backends are allowed: {', '.join(sorted(_allowed))}"
         unsupported_reason = self.implementations[backend].unsupported_reason
@@ -80,7 +124,7 @@ class Operation:
 
 
 OPERATIONS: dict[str, Operation] = {}
-"""The operations by name."""
+"""The operations by name. Importing a module that implements some adds them."""
 
 
 def _validate_backends(names: tuple[str, ...], source: str) -> frozenset[str]:
@@ -148,7 +192,20 @@ def backend(*names: str) -> Iterator[None]:
 
 @contextmanager
 def record_backends() -> Iterator[list[Call]]:
-    """A list of the operations called within the context, in order, with the backends that ran."""
+    """A list of the operations called within the context, in order, with the backends that ran.
+
+    Calls of `attend` with `return_weights`, which always compute the reference, are not in it. Within a nested
+    context only the inner list grows.
+
+    >>> import torch
+    >>> from molattn.attention import attend, record_backends
+    >>> q, k, v = torch.randn(3, 2, 5, 4)
+    >>> with record_backends() as calls:
+    ...     plain = attend(q, k, v)
+    ...     sparse = attend(q, k, v, normalizer="sparsemax")
+    >>> [call.backend for call in calls]
+    ['fused', 'reference']
+    """
     global _recorded
     calls: list[Call] = []
     with _lock:

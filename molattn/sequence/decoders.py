@@ -31,12 +31,21 @@ class BahdanauState(RecurrentState):
         keys: W_k h_j + b, computed once, (batch, source, attention_dim).
         source_mask: (batch, 1, source), True for tokens, False for padding.
         s: s_t, (batch, hidden_dim).
+
+    >>> import torch
+    >>> from molattn.sequence import Bahdanau
+    >>> model = Bahdanau(source_vocab=11, target_vocab=13, embed_dim=6, hidden_dim=8)
+    >>> state = model.init_state(torch.tensor([[3, 4, 5, 0]]))
+    >>> tuple(state.memory.shape), state.source_mask.flatten().tolist()
+    ((1, 4, 16), [True, True, True, False])
+    >>> tuple(state.select(torch.tensor([0, 0])).s.shape)
+    (2, 8)
     """
 
     s: Float[Tensor, "b d"]
 
     def select(self, rows: Int[Tensor, "k"]) -> "BahdanauState":
-        """The state of the given batch rows, in that order; rows may be repeated."""
+        """The state of the given batch `rows`, (k,) integers, in that order; rows may be repeated."""
         return BahdanauState(self.memory[rows], self.keys[rows], self.source_mask[rows], self.s[rows])
 
 
@@ -68,6 +77,8 @@ class Bahdanau(RecurrentDecoder[BahdanauState]):
     Source: Bahdanau et al. 2015, arXiv:1409.0473. The GRU is torch's, with the reset gate after the recurrent
     matrix.
 
+    >>> import torch
+    >>> from molattn.sequence import Bahdanau
     >>> model = Bahdanau(source_vocab=11, target_vocab=13, embed_dim=6, hidden_dim=8)
     >>> source, target = torch.tensor([[3, 4, 5, 0]]), torch.tensor([[1, 6, 7]])
     >>> logits, alignment = model(source, target, return_weights=True)
@@ -99,7 +110,11 @@ class Bahdanau(RecurrentDecoder[BahdanauState]):
         self.output = nn.Linear(readout_dim, target_vocab)
 
     def init_state(self, source: Int[Tensor, "b m"]) -> BahdanauState:
-        """Encodes the source, (batch, source): the state before the first target token."""
+        """Encodes the source, (batch, source): the state before the first target token.
+
+        Raises:
+            ValueError: there is padding before a token.
+        """
         memory, (last,) = self.encoder(source)
         s = torch.tanh(self.w_s(last[1]))
         return BahdanauState(memory, precompute_keys(self.score, memory), (source != PAD)[:, None, :], s)
@@ -118,6 +133,7 @@ class Bahdanau(RecurrentDecoder[BahdanauState]):
 
 # The paper's names of the scores -> those of `molattn.attention`.
 LUONG_SCORES = {"dot": "dot", "general": "general", "concat": "additive", "location": "location"}
+"""The scores of `Luong`: the paper's names, with those of `molattn.attention`."""
 
 
 @dataclass(frozen=True)
@@ -130,13 +146,20 @@ class LuongState(RecurrentState):
         source_mask: (batch, 1, source), True for tokens, False for padding.
         hidden: hidden state of the decoder's recurrent layers, each (layers, batch, hidden_dim).
         attentional: a~_t, (batch, hidden_dim), fed to the next step.
+
+    >>> import torch
+    >>> from molattn.sequence import Luong
+    >>> model = Luong(source_vocab=11, target_vocab=13, embed_dim=6, hidden_dim=8, num_layers=2)
+    >>> logits, state = model.step(torch.tensor([1]), model.init_state(torch.tensor([[3, 4, 5]])))
+    >>> tuple(state.attentional.shape), [tuple(h.shape) for h in state.hidden]  # h and c of the LSTM
+    ((1, 8), [(2, 1, 8), (2, 1, 8)])
     """
 
     hidden: Hidden
     attentional: Float[Tensor, "b d"]
 
     def select(self, rows: Int[Tensor, "k"]) -> "LuongState":
-        """The state of the given batch rows, in that order; rows may be repeated."""
+        """The state of the given batch `rows`, (k,) integers, in that order; rows may be repeated."""
         hidden = tuple(h[:, rows] for h in self.hidden)
         return LuongState(self.memory[rows], self.keys[rows], self.source_mask[rows], hidden, self.attentional[rows])
 
@@ -166,10 +189,13 @@ class Luong(RecurrentDecoder[LuongState]):
         dropout: dropout probability of the embeddings, between layers and of a~_t before the output, in training.
 
     Raises:
-        ValueError: the cell or score is unknown; the location score has no max_source_length.
+        ValueError: the cell or score is unknown; the location score has no max_source_length; hidden_dim or num_layers
+            is below 1; dropout is not in [0, 1].
 
     Source: Luong et al. 2015, arXiv:1508.04025, sections 3.1 and 3.3.
 
+    >>> import torch
+    >>> from molattn.sequence import Luong
     >>> model = Luong(source_vocab=11, target_vocab=13, embed_dim=6, hidden_dim=8, num_layers=2, score="concat")
     >>> source, target = torch.tensor([[3, 4, 5, 0]]), torch.tensor([[1, 6, 7]])
     >>> logits, alignment = model(source, target, return_weights=True)
@@ -210,7 +236,11 @@ class Luong(RecurrentDecoder[LuongState]):
         self.output = nn.Linear(hidden_dim, target_vocab)
 
     def init_state(self, source: Int[Tensor, "b m"]) -> LuongState:
-        """Encodes the source, (batch, source): the state before the first target token."""
+        """Encodes the source, (batch, source): the state before the first target token.
+
+        Raises:
+            ValueError: there is padding before a token.
+        """
         memory, hidden = self.encoder(source)
         attentional = memory.new_zeros(len(memory), self.w_c.out_features)
         return LuongState(memory, precompute_keys(self.score, memory), (source != PAD)[:, None, :], hidden, attentional)

@@ -12,7 +12,15 @@ from molattn.sequence.embedding import PAD
 
 @runtime_checkable
 class DecodingState(Protocol):
-    """The state of a model between two tokens, passed in and out explicitly."""
+    """The state of a model between two tokens, passed in and out explicitly.
+
+    >>> import torch
+    >>> from molattn.sequence import DecodingState, Luong
+    >>> model = Luong(source_vocab=11, target_vocab=13, embed_dim=6, hidden_dim=8)
+    >>> state = model.init_state(torch.tensor([[3, 4, 5], [6, 7, 0]]))
+    >>> isinstance(state, DecodingState), state.select(torch.tensor([1, 1, 0])).source_mask[:, 0, 2].tolist()
+    (True, [False, False, True])
+    """
 
     def select(self, rows: Tensor) -> Any:
         """The state of the given batch rows, (k,) integers, in that order; rows may be repeated."""
@@ -21,14 +29,35 @@ class DecodingState(Protocol):
 
 @runtime_checkable
 class StepDecoder(Protocol):
-    """The interface of a model for decoding; the Transformer and the recurrent encoder-decoders implement it."""
+    """The interface of a model for decoding; the Transformer and the recurrent encoder-decoders implement it.
+
+    >>> import torch
+    >>> from molattn.sequence import StepDecoder, greedy_search
+    >>> class Copy:  # repeats the source, which is its state
+    ...     def init_state(self, source):
+    ...         return source
+    ...     def step(self, tokens, state):
+    ...         return 9.0 * torch.nn.functional.one_hot(state[:, 0], 10), state[:, 1:]
+    >>> isinstance(Copy(), StepDecoder)
+    True
+    >>> greedy_search(Copy(), torch.tensor([[5, 3, 2]]), start_token=1, end_token=2, max_length=8).tokens.tolist()
+    [[5, 3, 2]]
+    """
 
     def init_state(self, source: Tensor) -> Any:
         """The `DecodingState` before the first target token, from source tokens (batch, source)."""
         ...
 
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Consumes one target token, (batch,): the logits of the next one, (batch, vocab), and the new state."""
+        """Consumes one target token: the logits of the next one and the new state.
+
+        Args:
+            tokens: (batch,) integers.
+            state: from `init_state` or the previous step.
+
+        Returns:
+            (batch, vocab), and the state after this token.
+        """
         ...
 
 
@@ -42,6 +71,14 @@ class DecodedSequences:
         scores: (batch,), log P(tokens | source), from greedy search; (batch, beam_size), the same divided by
             |tokens|^length_penalty, from beam search, minus infinity where fewer than beam_size sequences were found.
             The probabilities are the model's, not renormalized for the padding token, which is never chosen.
+
+    >>> import torch
+    >>> from molattn.sequence import Transformer, greedy_search
+    >>> model = Transformer(source_vocab=11, target_vocab=13, d_model=8, num_heads=2, num_layers=1).eval()
+    >>> source = torch.tensor([[3, 4, 5], [6, 7, 0]])
+    >>> found = greedy_search(model, source, start_token=1, end_token=2, max_length=5)
+    >>> len(found.tokens), tuple(found.scores.shape), bool((found.scores < 0).all())
+    (2, (2,), True)
     """
 
     tokens: Int[Tensor, "*b length"]
@@ -70,6 +107,16 @@ def greedy_search(
 
     Raises:
         ValueError: max_length is below 1, or the start or end token is the padding token.
+
+    >>> import torch
+    >>> from molattn.sequence import greedy_search
+    >>> class Chain:  # tenths of P(token | the one before it): a row for each one before it; 1 is the start, 2 the end
+    ...     p = torch.tensor([[0, 0, 10, 0, 0], [0, 0, 0, 6, 4], [0, 0, 10, 0, 0], [0, 0, 5, 3, 2], [0, 0, 9, 1, 0]])
+    ...     init_state = lambda self, source: None
+    ...     step = lambda self, tokens, state: (self.p[tokens].log(), state)
+    >>> found = greedy_search(Chain(), torch.tensor([[5]]), start_token=1, end_token=2, max_length=4)
+    >>> found.tokens.tolist(), round(found.scores.exp().item(), 2)  # 0.6 * 0.5; 4 and 2 have 0.4 * 0.9
+    ([[3, 2]], 0.3)
     """
     _check(start_token, end_token, max_length)
     state = model.init_state(source)
@@ -125,6 +172,17 @@ def beam_search(
 
     Source: Wu et al. 2016, arXiv:1609.08144, section 7, for length normalization; the plain power of the
     length is that of their first experiments.
+
+    >>> import torch
+    >>> from molattn.sequence import beam_search
+    >>> class Chain:  # tenths of P(token | the one before it): a row for each one before it; 1 is the start, 2 the end
+    ...     p = torch.tensor([[0, 0, 10, 0, 0], [0, 0, 0, 6, 4], [0, 0, 10, 0, 0], [0, 0, 5, 3, 2], [0, 0, 9, 1, 0]])
+    ...     init_state = select = lambda self, _: self  # no state
+    ...     step = lambda self, tokens, state: (self.p[tokens].log(), state)
+    >>> source, ends = torch.tensor([[5]]), {"start_token": 1, "end_token": 2, "max_length": 4}
+    >>> found = beam_search(Chain(), source, beam_size=2, length_penalty=0.0, **ends)
+    >>> found.tokens.tolist(), [round(p, 2) for p in found.scores[0].exp().tolist()]  # greedy search finds the second
+    ([[[4, 2], [3, 2]]], [0.36, 0.3])
     """
     _check(start_token, end_token, max_length)
     if beam_size < 1:

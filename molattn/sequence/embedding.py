@@ -44,6 +44,7 @@ def interleaved(sines: Tensor, cosines: Tensor) -> Tensor:
 
 
 CHANNEL_ORDERS: dict[str, ChannelOrder] = {"concatenated": concatenated, "interleaved": interleaved}
+"""The orders of the channels of `sinusoidal_positions`, by name: functions of the sines and the cosines."""
 
 
 def sinusoidal_positions(
@@ -78,8 +79,10 @@ def sinusoidal_positions(
 
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5, whose formula is interleaved.
 
-    >>> sinusoidal_positions(2, 4).round(decimals=2).tolist()
-    [[0.0, 0.0, 1.0, 1.0], [0.8399999737739563, 0.009999999776482582, 0.5400000214576721, 1.0]]
+    >>> import torch
+    >>> from molattn.sequence import sinusoidal_positions
+    >>> sinusoidal_positions(2, 4, dtype=torch.float64).round(decimals=2).tolist()
+    [[0.0, 0.0, 1.0, 1.0], [0.84, 0.01, 0.54, 1.0]]
     """
     combine = resolve_name(channel_order, CHANNEL_ORDERS, "channel order")
     # Computed in float64 for any dtype: float32 angles are off by 1e-4 at position 2000. Apple's GPUs have no float64.
@@ -100,13 +103,22 @@ class PositionalEmbedding(nn.Module):
     Args:
         vocab_size: number of tokens, including token 0 (padding), whose embedding stays zero.
         d_model: channels.
-        channel_order: of the positional encoding.
+        channel_order: of the positional encoding, a name in `CHANNEL_ORDERS` or a function.
         dropout: dropout probability of the sum, in training.
 
     Raises:
-        ValueError: the channel order is unknown.
+        ValueError: the channel order is unknown; dropout is not in [0, 1].
 
     Shapes: tokens (batch, n) -> (batch, n, d_model). Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.4.
+
+    >>> import torch
+    >>> from molattn.sequence import PositionalEmbedding
+    >>> embed, tokens = PositionalEmbedding(vocab_size=10, d_model=4), torch.tensor([[5, 7, 7]])
+    >>> x = embed(tokens)
+    >>> tuple(x.shape), torch.allclose(x[:, 1], x[:, 2])  # the same token at two positions
+    ((1, 3, 4), False)
+    >>> torch.allclose(embed(tokens[:, 2:], offset=2), x[:, 2:])
+    True
     """
 
     def __init__(
@@ -121,7 +133,12 @@ class PositionalEmbedding(nn.Module):
             self.embedding.weight.mul_(d_model**-0.5)
 
     def forward(self, tokens: Tensor, offset: int = 0) -> Float[Tensor, "b n d"]:
-        """The embedding of integer `tokens`, (batch, n), at the positions offset, ..., offset + n - 1."""
+        """The embedded tokens, (batch, n, d_model).
+
+        Args:
+            tokens: (batch, n) integers.
+            offset: the position of the first of them.
+        """
         x = self.embedding(tokens)
         n, d = x.shape[-2:]
         positions = sinusoidal_positions(n, d, self.channel_order, offset=offset, dtype=x.dtype, device=x.device)

@@ -16,6 +16,7 @@ from molattn.sequence.embedding import zero_nonfinite_padding
 
 Activation = Callable[[Tensor], Tensor]
 ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "gelu": F.gelu}
+"""The activations of `FeedForward` by name."""
 
 
 class FeedForward(nn.Module):
@@ -31,9 +32,15 @@ class FeedForward(nn.Module):
         bias: whether the linear maps have biases b_1 and b_2.
 
     Raises:
-        ValueError: the activation is unknown; a size is below 1.
+        ValueError: the activation is unknown; a size is below 1; dropout is not in [0, 1].
 
     Shapes: (..., d_model) -> (..., d_model). Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.3.
+
+    >>> import torch
+    >>> from molattn.sequence import FeedForward
+    >>> feed_forward, x = FeedForward(d_model=4, hidden_dim=16), torch.randn(2, 5, 4)
+    >>> torch.allclose(feed_forward(x)[:, 3], feed_forward(x[:, 3]), atol=1e-5)  # each position by itself
+    True
     """
 
     def __init__(
@@ -52,6 +59,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
+        """y of `x`, both (..., d_model)."""
         return self.linear_2(self.dropout(self.activation(self.linear_1(x))))
 
 
@@ -70,8 +78,19 @@ class Residual(nn.Module):
         layer_norm_eps: eps of the layer norm, added to the variance.
         bias: whether the layer norm has a bias.
 
+    Raises:
+        ValueError: dropout is not in [0, 1].
+
     Shapes: (..., d_model) -> (..., d_model). Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1; pre-norm:
     Xiong et al. 2020, arXiv:2002.04745.
+
+    >>> import torch
+    >>> from molattn.sequence import FeedForward, Residual
+    >>> residual, sublayer = Residual(d_model=4, norm_first=True), FeedForward(d_model=4, hidden_dim=16)
+    >>> x = torch.randn(2, 5, 4)
+    >>> y = residual.add_output(x, sublayer(residual.sublayer_input(x)))
+    >>> torch.allclose(y, x + sublayer(residual.norm(x)))
+    True
     """
 
     def __init__(
@@ -88,11 +107,11 @@ class Residual(nn.Module):
         self.norm_first = norm_first
 
     def sublayer_input(self, x: Tensor) -> Tensor:
-        """norm(x) if pre-norm, else x."""
+        """The input of the sublayer: norm(x) if pre-norm, else x."""
         return self.norm(x) if self.norm_first else x
 
     def add_output(self, x: Tensor, output: Tensor) -> Tensor:
-        """x plus the output of the sublayer, normalized if post-norm."""
+        """x plus `output`, that of the sublayer, after dropout; normalized if post-norm."""
         x = x + self.dropout(output)
         return x if self.norm_first else self.norm(x)
 
@@ -152,6 +171,13 @@ class EncoderLayer(_Layer):
             1; dropout is not in [0, 1).
 
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1.
+
+    >>> import torch
+    >>> from molattn.sequence import EncoderLayer, padding_mask
+    >>> layer, x = EncoderLayer(d_model=8, num_heads=2), torch.randn(1, 3, 8)
+    >>> y, weights = layer(x, padding_mask(torch.tensor([[True, True, False]])), return_weights=True)
+    >>> tuple(y.shape), tuple(weights.shape), weights[..., 2].any().item()  # no token attends to the padding
+    ((1, 3, 8), (1, 2, 3, 3), False)
     """
 
     @overload
@@ -169,11 +195,14 @@ class EncoderLayer(_Layer):
 
         Args:
             x: (batch, n, d_model).
-            mask: broadcastable to (batch, heads, n, n); boolean, True where a query may attend, or float, added to the
-                logits.
+            mask: broadcastable to (batch, heads, n, n), of 2 or 4 dimensions; boolean, True where a query may attend,
+                or float, added to the logits.
             return_weights: also return the weights of every head.
 
         NaN and infinity in rows of x that no query attends to, such as padding, do not reach other rows or gradients.
+
+        Raises:
+            ValueError, TypeError: the mask is wrong, as for `MultiHeadAttention`.
         """
         x = zero_nonfinite_padding(x, mask)
         h, weights = self.self_attention_residual.sublayer_input(x), None
@@ -209,6 +238,16 @@ class KVCache:
     Attributes:
         k: (batch, heads, j, head_dim).
         v: (batch, heads, j, head_dim).
+
+    >>> import torch
+    >>> from molattn.attention import MultiHeadAttention
+    >>> from molattn.sequence import KVCache
+    >>> attention, x = MultiHeadAttention(embed_dim=8, num_heads=2), torch.randn(1, 4, 8)
+    >>> cache = KVCache(*attention.project_keys_and_values(x[:, :3]))
+    >>> cache = cache.append(KVCache(*attention.project_keys_and_values(x[:, 3:])))
+    >>> last, _ = attention.attend_to(x[:, 3:], cache.k, cache.v)
+    >>> len(cache), torch.allclose(last, attention(x)[:, 3:], atol=1e-5)
+    (4, True)
     """
 
     k: Float[Tensor, "b h j d"]
@@ -219,13 +258,13 @@ class KVCache:
         return self.k.shape[-2]
 
     def append(self, later: "KVCache") -> "KVCache":
-        """This cache with the keys and values of later tokens appended."""
+        """This cache, followed by the keys and values of `later` tokens."""
         if not len(self):
             return later
         return KVCache(torch.cat([self.k, later.k], dim=-2), torch.cat([self.v, later.v], dim=-2))
 
     def select(self, rows: Int[Tensor, "m"]) -> "KVCache":
-        """The cache of the given batch rows, in that order; rows may be repeated."""
+        """The cache of the given batch `rows`, (m,) integers, in that order; rows may be repeated."""
         return KVCache(self.k[rows], self.v[rows])
 
 
@@ -236,13 +275,20 @@ class DecoderLayerCache:
     Attributes:
         self_attention: of the target tokens so far.
         cross_attention: of the encoder output, projected once.
+
+    >>> import torch
+    >>> from molattn.sequence import DecoderLayer
+    >>> layer, memory = DecoderLayer(d_model=8, num_heads=2), torch.randn(1, 5, 8)
+    >>> _, cache, _ = layer.forward_with_cache(torch.randn(1, 1, 8), layer.init_cache(memory))
+    >>> len(cache.self_attention), len(cache.cross_attention)
+    (1, 5)
     """
 
     self_attention: KVCache
     cross_attention: KVCache
 
     def select(self, rows: Int[Tensor, "m"]) -> "DecoderLayerCache":
-        """The cache of the given batch rows, in that order; rows may be repeated."""
+        """The cache of the given batch `rows`, (m,) integers, in that order; rows may be repeated."""
         return DecoderLayerCache(self.self_attention.select(rows), self.cross_attention.select(rows))
 
 
@@ -250,6 +296,8 @@ class DecoderLayer(_Layer):
     """One layer of the decoder: self-attention, cross-attention to the memory and feed-forward, as in `EncoderLayer`.
 
     x = residual(x, self-attention);    x = residual(x, cross-attention);    x = residual(x, feed-forward)
+
+    It is not causal by default: pass a `causal_mask` or a `causal_padding_mask`.
 
     Args:
         d_model, num_heads, hidden_dim, head_dim, activation, norm_first, dropout, layer_norm_eps, bias: those of
@@ -259,6 +307,13 @@ class DecoderLayer(_Layer):
         ValueError: as for `EncoderLayer`.
 
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1.
+
+    >>> import torch
+    >>> from molattn.sequence import DecoderLayer, causal_mask
+    >>> layer, x, memory = DecoderLayer(d_model=8, num_heads=2), torch.randn(1, 4, 8), torch.randn(1, 6, 8)
+    >>> y, (self_weights, cross_weights) = layer(x, memory, causal_mask(4), return_weights=True)
+    >>> torch.equal(self_weights, self_weights.tril()), tuple(cross_weights.shape)
+    (True, (1, 2, 4, 6))
     """
 
     has_cross_attention = True
@@ -266,7 +321,7 @@ class DecoderLayer(_Layer):
     cross_attention_residual: Residual
 
     def init_cache(self, memory: Float[Tensor, "b m d"]) -> DecoderLayerCache:
-        """The cache before the first target token."""
+        """The cache before the first target token, from the encoder output `memory`, (batch, m, d_model)."""
         projected = KVCache(*self.cross_attention.project_keys_and_values(memory))
         empty = KVCache(projected.k[..., :0, :], projected.v[..., :0, :])
         return DecoderLayerCache(self_attention=empty, cross_attention=projected)
@@ -291,6 +346,9 @@ class DecoderLayer(_Layer):
         Returns:
             (batch, n, d_model), the cache of all j + n tokens, and the weights of the two attentions,
             (batch, heads, n, j + n) and (batch, heads, n, m), or None without `return_weights`.
+
+        Raises:
+            ValueError, TypeError: a mask is wrong, as for `MultiHeadAttention`.
         """
         h = self.self_attention_residual.sublayer_input(x)
         new = KVCache(*self.self_attention.project_keys_and_values(h, offset=len(cache.self_attention)))
@@ -337,11 +395,22 @@ class DecoderLayer(_Layer):
     ) -> Float[Tensor, "b n d"] | tuple[Float[Tensor, "b n d"], tuple[Tensor, Tensor]]:
         """The whole target at once: `forward_with_cache` from an empty cache.
 
+        Args:
+            x: (batch, n, d_model).
+            memory: the encoder output, (batch, m, d_model).
+            mask: mask of the target, broadcastable to (batch, heads, n, n), of 2 or 4 dimensions; boolean, True where a
+                query may attend, or float, added to the logits.
+            memory_mask: mask of the source, broadcastable to (batch, heads, n, m), likewise.
+            return_weights: also return the attention weights.
+
         NaN and infinity in rows of x or memory that no query attends to, such as padding, do not reach other rows or
         gradients.
 
         Returns:
             (batch, n, d_model); with `return_weights` also the weights (batch, heads, n, n) and (batch, heads, n, m).
+
+        Raises:
+            ValueError, TypeError: a mask is wrong, as for `MultiHeadAttention`.
         """
         x, memory = zero_nonfinite_padding(x, mask), zero_nonfinite_padding(memory, memory_mask)
         x, _, weights = self.forward_with_cache(x, self.init_cache(memory), mask, memory_mask, return_weights)

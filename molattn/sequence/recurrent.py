@@ -33,6 +33,7 @@ class RecurrentState:
 
 
 CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
+"""The recurrent layers of torch by the name of their cell, for the argument `cell` of the recurrent models."""
 
 
 def make_rnn(cell: str, input_dim: int, hidden_dim: int, num_layers: int, **settings) -> nn.GRU | nn.LSTM:
@@ -82,7 +83,19 @@ class RecurrentEncoder(nn.Module):
         dropout: dropout probability of the embeddings and between layers, in training.
 
     Raises:
-        ValueError: the cell is unknown.
+        ValueError: the cell is unknown; hidden_dim or num_layers is below 1; dropout is not in [0, 1].
+
+    Source: Cho et al. 2014, arXiv:1406.1078, for the GRU; Hochreiter & Schmidhuber 1997,
+    doi:10.1162/neco.1997.9.8.1735, for the LSTM.
+
+    >>> import torch
+    >>> from molattn.sequence import RecurrentEncoder
+    >>> encoder = RecurrentEncoder(vocab=10, embed_dim=4, hidden_dim=8)
+    >>> memory, (last,) = encoder(torch.tensor([[3, 5, 0], [4, 6, 7]]))
+    >>> tuple(memory.shape), memory[0, 2].any().item()
+    ((2, 3, 8), False)
+    >>> torch.allclose(last[0, 0], memory[0, 1])  # of the last token, not of the padding
+    True
     """
 
     def __init__(
@@ -105,6 +118,9 @@ class RecurrentEncoder(nn.Module):
 
     def forward(self, source: Int[Tensor, "b m"]) -> tuple[Float[Tensor, "b m c"], Hidden]:
         """Encodes the source.
+
+        Args:
+            source: (batch, source) integers, padded at the end with 0.
 
         Returns:
             The memory (batch, source, memory_dim), zeros at padding, and the last hidden state, each tensor
@@ -159,7 +175,11 @@ class RecurrentDecoder(nn.Module, Generic[State]):
     output: nn.Linear
 
     def init_state(self, source: Int[Tensor, "b m"]) -> State:
-        """Encodes the source, (batch, source): the state before the first target token."""
+        """Encodes the source, (batch, source): the state before the first target token.
+
+        Raises:
+            NotImplementedError: the subclass does not define it.
+        """
         raise NotImplementedError
 
     def _decode_step(self, tokens: Tensor, state: State, return_weights: bool) -> tuple[Tensor, State, Tensor | None]:
@@ -201,6 +221,17 @@ class RecurrentDecoder(nn.Module, Generic[State]):
         return (logits, torch.stack(alignment, dim=1)) if return_weights else logits
 
     def step(self, tokens: Int[Tensor, "b"], state: State) -> tuple[Float[Tensor, "b vocab"], State]:
-        """Consumes one target token, (batch,): the logits of the next one, (batch, target_vocab), and the new state."""
+        """Consumes one target token: the logits of the next one and the new state.
+
+        Args:
+            tokens: (batch,) integers.
+            state: from `init_state` or the previous step.
+
+        Returns:
+            (batch, target_vocab), and the state after this token.
+
+        Raises:
+            ValueError: with the location score, the source is longer than its maximum.
+        """
         features, state, _ = self._decode_step(tokens, state, False)
         return self.output(features), state

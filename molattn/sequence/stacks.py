@@ -17,6 +17,13 @@ class DecoderWeights:
     Attributes:
         self_attention: target to target, each (batch, heads, target, target).
         cross_attention: target to source, each (batch, heads, target, source).
+
+    >>> import torch
+    >>> from molattn.sequence import Decoder
+    >>> decoder = Decoder(num_layers=2, d_model=8, num_heads=2)
+    >>> _, weights = decoder(torch.randn(1, 4, 8), torch.randn(1, 6, 8), return_weights=True)
+    >>> [tuple(w.shape) for w in weights.cross_attention]
+    [(1, 2, 4, 6), (1, 2, 4, 6)]
     """
 
     self_attention: tuple[Float[Tensor, "b h n j"], ...]
@@ -80,6 +87,7 @@ class Encoder(_Stack):
     Source: Vaswani et al. 2017, arXiv:1706.03762.
 
     >>> import torch
+    >>> from molattn.sequence import Encoder
     >>> encoder = Encoder(num_layers=2, d_model=8, num_heads=2)
     >>> y, weights = encoder(torch.randn(3, 5, 8), return_weights=True)
     >>> tuple(y.shape), [tuple(w.shape) for w in weights]
@@ -103,11 +111,14 @@ class Encoder(_Stack):
 
         Args:
             x: (batch, n, d_model).
-            mask: broadcastable to (batch, heads, n, n); boolean, True where a query may attend, or float, added to
-                the logits.
+            mask: broadcastable to (batch, heads, n, n), of 2 or 4 dimensions; boolean, True where a query may attend,
+                or float, added to the logits.
             return_weights: also return the attention weights.
 
         NaN and infinity in rows of x that no query attends to, such as padding, do not reach other rows or gradients.
+
+        Raises:
+            ValueError, TypeError: the mask is wrong, as for `MultiHeadAttention`.
         """
         if not return_weights:
             for layer in self.layers:
@@ -148,12 +159,25 @@ class Decoder(_Stack):
         ValueError: as for `DecoderLayer`.
 
     Source: Vaswani et al. 2017, arXiv:1706.03762.
+
+    >>> import torch
+    >>> from molattn.sequence import Decoder, causal_mask
+    >>> decoder = Decoder(num_layers=2, d_model=8, num_heads=2)
+    >>> x, memory = torch.randn(1, 4, 8), torch.randn(1, 6, 8)
+    >>> y = decoder(x, memory, causal_mask(4))
+    >>> first, _, _ = decoder.forward_with_cache(x[:, :1], decoder.init_cache(memory))
+    >>> torch.allclose(first, y[:, :1], atol=1e-5)  # a token does not depend on later ones
+    True
     """
 
     layer_type = DecoderLayer
 
     def init_cache(self, memory: Float[Tensor, "b m d"]) -> tuple[DecoderLayerCache, ...]:
-        """The cache of every layer before the first target token."""
+        """The cache of every layer before the first target token.
+
+        Args:
+            memory: the encoder output, (batch, m, d_model).
+        """
         return tuple(layer.init_cache(memory) for layer in self._layers())
 
     def forward_with_cache(
@@ -164,11 +188,20 @@ class Decoder(_Stack):
         memory_mask: Tensor | None = None,
         return_weights: bool = False,
     ) -> tuple[Float[Tensor, "b n d"], tuple[DecoderLayerCache, ...], DecoderWeights | None]:
-        """The next n target tokens after the j cached ones, with the arguments of `DecoderLayer.forward_with_cache`.
+        """The next n target tokens after the j cached ones.
+
+        Args:
+            x: (batch, n, d_model).
+            caches: one for each layer, from `init_cache` or the previous call.
+            mask, memory_mask, return_weights: as for `DecoderLayer.forward_with_cache`.
 
         Returns:
             (batch, n, d_model), the caches of all j + n tokens, and the weights of every layer, each
             (batch, heads, n, j + n) and (batch, heads, n, m), or None without `return_weights`.
+
+        Raises:
+            ValueError: the number of caches is not that of the layers; a mask is wrong, as for `MultiHeadAttention`.
+            TypeError: an integer mask.
         """
         new_caches, self_attention, cross_attention = [], [], []
         for layer, cache in zip(self._layers(), caches, strict=True):
@@ -214,13 +247,16 @@ class Decoder(_Stack):
         Args:
             x: (batch, n, d_model).
             memory: the encoder output, (batch, m, d_model).
-            mask: mask of the target, broadcastable to (batch, heads, n, n); boolean, True where a query may attend,
-                or float, added to the logits.
+            mask: mask of the target, broadcastable to (batch, heads, n, n), of 2 or 4 dimensions; boolean, True where a
+                query may attend, or float, added to the logits.
             memory_mask: mask of the source, broadcastable to (batch, heads, n, m), likewise.
             return_weights: also return the attention weights.
 
         NaN and infinity in rows of x or memory that no query attends to, such as padding, do not reach other rows or
         gradients.
+
+        Raises:
+            ValueError, TypeError: a mask is wrong, as for `MultiHeadAttention`.
         """
         x, memory = zero_nonfinite_padding(x, mask), zero_nonfinite_padding(memory, memory_mask)
         x, _, weights = self.forward_with_cache(x, self.init_cache(memory), mask, memory_mask, return_weights)

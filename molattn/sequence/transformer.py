@@ -21,6 +21,15 @@ class TransformerWeights:
         encoder: source to source, each (batch, heads, source, source).
         decoder: target to target, each (batch, heads, target, target).
         cross: target to source, each (batch, heads, target, source).
+
+    >>> import torch
+    >>> from molattn.sequence import Transformer
+    >>> model = Transformer(source_vocab=11, target_vocab=13, d_model=8, num_heads=2, num_layers=1)
+    >>> _, weights = model(torch.tensor([[3, 4, 5, 0]]), torch.tensor([[1, 6]]), return_weights=True)
+    >>> weights.decoder[0][0, :, 0].tolist()  # of the first target token in both heads: only to itself
+    [[1.0, 0.0], [1.0, 0.0]]
+    >>> weights.cross[0][..., 3].any().item()  # none to the padding of the source
+    False
     """
 
     encoder: tuple[Float[Tensor, "b h m m"], ...]
@@ -36,6 +45,13 @@ class TransformerState:
         caches: cached keys and values of every decoder layer.
         source_mask: (batch, 1, 1, source), True for tokens, False for padding.
         target_mask: (batch, 1, 1, j), likewise.
+
+    >>> import torch
+    >>> from molattn.sequence import Transformer
+    >>> model = Transformer(source_vocab=11, target_vocab=13, d_model=8, num_heads=2, num_layers=1)
+    >>> logits, state = model.step(torch.tensor([1]), model.init_state(torch.tensor([[3, 4, 0]])))
+    >>> state.source_mask.flatten().tolist(), state.target_mask.flatten().tolist()
+    ([True, True, False], [True])
     """
 
     caches: tuple[DecoderLayerCache, ...]
@@ -43,7 +59,7 @@ class TransformerState:
     target_mask: Bool[Tensor, "b 1 1 j"]
 
     def select(self, rows: Int[Tensor, "k"]) -> "TransformerState":
-        """The state of the given batch rows, in that order; rows may be repeated."""
+        """The state of the given batch `rows`, (k,) integers, in that order; rows may be repeated."""
         caches = tuple(cache.select(rows) for cache in self.caches)
         return TransformerState(caches, self.source_mask[rows], self.target_mask[rows])
 
@@ -67,13 +83,16 @@ class Transformer(nn.Module):
         norm_first: pre-norm, with a final layer norm in each stack, if True; post-norm if False.
         dropout: dropout probability of embeddings, attention weights, sublayer outputs and inside the feed-forwards, in
             training.
-        channel_order: of the positional encoding, "concatenated" or "interleaved".
+        channel_order: of the positional encoding, "concatenated", "interleaved" or a function.
 
     Raises:
-        ValueError: the activation or channel order is unknown; head_dim is None and num_heads does not divide d_model.
+        ValueError: the activation or channel order is unknown; head_dim is None and num_heads does not divide d_model;
+            num_heads, hidden_dim or head_dim is below 1; dropout is not in [0, 1).
 
     Source: Vaswani et al. 2017, arXiv:1706.03762.
 
+    >>> import torch
+    >>> from molattn.sequence import Transformer
     >>> model = Transformer(source_vocab=11, target_vocab=13, d_model=8, num_heads=2, num_layers=1)
     >>> source, target = torch.tensor([[3, 4, 5, 0]]), torch.tensor([[1, 6, 7]])
     >>> tuple(model(source, target).shape)
@@ -125,12 +144,12 @@ class Transformer(nn.Module):
         """The logits of the next token after each target token.
 
         Args:
-            source: (batch, source) integers.
-            target: (batch, target) integers, beginning with the start token.
+            source: (batch, source) integers; 0 is padding.
+            target: (batch, target) integers, beginning with the start token; 0 is padding.
             return_weights: also return the attention weights of every layer.
 
         Returns:
-            (batch, target, target_vocab); with `return_weights` also the weights.
+            (batch, target, target_vocab); with `return_weights` also the `TransformerWeights`.
         """
         source_mask = padding_mask(source != PAD)
         x, y = self.embed_source(source), self.embed_target(target)
@@ -150,9 +169,16 @@ class Transformer(nn.Module):
     def step(
         self, tokens: Int[Tensor, "b"], state: TransformerState
     ) -> tuple[Float[Tensor, "b vocab"], TransformerState]:
-        """Consumes one target token, (batch,): the logits of the next one, (batch, target_vocab), and the new state.
+        """Consumes one target token: the logits of the next one and the new state.
 
         The logits equal the last row of `forward` on all tokens so far, without recomputing the earlier ones.
+
+        Args:
+            tokens: (batch,) integers.
+            state: from `init_state` or the previous step.
+
+        Returns:
+            (batch, target_vocab), and the state after this token.
         """
         target = tokens[:, None]
         target_mask = torch.cat([state.target_mask, padding_mask(target != PAD)], dim=-1)

@@ -159,8 +159,13 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def transform(self, X: Any) -> np.ndarray:
         """The learned embeddings of n molecules, (n, d), as a step of a `Pipeline`; see `molattn.Predictor.embed`.
 
+        Args:
+            X: as for `fit`.
+
         Raises:
-            ValueError: SMILES that cannot be read, by their rows.
+            ValueError: SMILES that cannot be read, by their rows; descriptors that are missing; no SMILES.
+            TypeError: X is a sparse matrix.
+            NotFittedError: before `fit`.
         """
         return self._call_predictor("embed", X)
 

@@ -14,7 +14,17 @@ from molattn.sklearn.validation import drop_missing, is_missing, target_names, v
 
 class MolAttentionRegressor(RegressorMixin, MolAttention):
     __doc__ = f"""Regression of properties of molecules, with the attention models that `molattn train` trains.
-{PARAMETERS}"""
+{PARAMETERS}
+Raises:
+    TypeError: a parameter that does not exist.
+
+>>> from molattn import MolAttentionRegressor
+>>> smiles = [n * "C" + "O" for n in range(1, 11)]  # methanol to decanol
+>>> boiling_points = [65, 78, 97, 118, 138, 158, 177, 195, 213, 233]  # °C
+>>> model = MolAttentionRegressor(hidden_dim=8, num_layers=1, epochs=1).fit(smiles, boiling_points)
+>>> model.predict(["CCO", "CC(C)O"]).shape, model.transform(["CCO"]).shape  # an embedding has 8 + 12 numbers
+((2,), (1, 20))
+"""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to n SMILES and their values.
@@ -22,10 +32,15 @@ class MolAttentionRegressor(RegressorMixin, MolAttention):
         Args:
             X: n SMILES; or a table with a column of them, see `smiles_column` and `descriptor_columns`.
             y: (n,) or (n, T), NaN where a value is missing. A molecule without any value is not used.
-            sample_weight: (n,), the weight of each molecule; it also applies to the validation molecules.
+            sample_weight: (n,), the weight of each molecule, 0 or more; it also applies to the validation molecules.
+
+        Returns:
+            The estimator.
 
         Raises:
-            ValueError: SMILES that cannot be read, by their rows; invalid values or parameters.
+            ValueError: SMILES that cannot be read, by their rows; invalid values or parameters; fewer than two
+                molecules.
+            TypeError: X is a sparse matrix.
         """
         molecules, values = self._molecules(X), validate_values(y)
         check_consistent_length(molecules.smiles, values)
@@ -36,8 +51,15 @@ class MolAttentionRegressor(RegressorMixin, MolAttention):
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The values, in the shape that y had in `fit`: (n,) or (n, T); with `return_std` also standard deviations.
 
+        Args:
+            X: as for `fit`.
+            return_std: whether to return a pair, the values and their standard deviations, of the same shape.
+
         Raises:
-            ValueError: SMILES that cannot be read, by their rows; `return_std` for a model without standard deviations.
+            ValueError: SMILES that cannot be read, by their rows; descriptors that are missing; no SMILES; `return_std`
+                for a model without standard deviations.
+            TypeError: X is a sparse matrix.
+            NotFittedError: before `fit`.
         """
         predicted = self._call_predictor("predict", X, return_std=return_std)
         return tuple(map(self._restore_shape, predicted)) if return_std else self._restore_shape(predicted)
@@ -45,14 +67,33 @@ class MolAttentionRegressor(RegressorMixin, MolAttention):
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper ends of intervals that contain the true value with probability `level`, shaped as y in `fit`.
 
+        Args:
+            X: as for `fit`.
+            level: above 0 and below 1.
+
         Raises:
-            ValueError: SMILES that cannot be read, by their rows; a model that was fitted without `calibration_size`.
+            ValueError: SMILES that cannot be read, by their rows; descriptors that are missing; no SMILES; a model that
+                was fitted without `calibration_size`, or with too few calibration molecules for the level.
+            TypeError: X is a sparse matrix.
+            NotFittedError: before `fit`.
         """
         lower, upper = self._call_predictor("predict_interval", X, level=level)
         return self._restore_shape(lower), self._restore_shape(upper)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R2, or the mean R2 of several targets; missing values are left out."""
+        """R2, or the mean R2 of several targets; missing values are left out.
+
+        Args:
+            X: as for `fit`.
+            y: the true values, in the shape that y had in `fit`; NaN where one is missing.
+            sample_weight: (n,), the weight of each molecule.
+
+        Raises:
+            ValueError: SMILES that cannot be read, by their rows; descriptors that are missing; invalid values, another
+                number of them than of molecules, or a target without any.
+            TypeError: X is a sparse matrix.
+            NotFittedError: before `fit`.
+        """
         predicted, values = self.predict(X), validate_values(y)
         check_consistent_length(predicted, values)
         if not np.isnan(values).any():
@@ -70,6 +111,17 @@ class MolAttentionRegressor(RegressorMixin, MolAttention):
 class MolAttentionClassifier(ClassifierMixin, MolAttention):
     __doc__ = f"""Classification of molecules, with the attention models that `molattn train` trains.
 {PARAMETERS}    classes_: the sorted classes; a list of such arrays if y has several columns.
+
+Raises:
+    TypeError: a parameter that does not exist.
+
+>>> from molattn import MolAttentionClassifier
+>>> smiles = [n * "C" for n in range(1, 6)] + [n * "C" + "O" for n in range(1, 6)]
+>>> kinds = ["alkane"] * 5 + ["alcohol"] * 5
+>>> model = MolAttentionClassifier(hidden_dim=8, num_layers=1, epochs=1).fit(smiles, kinds)
+>>> probabilities = model.predict_proba(["CC(C)O"])
+>>> model.classes_.tolist(), probabilities.shape, round(float(probabilities.sum()), 3)
+(['alcohol', 'alkane'], (1, 2), 1.0)
 """
 
     classes_: Any
@@ -81,10 +133,15 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
             X: n SMILES; or a table with a column of them, see `smiles_column` and `descriptor_columns`.
             y: (n,) or (n, T) numbers or strings; NaN or None where one is missing. A molecule without any label is not
                 used.
-            sample_weight: (n,), the weight of each molecule; it also applies to the validation molecules.
+            sample_weight: (n,), the weight of each molecule, 0 or more; it also applies to the validation molecules.
+
+        Returns:
+            The estimator.
 
         Raises:
-            ValueError: SMILES that cannot be read, by their rows; invalid classes or parameters.
+            ValueError: SMILES that cannot be read, by their rows; invalid classes or parameters; fewer than two
+                classes.
+            TypeError: X is a sparse matrix.
         """
         molecules, labels = self._molecules(X), validate_labels(y)
         check_consistent_length(molecules.smiles, labels)
@@ -108,8 +165,13 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each molecule, (n,), or (n, T) if y had several columns.
 
+        Args:
+            X: as for `fit`.
+
         Raises:
-            ValueError: SMILES that cannot be read, by their rows.
+            ValueError: SMILES that cannot be read, by their rows; descriptors that are missing; no SMILES.
+            TypeError: X is a sparse matrix.
+            NotFittedError: before `fit`.
         """
         probabilities = self._probabilities(X)
         if self._one_d:
@@ -122,8 +184,13 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
     def predict_proba(self, X: Any) -> np.ndarray | list[np.ndarray]:
         """The probability of every class, (n, classes) in the order of `classes_`; a list of them for several targets.
 
+        Args:
+            X: as for `fit`.
+
         Raises:
-            ValueError: SMILES that cannot be read, by their rows.
+            ValueError: SMILES that cannot be read, by their rows; descriptors that are missing; no SMILES.
+            TypeError: X is a sparse matrix.
+            NotFittedError: before `fit`.
         """
         probabilities = self._probabilities(X)
         return probabilities[0] if self._one_d else probabilities
@@ -133,8 +200,15 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
 
         (n, classes) of booleans in the order of `classes_`; a list of them for several targets.
 
+        Args:
+            X: as for `fit`.
+            level: above 0 and below 1.
+
         Raises:
-            ValueError: SMILES that cannot be read, by their rows; a model that was fitted without `calibration_size`.
+            ValueError: SMILES that cannot be read, by their rows; descriptors that are missing; no SMILES; a model that
+                was fitted without `calibration_size`, or with too few calibration molecules for the level.
+            TypeError: X is a sparse matrix.
+            NotFittedError: before `fit`.
         """
         rows = self._call_predictor("predict_set", X, level=level)
         several = self.n_outputs_ > 1
@@ -148,7 +222,20 @@ class MolAttentionClassifier(ClassifierMixin, MolAttention):
         return result[0] if self._one_d else result
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """The accuracy; for several targets, the share of molecules whose known classes are all correct."""
+        """The accuracy; for several targets, the share of molecules whose known classes are all correct.
+
+        Args:
+            X: as for `fit`.
+            y: the true classes, in the shape that y had in `fit`; NaN or None where one is missing. A molecule without
+                any label is left out.
+            sample_weight: (n,), the weight of each molecule.
+
+        Raises:
+            ValueError: SMILES that cannot be read, by their rows; descriptors that are missing; another number of
+                labels than of molecules.
+            TypeError: X is a sparse matrix.
+            NotFittedError: before `fit`.
+        """
         predicted, labels = self.predict(X), validate_labels(y)
         check_consistent_length(predicted, labels)
         missing = np.array([is_missing(label) for label in labels.ravel()]).reshape(labels.shape)

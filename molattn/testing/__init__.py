@@ -1,7 +1,8 @@
 """`check_model`: checks of the properties that every layer or molecule model must have, including custom ones.
 
->>> from molattn.graph import GraphNetBlock
->>> passed = check_model(GraphNetBlock(node_dim=8, num_heads=2, edge_dim=3))
+>>> from molattn.attention import MultiHeadAttention
+>>> from molattn.testing import check_model
+>>> passed = check_model(MultiHeadAttention(embed_dim=4, num_heads=2))
 >>> len(passed)
 11
 """

@@ -18,7 +18,10 @@ TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-6}
 
 
 class CheckFailed(AssertionError):
-    """A property does not hold; the message says which, by how much, and what it means."""
+    """A property does not hold; the message says which, by how much, and what it means.
+
+    `check_model` raises it. It is an AssertionError, so that test runners count it as a failed test.
+    """
 
 
 def assert_same(actual: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float, message: str) -> None:

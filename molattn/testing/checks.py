@@ -43,6 +43,19 @@ def check_model(
     Raises:
         CheckFailed: a check failed; the message describes how.
         TypeError: a module that is none of these, or one without attributes for its sizes.
+
+    >>> import torch
+    >>> from molattn.attention import MultiHeadAttention
+    >>> from molattn.testing import CheckFailed, check_model
+    >>> class Positional(MultiHeadAttention):  # its output depends on the numbering of the nodes
+    ...     def forward(self, query, **kwargs):
+    ...         output, weights = super().forward(query, **kwargs)
+    ...         return output + torch.arange(query.shape[1]).unsqueeze(-1), weights
+    >>> try:
+    ...     check_model(Positional(embed_dim=4, num_heads=2))
+    ... except CheckFailed as error:
+    ...     print(str(error).partition(":")[0])
+    the order of the nodes changes the outputs
     """
     copy = deepcopy(model).cpu().eval()
     if rows_sum_to_one is None:
@@ -211,8 +224,18 @@ def random_graphs(
 
     Args:
         node_dim, edge_dim, global_dim: d_v, d_e and d_u, 0 for none.
-        density: share of the pairs that are edges; None for all.
-        seed: of the random numbers.
+        density: probability that a pair of nodes is an edge; None for complete graphs with self-loops.
+        seed: of the random numbers; they do not depend on torch's global generator, and leave it unchanged.
+
+    Returns:
+        A `DenseGraph` on the CPU, padded to 5 nodes: v (4, 5, d_v), e (4, 5, 5, d_e) or None, u (4, d_u) or None.
+
+    >>> from molattn.testing import random_graphs
+    >>> graphs = random_graphs(node_dim=3, edge_dim=2, density=0.5)
+    >>> tuple(graphs.v.shape), tuple(graphs.e.shape), graphs.u
+    ((4, 5, 3), (4, 5, 5, 2), None)
+    >>> graphs.count_nodes().tolist()
+    [4, 1, 3, 5]
     """
     g = torch.Generator().manual_seed(seed)
     node_mask = torch.arange(5) < torch.tensor([[4], [1], [3], [5]])

@@ -45,6 +45,11 @@ def matrix(
     Raises:
         UsageError: not a matrix of finite numbers with at least one cell, another number of names than of rows or
             columns, or a `vmax` that is not above 0.
+
+    >>> from molattn.viewer import matrix
+    >>> picture = matrix([[0.9, 0.1], [0.4, 0.6]], ["C0", "O1"], ["C0", "O1"], row_axis="receiver", numbers=True)
+    >>> picture.svg.count("</svg>")  # a notebook shows it, picture.save("weights.png") writes a file
+    1
     """
     labels = {"row_axis": row_axis, "column_axis": column_axis, "label": label}
     return matrices({"": values}, rows, columns, title=title, **labels, vmax=vmax, numbers=numbers)
@@ -65,13 +70,18 @@ def matrices(
     """Draw matrices of one size side by side on a common scale, each like `matrix`, with its name as the title.
 
     Args:
-        panels: matrices by name.
+        panels: matrices, (n, m) each, by name.
+        rows, columns, row_axis, column_axis, label, vmax, numbers: as for `matrix`; they apply to all panels.
         title: title of the figure.
-
-        The other arguments are those of `matrix`.
 
     Raises:
         UsageError: as for `matrix`; no panel, or panels of different sizes.
+
+    >>> from molattn.viewer import matrices
+    >>> heads = {"head 0": [[0.9, 0.1], [0.4, 0.6]], "head 1": [[0.5, 0.5], [0.0, 1.0]]}
+    >>> picture = matrices(heads, ["C0", "O1"], ["C0", "O1"], title="CO, layer 0")
+    >>> picture.svg.count("</svg>")
+    1
     """
     arrays = {name: _array(values) for name, values in panels.items()}
     shapes = {array.shape for array in arrays.values()}
@@ -98,6 +108,13 @@ def alignment(weights: np.ndarray, source: Sequence[str], target: Sequence[str],
 
     Raises:
         UsageError: no tokens, or weights of another shape, negative or not finite.
+
+    >>> import numpy as np
+    >>> from molattn.viewer import alignment
+    >>> weights = np.array([[0.9, 0.1, 0.0], [0.0, 0.2, 0.8]])  # of 2 output tokens to 3 input tokens
+    >>> picture = alignment(weights, source=["the", "black", "cat"], target=["le", "chat"])
+    >>> picture.svg.count("</svg>")
+    1
     """
     weights = _array(weights)
     if (weights < 0).any():

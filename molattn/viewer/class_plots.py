@@ -32,15 +32,24 @@ def class_plot(
 ) -> Picture:
     """ROC, precision against recall, and calibration of one binary target, side by side.
 
-    A split with labels of only one class has no curves, as the legend notes. In the calibration plot each point is a
-    tenth of the molecules, or at least five of them: its mean probability, and its fraction of positives.
+    A split without labels, or with labels of only one class, has no curves, as the legend notes. Each point of the
+    calibration plot is the mean probability and the fraction of positives of a bin. The bins have equal numbers of
+    molecules: a tenth of them, and at least five, but there are never fewer than two bins.
 
     Args:
         true: (n,) 0 or 1, NaN where a label is missing.
-        probability: (n,), probability of class 1.
+        probability: (n,), probability of class 1; NaN where there is no prediction.
         splits: indices of the molecules of "train", "val" and "test"; any may be absent.
         name: name of the target.
-        counted: "molecules" or "atoms", for the labels.
+        counted: "molecules" or "atoms", for the title of the calibration plot.
+
+    >>> import numpy as np
+    >>> from molattn.viewer import class_plot
+    >>> true = np.array([0.0, 0.0, 1.0, 1.0, 0.0, 1.0])
+    >>> probability = np.array([0.1, 0.4, 0.35, 0.8, 0.2, 0.9])
+    >>> picture = class_plot(true, probability, {"test": np.arange(6)}, name="toxic")
+    >>> picture.svg.count("</svg>")
+    1
     """
     known = np.isfinite(true) & np.isfinite(probability)
     target = shorten(name, 40)
@@ -87,13 +96,22 @@ def confusion_plot(
 ) -> Picture:
     """Confusion matrix: the counts of each predicted class for each true class, darker for larger fractions of the row.
 
+    The cells show their counts for up to twelve classes.
+
     Args:
         true: (n,) class indices, NaN where a label is missing.
         predicted: (n,) indices of the most probable classes.
-        classes: names of the classes.
+        classes: names of the classes, by index.
         name: name of the target.
         split: split label of the molecules, for the title.
         counted: "molecules" or "atoms", for the title.
+
+    >>> import numpy as np
+    >>> from molattn.viewer import confusion_plot
+    >>> true, predicted = np.array([0.0, 0.0, 1.0, np.nan]), np.array([0, 1, 1, 1])
+    >>> picture = confusion_plot(true, predicted, ["alcohol", "alkane"], name="class")
+    >>> picture.svg.count("</svg>")
+    1
     """
     known = np.isfinite(true)
     k = len(classes)

@@ -124,14 +124,20 @@ def curves(
 
     Args:
         x: (n,) numbers.
-        series: (n,) numbers by name, up to six; NaN leaves a gap.
+        series: one to six series of (n,) numbers, by name; NaN leaves a gap.
         title: title of the figure.
         x_label, y_label: labels of the axes.
         log: which axes are logarithmic: "x", "y", "xy" or none.
-        x_ticks: whether the ticks are exactly at x.
+        x_ticks: whether the ticks of the horizontal axis are exactly at x.
 
     Raises:
-        UsageError: no series, more than six, or one with another length than x.
+        UsageError: no series, more than six, one with another shape than x, or an x that is not (n,).
+
+    >>> from molattn.viewer import curves
+    >>> seconds = {"edge list": [0.4, 1.7, 7.0], "dense": [0.2, 0.3, 0.6]}
+    >>> picture = curves([10, 20, 40], seconds, x_label="atoms", y_label="s", log="xy", x_ticks=True)
+    >>> picture.svg.count("</svg>")
+    1
     """
     x = np.asarray(x, dtype=np.float64)
     lines = {name: np.asarray(values, dtype=np.float64) for name, values in series.items()}

@@ -35,15 +35,25 @@ def head_grid(
     """Draw a thumbnail for each head: a row for each layer, a column for each head.
 
     Args:
+        attention: the attention map of a molecule.
         show: "matrix" for n x n cells with receivers as rows, as in `heat_map`; "atoms" for the molecule with a disc
             for each atom, as in `draw_atoms`, and a square in the corner for each virtual node.
-        atom: with show="atoms", the index of the receiver, marked by a ring. None for the attention that each atom
-            receives.
+        atom: with show="atoms", the index of the receiver, marked by a ring; indices after the atoms are virtual
+            nodes. None for the attention that each atom receives, the mean over all receivers.
         scale: "common" if the darkest color is the largest weight of all heads; "each" for that of each head.
 
     Raises:
-        UsageError: unknown view, atom or scale, or show is "atoms" and the nodes of the map are tokens.
+        UsageError: unknown view, atom or scale; an atom with show="matrix"; or show is "atoms" and the nodes of the
+            map are tokens.
         InputError: show is "atoms", and the atoms of the map are not those of its SMILES.
+
+    >>> import numpy as np
+    >>> from molattn.explain import AttentionMap
+    >>> from molattn.viewer import head_grid
+    >>> attention = AttentionMap("CCO", ("C", "C", "O"), np.full((2, 4, 3, 3), 1 / 3), {}, {})
+    >>> picture = head_grid(attention, show="atoms", atom=2)  # 2 x 4 molecules: what the oxygen attends to
+    >>> picture.svg.count("</svg>")
+    1
     """
     if show not in ("matrix", "atoms") or scale not in ("common", "each"):
         raise UsageError(f"show is 'matrix' or 'atoms', scale 'common' or 'each', not {short_repr((show, scale))}")
@@ -153,8 +163,19 @@ def heads_plot(summary: HeadSummary) -> Picture:
     attention: red for more, blue for less, white for equal. Columns are the most common classes with at least 30
     receivers.
 
+    Args:
+        summary: of one or more attention maps.
+
     Raises:
         TypeError: `summary` is not a HeadSummary, such as one attention map.
+
+    >>> import numpy as np
+    >>> from molattn.explain import AttentionMap, summarize_heads
+    >>> from molattn.viewer import heads_plot
+    >>> attention = AttentionMap("CCO", ("C", "C", "O"), np.full((2, 4, 3, 3), 1 / 3), {}, {})
+    >>> picture = heads_plot(summarize_heads([attention]))  # a row for each of the 2 x 4 heads
+    >>> picture.svg.count("</svg>")
+    1
     """
     if not isinstance(summary, HeadSummary):
         raise TypeError(

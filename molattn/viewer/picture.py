@@ -12,8 +12,19 @@ from molattn.errors import UsageError, short_repr
 class Picture:
     """A picture as SVG and PNG, which Jupyter displays.
 
+    Two pictures are equal if both formats are.
+
     Args:
         svg, png: the picture in that format, or a function that draws it at its first use.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from molattn.viewer import matrix
+    >>> picture = matrix([[0.9, 0.1], [0.4, 0.6]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     picture.save(f"{folder}/weights.png")
+    ...     Path(folder, "weights.png").read_bytes() == picture.png
+    True
     """
 
     def __init__(self, svg: str | Callable[[], str], png: bytes | Callable[[], bytes]):
@@ -31,6 +42,9 @@ class Picture:
 
     def save(self, path: str | Path) -> None:
         """Write the picture atomically to `path`, in the format of its suffix, .svg or .png.
+
+        Args:
+            path: the file; one that exists is replaced.
 
         Raises:
             UsageError: another suffix, or a folder that does not exist.

@@ -36,12 +36,21 @@ def heat_map(
     Virtual nodes are the last rows and columns.
 
     Args:
+        attention: the attention map of a molecule.
         layer: from 0; negative numbers count from the last. "rollout" for `attention.rollout()`, through all layers.
         head: from 0, or "mean" or "max" over the heads; ignored for rollout.
-        vmax: the weight of the darkest cell; by default the largest weight.
+        vmax: the weight of the darkest cell, above 0; by default the largest weight.
 
     Raises:
-        UsageError: unknown layer or head.
+        UsageError: unknown layer or head, or a `vmax` that is not above 0.
+
+    >>> import numpy as np
+    >>> from molattn.explain import AttentionMap
+    >>> from molattn.viewer import heat_map
+    >>> attention = AttentionMap("CCO", ("C", "C", "O"), np.full((2, 4, 3, 3), 1 / 3), {}, {})
+    >>> picture = heat_map(attention, layer=0, head=1)  # 3 x 3 cells
+    >>> picture.svg.count("</svg>")
+    1
     """
     weights, description = layer_weights(attention, layer, head)
     node = attention.position_type[:-1]
@@ -73,16 +82,27 @@ def draw_atoms(
     given as text.
 
     Args:
+        attention: the attention map of a molecule.
         atom: index of the receiver, marked by a ring; indices after the atoms are virtual nodes. None for the attention
             that each atom receives, the mean over all receivers.
         layer: from 0; negative numbers count from the last. "rollout" for `attention.rollout()`, through all layers.
         head: from 0, or "mean" or "max" over the heads; ignored for rollout.
-        size: width and height of the SVG in pixels, by default fitted to the molecule; those of the PNG are doubled.
-        vmax: the weight of the darkest disc, to compare pictures; by default the largest weight.
+        size: width and height of the SVG in pixels, at least 260 and 188; by default fitted to the molecule. Those of
+            the PNG are doubled.
+        vmax: the weight of the darkest disc, above 0, to compare pictures; by default the largest weight.
 
     Raises:
-        UsageError: unknown atom, layer or head, the size is too small, or the nodes of the map are tokens.
+        UsageError: unknown atom, layer or head, the size is too small, `vmax` is not above 0, or the nodes of the map
+            are tokens.
         InputError: the atoms of the map are not those of its SMILES.
+
+    >>> import numpy as np
+    >>> from molattn.explain import AttentionMap
+    >>> from molattn.viewer import draw_atoms
+    >>> attention = AttentionMap("CCO", ("C", "C", "O"), np.full((2, 4, 3, 3), 1 / 3), {}, {})
+    >>> picture = draw_atoms(attention, atom=2)
+    >>> picture.svg.partition("<title>")[2].partition("</title>")[0]
+    'CCO: what O2 (ringed) attends to; layer 1 (the last), mean of 4 heads; darkest = 0.33'
     """
     matrix, description = layer_weights(attention, layer, head)
     if atom is not None:
@@ -131,6 +151,11 @@ def draw_atom_values(
         SmilesError: the SMILES cannot be read.
         InputError: another number of values than of atoms.
         UsageError: the size is too small.
+
+    >>> from molattn.viewer import draw_atom_values
+    >>> picture = draw_atom_values("CCO", [-0.04, 0.04, -0.40], name="partial charge", unit="e")
+    >>> picture.svg.partition("<title>")[2].partition("</title>")[0]
+    'CCO: partial charge of each atom; darkest = 0.4 e'
     """
     numbers = np.asarray(values, dtype=np.float64)
     mol = read_smiles(smiles, add_hs=add_hs, max_atoms=max(MAX_ATOMS, numbers.size))
@@ -186,11 +211,21 @@ def draw_attribution(attribution: Attribution, size: tuple[int, int] | None = No
     as a sum if the attributions add up, the method, and its faithfulness for this model.
 
     Args:
-        size: width and height of the SVG in pixels, by default fitted to the molecule; those of the PNG are doubled.
+        attribution: the value of each atom, as `molattn.Predictor.attributions` computes it.
+        size: as for `draw_atoms`.
 
     Raises:
         UsageError: the size is too small.
         InputError: the atoms of the attribution are not those of its SMILES.
+
+    >>> import numpy as np
+    >>> from molattn.explain import Attribution
+    >>> from molattn.viewer import draw_attribution
+    >>> values = np.array([-0.5, -0.25, 1.75])
+    >>> attribution = Attribution("CCO", ("C", "C", "O"), values, "additive", "logS", 1.0, constant=0.0, adds_up=True)
+    >>> picture = draw_attribution(attribution)  # the oxygen is orange
+    >>> "logS 1.000 = 0.000 (constant) + 1.000 (3 atoms)" in picture.svg
+    True
     """
     values = np.asarray(attribution.values, dtype=np.float64)
     top = float(np.abs(values).max(initial=0.0)) or 1.0

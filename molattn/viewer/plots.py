@@ -179,11 +179,19 @@ def parity_plot(
 
     Args:
         true: (n,), NaN where a label is missing.
-        predicted: (n,), in the same unit.
+        predicted: (n,), in the same unit; NaN where there is no prediction.
         splits: indices of the molecules of "train", "val" and "test"; any may be absent.
         name: name of the target.
         unit: unit of the target; empty if unknown.
         test_rmse: for the title, in the unit; None if unknown.
+
+    >>> import numpy as np
+    >>> from molattn.viewer import parity_plot
+    >>> true, predicted = np.array([65.0, 78.0, 97.0, np.nan]), np.array([60.0, 80.0, 99.0, 118.0])
+    >>> splits = {"train": np.array([0, 1]), "test": np.array([2, 3])}
+    >>> picture = parity_plot(true, predicted, splits, name="boiling point", unit="°C", test_rmse=2.0)
+    >>> picture.svg.count("</svg>")
+    1
     """
     known = np.isfinite(true) & np.isfinite(predicted)
     target = shorten(name, 40)
@@ -220,8 +228,24 @@ def parity_plot(
 def learning_curve(history: Sequence[EpochRecord], loss: str = "mse") -> Picture:
     """Draw the training and validation loss of each epoch.
 
-    The loss "mse" is drawn as its root, in standard deviations of the training targets. The training loss is that of
-    the batches during the epoch, with dropout; the validation loss is that of the averaged weights, so it may be lower.
+    The losses "mse" and "bounded-mse" are drawn as their roots, in standard deviations of the training targets. The
+    training loss is that of the batches during the epoch, with dropout; the validation loss is that of the averaged
+    weights, so it may be lower. The best epoch is marked.
+
+    Args:
+        history: the record of each epoch: `history` of the result of `molattn.train`.
+        loss: the name of the loss, a key of `molattn.models.losses.LOSSES`.
+
+    Raises:
+        KeyError: unknown loss.
+
+    >>> from molattn.training.early_stopping import EpochRecord
+    >>> from molattn.viewer import learning_curve
+    >>> losses = [(1, 0.9, 0.8), (2, 0.5, 0.6), (3, 0.3, 0.7)]  # epoch, training loss, validation loss
+    >>> history = [EpochRecord(i, 1e-3, train, val, val**0.5, best=i < 3) for i, train, val in losses]
+    >>> picture = learning_curve(history)  # epoch 2 is the best
+    >>> picture.svg.count("</svg>")
+    1
     """
     root = LOSSES[loss].plot_root
     epochs = np.array([r.epoch for r in history], dtype=int)
@@ -251,7 +275,27 @@ def learning_curve(history: Sequence[EpochRecord], loss: str = "mse") -> Picture
 
 
 def write_plots(result: RunResult) -> None:
-    """Write `plots/` in the folder of a run: `learning_curve.png`, and the `target_plots` of each target."""
+    """Write `plots/` in the folder of a run: its learning curve, and a picture of the predictions of each target.
+
+    For one target these are `learning_curve.png` and, by the kind of target, `parity.png`, `classification.png` or
+    `confusion.png`; a model with standard deviations or a calibration adds `uncertainty.png`. For several targets the
+    names end with that of the target, as in `parity-logS.png`. `molattn.train` calls this function for each run.
+
+    Args:
+        result: the result of `molattn.train`, for a single run.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import molattn
+    >>> from molattn.viewer import write_plots
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table = Path(folder, "boiling.csv")
+    ...     _ = table.write_text("smiles,bp\\n" + "".join(f"{n * 'C'}O,{50 + 18 * n}\\n" for n in range(1, 11)))
+    ...     run = molattn.train(table, output_dir=f"{folder}/run", epochs=1, hidden_dim=8, num_layers=1, quiet=True)
+    ...     write_plots(run)
+    ...     sorted(path.name for path in Path(run.folder, "plots").iterdir())
+    ['learning_curve.png', 'parity.png']
+    """
     dataset = result.dataset
     folder = result.folder / "plots"
     folder.mkdir(exist_ok=True)

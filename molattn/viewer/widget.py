@@ -20,15 +20,32 @@ _HERE = Path(__file__).parent / "web"
 class AttentionWidget(anywidget.AnyWidget):
     """The interactive page of a map as a Jupyter widget, whose selection can be read and set in Python.
 
+    Args:
+        attention: the attention map of a molecule.
+        attributions: of the same molecule, shown in a second tab.
+        truth: the measured values by target name, shown next to the predictions; None for none.
+        selection: initial values of `pinned`, `layer` and `head`.
+
     Attributes:
         pinned: the atom (or token, or virtual node) that was clicked, from 0; None for none.
         layer: from 0; initially the last.
-        head: from 0, or "mean" or "max" over the heads.
+        head: from 0, or "mean" or "max" over the heads; initially "mean".
+        content: the data of the page, which is not meant to be set.
 
     Raises:
-        UsageError: unknown atom, layer or head.
-        InputError: the atoms of the map are not those of its SMILES.
-        MissingExtra: anywidget is not installed.
+        UsageError: unknown atom, layer or head, here or when an attribute is set.
+        InputError: the atoms of the map are not those of its SMILES, weights are negative or not finite, or an
+            attribution is not finite or of another molecule.
+        MissingExtra: anywidget is not installed; raised by the import.
+
+    >>> import numpy as np
+    >>> from molattn.explain import AttentionMap
+    >>> from molattn.viewer import AttentionWidget
+    >>> attention = AttentionMap("CCO", ("C", "C", "O"), np.full((2, 4, 3, 3), 1 / 3), {}, {})
+    >>> widget = AttentionWidget(attention, pinned=2)  # the oxygen
+    >>> widget.layer, widget.head, attention.labels[widget.pinned]
+    (1, 'mean', 'O2')
+    >>> widget.head = 3
     """
 
     _esm = _HERE / "page.js"

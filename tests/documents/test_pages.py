@@ -2,7 +2,8 @@
 
 The blocks of Python of a page are one script, in their order. It runs in a folder that has what the pages speak of
 (the runs `runs/esol` and `runs/bbbp`, tables), after a few lines that make what is the reader's own (`smiles`, `y`,
-`frame`). Code that is not meant to run is in a block of "text".
+`frame`). Code that is not meant to run is in a block of "text". The Python of docs/explanation is excerpts and
+examples: test_explanation.py compares them with the source, and runs them.
 """
 
 import csv
@@ -81,7 +82,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", pages_with("python"))
+@pytest.mark.parametrize("page", [p for p in pages_with("python") if not p.id.startswith("docs/explanation/")])
 def test_the_python_of_a_page_runs(page: Path, folder: Path) -> None:
     script = folder / f"{page.relative_to(ROOT).as_posix().replace('/', '_')}.py"
     parts = [f"# line {line}\n{text}" for line, text in blocks(page.read_text(encoding="utf-8"), "python")]

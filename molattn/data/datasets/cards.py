@@ -24,6 +24,17 @@ def data_dirs(data_dir: str | Path = "") -> list[Path]:
     """The folders that are searched for a table, in this order.
 
     `data_dir`, the folders in MOLATTN_DATA, the bundled data sets and the user's cache. They need not exist.
+
+    Args:
+        data_dir: the folder that is searched first; "" for none.
+
+    Raises:
+        InputError: the bundled data sets are missing: see `datasets_dir`.
+
+    >>> from molattn.data import cache_dir, data_dirs, datasets_dir
+    >>> folders = data_dirs("my-tables")
+    >>> folders[0].name, folders[-2:] == [datasets_dir(), cache_dir()]
+    ('my-tables', True)
     """
     first = [Path(data_dir).expanduser()] if data_dir else []
     return [*first, *_user_dirs(), datasets_dir(), cache_dir()]
@@ -35,7 +46,15 @@ def _user_dirs() -> list[Path]:
 
 
 def cache_dir() -> Path:
-    """The folder of downloaded and computed tables: see `cache_folder`."""
+    """The folder of downloaded and computed tables; it may not exist yet.
+
+    It is `datasets` in the folder of the environment variable MOLATTN_CACHE, if that is set; else in the folder
+    `molattn` of the user's cache folder, such as `~/.cache` on Linux.
+
+    >>> from molattn.data import cache_dir
+    >>> cache_dir().name
+    'datasets'
+    """
     return cache_folder() / "datasets"
 
 
@@ -46,7 +65,18 @@ def molecule_cache_dir() -> Path:
 
 @dataclass(frozen=True)
 class TargetColumn:
-    """One measured column of a table."""
+    """One measured column of a table.
+
+    Attributes:
+        name: its name in the table.
+        unit: its unit, such as "log10(mol/L)".
+        description: what was measured, in one sentence.
+
+    >>> from molattn.data import load_card
+    >>> target = load_card("esol").targets[0]
+    >>> target.name, target.unit
+    ('log_solubility', 'log10(mol/L)')
+    """
 
     name: str
     unit: str
@@ -55,62 +85,84 @@ class TargetColumn:
 
 @dataclass(frozen=True)
 class Download:
-    """The public file that a table is built from."""
+    """The public file that a table is built from.
+
+    Attributes:
+        urls: its addresses, tried in this order.
+        file: its name in the folder `downloads`; a `.gz` is decompressed, a `.zip` or `.tar.gz` needs `member`.
+        smiles_column: the name of the column of SMILES in the file.
+        columns: from the name of each target column in the card to its name in the file. If empty, every column except
+            SMILES and `leave_out` is a target and keeps its name.
+        leave_out: columns that are not targets, if `columns` is empty.
+        sha256: the checksum of the file; if empty, that of the first download is pinned on the user's machine.
+        member: the name of the table within an archive.
+
+    >>> from molattn.data import load_card
+    >>> download = load_card("freesolv").download
+    >>> download.file, download.columns
+    ('SAMPL.csv', {'hydration_free_energy': 'expt'})
+    """
 
     urls: tuple[str, ...]
-    """Its addresses, tried in this order."""
     file: str
-    """Its name in the folder `downloads`; a `.gz` is decompressed, a `.zip` or `.tar.gz` needs `member`."""
     smiles_column: str
-    """The name of the column of SMILES in the file."""
     columns: dict[str, str]
-    """From the name of each target column in the card to its name in the file. If empty, every column except SMILES and
-    `leave_out` is a target and keeps its name."""
     leave_out: tuple[str, ...] = ()
-    """Columns that are not targets, if `columns` is empty."""
     sha256: str = ""
-    """The checksum of the file; if empty, that of the first download is pinned on the user's machine."""
     member: str = ""
-    """The name of the table within an archive."""
 
 
 @dataclass(frozen=True)
 class DatasetCard:
-    """What a data set is, where it comes from and how results on it are reported."""
+    """What a data set is, where it comes from and how results on it are reported.
+
+    Attributes:
+        name: the value of `--dataset`.
+        title: the data set in one line.
+        folder: the folder of the table; before `find_dataset`, that of the card.
+        file: the table's file name in `folder`.
+        verified: whether the table was available when the card was written.
+        sha256: the checksum of the table, in hexadecimal; empty if it was not available.
+        rows: data rows in the table, without the header; None if it was not available.
+        smiles_column: the name of the column of SMILES.
+        targets: the target columns. If empty, every column of the table except `smiles_column` is a target.
+        task: "regression" or "classification".
+        metric: the metric of reported results, such as "rmse" or "auroc".
+        split: the split that results are usually reported on, such as "scaffold"; training does not read it.
+        source: where the table comes from, in a sentence.
+        citation: the publications to cite.
+        licence: the terms of the table.
+        notes: what users of the table should know, such as duplicate molecules, one sentence each.
+        download: where the table is downloaded from; None if it is bundled or computed.
+        atom_targets: columns with a list of values, one for each atom, in the order of the SMILES.
+        computed: the atomic contribution that RDKit computes for the molecules bundled with it: a key of
+            `molattn.chem.CONTRIBUTIONS`; empty for measured targets.
+
+    >>> from molattn.data import load_card
+    >>> card = load_card("esol")
+    >>> card.path.name, card.rows, card.target_columns, card.metric
+    ('esol.csv', 1128, ('log_solubility',), 'rmse')
+    """
 
     name: str
-    """The value of `--dataset`."""
     title: str
     folder: Path
-    """The folder of the table; before `find_dataset`, that of the card."""
     file: str
-    """The table's file name in `folder`."""
     verified: bool
-    """Whether the table was available when the card was written."""
     sha256: str
-    """The checksum of the table, in hexadecimal; empty if it was not available."""
     rows: int | None
-    """Data rows in the table, without the header; None if it was not available."""
     smiles_column: str
     targets: tuple[TargetColumn, ...]
-    """If empty, every column of the table except `smiles_column` is a target."""
     task: str
-    """`regression` or `classification`."""
     metric: str
-    """The metric of reported results, such as `rmse` or `auroc`."""
     split: str
-    """The default split: a name in `molattn.data.splits.splitters.SPLITS`."""
     source: str
     citation: tuple[str, ...]
     licence: str
     notes: tuple[str, ...]
     download: Download | None = None
-    """Where the table is downloaded from; None if it is bundled or computed."""
     atom_targets: tuple[TargetColumn, ...] = ()
-    """Columns with a list of values, one for each atom, in the order of the SMILES."""
     computed: str = ""
-    """The atomic contribution that RDKit computes for the molecules bundled with it: a key of
-    `molattn.chem.CONTRIBUTIONS`."""
 
     @property
     def path(self) -> Path:
@@ -126,7 +178,12 @@ class DatasetCard:
 def datasets_dir() -> Path:
     """The folder of cards and of bundled tables: in the package, or next to it in a checkout.
 
-    Raises InputError if neither exists.
+    Raises:
+        InputError: neither exists.
+
+    >>> from molattn.data import datasets_dir
+    >>> (datasets_dir() / "esol.csv").is_file()
+    True
     """
     package = Path(__file__).resolve().parents[2]
     for folder in (package / "_datasets", package.parent / "datasets"):
@@ -137,7 +194,15 @@ def datasets_dir() -> Path:
 
 
 def dataset_names() -> tuple[str, ...]:
-    """The names of all data sets that have a card, bundled or in a folder of MOLATTN_DATA, sorted."""
+    """The names of all data sets that have a card, bundled or in a folder of MOLATTN_DATA, sorted.
+
+    Raises:
+        InputError: the bundled data sets are missing: see `datasets_dir`.
+
+    >>> from molattn.data import dataset_names
+    >>> {"bbbp", "esol", "freesolv"} <= set(dataset_names())
+    True
+    """
     return tuple(sorted(_card_paths()))
 
 
@@ -161,9 +226,19 @@ def _has_card(path: Path) -> bool:
 
 
 def load_card(name: str) -> DatasetCard:
-    """The card of the data set `name`.
+    """The card of a data set.
 
-    Raises UsageError for an unknown name, InputError for an invalid card.
+    Args:
+        name: one of `dataset_names()`.
+
+    Raises:
+        UsageError: there is no such data set.
+        InputError: the card is invalid, or the bundled data sets are missing: see `datasets_dir`.
+
+    >>> from molattn.data import load_card
+    >>> card = load_card("esol")
+    >>> card.rows, card.task, card.split
+    (1128, 'regression', 'random')
     """
     paths = _card_paths()
     _check_name(name, tuple(sorted(paths)))
@@ -180,12 +255,27 @@ def load_card(name: str) -> DatasetCard:
 
 
 def verify(card: DatasetCard) -> None:
-    """Check that the table is, byte for byte, the one that the card describes.
+    """Check that a table is, byte for byte, the one that its card describes.
 
     A table that molattn downloaded or computed is compared with the checksum that it stored then, in `NAME.pin.json`
-    next to it. A table without any checksum is accepted.
+    next to it: see `Pin`. A table without any checksum is accepted.
 
-    Raises InputError if the file is missing or its sha256 differs.
+    Args:
+        card: the card, with the folder of the table.
+
+    Raises:
+        InputError: the table or its pin cannot be read, or the sha256 of the table differs.
+
+    >>> from dataclasses import replace
+    >>> from molattn.data import load_card, verify
+    >>> from molattn.errors import InputError
+    >>> card = load_card("esol")
+    >>> verify(card)  # no error
+    >>> try:
+    ...     verify(replace(card, sha256="0" * 64))
+    ... except InputError:
+    ...     print("the table is another one")
+    the table is another one
     """
     try:
         found = file_sha256(card.path)
@@ -208,12 +298,24 @@ def verify(card: DatasetCard) -> None:
 
 @dataclass(frozen=True)
 class Pin:
-    """What molattn stores about a table that it downloaded or computed."""
+    """What molattn stores about a table that it downloaded or computed, in `NAME.pin.json` next to it.
+
+    Attributes:
+        source: the address of the download, or the path of a file that was there; or the program that computed the
+            table.
+        source_sha256: the checksum of the downloaded file; empty for a computed table.
+        table_sha256: the checksum of the table.
+        rows: its number of rows, without the header.
+
+    >>> import json
+    >>> from molattn.data import Pin
+    >>> text = '{"source": "RDKit 2025.09.1", "source_sha256": "", "table_sha256": "8d96cc", "rows": 4999}'
+    >>> Pin(**json.loads(text)).rows
+    4999
+    """
 
     source: str
-    """The address of the download, or the program that computed it."""
     source_sha256: str
-    """The checksum of the downloaded file; empty for a computed table."""
     table_sha256: str
     rows: int
 

@@ -120,7 +120,16 @@ DOWNLOADS = "downloads"
 def find_dataset(card: DatasetCard, data_dir: str | Path = "") -> DatasetCard | None:
     """The card with the folder of its table, verified; None if no folder has the table.
 
-    Raises InputError for a table that is not the one that the card describes.
+    Args:
+        card: the card, such as from `load_card`.
+        data_dir: the folder that is searched first; the others are those of `data_dirs`.
+
+    Raises:
+        InputError: the first table that is found is not the one that the card describes: see `verify`.
+
+    >>> from molattn.data import datasets_dir, find_dataset, load_card
+    >>> find_dataset(load_card("esol"), datasets_dir()).path == datasets_dir() / "esol.csv"
+    True
     """
     for folder in data_dirs(data_dir):
         found = replace(card, folder=folder)
@@ -140,17 +149,22 @@ def fetch_dataset(
     `data_dir` or else the cache. Concurrent processes wait for the first.
 
     Args:
-        name: name of the data set.
+        name: one of `dataset_names()`.
         data_dir: a folder that is searched first, and written to.
-        progress: called during a download: see `molattn.data.datasets.fetch.DownloadProgress`.
+        progress: called during a download with the bytes so far and their total, 0 if the server does not report it.
 
     Returns:
-        The message is empty if the table was found.
+        The card, and the message, which is empty if the table was found.
 
     Raises:
         UsageError: an unknown name, or a folder that cannot be written to.
-        InputError: a table that is not the one that the card describes, or a download that fails; the message names the
-            file to provide and its folder.
+        InputError: a table that is not the one that the card describes, a bundled table that is missing, or a download
+            that fails; if no server responds, the message names the file to provide and its folder.
+
+    >>> from molattn.data import datasets_dir, fetch_dataset
+    >>> card, message = fetch_dataset("esol", datasets_dir())
+    >>> card.path.name, message
+    ('esol.csv', '')
     """
     card = load_card(name)
     found = find_dataset(card, data_dir)

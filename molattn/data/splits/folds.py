@@ -31,9 +31,28 @@ def assign_folds(
     in the stratified split. Each is assigned to the fold with the fewest rows so far. The order of the rows does not
     matter.
 
-    smiles: n canonical SMILES. targets: (n,) or (n, T), NaN if missing. groups: as for `split_labels`. Returns (n,)
-    integers.
-    Raises UsageError for a split without folds or fewer than 2 folds, InputError for fewer groups than folds.
+    Args:
+        name: "random", "scaffold", "scaffold-balanced" (the same folds as "scaffold"), "cluster" or "stratified".
+        smiles: n canonical SMILES.
+        targets: (n,) or (n, T), NaN if missing; only the stratified split reads them.
+        num_folds: number of folds, 2 or more.
+        seed: seed of the random order, 0 or more.
+        groups: as for `split_labels`.
+
+    Returns:
+        (n,) integers.
+
+    Raises:
+        UsageError: an unknown split or one without folds, fewer than 2 folds, or a negative seed.
+        InputError: fewer molecules, scaffolds, clusters or groups than folds; or a SMILES that cannot be read, in a
+            split by scaffold or cluster.
+
+    >>> import numpy as np
+    >>> from molattn.data import assign_folds
+    >>> smiles = ["CCO", "CCO", "CCN", "CCC", "CCS", "CCF"]
+    >>> folds = assign_folds("random", smiles, np.zeros(6), num_folds=3, seed=0)
+    >>> np.bincount(folds).tolist(), bool(folds[0] == folds[1])  # the rows of a molecule are in one fold
+    ([2, 2, 2], True)
     """
     if num_folds < 2:
         raise UsageError(f"num_folds must be 2 or more, not {num_folds}")
@@ -74,9 +93,27 @@ def fold_labels(
 
     The rest is split in the ratio of the `sizes` of train and val, by the split `name`.
 
-    smiles: n canonical SMILES. targets: (n,) or (n, T), NaN if missing. fold: from 0. groups: as for `split_labels`.
-    Returns (n,) labels.
-    Raises UsageError and InputError as `assign_folds` and the split do.
+    Args:
+        name, smiles, targets, seed, num_folds, groups: as for `assign_folds`.
+        sizes: the shares of train, val and test, which sum to 1; that of test has no effect.
+        fold: the index of the fold, from 0.
+
+    Returns:
+        (n,) labels.
+
+    Raises:
+        UsageError: a fold that is not from 0 to num_folds - 1, invalid sizes, sizes of train and val that are both 0;
+            and as `assign_folds`.
+        InputError: as `assign_folds` and the split of the rest.
+
+    >>> import numpy as np
+    >>> from molattn.data import fold_labels
+    >>> smiles = ["CCO", "CCN", "CCC", "CCS", "CCF", "CCCl"]
+    >>> labels = [fold_labels("random", smiles, np.zeros(6), (0.5, 0.5, 0.0), 0, 3, fold) for fold in range(3)]
+    >>> sorted(labels[0].tolist())
+    ['test', 'test', 'train', 'train', 'val', 'val']
+    >>> (np.array(labels) == "test").sum(0).tolist()  # every molecule is in the test subset of one fold
+    [1, 1, 1, 1, 1, 1]
     """
     if not 0 <= fold < num_folds:
         raise UsageError(f"the fold is a number from 0 to {num_folds - 1}, not {fold}")
@@ -115,7 +152,7 @@ def hold_out_calibration(
     seed: int,
     groups: Sequence[str] | None = None,
 ) -> Labels:
-    """The labels with a share of all n rows moved from train to `cal`, by the split `name` of the training rows.
+    """The labels with a share of all labeled rows moved from train to `cal`, by a split of the training rows.
 
     Whole molecules, scaffolds or groups are moved, as in that split. Val and test are unchanged, so that models with
     and without calibration are tested on the same molecules.
@@ -123,11 +160,23 @@ def hold_out_calibration(
     Args:
         labels: (n,) of train, val, test or empty; empty ones are ignored.
         name, smiles, targets, seed, groups: as for `split_labels`.
-        size: the share, above 0.
+        size: the share of all rows with a label, above 0.
+
+    Returns:
+        (n,) labels, a new array.
 
     Raises:
-        UsageError: a size that leaves no training molecule.
-        InputError: too few training molecules.
+        UsageError: a size of 0 or less, or one that leaves no training molecule; an unknown split; a negative seed.
+        InputError: the split of the training molecules is not possible, such as for too few of them.
+
+    >>> from collections import Counter
+    >>> import numpy as np
+    >>> from molattn.data import hold_out_calibration, random_split
+    >>> smiles = ["C" * n + "O" for n in range(1, 21)]
+    >>> labels = random_split(smiles)
+    >>> held_out = hold_out_calibration(labels, "random", smiles, np.zeros(20), size=0.1, seed=0)
+    >>> [sorted(Counter(of.tolist()).items()) for of in (labels, held_out)]
+    [[('test', 2), ('train', 16), ('val', 2)], [('cal', 2), ('test', 2), ('train', 14), ('val', 2)]]
     """
     rows = np.flatnonzero(labels == "train")
     indices = rows.tolist()

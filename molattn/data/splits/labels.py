@@ -12,10 +12,13 @@ from molattn.data.tables.table import Table, column, read_table
 from molattn.errors import InputError, UsageError, short_repr
 
 SPLIT_LABELS = ("train", "val", "test")
+"""The labels of the three subsets of a split."""
 CALIBRATION = "cal"
 """The label of the calibration subset, if molecules are held out for it."""
 ALL_SPLIT_LABELS = (*SPLIT_LABELS, CALIBRATION)
+"""All labels that a row can have; a row that is left out has the label ""."""
 DEFAULT_SIZES = (0.8, 0.1, 0.1)
+"""The default shares of train, val and test."""
 
 Labels = np.ndarray
 """(n,) labels of type `<U5`, one for each row."""
@@ -137,20 +140,37 @@ def pluralize(number: int, noun: str) -> str:
 
 
 class Leak(NamedTuple):
-    """A molecule, or a group, in more than one subset of a split."""
+    """A molecule, or a group, in more than one subset of a split.
+
+    Attributes:
+        name: its canonical SMILES, or the name of the group.
+        labels: its split labels, in the order train, val, test, cal.
+        rows: its rows, from 0, except those left out of the split.
+
+    >>> from molattn.data import find_leakage
+    >>> leak = find_leakage(["CCO", "CCN", "CCO"], ["train", "val", "test"])[0]
+    >>> leak.name, leak.labels, leak.rows
+    ('CCO', ('train', 'test'), (0, 2))
+    """
 
     name: str
-    """Its canonical SMILES, or the name of the group."""
     labels: tuple[str, ...]
-    """Its split labels, in the order train, val, test, cal."""
     rows: tuple[int, ...]
-    """Its rows, from 0, except those left out of the split."""
 
 
 def find_leakage(names: Sequence[str], labels: Sequence[str] | Labels) -> list[Leak]:
     """The molecules, or groups, in more than one subset, by their first row; rows with the label `""` are ignored.
 
-    names: n canonical SMILES, or names of groups. labels: n labels.
+    Args:
+        names: n canonical SMILES, or names of groups; equal names are one molecule.
+        labels: n of `ALL_SPLIT_LABELS`, or "".
+
+    Raises:
+        ValueError: there are more names than labels, or fewer.
+
+    >>> from molattn.data import find_leakage
+    >>> [leak.name for leak in find_leakage(["CCO", "CCN", "CCO", "CCN"], ["train", "val", "test", ""])]
+    ['CCO']
     """
     rows_by_name: dict[str, list[int]] = defaultdict(list)
     for row, (name, label) in enumerate(zip(names, labels, strict=True)):
@@ -165,7 +185,18 @@ def find_leakage(names: Sequence[str], labels: Sequence[str] | Labels) -> list[L
 
 
 def describe_leakage(leaks: Sequence[Leak], noun: str = "molecule") -> str:
-    """The result of `find_leakage` as a sentence with counts and up to three examples; `noun` is what can leak."""
+    """The result of `find_leakage` as a sentence with counts and up to three examples.
+
+    Args:
+        leaks: what `find_leakage` returned.
+        noun: what can leak, in the singular.
+
+    >>> from molattn.data import describe_leakage, find_leakage
+    >>> describe_leakage(find_leakage(["CCO", "CCN"], ["train", "test"]))
+    'no molecule is in more than one subset of the split'
+    >>> print(describe_leakage(find_leakage(["CCO", "CCO"], ["train", "test"])))
+    1 molecule is in more than one subset of the split, 2 rows in all ('CCO' in train and test, rows 0, 1)
+    """
     if not leaks:
         return f"no {noun} is in more than one subset of the split"
     examples = "; ".join(
@@ -192,9 +223,26 @@ def read_split_file(path: str | Path, smiles: Sequence[str]) -> Labels:
     with the same SMILES text. `split` is train, val (or valid, validation), test or cal (or calib, calibration); an
     empty one leaves the row out.
 
-    smiles: the n SMILES of the data, unchanged. Returns (n,) labels.
-    Raises InputError, with row and line, for another label or a row that differs from the data, and if train, val or
-    test is empty; UsageError if a column is missing.
+    Args:
+        path: the file: see `read_table`.
+        smiles: the n SMILES of the data, unchanged.
+
+    Returns:
+        (n,) labels.
+
+    Raises:
+        InputError: with row and line, another label or a row that differs from the data; train, val or test is empty;
+            or the file cannot be read.
+        UsageError: a column is missing.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from molattn.data import read_split_file, write_table
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "split.csv")
+    ...     write_table(path, ["smiles", "split"], [["CCO", "train"], ["CCN", "valid"], ["CCC", "test"]])
+    ...     read_split_file(path, ["CCO", "CCN", "CCC"]).tolist()
+    ['train', 'val', 'test']
     """
     table = read_table(path)
     found = column(table, "smiles")
@@ -214,10 +262,21 @@ def read_split_file(path: str | Path, smiles: Sequence[str]) -> Labels:
 
 
 def read_split_column(table: Table, name: str) -> Labels:
-    """The labels in a column of a table: as for `read_split_file`.
+    """The labels in a column of a table, (n,): as for `read_split_file`.
 
-    Raises InputError, with the line, for another label and if train, val or test is empty; UsageError if there is no
-    such column.
+    Args:
+        table: the table, of n rows.
+        name: the name of the column.
+
+    Raises:
+        InputError: with the line, another label; or train, val or test is empty.
+        UsageError: there is no such column.
+
+    >>> import pyarrow as pa
+    >>> from molattn.data import read_split_column, read_table
+    >>> table = read_table(pa.table({"smiles": ["CCO", "CCN", "CCC", "C"], "set": ["Train", "valid", "test", ""]}))
+    >>> read_split_column(table, "set").tolist()
+    ['train', 'val', 'test', '']
     """
     labels = np.full(len(table.rows), "", dtype="<U5")
     for row, text in enumerate(column(table, name)):

@@ -46,9 +46,24 @@ def random_split(
     share of the rows, then val, and test gets the rest. A subset with a size above 0 gets at least one molecule.
     Groups are shuffled likewise, and each is assigned to the subset that is furthest below its share.
 
-    smiles: n canonical SMILES. sizes: the shares of train, val and test. groups: as for `split_labels`. Returns (n,)
-    labels.
-    Raises UsageError for invalid sizes or an invalid seed, InputError for fewer molecules than subsets.
+    Args:
+        smiles: n canonical SMILES.
+        sizes: the shares of train, val and test, which sum to 1.
+        seed: seed of the random order, 0 or more.
+        groups: as for `split_labels`.
+
+    Returns:
+        (n,) labels.
+
+    Raises:
+        UsageError: invalid sizes, or a negative seed.
+        InputError: fewer molecules, or groups, than subsets with a size above 0.
+
+    >>> from collections import Counter
+    >>> from molattn.data import random_split
+    >>> labels = random_split(["C" * n + "O" for n in range(1, 11)])
+    >>> sorted(Counter(labels.tolist()).items())
+    [('test', 1), ('train', 8), ('val', 1)]
     """
     sizes = validate_sizes(sizes)
     rows_by_group = merge_groups(group_rows(smiles), groups)
@@ -72,10 +87,26 @@ def scaffold_split(
     SMILES. Each is assigned to train if it fits there, else to val if train and val together have room, else to
     test. Molecules without rings share the empty scaffold.
 
-    smiles: n canonical SMILES. sizes: the shares of train, val and test. scaffold_of: SMILES to scaffold, by
-    default `molattn.chem.murcko_scaffold`. groups: as for `split_labels`. Returns (n,) labels.
-    Raises UsageError for invalid sizes, InputError if a subset stays empty.
-    Reference: Wu et al. (2018), Chem. Sci. 9, 513, doi:10.1039/c7sc02664a.
+    Args:
+        smiles: n canonical SMILES.
+        sizes: the shares of train, val and test, which sum to 1.
+        seed: without effect: every split takes one, and this one is deterministic.
+        scaffold_of: from a SMILES to its scaffold, by default `molattn.chem.murcko_scaffold`.
+        groups: as for `split_labels`.
+
+    Returns:
+        (n,) labels.
+
+    Raises:
+        UsageError: invalid sizes.
+        InputError: a subset stays empty, or a SMILES cannot be read.
+
+    Source: Wu et al. 2018, Chem. Sci. 9, 513, doi:10.1039/c7sc02664a.
+
+    >>> from molattn.data import scaffold_split
+    >>> smiles = ["Cc1ccccc1", "CCO", "Oc1ccccc1", "Cc1ccncc1", "Nc1ccccc1"]  # three have the scaffold benzene
+    >>> scaffold_split(smiles, sizes=(0.6, 0.2, 0.2)).tolist()
+    ['train', 'val', 'train', 'test', 'train']
     """
     sizes = validate_sizes(sizes)
     rows_by_scaffold = merge_groups(group_by_scaffold(smiles, scaffold_of), groups)
@@ -95,10 +126,27 @@ def scaffold_balanced_split(
     Scaffolds with more rows than half of val or of test come first, then all others; both are shuffled with `seed`,
     and scaffolds are assigned as by `scaffold_split`. The order of the rows does not matter.
 
-    smiles: n canonical SMILES. sizes: the shares of train, val and test. scaffold_of: SMILES to scaffold, by
-    default `molattn.chem.murcko_scaffold`. groups: as for `split_labels`. Returns (n,) labels.
-    Raises UsageError for invalid sizes or an invalid seed, InputError if a subset stays empty.
-    Reference: Yang et al. (2019), J. Chem. Inf. Model. 59, 3370, doi:10.1021/acs.jcim.9b00237.
+    Args:
+        smiles: n canonical SMILES.
+        sizes: the shares of train, val and test, which sum to 1.
+        seed: seed of the random order, 0 or more.
+        scaffold_of: from a SMILES to its scaffold, by default `molattn.chem.murcko_scaffold`.
+        groups: as for `split_labels`.
+
+    Returns:
+        (n,) labels.
+
+    Raises:
+        UsageError: invalid sizes, or a negative seed.
+        InputError: a subset stays empty, or a SMILES cannot be read.
+
+    Source: Yang et al. 2019, J. Chem. Inf. Model. 59, 3370, doi:10.1021/acs.jcim.9b00237.
+
+    >>> from molattn.data import scaffold_balanced_split
+    >>> benzenes = ["Cc1ccccc1", "Oc1ccccc1", "Nc1ccccc1", "Clc1ccccc1"]  # of one scaffold; the others have one each
+    >>> labels = scaffold_balanced_split([*benzenes, "CCO", "c1ccncc1", "C1CCNCC1", "c1ccoc1"], (0.5, 0.25, 0.25))
+    >>> labels[:4].tolist(), sorted(labels[4:].tolist())
+    (['train', 'train', 'train', 'train'], ['test', 'test', 'val', 'val'])
     """
     sizes = validate_sizes(sizes)
     rows_by_scaffold = merge_groups(group_by_scaffold(smiles, scaffold_of), groups)
@@ -116,9 +164,26 @@ def cluster_split(
     The clusters are those of `molattn.chem.butina_clusters`, assigned as the scaffolds of `scaffold_balanced_split`.
     The order of the rows does not matter.
 
-    smiles: n canonical SMILES. sizes: the shares of train, val and test. groups: as for `split_labels`. Returns (n,)
-    labels.
-    Raises UsageError for invalid sizes or an invalid seed, InputError if a subset stays empty.
+    Args:
+        smiles: n canonical SMILES.
+        sizes: the shares of train, val and test, which sum to 1.
+        seed: seed of the random order, 0 or more.
+        groups: as for `split_labels`.
+
+    Returns:
+        (n,) labels.
+
+    Raises:
+        UsageError: invalid sizes, or a negative seed.
+        InputError: a subset stays empty, or a SMILES cannot be read.
+
+    Source: Butina 1999, J. Chem. Inf. Comput. Sci. 39, 747, doi:10.1021/ci9803381.
+
+    >>> from molattn.data import cluster_split
+    >>> alcohols = ["C" * n + "O" for n in range(8, 12)]  # one cluster; the others are alone in theirs
+    >>> labels = cluster_split([*alcohols, "c1ccncc1", "CC(=O)N", "C1CC1", "NCCN"], sizes=(0.5, 0.25, 0.25))
+    >>> labels[:4].tolist(), sorted(labels[4:].tolist())
+    (['train', 'train', 'train', 'train'], ['test', 'test', 'val', 'val'])
     """
     sizes = validate_sizes(sizes)
     rows_by_cluster = merge_groups(group_by_cluster(smiles), groups)
@@ -133,14 +198,29 @@ def kennard_stone_split(
 ) -> Labels:
     """Kennard-Stone split: molecules that cover the space of Morgan fingerprints to train, the others to val and test.
 
-    The two least similar molecules come first, then always the one whose nearest neighbour among the selected ones is
+    The two least similar molecules come first, then always the one whose nearest neighbor among the selected ones is
     least similar (Tanimoto); ties are broken by SMILES. They are assigned in that order, train first; a group comes
     with the first of its molecules. The order of the rows does not matter.
 
-    smiles: n canonical SMILES. sizes: the shares of train, val and test. groups: as for `split_labels`. Returns (n,)
-    labels.
-    Raises UsageError for invalid sizes, InputError for fewer molecules, or groups, than subsets.
-    Reference: Kennard and Stone (1969), Technometrics 11, 137, doi:10.1080/00401706.1969.10490666.
+    Args:
+        smiles: n canonical SMILES.
+        sizes: the shares of train, val and test, which sum to 1.
+        seed: without effect: every split takes one, and this one is deterministic.
+        groups: as for `split_labels`.
+
+    Returns:
+        (n,) labels.
+
+    Raises:
+        UsageError: invalid sizes.
+        InputError: fewer molecules, or groups, than subsets with a size above 0; or a SMILES cannot be read.
+
+    Source: Kennard & Stone 1969, Technometrics 11, 137, doi:10.1080/00401706.1969.10490666.
+
+    >>> from molattn.data import kennard_stone_split
+    >>> labels = kennard_stone_split(["CCO", "CCCO", "c1ccncc1", "Cc1ccncc1"], sizes=(0.5, 0.25, 0.25)).tolist()
+    >>> labels[:2].count("train"), labels[2:].count("train")  # an alcohol and a pyridine
+    (1, 1)
     """
     sizes = validate_sizes(sizes)
     if not smiles:
@@ -182,9 +262,26 @@ def stratified_split(
     molecule with several rows, or of a group, is their mean, and molecules without a value are a stratum. Of several
     targets the first is used. The order of the rows does not matter.
 
-    smiles: n canonical SMILES. targets: (n,) or (n, T), NaN if missing. sizes: the shares of train, val and test.
-    groups: as for `split_labels`. Returns (n,) labels.
-    Raises UsageError for invalid sizes or an invalid seed, InputError for fewer molecules, or groups, than subsets.
+    Args:
+        smiles: n canonical SMILES.
+        targets: (n,) or (n, T), NaN if missing.
+        sizes: the shares of train, val and test, which sum to 1.
+        seed: seed of the random order, 0 or more.
+        groups: as for `split_labels`.
+
+    Returns:
+        (n,) labels.
+
+    Raises:
+        UsageError: invalid sizes, or a negative seed.
+        InputError: fewer molecules, or groups, than subsets with a size above 0.
+
+    >>> import numpy as np
+    >>> from molattn.data import stratified_split
+    >>> targets = np.repeat([0, 1], 8)
+    >>> labels = stratified_split(["C" * n for n in range(1, 17)], targets, sizes=(0.5, 0.25, 0.25))
+    >>> [float(targets[labels == label].mean()) for label in ("train", "val", "test")]  # half of each is of class 1
+    [0.5, 0.5, 0.5]
     """
     sizes = validate_sizes(sizes)
     order = shuffle_strata(smiles, targets, groups, random_generator(seed))
@@ -224,12 +321,29 @@ def split_labels(
     seed: int,
     groups: Sequence[str] | None = None,
 ) -> Labels:
-    """The labels by the split `name`, one of `SPLITS` or `SPLITS_BY_TARGET`.
+    """The labels of n rows by the split of a name.
 
-    smiles: n canonical SMILES. targets: (n,) or (n, T), NaN if missing. sizes: the shares of train, val and test.
-    groups: n names of groups; rows of one group get the same label, as do those of groups that share a molecule.
-    Returns (n,) labels.
-    Raises UsageError for an unknown split, and what that split raises.
+    Args:
+        name: one of `SPLITS` or `SPLITS_BY_TARGET`.
+        smiles: n canonical SMILES.
+        targets: (n,) or (n, T), NaN if missing; only the splits in `SPLITS_BY_TARGET` read them.
+        sizes: the shares of train, val and test, which sum to 1.
+        seed: seed of the random order, 0 or more.
+        groups: n names of groups, or None; rows of one group get the same label, as do those of groups that share a
+            molecule.
+
+    Returns:
+        (n,) labels, each "train", "val" or "test".
+
+    Raises:
+        UsageError: there is no such split; and as that split.
+        InputError: as that split.
+
+    >>> import numpy as np
+    >>> from molattn.data import split_labels
+    >>> smiles = ["Cc1ccccc1", "CCO", "Oc1ccccc1", "Cc1ccncc1", "Nc1ccccc1"]
+    >>> split_labels("scaffold", smiles, np.zeros(5), sizes=(0.6, 0.2, 0.2), seed=0).tolist()
+    ['train', 'val', 'train', 'test', 'train']
     """
     if name in SPLITS_BY_TARGET:
         return SPLITS_BY_TARGET[name](smiles, targets, sizes, seed, groups)
@@ -273,6 +387,8 @@ SPLITS: dict[str, Split] = {
     "cluster": cluster_split,
     "kennard-stone": kennard_stone_split,
 }
+"""The splits that do not use targets, by name; see `split_labels`."""
 SPLITS_BY_TARGET: dict[str, SplitByTarget] = {
     "stratified": stratified_split,
 }
+"""The splits that use targets, by name; see `split_labels`."""

@@ -33,9 +33,13 @@ def parse_list(text: str) -> list[str]:
     The list may be JSON (`[0.1, -0.2, null]`), printed by Python (`[0.1, None]`) or NumPy (`[0.1 nan]`), or numbers
     separated by whitespace. null, None and NaN are missing; true is 1 and false 0.
 
+    Args:
+        text: the cell.
+
     Raises:
         ValueError: it is not such a list; the message says why.
 
+    >>> from molattn.data import parse_list
     >>> parse_list("[0.1, -2e-3, null]")
     ['0.1', '-2e-3', '']
     """
@@ -58,6 +62,10 @@ def parse_list(text: str) -> list[str]:
 def format_list(items: Sequence[str]) -> str:
     """The cell of a list, in JSON: numbers are unchanged, other strings are quoted, and an empty string is null.
 
+    Args:
+        items: the values, as text, as from `parse_list`.
+
+    >>> from molattn.data import format_list
     >>> format_list(["0.5", "", "sp2"])
     '[0.5, null, "sp2"]'
     """
@@ -65,8 +73,12 @@ def format_list(items: Sequence[str]) -> str:
 
 
 def offsets_from_counts(counts: Sequence[int] | np.ndarray) -> npt.NDArray[np.int64]:
-    """(n + 1,) the offsets of the rows of n consecutive molecules; `counts` are their numbers of rows.
+    """The offsets of the rows of n consecutive molecules, (n + 1,): those of molecule i are offsets[i]:offsets[i + 1].
 
+    Args:
+        counts: (n,) the number of rows of each molecule, such as its number of atoms.
+
+    >>> from molattn.data import offsets_from_counts
     >>> offsets_from_counts([2, 1, 3]).tolist()
     [0, 2, 3, 6]
     """
@@ -78,8 +90,9 @@ def label_rows(offsets: npt.NDArray[np.int64], molecules: Sequence[int] | np.nda
 
     Args:
         offsets: (n + 1,), see `offsets_from_counts`: a molecule has one row of labels, or one for each atom.
-        molecules: indices of molecules.
+        molecules: (m,) indices of molecules, from 0, in any order.
 
+    >>> from molattn.data import label_rows, offsets_from_counts
     >>> label_rows(offsets_from_counts([2, 1, 3]), [2, 0]).tolist()
     [3, 4, 5, 0, 1]
     """

@@ -98,7 +98,16 @@ def guess_smiles_column(columns: Sequence[str], known: str | None = None) -> str
     Case is ignored; `smiles` comes first, then a name that contains `smiles` (`canonical_smiles`), then `structure`,
     `molecule`, `mol`.
 
-    Raises UsageError if no name matches, or several match equally well.
+    Args:
+        columns: the names of the columns.
+        known: the SMILES column of a format that defines it, such as SMI; None for other formats.
+
+    Raises:
+        UsageError: no name matches, or several match equally well.
+
+    >>> from molattn.data import guess_smiles_column
+    >>> guess_smiles_column(["id", "Canonical_SMILES", "molecule", "y"])
+    'Canonical_SMILES'
     """
     if known is not None:
         return known

@@ -25,6 +25,15 @@ class TableOptions:
         decimal: the decimal mark of the columns of numbers that are used, one of `DECIMALS`; empty to infer it for each
             column.
         thousands: their thousands separator, one of `THOUSANDS`; empty to infer it for each column.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from molattn.data import TableOptions, read_table
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "no-header.csv")
+    ...     _ = path.write_text("CCO,1.1\\nCCC,-1.9\\n")
+    ...     read_table(path, TableOptions(header_row=False)).columns
+    ('column_1', 'column_2')
     """
 
     encoding: str = ""
@@ -34,7 +43,12 @@ class TableOptions:
     thousands: str = ""
 
     def check(self, format: str, source: str) -> None:
-        """Raise UsageError for an invalid option, or an option that does not apply to files of this format."""
+        """Raise UsageError for an invalid option, or an option that does not apply to files of this format.
+
+        Args:
+            format: one of `molattn.data.tables.readers.FORMATS`.
+            source: the name of the file, for the error.
+        """
         if self.encoding:
             try:
                 "".encode(self.encoding)

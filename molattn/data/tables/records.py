@@ -24,30 +24,42 @@ from molattn.errors import UsageError, short_repr
 
 @dataclass(frozen=True)
 class Records:
-    """The n rows of a table that can be used, with t targets."""
+    """The n rows of a table that can be used, with t targets.
+
+    Attributes:
+        rows: (n,) their indices among the data rows, from 0, ascending.
+        smiles: n SMILES, as in the table; they are not parsed here.
+        targets: (n, t), NaN for a missing value.
+        rejected: the rows that cannot be used, in the order of the table.
+        weights: (n,) sample weights, 0 or more; None without a weight column.
+        groups: n names of groups, as in the table; None without a group column.
+        descriptors: (n, k) extra descriptors of each molecule, without missing values; None without descriptor columns.
+        atom_targets: n times t arrays with a value for each atom, NaN for a missing value, empty for an empty cell;
+            `targets` is then (n, 0). None if the targets are those of molecules. The numbers of atoms are not checked.
+        warnings: warnings about how numbers were read, such as with decimal commas.
+        bounds: (n, t, 2) the lower and the upper bounds of targets that are not known exactly, which are NaN in
+            `targets`; NaN where there is none. None if there are no bounds at all.
+
+    >>> import pyarrow as pa
+    >>> from molattn.data import read_records, read_table
+    >>> table = read_table(pa.table({"smiles": ["CCO", "CCC", "CCN"], "logS": ["1.1", ">2", "high"]}))
+    >>> records = read_records(table, None, ["logS"])
+    >>> records.rows.tolist(), records.targets.tolist(), records.bounds.tolist()
+    ([0, 1], [[1.1], [nan]], [[[nan, nan]], [[2.0, nan]]])
+    >>> records.rejected[0].reason
+    "column 'logS': 'high' is not a finite number"
+    """
 
     rows: npt.NDArray[np.int64]
-    """(n,) their indices among the data rows, from 0, ascending."""
     smiles: list[str]
-    """n SMILES, as in the table; they are not parsed here."""
     targets: npt.NDArray[np.float64]
-    """(n, t), NaN for a missing value."""
     rejected: list[RejectedRow]
-    """The rows that cannot be used, in the order of the table."""
     weights: npt.NDArray[np.float64] | None = None
-    """(n,) sample weights, 0 or more; None without a weight column."""
     groups: list[str] | None = None
-    """n names of groups, as in the table; None without a group column."""
     descriptors: npt.NDArray[np.float64] | None = None
-    """(n, k) extra descriptors of each molecule, without missing values; None without descriptor columns."""
     atom_targets: list[list[npt.NDArray[np.float64]]] | None = None
-    """n times t arrays with a value for each atom, NaN for a missing value, empty for an empty cell; `targets` is then
-    (n, 0). None if the targets are those of molecules. The numbers of atoms are not checked here."""
     warnings: tuple[str, ...] = ()
-    """Warnings about how the table was read."""
     bounds: npt.NDArray[np.float64] | None = None
-    """(n, t, 2) the lower and the upper bounds of targets that are not known exactly, which are NaN in `targets`; NaN
-    where there is none. None if there are no bounds at all."""
 
 
 def read_records(
@@ -80,6 +92,13 @@ def read_records(
     Raises:
         UsageError: a column that is missing or requested twice.
         InputError: a column of numbers in a format that is ambiguous, or other than that of `options`.
+
+    >>> import pyarrow as pa
+    >>> from molattn.data import read_records, read_table
+    >>> frame = pa.table({"smiles": ["CCO", "CCN"], "logS": ["1.1", ""], "logP": ["-0.3", "-0.1"]})
+    >>> records = read_records(read_table(frame), "smiles", ["logS", "logP"])
+    >>> records.smiles, records.targets.tolist()
+    (['CCO', 'CCN'], [[1.1, -0.3], [nan, -0.1]])
     """
     if smiles_column is None:
         smiles_column = guess_smiles_column(table.columns, table.smiles_column)

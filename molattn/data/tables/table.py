@@ -28,16 +28,26 @@ file if that is more."""
 
 @dataclass(frozen=True)
 class RejectedRow:
-    """A row that cannot be used."""
+    """A row that cannot be used, and why.
+
+    Attributes:
+        row: its index among the data rows, from 0.
+        line: the number of the line on which it starts, or of another `unit`.
+        smiles: its SMILES, as in the table.
+        reason: why it cannot be used.
+        unit: what `line` counts: "line", "record" or "sheet row", from 1, or "row", from 0.
+
+    >>> from molattn.data import RejectedRow
+    >>> row = RejectedRow(row=2, line=4, smiles="CCN", reason="no value in column 'logS'")
+    >>> print(f"{row.location}, {row.smiles}: {row.reason}")
+    line 4, CCN: no value in column 'logS'
+    """
 
     row: int
-    """Its index among the data rows, from 0."""
     line: int
-    """The number of the line on which it starts, or of another `unit`."""
     smiles: str
     reason: str
     unit: str = "line"
-    """What `line` counts: "line", "record" or "sheet row", from 1, or "row", from 0."""
 
     @property
     def location(self) -> str:
@@ -47,39 +57,62 @@ class RejectedRow:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of text, with the location of each row in its source."""
+    """A table of text, with the location of each row in its source.
+
+    Attributes:
+        columns: the c names of the columns; one without a name is `Unnamed: 0` and so on, with its index.
+        rows: n rows of c cells each, as written.
+        source: the path that the table was read from, for errors.
+        lines: the n numbers of the lines on which the rows start, or of another `unit`; the header is usually line 1.
+        unit: what `lines` counts: "line", "record" or "sheet row", from 1, or "row", from 0.
+        structure_errors: for each row (from 0) of an SDF whose structure cannot be read, the reason.
+        smiles_column: the SMILES column, if the format defines it, or if it was found in a table without a header.
+        atom_maps: the `MolblockAtomMap` of each row (from 0) of an SDF.
+        decimal_commas: whether numbers may have a decimal comma: the delimiter is a semicolon.
+        warnings: warnings about how the table was read, such as its encoding.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from molattn.data import read_table
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "solubility.csv")
+    ...     _ = path.write_text("smiles,logS\\nCCO,1.10\\nCCC,-1.9\\n")
+    ...     table = read_table(path)
+    >>> table.columns, table.rows, table.location(0)
+    (('smiles', 'logS'), [['CCO', '1.10'], ['CCC', '-1.9']], 'line 2')
+    """
 
     columns: tuple[str, ...]
-    """The c names of the columns; for empty ones see `name_columns`."""
     rows: list[list[str]]
-    """n rows of c cells each, as written."""
     source: str
-    """The path that the table was read from, for errors."""
     lines: list[int]
-    """The n numbers of the lines on which the rows start, or of another `unit`; the header is usually line 1."""
     unit: str = "line"
-    """What `lines` counts: "line", "record" or "sheet row", from 1, or "row", from 0."""
     structure_errors: dict[int, str] = field(default_factory=dict)
-    """For each row (from 0) of an SDF whose structure cannot be read, the reason."""
     smiles_column: str | None = None
-    """The SMILES column, if the format defines it, or if it was found in a table without a header."""
     atom_maps: dict[int, Any] = field(default_factory=dict)
-    """The `MolblockAtomMap` of each row (from 0) of an SDF."""
     decimal_commas: bool = False
-    """Whether numbers may have a decimal comma: the delimiter is a semicolon."""
     warnings: tuple[str, ...] = ()
-    """Warnings about how the table was read, such as its encoding."""
 
     def location(self, row: int) -> str:
         """Where a row (from 0) is in its source, such as `line 5`."""
         return f"{self.unit} {self.lines[row]}"
 
     def reject(self, row: int, smiles: str, reason: str) -> RejectedRow:
-        """The row (from 0) as a rejected one, with its location."""
+        """A row as a rejected one, with its location.
+
+        Args:
+            row: its index, from 0.
+            smiles: its SMILES.
+            reason: why it cannot be used.
+        """
         return RejectedRow(row, self.lines[row], smiles, reason, self.unit)
 
     def replace_columns(self, columns: Mapping[int, Sequence[str]]) -> "Table":
-        """The table with other cells in some columns; `columns` maps the index of a column to its n new cells."""
+        """The table with other cells in some columns; `columns` maps the index of a column to its n new cells.
+
+        Raises:
+            ValueError: there are more or fewer than n new cells.
+        """
         if not columns:
             return self
         rows = [list(row) for row in self.rows]
@@ -96,21 +129,31 @@ def read_table(
     number_duplicate_columns: bool = False,
     max_atoms: int = 0,
 ) -> Table:
-    """Read a whole table: a file that `open_stream` reads, or a data frame.
+    """Read a whole table: a .csv, .tsv, .smi, .sdf, .parquet or .xlsx file, or a data frame.
 
-    The suffix of the name decides the format. A frame of pandas, polars or pyarrow is read as its Parquet file would
+    The suffix of the name decides the format, and `.gz` may follow it: see
+    `molattn.data.tables.readers.open_stream`. A frame of pandas, polars or pyarrow is read as its Parquet file would
     be, as text: see `molattn.data.tables.arrow.column_text`.
 
     Args:
-        source: the file's path, or the frame.
+        source: the file's path, or the frame; "-" for CSV from standard input.
         options: encoding, header and sheet of the file.
         number_duplicate_columns: whether duplicate names in the header of a CSV are numbered, `y` and `y.1`, instead of
             raising an error.
         max_atoms: the largest number of atoms in a record of an SDF, if it is above `molattn.chem.MAX_ATOMS`.
 
-    Raises InputError, with line and column, for a missing or empty file, text in another encoding, duplicate names in
-    the header, rows that are too short or too long, unmatched quotes, and a compressed file that unpacks to far more
-    than its size; UsageError for options that do not apply to the file.
+    Raises:
+        InputError: with line and column, a missing or empty file, text in another encoding, duplicate names in the
+            header, rows that are too short or too long, unmatched quotes, or a compressed file that unpacks to far more
+            than its size.
+        UsageError: options that do not apply to the file, or a source that is neither a path nor a frame.
+        MissingExtra: a workbook, and openpyxl is not installed.
+
+    >>> import pyarrow as pa
+    >>> from molattn.data import read_table
+    >>> table = read_table(pa.table({"smiles": ["CCO", "CCC"], "logS": [1.1, -1.9]}))
+    >>> table.columns, table.rows
+    (('smiles', 'logS'), [['CCO', '1.1'], ['CCC', '-1.9']])
     """
     warnings: list[str] = []
     with _open(source, options, number_duplicate_columns, max_atoms, warnings.append) as stream:
@@ -136,7 +179,20 @@ def read_table_bytes(data: bytes, source: str, *, number_duplicate_columns: bool
 def read_columns(source: Any, options: TableOptions = DEFAULT_TABLE_OPTIONS) -> tuple[tuple[str, ...], str | None]:
     """The names of a table's columns, and its `smiles_column`: see `Table`.
 
-    Raises InputError and UsageError as `read_table` does.
+    Args:
+        source, options: as for `read_table`.
+
+    Raises:
+        InputError, UsageError, MissingExtra: as `read_table`, for the header.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from molattn.data import read_columns
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "molecules.smi")
+    ...     _ = path.write_text("CCO ethanol\\nCCC propane\\n")
+    ...     read_columns(path)
+    (('smiles', 'name'), 'smiles')
     """
     with _open(source, options) as stream:
         return stream.columns, stream.smiles_column
@@ -214,8 +270,25 @@ def write_table(path: str | Path, columns: Sequence[str], rows: Iterable[Sequenc
     A `.tsv` or `.tab` file is separated by tabs, any other by commas; UTF-8, lines end with LF. The text is written to
     a temporary file in the same folder, synced to disk and renamed to `path`.
 
-    Raises UsageError for a suffix of another format, a missing folder, a path that is not a regular file, or a row
-    that is not as wide as the header.
+    Args:
+        path: the file.
+        columns: c names.
+        rows: rows of c cells each, all text.
+
+    Raises:
+        UsageError: a suffix of another format, a missing folder, a path that is not a regular file, or a row that is
+            not as wide as the header.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from molattn.data import write_table
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "solubility.csv")
+    ...     write_table(path, ["smiles", "name"], [["CCO", "ethanol"], ["CC(C)O", "2-propanol, dry"]])
+    ...     print(path.read_text(), end="")
+    smiles,name
+    CCO,ethanol
+    CC(C)O,"2-propanol, dry"
     """
     path = Path(os.path.realpath(path))
     if infer_format(path) not in ("csv", "tsv") or path.suffix.lower() == ".gz":
@@ -234,14 +307,36 @@ def write_table(path: str | Path, columns: Sequence[str], rows: Iterable[Sequenc
 
 
 def column(table: Table, name: str) -> list[str]:
-    """The n cells of the column `name`.
+    """The n cells of a column.
 
-    Raises UsageError when there is no such column.
+    Args:
+        table: the table.
+        name: the name of the column; spaces around it, and around the names in the table, are ignored.
+
+    Raises:
+        UsageError: there is no such column; the message names the closest one.
+
+    >>> import pyarrow as pa
+    >>> from molattn.data import column, read_table
+    >>> column(read_table(pa.table({"smiles": ["CCO", "CCC"], "logS": [1.1, -1.9]})), "logS")
+    ['1.1', '-1.9']
     """
     index = column_index(table, name)
     return [row[index] for row in table.rows]
 
 
 def column_index(table: Table, name: str) -> int:
-    """The index of the column `name`: see `find_column`."""
+    """The index of a column, from 0.
+
+    Args:
+        table, name: as for `column`.
+
+    Raises:
+        UsageError: there is no such column; the message names the closest one.
+
+    >>> import pyarrow as pa
+    >>> from molattn.data import column_index, read_table
+    >>> column_index(read_table(pa.table({"smiles": ["CCO", "CCC"], "logS": [1.1, -1.9]})), "logS")
+    1
+    """
     return find_column(table.columns, name, table.source)

@@ -21,6 +21,7 @@ BLOCKS: dict[str, Callable[[BlockConfig], GraphNetBlock]] = {
     "graphormer": graphormer,
     "grit": grit,
 }
+"""The blocks by name: functions from a `BlockConfig` to a new block."""
 
 __all__ = [
     "BLOCKS",

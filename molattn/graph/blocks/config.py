@@ -37,7 +37,7 @@ class BlockConfig:
     Raises:
         ValueError: a size below 1, or below 0 for edge_dim and global_dim; dropout is not in [0, 1).
 
-    >>> from molattn.graph.blocks import BLOCKS
+    >>> from molattn.graph.blocks import BLOCKS, BlockConfig
     >>> block = BLOCKS["rmat"](BlockConfig(node_dim=16, num_heads=4, edge_dim=5))
     >>> type(block.phi_e).__name__
     'RelativeEdgeUpdate'

@@ -13,7 +13,10 @@ class GatedSum(nn.Module):
     """rho e->v: each head's sum over the edges, times a gate computed from the receiver and its senders.
 
     ebar_i = [ x_i, g_i1 sum_k e'_k1, ..., g_ih sum_k e'_kh ]
-    g_i    = sigmoid( W_g [ x_i, max_j W_m z_j, mean_j z_j ] + b_g )      over the senders z_j of node i's edges
+    g_i    = sigmoid( W_g [ x_i, max_j (W_m z_j + b_m), mean_j z_j ] + b_g )      over the senders z_j of node i's edges
+
+    The maximum is elementwise; it and the mean are zeros for a node without incoming edges. In the block, x and z are
+    the normalized nodes.
 
     Shapes: (..., n, d_v + h * d), the receiver's features followed by the concatenated heads.
 
@@ -23,6 +26,15 @@ class GatedSum(nn.Module):
         gate_dim: channels of W_m z_j; head_dim by default.
 
     Source: Zhang et al. 2018, arXiv:1803.07294.
+
+    >>> import torch
+    >>> from molattn.graph import AttentionEdgeUpdate, DenseGraph
+    >>> from molattn.graph.blocks import GatedSum
+    >>> graph = DenseGraph(torch.randn(2, 5, 16), torch.ones(2, 5, dtype=torch.bool))
+    >>> messages = AttentionEdgeUpdate(node_dim=16, num_heads=4, head_dim=8)(graph)
+    >>> ebar = GatedSum(node_dim=16, num_heads=4, head_dim=8)(messages)
+    >>> tuple(ebar.shape), torch.equal(ebar[..., :16], graph.v)
+    ((2, 5, 48), True)
     """
 
     def __init__(self, node_dim: int, num_heads: int, head_dim: int, gate_dim: int | None = None):
@@ -33,6 +45,7 @@ class GatedSum(nn.Module):
         self.w_g = nn.Linear(2 * node_dim + gate_dim, num_heads)
 
     def forward(self, messages: Messages) -> Tensor:
+        """ebar_i of every node, (..., n, d_v + h * d), from the e'_k of every edge, `messages`."""
         graph, x = messages.graph, messages.graph.v
         largest, mean = graph.max_senders(self.w_m(x)), graph.mean_senders(x)
         gates = torch.sigmoid(self.w_g(torch.cat([x, largest, mean], dim=-1)))
@@ -48,10 +61,23 @@ def gaan(config: BlockConfig) -> GraphNetBlock:
 
     The products are not scaled. The residual steps are those of `GraphNetBlock`.
 
+    Args:
+        config: the sizes and settings of the block; those of the attention, and lambdas, keep their defaults.
+
     Raises:
-        ValueError: a score, normalizer, join or temperature.
+        ValueError: a score, normalizer, join or temperature; num_heads does not divide node_dim; an unknown
+            global_aggr.
 
     Source: Zhang et al. 2018, arXiv:1803.07294.
+
+    >>> import torch
+    >>> from molattn.graph import DenseGraph
+    >>> from molattn.graph.blocks import BlockConfig, gaan
+    >>> block = gaan(BlockConfig(node_dim=16, num_heads=4, edge_dim=3))
+    >>> v, e = torch.randn(2, 5, 16), torch.randn(2, 5, 5, 3)
+    >>> after, messages = block.forward_with_messages(DenseGraph(v, torch.ones(2, 5, dtype=torch.bool), e))
+    >>> tuple(after.v.shape), tuple(messages.weights.shape)
+    ((2, 5, 16), (2, 4, 5, 5))
     """
     config.check_default_attention("GaAN")
     return GraphNetBlock(

@@ -36,6 +36,15 @@ class GritEdgeUpdate(nn.Module):
             of that size, or with graph features.
 
     Source: Ma et al. 2023, arXiv:2305.17589, whose logits are not bounded; the authors' code clamps them to [-5, 5].
+
+    >>> import torch
+    >>> from molattn.graph import DenseGraph
+    >>> from molattn.graph.blocks import GritEdgeUpdate
+    >>> phi_e = GritEdgeUpdate(node_dim=16, num_heads=4, head_dim=8, edge_dim=3)
+    >>> graph = DenseGraph(torch.randn(2, 5, 16), torch.ones(2, 5, dtype=torch.bool), torch.randn(2, 5, 5, 3))
+    >>> messages = phi_e(graph)
+    >>> tuple(messages.edges.shape), torch.allclose(messages.weights.sum(-1), torch.ones(2, 4, 5))
+    ((2, 5, 5, 4, 8), True)
     """
 
     def __init__(self, node_dim: int, num_heads: int, head_dim: int, edge_dim: int, dropout: float = 0.0):
@@ -64,7 +73,11 @@ class GritEdgeUpdate(nn.Module):
         return EdgeMessages(graph, weights, self._drop(weights), values, h, self.w_ve)
 
     def materialize(self, graph: AnyGraph) -> MaterializedMessages:
-        """The e'_k of every edge, materialized."""
+        """The e'_k of every edge of `graph`, materialized; a dense graph is converted to an edge list.
+
+        Raises:
+            ValueError: as `forward`.
+        """
         if isinstance(graph, DenseGraph):
             graph = graph.to_edge_list()
         h, v = self._pair_features(graph)
@@ -95,10 +108,23 @@ class DegreeScaledSum(nn.Module):
 
     ebar_i = a * sum_k e'_k + b * log(1 + degree_i) sum_k e'_k,    a and b learned, channel by channel
 
+    degree_i is the `degree` of the graph, or the number of edges into node i if it has none. a is initialized with ones
+    and b with zeros.
+
+    Shapes: (n, h * d) of an edge list, (b, n, h * d) of a dense graph.
+
     Args:
         width: h * d.
 
     Source: Ma et al. 2023, arXiv:2305.17589.
+
+    >>> import torch
+    >>> from molattn.graph import Graph, MaterializedMessages
+    >>> from molattn.graph.blocks import DegreeScaledSum
+    >>> graph = Graph.from_edge_index(torch.zeros(3, 2), torch.tensor([[1, 2], [0, 0]]))  # 1 -> 0 and 2 -> 0
+    >>> messages = MaterializedMessages(graph, torch.ones(2, 1), torch.ones(2, 1, 2))
+    >>> DegreeScaledSum(width=2)(messages).tolist()  # before training: the sum
+    [[2.0, 2.0], [0.0, 0.0], [0.0, 0.0]]
     """
 
     def __init__(self, width: int):
@@ -107,13 +133,16 @@ class DegreeScaledSum(nn.Module):
         self.b = nn.Parameter(torch.zeros(width))
 
     def forward(self, messages: Messages) -> Tensor:
+        """ebar_i of every node from the e'_k of every edge, `messages`."""
         graph, total = messages.graph, messages.sum()
         degree = graph.count_edges() if graph.degree is None else graph.degree
         return self.a * total + self.b * torch.log1p(degree.to(total.dtype)).unsqueeze(-1) * total
 
 
 class GritEdges(nn.Module):
-    """The update of the edge features: e_k <- e_k + dropout(W h_k + b).
+    """GRIT's update of the edge features, a residual step with the h_k of `GritEdgeUpdate`.
+
+    e_k <- e_k + dropout(W h_k + b)
 
     Args:
         edge_dim: d_e.
@@ -121,6 +150,15 @@ class GritEdges(nn.Module):
         dropout: dropout probability, in training.
 
     Source: Ma et al. 2023, arXiv:2305.17589.
+
+    >>> import torch
+    >>> from molattn.graph import DenseGraph
+    >>> from molattn.graph.blocks import GritEdges, GritEdgeUpdate
+    >>> phi_e = GritEdgeUpdate(node_dim=16, num_heads=4, head_dim=8, edge_dim=3)
+    >>> v, e = torch.randn(2, 5, 16), torch.randn(2, 5, 5, 3)
+    >>> messages = phi_e(DenseGraph(v, torch.ones(2, 5, dtype=torch.bool), e))
+    >>> tuple(GritEdges(edge_dim=3, width=32)(messages, e).shape)
+    (2, 5, 5, 3)
     """
 
     def __init__(self, edge_dim: int, width: int, dropout: float = 0.0):
@@ -130,7 +168,12 @@ class GritEdges(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, messages: Messages, e: Tensor) -> Tensor:
-        """e, (m, d_e) or (b, n, n, d_e), after the block."""
+        """The edge features after the block, of the shape of `e`.
+
+        Args:
+            messages: those of `GritEdgeUpdate`, whose `edges` are h_k.
+            e: the edge features before the block: (m, d_e) of an edge list, (b, n, n, d_e) of a dense graph.
+        """
         return e + self.dropout(self.w(not_none(messages.edges).flatten(-2)))
 
 
@@ -140,10 +183,23 @@ def grit(config: BlockConfig) -> GraphNetBlock:
     It has the block's layer norms before each step in place of the authors' batch norms after it: with batch norms, the
     output for a molecule would depend on the rest of the batch.
 
-    Source: Ma et al. 2023, arXiv:2305.17589.
+    Args:
+        config: the sizes and settings of the block; those of the attention, and lambdas, keep their defaults.
 
     Raises:
-        ValueError: a global_dim, since GRIT has no graph features; a score, normalizer, join or temperature.
+        ValueError: a global_dim, since GRIT has no graph features; no edge features; a score, normalizer, join or
+            temperature; num_heads does not divide node_dim; an unknown global_aggr.
+
+    Source: Ma et al. 2023, arXiv:2305.17589.
+
+    >>> import torch
+    >>> from molattn.graph import DenseGraph
+    >>> from molattn.graph.blocks import BlockConfig, grit
+    >>> block = grit(BlockConfig(node_dim=16, num_heads=4, edge_dim=3))
+    >>> v, e = torch.randn(2, 5, 16), torch.randn(2, 5, 5, 3)
+    >>> after, messages = block.forward_with_messages(DenseGraph(v, torch.ones(2, 5, dtype=torch.bool), e))
+    >>> tuple(after.v.shape), tuple(messages.weights.shape)
+    ((2, 5, 16), (2, 4, 5, 5))
     """
     if config.global_dim:
         raise ValueError("GRIT has no graph features: set global_dim to 0")

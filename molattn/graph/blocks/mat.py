@@ -22,15 +22,28 @@ class MixedEdgeUpdate(AttentionEdgeUpdate):
     e'_k    = alpha_k W_v v_s
     alpha_k = lambda_0 softmax_k( (W_q v_r) . (W_k v_s) / sqrt(d) ) + sum_c lambda_c e_kc
 
-    The weights into a receiver sum to 1 if each channel of e does. With MAT's kernel exp(-d) they do not. The weights
-    in the messages are these alpha_k.
+    W_q, W_k and W_v have biases. The weights into a receiver sum to 1 if each channel of e does. With MAT's kernel
+    exp(-d) they do not. The weights in the messages are these alpha_k.
 
     Args:
-        node_dim, num_heads, head_dim, edge_dim, global_dim, dropout: as for `AttentionEdgeUpdate`.
+        node_dim, num_heads, head_dim, edge_dim, global_dim, dropout: as for `AttentionEdgeUpdate`; edge_dim is at
+            least 1.
         lambdas: one for attention, then one for each channel of e; they sum to 1.
 
     Raises:
-        ValueError: no edge features, another number of lambdas, or lambdas that do not sum to 1.
+        ValueError: an edge_dim below 1, another number of lambdas than edge_dim + 1, or lambdas that do not sum to 1;
+            at a call, a graph whose edge or graph features do not have edge_dim or global_dim channels.
+
+    Source: Maziarka et al. 2020, arXiv:2002.08264.
+
+    >>> import torch
+    >>> from molattn.graph import DenseGraph
+    >>> from molattn.graph.blocks import MixedEdgeUpdate
+    >>> phi_e = MixedEdgeUpdate(node_dim=16, num_heads=4, head_dim=8, edge_dim=1, lambdas=(0.25, 0.75))
+    >>> self_loops = torch.eye(3).view(1, 3, 3, 1)  # the fixed weights: each atom looks at itself
+    >>> weights = phi_e(DenseGraph(torch.randn(1, 3, 16), torch.ones(1, 3, dtype=torch.bool), self_loops)).weights
+    >>> torch.allclose(weights.sum(-1), torch.ones(1, 4, 3)), bool((weights[0, :, 0, 0] >= 0.75).all())
+    (True, True)
     """
 
     def __init__(
@@ -65,16 +78,27 @@ def mat(config: BlockConfig) -> GraphNetBlock:
     e'_k = ( lambda_a softmax_k( (W_q v_r) . (W_k v_s) / sqrt(d) ) + lambda_d g(d_k) + lambda_g A_k ) W_v v_s
 
     with g(d) = softmax(-d) or exp(-d). A includes self-loops, and each of its rows is divided by its sum, as in the
-    authors' code.
+    authors' code. W_q, W_k and W_v have biases. `DistanceKernel` and `AdjacencyWeights` of `molattn.graph.encodings`
+    return g(d) and A.
 
     Args:
-        config: sizes, and as lambdas lambda_a, lambda_d and lambda_g, which sum to 1; edge_dim is one less than their
-            number.
+        config: the sizes and settings of the block. Its edge_dim is the number of channels of fixed weights, 2 for the
+            default lambdas: lambda_a, lambda_d and lambda_g, which sum to 1.
 
     Raises:
-        ValueError: no edge features; lambdas that do not fit; a score, normalizer, join or temperature.
+        ValueError: no edge features; another number of lambdas than edge_dim + 1, or lambdas that do not sum to 1; a
+            score, normalizer, join or temperature; num_heads does not divide node_dim; an unknown global_aggr.
 
     Source: Maziarka et al. 2020, arXiv:2002.08264.
+
+    >>> import torch
+    >>> from molattn.graph import DenseGraph
+    >>> from molattn.graph.blocks import BlockConfig, mat
+    >>> block = mat(BlockConfig(node_dim=16, num_heads=4, edge_dim=2))
+    >>> v, e = torch.randn(2, 5, 16), torch.randn(2, 5, 5, 2)
+    >>> after, messages = block.forward_with_messages(DenseGraph(v, torch.ones(2, 5, dtype=torch.bool), e))
+    >>> tuple(after.v.shape), tuple(messages.weights.shape)
+    ((2, 5, 16), (2, 4, 5, 5))
     """
     config.check_default_attention("MAT")
     return GraphNetBlock(**config.block_args, phi_e=MixedEdgeUpdate(**config.edge_update_args, lambdas=config.lambdas))
@@ -88,17 +112,27 @@ class RelativeEdgeUpdate(AttentionEdgeUpdate):
     q = W_q v_r;  k_k = W_k v_s;  v_k = W_v v_s;    b^K_k = W_ke f^K(e_k);  b^V_k = W_ve f^V(e_k)
     f(e) = dropout( leaky_relu_0.1( W e + b ) )
 
-    with learned u and t in each head. W_ke and W_ve have no bias: a bias of W_ke would be redundant with u, and a bias
-    of W_ve would add a constant to every e'_k, which the bias of the join can represent.
+    with learned u and t in each head. W_q, W_k and W_v have biases. W_ke and W_ve have none: a bias of W_ke would be
+    redundant with u, and a bias of W_ve would add a constant to every e'_k, which the bias of the join can represent.
 
     Args:
-        node_dim, num_heads, head_dim, edge_dim, global_dim, dropout: as for `AttentionEdgeUpdate`; f has head_dim
-            channels.
+        node_dim, num_heads, head_dim, edge_dim, global_dim, dropout: as for `AttentionEdgeUpdate`; edge_dim is at
+            least 1, f has head_dim channels, and dropout is also that of f.
 
     Raises:
-        ValueError: no edge features.
+        ValueError: an edge_dim below 1; at a call, a graph whose edge or graph features do not have edge_dim or
+            global_dim channels.
 
     Source: Maziarka et al. 2021, arXiv:2110.05841. In k_k . b^K_k the authors' code uses the receiver's key.
+
+    >>> import torch
+    >>> from molattn.graph import DenseGraph
+    >>> from molattn.graph.blocks import RelativeEdgeUpdate
+    >>> phi_e = RelativeEdgeUpdate(node_dim=16, num_heads=4, head_dim=8, edge_dim=3)
+    >>> graph = DenseGraph(torch.randn(2, 5, 16), torch.ones(2, 5, dtype=torch.bool), torch.randn(2, 5, 5, 3))
+    >>> messages = phi_e(graph)
+    >>> tuple(messages.sum().shape), torch.allclose(messages.weights.sum(-1), torch.ones(2, 4, 5))
+    ((2, 5, 32), True)
     """
 
     w_ke: nn.Linear
@@ -152,10 +186,23 @@ def _senders_dot_edges(graph: AnyGraph, x: Tensor, e: Tensor) -> Tensor:
 def rmat(config: BlockConfig) -> GraphNetBlock:
     """Relative Molecule Attention Transformer's layer: `RelativeEdgeUpdate` in the block.
 
+    Args:
+        config: the sizes and settings of the block; those of the attention, and lambdas, keep their defaults.
+
     Raises:
-        ValueError: no edge features; a score, normalizer, join or temperature.
+        ValueError: no edge features; a score, normalizer, join or temperature; num_heads does not divide node_dim; an
+            unknown global_aggr.
 
     Source: Maziarka et al. 2021, arXiv:2110.05841.
+
+    >>> import torch
+    >>> from molattn.graph import DenseGraph
+    >>> from molattn.graph.blocks import BlockConfig, rmat
+    >>> block = rmat(BlockConfig(node_dim=16, num_heads=4, edge_dim=3))
+    >>> v, e = torch.randn(2, 5, 16), torch.randn(2, 5, 5, 3)
+    >>> after, messages = block.forward_with_messages(DenseGraph(v, torch.ones(2, 5, dtype=torch.bool), e))
+    >>> tuple(after.v.shape), tuple(messages.weights.shape)
+    ((2, 5, 16), (2, 4, 5, 5))
     """
     config.check_default_attention("R-MAT")
     return GraphNetBlock(**config.block_args, phi_e=RelativeEdgeUpdate(**config.edge_update_args))

@@ -10,7 +10,25 @@ def tensor_dot(config: BlockConfig) -> GraphNetBlock:
 
     e'_k = softmax_k( (W_q v_r) . (W_k v_s + W_ke e_k) / sqrt(d) ) (W_v v_s + W_ve e_k)
 
-    `BlockConfig` can choose another score, normalizer and join.
+    Args:
+        config: the sizes and settings of the block; it can choose another score, normalizer and join. Its `lambdas` are
+            not used.
+
+    Raises:
+        ValueError: an unknown score, normalizer, join or global_aggr; the score "location"; a temperature that is
+            negative or infinite, or other than 1 with a normalizer other than the softmax; num_heads does not divide
+            node_dim.
+
+    Source: Battaglia et al. 2018, arXiv:1806.01261; Vaswani et al. 2017, arXiv:1706.03762.
+
+    >>> import torch
+    >>> from molattn.graph import DenseGraph
+    >>> from molattn.graph.blocks import BlockConfig, tensor_dot
+    >>> block = tensor_dot(BlockConfig(node_dim=16, num_heads=4, edge_dim=3))
+    >>> v, e = torch.randn(2, 5, 16), torch.randn(2, 5, 5, 3)
+    >>> after, messages = block.forward_with_messages(DenseGraph(v, torch.ones(2, 5, dtype=torch.bool), e))
+    >>> tuple(after.v.shape), tuple(messages.weights.shape)
+    ((2, 5, 16), (2, 4, 5, 5))
     """
     return _block(config, ("keys", "values"))
 
@@ -20,7 +38,25 @@ def tensor_dot_with_bias(config: BlockConfig) -> GraphNetBlock:
 
     e'_k = softmax_k( (W_q v_r) . (W_k v_s + W_ke e_k) / sqrt(d) + w_be . e_k ) (W_v v_s + W_ve e_k)
 
-    `BlockConfig` can choose another score, normalizer and join.
+    Args:
+        config: the sizes and settings of the block; it can choose another score, normalizer and join. Its `lambdas` are
+            not used.
+
+    Raises:
+        ValueError: an unknown score, normalizer, join or global_aggr; the score "location"; a temperature that is
+            negative or infinite, or other than 1 with a normalizer other than the softmax; num_heads does not divide
+            node_dim.
+
+    Source: Battaglia et al. 2018, arXiv:1806.01261; Vaswani et al. 2017, arXiv:1706.03762.
+
+    >>> import torch
+    >>> from molattn.graph import DenseGraph
+    >>> from molattn.graph.blocks import BlockConfig, molattn
+    >>> block = molattn(BlockConfig(node_dim=16, num_heads=4, edge_dim=3, normalizer='sparsemax'))
+    >>> v, e = torch.randn(2, 5, 16), torch.randn(2, 5, 5, 3)
+    >>> after, messages = block.forward_with_messages(DenseGraph(v, torch.ones(2, 5, dtype=torch.bool), e))
+    >>> tuple(after.v.shape), tuple(messages.weights.shape)
+    ((2, 5, 16), (2, 4, 5, 5))
     """
     return _block(config, ("keys", "values", "bias"))
 
@@ -32,12 +68,25 @@ def graphormer(config: BlockConfig) -> GraphNetBlock:
 
     b is learned for each length phi(i,j) of the shortest path, and c is computed from the edges along it; all layers
     share them. Both, and the centrality encoding, come from `molattn.graph.encodings`. The graph token is
-    `molattn.graph.VirtualNode`.
+    `molattn.graph.VirtualNode`. W_q, W_k and W_v have biases.
+
+    Args:
+        config: the sizes and settings of the block; those of the attention, and lambdas, keep their defaults.
+
+    Raises:
+        ValueError: edge_dim is neither 0 nor num_heads; a score, normalizer, join or temperature; num_heads does not
+            divide node_dim; an unknown global_aggr.
 
     Source: Ying et al. 2021, arXiv:2106.05234, equations 5 to 9.
 
-    Raises:
-        ValueError: edge_dim is neither 0 nor the number of heads; a score, normalizer, join or temperature.
+    >>> import torch
+    >>> from molattn.graph import DenseGraph
+    >>> from molattn.graph.blocks import BlockConfig, graphormer
+    >>> block = graphormer(BlockConfig(node_dim=16, num_heads=4, edge_dim=4))
+    >>> v, e = torch.randn(2, 5, 16), torch.randn(2, 5, 5, 4)
+    >>> after, messages = block.forward_with_messages(DenseGraph(v, torch.ones(2, 5, dtype=torch.bool), e))
+    >>> tuple(after.v.shape), tuple(messages.weights.shape)
+    ((2, 5, 16), (2, 4, 5, 5))
     """
     config.check_default_attention("Graphormer")
     return GraphNetBlock(

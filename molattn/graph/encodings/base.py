@@ -12,7 +12,19 @@ from molattn.graph.stack import EdgeEmbedding
 
 @runtime_checkable
 class Molecules(Protocol):
-    """b molecules padded to n atoms each. Values in the padding are never read."""
+    """The interface of the input of encodings: b molecules padded to n atoms each.
+
+    Values in the padding are never read.
+
+    >>> from molattn.chem import molecule_graph
+    >>> from molattn.data.store.batches import collate
+    >>> from molattn.graph.encodings import Molecules
+    >>> molecules = collate([molecule_graph("CCO"), molecule_graph("C")])
+    >>> isinstance(molecules, Molecules), molecules.mask.tolist()
+    (True, [[True, True, True], [True, False, False]])
+    >>> molecules.path_lengths[0].tolist()
+    [[0, 1, 2], [1, 0, 1], [2, 1, 0]]
+    """
 
     @property
     def atom_codes(self) -> Tensor:
@@ -41,12 +53,33 @@ class Molecules(Protocol):
 
 
 def pair_mask(molecules: Molecules) -> Bool[Tensor, "b n n"]:
-    """(b, n, n) True where both i and j are atoms."""
+    """The pairs of atoms: (b, n, n) True where both i and j are atoms, not padding.
+
+    Args:
+        molecules: of n atoms.
+
+    >>> from molattn.chem import molecule_graph
+    >>> from molattn.data.store.batches import collate
+    >>> from molattn.graph.encodings import pair_mask
+    >>> molecules = collate([molecule_graph("CO"), molecule_graph("C")])
+    >>> pair_mask(molecules).tolist()
+    [[[True, True], [True, True]], [[True, False], [False, False]]]
+    """
     return molecules.mask.unsqueeze(-1) & molecules.mask.unsqueeze(-2)
 
 
 def adjacency(molecules: Molecules) -> Bool[Tensor, "b n n"]:
-    """A: (b, n, n) True where i and j are bonded, that is, where the shortest path between them has length 1."""
+    """A: (b, n, n) True where i and j are bonded, that is, where the shortest path between them has length 1.
+
+    Args:
+        molecules: of n atoms.
+
+    >>> from molattn.chem import molecule_graph
+    >>> from molattn.data.store.batches import collate
+    >>> from molattn.graph.encodings import adjacency
+    >>> adjacency(collate([molecule_graph("CCO")])).int().tolist()
+    [[[0, 1, 0], [1, 0, 1], [0, 1, 0]]]
+    """
     return (molecules.path_lengths == 1) & pair_mask(molecules)
 
 
@@ -54,18 +87,31 @@ class Encoding(nn.Module):
     """The base class of edge and node features: `forward(molecules)` returns (b, n, n, dim) or (b, n, dim).
 
     It does not read values in the padding of the molecules; the features that it returns for the padding are finite.
+    A subclass sets `dim`, the number of channels, and defines `forward`.
+
+    >>> from molattn.chem import molecule_graph
+    >>> from molattn.data.store.batches import collate
+    >>> from molattn.graph.encodings import Encoding, adjacency
+    >>> class Bonded(Encoding):  # 1 for bonded atoms
+    ...     dim = 1
+    ...     def forward(self, molecules):
+    ...         return adjacency(molecules).float().unsqueeze(-1)
+    >>> Bonded()(collate([molecule_graph("CCO")])).squeeze(-1).tolist()
+    [[[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]]
     """
 
     dim: int
     """Channels."""
 
     def edge_embedding(self, molecules: Molecules) -> EdgeEmbedding | None:  # noqa: ARG002
-        """The edge features of `forward` as embeddings, not yet looked up; None if they are not embeddings."""
+        """The edge features of `molecules` as embeddings, not yet looked up; None if they are not embeddings."""
         return None
 
 
 class Sum(Encoding):
-    """e = e_1 + ... + e_m, of encodings that all describe edges or all describe nodes.
+    """The sum of encodings that all describe edges or all describe nodes.
+
+    e = e_1 + ... + e_m
 
     Shapes: molecules of n atoms -> (..., dim), the same shape as that of each encoding.
 
@@ -74,6 +120,13 @@ class Sum(Encoding):
 
     Raises:
         ValueError: no encodings, or encodings of different `dim`.
+
+    >>> from molattn.chem import molecule_graph
+    >>> from molattn.data.store.batches import collate
+    >>> from molattn.graph.encodings import PathEncoding, RandomWalkEncoding, Sum
+    >>> encoding = Sum([PathEncoding(dim=8, max_path=10), RandomWalkEncoding(steps=4, dim=8)])
+    >>> tuple(encoding(collate([molecule_graph("CCO")])).shape)
+    (1, 3, 3, 8)
     """
 
     def __init__(self, encodings: Sequence[Encoding]):
@@ -85,6 +138,7 @@ class Sum(Encoding):
         self.encodings = nn.ModuleList(encodings)
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "*items d"]:
+        """The sum of the features of `molecules`: (b, n, n, dim), or (b, n, dim) of encodings of nodes."""
         first, *others = self.encodings
         total = first(molecules)
         for encoding in others:
@@ -92,7 +146,7 @@ class Sum(Encoding):
         return total
 
     def edge_embedding(self, molecules: Molecules) -> EdgeEmbedding | None:
-        """The embeddings of all encodings; None if one of them is not an embedding."""
+        """The embeddings of all encodings of `molecules`; None if one of them is not an embedding."""
         total = None
         for encoding in self.encodings:
             embedding = encoding.edge_embedding(molecules)  # pyright: ignore[reportCallIssue]
@@ -103,7 +157,9 @@ class Sum(Encoding):
 
 
 class Concat(Encoding):
-    """e = [e_1, ..., e_m], of encodings that all describe edges or all describe nodes.
+    """The concatenation of encodings that all describe edges or all describe nodes.
+
+    e = [e_1, ..., e_m]
 
     Shapes: molecules of n atoms -> (..., dim), dim being the sum of the encodings' dims.
 
@@ -112,6 +168,13 @@ class Concat(Encoding):
 
     Raises:
         ValueError: no encodings.
+
+    >>> from molattn.chem import molecule_graph
+    >>> from molattn.data.store.batches import collate
+    >>> from molattn.graph.encodings import AdjacencyWeights, Concat, PathEncoding
+    >>> encoding = Concat([PathEncoding(dim=8, max_path=10), AdjacencyWeights()])
+    >>> tuple(encoding(collate([molecule_graph("CCO")])).shape)
+    (1, 3, 3, 9)
     """
 
     def __init__(self, encodings: Sequence[Encoding]):
@@ -120,6 +183,7 @@ class Concat(Encoding):
         self.encodings = nn.ModuleList(encodings)
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "*items d"]:
+        """The features of `molecules`, concatenated: (b, n, n, dim), or (b, n, dim) of encodings of nodes."""
         return torch.cat([encoding(molecules) for encoding in self.encodings], dim=-1)
 
 

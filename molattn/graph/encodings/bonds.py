@@ -13,7 +13,7 @@ from molattn.graph.stack import EdgeEmbedding
 
 
 def bond_codes(molecules: Molecules) -> Integer[Tensor, "b n n"]:
-    """(b, n, n) bytes: the bond codes, set to 0 in the padding."""
+    """The bond codes of `molecules`, set to 0 in the padding: (b, n, n) bytes."""
     return molecules.bond_codes.masked_fill(~pair_mask(molecules), 0)
 
 
@@ -31,6 +31,20 @@ class BondEncoding(Encoding):
         unpacked_codes: (bonds, F), the F integers of each packed bond code.
         sizes: the number of values of each of the F integers.
         dim: channels.
+
+    Raises:
+        ValueError: at a call, another number of `sizes` than F.
+        IndexError: at a call, a bond code that is out of range.
+
+    >>> import torch
+    >>> from molattn.chem import BOND_FEATURES, BOND_SIZE, molecule_graph, unpack_bond
+    >>> from molattn.data.store.batches import collate
+    >>> from molattn.graph.encodings import BondEncoding
+    >>> parts = torch.from_numpy(unpack_bond(range(BOND_SIZE)))
+    >>> encoding = BondEncoding(parts, [feature.size for feature in BOND_FEATURES], dim=8)
+    >>> e = encoding(collate([molecule_graph("CCC=O")]))
+    >>> torch.equal(e[0, 0, 1], e[0, 1, 2]), torch.equal(e[0, 0, 1], e[0, 2, 3])  # single, single; single, double
+    (True, False)
     """
 
     unpacked_codes: Tensor
@@ -42,10 +56,11 @@ class BondEncoding(Encoding):
         self.register_buffer("unpacked_codes", unpacked_codes.long(), persistent=False)
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
+        """e_ij of every pair of atoms of `molecules`: (b, n, n, dim)."""
         return look_up(self.bond(self.unpacked_codes), bond_codes(molecules))
 
     def edge_embedding(self, molecules: Molecules) -> EdgeEmbedding:
-        """A table with a row for each packed bond code."""
+        """The bonds of `molecules` as embeddings: a table with a row for each packed bond code."""
         return EdgeEmbedding((self.bond(self.unpacked_codes),), (molecules.bond_codes,))
 
 
@@ -60,7 +75,23 @@ class BondOneHot(Encoding):
         unpacked_codes: (bonds, F), the F integers of each packed bond code.
         sizes: the number of values of each of the F integers.
 
+    Raises:
+        ValueError: another number of `sizes` than F.
+        IndexError: at a call, a bond code that is out of range.
+
     Source: the bond features of the relative self-attention of R-MAT, Maziarka et al. 2021, arXiv:2110.05841.
+
+    >>> import torch
+    >>> from molattn.chem import BOND_FEATURES, BOND_SIZE, molecule_graph, unpack_bond
+    >>> from molattn.data.store.batches import collate
+    >>> from molattn.graph.encodings import BondOneHot
+    >>> parts = torch.from_numpy(unpack_bond(range(BOND_SIZE)))
+    >>> e = BondOneHot(parts, [feature.size for feature in BOND_FEATURES])(collate([molecule_graph("C=C")]))
+    >>> bond_type = BOND_FEATURES[0]
+    >>> [bond_type.labels[k] for k in e[0, 0, :, : bond_type.size].argmax(-1).tolist()]  # atom 0 with atoms 0 and 1
+    ['self', 'double']
+    >>> e.sum(-1).unique().tolist()  # a one for each of the four features
+    [4.0]
     """
 
     table: Tensor
@@ -73,6 +104,7 @@ class BondOneHot(Encoding):
         self.register_buffer("table", table, persistent=False)
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
+        """e_ij of every pair of atoms of `molecules`: (b, n, n, dim)."""
         return look_up(self.table, bond_codes(molecules))
 
 
@@ -89,6 +121,14 @@ class DegreeEncoding(Encoding):
 
     Source: the centrality encoding of Graphormer, Ying et al. 2021, arXiv:2106.05234, equation 5; bonds have no
     direction here, so one table serves for both of its degrees.
+
+    >>> import torch
+    >>> from molattn.chem import molecule_graph
+    >>> from molattn.data.store.batches import collate
+    >>> from molattn.graph.encodings import DegreeEncoding
+    >>> x = DegreeEncoding(dim=8, max_degree=4)(collate([molecule_graph("CCO")]))
+    >>> tuple(x.shape), torch.equal(x[0, 0], x[0, 2]), torch.equal(x[0, 0], x[0, 1])  # 1, 2 and 1 neighbours
+    ((1, 3, 8), True, False)
     """
 
     def __init__(self, dim: int, max_degree: int):
@@ -97,4 +137,5 @@ class DegreeEncoding(Encoding):
         self.degree = nn.Embedding(max_degree + 1, dim)
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n d"]:
+        """x_i of every atom of `molecules`: (b, n, dim)."""
         return look_up(self.degree.weight, adjacency(molecules).sum(-1).clamp(max=self.max_degree))

@@ -12,7 +12,7 @@ from molattn.graph.encodings.base import Encoding, Molecules, adjacency, pair_ma
 
 
 def distances_of(molecules: Molecules, dtype: torch.dtype) -> Float[Tensor, "b n n"]:
-    """(b, n, n) angstrom, inf between fragments, set to 0 in the padding.
+    """The distances of `molecules` in `dtype`: (b, n, n) angstrom, inf between fragments, set to 0 in the padding.
 
     Raises:
         ValueError: molecules without distances.
@@ -23,7 +23,20 @@ def distances_of(molecules: Molecules, dtype: torch.dtype) -> Float[Tensor, "b n
 
 
 class RadialBases(nn.Module):
-    """Basis functions of a distance: `forward` takes (...,) finite distances in angstrom, returns (..., num_bases)."""
+    """Basis functions of a distance: `forward` takes (...,) finite distances in angstrom, returns (..., num_bases).
+
+    The base class of `Gaussians` and `Bessel`. A subclass sets `num_bases` and defines `forward`.
+
+    >>> import torch
+    >>> from molattn.graph.encodings import DistanceEncoding, RadialBases
+    >>> class Inverse(RadialBases):
+    ...     num_bases = 1
+    ...     def forward(self, d):
+    ...         return 1 / (1 + d.unsqueeze(-1))
+    >>> Inverse()(torch.tensor([0.0, 1.0])).tolist()
+    [[1.0], [0.5]]
+    >>> encoding = DistanceEncoding(dim=8, bases=Inverse())
+    """
 
     num_bases: int
     """The number of basis functions."""
@@ -46,6 +59,12 @@ class Gaussians(RadialBases):
         ValueError: fewer than two bases, or a cutoff that is not positive.
 
     Source: Schuett et al. 2017, arXiv:1706.08566.
+
+    >>> import torch
+    >>> from molattn.graph.encodings import Gaussians
+    >>> g = Gaussians(num_bases=3, cutoff=2.0)(torch.tensor([0.0, 1.5]))  # centres at 0, 1 and 2 angstrom
+    >>> [[round(x, 2) for x in row] for row in g.tolist()]
+    [[1.0, 0.61, 0.14], [0.32, 0.88, 0.88]]
     """
 
     centres: Tensor
@@ -58,6 +77,7 @@ class Gaussians(RadialBases):
         self.register_buffer("centres", torch.linspace(0.0, cutoff, num_bases), persistent=False)
 
     def forward(self, d: Float[Tensor, "*pairs"]) -> Float[Tensor, "*pairs k"]:
+        """g_n(d) of the finite distances `d`, (...,), in angstrom: (..., N)."""
         return torch.exp(-0.5 * ((d.unsqueeze(-1) - self.centres) / self.width).square())
 
 
@@ -83,6 +103,12 @@ class Bessel(RadialBases):
 
     Source: Klicpera et al. 2020, arXiv:2003.03123, equations 7 and 8; each function is divided by its value at 0, so
     that none is large.
+
+    >>> import torch
+    >>> from molattn.graph.encodings import Bessel
+    >>> f = Bessel(num_bases=2, cutoff=4.0)(torch.tensor([0.0, 1.0, 4.0, 9.0]))
+    >>> f[0].tolist(), bool(f[1, 0] > f[1, 1]), int(f[2:].count_nonzero())  # at 0, at 1, and from the cutoff on
+    ([1.0, 1.0], True, 0)
     """
 
     orders: Tensor
@@ -96,6 +122,7 @@ class Bessel(RadialBases):
         self.register_buffer("orders", torch.arange(1.0, num_bases + 1), persistent=False)
 
     def forward(self, d: Float[Tensor, "*pairs"]) -> Float[Tensor, "*pairs k"]:
+        """f_n(d) of the finite distances `d`, (...,), in angstrom: (..., N)."""
         x = (d / self.cutoff).clamp(max=1.0)
         p = self.exponent
         a, b, c = -(p + 1) * (p + 2) / 2, p * (p + 2), -p * (p + 1) / 2
@@ -113,10 +140,20 @@ class DistanceEncoding(Encoding):
 
     Args:
         dim: channels.
-        bases: g, `Gaussians` or `Bessel`; `Gaussians()` by default.
+        bases: g, a `RadialBases`, such as `Gaussians` or `Bessel`; `Gaussians()` by default.
 
     Raises:
         ValueError: at a call, molecules without distances.
+
+    Source: Schuett et al. 2017, arXiv:1706.08566, with `Gaussians`; Klicpera et al. 2020, arXiv:2003.03123, with
+    `Bessel`.
+
+    >>> from molattn.chem import ConformerOptions, molecule_graph
+    >>> from molattn.data.store.batches import collate
+    >>> from molattn.graph.encodings import DistanceEncoding
+    >>> ethanol = collate([molecule_graph("CCO", conformers=ConformerOptions())])
+    >>> tuple(ethanol.distances.shape), tuple(DistanceEncoding(dim=8)(ethanol).shape)
+    ((1, 3, 3), (1, 3, 3, 8))
     """
 
     def __init__(self, dim: int, bases: RadialBases | None = None):
@@ -127,6 +164,11 @@ class DistanceEncoding(Encoding):
         self.disconnected = nn.Parameter(torch.randn(dim))
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
+        """e_ij of every pair of atoms of `molecules`, which have distances: (b, n, n, dim).
+
+        Raises:
+            ValueError: molecules without distances.
+        """
         d = distances_of(molecules, self.linear.weight.dtype)
         disconnected = d.isinf()
         e = self.linear(self.bases(d.masked_fill(disconnected, 0.0)))
@@ -137,12 +179,18 @@ Kernel = Callable[[Tensor, Tensor], Tensor]
 
 
 def softmax_kernel(d: Float[Tensor, "b n n"], mask: Bool[Tensor, "b n n"]) -> Float[Tensor, "b n n"]:
-    """w_ij = exp(-d_ij) / sum_j exp(-d_ij)        over the j with mask_ij; rows sum to 1"""
+    """The softmax of the negative distances `d`, (b, n, n), over the pairs in `mask`; rows sum to 1.
+
+    w_ij = exp(-d_ij) / sum_j exp(-d_ij)        over the j with mask_ij
+    """
     return DenseLayout(mask).softmax(-d)
 
 
 def exp_kernel(d: Float[Tensor, "b n n"], mask: Bool[Tensor, "b n n"]) -> Float[Tensor, "b n n"]:
-    """w_ij = exp(-d_ij)        where mask_ij; rows do not sum to 1"""
+    """The exponential of the negative distances `d`, (b, n, n), for the pairs in `mask`; rows do not sum to 1.
+
+    w_ij = exp(-d_ij)        where mask_ij, else 0
+    """
     return DenseLayout(mask).zero_masked(torch.exp(-d))
 
 
@@ -167,6 +215,15 @@ class DistanceKernel(Encoding):
         ValueError: an unknown kind; at a call, molecules without distances.
 
     Source: the two choices of g of the Molecule Attention Transformer, Maziarka et al. 2020, arXiv:2002.08264.
+
+    >>> import torch
+    >>> from molattn.chem import ConformerOptions, molecule_graph
+    >>> from molattn.data.store.batches import collate
+    >>> from molattn.graph.encodings import DistanceKernel
+    >>> ethanol = collate([molecule_graph("CCO", conformers=ConformerOptions())])
+    >>> w = DistanceKernel("softmax")(ethanol).squeeze(-1)
+    >>> torch.allclose(w.sum(-1), torch.ones(1, 3)), bool(w[0, 0, 1] > w[0, 0, 2])  # the bonded atom is closer
+    (True, True)
     """
 
     one: Tensor
@@ -178,6 +235,11 @@ class DistanceKernel(Encoding):
         self.register_buffer("one", torch.ones(()), persistent=False)  # for its dtype
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n 1"]:
+        """w_ij of every pair of atoms of `molecules`, which have distances: (b, n, n, 1).
+
+        Raises:
+            ValueError: molecules without distances.
+        """
         d = distances_of(molecules, self.one.dtype)
         return self.kernel(d, pair_mask(molecules) & ~d.isinf()).unsqueeze(-1)
 
@@ -193,6 +255,13 @@ class AdjacencyWeights(Encoding):
 
     Source: the adjacency of the Molecule Attention Transformer, Maziarka et al. 2020, arXiv:2002.08264, normalized
     as in the authors' code.
+
+    >>> from molattn.chem import molecule_graph
+    >>> from molattn.data.store.batches import collate
+    >>> from molattn.graph.encodings import AdjacencyWeights
+    >>> w = AdjacencyWeights()(collate([molecule_graph("CCO")])).squeeze(-1)
+    >>> [[round(x, 2) for x in row] for row in w[0].tolist()]
+    [[0.5, 0.5, 0.0], [0.33, 0.33, 0.33], [0.0, 0.5, 0.5]]
     """
 
     one: Tensor
@@ -203,6 +272,7 @@ class AdjacencyWeights(Encoding):
         self.register_buffer("one", torch.ones(()), persistent=False)  # for its dtype
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n 1"]:
+        """w_ij of every pair of atoms of `molecules`: (b, n, n, 1)."""
         self_loops = torch.eye(molecules.mask.shape[-1], dtype=torch.bool, device=molecules.mask.device)
         a = (adjacency(molecules) | (self_loops & pair_mask(molecules))).to(self.one.dtype)
         return (a / a.sum(-1, keepdim=True).clamp_min(1.0)).unsqueeze(-1)

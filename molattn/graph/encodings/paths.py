@@ -19,9 +19,22 @@ DISCONNECTED = 255
 
 
 def path_codes(molecules: Molecules, max_path: int) -> Integer[Tensor, "b n n"]:
-    """c_ij = min(length_ij, max_path), or max_path + 1 without a path between i and j.
+    """The length of the shortest path between each pair of atoms as a code, limited to `max_path`.
 
-    Shapes: (b, n, n) integers, bytes if they suffice, 0 in the padding.
+    c_ij = min(length_ij, max_path), or max_path + 1 without a path between i and j
+
+    Args:
+        molecules: of n atoms.
+        max_path: paths of this length or longer share one code; in bonds.
+
+    Returns:
+        (b, n, n) integers, bytes if they suffice, 0 in the padding.
+
+    >>> from molattn.chem import molecule_graph
+    >>> from molattn.data.store.batches import collate
+    >>> from molattn.graph.encodings import path_codes
+    >>> path_codes(collate([molecule_graph("CCCC.O")]), max_path=2)[0].tolist()  # 3: no path
+    [[0, 1, 2, 2, 3], [1, 0, 1, 2, 3], [2, 1, 0, 1, 3], [2, 2, 1, 0, 3], [3, 3, 3, 3, 0]]
     """
     lengths = molecules.path_lengths
     codes = lengths if max_path < DISCONNECTED else lengths.int()
@@ -42,6 +55,17 @@ class PathEncoding(Encoding):
 
     Raises:
         ValueError: a size below 1, or a max_path below 0.
+
+    Source: the distance of the spatial encoding of Graphormer, Ying et al. 2021, arXiv:2106.05234, here with `dim`
+    channels.
+
+    >>> import torch
+    >>> from molattn.chem import molecule_graph
+    >>> from molattn.data.store.batches import collate
+    >>> from molattn.graph.encodings import PathEncoding
+    >>> e = PathEncoding(dim=8, max_path=2)(collate([molecule_graph("CCCC")]))
+    >>> tuple(e.shape), torch.equal(e[0, 0, 2], e[0, 0, 3])  # paths of 2 and of 3 bonds
+    ((1, 4, 4, 8), True)
     """
 
     code_of_length: Tensor
@@ -60,7 +84,7 @@ class PathEncoding(Encoding):
         return look_up(self.path.weight, path_codes(molecules, self.max_path))
 
     def edge_embedding(self, molecules: Molecules) -> EdgeEmbedding:
-        """A table with a row for each possible byte."""
+        """The paths of `molecules` as embeddings: a table with a row for each possible byte."""
         return EdgeEmbedding((look_up(self.path.weight, self.code_of_length),), (molecules.path_lengths,))
 
 
@@ -74,7 +98,7 @@ class AttentionBias(Encoding):
     Shapes: molecules of n atoms -> (b, n, n, num_heads).
 
     Args:
-        num_codes: the number of codes.
+        num_codes: the number of codes; at least 2 with the default `codes`.
         num_heads: h, which is also `dim`.
         codes: a function from molecules to (b, n, n) integers below `num_codes`, whose values in the padding are
             ignored. By default the code is the length of the shortest path, at most num_codes - 2, and num_codes - 1
@@ -84,6 +108,14 @@ class AttentionBias(Encoding):
         ValueError: a size below 1, or, for path lengths, a num_codes below 2.
 
     Source: with path lengths, the spatial encoding of Graphormer, Ying et al. 2021, arXiv:2106.05234, equation 6.
+
+    >>> from molattn.chem import molecule_graph
+    >>> from molattn.data.store.batches import collate
+    >>> from molattn.graph.encodings import AttentionBias
+    >>> bias = AttentionBias(num_codes=12, num_heads=4)  # paths of 0 to 9, 10 or more bonds, and no path
+    >>> e = bias(collate([molecule_graph("CCO")]))
+    >>> tuple(e.shape), int(e.count_nonzero())
+    ((1, 3, 3, 4), 0)
     """
 
     def __init__(self, num_codes: int, num_heads: int, codes: Callable[[Molecules], Tensor] | None = None):
@@ -95,6 +127,11 @@ class AttentionBias(Encoding):
         self.table = nn.Parameter(torch.zeros(num_codes, num_heads))
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n h"]:
+        """e_ijh of every pair of atoms of `molecules` and every head: (b, n, n, h).
+
+        Raises:
+            IndexError: a code that is out of range; on a GPU it is the RuntimeError of a device-side assertion.
+        """
         return look_up(self.table, self.codes(molecules).masked_fill(~pair_mask(molecules), 0))
 
 
@@ -112,6 +149,13 @@ class PathOneHot(Encoding):
         ValueError: a max_path below 0.
 
     Source: the neighbourhood embedding of R-MAT, Maziarka et al. 2021, arXiv:2110.05841.
+
+    >>> from molattn.chem import molecule_graph
+    >>> from molattn.data.store.batches import collate
+    >>> from molattn.graph.encodings import PathOneHot
+    >>> e = PathOneHot(max_path=2)(collate([molecule_graph("CCO.O")]))
+    >>> e[0, 0].int().tolist()  # from atom 0: to itself, to C, to O, to the other molecule
+    [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
     """
 
     table: Tensor
@@ -153,10 +197,20 @@ class PathEdgeEncoding(Encoding):
         max_path: the length of the longest path that is read; in bonds.
 
     Raises:
-        ValueError: max_path below 1.
+        ValueError: max_path below 1; at a call, another number of `sizes` than F.
+        IndexError: at a call, a bond code that is out of range.
 
     Source: the edge encoding of Graphormer, Ying et al. 2021, arXiv:2106.05234, equation 7, which uses only
     one of the shortest paths.
+
+    >>> import torch
+    >>> from molattn.chem import BOND_FEATURES, BOND_SIZE, molecule_graph, unpack_bond
+    >>> from molattn.data.store.batches import collate
+    >>> from molattn.graph.encodings import PathEdgeEncoding
+    >>> parts, sizes = torch.from_numpy(unpack_bond(range(BOND_SIZE))), [feature.size for feature in BOND_FEATURES]
+    >>> e = PathEdgeEncoding(parts, sizes, dim=8, max_path=2)(collate([molecule_graph("CCCO")]))
+    >>> tuple(e.shape), e[0, 0].any(-1).tolist()  # from atom 0: 0 bonds, 1, 2, and 3, which is too long
+    ((1, 4, 4, 8), [False, True, True, False])
     """
 
     unpacked_codes: Tensor
@@ -170,6 +224,7 @@ class PathEdgeEncoding(Encoding):
         self.register_buffer("unpacked_codes", unpacked_codes.long(), persistent=False)
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
+        """e_ij of every pair of atoms of `molecules`: (b, n, n, dim)."""
         bonded = adjacency(molecules)
         bonds = bond_codes(molecules).int().masked_fill(~bonded, len(self.unpacked_codes))
         # An additional row, of zeros, is for pairs without a bond.
@@ -187,14 +242,16 @@ class PathEdgeEncoding(Encoding):
 
 
 def random_walks(molecules: Molecules, steps: int, dtype: torch.dtype | None = None) -> Float[Tensor, "b n n k"]:
-    """R_ij = [I, M, M^2, ..., M^(K-1)]_ij        with M = D^-1 A, D the diagonal matrix of the degrees
+    """The probabilities of random walks along the bonds between each pair of atoms.
+
+    R_ij = [I, M, M^2, ..., M^(K-1)]_ij        with M = D^-1 A, D the diagonal matrix of the degrees
 
     R_ijk is the probability that a walk from i is at j after k steps, each along a random bond. For an atom without
     bonds, the row of M is zero.
 
     Args:
         molecules: of n atoms.
-        steps: K, the powers from 0 to K - 1.
+        steps: K, at least 1; the powers are those from 0 to K - 1.
         dtype: of the returned tensor; torch's default dtype if None.
 
     Returns:
@@ -204,6 +261,13 @@ def random_walks(molecules: Molecules, steps: int, dtype: torch.dtype | None = N
         ValueError: steps below 1.
 
     Source: Ma et al. 2023, arXiv:2305.17589.
+
+    >>> from molattn.chem import molecule_graph
+    >>> from molattn.data.store.batches import collate
+    >>> from molattn.graph.encodings import random_walks
+    >>> walks = random_walks(collate([molecule_graph("CCO")]), steps=3)
+    >>> walks[0, 0].tolist()  # from atom 0 to each atom, in 0, 1 and 2 steps
+    [[1.0, 0.0, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 0.5]]
     """
     _check_steps(steps)
     a = adjacency(molecules).to(dtype or torch.get_default_dtype())
@@ -235,6 +299,13 @@ class RandomWalkEncoding(Encoding):
         ValueError: steps below 1.
 
     Source: the RRWP of GRIT, Ma et al. 2023, arXiv:2305.17589.
+
+    >>> from molattn.chem import molecule_graph
+    >>> from molattn.data.store.batches import collate
+    >>> from molattn.graph.encodings import RandomWalkEncoding
+    >>> encoding = RandomWalkEncoding(steps=8, dim=16)
+    >>> tuple(encoding(collate([molecule_graph("c1ccccc1O")])).shape)
+    (1, 7, 7, 16)
     """
 
     def __init__(self, steps: int, dim: int):
@@ -244,6 +315,7 @@ class RandomWalkEncoding(Encoding):
         self.linear = nn.Linear(steps, dim)
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
+        """e_ij of every pair of atoms of `molecules`: (b, n, n, dim)."""
         return self.linear(random_walks(molecules, self.steps, self.linear.weight.dtype))
 
 
@@ -254,11 +326,25 @@ class RandomWalkNodes(RandomWalkEncoding):
 
     Shapes: molecules of n atoms -> (b, n, dim).
 
-    The arguments are those of `RandomWalkEncoding`.
+    Args:
+        steps: K, at least 1.
+        dim: channels.
+
+    Raises:
+        ValueError: steps below 1.
 
     Source: Ma et al. 2023, arXiv:2305.17589.
+
+    >>> import torch
+    >>> from molattn.chem import molecule_graph
+    >>> from molattn.data.store.batches import collate
+    >>> from molattn.graph.encodings import RandomWalkNodes
+    >>> x = RandomWalkNodes(steps=8, dim=16)(collate([molecule_graph("c1ccccc1")]))
+    >>> tuple(x.shape), torch.allclose(x[0, 0], x[0, 1], atol=1e-5)  # the atoms of benzene have the same walks
+    ((1, 6, 16), True)
     """
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n d"]:
+        """x_i of every atom of `molecules`: (b, n, dim)."""
         walks = random_walks(molecules, self.steps, self.linear.weight.dtype)
         return self.linear(walks.diagonal(dim1=1, dim2=2).mT)

@@ -57,13 +57,21 @@ def page(
 
     Args:
         maps: the attention maps, in the order of selection; may be empty if there are attributions.
-        attributions: shown in a second tab; each belongs to the map of the same SMILES.
-        truth: for each map, the measured values by target name, or None.
+        attributions: shown in a second tab; each belongs to the first map of the same SMILES.
+        truth: for each map, the measured values by target name, or None; empty for none.
 
     Raises:
         UsageError: no maps and attributions, or another number of true values than of maps.
-        InputError: atoms that are not those of the SMILES, weights that are negative or not finite, or an attribution
-            that belongs to none of the maps.
+        InputError: atoms that are not those of the SMILES, weights that are negative or not finite, attributions that
+            are not finite, or an attribution that belongs to none of the maps.
+
+    >>> import numpy as np
+    >>> from molattn.explain import AttentionMap
+    >>> from molattn.viewer import page
+    >>> attention = AttentionMap("CCO", ("C", "C", "O"), np.full((2, 4, 3, 3), 1 / 3), {"logS": 1.0}, {"logS": ""})
+    >>> html = page([attention], truth=[{"logS": 1.1}])
+    >>> html.partition("<title>")[2].partition("</title>")[0]
+    'CCO - molattn'
     """
     content = payload(list(maps), list(attributions), list(truth))
     names = [m["smiles"] for m in content["molecules"]]
@@ -87,9 +95,24 @@ def write_page(
 ) -> None:
     """Write `page(maps, attributions, truth)` atomically to a file.
 
+    Args:
+        path: the file, .html or .htm; one that exists is replaced.
+        maps, attributions, truth: as for `page`.
+
     Raises:
         UsageError: the suffix is not .html or .htm, or the folder does not exist; and as `page`.
         InputError: as `page`.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from molattn.explain import AttentionMap
+    >>> from molattn.viewer import page, write_page
+    >>> attention = AttentionMap("CCO", ("C", "C", "O"), np.full((2, 4, 3, 3), 1 / 3), {}, {})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_page(f"{folder}/ethanol.html", [attention])
+    ...     Path(folder, "ethanol.html").read_text(encoding="utf-8") == page([attention])
+    True
     """
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
@@ -100,7 +123,20 @@ def write_page(
 
 
 def framed(document: str, height: int = FRAME_HEIGHT) -> str:
-    """A document in a sandboxed frame for a notebook: it may run its script and download files, nothing else."""
+    """A document in a sandboxed frame for a notebook: it may run its script and download files, nothing else.
+
+    Args:
+        document: an HTML document, such as that of `page`.
+        height: height of the frame in pixels.
+
+    >>> import numpy as np
+    >>> from molattn.explain import AttentionMap
+    >>> from molattn.viewer.web import framed, page
+    >>> attention = AttentionMap("CCO", ("C", "C", "O"), np.full((2, 4, 3, 3), 1 / 3), {}, {})
+    >>> html = framed(page([attention]), height=600)
+    >>> html.startswith("<iframe") and html.endswith("</iframe>")
+    True
+    """
     inside = document.replace("&", "&amp;").replace("'", "&#39;")
     return (
         '<iframe class="molattn-page" title="Attention of a molecule" sandbox="allow-scripts allow-downloads" '
