@@ -2,7 +2,8 @@
 
 - No page loads anything from the network.
 - Every link within the site leads to a page and to a place in it.
-- Every page weighs less than 1 MB, with its style sheets and scripts.
+- Every page weighs less than 1 MB, with its style sheets, scripts and pictures.
+- No page has a path of the machine that built it, such as in the output of a notebook.
 - What docs/guide/find.md lists is at most two clicks from the README, as `docs/check_tasks.py` counts them.
 - The inventory has every public name of the packages, every option of every command and every setting.
 """
@@ -11,6 +12,7 @@ import importlib
 import pkgutil
 import re
 import sys
+import tempfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
@@ -57,6 +59,10 @@ class Page(HTMLParser):
         if tag in _LOADING:
             self.loaded += [values[name] for name in ("src", "data", "poster") if values.get(name)]
             self.loaded += [part.split()[0] for part in values.get("srcset", "").split(",") if part.strip()]
+            if "srcdoc" in values:  # the interactive page of a notebook
+                framed = Page()
+                framed.feed(values["srcdoc"])
+                self.loaded += framed.loaded
         elif tag == "link" and values.get("rel") not in ("canonical", "next", "prev", "index", "search", "author"):
             self.loaded.append(values.get("href", ""))
         elif tag == "a" and values.get("href"):
@@ -105,6 +111,16 @@ def heavy_pages(pages: dict[Path, Page]) -> Iterator[str]:
             yield f"{path}: {size:,} bytes"
 
 
+def machine_paths(site: Path, pages: dict[Path, Page]) -> Iterator[str]:
+    """Paths of this repository, of its virtual environment and of temporary folders on the pages."""
+    folders = [str(Path(__file__).resolve().parents[1]), str(Path(tempfile.gettempdir()) / "tmp")]
+    folders += [sys.prefix] if sys.prefix != sys.base_prefix else []
+    pattern = re.compile("|".join(rf"{re.escape(folder)}[/\\\w]" for folder in folders))
+    for path in pages:
+        if path.relative_to(site).parts[0] != "_modules":  # the code itself
+            yield from (f"{path}: {found}" for found in sorted(set(pattern.findall(path.read_text(encoding="utf-8")))))
+
+
 def inventory(site: Path) -> set[tuple[str, str]]:
     """The entries of objects.inv, as ("py:class", "molattn.attention.MultiHeadAttention")."""
     content = (site / "objects.inv").read_bytes().split(b"\n", 4)[4]
@@ -149,7 +165,8 @@ def main() -> None:
         sys.exit("usage: python docs/check_site.py FOLDER, that of a site which docs/build_site.py has built")
     site = Path(sys.argv[1]).resolve()
     pages = read_pages(site)
-    found = [*remote_loads(site, pages), *broken_links(pages), *heavy_pages(pages), *far_tasks(site)]
+    found = [*remote_loads(site, pages), *broken_links(pages), *heavy_pages(pages), *machine_paths(site, pages)]
+    found += far_tasks(site)
     found += missing_entries(site)
     print("\n".join(found) if found else f"{len(pages)} pages, checked")
     sys.exit(bool(found))

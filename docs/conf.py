@@ -52,7 +52,11 @@ myst_heading_anchors = 4  # as the repository's web view names headings
 nb_execution_mode = "cache" if os.environ.get("MOLATTN_DOCS_EXECUTE") == "1" else "off"
 nb_execution_timeout = 1200
 nb_execution_raise_on_error = True
+nb_execution_show_tb = True
 nb_execution_cache_path = str(DOCS.parent / "build" / "notebooks")
+nb_merge_streams = True
+nb_code_prompt_show = "Show this cell"  # the solutions of exercises, and checks
+nb_code_prompt_hide = "Hide this cell"
 nb_ipywidgets_js: dict[str, dict[str, str]] = {}  # the default is an address on the network
 
 # Python

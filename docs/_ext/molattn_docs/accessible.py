@@ -9,7 +9,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-_CORNER = re.compile(r'<th class="head">(?:<p></p>)?</th>')
+_CORNER = re.compile(r'<th(?: class="head")?>(?:<p></p>)?</th>')  # pandas writes it without a class
 _SIGNATURE = re.compile(r"<dl>\n((?:<dd>.*</dd>\n)+)</dl>")
 
 
