@@ -6,9 +6,9 @@
 A fifth of the molecules, drawn at random, are for the test. Of the others `--start` are labelled at first, and their
 labels are known; each round trains an ensemble of three models on what is labelled (`molattn train`), measures the test
 error (`molattn evaluate`), and labels `--batch` more molecules, chosen by one strategy (`molattn select`) or at random.
-All strategies begin with the same molecules and the same test, seed by seed. The table has the test RMSE after each round,
+All strategies begin with the same molecules and the same test, seed by seed. The table has the test RMSE of each round,
 mean over the seeds, and the mean difference to the random choice over all rounds but the first, with its standard error
-over the seeds. Resumable: finished pairs of seed and strategy are read from the output.
+over the seeds. Resumable: finished pairs of seed and strategy are kept in a file beside the output.
 """
 
 import argparse
