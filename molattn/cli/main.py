@@ -24,6 +24,7 @@ from molattn.cli.multi_value_options import MultiValueCommand
 from molattn.cli.predict import predict
 from molattn.cli.presets import presets
 from molattn.cli.pretrain import pretrain
+from molattn.cli.select import select
 from molattn.cli.tables import attention, embed
 from molattn.cli.terminal import prepare_streams, print_line, printable
 from molattn.cli.train import train
@@ -73,6 +74,7 @@ app.command(
 app.command(cls=MultiValueCommand, no_args_is_help=True)(check)
 app.command(no_args_is_help=True)(predict)
 app.command(no_args_is_help=True)(embed)
+app.command(no_args_is_help=True)(select)
 app.command(cls=MultiValueCommand, no_args_is_help=True)(evaluate)
 app.command(no_args_is_help=True)(explain)
 app.command(no_args_is_help=True)(attention)

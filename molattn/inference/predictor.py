@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -13,12 +13,14 @@ from molattn.errors import InputError, UsageError, describe_bad_smiles, unknown_
 from molattn.explain.faithfulness_file import read_summaries
 from molattn.inference.base_predictor import BatchPredictor, PredictionOptions
 from molattn.inference.molecules import as_smiles
-from molattn.inference.rows import RowPrediction, split_atoms, warn_failed
+from molattn.inference.rows import RowPrediction, rows_to_arrays, split_atoms, warn_failed
 from molattn.inference.table_predictor import TablePredictor
 from molattn.models.artifact import load_artifact
-from molattn.models.predictions import Predictions
 from molattn.models.uncertainty import NONE
 from molattn.training.run_status import check_has_model, model_folder
+
+if TYPE_CHECKING:
+    from molattn.inference.selection import Selection
 
 
 class Predictor(TablePredictor):
@@ -134,7 +136,7 @@ class Predictor(TablePredictor):
             )
         rows, single = self._rows(smiles, num_workers, descriptors, batch.options, on_error)
         groups = [split_atoms(row) for row in rows] if self.task.atom_level else [rows]
-        pairs = [self._arrays(group, len(batch.columns)) for group in groups]
+        pairs = [rows_to_arrays(self.task, group, len(self.targets), len(batch.columns)) for group in groups]
         warn_failed(rows, "prediction")
         results: list[Any] = [[self._squeeze(pair[k]) for pair in pairs] for k in range(1 + return_std)]
         if not self.task.atom_level:
@@ -244,15 +246,6 @@ class Predictor(TablePredictor):
         """`values` without the axis of targets if there is only one target."""
         return values[:, 0] if len(self.targets) == 1 else values
 
-    def _arrays(self, rows: Sequence[RowPrediction], width: int) -> tuple[np.ndarray, np.ndarray]:
-        """(n, T) or (n, T, classes), and the last T of the `width` extra columns; NaN without a prediction."""
-        numbers, extra = np.full((len(rows), len(self.targets)), np.nan), np.full((len(rows), width), np.nan)
-        for i, row in enumerate(rows):
-            if row.values is not None:
-                numbers[i] = [np.nan if isinstance(v, str) else v for v in row.values]
-                extra[i] = row.extra_values
-        return self.task.to_array(Predictions(numbers, extra)), extra[:, max(0, width - len(self.targets)) :]
-
     def embed(
         self,
         smiles: Any,
@@ -286,6 +279,66 @@ class Predictor(TablePredictor):
         values = np.array([missing if r.values is None else r.values for r in rows]).reshape(-1, self.dim)
         warn_failed(rows, "embedding")
         return values[0] if molecules.single else values
+
+    def select(
+        self,
+        smiles: Any,
+        size: int,
+        *,
+        strategy: str = "uncertainty",
+        target: str | None = None,
+        goal: str = "maximize",
+        best: float | None = None,
+        uncertainty_method: str = "",
+        num_workers: int = 0,
+        descriptors: Any = None,
+        seed: int = 0,
+    ) -> "Selection":
+        """Select the molecules of a pool to measure next (active learning).
+
+        The strategies:
+
+        - "uncertainty": the largest standard deviation; for classes, the largest entropy of their probabilities.
+        - "expected-improvement": the largest expected improvement on `best`, (mean - best) Phi(z) + std phi(z) with
+          z = (mean - best) / std.
+        - "diverse": RDKit's MaxMin: each next molecule has the largest Tanimoto distance to the nearest training or
+          selected molecule. The model's predictions play no part.
+
+        Molecules that cannot be read are not selected; a `MolattnWarning` reports how many there are, and the first.
+
+        Args:
+            smiles: the pool, as for `predict`.
+            size: how many molecules are selected; all of a smaller pool.
+            strategy: see above.
+            target: the target of the first two strategies; required if the model has several.
+            goal: "maximize" or "minimize", for "expected-improvement".
+            best: the best value measured so far, in the unit of the target, for "expected-improvement".
+            uncertainty_method, num_workers, descriptors: as for `predict`.
+            seed: of the first molecule of "diverse", if the model keeps no training molecules.
+
+        Returns:
+            A `Selection`: `.rows`, indices in the pool, the first choice first; `.scores`; `.predictions`.
+
+        Raises:
+            UsageError: an unknown strategy, target or goal; a `best` that is missing or not needed; a model without
+                standard deviations, or of atoms.
+
+        Example::
+
+            predictor = molattn.load("runs/esol")  # trained with ensemble_size=5
+            selection = predictor.select(pool["smiles"], 96)
+            pool.iloc[selection.rows]
+        """
+        # Imported here, because most predictions need no fingerprints.
+        from molattn.inference.selection import SelectionOptions, select
+
+        options = SelectionOptions(size, strategy, target, goal, best, uncertainty_method, seed)
+        molecules = as_smiles(smiles)
+        z = self._descriptors_of(molecules, descriptors)
+        needed = options.prediction_options(self._artifact)
+        rows = list(self.predict_rows(molecules.smiles, num_workers, None, z, needed))
+        warn_failed(rows, "prediction")
+        return select(self._artifact, rows, options)
 
     def evaluate(
         self,

@@ -13,6 +13,8 @@ from molattn.data.tables.parts import Parts
 from molattn.errors import MolattnWarning, SmilesError, short_repr
 from molattn.models.base import Molecule
 from molattn.models.descriptors import InputRow, usable_molecules
+from molattn.models.predictions import Predictions
+from molattn.models.tasks import Task
 
 Value = float | str | tuple[float, ...] | tuple[str, ...]
 """The prediction of one target: a number or the name of a class; a tuple of them for the atoms of a molecule."""
@@ -67,6 +69,18 @@ def split_atoms(row: RowPrediction) -> list[RowPrediction]:
     extra: list[Any] = list(zip(*row.extra_values, strict=True))  # pyright: ignore[reportArgumentType]
     extra = extra or [()] * len(values)
     return [RowPrediction(row.smiles, v, extra_values=e) for v, e in zip(values, extra, strict=True)]
+
+
+def rows_to_arrays(
+    task: Task, rows: Sequence[RowPrediction], num_targets: int, width: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(n, T) or (n, T, classes), and the last T of the `width` extra columns; NaN without a prediction."""
+    numbers, extra = np.full((len(rows), num_targets), np.nan), np.full((len(rows), width), np.nan)
+    for i, row in enumerate(rows):
+        if row.values is not None:
+            numbers[i] = [np.nan if isinstance(v, str) else v for v in row.values]
+            extra[i] = row.extra_values
+    return task.to_array(Predictions(numbers, extra)), extra[:, max(0, width - num_targets) :]
 
 
 def geometry_warning(warnings: Iterable[str]) -> str:

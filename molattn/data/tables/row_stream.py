@@ -81,6 +81,26 @@ class Chunk:
             return [row[index] for row in self.cells]
         return self.arrow_table.column(index).to_pylist()
 
+    def take_row(self, index: int) -> "Chunk":
+        """The row `index` of the chunk, as a chunk of its own."""
+
+        def only(values: Sequence[Any] | None) -> list[Any] | None:
+            return None if values is None else list(values[index : index + 1])
+
+        def at_0(values: Mapping[int, Any]) -> dict[int, Any]:
+            return {0: values[index]} if index in values else {}
+
+        return Chunk(
+            self.start + index,
+            only(self.lines) or [],
+            only(self.cells),
+            None if self.arrow_table is None else self.arrow_table.slice(index, 1),
+            only(self.values),
+            at_0(self.errors),
+            at_0(self.atom_maps),
+            only(self.molblocks) or [],
+        )
+
 
 class SourceRow(NamedTuple):
     """A row of a source of text; see `Chunk` for its fields."""

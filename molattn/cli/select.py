@@ -1,0 +1,111 @@
+"""`molattn select`: the molecules of a pool to measure next."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from molattn.cli.options import (
+    Decimal,
+    Encoding,
+    Force,
+    InputFormat,
+    MoleculeTable,
+    NoHeaderRow,
+    Quiet,
+    Run,
+    Sheet,
+    SmilesColumn,
+    Thousands,
+    load_predictor,
+    table_options,
+)
+from molattn.cli.terminal import print_status, stdout_writer, warn
+
+
+def select(
+    run: Run,
+    table: MoleculeTable,
+    size: Annotated[int, typer.Option("--size", "-n", min=1, help="How many molecules are selected.")] = 96,
+    strategy: Annotated[
+        str, typer.Option(help="uncertainty, expected-improvement or diverse: see below.")
+    ] = "uncertainty",
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target", help="Target to learn or to improve; required if there are several.", show_default=False
+        ),
+    ] = None,
+    goal: Annotated[str, typer.Option(help="For expected-improvement: maximize or minimize.")] = "maximize",
+    best: Annotated[
+        float | None,
+        typer.Option(help="For expected-improvement: the best value measured so far.", show_default=False),
+    ] = None,
+    uncertainty_method: Annotated[
+        str | None,
+        typer.Option(
+            help="How standard deviations are computed: dropout, ... [default: as trained]", show_default=False
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="For diverse, of the first molecule if the model keeps none.")] = 0,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Output file: .csv, .tsv, .sdf, .parquet, .xlsx. [default: print]",
+            show_default=False,
+        ),
+    ] = None,
+    smiles_column: SmilesColumn = None,
+    input_format: InputFormat = None,
+    encoding: Encoding = None,
+    no_header_row: NoHeaderRow = False,
+    sheet: Sheet = None,
+    decimal: Decimal = "",
+    thousands: Thousands = "",
+    num_workers: Annotated[int, typer.Option("--num-workers", min=0, help="Processes that read molecules.")] = 0,
+    strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row has no prediction.")] = False,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Select the molecules of a pool to measure next.
+
+    `molattn select runs/esol pool.csv -n 96 -o next.csv` writes 96 rows of pool.csv, the first choice first, with all
+    their columns, the predictions, `selection_score` and `selection_rank`. The strategies:
+
+    - `uncertainty`, to learn: the largest standard deviation of the prediction, from a model trained with
+      `--ensemble-size 5`, for example; for classes, the largest entropy of their probabilities.
+    - `expected-improvement`, to find better molecules: the largest expected improvement on `--best`.
+    - `diverse`, to explore: each next molecule is the one with the largest Tanimoto distance to the training molecules
+      and those selected before.
+
+    Rows that cannot be read are not selected; a warning reports how many there are, and the first. The table is kept in
+    memory.
+    """
+    from molattn.inference.table_job import TableJob, locked_outputs
+
+    job = TableJob(
+        input=table,
+        output=output,
+        write_text=stdout_writer() if output is None else None,
+        smiles_column=smiles_column,
+        input_format=input_format,
+        table_options=table_options(encoding, no_header_row, sheet, decimal, thousands),
+        num_workers=num_workers,
+        strict=strict,
+        force=force,
+        quiet=quiet,
+    )
+    with locked_outputs([job]):
+        predictor = load_predictor(run)
+        from molattn.cli.table_report import TableProgress
+        from molattn.inference.selection import SelectionOptions, select_from_table
+
+        options = SelectionOptions(size, strategy, target, goal, best, uncertainty_method or "", seed)
+        selection, counts = select_from_table(predictor, job, options, partial(TableProgress, quiet=quiet), warn)
+    if counts.failed:
+        warn(counts.failure_message("prediction"))
+    if not quiet and output is not None:
+        print_status(f"{len(selection.rows)} of {counts.rows:,} molecules selected, written to {output}")
