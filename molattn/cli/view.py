@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from molattn.data.tables.options import TableOptions
     from molattn.explain import AttentionMap, Attribution
     from molattn.inference import Predictor
-    from molattn.viewer.web.payload import Truth
+    from molattn.viewer.web.payload import MeasuredValues
 
 
 def view(
@@ -74,7 +74,7 @@ def view(
         options = table_options(encoding, no_header_row, sheet, decimal, thousands)
         texts, locations, truth, note = _rows(predictor, table, smiles_column, limit, options)
     maps: list[AttentionMap] = []
-    truth_of_maps: list[Truth | None] = []
+    truth_of_maps: list[MeasuredValues | None] = []
     failed: list[str] = []
     for location, true_values, result in zip(locations, truth, predictor.attentions(texts), strict=True):
         if isinstance(result, SmilesError):
@@ -117,7 +117,7 @@ def _attributions(predictor: "Predictor", maps: list["AttentionMap"]) -> list["A
 
 def _rows(
     predictor: "Predictor", table: Path, smiles_column: str | None, limit: int, options: "TableOptions"
-) -> tuple[list[object], list[str], list["Truth | None"], str]:
+) -> tuple[list[object], list[str], list["MeasuredValues | None"], str]:
     """The first molecules of a table, their locations, their true values, and a note if there are more rows."""
     from molattn.data.tables.number_columns import NumberColumns
     from molattn.data.tables.readers import open_stream
@@ -133,7 +133,7 @@ def _rows(
         numbers = NumberColumns(stream, [*targets] if has_numbers else [], options, warn)
         texts: list[object] = []
         locations: list[str] = []
-        truth: list[Truth | None] = []
+        truth: list[MeasuredValues | None] = []
         for chunk in stream.chunks:
             rows_of_chunk = chunk.rows()
             for values, k in zip(numbers.read(chunk), targets.values(), strict=False):  # without numbers, of no target

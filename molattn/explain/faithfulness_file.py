@@ -23,7 +23,7 @@ Summaries = Mapping[str, Mapping[str, str]]
 
 
 def write_faithfulness(
-    run: Path, model: Path, result: "Faithfulness", data: str, split: str, truth: str
+    run: Path, model: Path, result: "Faithfulness", data: str, split: str, ground_truth_property: str
 ) -> dict[str, Any]:
     """Add the results of one target to the file, atomically, and return its entry.
 
@@ -33,14 +33,14 @@ def write_faithfulness(
         result: the results.
         data: name of the data set or file of the molecules.
         split: their split label; empty for all molecules.
-        truth: the property with known contributions of atoms; empty for none.
+        ground_truth_property: the property with known contributions of atoms; empty for none.
     """
     entry = {
         "data": data,
         "split": split,
-        "molecules": result.molecules,
-        "molecules_with_truth": result.with_truth,
-        "truth": truth,
+        "molecules": result.num_molecules,
+        "molecules_with_truth": result.num_with_ground_truth,
+        "truth": ground_truth_property,
         "unit": result.unit,
         "methods": {
             name: {**asdict(m), "summary": summarize(m, result, data, split)} for name, m in result.methods.items()
@@ -73,7 +73,7 @@ def summarize(m: "MethodScores", result: "Faithfulness", data: str, split: str) 
     prediction without each atom.
     """
     chance = result.methods["random"]
-    where = " ".join(filter(None, [str(result.molecules), split, f"molecules of {data}"]))
+    where = " ".join(filter(None, [str(result.num_molecules), split, f"molecules of {data}"]))
     signs = "" if m.sign is None else f"{m.sign:.0%} of its signs are right"
     if m.kendall is not None and chance.kendall is not None:
         tau = (
@@ -81,8 +81,8 @@ def summarize(m: "MethodScores", result: "Faithfulness", data: str, split: str) 
             f"(random order {chance.kendall:.2f}; 1 is perfect)"
         )
         return ", ".join(filter(None, (tau, signs, where)))
-    if m.deletion is not None:
-        change = f"changes {result.target} {m.deletion:.2f} times as much as random ones, whatever the sign"
+    if m.deletion_ratio is not None:
+        change = f"changes {result.target} {m.deletion_ratio:.2f} times as much as random ones, whatever the sign"
         return ", ".join(filter(None, (f"removing its top atoms {change}", signs, where)))
     return f"not measurable on {where}"
 

@@ -303,7 +303,7 @@ class Explainer(BasePredictor):
         Example::
 
             found = molattn.load("runs/esol").faithfulness(max_molecules=100)
-            found.faithfulness.methods["additive"].deletion
+            found.faithfulness.methods["additive"].deletion_ratio
         """
         folder = self._run_folder(run)
         # Imported here: it imports scipy and scikit-learn, which prediction does not need.

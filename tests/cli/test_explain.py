@@ -215,7 +215,7 @@ def test_faithfulness_is_measured_saved_and_quoted(molattn: Molattn, own_run: Pa
         "attention",
         "random",
     }
-    assert record["methods"]["random"]["deletion"] == pytest.approx(1)
+    assert record["methods"]["random"]["deletion_ratio"] == pytest.approx(1)
     assert record["methods"]["occlusion"]["sign"] == 1.0 and record["methods"]["rollout"]["sign"] is None
     assert record["truth"] == "" and record["untrained"] == {}
     summary = record["methods"]["additive"]["summary"]

@@ -48,7 +48,7 @@ def test_a_summary_reports_the_best_available_score() -> None:
     assert summarize(GOOD, blind, "in.csv", "") == summarize(without_truth(GOOD), FOUND, "in.csv", "") == summary
     signed = summarize(replace(without_truth(GOOD), sign=0.876), blind, "in.csv", "")
     assert signed == summary.replace("the sign, 12", "the sign, 88% of its signs are right, 12")
-    nothing = replace(without_truth(GOOD), deletion=None)
+    nothing = replace(without_truth(GOOD), deletion_ratio=None)
     assert summarize(nothing, blind, "esol", "test") == "not measurable on 12 test molecules of esol"
 
 
@@ -66,7 +66,7 @@ def test_an_entry_holds_all_results(model: Path, tmp_path: Path) -> None:
     assert (tmp_path / FILE).read_text().endswith("}\n")
     # A second target joins, and the same one again takes the place of the first.
     write_faithfulness(tmp_path, model, replace(FOUND, target="logP"), "esol", "test", "")
-    write_faithfulness(tmp_path, model, replace(FOUND, molecules=13), "esol", "test", "log_p")
+    write_faithfulness(tmp_path, model, replace(FOUND, num_molecules=13), "esol", "test", "log_p")
     sentences = read_summaries(tmp_path, model)
     assert list(sentences) == ["logS", "logP"]
     assert sentences["logS"]["additive"].endswith(", 13 test molecules of esol")
@@ -132,7 +132,7 @@ def test_a_number_that_json_does_not_have_is_not_written(model: Path, tmp_path: 
     write_faithfulness(tmp_path, model, FOUND, "esol", "test", "")
     before = (tmp_path / FILE).read_bytes()
     for number in (float("nan"), float("inf")):
-        broken = replace(FOUND, methods={**FOUND.methods, "additive": replace(GOOD, deletion=number)})
+        broken = replace(FOUND, methods={**FOUND.methods, "additive": replace(GOOD, deletion_ratio=number)})
         with pytest.raises(ValueError, match="JSON"):
             write_faithfulness(tmp_path, model, broken, "esol", "test", "")
         assert (tmp_path / FILE).read_bytes() == before

@@ -225,6 +225,7 @@ MODULES = {
     ],
     "explain/attribution": ["explain/test_attributions.py", "explain/test_attributions_by_others.py"],
     "explain/attention_map": ["explain/test_attention_map.py", "explain/test_attention_file.py"],
+    "explain/accuracy": ["explain/test_faithfulness.py", "explain/test_faithfulness_by_others.py"],
     "explain/faithfulness": ["explain/test_faithfulness.py", "explain/test_faithfulness_by_others.py"],
     "explain/head_summary": ["explain/test_head_summary.py"],
     "explain/faithfulness_file": ["explain/test_faithfulness_file.py"],

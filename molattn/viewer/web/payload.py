@@ -150,12 +150,12 @@ def _rounded(rows: Iterable[Sequence[float]]) -> list[list[float]]:
 
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
 
-Truth = Mapping[str, float | str | None]
+MeasuredValues = Mapping[str, float | str | None]
 """Measured values by target name; the name of the class for a target of classes."""
 
 
 def payload(
-    maps: Sequence[AttentionMap], attributions: Sequence[Attribution] = (), truth: Sequence[Truth | None] = ()
+    maps: Sequence[AttentionMap], attributions: Sequence[Attribution] = (), truth: Sequence[MeasuredValues | None] = ()
 ) -> dict[str, Any]:
     """The data of the page, ready for JSON; see `page` for the arguments.
 
@@ -197,7 +197,7 @@ def encode(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.clip(np.rint(w / steps[..., None]), 0, 255).astype(np.uint8), scales
 
 
-def _from_map(attention: AttentionMap, truth: Truth | None) -> dict[str, Any]:
+def _from_map(attention: AttentionMap, truth: MeasuredValues | None) -> dict[str, Any]:
     layers, heads, n, columns = attention.weights.shape
     if n != columns or n != len(attention.labels):
         raise InputError(
