@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from molattn.cli.options import Encoding, NoHeaderRow, Quiet, Run, Sheet, Target, load_predictor, table_options
+from molattn.cli.options import (
+    Encoding,
+    NoHeaderRow,
+    Quiet,
+    Run,
+    Sheet,
+    SmilesColumn,
+    Target,
+    load_predictor,
+    table_options,
+)
 from molattn.cli.terminal import console, print_json, print_line, warn
 
 if TYPE_CHECKING:
@@ -16,11 +26,11 @@ def faithfulness(
     run: Run,
     table: Annotated[
         Path | None,
-        typer.Option(help="Table of molecules to measure on. [default: the run's test molecules]", show_default=False),
+        typer.Argument(
+            help="A table of molecules to measure on. [default: the run's test molecules]", show_default=False
+        ),
     ] = None,
-    smiles_column: Annotated[
-        str | None, typer.Option(help="Name of its SMILES column. [default: detected]", show_default=False)
-    ] = None,
+    smiles_column: SmilesColumn = None,
     encoding: Encoding = None,
     no_header_row: NoHeaderRow = False,
     sheet: Sheet = None,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FILE = "faithfulness.json"
 SCHEMA = 1
 
-Summaries = Mapping[str, Mapping[str, str]]
+FaithfulnessSummaries = Mapping[str, Mapping[str, str]]
 """One-line summaries, by target and method."""
 
 
@@ -51,14 +51,14 @@ def write_faithfulness(
     content = {
         "schema": SCHEMA,
         "molattn": version("molattn"),
-        "model_sha256": _sha256(model),
+        "weights_sha256": _sha256(model),
         "targets": {**old, result.target: entry},
     }
     write_text(run / FILE, json.dumps(content, indent=1, allow_nan=False) + "\n")
     return entry
 
 
-def read_summaries(run: Path, model: Path) -> Summaries:
+def read_summaries(run: Path, model: Path) -> FaithfulnessSummaries:
     """The summaries for the model in the folder `model`; empty if the file is missing or belongs to another model."""
     return {
         target: {name: str(m["summary"]) for name, m in entry["methods"].items()}
@@ -93,7 +93,7 @@ def _read(run: Path, model: Path) -> dict[str, Any] | None:
         return None
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        if content["schema"] != SCHEMA or content["model_sha256"] != _sha256(model):
+        if content["schema"] != SCHEMA or content["weights_sha256"] != _sha256(model):
             return None
         targets = content["targets"]
         for entry in targets.values():

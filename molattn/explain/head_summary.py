@@ -10,7 +10,7 @@ import numpy as np
 
 from molattn.chem import DISCONNECTED, MAX_ATOMS, functional_groups
 from molattn.data.files import atomic_write
-from molattn.errors import InputError, MolattnWarning, SmilesError, UsageError
+from molattn.errors import InputError, MolattnWarning, SmilesError, UsageError, describe_failures
 from molattn.explain.attention_map import NOT_MEASURED, AttentionMap, normalize_rows
 
 if TYPE_CHECKING:
@@ -223,6 +223,5 @@ def summarize_heads(maps: Iterable[AttentionMap | SmilesError]) -> HeadSummary:
     if not summary.molecules:
         raise InputError(f"there is no molecule to summarize{f': the first, {first}' if first else ''}")
     if failed:
-        message = f"{failed} of {rows} SMILES are left out; the first, {first}"
-        warnings.warn(MolattnWarning(message), stacklevel=2)
+        warnings.warn(MolattnWarning(describe_failures(failed, rows, "SMILES are left out", first)), stacklevel=2)
     return summary

@@ -127,7 +127,7 @@ def molecules_of_run(run: Path) -> EvaluationMolecules:
     """
     path = run / "predictions.csv"
     if not path.is_file():
-        raise UsageError(f"{run} has no predictions.csv, which lists the test molecules: pass molecules with --table")
+        raise UsageError(f"{run} has no predictions.csv, which lists the test molecules: pass a table of molecules")
     table = read_table(path)
     splits, smiles = column(table, "split"), column(table, "smiles")
     test = [s for s, split in zip(smiles, splits, strict=True) if split == "test"]

@@ -19,7 +19,8 @@ from molattn.explain.attribute import attribute, choose_attribution_method, targ
 from molattn.explain.tree_shap import TREE_SHAP
 from molattn.inference.base_predictor import BasePredictor
 from molattn.inference.molecules import as_smiles
-from molattn.inference.rows import RowCounts, geometry_warning
+from molattn.inference.row_counts import RowCounts
+from molattn.inference.rows import geometry_warning
 from molattn.models.base import Molecule
 from molattn.models.descriptors import DescriptorStream, InputRow, usable_molecules
 from molattn.models.predict import MAX_ATTENTION_PAIRS, NOT_FINITE, iter_attention
@@ -334,7 +335,7 @@ class Explainer(BasePredictor):
                 raise UsageError("the model was not loaded from a run: pass the folder that it is saved in")
             return self.folder.parent if self.folder.name == MODEL else self.folder
         model = model_folder(Path(run)) / "config.json"
-        if not model.is_file() or file_sha256(model) != self.model_sha256():
+        if not model.is_file() or file_sha256(model) != self.config_sha256():
             raise UsageError(f"{run} does not hold this model: pass the folder of the run that it is from")
         return Path(run)
 

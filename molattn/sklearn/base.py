@@ -167,7 +167,7 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     @property
     def _n_features_out(self) -> int:
         """The number of features of `transform`, which scikit-learn names."""
-        return self.predictor_.dim
+        return self.predictor_.embedding_dim
 
     def _call_predictor(self, method: str, X: Any, **kwargs: Any) -> Any:
         """The result of a method of the predictor for the molecules of X.

@@ -224,9 +224,9 @@ def test_a_second_target_is_added_and_another_model_has_no_results(folder, found
     assert read_summaries(folder, other) == {}
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"schema": 1}', '{"schema": 1, "model_sha256": 3, "targets": 4}'])
+@pytest.mark.parametrize("content", ["{", "[]", '{"schema": 1}', '{"schema": 1, "weights_sha256": 3, "targets": 4}'])
 def test_a_damaged_file_is_only_a_warning(folder, content):
-    sha256 = json.loads((folder / FILE).read_text())["model_sha256"]
+    sha256 = json.loads((folder / FILE).read_text())["weights_sha256"]
     (folder / FILE).write_text(content.replace("3", json.dumps(sha256)))
     with pytest.warns(MolattnWarning, match="damaged"):
         assert read_summaries(folder, folder / "model") == {}

@@ -56,7 +56,7 @@ def test_an_entry_holds_all_results(model: Path, tmp_path: Path) -> None:
     part = write_faithfulness(tmp_path, model, FOUND, "esol", "test", "log_p")
     content = json.loads((tmp_path / FILE).read_text())
     assert (content["schema"], content["molattn"]) == (1, version("molattn"))
-    assert set(content) == {"schema", "molattn", "model_sha256", "targets"}
+    assert set(content) == {"schema", "molattn", "weights_sha256", "targets"}
     assert content["targets"] == {"logS": json.loads(json.dumps(part))}
     head = ("data", "split", "molecules", "molecules_with_truth", "truth", "unit")
     assert [part[name] for name in head] == ["esol", "test", 12, 9, "log_p", "mol/L"]
@@ -101,7 +101,7 @@ def test_there_are_no_summaries_without_a_file_or_for_another_model_or_schema(mo
         assert set(read_summaries(tmp_path, model)) == {"logP"}
 
 
-@pytest.mark.parametrize("gone", ["summary", "methods", "targets", "schema", "model_sha256"])
+@pytest.mark.parametrize("gone", ["summary", "methods", "targets", "schema", "weights_sha256"])
 def test_a_file_without_one_of_its_keys_is_damaged(model: Path, tmp_path: Path, gone: str) -> None:
     write_faithfulness(tmp_path, model, FOUND, "esol", "test", "log_p")
     text = (tmp_path / FILE).read_text()

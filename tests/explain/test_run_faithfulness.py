@@ -66,7 +66,7 @@ def test_the_molecules_of_a_run_are_its_test_molecules(run: Path) -> None:
     test = [s for i, s in enumerate(["CCCC", "CC", *SMILES]) if i % 3 != 1]
     assert molecules_of_run(run) == EvaluationMolecules(test, "nci-logp", "test")
     (run / "predictions.csv").unlink()
-    with pytest.raises(UsageError, match=r"has no predictions.csv, which lists .*--table"):
+    with pytest.raises(UsageError, match=r"has no predictions.csv, which lists .* pass a table"):
         molecules_of_run(run)
 
 

@@ -16,8 +16,8 @@ from molattn.data.tables.parts import Parts, parts_folder
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import InputError, MolattnWarning, RowsFailed, UsageError
 from molattn.explain import summarize_heads
-from molattn.inference import PredictionOptions, table_engine
-from molattn.inference.rows import AttentionCounts, RowCounts
+from molattn.inference import PredictionOptions
+from molattn.inference.row_counts import AttentionCounts, RowCounts
 from molattn.models.artifact import load_artifact
 from tests.molecules import esol
 
@@ -105,7 +105,7 @@ def test_an_interrupted_table_is_resumed(
     tmp_path: Path,
     resumed_by: str,
 ) -> None:
-    monkeypatch.setattr(table_engine, "CHUNKS_PER_PART", 1)
+    monkeypatch.setattr(output_parts, "CHUNKS_PER_PART", 1)
     out, whole = tmp_path / "out.csv", tmp_path / "whole.csv"
     finish = Parts.finish
 
@@ -206,7 +206,7 @@ def test_a_model_that_was_never_saved_predicts_tables(
         with pytest.warns(MolattnWarning):
             each.predict_table(few, tmp_path / f"{name}.csv")
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
-    assert unsaved.model_sha256() == unsaved.model_sha256()
+    assert unsaved.config_sha256() == unsaved.config_sha256()
     with pytest.raises(UsageError, match="needs a model in a folder"):
         unsaved.predict_table(few, tmp_path / "d.csv", engine="ray")
 
