@@ -133,7 +133,7 @@ def _print(attributions: Sequence["Attribution"]) -> None:
             print_line()
         print_line(a.smiles)
         print_line(a.equation)
-        unit = f", in {a.unit}" if a.unit and a.in_units else ""
+        unit = f", in {a.unit}" if a.unit and a.has_unit else ""
         print_line(f"{a.method}, {method_title(a.method)}{unit}; faithfulness: {a.faithfulness}")
         terms = [*zip(a.labels, a.values, strict=True), *a.other_terms.items()]
         width = max(len(label) for label, _ in terms)

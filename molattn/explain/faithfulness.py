@@ -198,7 +198,7 @@ def _score_methods(
                 if true_contributions is not None:
                     accuracies[name].append(attribution_accuracy(found.values, effects))
                 # Attention weights have no sign; the random numbers of the baseline have one.
-                share = sign_agreement(found.values, effects) if found.in_units or name == RANDOM else None
+                share = sign_agreement(found.values, effects) if found.has_unit or name == RANDOM else None
                 signs[name] += [] if share is None else [share]
         if deletion:
             curves_of_molecule = _deletion_curves(model, batch, molecule.num_atoms, output, values, rng)

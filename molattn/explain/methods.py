@@ -34,7 +34,7 @@ class Terms:
         other_terms: attributions to anything but atoms, by name.
         descriptors: (k,) the term of each descriptor, if the method computes them and the model has descriptors.
         adds_up: whether the terms sum to the output (completeness).
-        in_units: whether the values are in units of the output; False for attention weights, which have none.
+        has_unit: whether the values are in units of the output; False for attention weights, which have none.
     """
 
     values: np.ndarray
@@ -42,7 +42,7 @@ class Terms:
     other_terms: Mapping[str, float] = field(default_factory=dict)
     descriptors: np.ndarray | None = None
     adds_up: bool = False
-    in_units: bool = True
+    has_unit: bool = True
 
 
 @dataclass(frozen=True)
@@ -157,13 +157,13 @@ def received_attention(model: GraphModel, molecule: MoleculeOrBatch, output: int
     It is the same for all outputs.
     """
     found = _map(model, molecule)
-    return Terms(found.received_attention()[: found.num_atoms].astype(np.float64), in_units=False)
+    return Terms(found.received_attention()[: found.num_atoms].astype(np.float64), has_unit=False)
 
 
 def rollout(model: GraphModel, molecule: MoleculeOrBatch, output: int) -> Terms:  # noqa: ARG001
     """Attention rollout, the mean over receivers: see `AttentionMap.rollout`."""
     found = _map(model, molecule)
-    return Terms(found.rollout().mean(0)[: found.num_atoms], in_units=False)
+    return Terms(found.rollout().mean(0)[: found.num_atoms], has_unit=False)
 
 
 def _map(model: GraphModel, molecule: MoleculeOrBatch) -> AttentionMap:
@@ -246,7 +246,7 @@ def grad_attention(model: GraphModel, molecule: MoleculeOrBatch, output: int) ->
     flow = relevance - torch.eye(m, dtype=relevance.dtype, device=out.device)
     first = len(model.virtual_labels)
     received = flow[0] if model.readout_name == "virtual-node" else flow.mean(0)
-    return Terms(received[first:].cpu().numpy(), in_units=False)
+    return Terms(received[first:].cpu().numpy(), has_unit=False)
 
 
 _PAIRS = 400_000
@@ -322,7 +322,7 @@ def random_attributions(seed: int) -> Callable[[GraphModel, MoleculeOrBatch, int
     rng = np.random.default_rng(seed)
 
     def compute(model: GraphModel, molecule: MoleculeOrBatch, output: int) -> Terms:  # noqa: ARG001
-        return Terms(rng.normal(size=as_batch(model, molecule).mask.shape[1]), in_units=False)
+        return Terms(rng.normal(size=as_batch(model, molecule).mask.shape[1]), has_unit=False)
 
     return compute
 

@@ -693,7 +693,7 @@ export function show(root, data, start = {}, changed = () => {}) {
     const a = m.attributions[(s.method = clamp(s.method, 0, m.attributions.length - 1))];
     const drawing = moleculeDrawing(m, handlers),
       status = h("p", { role: "status" }),
-      unit = a.unit && a.in_units ? ` ${a.unit}` : "",
+      unit = a.unit && a.has_unit ? ` ${a.unit}` : "",
       value = a.signed ? "contribution" : "weight";
     const select = h(
       "select",

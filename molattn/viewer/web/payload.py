@@ -271,7 +271,7 @@ def _attribution(a: Attribution) -> dict[str, Any]:
         "values": [float(f"{v:.7g}") for v in values],
         "texts": format_values(values, plus=a.signed),
         "signed": a.signed,
-        "in_units": a.in_units,
+        "has_unit": a.has_unit,
         "prediction": _number(a.prediction),
         "quantity": _text(a.quantity),
         "probability": _number(_probability(a)),
@@ -284,7 +284,7 @@ def _attribution(a: Attribution) -> dict[str, Any]:
 
 def _probability(a: Attribution) -> float | None:
     """The probability as in predictions: calibrated, if that changes it."""
-    return a.probability if a.calibrated is None else a.calibrated
+    return a.probability if a.calibrated_probability is None else a.calibrated_probability
 
 
 def _text(text: str) -> str:
