@@ -98,10 +98,9 @@ class Attribution:
         unit = f" {self.unit}" if self.unit and not self.quantity else ""
         text = f"{self.quantity or self.target} {self.prediction:.3f}{unit}"
         if self.probability is not None:
-            calibrated = (
-                "" if self.calibrated_probability is None else f", calibrated {self.calibrated_probability:.3f}"
-            )
-            text = f"{text} (probability {self.probability:.3f}{calibrated})"
+            calibrated = self.calibrated_probability
+            after = "" if calibrated is None else f", calibrated {calibrated:.3f}"
+            text = f"{text} (probability {self.probability:.3f}{after})"
         if not self.adds_up:
             return f"{text}; the values do not add up to it"
         first, *rest = self.terms.items()

@@ -164,7 +164,7 @@ def heads_plot(summary: HeadSummary) -> Picture:
     layers, heads = summary.shape or (0, 0)
     rows = layers * heads
     groups = _columns(summary, "group", _MAX_GROUPS)
-    pairs = _columns(summary, "elements", _MAX_PAIRS)
+    pairs = _columns(summary, "element", _MAX_PAIRS)
     row = min(max(10.0 / rows, 0.05), 0.17) if rows > 6 else 1.0 / rows  # inches
     # In inches: bars, entropy, two heat maps and a color bar, with column names above.
     left, bars, dots, cell, gap, right, above, below = 0.75, 3.2, 0.9, 0.21, 0.3, 0.9, 1.75, 0.85
@@ -204,7 +204,7 @@ def heads_plot(summary: HeadSummary) -> Picture:
             colorbar = figure.colorbar(mesh, cax=bar)
             colorbar.set_ticks(ticks, labels=[f"{2.0**t:g}" for t in ticks], fontsize=7)
             colorbar.set_label("times uniform attention", fontsize=8)
-        text = f"What each head attends to: {summary.molecules:,} molecules, {summary.atoms:,} atoms"
+        text = f"What each head attends to: {summary.num_molecules:,} molecules, {summary.num_atoms:,} atoms"
         figure.text(0.1 / total[0], 1 - 0.1 / total[1], text, ha="left", va="top", fontsize=10)
         write_footer(figure, summary.faithfulness)
         return render(figure)
@@ -212,8 +212,8 @@ def heads_plot(summary: HeadSummary) -> Picture:
 
 def _columns(summary: HeadSummary, by: str, max_columns: int) -> list[Key]:
     """The most common keys with enough receivers; functional groups only with other atoms as receivers."""
-    keys = [key for key in summary.keys(by) if by != "group" or key[1] == OTHER_ATOMS]
-    if by == "elements":
+    keys = [key for key in summary.keys(by) if by != "group" or key.receiver == OTHER_ATOMS]
+    if by == "element":
         keys = [key for key in keys if DISTANCES[-1] not in key]
     return [key for key in keys if summary.receivers(key) >= _MIN_RECEIVERS and summary.uniform(key) > 0][:max_columns]
 
@@ -227,8 +227,8 @@ def _bars(axes: Any, summary: HeadSummary, rows: int, row: float) -> None:
         if not uniform:
             continue
         share = summary.share(key).ravel()
-        style = {"color": _COLORS[key[2]], "edgecolor": "white", "linewidth": 0.3}
-        axes.barh(np.arange(rows) + 0.5, share, left=left, height=0.9, label=key[2], **style)
+        style = {"color": _COLORS[key.sender], "edgecolor": "white", "linewidth": 0.3}
+        axes.barh(np.arange(rows) + 0.5, share, left=left, height=0.9, label=key.sender, **style)
         axes.barh(y, uniform, left=left_of_uniform, height=0.15 / row, clip_on=False, **style)
         left, left_of_uniform = left + share, left_of_uniform + uniform
     axes.set_xlim(0, 1)
@@ -253,15 +253,14 @@ def _bars(axes: Any, summary: HeadSummary, rows: int, row: float) -> None:
 
 
 def _dots(axes: Any, summary: HeadSummary, layers: int, heads: int) -> None:
-    keys: Sequence[Key] = summary.keys("entropy")
     axes.set_xlim(0, 1.05)
     axes.set_xlabel("entropy,\nshare of log n", fontsize=8)
     axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"], fontsize=7)
     axes.spines["left"].set_visible(False)
     for layer in range(1, layers):
         axes.axhline(layer * heads, color="#cccccc", linewidth=0.6)
-    if keys:
-        values = summary.share(keys[0]).ravel()
+    if (entropy := summary.relative_entropy()) is not None:
+        values = entropy.ravel()
         axes.hlines(np.arange(len(values)) + 0.5, 0, values, color="#9ecae1", linewidth=1.0)
         axes.plot(values, np.arange(len(values)) + 0.5, "o", color="#08306b", markersize=3)
 
@@ -272,7 +271,7 @@ def _heat_map(axes: Any, summary: HeadSummary, keys: Sequence[Key], norm: TwoSlo
         ratios = np.stack([np.log2(summary.share(key).ravel() / summary.uniform(key)) for key in keys], axis=1)
     ratios = np.clip(ratios, -_MAX_LOG2, _MAX_LOG2)
     mesh = axes.pcolormesh(ratios, cmap="RdBu_r", norm=norm, edgecolors="white", linewidth=0.3)
-    names = [key[2] if key[0] == "group" else f"{key[1]} to {key[2]}" for key in keys]
+    names = [key.sender if key.by == "group" else f"{key.receiver} to {key.sender}" for key in keys]
     axes.set_xticks(np.arange(len(keys)) + 0.5, names, fontsize=7, rotation=90, parse_math=False)
     axes.tick_params(axis="x", length=0, labelbottom=False, labeltop=True)
     axes.spines[:].set_visible(False)

@@ -267,9 +267,9 @@ def test_heads_are_summarized_over_a_table(predictor: molattn.Predictor, few: Pa
     seen: list[tuple[int, int | None]] = []
     with pytest.warns(MolattnWarning, match="1 of 3 rows are left out; the first, line 3: 'C1CC'"):
         summary = predictor.summarize_heads(few, progress=lambda done, total: seen.append((done, total)))
-    assert seen == [(1, 3), (2, 3), (3, 3)] and summary.molecules == 2
+    assert seen == [(1, 3), (2, 3), (3, 3)] and summary.num_molecules == 2
     assert summary.to_frame().equals(summarize_heads(predictor.attentions(["CCO", "c1ccccc1"])).to_frame())
-    assert predictor.summarize_heads(few, max_rows=1).molecules == 1
+    assert predictor.summarize_heads(few, max_rows=1).num_molecules == 1
     with pytest.raises(RowsFailed, match="line 3: 'C1CC'"):
         predictor.summarize_heads(few, strict=True)
     with pytest.raises(UsageError, match="has no column 'x'"):
