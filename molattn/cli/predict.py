@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from molattn.cli.options import (
-    LOCAL,
     Decimal,
     Encoding,
     Engine,
@@ -30,6 +29,7 @@ from molattn.cli.options import (
     table_options,
 )
 from molattn.cli.terminal import stdout_writer, warn
+from molattn.inference.options import LOCAL, PredictionOptions, check_engine
 
 
 def predict(
@@ -129,8 +129,7 @@ def predict(
         raise typer.BadParameter("options for tables, such as --output or --encoding, do not apply to --smiles")
     if tables and as_json:
         raise typer.BadParameter("--json applies only to --smiles")
-    from molattn.inference.options import PredictionOptions
-    from molattn.inference.table_job import InputTable, TableJob, check_engine, jobs_for_tables, locked_outputs
+    from molattn.inference.table_job import InputTable, TableJob, jobs_for_tables, locked_outputs
 
     check_engine(engine)
     options = PredictionOptions(interval, uncertainty_method or "", calibration_method or "", applicability)

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from molattn.data.tables.options import Warn
 from molattn.errors import UsageError
 from molattn.inference.added_columns import prediction_columns
-from molattn.inference.options import PredictionOptions
+from molattn.inference.options import LOCAL, PredictionOptions, check_engine
 from molattn.inference.row_counts import RowCounts
 from molattn.inference.row_predictor import RowPredictor
 from molattn.inference.table_engine import ProgressFactory, run_jobs
-from molattn.inference.table_job import LOCAL, TableJob, check_engine
+from molattn.inference.table_job import TableJob
 
 ProgressCallback = Callable[[int, int | None], object]
 """Called with the number of rows read so far, and the number of all rows, None if unknown."""

@@ -1,6 +1,12 @@
-"""Options of predictions. Imports neither torch nor RDKit: the command line checks its arguments first."""
+"""Options of predictions, and the engines. Neither torch nor RDKit is imported: the command line checks these first."""
 
 from dataclasses import dataclass
+
+from molattn.errors import UsageError, unknown_choice
+
+LOCAL = "local"
+ENGINES = (LOCAL, "ray")
+"""What predicts tables: this process, or the processes that Ray starts."""
 
 
 @dataclass(frozen=True)
@@ -23,3 +29,9 @@ class PredictionOptions:
 
 DEFAULT_OPTIONS = PredictionOptions()
 """Only the outputs of the model."""
+
+
+def check_engine(engine: str) -> None:
+    """Raise UsageError for an engine that does not exist."""
+    if engine not in ENGINES:
+        raise UsageError(unknown_choice("engine", engine, ENGINES))

@@ -15,9 +15,7 @@ from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions, War
 from molattn.data.tables.parts import parts_folder
 from molattn.data.tables.readers import count_rows, infer_format, open_stream
 from molattn.data.tables.row_stream import CHUNK_SIZE, Chunk, RowStream
-from molattn.errors import InputError, UsageError, unknown_choice
-
-LOCAL, RAY = ENGINES = ("local", "ray")
+from molattn.errors import InputError, UsageError
 
 
 @dataclass(frozen=True)
@@ -164,12 +162,6 @@ def check_attention_output(path: Path, force: bool = False, table: Path | None =
     if path.suffix.lower() not in (".parquet", ".csv"):
         raise UsageError(f"{path.name}: attention weights are written as .parquet or .csv")
     check_output(path, force, table)
-
-
-def check_engine(engine: str) -> None:
-    """Raise UsageError for an engine that does not exist."""
-    if engine not in ENGINES:
-        raise UsageError(unknown_choice("engine", engine, ENGINES))
 
 
 @contextmanager
