@@ -10,7 +10,8 @@ from molattn.data.store.batches import MoleculeBatch
 from molattn.errors import SmilesError, UsageError, unknown_choice
 from molattn.explain.attention_map import NOT_MEASURED
 from molattn.explain.attribution import Attribution
-from molattn.explain.methods import METHODS, Terms, choose_method, unsupported_model_reason
+from molattn.explain.methods import METHODS, choose_method, unsupported_model_reason
+from molattn.explain.terms import Terms
 from molattn.explain.tree_shap import TREE_SHAP, TREE_SHAP_TITLE, tree_shap
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule

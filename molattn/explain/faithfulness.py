@@ -10,15 +10,9 @@ from molattn.data.store.batches import collate
 from molattn.errors import SmilesError, UsageError
 from molattn.explain.accuracy import attribution_accuracy, sign_agreement
 from molattn.explain.attribute import explained_output
-from molattn.explain.methods import (
-    METHODS,
-    MoleculeOrBatch,
-    available_methods,
-    choose_method,
-    deletion_outputs,
-    occlusion,
-    random_attributions,
-)
+from molattn.explain.masking import deletion_outputs, occlusion
+from molattn.explain.methods import METHODS, available_methods, choose_method, random_attributions
+from molattn.explain.terms import MoleculeOrBatch
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig
 from molattn.models.descriptors import molecule_descriptors

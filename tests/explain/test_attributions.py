@@ -11,26 +11,21 @@ from scipy.special import expit, softmax
 import molattn
 from molattn.chem import ConformerOptions, molecule_graph
 from molattn.errors import SmilesError, UsageError
+from molattn.explain.attention_methods import grad_attention, received_attention, rollout
 from molattn.explain.attribute import attribute
 from molattn.explain.attribution import Attribution
+from molattn.explain.masking import deletion_outputs, masked_outputs, occlusion
 from molattn.explain.methods import (
     METHODS,
     TOLERANCE,
-    Terms,
     additive,
     available_methods,
     cam,
     choose_method,
-    deletion_outputs,
-    grad_attention,
     integrated_gradients,
-    masked_outputs,
-    occlusion,
     random_attributions,
-    received_attention,
-    repeat_batch,
-    rollout,
 )
+from molattn.explain.terms import Terms, repeat_batch
 from molattn.inference import Predictor, explainer
 from molattn.models.artifact import Artifact
 from molattn.models.base import build_model

@@ -10,27 +10,22 @@ import torch
 
 from molattn.chem import MoleculeGraph, molecule_graph
 from molattn.errors import UsageError
-from molattn.explain import methods
+from molattn.explain import masking
+from molattn.explain.attention_methods import grad_attention, received_attention, rollout
 from molattn.explain.attribute import ExplainedOutput, attribute, attribution_of, explained_output
+from molattn.explain.masking import deletion_outputs, masked_outputs
 from molattn.explain.methods import (
     METHODS,
     TOLERANCE,
     Method,
-    Terms,
     additive,
-    as_batch,
     available_methods,
     cam,
     choose_method,
-    deletion_outputs,
-    grad_attention,
     integrated_gradients,
-    masked_outputs,
     random_attributions,
-    received_attention,
-    repeat_batch,
-    rollout,
 )
+from molattn.explain.terms import Terms, as_batch, repeat_batch
 from molattn.models.base import build_model
 from molattn.models.config import GraphModelConfig
 from molattn.models.predict import compute_outputs
@@ -62,14 +57,14 @@ def test_occlusion_is_the_difference_to_the_output_without_the_atom(
     for output in (0, 1):
         whole = compute_outputs(model, [molecule])[0, output]
         wanted = [whole - compute_outputs(model, [without(molecule, [i])])[0, output] for i in range(7)]
-        found = methods.occlusion(model, molecule, output)
+        found = masking.occlusion(model, molecule, output)
         np.testing.assert_allclose(found.values, wanted, atol=1e-5)
         assert (found.has_unit, found.adds_up, found.constant) == (True, False, None)
     # However many fit into a batch.
     node_masks = np.array([[True] * 7, [False] + [True] * 6, [True] * 5 + [False] * 2])
     wanted = np.stack([compute_outputs(model, [without(molecule, gone)])[0] for gone in ([], [0], [5, 6])])
     for pairs in (1, 2 * 49, 400_000):
-        monkeypatch.setattr(methods, "_PAIRS", pairs)
+        monkeypatch.setattr(masking, "_PAIRS", pairs)
         np.testing.assert_allclose(masked_outputs(model, molecule, node_masks), wanted, atol=1e-5)
     orders, counts = [np.array([6, 0, 1, 2, 3, 4, 5]), np.arange(7)], [0, 1, 3]
     found = deletion_outputs(model, molecule, orders, counts)

@@ -18,7 +18,8 @@ from molattn.explain.faithfulness import (
     measure_faithfulness,
 )
 from molattn.explain.faithfulness_file import FILE, read_summaries, write_faithfulness
-from molattn.explain.methods import METHODS, Terms, additive, random_attributions
+from molattn.explain.methods import METHODS, additive, random_attributions
+from molattn.explain.terms import Terms
 from molattn.inference import Predictor
 from molattn.models.artifact import save_artifact
 from tests.explain.test_attributions import artifact_of, model_of

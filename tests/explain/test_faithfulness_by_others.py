@@ -15,7 +15,9 @@ from molattn.chem import MoleculeGraph, molecule_graph
 from molattn.errors import SmilesError, UsageError
 from molattn.explain.accuracy import attribution_accuracy
 from molattn.explain.faithfulness import FRACTIONS, RANDOM, Faithfulness, measure_faithfulness
-from molattn.explain.methods import METHODS, Terms, additive, deletion_outputs, random_attributions
+from molattn.explain.masking import deletion_outputs
+from molattn.explain.methods import METHODS, additive, random_attributions
+from molattn.explain.terms import Terms
 from molattn.models.base import build_model
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.graph_model import GraphModel

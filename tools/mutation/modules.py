@@ -218,6 +218,9 @@ MODULES = {
         "training/test_callbacks.py",
     ],
     "explain/methods": ["explain/test_attributions.py", "explain/test_attributions_by_others.py"],
+    "explain/attention_methods": ["explain/test_attributions.py", "explain/test_attributions_by_others.py"],
+    "explain/masking": ["explain/test_attributions.py", "explain/test_attributions_by_others.py"],
+    "explain/terms": ["explain/test_attributions.py", "explain/test_attributions_by_others.py"],
     "explain/attribute": [
         "explain/test_attributions.py",
         "explain/test_attributions_by_others.py",
