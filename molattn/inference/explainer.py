@@ -17,14 +17,14 @@ from molattn.errors import MolattnWarning, SmilesError, UsageError, short_repr
 from molattn.explain import NOT_MEASURED, AttentionMap, Attribution
 from molattn.explain.attribute import attribute, choose_attribution_method, target_index
 from molattn.explain.tree_shap import TREE_SHAP
+from molattn.inference.attention_maps import iter_maps
 from molattn.inference.base_predictor import BasePredictor
 from molattn.inference.molecules import as_smiles
 from molattn.inference.row_counts import RowCounts
 from molattn.inference.rows import geometry_warning
 from molattn.models.base import Molecule
 from molattn.models.descriptors import DescriptorStream, InputRow, usable_molecules
-from molattn.models.predict import MAX_ATTENTION_PAIRS, NOT_FINITE, iter_attention
-from molattn.models.tasks import Multiclass
+from molattn.models.predict import MAX_ATTENTION_PAIRS
 from molattn.training.run_status import MODEL, model_folder
 
 if TYPE_CHECKING:
@@ -114,51 +114,9 @@ class Explainer(BasePredictor):
             yield row.molecule if isinstance(row.molecule, SmilesError) else next(maps)
 
     def _maps(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> Iterator[AttentionMap | SmilesError]:
-        """The map of each molecule, or an error where the model's output is not finite.
-
-        Without a prediction if the model reads descriptors and z is None.
-        """
-        a = self._artifact
+        """The map of each molecule, or an error where the model's output is not finite; see `iter_maps`."""
         summaries = (by_method["attention"] for by_method in self._faithfulness.values() if "attention" in by_method)
-        faithfulness = next(summaries, NOT_MEASURED)
-        if a.trees is not None:
-            faithfulness = f"{a.trees.describe_share()}; {faithfulness}"
-        missing = z is None and a.descriptors is not None
-        if z is None and a.descriptors is not None:  # attention does not depend on descriptors
-            z = np.zeros((len(molecules), len(a.descriptors.names)))
-        for molecule, (outputs, weights) in zip(molecules, iter_attention(a.model, molecules, z), strict=True):
-            with np.errstate(over="ignore", invalid="ignore"):
-                decoded = a.task.decode(outputs if a.task.atom_level else outputs[None], a.scaler)
-                failures: dict[int, str] = {}
-                if a.trees is not None:
-                    features = a.trees.features([molecule], failures)
-                    decoded = a.trees.combine(a.task, a.scaler, decoded, features)
-                decoded = a.scaler.inverse_transform(decoded)
-            if failures:
-                yield SmilesError(molecule.smiles, failures[0])
-                continue
-            if not all(np.isfinite(x).all() for x in (outputs, weights, decoded.values, decoded.distribution)):
-                yield SmilesError(molecule.smiles, NOT_FINITE)
-                continue
-            if a.task.atom_level or missing:
-                names, values, units = [], [], []  # no prediction of the whole molecule
-            elif isinstance(a.task, Multiclass):
-                names = a.task.distribution_columns(a.targets)
-                values, units = decoded.distribution[0].tolist(), [""] * len(names)
-            else:
-                names, values, units = a.targets, decoded.values[0].tolist(), a.units
-            yield AttentionMap(
-                smiles=molecule.encoded_smiles,
-                symbols=molecule.labels,
-                weights=weights,
-                prediction=dict(zip(names, values, strict=True)),
-                units=dict(zip(names, units, strict=True)),
-                add_hs=a.read_options.add_hs,
-                virtual=a.model.virtual_labels,
-                rows_sum_to_one=a.model.rows_sum_to_one,
-                position_type=a.model.position_type,
-                faithfulness=faithfulness,
-            )
+        return iter_maps(self._artifact, molecules, z, next(summaries, NOT_MEASURED))
 
     @overload
     def attributions(  # pyright: ignore[reportOverlappingOverload]
