@@ -107,7 +107,7 @@ def evaluate(
     if output_dir is not None:
         from molattn.training.run_folder import write_json
         from molattn.training.run_status import METRICS
-        from molattn.viewer.plots import evaluation_plots
+        from molattn.viewer.run_plots import evaluation_plots
 
         output_dir.mkdir(parents=True, exist_ok=True)
         write_json(output_dir / METRICS, content)

@@ -13,7 +13,7 @@ import numpy as np
 from molattn.data.files import file_sha256
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.data.tables.row_stream import CHUNK_SIZE
-from molattn.errors import MolattnWarning, SmilesError, UsageError, short_repr
+from molattn.errors import MolattnWarning, SmilesError, UsageError
 from molattn.explain import NOT_MEASURED, AttentionMap, Attribution
 from molattn.explain.attribute import attribute, choose_attribution_method, target_index
 from molattn.explain.tree_shap import TREE_SHAP
@@ -21,7 +21,6 @@ from molattn.inference.attention_maps import iter_maps
 from molattn.inference.base_predictor import BasePredictor
 from molattn.inference.molecules import as_smiles
 from molattn.inference.row_counts import RowCounts
-from molattn.inference.rows import geometry_warning
 from molattn.models.base import Molecule
 from molattn.models.descriptors import DescriptorStream, InputRow, usable_molecules
 from molattn.models.predict import MAX_ATTENTION_PAIRS
@@ -99,7 +98,7 @@ class Explainer(BasePredictor):
                 counts.rows += 1
                 if not isinstance(row.molecule, SmilesError):
                     pairs += row.molecule.size**2
-                    _count_geometry(row.smiles, row.molecule, counts)
+                    counts.add_geometry(row.smiles, row.molecule.warnings)
                 if pairs >= MAX_ATTENTION_PAIRS or len(waiting) == CHUNK_SIZE:
                     yield from self._map_rows(waiting)
                     waiting, pairs = [], 0
@@ -195,7 +194,7 @@ class Explainer(BasePredictor):
                 if isinstance(row.molecule, SmilesError):
                     found = row.molecule
                 else:
-                    _count_geometry(row.smiles, row.molecule, counts)
+                    counts.add_geometry(row.smiles, row.molecule.warnings)
                     try:
                         found = self._attribution(row.molecule, row.descriptors, name, target)
                     except SmilesError as error:
@@ -296,9 +295,3 @@ class Explainer(BasePredictor):
         if not model.is_file() or file_sha256(model) != self.config_sha256():
             raise UsageError(f"{run} does not hold this model: pass the folder of the run that it is from")
         return Path(run)
-
-
-def _count_geometry(smiles: object, molecule: Molecule, counts: RowCounts) -> None:
-    """Add a molecule to `counts` if it has path lengths instead of a 3D geometry."""
-    if warning := geometry_warning(molecule.warnings):
-        counts.add(RowCounts(without_geometry=1, first_without_geometry=f"{short_repr(smiles)}: {warning}"))

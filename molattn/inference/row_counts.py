@@ -1,7 +1,7 @@
 """How many rows of a table were processed, and which failed, with the sentences about them."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from molattn.data.tables.parts import Parts
@@ -64,6 +64,11 @@ class RowCounts(FailureCounts):
         """A sentence about rows without a 3D geometry; empty for none."""
         found = "SMILES have no 3D geometry"
         return describe_failures(self.without_geometry, self.rows, found, self.first_without_geometry)
+
+    def add_geometry(self, smiles: object, warnings: Iterable[str]) -> None:
+        """Count a molecule with these warnings, if one says that its 3D geometry was not found."""
+        if warning := geometry_warning(warnings):
+            self.add(RowCounts(without_geometry=1, first_without_geometry=f"{short_repr(smiles)}: {warning}"))
 
     @classmethod
     def of_rows(cls, rows: Sequence[RowPrediction], locations: Sequence[str], start: int = 0) -> "RowCounts":

@@ -18,7 +18,8 @@ from molattn.explain import AttentionMap, Attribution
 from molattn.viewer import page, write_page
 from molattn.viewer.discs import format_values
 from molattn.viewer.web.document import framed, source
-from molattn.viewer.web.payload import RADIUS, encode, payload
+from molattn.viewer.web.drawing import RADIUS
+from molattn.viewer.web.payload import encode, payload
 from tests.viewer.maps import ASPIRIN, CAFFEINE, MOLECULES, attention_map, with_virtual_node
 
 IMATINIB = "CN1CCN(Cc2ccc(cc2)C(=O)Nc2ccc(C)c(Nc3nccc(n3)-c3cccnc3)c2)CC1"
