@@ -141,7 +141,7 @@ def _rows(
             rows = zip(stream.molecule_column(chunk, index), chunk.lines, rows_of_chunk, strict=True)
             for text, line, cells in islice(rows, max_rows + 1 - len(texts)):
                 texts.append(text)
-                locations.append(f"{stream.unit} {line}")
+                locations.append(f"{stream.line_kind} {line}")
                 truth.append({t: _value(cells[k]) for t, k in targets.items()})
             if len(texts) > max_rows:
                 break

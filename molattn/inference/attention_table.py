@@ -139,7 +139,7 @@ def _open_maps(
 
         def molecules() -> Iterator[object]:
             for chunk in stream.chunks:
-                locations.extend(f"{stream.unit} {line}" for line in chunk.lines)
+                locations.extend(f"{stream.line_kind} {line}" for line in chunk.lines)
                 yield from stream.molecule_column(chunk, index)
 
         maps = explainer.attentions(islice(molecules(), max_rows), num_workers)

@@ -108,7 +108,7 @@ class OpenTable:
         """Write the rows of these chunks."""
         counts = RowCounts()
         for _, chunk, results in chunks:
-            locations = [f"{self.stream.unit} {line}" for line in chunk.lines]
+            locations = [f"{self.stream.line_kind} {line}" for line in chunk.lines]
             counts.add(RowCounts.of_rows(results, locations, chunk.start))
             check_strict(self.job, self.added, counts)
             writer.write(chunk, self.added.cells(results))

@@ -147,7 +147,7 @@ def test_an_sdf_is_a_row_for_each_record(tmp_path: Path) -> None:
     with open_stream(path) as stream:
         (chunk,) = stream.chunks
         assert stream.columns == ("structure_smiles", "name", "logS", "smiles")
-        assert stream.smiles_column == "structure_smiles" and stream.unit == "record"
+        assert stream.smiles_column == "structure_smiles" and stream.line_kind == "record"
         assert chunk.rows() == [["CCO", "one", "1.1", ""], ["", "no", "", ""], ["C", "three", "2\n3", "mine"]]
         first, second, third = stream.molecule_column(chunk, 0)
         assert (first, third) == ("CCO", "C")
@@ -216,7 +216,7 @@ def test_a_stream_a_table_and_a_frame_have_the_same_text(tmp_path: Path, name: s
     assert read(path) == (table.columns, table.rows, table.lines)
     assert read_columns(path)[0] == table.columns
     with open_stream(path) as stream:
-        assert (stream.unit, stream.smiles_column) == (table.unit, table.smiles_column)
+        assert (stream.line_kind, stream.smiles_column) == (table.line_kind, table.smiles_column)
 
 
 def test_the_header_is_read_without_the_rows(tmp_path: Path) -> None:

@@ -115,12 +115,12 @@ def is_header_below_titles(rows: Sequence[Sequence[str]], index: int) -> bool:
     )
 
 
-def describe_titles(source: str, unit: str, line: int, titles: Sequence[Sequence[str]]) -> str:
+def describe_titles(source: str, line_kind: str, line: int, titles: Sequence[Sequence[str]]) -> str:
     """The warning that rows above the header are skipped."""
     texts = [next(cell for cell in row if cell.strip()) for row in titles if any(map(str.strip, row))]
     shown = f": {', '.join(map(short_repr, texts[:3]))}" if texts else ""
     more = f" and {len(texts) - 3} more" if len(texts) > 3 else ""
-    return f"{source}: the header is {unit} {line}; the rows above it are skipped{shown}{more}"
+    return f"{source}: the header is {line_kind} {line}; the rows above it are skipped{shown}{more}"
 
 
 def row_width(cells: Sequence[str]) -> int:

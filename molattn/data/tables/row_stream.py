@@ -50,7 +50,7 @@ class Chunk:
     start: int
     """The index of the first row, from 0."""
     lines: Sequence[int]
-    """The n numbers of the lines on which the rows start, or of another `RowStream.unit`."""
+    """The n numbers of the lines on which the rows start, or of another `RowStream.line_kind`."""
     cells: list[list[str]] | None = None
     """n rows of text cells; None if the source is typed."""
     arrow_table: Any = None
@@ -93,13 +93,13 @@ class SourceRow(NamedTuple):
     molblock: str | None = None
 
 
-def chunk_rows(rows: Iterator[SourceRow], source: str, unit: str) -> Iterator[Chunk]:
+def chunk_rows(rows: Iterator[SourceRow], source: str, line_kind: str) -> Iterator[Chunk]:
     """The rows in chunks of `CHUNK_SIZE`.
 
     Args:
         rows: all with `values` and with `molblock`, or none.
         source: the name of the table, for errors.
-        unit: what `SourceRow.line` counts: see `RowStream.unit`.
+        line_kind: what `SourceRow.line` counts: see `RowStream.line_kind`.
 
     Raises InputError once the rows of a chunk exceed `MAX_CHUNK_BYTES`.
     """
@@ -110,7 +110,7 @@ def chunk_rows(rows: Iterator[SourceRow], source: str, unit: str) -> Iterator[Ch
             chunk.append(row)
             size += row_bytes(row.cells if row.molblock is None else [*row.cells, row.molblock])
             if size > MAX_CHUNK_BYTES:
-                raise chunk_too_large(source, f"the rows from {unit} {chunk[0].line} to {unit} {row.line}")
+                raise chunk_too_large(source, f"the rows from {line_kind} {chunk[0].line} to {line_kind} {row.line}")
         if chunk:
             yield Chunk(
                 start,
@@ -135,7 +135,7 @@ class RowStream:
     """The names of its columns."""
     chunks: Iterator[Chunk]
     """Its rows, `CHUNK_SIZE` in each chunk but the last."""
-    unit: str = "line"
+    line_kind: str = "line"
     """What `Chunk.lines` counts: "line", "record" or "sheet row", from 1, or "row", from 0."""
     smiles_column: str | None = None
     """The SMILES column, if the format defines it, or if it was found in a table without a header."""

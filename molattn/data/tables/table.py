@@ -33,16 +33,16 @@ class RejectedRow:
     row: int
     """Its index among the data rows, from 0."""
     line: int
-    """The number of the line on which it starts, or of another `unit`."""
+    """The number of the line on which it starts, or of another `line_kind`."""
     smiles: str
     reason: str
-    unit: str = "line"
+    line_kind: str = "line"
     """What `line` counts: "line", "record" or "sheet row", from 1, or "row", from 0."""
 
     @property
     def location(self) -> str:
         """Where it is in the source, such as `line 5`."""
-        return f"{self.unit} {self.line}"
+        return f"{self.line_kind} {self.line}"
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Table:
     source: str
     """The path that the table was read from, for errors."""
     lines: list[int]
-    """The n numbers of the lines on which the rows start, or of another `unit`; the header is usually line 1."""
-    unit: str = "line"
+    """The n numbers of the lines on which the rows start, or of another `line_kind`; the header is usually line 1."""
+    line_kind: str = "line"
     """What `lines` counts: "line", "record" or "sheet row", from 1, or "row", from 0."""
     structure_errors: dict[int, str] = field(default_factory=dict)
     """For each row (from 0) of an SDF whose structure cannot be read, the reason."""
@@ -72,11 +72,11 @@ class Table:
 
     def location(self, row: int) -> str:
         """Where a row (from 0) is in its source, such as `line 5`."""
-        return f"{self.unit} {self.lines[row]}"
+        return f"{self.line_kind} {self.lines[row]}"
 
     def reject(self, row: int, smiles: str, reason: str) -> RejectedRow:
         """The row (from 0) as a rejected one, with its location."""
-        return RejectedRow(row, self.lines[row], smiles, reason, self.unit)
+        return RejectedRow(row, self.lines[row], smiles, reason, self.line_kind)
 
     def replace_columns(self, columns: Mapping[int, Sequence[str]]) -> "Table":
         """The table with other cells in some columns; `columns` maps the index of a column to its n new cells."""
@@ -188,7 +188,7 @@ def _read_all(stream: RowStream, max_bytes: int | float = math.inf) -> Table:
         rows,
         stream.source,
         lines,
-        stream.unit,
+        stream.line_kind,
         structure_errors,
         stream.smiles_column,
         atom_maps,
