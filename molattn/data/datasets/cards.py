@@ -85,8 +85,6 @@ class DatasetCard:
     """The folder of the table; before `find_dataset`, that of the card."""
     file: str
     """The table's file name in `folder`."""
-    verified: bool
-    """Whether the table was available when the card was written."""
     sha256: str
     """The checksum of the table, in hexadecimal; empty if it was not available."""
     rows: int | None
@@ -253,7 +251,6 @@ def _card(folder: Path, fields: dict[str, Any]) -> DatasetCard:
         title=fields["title"],
         folder=folder,
         file=fields["file"],
-        verified=verified,
         sha256=fields["sha256"] if verified else "",
         rows=fields["rows"] if verified else None,
         smiles_column=fields["smiles_column"],
