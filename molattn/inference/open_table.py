@@ -7,11 +7,12 @@ from dataclasses import asdict, dataclass, replace
 
 from molattn.data.files import atomic_write
 from molattn.data.tables.columns import find_column, format_names
+from molattn.data.tables.npy_writer import NpyFormat
 from molattn.data.tables.number_columns import NumberColumns, peek_decimal_commas
 from molattn.data.tables.options import Warn, ignore_warning
 from molattn.data.tables.parts import PartFiles
 from molattn.data.tables.row_stream import Chunk, RowStream
-from molattn.data.tables.writers import NewColumn, NpyFormat, TableFormat, TableWriter, is_sdf, output_format
+from molattn.data.tables.writers import NewColumn, TableFormat, TableWriter, is_sdf, output_format
 from molattn.errors import RowsFailed, UsageError
 from molattn.inference.added_columns import AddedColumns
 from molattn.inference.output_parts import rows_per_part

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from rdkit import Chem
 
 from molattn.data import read_columns, read_records, read_table, write_table
-from molattn.data.tables import csv_text, row_stream
+from molattn.data.tables import csv_text, lines
 from molattn.data.tables.csv_text import csv_stream
+from molattn.data.tables.lines import read_lines
 from molattn.data.tables.readers import count_rows, infer_format, open_stream
-from molattn.data.tables.row_stream import CHUNK_SIZE, read_lines
+from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import InputError, SmilesError, UsageError
 
 
@@ -63,7 +64,7 @@ def test_block_boundaries_do_not_matter(tmp_path: Path, monkeypatch: pytest.Monk
     path = tmp_path / "t.csv"
     path.write_bytes('\ufeffsmiles,é\r\nC,"1\r2"\r\n\rCC,\u20ac\n\n"C\n\nC",x'.encode())
     whole = read(path)
-    monkeypatch.setattr(row_stream, "_BLOCK", block)
+    monkeypatch.setattr(lines, "_BLOCK", block)
     assert read(path) == whole == (("smiles", "é"), [["C", "1\r2"], ["CC", "\u20ac"], ["C\n\nC", "x"]], [2, 5, 7])
 
 
@@ -90,7 +91,7 @@ def test_rows_and_their_lines_are_those_of_the_csv_module(pieces: list[str], blo
     except csv.Error:
         refused = True
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_stream, "_BLOCK", block)
+        patch.setattr(lines, "_BLOCK", block)
         found = read_lines(io.BytesIO(text.encode()), "t.csv")
         try:
             stream = csv_stream(found, "t.csv")
@@ -115,7 +116,7 @@ def test_an_open_quote_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(csv_text, "MAX_CELL_CHARS", 0)  # that of csv, 131,072, stands
     with pytest.raises(InputError, match="line 3: the quotes do not match"):
         count_rows(path)
-    monkeypatch.setattr(row_stream, "MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1000)
     path.write_text("smiles\nC\n" + "C" * 5000)
     with pytest.raises(InputError, match="line 3: a line of over 1,000 bytes"):
         count_rows(path)

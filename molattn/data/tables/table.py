@@ -16,9 +16,10 @@ from typing import Any
 from molattn.data import files
 from molattn.data.tables.columns import find_column
 from molattn.data.tables.csv_text import csv_line, csv_stream
+from molattn.data.tables.lines import read_lines
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions, Warn, ignore_warning
 from molattn.data.tables.readers import delimiter_of_suffix, infer_format, open_stream
-from molattn.data.tables.row_stream import RowStream, read_lines, row_bytes
+from molattn.data.tables.row_stream import RowStream, row_bytes
 from molattn.errors import InputError, UsageError
 
 MIN_TABLE_MEMORY, TABLE_MEMORY_PER_BYTE = 2**29, 64

@@ -23,8 +23,9 @@ from molattn.data.tables.header import (
     read_header,
     row_width,
 )
+from molattn.data.tables.lines import MAX_LINE_BYTES
 from molattn.data.tables.options import TableOptions, Warn
-from molattn.data.tables.row_stream import MAX_LINE_BYTES, RowStream, SourceRow, chunk_rows
+from molattn.data.tables.row_stream import RowStream, SourceRow, chunk_rows
 from molattn.errors import InputError, MissingExtra, UsageError, short_repr
 
 LINE_KIND = "sheet row"
