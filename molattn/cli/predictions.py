@@ -56,13 +56,13 @@ def _print_json(predictor: "Predictor", extra_names: Sequence[str], rows: Sequen
 
 def _print(predictor: "Predictor", extra_names: Sequence[str], rows: Sequence["RowPrediction"]) -> None:
     """Print the predictions as text, and the molecules' warnings."""
-    from molattn.data.tables.columns import has_unit
+    from molattn.data.tables.units import name_has_unit
 
     units = list(predictor.units)
     if predictor.task.kind == "binary":
         units = [f"probability of {names[1]}" for names in predictor.task.classes] or ["probability"] * len(units)
     named = zip(predictor.targets, units, strict=True)
-    header = [*(f"{t} ({u})" if u and not has_unit(t, u) else t for t, u in named), *extra_names]
+    header = [*(f"{t} ({u})" if u and not name_has_unit(t, u) else t for t, u in named), *extra_names]
     if len(header) > MAX_COLUMNS:
         _print_table(header, rows)
     else:

@@ -9,12 +9,12 @@ import numpy as np
 
 from molattn.chem import MoleculeGraph, standardized_smiles
 from molattn.chem.molecule import map_rows
+from molattn.chem.parse import NO_ATOM_LIMIT
 from molattn.errors import SmilesError, short_repr
 from molattn.models.predictions import normal_quantile
 from molattn.models.target_transform import LOG10, NEG_LOG10_MOLAR, parse_molar, transform_targets
 from molattn.training.data_messages import MAX_EXAMPLES, Finding, count_noun, join_words
 from molattn.training.dataset import PreparedDataset
-from molattn.training.labels import NO_ATOM_LIMIT
 from molattn.training.replicates import CONFLICT, find_conflicts, find_replicates, label_spread
 
 LARGE = 150

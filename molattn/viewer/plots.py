@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 
-from molattn.data.tables.columns import has_unit
+from molattn.data.tables.units import name_has_unit
 from molattn.models.losses import LOSSES
 from molattn.training.metrics import VAL_LOSS, label_of
 from molattn.viewer.figures import REFERENCE_LINE, new_figure, render, shorten
@@ -45,7 +45,7 @@ def parity_plot(
     """
     known = np.isfinite(true) & np.isfinite(predicted)
     target = shorten(name, 40)
-    quantity = f"{target} ({shorten(unit, 30)})" if unit and not has_unit(name, unit) else target
+    quantity = f"{target} ({shorten(unit, 30)})" if unit and not name_has_unit(name, unit) else target
     in_unit = f" {shorten(unit, 30)}" if unit else ""
     with new_figure(5.0, 5.0, "constrained") as figure:
         axes = figure.add_subplot()
