@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from molattn.models.artifact import load_artifact
 from molattn.models.predictions import Predictions
 from molattn.models.uncertainty import NONE
 from molattn.training.run_status import check_has_model, model_folder
+
+if TYPE_CHECKING:
+    from molattn.training.evaluation import Evaluation
 
 
 class Predictor(TablePredictor):
@@ -273,7 +276,7 @@ class Predictor(TablePredictor):
         num_workers: int = 0,
         progress: Progress | None = None,
         table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
-    ):
+    ) -> "Evaluation":
         """The metrics on a table that has the columns of the targets: what `molattn evaluate` does.
 
         Args:
