@@ -113,7 +113,7 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         sample_weight: Any,
         y_is_1d: bool,
     ) -> Self:
-        """Fit to targets, (n, T), NaN where missing; `kind` is the kind of the task, `y_is_1d` is whether y was (n,)."""
+        """Fit to targets, (n, T), NaN where missing; `kind` is the kind of the task, `y_is_1d` whether y was (n,)."""
         smiles, descriptors = molecules.smiles, _descriptor_array(molecules)
         weights = None
         if sample_weight is not None:
