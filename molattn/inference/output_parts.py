@@ -14,7 +14,7 @@ from molattn.inference.table_job import TableJob
 if TYPE_CHECKING:
     from molattn.inference.open_table import OpenTable
 
-NUMBER_FORMATS = "number_formats"
+NUMBER_FORMATS_KEY = "number_formats"
 """The dependency of an output that holds the decimal mark and the thousands separator of each descriptor."""
 CHUNKS_PER_PART = 16
 """The number of chunks in a part of the output; an interruption loses at most the unfinished part."""
@@ -60,7 +60,7 @@ def open_parts(
         "suffix": table.output.suffix,
         "escape_formulas": job.escape_formulas,
         "table_options": str(job.input.options),
-        NUMBER_FORMATS: dict(formats),
+        NUMBER_FORMATS_KEY: dict(formats),
     }
     return Parts(job.output, table.output, dependencies)
 

@@ -21,7 +21,7 @@ from molattn.errors import MissingExtra, MolattnError, ProcessLost, UsageError
 from molattn.inference.added_columns import AddedColumns, prediction_columns
 from molattn.inference.open_table import check_strict, open_table
 from molattn.inference.options import PredictionOptions
-from molattn.inference.output_parts import NUMBER_FORMATS, discard_records, join_parts, open_parts, rows_per_part
+from molattn.inference.output_parts import NUMBER_FORMATS_KEY, discard_records, join_parts, open_parts, rows_per_part
 from molattn.inference.predictor import load
 from molattn.inference.row_counts import RowCounts
 from molattn.inference.table_engine import ProgressFactory
@@ -247,7 +247,7 @@ def _write_part(job: TableJob, added: AddedColumns, part: int) -> RowCounts:
         started.write_text(f"{os.getpid()}\n")
         manifest = json.loads((parts.folder / MANIFEST).read_text(encoding="utf-8"))
         first, end = manifest["first_row"], manifest["first_row"] + manifest["num_rows"]
-        table.descriptors.use(manifest[NUMBER_FORMATS])
+        table.descriptors.use(manifest[NUMBER_FORMATS_KEY])
         chunks = table.chunks(first, min(end, first + (part + 1) * rows_per_part()), lambda k: k == part)
         with closing(table.results(chunks, workers, lambda _: None)) as predicted:
             table.write_part(parts, part, predicted)

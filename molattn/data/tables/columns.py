@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from molattn.errors import InputError, UsageError, short_repr
 
-_MAX_LISTED, _MAX_SEARCHED, _MAX_LENGTH = 40, 1000, 200
+_MAX_LISTED, _MAX_SEARCHED_NAMES, _MAX_LENGTH = 40, 1000, 200
 """Maximum number of names in an error, of names searched for the closest match, and of characters in such a name."""
 
 _UNNAMED = re.compile(r"Unnamed: \d+(\.\d+)?", re.ASCII)
@@ -86,7 +86,7 @@ def find_column(columns: Sequence[str], name: str, source: str) -> int:
         return stripped.index(name.strip())
     folded = [known.casefold() for known in stripped]
     # With very many or very long names the search would take minutes.
-    candidates = [known for known in folded[:_MAX_SEARCHED] if len(known) <= _MAX_LENGTH]
+    candidates = [known for known in folded[:_MAX_SEARCHED_NAMES] if len(known) <= _MAX_LENGTH]
     close = difflib.get_close_matches(name.strip().casefold()[:_MAX_LENGTH], candidates, n=1)
     hint = f"; did you mean {short_repr(stripped[folded.index(close[0])])}?" if close else ""
     raise UsageError(f"{source} has no column {short_repr(name)}; it has {format_names(stripped)}{hint}")
