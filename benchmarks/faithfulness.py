@@ -33,7 +33,7 @@ COLUMNS = {
     "Pearson r": ("methods", "pearson"),
     "AUROC": ("methods", "auroc"),
     "untrained, tau": ("untrained", "kendall"),
-    "deletion": ("methods", "deletion"),
+    "deletion": ("methods", "deletion_ratio"),
 }
 """The columns of the tables, and where their values are in the output of `molattn faithfulness`."""
 

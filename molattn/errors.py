@@ -208,6 +208,17 @@ def warn_caller(message: str) -> None:
     warnings.warn(MolattnWarning(message), stacklevel=level)
 
 
+def describe_failures(failed: int, total: int, effect: str, first: object) -> str:
+    """How many of `total` failed, with the first of them: "2 of 9 rows are left out; the first, line 3: ..."; or "".
+
+    Args:
+        failed, total: the numbers.
+        effect: what they are, and what follows for those that failed: "rows are left out".
+        first: location and reason of the first that failed.
+    """
+    return f"{failed} of {total} {effect}; the first, {first}" if failed else ""
+
+
 def describe_bad_smiles(bad: Sequence[tuple[int, object, str]], total: int, limit: int = 5) -> str:
     """A message about the SMILES that cannot be used: how many, and the row, text and reason of the first of them.
 

@@ -408,7 +408,7 @@ def test_an_estimator_is_a_transformer_to_its_embeddings() -> None:
     assert_same_predictions(embeddings, fitted.predictor_.embed(smiles))
     assert_same_predictions(fitted.transform(smiles[::-1]), embeddings[::-1])
     names = fitted.get_feature_names_out()
-    assert names.tolist() == [f"molattentionregressor{k}" for k in range(fitted.predictor_.dim)]
+    assert names.tolist() == [f"molattentionregressor{k}" for k in range(fitted.predictor_.embedding_dim)]
     frame = fitted.set_output(transform="pandas").transform(smiles)
     assert frame.columns.tolist() == names.tolist() and len(frame) == 30
     with pytest.raises(ValueError, match="1 of 2 SMILES cannot be used.*row 1"):

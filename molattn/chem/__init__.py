@@ -19,13 +19,11 @@ from molattn.chem.conformers import (
     ConformerOptions,
     conformer,
 )
+from molattn.chem.contributions import CONTRIBUTIONS, atom_contributions, contributions_table
 from molattn.chem.descriptors import (
-    CONTRIBUTIONS,
     FAST_DESCRIPTORS,
     FEW_DESCRIPTORS,
     MOLECULE_FEATURIZERS,
-    atom_contributions,
-    contributions_table,
     descriptors,
     featurizer_descriptors,
     rdkit_version,

@@ -111,7 +111,7 @@ ATOM_FEATURES: tuple[AtomFeature, ...] = (
 )
 """All features of an atom, in the order of the columns of `atom_codes`."""
 
-_GETTERS = tuple((AtomProperties._fields.index(f.source), f.to_label) for f in ATOM_FEATURES)
+_ENCODERS = tuple((AtomProperties._fields.index(f.source), f.to_label) for f in ATOM_FEATURES)
 _NO_RINGS: frozenset[int] = frozenset()
 
 
@@ -137,7 +137,7 @@ def _with_size(sizes: frozenset[int], size: int) -> frozenset[int]:
 @lru_cache(4096)
 def _row(properties: AtomProperties) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """The codes of an atom, and a message for each unknown label; cached, since few combinations are common."""
-    labels = [to_label(properties[field]) for field, to_label in _GETTERS]
+    labels = [to_label(properties[field]) for field, to_label in _ENCODERS]
     unknown = [
         f"{feature.name} {label} is coded as unknown"
         for feature, label in zip(ATOM_FEATURES, labels, strict=True)

@@ -1,11 +1,11 @@
 """The codes of a molecule from its RDKit pickle (`Mol.ToBinary`): one call of RDKit and one of `binary.c`.
 
-`codes_by_getters` makes about ten calls of RDKit per atom, and one such call takes as long as `binary.c` needs for a
+`reference_codes` makes about ten calls of RDKit per atom, and one such call takes as long as `binary.c` needs for a
 whole atom. `Mol.ToBinary` contains the same properties. Its format is internal to RDKit and may change with the
 version, so a header that is not in `VERSIONS` is rejected. Before its first use, the compiled reader must return the
-same codes as the getters for `CHECK_SMILES`, once for each build of it and each version of RDKit. The getters are used
-if that check fails, if there is no C compiler, and for molecules with a property that is not in the tables and needs a
-warning.
+same codes as the reference for `CHECK_SMILES`, once for each build of it and each version of RDKit. The reference is
+used if that check fails, if there is no C compiler, and for molecules with a property that is not in the tables and
+needs a warning.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ from rdkit import Chem, rdBase
 
 from molattn.chem.atoms import ATOM_FEATURES, symbols_from_codes
 from molattn.chem.bonds import BOND_TYPES, SELF, pair_codes, with_stereo
-from molattn.chem.codes import Codes, codes_by_getters
+from molattn.chem.codes import Codes, reference_codes
 from molattn.chem.features import ELEMENT_SYMBOLS
 from molattn.chem.stereo import stereo_labels
 from molattn.kernels import loader
@@ -75,7 +75,7 @@ C[P@](=O)(O)c1ccccc1 C/C(=N\O)c1cc[n+](C)cc1 CC/C(C#N)=C(/c1ccccc1)c1ccncc1 Cn1c
 """
 _LARGE_SMILES = ("C" * 255, "C1" + "C" * 254 + "=C1", "C" * 150 + "C(=O)O." + "C" * 150 + "C1CC1")
 CHECK_SMILES = (*_SMILES.split(), *_CIP_SMILES.split(), *_LARGE_SMILES)
-"""Molecules for which the reader must return the same codes as the getters before it is used."""
+"""Molecules for which the reader must return the same codes as the reference before it is used."""
 
 
 class Tables(ctypes.Structure):
@@ -91,7 +91,7 @@ class Tables(ctypes.Structure):
 def molecule_codes(mol: Chem.Mol) -> Codes:
     """The codes of a sanitized molecule: see `MoleculeGraph`."""
     read = reader()
-    return (read is not None and read(mol)) or codes_by_getters(mol)
+    return (read is not None and read(mol)) or reference_codes(mol)
 
 
 @cache
@@ -120,7 +120,7 @@ def _load_reader() -> tuple[Callable[[Chem.Mol], Codes | None] | None, str]:
     if not marker.exists():
         with rdBase.BlockLogs():
             for smiles in CHECK_SMILES:
-                if not agrees_with_getters(read, Chem.MolFromSmiles(smiles)):
+                if not agrees_with_reference(read, Chem.MolFromSmiles(smiles)):
                     return None, f"the reader does not agree with RDKit on {smiles}"
         with suppress(OSError):
             marker.touch()
@@ -146,9 +146,9 @@ def _version(binary: bytes) -> tuple[int, ...]:
     return tuple(int.from_bytes(binary[at : at + 4], "little") for at in (8, 12, 16))
 
 
-def agrees_with_getters(read: Callable[[Chem.Mol], Codes | None], mol: Chem.Mol) -> bool:
-    """Whether the reader returns the codes of the getters, or None for a molecule for which they have warnings."""
-    ours, true = read(mol), codes_by_getters(mol)
+def agrees_with_reference(read: Callable[[Chem.Mol], Codes | None], mol: Chem.Mol) -> bool:
+    """Whether the reader returns the codes of the reference, or None for a molecule for which that has warnings."""
+    ours, true = read(mol), reference_codes(mol)
     if ours is None:
         return bool(true.warnings)
     same = all(np.array_equal(a, b) for a, b in zip(ours[:3], true[:3], strict=True))
@@ -170,7 +170,7 @@ def bind_tables(library: ctypes.CDLL) -> Callable[..., int]:
 
 
 def _make_reader(library: ctypes.CDLL) -> Callable[[Chem.Mol], Codes | None]:
-    """A function from a molecule to its codes, or to None if they need the getters."""
+    """A function from a molecule to its codes, or to None if they need the reference."""
     call, features, address, empty = bind_tables(library), len(ATOM_FEATURES), ctypes.c_uint8.from_buffer, np.empty
 
     def read(mol: Chem.Mol) -> Codes | None:

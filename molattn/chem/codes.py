@@ -68,8 +68,8 @@ class Codes(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def codes_by_getters(mol: Chem.Mol) -> Codes:
-    """The codes of any sanitized molecule."""
+def reference_codes(mol: Chem.Mol) -> Codes:
+    """The codes of any sanitized molecule, by RDKit's getters: what `binary.c` is held to."""
     stereo = stereo_labels(mol)
     atoms, atom_warnings = atom_codes(mol, stereo)
     bonds, bond_warnings = bond_codes(mol, stereo)

@@ -131,7 +131,7 @@ def conformer(
 
 
 def distances(
-    mol: Chem.Mol, smiles: object, paths: npt.NDArray[np.uint8], settings: ConformerOptions
+    mol: Chem.Mol, smiles: object, paths: npt.NDArray[np.uint8], options: ConformerOptions
 ) -> tuple[npt.NDArray[np.float32], tuple[str, ...]]:
     """d_ij = |x_i - x_j| within a fragment and inf between fragments, and the warnings.
 
@@ -139,17 +139,17 @@ def distances(
         mol: A sanitized molecule.
         smiles: The SMILES, for errors.
         paths: Its path lengths, (n, n).
-        settings: How the geometry is computed, and the policy for a molecule without one.
+        options: How the geometry is computed, and the policy for a molecule without one.
 
     Returns:
         (n, n) float32 in angstrom, symmetric, 0 on the diagonal; computed in float64.
 
-    Raises ConformerError, unless `settings.on_failure` is "paths".
+    Raises ConformerError, unless `options.on_failure` is "paths".
     """
     try:
-        x, warnings = embed(mol, smiles, settings)
+        x, warnings = embed(mol, smiles, options)
     except ConformerError as error:
-        if settings.on_failure != "paths":
+        if options.on_failure != "paths":
             raise
         d = BOND_LENGTH * paths.astype(np.float64)
         warnings = (NO_GEOMETRY + error.reason,)
@@ -158,7 +158,7 @@ def distances(
     return np.where(paths == DISCONNECTED, np.inf, d).astype(np.float32), warnings
 
 
-def embed(mol: Chem.Mol, smiles: object, settings: ConformerOptions) -> Conformer:
+def embed(mol: Chem.Mol, smiles: object, options: ConformerOptions) -> Conformer:
     """The coordinates of the atoms of `mol`, fragment by fragment; `mol` itself is not changed.
 
     Raises ConformerError, which names the molecule `smiles`.
@@ -172,14 +172,14 @@ def embed(mol: Chem.Mol, smiles: object, settings: ConformerOptions) -> Conforme
         for fragment, indices in zip(fragments, atom_indices, strict=True):
             # A single atom stays at the origin.
             if len(indices) > 1:
-                x[list(indices)], found = _embed_fragment(fragment, smiles, settings)
+                x[list(indices)], found = _embed_fragment(fragment, smiles, options)
                 warnings += found
     # All added hydrogens follow the atoms of the graph.
     return Conformer(x[: mol.GetNumAtoms()], tuple(dict.fromkeys(warnings)))
 
 
 def _embed_fragment(
-    fragment: Chem.Mol, smiles: object, settings: ConformerOptions
+    fragment: Chem.Mol, smiles: object, options: ConformerOptions
 ) -> tuple[npt.NDArray[np.float64], list[str]]:
     """The coordinates of one fragment with all its hydrogens, and the warnings."""
     n = fragment.GetNumAtoms()
@@ -194,14 +194,14 @@ def _embed_fragment(
         # The first attempt, from eigenvectors of the distance matrix, fails for long chains.
         parameters = rdDistGeom.ETKDGv3()
         # RDKit gives the same geometry for the seeds 0 and 1.
-        parameters.randomSeed = settings.seed + 1
-        parameters.timeout = settings.timeout
+        parameters.randomSeed = options.seed + 1
+        parameters.timeout = options.timeout
         parameters.useRandomCoords = random
         parameters.trackFailures = True
         if rdDistGeom.EmbedMolecule(mol, parameters) == 0:
             break
         if parameters.GetFailureCounts()[_TIMEOUT]:
-            raise ConformerError(smiles, f"RDKit finds no 3D geometry within {settings.timeout} s")
+            raise ConformerError(smiles, f"RDKit finds no 3D geometry within {options.timeout} s")
     else:
         raise ConformerError(smiles, "RDKit finds no 3D geometry that fits its rings, bonds and stereochemistry")
     warnings = _optimize(mol)

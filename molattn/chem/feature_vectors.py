@@ -1,6 +1,5 @@
 """Feature vectors of molecules: counted fingerprints and descriptors, for models that do not read graphs."""
 
-import sys
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import accumulate, pairwise
@@ -12,7 +11,7 @@ from rdkit.Chem import rdFingerprintGenerator, rdReducedGraphs
 
 from molattn.chem.descriptors import FAST_DESCRIPTORS, descriptor_values
 from molattn.chem.molecule import Progress, map_rows
-from molattn.chem.parse import convert_rdkit_errors, read_smiles
+from molattn.chem.parse import NO_ATOM_LIMIT, convert_rdkit_errors, read_smiles
 from molattn.errors import SmilesError, UsageError, unknown_choice
 
 RADIUS, FEATURE_BITS = 2, 1024
@@ -33,7 +32,7 @@ def feature_vectors(
     num_workers: int = 0,
     progress: Progress | None = None,
     *,
-    max_atoms: int = sys.maxsize,
+    max_atoms: int = NO_ATOM_LIMIT,
 ) -> np.ndarray:
     """The features of molecules, (n, F) float32: those of each featurizer in turn, see `FEATURE_LENGTHS`.
 
@@ -87,7 +86,7 @@ def feature_columns(featurizers: Sequence[str]) -> dict[str, slice]:
     return {f: slice(*pair) for f, pair in zip(featurizers, pairwise(ends), strict=True)}
 
 
-def morgan_environments(smiles: str, *, max_atoms: int = sys.maxsize) -> dict[int, list[tuple[int, ...]]]:
+def morgan_environments(smiles: str, *, max_atoms: int = NO_ATOM_LIMIT) -> dict[int, list[tuple[int, ...]]]:
     """The substructures that are counted in each column of "morgan_count": for each, the indices of its atoms.
 
     Args:
@@ -139,10 +138,6 @@ def _morgan() -> Any:
     return rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=FEATURE_BITS)
 
 
-def _morgan_count(mol: Chem.Mol) -> np.ndarray:
-    return _morgan().GetCountFingerprintAsNumPy(mol)
-
-
 def _avalon_count(mol: Chem.Mol) -> np.ndarray:
     from rdkit.Avalon.pyAvalonTools import GetAvalonCountFP  # here, because few models need it
 
@@ -151,17 +146,9 @@ def _avalon_count(mol: Chem.Mol) -> np.ndarray:
     return counts
 
 
-def _erg(mol: Chem.Mol) -> np.ndarray:
-    return rdReducedGraphs.GetErGFingerprint(mol)
-
-
-def _fast_descriptors(mol: Chem.Mol) -> np.ndarray:
-    return descriptor_values(mol, FAST_DESCRIPTORS)
-
-
 _FUNCTIONS: dict[str, Callable[[Chem.Mol], np.ndarray]] = {
-    "morgan_count": _morgan_count,
+    "morgan_count": lambda mol: _morgan().GetCountFingerprintAsNumPy(mol),
     "avalon_count": _avalon_count,
-    "erg": _erg,
-    "rdkit_fast": _fast_descriptors,
+    "erg": rdReducedGraphs.GetErGFingerprint,
+    "rdkit_fast": lambda mol: descriptor_values(mol, FAST_DESCRIPTORS),
 }

@@ -49,6 +49,11 @@ def get_atoms(mol: Chem.Mol) -> list[Chem.Atom]:
     return [mol.GetAtomWithIdx(i) for i in range(mol.GetNumAtoms())]
 
 
+def output_order(mol: Chem.Mol) -> list[int]:
+    """The indices of the atoms in the order in which `Chem.MolToSmiles` has last written them."""
+    return list(mol.GetPropsAsDict(includePrivate=True, includeComputed=True).get("_smilesAtomOutputOrder", ()))
+
+
 def get_bonds(mol: Chem.Mol) -> list[Chem.Bond]:
     """All bonds, in order."""
     return [mol.GetBondWithIdx(i) for i in range(mol.GetNumBonds())]

@@ -7,6 +7,7 @@ others. And numbers in brackets overflow: see `brackets`.
 
 import math
 import re
+import sys
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +16,14 @@ from typing import Any, TypeGuard
 from rdkit import Chem, rdBase
 
 from molattn.chem.brackets import RDKIT_ERRORS, UNSANITIZED, bracket_error
+from molattn.chem.features import output_order
 from molattn.errors import InputError, SmilesError
 
 MAX_LENGTH = 10_000
 """Largest number of characters in a SMILES."""
+
+NO_ATOM_LIMIT = sys.maxsize
+"""The value of `max_atoms` for molecules that are known to be within the limit."""
 
 MAX_ATOMS = 1_000
 """Largest number of atoms in a molecule, by default."""
@@ -181,7 +186,7 @@ def smiles_from_mol(mol: Chem.Mol) -> tuple[str, bool]:
     with convert_rdkit_errors(mol, "write the molecule as SMILES"):
         heavy = Chem.RemoveHs(mol, sanitize=False)
         smiles = Chem.MolToSmiles(heavy, canonical=False)
-        order = list(heavy.GetPropsAsDict(True, True).get("_smilesAtomOutputOrder", ()))
+        order = output_order(heavy)
     pairs = zip(heavy.GetAtoms(), mol.GetAtoms(), strict=False)
     return smiles, order == sorted(order) and all(a.GetAtomicNum() == b.GetAtomicNum() for a, b in pairs)
 

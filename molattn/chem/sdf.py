@@ -10,6 +10,7 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdDepictor
 
 from molattn.chem.brackets import MAX_CHARGE, MAX_ISOTOPE
+from molattn.chem.features import output_order
 from molattn.chem.parse import MAX_ATOMS, canonical_smiles, convert_rdkit_errors, read_smiles
 from molattn.errors import InputError, SmilesError
 
@@ -66,14 +67,14 @@ def read_molblock(block: str, max_atoms: int = MAX_ATOMS) -> tuple[str, Molblock
         mol = Chem.RemoveHs(full, updateExplicitCount=True)  # like the parser
     smiles = canonical_smiles(mol, max_atoms=max_atoms)
     block_index = [atom.GetIntProp(_INDEX) for atom in mol.GetAtoms()]
-    output_order = [int(i) for i in re.findall(r"\d+", mol.GetProp("_smilesAtomOutputOrder"))]
+    written = output_order(mol)
     removed = set(range(full.GetNumAtoms())).difference(block_index)
     hydrogens: list[int] = []
-    for i in output_order:
+    for i in written:
         neighbors = full.GetAtomWithIdx(block_index[i]).GetNeighbors()
         own = sorted(a.GetIdx() for a in neighbors if a.GetIdx() in removed)
         hydrogens += own + [-1] * (mol.GetAtomWithIdx(i).GetTotalNumHs() - len(own))
-    order = np.array([block_index[i] for i in output_order], dtype=np.int32)
+    order = np.array([block_index[i] for i in written], dtype=np.int32)
     return smiles, MolblockAtomMap(full.GetNumAtoms(), order, np.array(hydrogens, dtype=np.int32))
 
 

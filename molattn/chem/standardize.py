@@ -8,7 +8,7 @@ from molattn.chem.parse import MAX_ATOMS, canonical_smiles, convert_rdkit_errors
 from molattn.errors import UsageError, unknown_choice
 
 
-def parent(mol: Chem.Mol) -> Chem.Mol:
+def parent_molecule(mol: Chem.Mol) -> Chem.Mol:
     """The parent molecule: functional groups normalized, the largest fragment, neutralized where possible.
 
     Metals bound to oxygen, nitrogen or fluorine are disconnected first, so that a salt is recognized however it is
@@ -24,14 +24,14 @@ def parent(mol: Chem.Mol) -> Chem.Mol:
     return rdMolStandardize.Uncharger(True).uncharge(mol)
 
 
-def tautomer(mol: Chem.Mol) -> Chem.Mol:
-    """RDKit's canonical tautomer of `parent`: slower, and not always the form that a chemist would draw."""
+def canonical_tautomer(mol: Chem.Mol) -> Chem.Mol:
+    """RDKit's canonical tautomer of the parent molecule: slower, and not always the form that a chemist would draw."""
     from rdkit.Chem.MolStandardize import rdMolStandardize
 
-    return rdMolStandardize.TautomerEnumerator().Canonicalize(parent(mol))
+    return rdMolStandardize.TautomerEnumerator().Canonicalize(parent_molecule(mol))
 
 
-STANDARDIZE: dict[str, Callable[[Chem.Mol], Chem.Mol]] = {"parent": parent, "tautomer": tautomer}
+STANDARDIZE: dict[str, Callable[[Chem.Mol], Chem.Mol]] = {"parent": parent_molecule, "tautomer": canonical_tautomer}
 """Standardizations by name, the values of the argument `standardize`; an empty string is none."""
 
 

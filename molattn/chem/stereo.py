@@ -12,7 +12,7 @@ from typing import NamedTuple
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdCIPLabeler
 
-from molattn.chem.features import UNKNOWN, get_atoms, get_bonds
+from molattn.chem.features import UNKNOWN, get_atoms, get_bonds, output_order
 
 MAX_ITERATIONS = 100_000
 """Largest number of comparisons by the labeler. A protein needs about 600, isomers of rings with aromatic groups up to
@@ -103,7 +103,7 @@ def canonical_form(mol: Chem.Mol) -> tuple[Chem.Mol | None, list[int]]:
     None instead of the molecule for one of the few SMILES that RDKit does not parse to the same atoms.
     """
     text = Chem.MolToSmiles(mol)
-    order = list(mol.GetPropsAsDict(includePrivate=True, includeComputed=True)["_smilesAtomOutputOrder"])
+    order = output_order(mol)
     parameters = Chem.SmilesParserParams()
     parameters.removeHs = parameters.allowCXSMILES = parameters.parseName = False
     with rdBase.BlockLogs():

@@ -18,10 +18,14 @@ from molattn.errors import InputError, MolattnError, SmilesError, UsageError, sh
 T = TypeVar("T")
 
 WORKER_DIED = "reading this row ended its process twice: it may need more memory than there is, or crash RDKit"
-"""The reason in the error of a row that kills every process that reads it."""
+"""The reason of `WorkerDied`."""
 
 _MAX_WORKERS = 61 if sys.platform == "win32" else sys.maxsize
 """The largest number of processes of a `ProcessPoolExecutor`; Windows waits for no more of them at once."""
+
+
+class WorkerDied(SmilesError):
+    """A row that kills every process that reads it; it may succeed in another run, with more memory."""
 
 
 def map_chunks(
@@ -141,7 +145,7 @@ class _Pool:
         except BrokenProcessPool:
             self.restart()
         if len(rows) == 1:
-            return [SmilesError(rows[0], WORKER_DIED)]
+            return [WorkerDied(rows[0], WORKER_DIED)]
         half = len(rows) // 2
         return self.run_isolated(rows[:half]) + self.run_isolated(rows[half:])
 

@@ -18,7 +18,7 @@ def attribution_table(attributions: Sequence["Attribution | None"]) -> str:
         if a is None:
             continue
         key = (row, a.smiles, a.target, a.method)
-        unit = a.unit if a.in_units else ""
+        unit = a.unit if a.has_unit else ""
         for i, (symbol, value) in enumerate(zip(a.symbols, a.values.tolist(), strict=True)):
             writer.writerow((*key, "atom", i, symbol, repr(value), unit))
         # Pairs: a descriptor may have any name.
@@ -26,6 +26,6 @@ def attribution_table(attributions: Sequence["Attribution | None"]) -> str:
             if value is not None:
                 writer.writerow((*key, part, "", "", repr(float(value)), a.unit))
         if a.probability is not None:
-            probability = a.probability if a.calibrated is None else a.calibrated
+            probability = a.probability if a.calibrated_probability is None else a.calibrated_probability
             writer.writerow((*key, "probability", "", "", repr(probability), ""))
     return text.getvalue()

@@ -14,12 +14,13 @@ from molattn.cli.options import (
     Run,
     Sheet,
     SmilesColumn,
+    Strict,
     Thousands,
     load_predictor,
     table_options,
 )
 from molattn.cli.terminal import print_json, print_status, warn
-from molattn.errors import RowsFailed, UsageError
+from molattn.errors import RowsFailed, UsageError, describe_failures
 
 
 def evaluate(
@@ -47,7 +48,7 @@ def evaluate(
     num_workers: NumWorkers = 0,
     decimal: Decimal = "",
     thousands: Thousands = "",
-    strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row cannot be evaluated.")] = False,
+    strict: Strict = False,
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
 ) -> None:
@@ -79,8 +80,8 @@ def evaluate(
         warn(warning)
     if result.rejected:
         first = result.rejected[0]
-        excluded = f"{len(result.rejected)} of {len(result.rejected) + len(result.rows)} rows are left out"
-        message = f"{excluded}; the first, {first.location}: {first.reason}"
+        where, total = f"{first.location}: {first.reason}", len(result.rejected) + len(result.rows)
+        message = describe_failures(len(result.rejected), total, "rows are left out", where)
         if strict:
             raise RowsFailed(message)
         warn(message)
@@ -106,7 +107,7 @@ def evaluate(
     if output_dir is not None:
         from molattn.training.run_folder import write_json
         from molattn.training.run_status import METRICS
-        from molattn.viewer.plots import evaluation_plots
+        from molattn.viewer.run_plots import evaluation_plots
 
         output_dir.mkdir(parents=True, exist_ok=True)
         write_json(output_dir / METRICS, content)

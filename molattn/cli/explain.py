@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from molattn.cli.options import Force, Quiet, Run, Target, load_predictor
+from molattn.cli.options import Force, Quiet, Run, Strict, Target, load_predictor
 from molattn.cli.terminal import print_line, print_status, warn
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 
@@ -42,7 +42,7 @@ def explain(
             "--output", "-o", help="Output file: .svg, .png, .csv or .html. [default: print]", show_default=False
         ),
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 at a SMILES that cannot be read.")] = False,
+    strict: Strict = False,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
@@ -133,7 +133,7 @@ def _print(attributions: Sequence["Attribution"]) -> None:
             print_line()
         print_line(a.smiles)
         print_line(a.equation)
-        unit = f", in {a.unit}" if a.unit and a.in_units else ""
+        unit = f", in {a.unit}" if a.unit and a.has_unit else ""
         print_line(f"{a.method}, {method_title(a.method)}{unit}; faithfulness: {a.faithfulness}")
         terms = [*zip(a.labels, a.values, strict=True), *a.other_terms.items()]
         width = max(len(label) for label, _ in terms)

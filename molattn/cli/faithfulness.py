@@ -1,11 +1,21 @@
-"""`molattn faithfulness`: how faithful the attributions of a trained model are to its predictions."""
+"""`molattn faithfulness`: how faithful attributions are to a model, and how accurate where the truth is known."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from molattn.cli.options import Encoding, NoHeaderRow, Quiet, Run, Sheet, Target, load_predictor, table_options
+from molattn.cli.options import (
+    Encoding,
+    NoHeaderRow,
+    Quiet,
+    Run,
+    Sheet,
+    SmilesColumn,
+    Target,
+    load_predictor,
+    table_options,
+)
 from molattn.cli.terminal import console, print_json, print_line, warn
 
 if TYPE_CHECKING:
@@ -16,11 +26,11 @@ def faithfulness(
     run: Run,
     table: Annotated[
         Path | None,
-        typer.Option(help="Table of molecules to measure on. [default: the run's test molecules]", show_default=False),
+        typer.Argument(
+            help="A table of molecules to measure on. [default: the run's test molecules]", show_default=False
+        ),
     ] = None,
-    smiles_column: Annotated[
-        str | None, typer.Option(help="Name of its SMILES column. [default: detected]", show_default=False)
-    ] = None,
+    smiles_column: SmilesColumn = None,
     encoding: Encoding = None,
     no_header_row: NoHeaderRow = False,
     sheet: Sheet = None,
@@ -71,27 +81,27 @@ def _print(result: "RunFaithfulness", run: Path) -> None:
     from rich.table import Table
 
     scores, record = result.faithfulness, result.record
-    n, candidates = scores.molecules, result.num_candidates
+    n, candidates = scores.num_molecules, result.num_candidates
     count = f"{n} of {candidates}" if n < candidates else str(n)
     split = f"{record['split']} " if record["split"] else ""
     print_line(f"{scores.target}, {count} {split}molecules of {record['data']}:")
     table = Table()
     table.add_column("method", no_wrap=True)
-    if result.truth:
+    if result.ground_truth_property:
         for name in ("tau", "r", "AUROC", "untrained"):
             table.add_column(name, justify="right")
     for name in ("sign", "deletion"):
         table.add_column(name, justify="right")
     for name, m in scores.methods.items():
         cells = [name]
-        if result.truth:
+        if result.ground_truth_property:
             cells += [_number(m.kendall), _number(m.pearson), _number(m.auroc), _number(scores.untrained[name].kendall)]
-        table.add_row(*cells, _number(m.sign), _number(m.deletion))
+        table.add_row(*cells, _number(m.sign), _number(m.deletion_ratio))
     console().print(table)
-    if result.truth:
-        print_line("tau (Kendall), r (Pearson), AUROC: agreement with the true contributions of atoms; 1 is perfect.")
+    if result.ground_truth_property:
+        print_line("tau (Kendall), r (Pearson), AUROC: accuracy, or agreement with true contributions; 1 is perfect.")
         print_line("untrained: the tau of the same model before training.")
-    reference = "true contribution" if result.truth else "change of the prediction without the atom"
+    reference = "true contribution" if result.ground_truth_property else "change of the prediction without the atom"
     print_line(f"sign: share of atoms whose value has the sign of the {reference}; empty for methods without signs.")
     print_line("deletion: change of the prediction without the top atoms, relative to random atoms; 1 is chance.")
     print_line("It does not measure signs.")

@@ -27,18 +27,21 @@ def print_summary(summary: "HeadSummary") -> None:
     from rich.table import Table
 
     distances = [key for key in summary.keys("distance") if summary.uniform(key)]
-    entropy = summary.keys("entropy")
-    title = f"{summary.molecules:,} molecules, {summary.atoms:,} atoms: % of attention by bonds between the atoms"
+    entropy = summary.relative_entropy()
+    title = (
+        f"{summary.num_molecules:,} molecules, {summary.num_atoms:,} atoms: % of attention by bonds between the atoms"
+    )
     table = Table(title=title, box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
-    for name in ("head", *(_COLUMN_NAMES.get(key[2], key[2]) for key in distances), "entropy", "top group"):
+    for name in ("head", *(_COLUMN_NAMES.get(key.sender, key.sender) for key in distances), "entropy", "top group"):
         table.add_column(name, justify="left" if name == "top group" else "right", no_wrap=True)
-    table.add_row("uniform", *(_percent(summary.uniform(key)) for key in distances), *["100"][: len(entropy)])
+    table.add_row("uniform", *(_percent(summary.uniform(key)) for key in distances), "" if entropy is None else "100")
     layers, heads = summary.shape or (0, 0)
     for layer in range(layers):
         table.add_section()
         for head in range(heads):
-            shares = [_percent(float(summary.share(key)[layer, head])) for key in (*distances, *entropy)]
-            table.add_row(f"{layer}.{head}", *shares, *[""][len(entropy) :], _top_group(summary, layer, head))
+            shares = [_percent(float(summary.share(key)[layer, head])) for key in distances]
+            shares.append("" if entropy is None else _percent(float(entropy[layer, head])))
+            table.add_row(f"{layer}.{head}", *shares, _top_group(summary, layer, head))
     console().print(table)
     for line in _LEGEND:
         print_line(line)
@@ -53,9 +56,9 @@ def _top_group(summary: "HeadSummary", layer: int, head: int) -> str:
     from molattn.explain.head_summary import OTHER_ATOMS
 
     ratios = {
-        key[2]: float(summary.share(key)[layer, head] / summary.uniform(key))
+        key.sender: float(summary.share(key)[layer, head] / summary.uniform(key))
         for key in summary.keys("group")
-        if key[1] == OTHER_ATOMS and summary.receivers(key) >= 100 and summary.uniform(key)
+        if key.receiver == OTHER_ATOMS and summary.receivers(key) >= 100 and summary.uniform(key)
     }
     best = max(ratios, key=lambda name: ratios[name], default="")
     return f"{best} {ratios[best]:.1f}x" if best and ratios[best] > 1 else ""

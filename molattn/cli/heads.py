@@ -17,6 +17,7 @@ from molattn.cli.options import (
     Sheet,
     Smiles,
     SmilesColumn,
+    Strict,
     load_predictor,
     table_options,
 )
@@ -52,7 +53,7 @@ def heads(
     no_header_row: NoHeaderRow = False,
     sheet: Sheet = None,
     num_workers: NumWorkers = 0,
-    strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 at a row that cannot be read.")] = False,
+    strict: Strict = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the output files.")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -67,7 +68,7 @@ def heads(
     from molattn.cli.head_report import print_summary
     from molattn.cli.table_report import TableProgress
     from molattn.explain.head_summary import check_summary_output
-    from molattn.inference.table_job import TableJob, check_output
+    from molattn.inference.table_job import InputTable, check_output
 
     if table is not None and smiles:
         raise typer.BadParameter("give a table or --smiles, not both")
@@ -89,16 +90,9 @@ def heads(
             print_status(source)
         summary, counts = summarize_smiles(predictor, texts, locations, num_workers, strict)
     else:
-        job = TableJob(
-            input=table,
-            output=None,
-            smiles_column=smiles_column,
-            input_format=input_format,
-            table_options=table_options(encoding, no_header_row, sheet),
-            num_workers=num_workers,
-            strict=strict,
-        )
-        summary, counts = summarize_table(predictor, job, partial(TableProgress, quiet=quiet), warn, max_rows)
+        source = InputTable(table, smiles_column, input_format, table_options(encoding, no_header_row, sheet))
+        progress = partial(TableProgress, quiet=quiet)
+        summary, counts = summarize_table(predictor, source, progress, warn, max_rows, num_workers, strict)
     if counts.failed:
         warn(counts.failure_message("are left out"))
     for path in outputs:

@@ -11,9 +11,11 @@ import typer
 from typer.core import TyperGroup
 
 from molattn import __version__
+from molattn.cli.attention import attention
 from molattn.cli.check import check
 from molattn.cli.datasets import datasets
 from molattn.cli.doctor import doctor
+from molattn.cli.embed import embed
 from molattn.cli.environment import keep_memory, set_environment
 from molattn.cli.errors import errors_as_exit_codes, show_log, show_warning
 from molattn.cli.evaluate import evaluate
@@ -25,7 +27,6 @@ from molattn.cli.predict import predict
 from molattn.cli.presets import presets
 from molattn.cli.pretrain import pretrain
 from molattn.cli.select import select
-from molattn.cli.tables import attention, embed
 from molattn.cli.terminal import prepare_streams, print_line, printable
 from molattn.cli.train import train
 from molattn.cli.train_options import list_plugins

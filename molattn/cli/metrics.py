@@ -37,7 +37,7 @@ def print_metrics(
             a table; None for none.
         other_models: the same as `metrics` for other models, by their names.
     """
-    from molattn.data.tables.columns import has_unit
+    from molattn.data.tables.units import name_has_unit
     from molattn.training.metrics import METRICS
 
     other_models = other_models or {}
@@ -53,10 +53,11 @@ def print_metrics(
                 columns[model_name] = [number(other[target][n]) for n in names]
             if baseline:
                 columns[f"always {baseline_label}"] = [number(baseline[target][n]) for n in names]
-            shown = units[target] and not has_unit(target, units[target]) and any(METRICS[n].has_unit for n in names)
-            unit = f" in {units[target]}" if shown else ""
+            unit = units[target]
+            shown = unit and not name_has_unit(target, unit) and any(METRICS[n].has_unit for n in names)
+            in_unit = f" in {unit}" if shown else ""
             print_line()
-            print_line(f"{target}{unit}, {model['n']} {counted}{_censored(model)}:")
+            print_line(f"{target}{in_unit}, {model['n']} {counted}{_censored(model)}:")
             labels = [METRICS[n].label for n in names]
             _print(["", *columns], [list(row) for row in zip(labels, *columns.values(), strict=True)])
     else:

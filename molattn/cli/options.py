@@ -54,9 +54,8 @@ Target = Annotated[
     typer.Option("--target", help="Target to explain; required if the model has several.", show_default=False),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue an unfinished output.")]
-# As in molattn.inference.table_job, which is not imported for the help screen.
-LOCAL = "local"
 Engine = Annotated[str, typer.Option(help="local, or ray: on the CPUs of a Ray cluster or of this machine.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row or a SMILES fails.")]
 EscapeFormulas = Annotated[
     bool, typer.Option("--escape-formulas", help="Put ' before cells that a spreadsheet would read as a formula.")
 ]

@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from molattn.cli.options import (
-    LOCAL,
     Decimal,
     Encoding,
     Engine,
@@ -23,12 +22,14 @@ from molattn.cli.options import (
     Sheet,
     Smiles,
     SmilesColumn,
+    Strict,
     Thousands,
     load_predictor,
     parse_shard,
     table_options,
 )
 from molattn.cli.terminal import stdout_writer, warn
+from molattn.inference.options import LOCAL, PredictionOptions, check_engine
 
 
 def predict(
@@ -85,7 +86,7 @@ def predict(
             help="How intervals are computed: zscaling, isotonic, none, ... [default: as trained]", show_default=False
         ),
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row has no prediction.")] = False,
+    strict: Strict = False,
     force: Force = False,
     escape_formulas: EscapeFormulas = False,
     quiet: Quiet = False,
@@ -128,10 +129,10 @@ def predict(
         raise typer.BadParameter("options for tables, such as --output or --encoding, do not apply to --smiles")
     if tables and as_json:
         raise typer.BadParameter("--json applies only to --smiles")
-    from molattn.inference.table_job import TableJob, check_engine, jobs_for_tables, locked_outputs
+    from molattn.inference.table_job import InputTable, TableJob, jobs_for_tables, locked_outputs
 
     check_engine(engine)
-    options = (interval, uncertainty_method or "", calibration_method or "", applicability)
+    options = PredictionOptions(interval, uncertainty_method or "", calibration_method or "", applicability)
     if smiles:
         from molattn.cli.predictions import predict_smiles
 
@@ -140,13 +141,11 @@ def predict(
     assert tables
     from molattn.cli.table_report import TableProgress, report_rows
 
+    read_options = table_options(encoding, no_header_row, sheet, decimal, thousands)
     job = TableJob(
-        input=tables[0],
+        input=InputTable(tables[0], smiles_column, input_format, read_options),
         output=None if output is None else Path(output),
         write_text=stdout_writer() if output is None else None,
-        smiles_column=smiles_column,
-        input_format=input_format,
-        table_options=table_options(encoding, no_header_row, sheet, decimal, thousands),
         shard=parse_shard(shard),
         num_workers=num_workers,
         resume=resume,
@@ -157,9 +156,8 @@ def predict(
     )
     with locked_outputs(jobs_for_tables(job, tables, output)) as jobs:
         predictor = load_predictor(run)
-        from molattn.inference.base_predictor import PredictionOptions
-        from molattn.inference.table_engine import predict_jobs
+        from molattn.inference.engines import predict_jobs
 
         progress = partial(TableProgress, quiet=quiet)
-        counts = predict_jobs(predictor, jobs, PredictionOptions(*options), engine, progress, warn)
+        counts = predict_jobs(predictor, jobs, options, engine, progress, warn)
     report_rows(counts, "prediction", "predicted", job.output, quiet)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from molattn.cli.terminal import console, print_json, print_line, printable, warn
-from molattn.errors import RowsFailed
+from molattn.errors import RowsFailed, describe_failures
 
 if TYPE_CHECKING:
-    from molattn.inference import Predictor, RowPrediction
+    from molattn.inference import PredictionOptions, Predictor, RowPrediction
     from molattn.inference.rows import Value
 
 MAX_COLUMNS = 4
@@ -17,26 +17,20 @@ MAX_COLUMNS = 4
 def predict_smiles(
     predictor: "Predictor",
     smiles: Sequence[str],
-    options: tuple[float | None, str, str, bool],
+    options: "PredictionOptions",
     as_json: bool,
     strict: bool,
 ) -> None:
-    """Print the prediction of each SMILES; warn of those that failed, or raise RowsFailed if `strict`.
-
-    `options` are the values of a `PredictionOptions`.
-    """
-    from molattn.inference import PredictionOptions
-
-    prediction_options = PredictionOptions(*options)
-    rows = list(predictor.predict_rows(smiles, options=prediction_options))
-    extra_names = [column.name for column in predictor.extra_columns_for(prediction_options)]
+    """Print the prediction of each SMILES; warn of those that failed, or raise RowsFailed if `strict`."""
+    rows = list(predictor.predict_rows(smiles, options=options))
+    extra_names = [column.name for column in predictor.extra_value_columns(options)]
     if as_json:
         _print_json(predictor, extra_names, rows)
     else:
         _print(predictor, extra_names, rows)
     if failed := [row for row in rows if row.error]:
         first = f"--smiles {failed[0].smiles}: {failed[0].error}"
-        message = f"{len(failed)} of {len(smiles)} rows have no prediction; the first, {first}"
+        message = describe_failures(len(failed), len(smiles), "rows have no prediction", first)
         if strict:
             raise RowsFailed(message)
         warn(message)
@@ -62,13 +56,13 @@ def _print_json(predictor: "Predictor", extra_names: Sequence[str], rows: Sequen
 
 def _print(predictor: "Predictor", extra_names: Sequence[str], rows: Sequence["RowPrediction"]) -> None:
     """Print the predictions as text, and the molecules' warnings."""
-    from molattn.data.tables.columns import has_unit
+    from molattn.data.tables.units import name_has_unit
 
     units = list(predictor.units)
     if predictor.task.kind == "binary":
         units = [f"probability of {names[1]}" for names in predictor.task.classes] or ["probability"] * len(units)
     named = zip(predictor.targets, units, strict=True)
-    header = [*(f"{t} ({u})" if u and not has_unit(t, u) else t for t, u in named), *extra_names]
+    header = [*(f"{t} ({u})" if u and not name_has_unit(t, u) else t for t, u in named), *extra_names]
     if len(header) > MAX_COLUMNS:
         _print_table(header, rows)
     else:

@@ -70,7 +70,7 @@ def pretrain(
         typer.Option(
             "--set",
             help="Any setting of the model and training, e.g. model.hidden_dim=128.",
-            metavar="SECTION.KEY=VALUE",
+            metavar="KEY=VAL",
             show_default=False,
         ),
     ] = None,

@@ -17,6 +17,7 @@ from molattn.cli.options import (
     Run,
     Sheet,
     SmilesColumn,
+    Strict,
     Thousands,
     load_predictor,
     table_options,
@@ -66,7 +67,7 @@ def select(
     decimal: Decimal = "",
     thousands: Thousands = "",
     num_workers: Annotated[int, typer.Option("--num-workers", min=0, help="Processes that read molecules.")] = 0,
-    strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row has no prediction.")] = False,
+    strict: Strict = False,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
@@ -84,15 +85,13 @@ def select(
     Rows that cannot be read are not selected; a warning reports how many there are, and the first. The table is kept in
     memory.
     """
-    from molattn.inference.table_job import TableJob, locked_outputs
+    from molattn.inference.table_job import InputTable, TableJob, locked_outputs
 
+    table_format = table_options(encoding, no_header_row, sheet, decimal, thousands)
     job = TableJob(
-        input=table,
+        input=InputTable(table, smiles_column, input_format, table_format),
         output=output,
         write_text=stdout_writer() if output is None else None,
-        smiles_column=smiles_column,
-        input_format=input_format,
-        table_options=table_options(encoding, no_header_row, sheet, decimal, thousands),
         num_workers=num_workers,
         strict=strict,
         force=force,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from molattn.cli.terminal import bar_column, console, print_status, warn
 
 if TYPE_CHECKING:
-    from molattn.inference.rows import RowCounts
+    from molattn.inference.row_counts import RowCounts
 
 
 SECONDS_BETWEEN_LINES = 10.0
@@ -90,7 +90,7 @@ def _duration(seconds: float) -> str:
 
 def report_rows(counts: "RowCounts", noun: str, verb: str, output: Path | None, quiet: bool) -> None:
     """Report on standard error how many rows were predicted or embedded, and warn of those that failed."""
-    geometry, failures = counts.geometry_message, counts.failure_message(noun)
+    geometry, failures = counts.geometry_message, counts.failure_message(f"have no {noun}")
     if geometry:
         warn(geometry)
     if output is not None and not quiet:

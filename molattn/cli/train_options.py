@@ -122,7 +122,7 @@ Settings = Annotated[
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing run.", rich_help_panel=_RUN)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and warnings.", rich_help_panel=_RUN)]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print more details.", rich_help_panel=_RUN)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.", rich_help_panel=_RUN)]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=_RUN)]
 HelpAll = Annotated[
     bool,
     typer.Option("--help-all", help="Show more options.", is_eager=True, callback=_show_all, rich_help_panel=_RUN),

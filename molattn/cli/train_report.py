@@ -56,14 +56,14 @@ def report_runs(result: "MultipleRunsResult") -> None:
     from rich.table import Table
 
     from molattn.cli.metrics import number
-    from molattn.data.tables.columns import has_unit
+    from molattn.data.tables.units import name_has_unit
     from molattn.training.metrics import METRICS
 
     out = console()
     for target, metrics in result.metrics["test"].items():
         unit = result.metrics["units"][target]
         print_line()
-        in_unit = f" in {unit}" if unit and not has_unit(target, unit) else ""
+        in_unit = f" in {unit}" if unit and not name_has_unit(target, unit) else ""
         print_line(f"{target}{in_unit}, test molecules of {len(result.runs)} runs:")
         # A metric that is undefined in all runs has no mean.
         numbers = {name: m for name, m in metrics.items() if name in METRICS and isinstance(m, dict) and "mean" in m}

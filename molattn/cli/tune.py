@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from molattn.cli.options import Quiet
+from molattn.cli import train_options as opt
 from molattn.cli.terminal import print_json, print_line
-from molattn.cli.train_options import set_table, with_settings
 from molattn.errors import UsageError
 from molattn.training.run_config import resolve
 
@@ -22,12 +21,9 @@ SETTINGS = (
 """The settings that have an option; `--set` changes the others."""
 
 
-@with_settings(*SETTINGS)
+@opt.with_settings(*SETTINGS)
 def tune(
-    table: Annotated[
-        Path | None,
-        typer.Argument(help="A CSV, TSV, Excel, Parquet, SMI or SDF table to train on.", show_default=False),
-    ] = None,
+    table: opt.Table = None,
     *,
     num_trials: Annotated[
         int | None,
@@ -41,7 +37,7 @@ def tune(
         list[str] | None,
         typer.Option(
             help="Search space, e.g. model.num_layers=2..6 or model.readout=['mean', 'sum']; may be repeated.",
-            metavar="SECTION.KEY=VALUES",
+            metavar="KEY=VALUES",
             show_default=False,
         ),
     ] = None,
@@ -57,17 +53,10 @@ def tune(
     resume: Annotated[
         Path | None, typer.Option(help="The folder of a study to continue.", metavar="FOLDER", show_default=False)
     ] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="A TOML file of settings, such as a run's config.toml.", show_default=False)
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", help="Any setting, e.g. training.ema=0.9.", metavar="SECTION.KEY=VALUE", show_default=False
-        ),
-    ] = None,
-    quiet: Quiet = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    config: opt.Config = None,
+    settings: opt.Settings = None,
+    quiet: opt.Quiet = False,
+    as_json: opt.AsJson = False,
     **options: Any,
 ) -> None:
     """Search for the best settings (hyperparameters); `molattn train --config best.toml` trains with them.
@@ -80,7 +69,7 @@ def tune(
     `--resume FOLDER` continues an interrupted study with its own settings. Run it in several terminals at the same time
     to share the trials of one study among them.
     """
-    set_table(options, table)
+    opt.set_table(options, table)
     search = list(search or ())
     if resume is not None:
         if output_dir is not None or config is not None:

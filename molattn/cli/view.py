@@ -16,18 +16,19 @@ from molattn.cli.options import (
     Sheet,
     Smiles,
     SmilesColumn,
+    Strict,
     Thousands,
     load_predictor,
     table_options,
 )
 from molattn.cli.terminal import print_status, warn
-from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
+from molattn.errors import InputError, RowsFailed, SmilesError, UsageError, describe_failures
 
 if TYPE_CHECKING:
-    from molattn.data.tables.options import TableOptions
     from molattn.explain import AttentionMap, Attribution
     from molattn.inference import Predictor
-    from molattn.viewer.web.payload import Truth
+    from molattn.inference.table_job import InputTable
+    from molattn.viewer.web.payload import MeasuredValues
 
 
 def view(
@@ -38,14 +39,14 @@ def view(
     ] = None,
     smiles: Smiles = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Output file, .html.")] = Path("page.html"),
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Largest number of rows of a table to show.")] = 20,
+    max_rows: Annotated[int, typer.Option(min=1, help="Show only the first N rows of a table.", metavar="N")] = 20,
     smiles_column: SmilesColumn = None,
     encoding: Encoding = None,
     no_header_row: NoHeaderRow = False,
     sheet: Sheet = None,
     decimal: Decimal = "",
     thousands: Thousands = "",
-    strict: Annotated[bool, typer.Option("--strict", help="Stop with code 4 at a SMILES that cannot be read.")] = False,
+    strict: Strict = False,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
@@ -61,7 +62,7 @@ def view(
         raise typer.BadParameter(f"{names} apply only to a table")
     if output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{output.name}: the page is written as .html")
-    from molattn.inference.table_job import check_output
+    from molattn.inference.table_job import InputTable, check_output
 
     check_output(output, force, table)
     from molattn.viewer.web import write_page
@@ -72,9 +73,10 @@ def view(
         locations, truth, note = [f"--smiles {text}" for text in texts], [None] * len(texts), ""
     else:
         options = table_options(encoding, no_header_row, sheet, decimal, thousands)
-        texts, locations, truth, note = _rows(predictor, table, smiles_column, limit, options)
+        source = InputTable(table, smiles_column, options=options)
+        texts, locations, truth, note = _rows(predictor, source, max_rows)
     maps: list[AttentionMap] = []
-    truth_of_maps: list[Truth | None] = []
+    truth_of_maps: list[MeasuredValues | None] = []
     failed: list[str] = []
     for location, true_values, result in zip(locations, truth, predictor.attentions(texts), strict=True):
         if isinstance(result, SmilesError):
@@ -83,7 +85,7 @@ def view(
             maps.append(result)
             truth_of_maps.append(true_values)
     if failed:
-        message = f"{len(failed)} of {len(texts)} molecules cannot be shown; the first, {failed[0]}"
+        message = describe_failures(len(failed), len(texts), "molecules cannot be shown", failed[0])
         if strict:
             raise RowsFailed(message)
         if not maps:
@@ -111,45 +113,42 @@ def _attributions(predictor: "Predictor", maps: list["AttentionMap"]) -> list["A
         warn(f"the page has no attributions: {error}")
         return []
     if failed := [str(result) for result in results if isinstance(result, SmilesError)]:
-        warn(f"{len(failed)} of {len(results)} attributions are missing; the first, {failed[0]}")
+        warn(describe_failures(len(failed), len(results), "attributions are missing", failed[0]))
     return [result for result in results if not isinstance(result, SmilesError)]
 
 
 def _rows(
-    predictor: "Predictor", table: Path, smiles_column: str | None, limit: int, options: "TableOptions"
-) -> tuple[list[object], list[str], list["Truth | None"], str]:
+    predictor: "Predictor", table: "InputTable", max_rows: int
+) -> tuple[list[object], list[str], list["MeasuredValues | None"], str]:
     """The first molecules of a table, their locations, their true values, and a note if there are more rows."""
+    from molattn.data.tables.columns import find_column
     from molattn.data.tables.number_columns import NumberColumns
-    from molattn.data.tables.readers import open_stream
-    from molattn.data.tables.records import guess_smiles_column
-    from molattn.data.tables.table import find_column
 
-    with open_stream(table, options=options, max_atoms=predictor.read_options.max_atoms, warn=warn) as stream:
-        column = smiles_column or guess_smiles_column(stream.columns, stream.smiles_column)
-        index = find_column(stream.columns, column, stream.source)
+    with table.open(predictor.read_options.max_atoms, warn) as (stream, smiles_column):
+        index = find_column(stream.columns, smiles_column, stream.source)
         names = [name.strip() for name in stream.columns]
         targets = {t: names.index(t) for t in predictor.targets if t in names}
         has_numbers = predictor.task.kind == "regression" and not predictor.task.atom_level
-        numbers = NumberColumns(stream, [*targets] if has_numbers else [], options, warn)
+        numbers = NumberColumns(stream, [*targets] if has_numbers else [], table.options, warn)
         texts: list[object] = []
         locations: list[str] = []
-        truth: list[Truth | None] = []
+        truth: list[MeasuredValues | None] = []
         for chunk in stream.chunks:
             rows_of_chunk = chunk.rows()
             for values, k in zip(numbers.read(chunk), targets.values(), strict=False):  # without numbers, of no target
                 for row, value in zip(rows_of_chunk, values, strict=True):
                     row[k] = value if isinstance(value, str) else row[k]
             rows = zip(stream.molecule_column(chunk, index), chunk.lines, rows_of_chunk, strict=True)
-            for text, line, cells in islice(rows, limit + 1 - len(texts)):
+            for text, line, cells in islice(rows, max_rows + 1 - len(texts)):
                 texts.append(text)
-                locations.append(f"{stream.unit} {line}")
+                locations.append(f"{stream.line_kind} {line}")
                 truth.append({t: _value(cells[k]) for t, k in targets.items()})
-            if len(texts) > limit:
+            if len(texts) > max_rows:
                 break
     if not texts:
-        raise InputError(f"{table} has no rows")
-    note = f", the first of {table}; --limit shows more" if len(texts) > limit else ""
-    return texts[:limit], locations[:limit], truth[:limit], note
+        raise InputError(f"{table.path} has no rows")
+    note = f", the first of {table.path}; --max-rows shows more" if len(texts) > max_rows else ""
+    return texts[:max_rows], locations[:max_rows], truth[:max_rows], note
 
 
 def _value(text: str) -> float | str | None:

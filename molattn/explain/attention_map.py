@@ -180,11 +180,7 @@ class AttentionMap:
         if self.position_type != "atoms":
             raise UsageError("the nodes of this attention map are tokens of a SMILES, without bonds")
         graph = molecule_graph(self.smiles, add_hs=self.add_hs, max_atoms=max(MAX_ATOMS, self.num_atoms))
-        if graph.symbols != self.symbols:
-            raise InputError(
-                f"the attention map has {self.num_atoms} atoms ({short_repr(' '.join(self.symbols))}), "
-                f"its SMILES {short_repr(self.smiles)} has {graph.num_atoms} ({short_repr(' '.join(graph.symbols))})"
-            )
+        check_symbols("the attention map", self.smiles, self.symbols, graph.symbols)
         return graph
 
     def to_frame(self) -> "pa.Table":
@@ -291,6 +287,15 @@ class AttentionMap:
     def __repr__(self) -> str:
         counts = f"{self.num_layers} layers, {self.num_heads} heads, {self.num_atoms} {self.position_type}"
         return f"AttentionMap({self.smiles!r}, {counts})"
+
+
+def check_symbols(owner: str, smiles: str, symbols: Sequence[str], found: Sequence[str]) -> None:
+    """Raise InputError if the atoms of `owner`, such as "the attribution", are not those found in its SMILES."""
+    if tuple(found) != tuple(symbols):
+        raise InputError(
+            f"{owner} has {len(symbols)} atoms ({short_repr(' '.join(symbols))}), "
+            f"its SMILES {short_repr(smiles)} has {len(found)} ({short_repr(' '.join(found))})"
+        )
 
 
 def normalize_rows(weights: np.ndarray) -> np.ndarray:

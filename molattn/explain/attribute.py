@@ -10,7 +10,8 @@ from molattn.data.store.batches import MoleculeBatch
 from molattn.errors import SmilesError, UsageError, unknown_choice
 from molattn.explain.attention_map import NOT_MEASURED
 from molattn.explain.attribution import Attribution
-from molattn.explain.methods import METHODS, Terms, choose_method, unsupported_model_reason
+from molattn.explain.methods import METHODS, choose_method, unsupported_model_reason
+from molattn.explain.terms import Terms
 from molattn.explain.tree_shap import TREE_SHAP, TREE_SHAP_TITLE, tree_shap
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
@@ -94,15 +95,15 @@ def _class_score(artifact: Artifact, columns: Sequence[str], output: int) -> Exp
 
 
 def class_probability(artifact: Artifact, explained: ExplainedOutput, outputs: np.ndarray) -> dict[str, float | None]:
-    """`probability` and `calibrated` of an `Attribution`, from the outputs of its molecule, (outputs,)."""
+    """`probability` and `calibrated_probability` of an `Attribution`, from the outputs of its molecule, (outputs,)."""
     if explained.class_of is None:
-        return {"probability": None, "calibrated": None}
+        return {"probability": None, "calibrated_probability": None}
     t, c = explained.class_of
     decoded = artifact.task.decode(outputs[None], artifact.scaler)
     probability, calibrated = (
         float(artifact.task.probabilities(p, t)[0, c]) for p in (decoded, artifact.apply_calibration(decoded))
     )
-    return {"probability": probability, "calibrated": None if calibrated == probability else calibrated}
+    return {"probability": probability, "calibrated_probability": None if calibrated == probability else calibrated}
 
 
 def target_index(artifact: Artifact, name: str) -> int:
@@ -199,7 +200,7 @@ def attribution_of(
     faithfulness: str = NOT_MEASURED,
 ) -> Attribution:
     """`terms` in the unit of the explained target."""
-    scale = explained.std if terms.in_units else 1.0
+    scale = explained.std if terms.has_unit else 1.0
     names = () if artifact.descriptors is None else artifact.descriptors.names
     descriptor_terms = dict(zip(names, [] if terms.descriptors is None else terms.descriptors.tolist(), strict=False))
     return Attribution(
@@ -215,6 +216,6 @@ def attribution_of(
         adds_up=terms.adds_up,
         add_hs=artifact.read_options.add_hs,
         faithfulness=faithfulness,
-        in_units=terms.in_units,
+        has_unit=terms.has_unit,
         quantity=explained.quantity,
     )

@@ -35,7 +35,7 @@ class Attribution:
     Attributes:
         smiles: the SMILES of the atoms.
         symbols: n element symbols.
-        values: (n,) the attribution of each atom; in the target's unit if `in_units`.
+        values: (n,) the attribution of each atom; in the target's unit if `has_unit`.
         method: the method, such as "additive" or "integrated-gradients".
         target: the target whose prediction is explained.
         unit: unit of the target; empty if unknown.
@@ -45,10 +45,10 @@ class Attribution:
         adds_up: whether the attributions sum to the prediction (completeness).
         add_hs: whether hydrogens are atoms; they follow those of the SMILES.
         faithfulness: how faithful the method was measured to be for this model, in one line.
-        in_units: whether the values are in the target's unit; False for attention weights, which have none.
+        has_unit: whether the values are in the target's unit; False for attention weights, which have none.
         quantity: the name of `prediction` if it is not the predicted value, such as "log-odds of active".
         probability: the probability of the class, from `prediction`; None for regression.
-        calibrated: the probability after calibration, as in predictions; None if calibration does not change it.
+        calibrated_probability: the probability after calibration, as in predictions; None if that does not change it.
 
     >>> import numpy as np
     >>> from molattn.explain import Attribution
@@ -72,10 +72,10 @@ class Attribution:
     adds_up: bool = False
     add_hs: bool = False
     faithfulness: str = NOT_MEASURED
-    in_units: bool = True
+    has_unit: bool = True
     quantity: str = ""
     probability: float | None = None
-    calibrated: float | None = None
+    calibrated_probability: float | None = None
 
     @property
     def num_atoms(self) -> int:
@@ -90,18 +90,18 @@ class Attribution:
     @property
     def signed(self) -> bool:
         """Whether the values have a sign: a positive one raises the prediction. False for attention weights."""
-        return self.in_units or bool((self.values < 0).any())
+        return self.has_unit or bool((self.values < 0).any())
 
     @property
-    def parts(self) -> dict[str, float]:
+    def terms(self) -> dict[str, float]:
         """The terms of the prediction if `adds_up`: the constant, the sum over the atoms, and the other terms.
 
         A descriptor that is called as one of the first two has "other " before its name.
         """
         if not self.adds_up:
             return {}
-        parts = {"constant": self.constant or 0.0, f"{self.num_atoms} atoms": float(self.values.sum())}
-        return parts | {f"other {name}" if name in parts else name: x for name, x in self.other_terms.items()}
+        terms = {"constant": self.constant or 0.0, f"{self.num_atoms} atoms": float(self.values.sum())}
+        return terms | {f"other {name}" if name in terms else name: x for name, x in self.other_terms.items()}
 
     @property
     def equation(self) -> str:
@@ -109,15 +109,16 @@ class Attribution:
         unit = f" {self.unit}" if self.unit and not self.quantity else ""
         text = f"{self.quantity or self.target} {self.prediction:.3f}{unit}"
         if self.probability is not None:
-            calibrated = "" if self.calibrated is None else f", calibrated {self.calibrated:.3f}"
-            text = f"{text} (probability {self.probability:.3f}{calibrated})"
+            calibrated = self.calibrated_probability
+            after = "" if calibrated is None else f", calibrated {calibrated:.3f}"
+            text = f"{text} (probability {self.probability:.3f}{after})"
         if not self.adds_up:
             return f"{text}; the values do not add up to it"
-        first, *rest = self.parts.items()
+        first, *rest = self.terms.items()
         if len(self.other_terms) > _MAX_NAMED:
             rest = [rest[0], (f"{len(self.other_terms)} other terms", sum(self.other_terms.values()))]
-        terms = [f"{first[1]:.3f} ({first[0]})", *(f"{'-+'[x >= 0]} {abs(x):.3f} ({name})" for name, x in rest)]
-        return f"{text} = {' '.join(terms)}"
+        shown = [f"{first[1]:.3f} ({first[0]})", *(f"{'-+'[x >= 0]} {abs(x):.3f} ({name})" for name, x in rest)]
+        return f"{text} = {' '.join(shown)}"
 
     def draw(self, size: tuple[int, int] | None = None) -> "Picture":
         """Draw the molecule with a disc under each atom, orange if it raises the prediction and blue if it lowers it.

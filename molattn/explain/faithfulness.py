@@ -1,25 +1,18 @@
-"""Faithfulness of attributions: agreement with known atom contributions, signs, and deletion of the top atoms."""
+"""Scores of attribution methods: accuracy, where the true contributions of atoms are known, signs, and faithfulness."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import kendalltau, pearsonr
-from sklearn.metrics import roc_auc_score
 
 from molattn.chem import MoleculeGraph
 from molattn.data.store.batches import collate
 from molattn.errors import SmilesError, UsageError
+from molattn.explain.accuracy import attribution_accuracy, sign_agreement
 from molattn.explain.attribute import explained_output
-from molattn.explain.methods import (
-    METHODS,
-    MoleculeOrBatch,
-    available_methods,
-    choose_method,
-    deletion_outputs,
-    occlusion,
-    random_attributions,
-)
+from molattn.explain.masking import deletion_outputs, occlusion
+from molattn.explain.methods import METHODS, available_methods, choose_method, random_attributions
+from molattn.explain.terms import MoleculeOrBatch
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig
 from molattn.models.descriptors import molecule_descriptors
@@ -35,9 +28,6 @@ RANDOM = "random"
 FRACTIONS = (0.1, 0.2, 0.3, 0.4, 0.5)
 """Fractions of the atoms that are deleted in a deletion curve, the largest attributions first."""
 
-MIN_EFFECT = 0.01
-"""Smallest size of the effect of an atom, as a fraction of the largest in its molecule, whose sign counts."""
-
 _RANDOM_ORDERS = 5
 """Random deletion orders per molecule."""
 
@@ -51,10 +41,10 @@ class MethodScores:
             if all attributions are equal. None without ground truth.
         auroc: AUROC of |attribution| for the important atoms, whose |true contribution| is above the mean of their
             molecule. None without ground truth.
-        curve: the change of the prediction, in its unit, when the first 10, 20, ... 50% of the atoms are deleted, the
-            largest |attribution| first.
-        deletion: the mean of that curve divided by that of random orders: 1 is chance, and more is better. It ranks by
-            |attribution| and sums |change|, so it does not measure signs.
+        deletion_curve: the change of the prediction, in its unit, when the first 10, 20, ... 50% of the atoms are
+            deleted, the largest |attribution| first.
+        deletion_ratio: the mean of that curve divided by that of random orders: 1 is chance, and more is better. It
+            ranks by |attribution| and sums |change|, so it does not measure signs.
         sign: the fraction of the atoms whose attribution has the sign of the true contribution; without ground truth,
             that of the change of the prediction, f(molecule) - f(molecule without the atom), which is 1 for occlusion
             by definition. Of atoms whose effect is above `MIN_EFFECT`. None for methods without signs.
@@ -63,66 +53,30 @@ class MethodScores:
     kendall: float | None
     pearson: float | None
     auroc: float | None
-    curve: tuple[float, ...] | None
-    deletion: float | None
+    deletion_curve: tuple[float, ...] | None
+    deletion_ratio: float | None
     sign: float | None = None
 
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """The scores of all methods on one target of one model.
+    """The scores of all methods on one target of one model: accuracy if there is ground truth, and faithfulness.
 
     Attributes:
         target: the target.
         unit: unit of the curves.
-        molecules: number of molecules.
-        with_truth: number of them whose true contributions are not all equal.
+        num_molecules: number of molecules.
+        num_with_ground_truth: number of them whose true contributions are not all equal.
         methods: scores by name, including the baseline `RANDOM`.
         untrained: the same for a model with these settings and newly initialized weights; empty without ground truth.
     """
 
     target: str
     unit: str
-    molecules: int
-    with_truth: int
+    num_molecules: int
+    num_with_ground_truth: int
     methods: Mapping[str, MethodScores]
     untrained: Mapping[str, MethodScores]
-
-
-def agreement(values: np.ndarray, truth: np.ndarray) -> tuple[float, float, float]:
-    """Kendall's tau-b, Pearson's r and the AUROC of the important atoms, of one molecule; see `MethodScores`.
-
-    `truth` must not be equal for all atoms. Values are rounded to five digits of the largest, so that equivalent atoms
-    are ties despite rounding errors.
-    """
-    v = _rounded(values)
-    y = np.round(truth, 4)
-    size = np.abs(y)
-    important = size > size.mean()
-    # If all have the same absolute value, such as +1 and -1, all atoms are equally important.
-    auroc = float(roc_auc_score(important, np.abs(v))) if important.any() and not important.all() else 0.5
-    if np.ptp(v) == 0:
-        return 0.0, 0.0, auroc
-    tau, r = kendalltau(v, y).statistic, pearsonr(v, y).statistic  # pyright: ignore[reportAttributeAccessIssue]
-    return float(tau), float(r), auroc
-
-
-def sign_agreement(values: np.ndarray, effects: np.ndarray) -> float | None:
-    """The fraction of the atoms of one molecule whose value has the sign of their effect; see `MethodScores.sign`.
-
-    A value of 0 has the sign of no effect. None if all effects are 0.
-    """
-    sizes = np.abs(effects)
-    if not sizes.max() > 0:
-        return None
-    counted = sizes > MIN_EFFECT * sizes.max()
-    return float((np.sign(_rounded(values))[counted] == np.sign(effects)[counted]).mean())
-
-
-def _rounded(values: np.ndarray) -> np.ndarray:
-    """Values relative to the largest, to five digits."""
-    largest = np.abs(values).max()
-    return np.round(values / largest, 5) if largest > 0 else values
 
 
 def measure_faithfulness(
@@ -130,7 +84,7 @@ def measure_faithfulness(
     molecules: Sequence[MoleculeGraph],
     target: str | None = None,
     *,
-    truth: Callable[[MoleculeGraph], np.ndarray] | None = None,
+    true_contributions: Callable[[MoleculeGraph], np.ndarray] | None = None,
     methods: Sequence[str] = (),
     deletion: bool = True,
     seed: int = 0,
@@ -142,7 +96,7 @@ def measure_faithfulness(
 
     Args:
         target: see `explained_output`.
-        truth: the true contributions of the atoms of a molecule to the target, (n,), if known.
+        true_contributions: the true contributions of the atoms of a molecule to the target, (n,), if known.
         methods: their names; empty for all that support the model.
         deletion: whether to compute deletion curves.
         seed: seed of the random orders and of the weights of the untrained model.
@@ -173,13 +127,22 @@ def measure_faithfulness(
     batches = [collate([m], None, None if z is None else z[i : i + 1]) for i, m in enumerate(molecules)]
     explained = [explained_output(artifact, target, row) for row in outputs]
     indices, scale = [e.output for e in explained], explained[0].std
-    total = len(molecules) * (2 if truth is not None else 1)
+    total = len(molecules) * (2 if true_contributions is not None else 1)
     report = progress or (lambda done, total: None)  # noqa: ARG005
-    trained, with_truth = _score_methods(
-        model, molecules, batches, indices, names, truth, deletion, scale, seed, lambda done: report(done, total)
+    trained, num_with_ground_truth = _score_methods(
+        model,
+        molecules,
+        batches,
+        indices,
+        names,
+        true_contributions,
+        deletion,
+        scale,
+        seed,
+        lambda done: report(done, total),
     )
     untrained: Mapping[str, MethodScores] = {}
-    if truth is not None:
+    if true_contributions is not None:
         with seeded(seed):
             k = model.num_descriptors
             fresh = GraphModel(model.config, model.head.out_features, num_descriptors=k).eval().requires_grad_(False)
@@ -190,14 +153,14 @@ def measure_faithfulness(
             batches,
             indices,
             names,
-            truth,
+            true_contributions,
             False,
             scale,
             seed,
             lambda done: report(len(molecules) + done, total),
         )
     return Faithfulness(
-        target or artifact.targets[0], explained[0].unit, len(molecules), with_truth, trained, untrained
+        target or artifact.targets[0], explained[0].unit, len(molecules), num_with_ground_truth, trained, untrained
     )
 
 
@@ -207,7 +170,7 @@ def _score_methods(
     batches: Sequence[MoleculeOrBatch],
     outputs: Sequence[int],
     names: Sequence[str],
-    truth: Callable[[MoleculeGraph], np.ndarray] | None,
+    true_contributions: Callable[[MoleculeGraph], np.ndarray] | None,
     deletion: bool,
     scale: float,
     seed: int,
@@ -216,20 +179,20 @@ def _score_methods(
     """The scores of the methods, and the number of molecules whose true contributions differ."""
     functions = {**{name: METHODS[name].compute for name in names}, RANDOM: random_attributions(seed)}
     rng = np.random.default_rng(seed)
-    agreements: dict[str, list[tuple[float, float, float]]] = {name: [] for name in functions}
+    accuracies: dict[str, list[tuple[float, float, float]]] = {name: [] for name in functions}
     signs: dict[str, list[float]] = {name: [] for name in functions}
     curves: dict[str, list[np.ndarray]] = {name: [] for name in functions}
     for done, (molecule, batch, output) in enumerate(zip(molecules, batches, outputs, strict=True)):
         attributions = {name: function(model, batch, output) for name, function in functions.items()}
         values = {name: found.values for name, found in attributions.items()}
         _check_finite(molecule, values, "attributions")
-        effects = _effects(model, molecule, batch, output, values, truth)
+        effects = _effects(model, molecule, batch, output, values, true_contributions)
         if effects is not None:
             for name, found in attributions.items():
-                if truth is not None:
-                    agreements[name].append(agreement(found.values, effects))
+                if true_contributions is not None:
+                    accuracies[name].append(attribution_accuracy(found.values, effects))
                 # Attention weights have no sign; the random numbers of the baseline have one.
-                share = sign_agreement(found.values, effects) if found.in_units or name == RANDOM else None
+                share = sign_agreement(found.values, effects) if found.has_unit or name == RANDOM else None
                 signs[name] += [] if share is None else [share]
         if deletion:
             curves_of_molecule = _deletion_curves(model, batch, molecule.num_atoms, output, values, rng)
@@ -238,10 +201,12 @@ def _score_methods(
                 curves[name].append(curve * scale)
         report(done + 1)
     chance = np.mean(curves[RANDOM]) if deletion else 0.0
-    with_truth = len(agreements[RANDOM])
+    num_with_ground_truth = len(accuracies[RANDOM])
     scores = {}
     for name in functions:
-        kendall, pearson, auroc = np.mean(agreements[name], axis=0).tolist() if with_truth else (None, None, None)
+        kendall, pearson, auroc = (
+            np.mean(accuracies[name], axis=0).tolist() if num_with_ground_truth else (None, None, None)
+        )
         curve = np.mean(curves[name], axis=0) if deletion else None
         scores[name] = MethodScores(
             kendall,
@@ -251,7 +216,7 @@ def _score_methods(
             None if curve is None or chance == 0 else float(curve.mean() / chance),
             float(np.mean(signs[name])) if signs[name] else None,
         )
-    return scores, with_truth
+    return scores, num_with_ground_truth
 
 
 def _effects(
@@ -260,14 +225,14 @@ def _effects(
     batch: MoleculeOrBatch,
     output: int,
     values: Mapping[str, np.ndarray],
-    truth: Callable[[MoleculeGraph], np.ndarray] | None,
+    true_contributions: Callable[[MoleculeGraph], np.ndarray] | None,
 ) -> np.ndarray | None:
     """The true contributions of the atoms, None if they are all equal; or else the changes of the output without them.
 
     `values` are those of the methods, the changes among them if occlusion is.
     """
-    if truth is not None:
-        effects = truth(molecule)
+    if true_contributions is not None:
+        effects = true_contributions(molecule)
         return effects if np.ptp(np.round(effects, 4)) > 0 else None
     effects = values[OCCLUSION] if OCCLUSION in values else occlusion(model, batch, output).values
     _check_finite(molecule, {OCCLUSION: effects}, "attributions")

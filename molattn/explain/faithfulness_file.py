@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 FILE = "faithfulness.json"
 SCHEMA = 1
 
-Summaries = Mapping[str, Mapping[str, str]]
+FaithfulnessSummaries = Mapping[str, Mapping[str, str]]
 """One-line summaries, by target and method."""
 
 
 def write_faithfulness(
-    run: Path, model: Path, result: "Faithfulness", data: str, split: str, truth: str
+    run: Path, model: Path, result: "Faithfulness", data: str, split: str, ground_truth_property: str
 ) -> dict[str, Any]:
     """Add the results of one target to the file, atomically, and return its entry.
 
@@ -33,14 +33,14 @@ def write_faithfulness(
         result: the results.
         data: name of the data set or file of the molecules.
         split: their split label; empty for all molecules.
-        truth: the property with known contributions of atoms; empty for none.
+        ground_truth_property: the property with known contributions of atoms; empty for none.
     """
     entry = {
         "data": data,
         "split": split,
-        "molecules": result.molecules,
-        "molecules_with_truth": result.with_truth,
-        "truth": truth,
+        "molecules": result.num_molecules,
+        "molecules_with_truth": result.num_with_ground_truth,
+        "truth": ground_truth_property,
         "unit": result.unit,
         "methods": {
             name: {**asdict(m), "summary": summarize(m, result, data, split)} for name, m in result.methods.items()
@@ -51,14 +51,14 @@ def write_faithfulness(
     content = {
         "schema": SCHEMA,
         "molattn": version("molattn"),
-        "model_sha256": _sha256(model),
+        "weights_sha256": _sha256(model),
         "targets": {**old, result.target: entry},
     }
     write_text(run / FILE, json.dumps(content, indent=1, allow_nan=False) + "\n")
     return entry
 
 
-def read_summaries(run: Path, model: Path) -> Summaries:
+def read_summaries(run: Path, model: Path) -> FaithfulnessSummaries:
     """The summaries for the model in the folder `model`; empty if the file is missing or belongs to another model."""
     return {
         target: {name: str(m["summary"]) for name, m in entry["methods"].items()}
@@ -73,7 +73,7 @@ def summarize(m: "MethodScores", result: "Faithfulness", data: str, split: str) 
     prediction without each atom.
     """
     chance = result.methods["random"]
-    where = " ".join(filter(None, [str(result.molecules), split, f"molecules of {data}"]))
+    where = " ".join(filter(None, [str(result.num_molecules), split, f"molecules of {data}"]))
     signs = "" if m.sign is None else f"{m.sign:.0%} of its signs are right"
     if m.kendall is not None and chance.kendall is not None:
         tau = (
@@ -81,8 +81,8 @@ def summarize(m: "MethodScores", result: "Faithfulness", data: str, split: str) 
             f"(random order {chance.kendall:.2f}; 1 is perfect)"
         )
         return ", ".join(filter(None, (tau, signs, where)))
-    if m.deletion is not None:
-        change = f"changes {result.target} {m.deletion:.2f} times as much as random ones, whatever the sign"
+    if m.deletion_ratio is not None:
+        change = f"changes {result.target} {m.deletion_ratio:.2f} times as much as random ones, whatever the sign"
         return ", ".join(filter(None, (f"removing its top atoms {change}", signs, where)))
     return f"not measurable on {where}"
 
@@ -93,7 +93,7 @@ def _read(run: Path, model: Path) -> dict[str, Any] | None:
         return None
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        if content["schema"] != SCHEMA or content["model_sha256"] != _sha256(model):
+        if content["schema"] != SCHEMA or content["weights_sha256"] != _sha256(model):
             return None
         targets = content["targets"]
         for entry in targets.values():

@@ -4,13 +4,13 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from molattn.chem import DISCONNECTED, MAX_ATOMS, functional_groups
 from molattn.data.files import atomic_write
-from molattn.errors import InputError, MolattnWarning, SmilesError, UsageError
+from molattn.errors import InputError, MolattnWarning, SmilesError, UsageError, describe_failures
 from molattn.explain.attention_map import NOT_MEASURED, AttentionMap, normalize_rows
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ OTHER_ATOMS, OWN_ATOMS = "other atoms", "its own atoms"
 COLUMNS = {
     **dict.fromkeys(("layer", "head"), "int32"),
     **dict.fromkeys(("by", "receiver", "sender"), "string"),
-    **dict.fromkeys(("share", "uniform", "ratio", "nats"), "float64"),
+    **dict.fromkeys(("share", "uniform", "ratio", "entropy", "relative_entropy"), "float64"),
     "atoms": "int64",
 }
 """The columns of `HeadSummary.to_frame`, and their Arrow types."""
@@ -33,8 +33,18 @@ COLUMNS = {
 TABLE_SUFFIXES, FIGURE_SUFFIXES = (".csv", ".tsv", ".parquet"), (".svg", ".png")
 """The suffixes of the files that `HeadSummary.save` writes."""
 
-Key = tuple[str, str, str]
-"""The kind of classes ("distance", "elements", "group" or "entropy"), the receiver class, the sender class."""
+
+class Key(NamedTuple):
+    """A class of receivers and a class of senders.
+
+    Attributes:
+        by: the kind of classes: "distance", "element" or "group".
+        receiver, sender: their names.
+    """
+
+    by: str
+    receiver: str
+    sender: str
 
 
 class HeadSummary:
@@ -48,7 +58,7 @@ class HeadSummary:
     bonded ones.
 
     Attributes:
-        molecules, atoms: the numbers of molecules and atoms.
+        num_molecules, num_atoms: the numbers of molecules and atoms.
         faithfulness: `AttentionMap.faithfulness` of the maps.
         shape: (layers, heads); None before the first map.
 
@@ -63,13 +73,14 @@ class HeadSummary:
     """
 
     def __init__(self):
-        self.molecules = self.atoms = 0
+        self.num_molecules = self.num_atoms = 0
         self.faithfulness = NOT_MEASURED
         self.shape: tuple[int, int] | None = None
         self._totals: dict[Key, np.ndarray] = defaultdict(lambda: np.zeros(self._shape_of_heads))
         self._uniform: dict[Key, float] = defaultdict(float)
         self._receivers: Counter[Key] = Counter()
-        self._nats = np.zeros(0)
+        self._entropy = self._relative_entropy = np.zeros(0)
+        self._num_relative = 0  # atoms that can attend to more than one node
 
     @property
     def _shape_of_heads(self) -> tuple[int, int]:
@@ -90,18 +101,19 @@ class HeadSummary:
         graph = attention.graph()
         shape = attention.weights.shape[:2]
         if self.shape is None:
-            self.shape, self.faithfulness, self._nats = shape, attention.faithfulness, np.zeros(shape)
+            self.shape, self.faithfulness = shape, attention.faithfulness
+            self._entropy, self._relative_entropy = np.zeros(shape), np.zeros(shape)
         if shape != self.shape:
             raise InputError(f"a map of {shape} layers and heads does not fit the others, of {self.shape}")
         n, m = graph.num_atoms, attention.weights.shape[-1]
-        self.molecules, self.atoms = self.molecules + 1, self.atoms + n
+        self.num_molecules, self.num_atoms = self.num_molecules + 1, self.num_atoms + n
         # Receivers are atoms; senders are atoms and virtual nodes.
         w = normalize_rows(attention.weights.astype(np.float64))[:, :, :n]
         paths = np.full((n, m), len(DISTANCES) - 1)
         paths[:, :n] = np.where(graph.path_lengths == DISCONNECTED, 5, np.minimum(graph.path_lengths, 4))
         for place, name in enumerate(DISTANCES):
             where = paths == place
-            self._count(("distance", "any atom", name), (w * where).sum((2, 3)), float(where.sum()) / m, n)
+            self._count(Key("distance", "any atom", name), (w * where).sum((2, 3)), float(where.sum()) / m, n)
         self._count_elements(np.array([*graph.symbols, *[DISTANCES[-1]] * (m - n)]), w)
         found = functional_groups(attention.smiles, add_hs=attention.add_hs, max_atoms=max(MAX_ATOMS, n))
         for group, atoms in found.items():
@@ -109,10 +121,11 @@ class HeadSummary:
             inside = np.isin(np.arange(n), atoms)
             for receiver, rows in ((OTHER_ATOMS, ~inside), (OWN_ATOMS, inside)):
                 total, count = to_group[..., rows].sum(-1), int(rows.sum())
-                self._count(("group", receiver, group), total, count * len(atoms) / m, count)
-        self._nats += attention.entropy()[..., :n].sum(-1)
+                self._count(Key("group", receiver, group), total, count * len(atoms) / m, count)
+        self._entropy += attention.entropy()[..., :n].sum(-1)
         if m > 1:
-            self._count(("entropy", "any atom", "any"), attention.entropy(relative=True)[..., :n].sum(-1), n, n)
+            self._relative_entropy += attention.entropy(relative=True)[..., :n].sum(-1)
+            self._num_relative += n
 
     def _count_elements(self, names: np.ndarray, w: np.ndarray) -> None:
         n, m = w.shape[-2:]
@@ -123,7 +136,7 @@ class HeadSummary:
                 rows = rows[:n]
                 if count := int(rows.sum()):
                     total = to_sender[..., rows].sum(-1)
-                    self._count(("elements", receiver, sender), total, count * float(columns.sum()) / m, count)
+                    self._count(Key("element", receiver, sender), total, count * float(columns.sum()) / m, count)
 
     def _count(self, key: Key, total: np.ndarray, uniform: int | float, receivers: int) -> None:
         self._totals[key] += total
@@ -134,12 +147,12 @@ class HeadSummary:
         """The keys of one kind, those of senders with most uniform attention first; of "distance" as in `DISTANCES`.
 
         Args:
-            by: the kind, "distance", "elements", "group" or "entropy".
+            by: the kind, "distance", "element" or "group".
 
         Returns:
-            Triples of the kind, the receiver class and the sender class, such as ("elements", "C", "O").
+            Triples of the kind, the receiver class and the sender class, such as ("element", "C", "O").
         """
-        keys = [key for key in self._totals if key[0] == by and self._receivers[key]]
+        keys = [key for key in self._totals if key.by == by and self._receivers[key]]
         return keys if by == "distance" else sorted(keys, key=lambda key: -self._uniform[key])
 
     def receivers(self, key: Key) -> int:
@@ -148,7 +161,7 @@ class HeadSummary:
         Args:
             key: one of `keys`.
         """
-        if key[0] == "elements":
+        if key[0] == "element":
             # A molecule without the sender element adds no attention, but its receivers count.
             return max(self._receivers[k] for k in self._totals if k[:2] == key[:2])
         return self._receivers[key]
@@ -169,16 +182,21 @@ class HeadSummary:
         """
         return self._uniform[key] / self.receivers(key)
 
-    def nats(self) -> np.ndarray:
-        """The mean entropy of an atom's attention, (layers, heads)."""
-        return self._nats / self.atoms
+    def entropy(self) -> np.ndarray:
+        """The mean entropy of an atom's attention, (layers, heads), in nats."""
+        return self._entropy / self.num_atoms
+
+    def relative_entropy(self) -> np.ndarray | None:
+        """The mean of entropy / log n, (layers, heads), over atoms with n > 1 senders; None without such atoms."""
+        return self._relative_entropy / self._num_relative if self._num_relative else None
 
     def to_frame(self) -> "pa.Table":
-        """A tidy table: layer, head, by, receiver, sender, share, uniform, ratio, nats, atoms.
+        """A tidy table: layer, head, by, receiver, sender, share, uniform, ratio, entropy, relative_entropy, atoms.
 
-        `by` is "distance" (the seven of `DISTANCES`, which sum to 1), "elements" (which sum to 1 over the senders of a
-        receiver), "group" (functional groups as senders, which overlap) or "entropy" (share is the entropy divided by
-        log n, and nats the mean entropy). `atoms` is the number of receivers; ratio is null if uniform is 0.
+        `by` is "distance" (the seven of `DISTANCES`, whose shares sum to 1), "element" (shares sum to 1 over the
+        senders of a receiver), "group" (functional groups as senders, which overlap) or "entropy". Rows of the last,
+        one for each head, have entropy (in nats) and relative_entropy (divided by log n), which are null in the others,
+        and neither share, uniform nor ratio. ratio is null if uniform is 0. `atoms` is the number of receivers.
         """
         # Imported here, because prediction imports this module and does not need pyarrow.
         import pyarrow as pa
@@ -186,12 +204,16 @@ class HeadSummary:
         columns: dict[str, list] = {name: [] for name in COLUMNS}
         layers, heads = self.shape or (0, 0)
         for layer, head in np.ndindex(layers, heads):
-            for key in (key for by in ("distance", "elements", "group", "entropy") for key in self.keys(by)):
+            rows = []
+            for key in (key for by in ("distance", "element", "group") for key in self.keys(by)):
                 share, uniform = float(self.share(key)[layer, head]), float(self.uniform(key))
                 ratio = share / uniform if uniform else None
-                nats = float(self.nats()[layer, head]) if key[0] == "entropy" else None
-                row = (layer, head, *key, share, uniform, ratio, nats, self.receivers(key))
-                for name, value in zip(COLUMNS, row, strict=True):
+                rows.append((*key, share, uniform, ratio, None, None, self.receivers(key)))
+            if (relative := self.relative_entropy()) is not None:
+                entropies = float(self.entropy()[layer, head]), float(relative[layer, head])
+                rows.append(("entropy", "any atom", "any", None, None, None, *entropies, self._num_relative))
+            for row in rows:
+                for name, value in zip(COLUMNS, (layer, head, *row), strict=True):
                     columns[name].append(value)
         return pa.table({n: pa.array(v, pa.type_for_alias(COLUMNS[n])) for n, v in columns.items()})
 
@@ -266,9 +288,8 @@ def summarize_heads(maps: Iterable[AttentionMap | SmilesError]) -> HeadSummary:
             first = first or f"row {row}, {attention}"
         else:
             summary.add(attention)
-    if not summary.molecules:
+    if not summary.num_molecules:
         raise InputError(f"there is no molecule to summarize{f': the first, {first}' if first else ''}")
     if failed:
-        message = f"{failed} of {rows} SMILES are left out; the first, {first}"
-        warnings.warn(MolattnWarning(message), stacklevel=2)
+        warnings.warn(MolattnWarning(describe_failures(failed, rows, "SMILES are left out", first)), stacklevel=2)
     return summary

@@ -1,48 +1,18 @@
-"""The attribution methods by name: additive terms, attention, gradients and occlusion."""
+"""The attribution methods by name: additive terms, gradients, and those of `masking` and `attention_methods`."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from molattn.chem import MoleculeGraph
-from molattn.data.store.batches import MoleculeBatch
 from molattn.errors import UsageError, unknown_choice
-from molattn.explain.attention_map import AttentionMap
-from molattn.graph import DenseGraph
+from molattn.explain.attention_methods import grad_attention, received_attention, rollout
+from molattn.explain.masking import occlusion
+from molattn.explain.terms import MoleculeOrBatch, Terms, as_batch, repeat_batch
 from molattn.models.base import MoleculeModel, to_float64
 from molattn.models.graph_model import GraphModel
-
-T = TypeVar("T", MoleculeBatch, DenseGraph)
-
-MoleculeOrBatch = MoleculeGraph | MoleculeBatch
-"""A molecule, or a batch of one molecule, which can include its descriptors."""
-
-
-@dataclass(frozen=True)
-class Terms:
-    """The attribution of one output to the atoms of a molecule, in the standardized units of the model.
-
-    If `adds_up`:    output = constant + sum_i values_i + sum(other_terms) + sum_k descriptors_k
-
-    Attributes:
-        values: (n,) the attribution of each atom.
-        constant: the constant term, or the output for the baseline; None if the method has none.
-        other_terms: attributions to anything but atoms, by name.
-        descriptors: (k,) the term of each descriptor, if the method computes them and the model has descriptors.
-        adds_up: whether the terms sum to the output (completeness).
-        in_units: whether the values are in units of the output; False for attention weights, which have none.
-    """
-
-    values: np.ndarray
-    constant: float | None = None
-    other_terms: Mapping[str, float] = field(default_factory=dict)
-    descriptors: np.ndarray | None = None
-    adds_up: bool = False
-    in_units: bool = True
 
 
 @dataclass(frozen=True)
@@ -58,21 +28,6 @@ class Method:
     title: str
     compute: Callable[[GraphModel, MoleculeOrBatch, int], Terms]
     unsupported_reason: Callable[[GraphModel], str] = lambda model: ""  # noqa: ARG005
-
-
-def as_batch(model: GraphModel, molecule: MoleculeOrBatch) -> MoleculeBatch:
-    """A batch of one molecule, on the device of the model."""
-    batch = molecule if isinstance(molecule, MoleculeBatch) else model.collate([molecule])
-    batch = batch.to(model.head.weight.device)
-    assert isinstance(batch, MoleculeBatch)
-    return batch
-
-
-def repeat_batch(x: T, times: int) -> T:
-    """A batch, or a dense graph, of one molecule, repeated `times` times."""
-    # By its fields: `vars` would include cached properties.
-    values = {f.name: value for f in fields(x) if (value := getattr(x, f.name)) is not None}
-    return replace(x, **{name: v.expand(times, *v.shape[1:]) for name, v in values.items()})
 
 
 def unsupported_model_reason(model: MoleculeModel) -> str:
@@ -151,30 +106,6 @@ def not_pooled_reason(model: GraphModel) -> str:
     )
 
 
-def received_attention(model: GraphModel, molecule: MoleculeOrBatch, output: int) -> Terms:  # noqa: ARG001
-    """The attention that each atom receives in the last layer, the mean over heads and receivers.
-
-    It is the same for all outputs.
-    """
-    found = _map(model, molecule)
-    return Terms(found.received_attention()[: found.num_atoms].astype(np.float64), in_units=False)
-
-
-def rollout(model: GraphModel, molecule: MoleculeOrBatch, output: int) -> Terms:  # noqa: ARG001
-    """Attention rollout, the mean over receivers: see `AttentionMap.rollout`."""
-    found = _map(model, molecule)
-    return Terms(found.rollout().mean(0)[: found.num_atoms], in_units=False)
-
-
-def _map(model: GraphModel, molecule: MoleculeOrBatch) -> AttentionMap:
-    batch = as_batch(model, molecule)
-    with torch.inference_mode():
-        weights = model.attention(batch)[1][0].cpu().numpy()
-    # Only the weights of this map are used.
-    atoms = ("",) * batch.mask.shape[1]
-    return AttentionMap("", atoms, weights, {}, {}, virtual=model.virtual_labels)
-
-
 TOLERANCE = 1e-3
 """Largest error of the sum of integrated gradients: absolute for outputs up to 1, relative above."""
 
@@ -216,90 +147,6 @@ def integrated_gradients(model: GraphModel, molecule: MoleculeOrBatch, output: i
     return Terms(values, start)
 
 
-def grad_attention(model: GraphModel, molecule: MoleculeOrBatch, output: int) -> Terms:
-    """Attention weights times the gradient of the output with respect to them, rolled out over the layers.
-
-    A_l = mean_h relu( dy/dW_lh * W_lh )          R_0 = I,   R_l = R_{l-1} + A_l R_{l-1}
-    r_j = mean_i (R_L - I)_ij                      i over the nodes that the readout reads
-
-    Only positive products count, so that no attribution is negative.
-
-    Source: the rule for self-attention of Chefer, Gur & Wolf 2021, arXiv:2103.15679, equations 5 and 6.
-    """
-    batch = as_batch(model, molecule)
-    graph: Any = model.input_graph(batch)
-    # The materialized form computes the output from the weights; the fused kernel computes them separately.
-    weights, edges = [], []
-    graph = graph.replace(v=graph.v.detach().requires_grad_())
-    for block in model.blocks:
-        graph, messages = block.materialize(graph)  # pyright: ignore[reportCallIssue]
-        weights.append(messages.weights)
-        edges.append((messages.graph.receiver, messages.graph.sender))
-    out = model.forward_head(graph.to_dense(), batch)[0, output]
-    gradients = torch.autograd.grad(out, weights)
-    m = graph.v.shape[0]
-    relevance = torch.eye(m, dtype=torch.float64, device=out.device)
-    for (receiver, sender), w, gradient in zip(edges, weights, gradients, strict=True):
-        a = relevance.new_zeros(m, m)
-        a[receiver, sender] = (w * gradient).detach().clamp_min(0.0).mean(1).to(a.dtype)
-        relevance = relevance + a @ relevance
-    flow = relevance - torch.eye(m, dtype=relevance.dtype, device=out.device)
-    first = len(model.virtual_labels)
-    received = flow[0] if model.readout_name == "virtual-node" else flow.mean(0)
-    return Terms(received[first:].cpu().numpy(), in_units=False)
-
-
-_PAIRS = 400_000
-"""Largest number of pairs of atoms in a batch of masked molecules."""
-
-
-def masked_outputs(model: GraphModel, molecule: MoleculeOrBatch, node_masks: np.ndarray) -> np.ndarray:
-    """The outputs for the molecule without masked nodes: (k, outputs) for `node_masks`, (k, n) bools, True to keep.
-
-    A masked node is removed from the graph: no node attends to it, and the readout ignores it. The codes of the other
-    atoms (with their numbers of bonds and hydrogens), and the bonds and path lengths between them, are those of the
-    whole molecule; encodings that the model computes from the bonds (degree, random walks, bonds along paths) are those
-    of the rest.
-    """
-    batch = as_batch(model, molecule)
-    size = max(1, _PAIRS // node_masks.shape[1] ** 2)
-    outputs = []
-    with torch.inference_mode():
-        for start in range(0, len(node_masks), size):
-            masks = torch.from_numpy(np.ascontiguousarray(node_masks[start : start + size])).to(batch.mask.device)
-            outputs.append(model(replace(repeat_batch(batch, len(masks)), mask=masks)).cpu().numpy())
-    return np.concatenate(outputs)
-
-
-def occlusion(model: GraphModel, molecule: MoleculeOrBatch, output: int) -> Terms:
-    """The change of the output when one atom is removed from the graph.
-
-    o_i = f(molecule) - f(molecule without node i)
-
-    See `masked_outputs` for what is removed. Exact for a model that sums terms of independent atoms; otherwise joint
-    effects of atoms are counted in part or twice, and the o_i do not sum to the output.
-
-    Source: Zeiler & Fergus 2014, arXiv:1311.2901.
-    """
-    batch = as_batch(model, molecule)
-    n = batch.mask.shape[1]
-    node_masks = np.ones((n + 1, n), dtype=bool)
-    node_masks[np.arange(n), np.arange(n)] = False
-    outputs = masked_outputs(model, batch, node_masks)[:, output]
-    return Terms(outputs[n] - outputs[:n])
-
-
-def deletion_outputs(model: GraphModel, molecule: MoleculeOrBatch, orders: Sequence[np.ndarray], counts: Sequence[int]):
-    """The outputs without the first `counts[c]` atoms of `orders[o]`, (len(orders), len(counts), outputs)."""
-    batch = as_batch(model, molecule)
-    node_masks = np.ones((len(orders), len(counts), batch.mask.shape[1]), dtype=bool)
-    for o, order in enumerate(orders):
-        for c, count in enumerate(counts):
-            node_masks[o, c, order[:count]] = False
-    outputs = masked_outputs(model, batch, node_masks.reshape(-1, node_masks.shape[-1]))
-    return outputs.reshape(len(orders), len(counts), -1)
-
-
 METHODS: dict[str, Method] = {
     "additive": Method("the terms whose sum is the prediction", additive, not_additive_reason),
     "occlusion": Method("the change of the prediction without the atom", occlusion),
@@ -322,7 +169,7 @@ def random_attributions(seed: int) -> Callable[[GraphModel, MoleculeOrBatch, int
     rng = np.random.default_rng(seed)
 
     def compute(model: GraphModel, molecule: MoleculeOrBatch, output: int) -> Terms:  # noqa: ARG001
-        return Terms(rng.normal(size=as_batch(model, molecule).mask.shape[1]), in_units=False)
+        return Terms(rng.normal(size=as_batch(model, molecule).mask.shape[1]), has_unit=False)
 
     return compute
 

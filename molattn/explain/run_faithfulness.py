@@ -45,14 +45,14 @@ class RunFaithfulness:
     Attributes:
         faithfulness: the results.
         record: their entry in faithfulness.json.
-        truth: the property whose true contributions were compared with; empty for none.
+        ground_truth_property: the property whose true contributions were compared with; empty for none.
         rejected: the errors of SMILES that could not be read.
         num_candidates: number of molecules from which those measured were drawn.
     """
 
     faithfulness: Faithfulness
     record: dict[str, Any]
-    truth: str
+    ground_truth_property: str
     rejected: list[SmilesError]
     num_candidates: int
 
@@ -105,9 +105,16 @@ def measure_run(
         sample = molecules
     name = ground_truth_property(run, target or artifact.targets[0])
     limits = (artifact.read_options.max_atoms, artifact.read_options.add_hs)
-    truth = None if not name else lambda m: atom_contributions(m.encoded_smiles, name, *limits)
-    options: dict[str, Any] = {"methods": methods, "seed": seed, "progress": progress}
-    result = measure_faithfulness(artifact, sample, target, truth=truth, **options)  # pyright: ignore[reportArgumentType]
+    true_contributions = None if not name else lambda m: atom_contributions(m.encoded_smiles, name, *limits)
+    result = measure_faithfulness(
+        artifact,
+        sample,  # pyright: ignore[reportArgumentType]
+        target,
+        true_contributions=true_contributions,
+        methods=methods,
+        seed=seed,
+        progress=progress,
+    )
     record = write_faithfulness(run, model_folder(run), result, source.data, source.split, name)
     return RunFaithfulness(result, record, name, rejected, len(molecules))
 
@@ -120,7 +127,7 @@ def molecules_of_run(run: Path) -> EvaluationMolecules:
     """
     path = run / "predictions.csv"
     if not path.is_file():
-        raise UsageError(f"{run} has no predictions.csv, which lists the test molecules: pass molecules with --table")
+        raise UsageError(f"{run} has no predictions.csv, which lists the test molecules: pass a table of molecules")
     table = read_table(path)
     splits, smiles = column(table, "split"), column(table, "smiles")
     test = [s for s, split in zip(smiles, splits, strict=True) if split == "test"]

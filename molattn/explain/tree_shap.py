@@ -3,7 +3,7 @@
 import numpy as np
 
 from molattn.chem import feature_columns, morgan_environments
-from molattn.explain.methods import Terms
+from molattn.explain.terms import Terms
 from molattn.models.base import Molecule
 from molattn.models.stacked_trees import StackedTrees
 

@@ -6,14 +6,16 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from molattn.inference.base_predictor import PredictionOptions
+    from molattn.inference.options import PredictionOptions
     from molattn.inference.predictor import Predictor, load
-    from molattn.inference.rows import AttentionCounts, RowCounts, RowPrediction
+    from molattn.inference.row_counts import AttentionCounts, RowCounts
+    from molattn.inference.rows import RowPrediction
 
 _NAMES = {
-    "base_predictor": ("PredictionOptions",),
+    "options": ("PredictionOptions",),
     "predictor": ("Predictor", "load"),
-    "rows": ("AttentionCounts", "RowCounts", "RowPrediction"),
+    "row_counts": ("AttentionCounts", "RowCounts"),
+    "rows": ("RowPrediction",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = ["AttentionCounts", "PredictionOptions", "Predictor", "RowCounts", "RowPrediction", "load"]

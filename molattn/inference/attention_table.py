@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,16 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from molattn.data import guess_smiles_column
 from molattn.data.files import atomic_write
 from molattn.data.tables.columns import find_column
-from molattn.data.tables.readers import open_stream
+from molattn.data.tables.options import Warn
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 from molattn.explain import AttentionMap, HeadSummary
 from molattn.explain.attention_map import resolve_index
 from molattn.inference.explainer import Explainer
-from molattn.inference.rows import AttentionCounts
-from molattn.inference.table_engine import ProgressFactory, Warn
-from molattn.inference.table_job import TableJob
+from molattn.inference.row_counts import AttentionCounts
+from molattn.inference.table_engine import ProgressFactory
+from molattn.inference.table_job import InputTable
 
 ROW_GROUP = 500_000
 """The number of weights in a row group, which is collected in memory."""
@@ -31,17 +31,20 @@ ROW_GROUP = 500_000
 
 def write_attention(
     explainer: Explainer,
-    job: TableJob,
+    table: InputTable,
+    output: Path,
     progress: ProgressFactory,
     warn: Warn,
     layer: int | None = None,
     head: str | None = None,
+    num_workers: int = 0,
+    strict: bool = False,
 ) -> AttentionCounts:
     """Write the attention weights of all molecules of a table; see `molattn.Predictor.attention_table`."""
-    assert job.output is not None
     counts = AttentionCounts()
-    with _open_maps(explainer, job, progress, warn, counts) as maps, atomic_write(job.output) as file:
-        writer = _WeightWriter(file, job.output.suffix.lower())
+    maps_of_table = _open_maps(explainer, table, progress, warn, counts, num_workers=num_workers, strict=strict)
+    with maps_of_table as maps, atomic_write(output) as file:
+        writer = _WeightWriter(file, output.suffix.lower())
         for row, attention in maps:
             counts.weights += writer.write(row, attention.smiles, selected_frame(attention, layer, head))
         writer.close()
@@ -49,12 +52,18 @@ def write_attention(
 
 
 def summarize_table(
-    explainer: Explainer, job: TableJob, progress: ProgressFactory, warn: Warn, max_rows: int | None = None
+    explainer: Explainer,
+    table: InputTable,
+    progress: ProgressFactory,
+    warn: Warn,
+    max_rows: int | None = None,
+    num_workers: int = 0,
+    strict: bool = False,
 ) -> tuple[HeadSummary, AttentionCounts]:
     """Summarize the attention of each head over a table; see `molattn.Predictor.summarize_heads`."""
     _check_atoms(explainer)
     summary, counts = HeadSummary(), AttentionCounts()
-    with _open_maps(explainer, job, progress, warn, counts, max_rows) as maps:
+    with _open_maps(explainer, table, progress, warn, counts, max_rows, num_workers, strict) as maps:
         for _, attention in maps:
             summary.add(attention)
     return summary, counts
@@ -110,32 +119,30 @@ def selected_frame(attention: AttentionMap, layer: int | None = None, head: str 
 @contextmanager
 def _open_maps(
     explainer: Explainer,
-    job: TableJob,
+    table: InputTable,
     progress: ProgressFactory,
     warn: Warn,
     counts: AttentionCounts,
     max_rows: int | None = None,
+    num_workers: int = 0,
+    strict: bool = False,
 ) -> Iterator[Iterator[tuple[int, AttentionMap]]]:
     """The maps of the molecules of a table: see `_readable_maps`."""
     locations: deque[str] = deque()
     with ExitStack() as stack:
-        limit = explainer.read_options.max_atoms
-        stream = stack.enter_context(
-            open_stream(job.input, job.input_format, job.table_options, max_atoms=limit, warn=warn)
-        )
-        name = job.smiles_column or guess_smiles_column(stream.columns, stream.smiles_column)
+        stream, name = stack.enter_context(table.open(explainer.read_options.max_atoms, warn))
         index = find_column(stream.columns, name, stream.source)
-        _, total = job.row_range()
+        _, total = table.row_range()
         if max_rows is not None:
             total = max_rows if total is None else min(max_rows, total)
         report = stack.enter_context(progress(total, 0))
 
         def molecules() -> Iterator[object]:
             for chunk in stream.chunks:
-                locations.extend(f"{stream.unit} {line}" for line in chunk.lines)
+                locations.extend(f"{stream.line_kind} {line}" for line in chunk.lines)
                 yield from stream.molecule_column(chunk, index)
 
-        maps = explainer.attentions(islice(molecules(), max_rows), job.num_workers)
+        maps = explainer.attentions(islice(molecules(), max_rows), num_workers)
         stack.enter_context(closing(maps))
 
         def results() -> Iterator[tuple[str, AttentionMap | SmilesError]]:
@@ -143,7 +150,7 @@ def _open_maps(
                 yield locations.popleft(), result
                 report(done)
 
-        yield _readable_maps(results(), counts, job.strict, f"{stream.source}: ")
+        yield _readable_maps(results(), counts, strict, f"{stream.source}: ")
 
 
 def _readable_maps(
@@ -166,8 +173,7 @@ def _readable_maps(
         if not isinstance(result, SmilesError):
             yield row, result
             continue
-        counts.failed += 1
-        counts.first_failed = counts.first_failed or f"{location}: {result}"
+        counts.add_failure(f"{location}: {result}")
         if strict:
             raise RowsFailed(f"{counts.first_failed}; strict stops at the first row that cannot be read")
     if counts.failed == counts.rows:

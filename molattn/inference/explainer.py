@@ -13,17 +13,17 @@ import numpy as np
 from molattn.data.files import file_sha256
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.data.tables.row_stream import CHUNK_SIZE
-from molattn.errors import MolattnWarning, SmilesError, UsageError, short_repr
+from molattn.errors import MolattnWarning, SmilesError, UsageError
 from molattn.explain import NOT_MEASURED, AttentionMap, Attribution
 from molattn.explain.attribute import attribute, choose_attribution_method, target_index
 from molattn.explain.tree_shap import TREE_SHAP
+from molattn.inference.attention_maps import iter_maps
 from molattn.inference.base_predictor import BasePredictor
 from molattn.inference.molecules import as_smiles
-from molattn.inference.rows import RowCounts, geometry_warning
+from molattn.inference.row_counts import RowCounts
 from molattn.models.base import Molecule
 from molattn.models.descriptors import DescriptorStream, InputRow, usable_molecules
-from molattn.models.predict import MAX_ATTENTION_PAIRS, NOT_FINITE, iter_attention
-from molattn.models.tasks import Multiclass
+from molattn.models.predict import MAX_ATTENTION_PAIRS
 from molattn.training.run_status import MODEL, model_folder
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Explainer(BasePredictor):
                 counts.rows += 1
                 if not isinstance(row.molecule, SmilesError):
                     pairs += row.molecule.size**2
-                    _count_geometry(row.smiles, row.molecule, counts)
+                    counts.add_geometry(row.smiles, row.molecule.warnings)
                 if pairs >= MAX_ATTENTION_PAIRS or len(waiting) == CHUNK_SIZE:
                     yield from self._map_rows(waiting)
                     waiting, pairs = [], 0
@@ -123,51 +123,9 @@ class Explainer(BasePredictor):
             yield row.molecule if isinstance(row.molecule, SmilesError) else next(maps)
 
     def _maps(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> Iterator[AttentionMap | SmilesError]:
-        """The map of each molecule, or an error where the model's output is not finite.
-
-        Without a prediction if the model reads descriptors and z is None.
-        """
-        a = self._artifact
+        """The map of each molecule, or an error where the model's output is not finite; see `iter_maps`."""
         summaries = (by_method["attention"] for by_method in self._faithfulness.values() if "attention" in by_method)
-        faithfulness = next(summaries, NOT_MEASURED)
-        if a.trees is not None:
-            faithfulness = f"{a.trees.describe_share()}; {faithfulness}"
-        missing = z is None and a.descriptors is not None
-        if z is None and a.descriptors is not None:  # attention does not depend on descriptors
-            z = np.zeros((len(molecules), len(a.descriptors.names)))
-        for molecule, (outputs, weights) in zip(molecules, iter_attention(a.model, molecules, z), strict=True):
-            with np.errstate(over="ignore", invalid="ignore"):
-                decoded = a.task.decode(outputs if a.task.atom_level else outputs[None], a.scaler)
-                failures: dict[int, str] = {}
-                if a.trees is not None:
-                    features = a.trees.features([molecule], failures)
-                    decoded = a.trees.combine(a.task, a.scaler, decoded, features)
-                decoded = a.scaler.inverse_transform(decoded)
-            if failures:
-                yield SmilesError(molecule.smiles, failures[0])
-                continue
-            if not all(np.isfinite(x).all() for x in (outputs, weights, decoded.values, decoded.distribution)):
-                yield SmilesError(molecule.smiles, NOT_FINITE)
-                continue
-            if a.task.atom_level or missing:
-                names, values, units = [], [], []  # no prediction of the whole molecule
-            elif isinstance(a.task, Multiclass):
-                names = a.task.distribution_columns(a.targets)
-                values, units = decoded.distribution[0].tolist(), [""] * len(names)
-            else:
-                names, values, units = a.targets, decoded.values[0].tolist(), a.units
-            yield AttentionMap(
-                smiles=molecule.encoded_smiles,
-                symbols=molecule.labels,
-                weights=weights,
-                prediction=dict(zip(names, values, strict=True)),
-                units=dict(zip(names, units, strict=True)),
-                add_hs=a.read_options.add_hs,
-                virtual=a.model.virtual_labels,
-                rows_sum_to_one=a.model.rows_sum_to_one,
-                position_type=a.model.position_type,
-                faithfulness=faithfulness,
-            )
+        return iter_maps(self._artifact, molecules, z, next(summaries, NOT_MEASURED))
 
     @overload
     def attributions(  # pyright: ignore[reportOverlappingOverload]
@@ -249,7 +207,7 @@ class Explainer(BasePredictor):
                 if isinstance(row.molecule, SmilesError):
                     found = row.molecule
                 else:
-                    _count_geometry(row.smiles, row.molecule, counts)
+                    counts.add_geometry(row.smiles, row.molecule.warnings)
                     try:
                         found = self._attribution(row.molecule, row.descriptors, name, target)
                     except SmilesError as error:
@@ -318,7 +276,7 @@ class Explainer(BasePredictor):
         Example::
 
             found = molattn.load("runs/esol").faithfulness(max_molecules=100)
-            found.faithfulness.methods["additive"].deletion
+            found.faithfulness.methods["additive"].deletion_ratio
         """
         folder = self._run_folder(run)
         # Imported here: it imports scipy and scikit-learn, which prediction does not need.
@@ -349,12 +307,6 @@ class Explainer(BasePredictor):
                 raise UsageError("the model was not loaded from a run: pass the folder that it is saved in")
             return self.folder.parent if self.folder.name == MODEL else self.folder
         model = model_folder(Path(run)) / "config.json"
-        if not model.is_file() or file_sha256(model) != self.model_sha256():
+        if not model.is_file() or file_sha256(model) != self.config_sha256():
             raise UsageError(f"{run} does not hold this model: pass the folder of the run that it is from")
         return Path(run)
-
-
-def _count_geometry(smiles: object, molecule: Molecule, counts: RowCounts) -> None:
-    """Add a molecule to `counts` if it has path lengths instead of a 3D geometry."""
-    if warning := geometry_warning(molecule.warnings):
-        counts.add(RowCounts(without_geometry=1, first_without_geometry=f"{short_repr(smiles)}: {warning}"))

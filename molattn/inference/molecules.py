@@ -10,7 +10,7 @@ from molattn.data import guess_smiles_column
 from molattn.errors import SmilesError, UsageError, short_repr, warn_caller
 
 
-class Molecules(NamedTuple):
+class SmilesInput(NamedTuple):
     """What was passed.
 
     Attributes:
@@ -24,7 +24,7 @@ class Molecules(NamedTuple):
     frame: Any = None
 
 
-def as_smiles(molecules: object, *, atom_order: bool = False) -> Molecules:
+def as_smiles(molecules: object, *, atom_order: bool = False) -> SmilesInput:
     """The SMILES of one molecule or of many.
 
     Args:
@@ -41,24 +41,24 @@ def as_smiles(molecules: object, *, atom_order: bool = False) -> Molecules:
     ['CCO', 'C']
     """
     if isinstance(molecules, str) or is_mol(molecules):
-        return Molecules([*_written([molecules], atom_order)], single=True)
+        return SmilesInput([*_mols_to_smiles([molecules], atom_order)], single=True)
     names = getattr(molecules, "column_names", getattr(molecules, "columns", None))
     if names is not None:
         frame: Any = molecules
         column = frame[_smiles_column([*names])]
-        return Molecules(_written(_plain(column), atom_order), frame=frame)
+        return SmilesInput(_mols_to_smiles(_plain(column), atom_order), frame=frame)
     if isinstance(molecules, np.ndarray):
         if molecules.ndim != 1 and not (molecules.ndim == 2 and molecules.shape[1] == 1):
             raise TypeError(
                 f"an array of shape {molecules.shape} is not a list of molecules: pass (n,) or (n, 1) SMILES"
             )
-        return Molecules([*_written(molecules.ravel().tolist(), atom_order)])
+        return SmilesInput([*_mols_to_smiles(molecules.ravel().tolist(), atom_order)])
     if isinstance(molecules, Mapping | Set | bytes) or not isinstance(molecules, Iterable):
         raise TypeError(
             f"{type(molecules).__name__} is not a type of molecules: pass a SMILES or an RDKit molecule, or a list, "
             "an array, a Series or a data frame of them"
         )
-    return Molecules(_written(_plain(molecules), atom_order))
+    return SmilesInput(_mols_to_smiles(_plain(molecules), atom_order))
 
 
 def _plain(column: Any) -> Iterable[object]:
@@ -82,7 +82,7 @@ def _smiles_column(names: list[Any]) -> Any:
     return name
 
 
-def _written(molecules: Iterable[object], atom_order: bool) -> Iterator[object]:
+def _mols_to_smiles(molecules: Iterable[object], atom_order: bool) -> Iterator[object]:
     """RDKit molecules as SMILES, everything else as it is."""
     for row, molecule in enumerate(molecules):
         if not is_mol(molecule):

@@ -11,9 +11,11 @@ from molattn.chem import Progress
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.errors import InputError, UsageError, describe_bad_smiles, unknown_choice
 from molattn.explain.faithfulness_file import read_summaries
-from molattn.inference.base_predictor import BatchPredictor, PredictionOptions
 from molattn.inference.molecules import as_smiles
-from molattn.inference.rows import RowPrediction, rows_to_arrays, split_atoms, warn_failed
+from molattn.inference.options import PredictionOptions
+from molattn.inference.prediction_plan import PredictionPlan
+from molattn.inference.row_counts import warn_failed
+from molattn.inference.rows import RowPrediction, rows_to_arrays, split_atoms
 from molattn.inference.table_predictor import TablePredictor
 from molattn.models.artifact import load_artifact
 from molattn.models.uncertainty import NONE
@@ -21,6 +23,7 @@ from molattn.training.run_status import check_has_model, model_folder
 
 if TYPE_CHECKING:
     from molattn.inference.selection import Selection
+    from molattn.training.evaluation import Evaluation
 
 
 class Predictor(TablePredictor):
@@ -128,15 +131,15 @@ class Predictor(TablePredictor):
                 few, too many or not read by the model; an unknown `uncertainty_method`, or one that the model does not
                 support; standard deviations of a model that has none.
         """
-        batch = BatchPredictor(self._artifact, PredictionOptions(uncertainty_method=uncertainty_method))
-        if return_std and batch.uncertainty == NONE:
+        plan = PredictionPlan(self._artifact, PredictionOptions(uncertainty_method=uncertainty_method))
+        if return_std and plan.uncertainty == NONE:
             raise UsageError(
                 "the model has no standard deviations: train with ensemble_size=5, or with the loss mve, "
                 "evidential, quantile or dirichlet, or pass uncertainty_method='dropout'"
             )
-        rows, single = self._rows(smiles, num_workers, descriptors, batch.options, on_error)
+        rows, single = self._rows(smiles, num_workers, descriptors, plan.options, on_error)
         groups = [split_atoms(row) for row in rows] if self.task.atom_level else [rows]
-        pairs = [rows_to_arrays(self.task, group, len(self.targets), len(batch.columns)) for group in groups]
+        pairs = [rows_to_arrays(self.task, group, len(self.targets), len(plan.columns)) for group in groups]
         warn_failed(rows, "prediction")
         results: list[Any] = [[self._squeeze(pair[k]) for pair in pairs] for k in range(1 + return_std)]
         if not self.task.atom_level:
@@ -176,7 +179,7 @@ class Predictor(TablePredictor):
         """
         if self.task.kind != "regression":
             raise UsageError("intervals apply only to regression, and the model predicts classes: use predict_set")
-        options = PredictionOptions(interval=level, calibration_method=calibration_method)
+        options = PredictionOptions(level=level, calibration_method=calibration_method)
         rows, single = self._rows(smiles, num_workers, descriptors, options, on_error)
         ends = np.full((len(rows), len(self.targets), 2), np.nan)
         for i, row in enumerate(rows):
@@ -214,7 +217,7 @@ class Predictor(TablePredictor):
         """
         if self.task.kind == "regression":
             raise UsageError("sets apply only to classification, and the model predicts numbers: use predict_interval")
-        options = PredictionOptions(interval=level, calibration_method=calibration_method)
+        options = PredictionOptions(level=level, calibration_method=calibration_method)
         rows, single = self._rows(smiles, num_workers, descriptors, options, on_error)
         several = len(self.targets) > 1
         first = len(self.extra_columns)
@@ -234,12 +237,12 @@ class Predictor(TablePredictor):
         on_error: str,
     ) -> tuple[list[RowPrediction], bool]:
         """The predictions of molecules, and whether `smiles` was a single one."""
-        _check_choice(on_error)
+        _check_on_error(on_error)
         molecules = as_smiles(smiles, atom_order=self.task.atom_level)
         z = self._descriptors_of(molecules, descriptors)
         rows = list(self.predict_rows(molecules.smiles, num_workers, None, z, options))
         if on_error == "raise":
-            _check_rows(rows)
+            _raise_if_failed(rows)
         return rows, molecules.single
 
     def _squeeze(self, values: np.ndarray) -> np.ndarray:
@@ -269,14 +272,14 @@ class Predictor(TablePredictor):
             TypeError: `smiles` is neither a molecule nor a list of them.
             UsageError: a model of atoms, which has no embedding of a molecule; another `on_error`; and as `predict`.
         """
-        _check_choice(on_error)
-        missing = (np.nan,) * self.dim
+        _check_on_error(on_error)
+        missing = (np.nan,) * self.embedding_dim
         molecules = as_smiles(smiles)
         z = self._descriptors_of(molecules, descriptors)
         rows = list(self.embed_rows(molecules.smiles, num_workers, None, z))
         if on_error == "raise":
-            _check_rows(rows)
-        values = np.array([missing if r.values is None else r.values for r in rows]).reshape(-1, self.dim)
+            _raise_if_failed(rows)
+        values = np.array([missing if r.values is None else r.values for r in rows]).reshape(-1, self.embedding_dim)
         warn_failed(rows, "embedding")
         return values[0] if molecules.single else values
 
@@ -350,7 +353,7 @@ class Predictor(TablePredictor):
         num_workers: int = 0,
         progress: Progress | None = None,
         table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
-    ):
+    ) -> "Evaluation":
         """The metrics on a table that has the columns of the targets: what `molattn evaluate` does.
 
         Args:
@@ -393,13 +396,13 @@ class Predictor(TablePredictor):
         return f"Predictor(targets={self.targets!r}, model={a.model.config.kind!r}{count})"
 
 
-def _check_choice(on_error: str) -> None:
+def _check_on_error(on_error: str) -> None:
     """Refuse an unknown `on_error` before molecules are predicted."""
     if on_error not in ("nan", "raise"):
         raise UsageError(unknown_choice("on_error", on_error, ("nan", "raise")))
 
 
-def _check_rows(rows: list[RowPrediction]) -> None:
+def _raise_if_failed(rows: list[RowPrediction]) -> None:
     """Raise an InputError about the rows without a result, if there are any."""
     if bad := [(i, r.smiles, r.error) for i, r in enumerate(rows) if r.error]:
         raise InputError(describe_bad_smiles(bad, len(rows)))

@@ -15,25 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from molattn import errors
-from molattn.data.tables.options import warn_once
+from molattn.data.tables.options import Warn, warn_once
 from molattn.data.tables.parts import MANIFEST, PartFiles, Parts
 from molattn.errors import MissingExtra, MolattnError, ProcessLost, UsageError
-from molattn.inference.base_predictor import PredictionOptions
+from molattn.inference.added_columns import AddedColumns, prediction_columns
+from molattn.inference.open_table import check_strict, open_table
+from molattn.inference.options import PredictionOptions
+from molattn.inference.output_parts import NUMBER_FORMATS_KEY, discard_records, join_parts, open_parts, rows_per_part
 from molattn.inference.predictor import load
-from molattn.inference.row_predictor import TableTask, prediction_task
-from molattn.inference.rows import RowCounts
-from molattn.inference.table_engine import (
-    NUMBER_FORMATS,
-    ProgressFactory,
-    Warn,
-    check_row_limit,
-    check_strict,
-    discard_records,
-    join_parts,
-    open_parts,
-    open_table,
-    rows_per_part,
-)
+from molattn.inference.row_counts import RowCounts
+from molattn.inference.table_engine import ProgressFactory
 from molattn.inference.table_job import TableJob
 
 MAX_TASK_RETRIES = 4
@@ -61,7 +52,7 @@ class _CountedTable:
 
 def run_on_ray(
     jobs: Sequence[TableJob],
-    task: TableTask,
+    added: AddedColumns,
     model_folder: Path,
     options: PredictionOptions,
     progress: ProgressFactory,
@@ -70,9 +61,9 @@ def run_on_ray(
     """Predict tables with Ray; as `table_engine.run_jobs`.
 
     Args:
-        jobs, task, progress, warn: as for `run_jobs`.
+        jobs, added, progress, warn: as for `run_jobs`.
         model_folder: the folder that the processes load the model from.
-        options: the options of the prediction task.
+        options: what is predicted.
 
     Raises:
         MissingExtra: Ray is not installed.
@@ -80,9 +71,9 @@ def run_on_ray(
         ProcessLost: processes died repeatedly while they wrote one part, or the cluster cannot be reached.
     """
     for job in jobs:
-        if job.output is None or not job.input.is_file():
+        if job.output is None or not job.input.path.is_file():
             raise UsageError("--engine ray needs files for input and output: give tables and --output")
-    tables = [_count(job, task, warn) for job in jobs]
+    tables = [_count(job, added, warn) for job in jobs]
     todo = [{"table": i, "part": part} for i, table in enumerate(tables) for part in table.missing_parts()]
     counts = RowCounts()
     with ExitStack() as stack:
@@ -93,29 +84,29 @@ def run_on_ray(
                 number, part_counts = next(written)
                 assert number == i
                 report(part_counts.rows)
-                check_strict(table.job, task, part_counts)
-            counts.add(_join(table, task), table.job.input if table.job.multiple_tables else None)
+                check_strict(table.job, added, part_counts)
+            counts.add(_join(table, added), table.job.input.path if table.job.multiple_tables else None)
     discard_records(jobs)
     return counts
 
 
-def _count(job: TableJob, task: TableTask, warn: Warn) -> _CountedTable:
+def _count(job: TableJob, added: AddedColumns, warn: Warn) -> _CountedTable:
     warn = warn_once(warn)
-    with open_table(job, task, warn) as table:
+    with open_table(job, added, warn) as table:
         # The rows are read by other processes, which do not report messages: they are reported here.
         first, end, formats = table.row_range(warn)
-        check_row_limit(table, first, end)
+        table.check_row_limit(first, end)
         parts = open_parts(table, first, end, formats, always=True)
         assert parts is not None and end is not None
         return _CountedTable(job, parts, first, end, table.stream.source)
 
 
-def _join(table: _CountedTable, task: TableTask) -> RowCounts:
+def _join(table: _CountedTable, added: AddedColumns) -> RowCounts:
     """Join the parts of a table."""
     if table.parts.is_joined:
         return RowCounts.of_parts(table.parts)
     table.parts.read()
-    check_strict(table.job, task, RowCounts.of_parts(table.parts))
+    check_strict(table.job, added, RowCounts.of_parts(table.parts))
     return join_parts(table.parts, table.job, table.first, table.end, table.source)
 
 
@@ -194,8 +185,8 @@ def _start(num_workers: int) -> Any:
             "address": "local",
             "num_cpus": num_workers or os.cpu_count() or 1,
             "object_store_memory": OBJECT_STORE_BYTES,
+            "include_dashboard": False,
         }
-        settings |= {"include_dashboard": False}
     try:
         ray.init(**settings)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
@@ -207,7 +198,8 @@ def _worker_job(job: TableJob) -> TableJob:
     """The job with absolute paths: a process can start in another folder."""
     assert job.output is not None
     # The caller checks for rows that failed; the workers write them.
-    return replace(job, input=job.input.absolute(), output=job.output.absolute(), strict=False, num_workers=0)
+    table = replace(job.input, path=job.input.path.absolute())
+    return replace(job, input=table, output=job.output.absolute(), strict=False, num_workers=0)
 
 
 def _error(result: dict[str, Any]) -> Exception:
@@ -226,14 +218,14 @@ class _PartWriter:
 
     def __init__(self, jobs: list[TableJob], model_folder: Path, options: PredictionOptions):
         self.jobs, self.model_folder, self.options = jobs, model_folder, options
-        self.task: TableTask | None = None
+        self.added: AddedColumns | None = None
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
         table, part = int(batch["table"][0]), int(batch["part"][0])
         try:
-            if self.task is None:
-                self.task = prediction_task(load(self.model_folder), self.options)
-            result = asdict(_write_part(self.jobs[table], self.task, part))
+            if self.added is None:
+                self.added = prediction_columns(load(self.model_folder), self.options)
+            result = asdict(_write_part(self.jobs[table], self.added, part))
         except MolattnError as error:
             result = {"error": type(error).__name__, "text": str(error)}
         except OSError as error:
@@ -241,23 +233,23 @@ class _PartWriter:
         return {"table": [table], "result": [json.dumps(result)]}
 
 
-def _write_part(job: TableJob, task: TableTask, part: int) -> RowCounts:
+def _write_part(job: TableJob, added: AddedColumns, part: int) -> RowCounts:
     """Write one part of the output of a job.
 
     If another process started this part and died, the molecules are read in a separate process: a molecule that crashes
     the reader then becomes an error in its row.
     """
     assert job.output is not None
-    with open_table(job, task, lambda _: None) as table:
+    with open_table(job, added, lambda _: None) as table:
         parts = PartFiles(job.output, table.output)
         started = parts.table(part).with_suffix(".started")
         workers = int(started.exists())
         started.write_text(f"{os.getpid()}\n")
         manifest = json.loads((parts.folder / MANIFEST).read_text(encoding="utf-8"))
         first, end = manifest["first_row"], manifest["first_row"] + manifest["num_rows"]
-        table.descriptors.use(manifest[NUMBER_FORMATS])
+        table.descriptors.use(manifest[NUMBER_FORMATS_KEY])
         chunks = table.chunks(first, min(end, first + (part + 1) * rows_per_part()), lambda k: k == part)
-        with closing(table.predict(chunks, workers, lambda _: None)) as predicted:
+        with closing(table.results(chunks, workers, lambda _: None)) as predicted:
             table.write_part(parts, part, predicted)
         started.unlink(missing_ok=True)
         return RowCounts(**parts.finished[part]["counts"])

@@ -1,6 +1,5 @@
-"""`RowPrediction`, the prediction of one SMILES or why there is none, and `RowCounts`, how many rows failed."""
+"""`RowPrediction`, the prediction of one SMILES or why there is none."""
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -9,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from molattn.chem import NO_GEOMETRY
-from molattn.data.tables.parts import Parts
-from molattn.errors import MolattnWarning, SmilesError, short_repr
+from molattn.errors import SmilesError
 from molattn.models.base import Molecule
 from molattn.models.descriptors import InputRow, usable_molecules
 from molattn.models.predictions import Predictions
@@ -34,7 +32,7 @@ class RowPrediction:
             `embed_rows`, the numbers of the embedding. None when there is an error.
         error: why there is none; empty otherwise.
         warnings: features of the molecule that the model cannot represent, one sentence each.
-        extra_values: the values of `molattn.Predictor.extra_columns_for`; empty when there is an error.
+        extra_values: the values of `molattn.Predictor.extra_value_columns`; empty when there is an error.
 
     >>> from molattn.inference import RowPrediction
     >>> rows = [RowPrediction("CCO", (78.2,)), RowPrediction("C1CC", None, "a ring is not closed")]  # of predict_rows
@@ -108,112 +106,3 @@ def merge_predictions(
         else:
             values, extra = found
             yield RowPrediction(smiles, values, "", molecule.warnings, extra)
-
-
-def warn_failed(rows: Sequence[RowPrediction], noun: str) -> None:
-    """Warn, as the caller's caller, of rows that are NaN because they have no `noun`, and of missing 3D geometries."""
-    counts = RowCounts.of_rows(rows, [f"row {i}, {short_repr(row.smiles)}" for i, row in enumerate(rows)])
-    if counts.failed:
-        message = f"{counts.failed} of {counts.rows} SMILES have no {noun} (NaN); the first, {counts.first_failed}"
-        warnings.warn(MolattnWarning(message), stacklevel=3)
-    if counts.geometry_message:
-        warnings.warn(MolattnWarning(counts.geometry_message), stacklevel=3)
-
-
-@dataclass
-class RowCounts:
-    """How many rows of a table were processed, and which failed.
-
-    Attributes:
-        rows: rows processed.
-        failed: rows with an error instead of a result.
-        first_failed: location and reason of the first of them.
-        without_geometry: rows with path lengths instead of a 3D geometry, which was not found.
-        first_without_geometry: row, SMILES and reason of the first of them.
-
-    >>> from molattn.inference import RowCounts
-    >>> counts = RowCounts(rows=3, failed=1, first_failed="line 4: a ring is not closed")  # of predict_table
-    >>> counts.failure_message("prediction")
-    '1 of 3 rows have no prediction; the first, line 4: a ring is not closed'
-    """
-
-    rows: int = 0
-    failed: int = 0
-    first_failed: str = ""
-    without_geometry: int = 0
-    first_without_geometry: str = ""
-
-    def add(self, other: "RowCounts", table: object = None) -> None:
-        """Add the counts `other` of further rows; `table`, if given, is named in the first message of each kind."""
-        prefix = "" if table is None else f"{table}, "
-        self.rows += other.rows
-        self.failed += other.failed
-        self.without_geometry += other.without_geometry
-        if not self.first_failed and other.first_failed:
-            self.first_failed = prefix + other.first_failed
-        if not self.first_without_geometry and other.first_without_geometry:
-            self.first_without_geometry = prefix + other.first_without_geometry
-
-    @property
-    def geometry_message(self) -> str:
-        """A sentence about rows without a 3D geometry; empty for none."""
-        if not self.without_geometry:
-            return ""
-        count = f"{self.without_geometry} of {self.rows} SMILES have no 3D geometry"
-        return f"{count}; the first, {self.first_without_geometry}"
-
-    def failure_message(self, noun: str) -> str:
-        """A sentence about rows without a `noun`, such as "prediction"; empty for none."""
-        if not self.failed:
-            return ""
-        return f"{self.failed} of {self.rows} rows have no {noun}; the first, {self.first_failed}"
-
-    @classmethod
-    def of_rows(cls, rows: Sequence[RowPrediction], locations: Sequence[str], start: int = 0) -> "RowCounts":
-        """The counts of rows with these locations for messages, such as "line 3"; `start` is the index of the first.
-
-        Raises:
-            ValueError: another number of locations than of rows.
-        """
-        counts = cls(rows=len(rows))
-        for i, (location, row) in enumerate(zip(locations, rows, strict=True), start):
-            if row.error:
-                counts.add(cls(failed=1, first_failed=f"{location}: {row.error}"))
-            elif warning := geometry_warning(row.warnings):
-                first = f"row {i}, {short_repr(row.smiles)}: {warning}"
-                counts.add(cls(without_geometry=1, first_without_geometry=first))
-        return counts
-
-    @classmethod
-    def of_parts(cls, parts: Parts) -> "RowCounts":
-        """The counts of all finished parts, the `parts` of one output."""
-        counts = cls()
-        for number in sorted(parts.finished):
-            counts.add(cls(**parts.finished[number]["counts"]))
-        return counts
-
-
-@dataclass
-class AttentionCounts:
-    """How many rows of a table have attention maps, how many weights were written, and which rows failed.
-
-    Attributes:
-        rows: rows of the input.
-        failed: rows that cannot be read.
-        first_failed: location and reason of the first of them.
-        weights: rows of the output.
-
-    >>> from molattn.inference import AttentionCounts
-    >>> counts = AttentionCounts(rows=3, failed=1, first_failed="line 4: a ring is not closed", weights=640)
-    >>> counts.failure_message("have no weights")
-    '1 of 3 rows have no weights; the first, line 4: a ring is not closed'
-    """
-
-    rows: int = 0
-    failed: int = 0
-    first_failed: str = ""
-    weights: int = 0
-
-    def failure_message(self, effect: str) -> str:
-        """A sentence about the rows that failed, with their `effect`, such as "have no weights"."""
-        return f"{self.failed} of {self.rows} rows {effect}; the first, {self.first_failed}"

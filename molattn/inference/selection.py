@@ -14,10 +14,13 @@ from molattn.data.files import atomic_write
 from molattn.data.tables.row_stream import CHUNK_SIZE, Chunk
 from molattn.data.tables.writers import Column, NewColumn, TableWriter, TextFormat, open_compressed
 from molattn.errors import UsageError, unknown_choice
-from molattn.inference.base_predictor import PredictionOptions
-from molattn.inference.row_predictor import STATUS_COLUMNS, RowPredictor, prediction_task
-from molattn.inference.rows import RowCounts, RowPrediction, rows_to_arrays
-from molattn.inference.table_engine import ProgressFactory, Warn, check_strict, open_table
+from molattn.inference.added_columns import STATUS_COLUMNS, prediction_columns
+from molattn.inference.open_table import check_strict, open_table
+from molattn.inference.options import PredictionOptions
+from molattn.inference.row_counts import RowCounts
+from molattn.inference.row_predictor import RowPredictor
+from molattn.inference.rows import RowPrediction, rows_to_arrays
+from molattn.inference.table_engine import ProgressFactory, Warn
 from molattn.inference.table_job import TableJob
 from molattn.models.artifact import Artifact
 from molattn.models.uncertainty import NONE
@@ -118,12 +121,13 @@ class SelectionOptions:
         Raises:
             UsageError: there is none of this name, or the model has several and none is named.
         """
-        if self.target is None and len(artifact.targets) > 1:
-            raise UsageError(f"the model has several targets, {', '.join(artifact.targets)}: choose one with --target")
-        name = artifact.targets[0] if self.target is None else self.target
-        if name not in artifact.targets:
-            raise UsageError(unknown_choice("target", name, artifact.targets))
-        return artifact.targets.index(name)
+        targets = list(artifact.targets)
+        if self.target is None and len(targets) > 1:
+            raise UsageError(f"the model has several targets, {', '.join(targets)}: choose one with --target")
+        name = targets[0] if self.target is None else self.target
+        if name not in targets:
+            raise UsageError(unknown_choice("target", name, targets))
+        return targets.index(name)
 
 
 def expected_improvement(mean: np.ndarray, std: np.ndarray, best: float, goal: str = "maximize") -> np.ndarray:
@@ -213,7 +217,7 @@ def select(artifact: Artifact, rows: Sequence[RowPrediction], options: Selection
     if options.strategy == DIVERSE:
         places = np.flatnonzero(usable)
         read = artifact.read_options
-        smiles = [standardized_smiles(rows[i].smiles, read.standardize, read.max_atoms) for i in places]
+        smiles = [standardized_smiles(rows[i].smiles, read.standardize, read.max_atoms) for i in places.tolist()]
         bits = morgan_bits(smiles, max_atoms=read.max_atoms)
         known = bits[:0] if artifact.domain is None else artifact.domain.bits
         picked, scores = select_diverse(bits, known, options.size, options.seed)
@@ -261,21 +265,23 @@ def select_from_table(
         RowsFailed: a row has no prediction, and the job is strict.
     """
     artifact = predictor._artifact
-    prediction = prediction_task(predictor, options.prediction_options(artifact))
+    prediction = prediction_columns(predictor, options.prediction_options(artifact))
     numbers = (NewColumn("selection_score", "float64"), NewColumn("selection_rank", "float64"))
     kept = len(prediction.columns) - len(STATUS_COLUMNS)
-    task = replace(prediction, columns=[*prediction.columns[:kept], *numbers])
+    added_columns = replace(prediction, columns=[*prediction.columns[:kept], *numbers])
     counts = RowCounts()
     chunks: list[Chunk] = []
     rows: list[RowPrediction] = []
     with ExitStack() as stack:
-        table = stack.enter_context(open_table(job, task, warn))
+        table = stack.enter_context(open_table(job, added_columns, warn))
         first, end, _ = table.row_range()
         report = stack.enter_context(progress(None if end is None else end - first, 0))
-        predicted = table.predict(table.chunks(first, end, lambda part: True), job.num_workers, report)  # noqa: ARG005
+        predicted = table.results(table.chunks(first, end, lambda part: True), job.num_workers, report)  # noqa: ARG005
         for _, chunk, found in stack.enter_context(closing(predicted)):
-            counts.add(RowCounts.of_rows(found, [f"{table.stream.unit} {line}" for line in chunk.lines], chunk.start))
-            check_strict(job, task, counts)
+            counts.add(
+                RowCounts.of_rows(found, [f"{table.stream.line_kind} {line}" for line in chunk.lines], chunk.start)
+            )
+            check_strict(job, added_columns, counts)
             chunks.append(chunk)
             rows += found
         selection = select(artifact, rows, options)

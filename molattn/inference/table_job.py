@@ -10,13 +10,67 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from molattn.data.locks import lock_output, raise_open_file_limit
+from molattn.data.tables.columns import find_column, guess_smiles_column
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions, Warn, ignore_warning
 from molattn.data.tables.parts import parts_folder
-from molattn.data.tables.readers import count_rows, infer_format
-from molattn.data.tables.row_stream import CHUNK_SIZE, Chunk
-from molattn.errors import InputError, UsageError, unknown_choice
+from molattn.data.tables.readers import count_rows, infer_format, open_stream
+from molattn.data.tables.row_stream import CHUNK_SIZE, Chunk, RowStream
+from molattn.errors import InputError, UsageError
 
-LOCAL, RAY = ENGINES = ("local", "ray")
+
+@dataclass(frozen=True)
+class InputTable:
+    """A table to read.
+
+    Attributes:
+        path: its path; "-" for standard input.
+        smiles_column: name of the SMILES column; guessed when None.
+        format: "csv", "tsv", "smi", "sdf", "parquet" or "xlsx"; by the file's name when None.
+        options: encoding, header and sheet of the table, and the format of its numbers.
+    """
+
+    path: Path
+    smiles_column: str | None = None
+    format: str | None = None
+    options: TableOptions = DEFAULT_TABLE_OPTIONS
+
+    @contextmanager
+    def open(self, max_atoms: int, warn: Warn, molblocks: bool = False) -> Iterator[tuple[RowStream, str]]:
+        """The rows and the name of the column of SMILES; see `open_stream`.
+
+        Raises:
+            InputError: the table cannot be read.
+            UsageError: there is no such column, or none that could be that of the SMILES.
+        """
+        with open_stream(
+            self.path, self.format, self.options, molblocks=molblocks, max_atoms=max_atoms, warn=warn
+        ) as stream:
+            name = self.smiles_column or guess_smiles_column(stream.columns, stream.smiles_column)
+            find_column(stream.columns, name, stream.source)
+            yield stream, name
+
+    def row_range(
+        self,
+        shard: tuple[int, int] | None = None,
+        warn: Warn = ignore_warning,
+        scan: Callable[[Chunk], object] | None = None,
+    ) -> tuple[int, int | None]:
+        """The first row to process and the end of the range; the end is None for a pipe, whose rows cannot be counted.
+
+        Reads a whole file, which also finds malformed rows. Shards start at multiples of `CHUNK_SIZE` rows, so that the
+        same molecules share a batch as in the whole table.
+
+        Args:
+            shard: (i, n) for the i-th of n shards of the rows, from 1; None for all rows.
+            warn: receives messages on how the file is read.
+            scan: receives each chunk of rows of a file: see `count_rows`.
+        """
+        if not self.path.is_file():
+            return 0, None
+        total = count_rows(self.path, self.format, self.options, warn, scan)
+        i, n = shard or (1, 1)
+        chunks = -(-total // CHUNK_SIZE)
+        return min(chunks * (i - 1) // n * CHUNK_SIZE, total), min(chunks * i // n * CHUNK_SIZE, total)
 
 
 @dataclass(frozen=True)
@@ -24,12 +78,9 @@ class TableJob:
     """One table to process.
 
     Attributes:
-        input: the table; "-" for standard input.
+        input: the table.
         output: the file to write; None writes CSV through `write_text`.
         write_text: receives the text of the CSV; required without `output`.
-        smiles_column: name of the SMILES column; guessed when None.
-        input_format: "csv", "tsv", "smi", "sdf", "parquet" or "xlsx"; by the file's name when None.
-        table_options: encoding, header and sheet of the table, and the format of its numbers.
         shard: (i, n) for the i-th of n shards of the rows, from 1; None for all rows.
         num_workers: processes that read molecules.
         resume: continue with an unfinished output.
@@ -41,12 +92,9 @@ class TableJob:
             are finished, for `resume`.
     """
 
-    input: Path
+    input: InputTable
     output: Path | None
     write_text: Callable[[str], object] | None = None
-    smiles_column: str | None = None
-    input_format: str | None = None
-    table_options: TableOptions = DEFAULT_TABLE_OPTIONS
     shard: tuple[int, int] | None = None
     num_workers: int = 0
     resume: bool = False
@@ -63,7 +111,7 @@ class TableJob:
             UsageError: an invalid argument, or an output that exists.
             InputError: the folder of the output does not exist.
         """
-        table, output = self.input, self.output
+        table, output = self.input.path, self.output
         if self.shard is not None and not 1 <= self.shard[0] <= self.shard[1]:
             raise UsageError(f"a shard is (i, n), the i-th of n, from (1, n) to (n, n), not {self.shard}")
         if (self.shard or self.resume) and not table.is_file() and (str(table) == "-" or table.exists()):
@@ -80,22 +128,6 @@ class TableJob:
                 f"{parts} holds finished parts of {output}: --resume (resume=True) continues, --force (force=True) "
                 "starts over"
             )
-
-    def row_range(
-        self, warn: Warn = ignore_warning, scan: Callable[[Chunk], object] | None = None
-    ) -> tuple[int, int | None]:
-        """The first row to process and the end of the range; the end is None for a pipe, whose rows cannot be counted.
-
-        Reads a whole file, which also finds malformed rows. Shards start at multiples of `CHUNK_SIZE` rows, so that the
-        same molecules share a batch as in the whole table. `warn` receives messages on how the file is read, and `scan`
-        each chunk of rows of a file: see `count_rows`.
-        """
-        if not self.input.is_file():
-            return 0, None
-        total = count_rows(self.input, self.input_format, self.table_options, warn, scan)
-        i, n = self.shard or (1, 1)
-        chunks = -(-total // CHUNK_SIZE)
-        return min(chunks * (i - 1) // n * CHUNK_SIZE, total), min(chunks * i // n * CHUNK_SIZE, total)
 
 
 def check_output(path: Path, force: bool = False, table: Path | None = None) -> None:
@@ -132,12 +164,6 @@ def check_attention_output(path: Path, force: bool = False, table: Path | None =
     check_output(path, force, table)
 
 
-def check_engine(engine: str) -> None:
-    """Raise UsageError for an engine that does not exist."""
-    if engine not in ENGINES:
-        raise UsageError(unknown_choice("engine", engine, (LOCAL, RAY)))
-
-
 @contextmanager
 def locked_outputs(jobs: Sequence[TableJob]) -> Iterator[Sequence[TableJob]]:
     """Validate the jobs and lock their outputs for the duration of the block.
@@ -168,7 +194,9 @@ def jobs_for_tables(job: TableJob, tables: Sequence[Path], output: str | None) -
             raise UsageError(f"the predictions of {len(tables)} tables are written to a folder: give --output FOLDER/")
         return [job]
     pairs = zip(tables, create_output_folder(Path(output), tables), strict=True)
-    return [replace(job, input=table, output=path, multiple_tables=True) for table, path in pairs]
+    return [
+        replace(job, input=replace(job.input, path=table), output=path, multiple_tables=True) for table, path in pairs
+    ]
 
 
 def create_output_folder(folder: Path, tables: Sequence[Path]) -> list[Path]:

@@ -6,13 +6,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
-from molattn.errors import MolattnWarning
-from molattn.inference.base_predictor import DEFAULT_OPTIONS, PredictionOptions
+from molattn.errors import MolattnWarning, warn_caller
+from molattn.inference.added_columns import embedding_columns
+from molattn.inference.engines import ProgressCallback, callback_progress, predict_jobs
 from molattn.inference.explainer import Explainer
-from molattn.inference.row_predictor import RowPredictor, embedding_task
-from molattn.inference.rows import AttentionCounts, RowCounts
-from molattn.inference.table_engine import ProgressCallback, callback_progress, predict_jobs, run_jobs, warn_user
-from molattn.inference.table_job import TableJob, check_attention_output, create_output_folder, locked_outputs
+from molattn.inference.options import DEFAULT_OPTIONS, PredictionOptions
+from molattn.inference.row_counts import AttentionCounts, RowCounts
+from molattn.inference.row_predictor import RowPredictor
+from molattn.inference.table_engine import run_jobs
+from molattn.inference.table_job import (
+    InputTable,
+    TableJob,
+    check_attention_output,
+    create_output_folder,
+    locked_outputs,
+)
 
 if TYPE_CHECKING:
     from molattn.explain import HeadSummary
@@ -83,11 +91,8 @@ class TablePredictor(RowPredictor, Explainer):
             counts.rows, counts.failed  # 100000, 3
         """
         job = TableJob(
-            input=Path(input),
+            input=InputTable(Path(input), smiles_column, input_format, table_options),
             output=Path(output),
-            smiles_column=smiles_column,
-            input_format=input_format,
-            table_options=table_options,
             shard=shard,
             num_workers=num_workers,
             resume=resume,
@@ -136,10 +141,8 @@ class TablePredictor(RowPredictor, Explainer):
         tables = [Path(table) for table in inputs]
         jobs = [
             TableJob(
-                input=table,
+                input=InputTable(table, smiles_column, options=table_options),
                 output=output,
-                smiles_column=smiles_column,
-                table_options=table_options,
                 num_workers=num_workers,
                 resume=resume,
                 strict=strict,
@@ -155,8 +158,8 @@ class TablePredictor(RowPredictor, Explainer):
         self, jobs: Sequence[TableJob], options: PredictionOptions, engine: str, progress: ProgressCallback | None
     ) -> RowCounts:
         with locked_outputs(jobs):
-            counts = predict_jobs(self, jobs, options, engine, callback_progress(progress), warn_user)
-        for message in filter(None, (counts.geometry_message, counts.failure_message("prediction"))):
+            counts = predict_jobs(self, jobs, options, engine, callback_progress(progress), warn_caller)
+        for message in filter(None, (counts.geometry_message, counts.failure_message("have no prediction"))):
             warnings.warn(MolattnWarning(message), stacklevel=3)
         return counts
 
@@ -198,11 +201,8 @@ class TablePredictor(RowPredictor, Explainer):
             predictor.embed_table("in.csv", "embeddings.npy")
         """
         job = TableJob(
-            input=Path(input),
+            input=InputTable(Path(input), smiles_column, input_format, table_options),
             output=Path(output),
-            smiles_column=smiles_column,
-            input_format=input_format,
-            table_options=table_options,
             shard=shard,
             num_workers=num_workers,
             resume=resume,
@@ -210,8 +210,8 @@ class TablePredictor(RowPredictor, Explainer):
             force=force,
         )
         with locked_outputs([job]):
-            counts = run_jobs([job], embedding_task(self, Path(output)), callback_progress(progress), warn_user)
-        for message in filter(None, (counts.geometry_message, counts.failure_message("embedding"))):
+            counts = run_jobs([job], embedding_columns(self, Path(output)), callback_progress(progress), warn_caller)
+        for message in filter(None, (counts.geometry_message, counts.failure_message("have no embedding"))):
             warnings.warn(MolattnWarning(message), stacklevel=2)
         return counts
 
@@ -260,17 +260,11 @@ class TablePredictor(RowPredictor, Explainer):
         from molattn.inference.attention_table import write_attention  # imports pyarrow
 
         check_attention_output(Path(output), force, Path(input))
-        job = TableJob(
-            input=Path(input),
-            output=Path(output),
-            smiles_column=smiles_column,
-            input_format=input_format,
-            table_options=table_options,
-            num_workers=num_workers,
-            strict=strict,
-        )
+        table = InputTable(Path(input), smiles_column, input_format, table_options)
         head = None if head is None else str(head)
-        counts = write_attention(self, job, callback_progress(progress), warn_user, layer, head)
+        counts = write_attention(
+            self, table, Path(output), callback_progress(progress), warn_caller, layer, head, num_workers, strict
+        )
         if counts.failed:
             warnings.warn(MolattnWarning(counts.failure_message("have no weights")), stacklevel=2)
         return counts
@@ -310,16 +304,10 @@ class TablePredictor(RowPredictor, Explainer):
         """
         from molattn.inference.attention_table import summarize_table  # imports pyarrow
 
-        job = TableJob(
-            input=Path(input),
-            output=None,
-            smiles_column=smiles_column,
-            input_format=input_format,
-            table_options=table_options,
-            num_workers=num_workers,
-            strict=strict,
+        table = InputTable(Path(input), smiles_column, input_format, table_options)
+        summary, counts = summarize_table(
+            self, table, callback_progress(progress), warn_caller, max_rows, num_workers, strict
         )
-        summary, counts = summarize_table(self, job, callback_progress(progress), warn_user, max_rows)
         if counts.failed:
             warnings.warn(MolattnWarning(counts.failure_message("are left out")), stacklevel=2)
         return summary

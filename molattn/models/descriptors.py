@@ -1,6 +1,5 @@
 """Extra descriptors of molecules, provided or computed, joined to a stream of molecules."""
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from molattn.chem import descriptors
+from molattn.chem.parse import NO_ATOM_LIMIT
 from molattn.data.tables.cells import parse_required_numbers
 from molattn.data.tables.columns import format_names
 from molattn.data.tables.number_columns import NumberColumns
@@ -124,7 +124,7 @@ def _read_described(read: Callable[[object], Molecule], names: tuple[str, ...], 
 
 def molecule_descriptors(molecule: Molecule, names: tuple[str, ...]) -> list[float]:
     """The descriptors `names` of a molecule in the form that the model reads; NaN where RDKit has no finite number."""
-    return descriptors(molecule.encoded_smiles, names, max_atoms=sys.maxsize).tolist() if names else []
+    return descriptors(molecule.encoded_smiles, names, max_atoms=NO_ATOM_LIMIT).tolist() if names else []
 
 
 def usable_molecules(rows: Sequence[InputRow]) -> tuple[list[Molecule], np.ndarray | None]:

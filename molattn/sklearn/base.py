@@ -111,9 +111,9 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         kind: str,
         classes: tuple[tuple[str, ...], ...],
         sample_weight: Any,
-        one_d: bool,
+        y_is_1d: bool,
     ) -> Self:
-        """Fit to targets, (n, T), NaN where missing; `kind` is the kind of the task, `one_d` is whether y was (n,)."""
+        """Fit to targets, (n, T), NaN where missing; `kind` is the kind of the task, `y_is_1d` whether y was (n,)."""
         smiles, descriptors = molecules.smiles, _descriptor_array(molecules)
         weights = None
         if sample_weight is not None:
@@ -132,7 +132,7 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             reporter = PrintReporter(not self.verbose)
             callbacks = split_callbacks(self.callbacks)[1]
             trained = train_arrays(config, smiles, targets, task, names, reporter, weights, descriptors, callbacks)
-        self._one_d = one_d
+        self._y_is_1d = y_is_1d
         self.predictor_ = Predictor(trained.artifact)
         self.history_ = [asdict(record) for record in trained.history]
         self.best_epoch_ = trained.best_epoch
@@ -172,7 +172,7 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     @property
     def _n_features_out(self) -> int:
         """The number of features of `transform`, which scikit-learn names."""
-        return self.predictor_.dim
+        return self.predictor_.embedding_dim
 
     def _call_predictor(self, method: str, X: Any, **kwargs: Any) -> Any:
         """The result of a method of the predictor for the molecules of X.
@@ -194,7 +194,7 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _restore_shape(self, predictions: np.ndarray) -> np.ndarray:
         """A result of the predictor in the shape that y had in `fit`: (n,) or (n, T)."""
         predictions = predictions[:, None] if self.n_outputs_ == 1 else predictions
-        return predictions[:, 0] if self._one_d else predictions
+        return predictions[:, 0] if self._y_is_1d else predictions
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -145,7 +145,7 @@ Raises:
         """
         molecules, labels = self._molecules(X), validate_labels(y)
         check_consistent_length(molecules.smiles, labels)
-        one_d = labels.ndim == 1
+        y_is_1d = labels.ndim == 1
         columns = [drop_missing(column) for column in labels.reshape(len(labels), -1).T]
         for _, values in columns:
             check_classification_targets(values)
@@ -158,8 +158,8 @@ Raises:
         binary = max(map(len, classes)) == 2
         names = () if binary else tuple(tuple(map(str, c.tolist())) for c in classes)
         kind = "binary" if binary else "multiclass"
-        self._fit(molecules, targets, target_names(y, len(columns)), kind, names, sample_weight, one_d)
-        self.classes_ = classes[0] if one_d else classes
+        self._fit(molecules, targets, target_names(y, len(columns)), kind, names, sample_weight, y_is_1d)
+        self.classes_ = classes[0] if y_is_1d else classes
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -174,7 +174,7 @@ Raises:
             NotFittedError: before `fit`.
         """
         probabilities = self._probabilities(X)
-        if self._one_d:
+        if self._y_is_1d:
             return self.classes_[probabilities[0].argmax(1)]
         columns = [c[p.argmax(1)] for c, p in zip(self.classes_, probabilities, strict=True)]
         if len({column.dtype.kind for column in columns}) > 1:
@@ -193,7 +193,7 @@ Raises:
             NotFittedError: before `fit`.
         """
         probabilities = self._probabilities(X)
-        return probabilities[0] if self._one_d else probabilities
+        return probabilities[0] if self._y_is_1d else probabilities
 
     def predict_set(self, X: Any, level: float = 0.9) -> np.ndarray | list[np.ndarray]:
         """The classes in a set that contains the true one with probability `level`.
@@ -215,11 +215,11 @@ Raises:
         result = []
         for t in range(self.n_outputs_):
             names = self.predictor_.task.class_names(t)
-            classes = self.classes_ if self._one_d else self.classes_[t]
+            classes = self.classes_ if self._y_is_1d else self.classes_[t]
             # A target with one class, next to targets with more, is modelled with two, of which its class is the first.
             chosen = [[name in (row[t] if several else row) for name in names[: len(classes)]] for row in rows]
             result.append(np.array(chosen, dtype=bool))
-        return result[0] if self._one_d else result
+        return result[0] if self._y_is_1d else result
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The accuracy; for several targets, the share of molecules whose known classes are all correct.
@@ -250,7 +250,7 @@ Raises:
         predicted = predicted[:, None] if self.n_outputs_ == 1 else predicted
         if self.predictor_.task.kind == "binary":
             predicted = np.stack([1 - predicted, predicted], -1)
-        classes = [self.classes_] if self._one_d else self.classes_
+        classes = [self.classes_] if self._y_is_1d else self.classes_
         # If a target has only one class, next to targets with more, the probability of that class is 1.
         result = [
             predicted[:, t, : len(c)] if len(c) > 1 else np.ones((len(predicted), 1)) for t, c in enumerate(classes)

@@ -9,12 +9,12 @@ import numpy as np
 
 from molattn.chem import MoleculeGraph, standardized_smiles
 from molattn.chem.molecule import map_rows
+from molattn.chem.parse import NO_ATOM_LIMIT
 from molattn.errors import SmilesError, short_repr
 from molattn.models.predictions import normal_quantile
 from molattn.models.target_transform import LOG10, NEG_LOG10_MOLAR, parse_molar, transform_targets
 from molattn.training.data_messages import MAX_EXAMPLES, Finding, count_noun, join_words
 from molattn.training.dataset import PreparedDataset
-from molattn.training.labels import NO_ATOM_LIMIT
 from molattn.training.replicates import CONFLICT, find_conflicts, find_replicates, label_spread
 
 LARGE = 150
@@ -60,7 +60,7 @@ def check_replicates(dataset: PreparedDataset, keys: Sequence[str]) -> list[Find
             {
                 "molecule": keys[rows[0]],
                 "target": names[int(t)],
-                dataset.line_unit: [dataset.line(i) for i in rows],
+                dataset.line_kind: [dataset.line(i) for i in rows],
                 "values": [dataset.task.table_value(float(targets[i, t]), int(t)) for i in rows],
             }
         )
@@ -69,7 +69,7 @@ def check_replicates(dataset: PreparedDataset, keys: Sequence[str]) -> list[Find
     values = [f"{v:g}" if isinstance(v, float) else v for v in first["values"]]
     of_target = f" of {short_repr(first['target'])}" if len(names) > 1 else ""
     limit = f" by over {100 * CONFLICT:g}% of a standard deviation" if spread.any() else ""
-    place = f"{dataset.line_unit}s {join_words(first[dataset.line_unit])}"
+    place = f"{dataset.line_kind}s {join_words(first[dataset.line_kind])}"
     message = (
         f"{count}; the labels of {details['conflicting']:,} differ{limit}, most those of "
         f"{short_repr(first['molecule'])}, {place}: {join_words(values)}{of_target}"
@@ -83,7 +83,7 @@ def check_fragments(dataset: PreparedDataset, keys: Sequence[str]) -> list[Findi
     if not several or dataset.offsets is not None:
         return []
     first = several[0]
-    details: dict[str, Any] = {"rows": len(several), "first": {dataset.line_unit: dataset.line(first)}}
+    details: dict[str, Any] = {"rows": len(several), "first": {dataset.line_kind: dataset.line(first)}}
     message = f"{count_noun(len(several), 'row is', 'rows are')} of several fragments, such as salts and mixtures"
     place = f"the first, {dataset.location(first)}: {short_repr(keys[first])}"
     if dataset.config.standardize:
@@ -116,7 +116,7 @@ def check_standardized(dataset: PreparedDataset, keys: Sequence[str], num_worker
     if not changed:
         return [Finding("standardize", f"--standardize parent would change none of {of}", False, details)]
     first, form = changed[0]
-    details["first"] = {dataset.line_unit: dataset.line(first), "smiles": keys[first], "parent": form}
+    details["first"] = {dataset.line_kind: dataset.line(first), "smiles": keys[first], "parent": form}
     message = (
         f"--standardize parent would change {len(changed):,} of {of}; the first, {dataset.location(first)}: "
         f"{short_repr(keys[first])} to {short_repr(form)}"

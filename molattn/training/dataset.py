@@ -128,8 +128,8 @@ class PreparedDataset:
         transforms: the transform of each target, fitted to the training molecules, None for none; empty if no target
             has one.
         replicates: how the rows of molecules in several rows were merged; empty if rows are not merged.
-        lines: where each row of the table starts in its source, in `line_unit`.
-        line_unit: "line", "record" or "row".
+        lines: where each row of the table starts in its source, in `line_kind`.
+        line_kind: "line", "record" or "row".
     """
 
     config: DataConfig
@@ -155,7 +155,7 @@ class PreparedDataset:
     transforms: tuple[TargetTransform | None, ...] = ()
     replicates: tuple[ReplicateRow, ...] = ()
     lines: Sequence[int] = ()
-    line_unit: str = "line"
+    line_kind: str = "line"
 
     @property
     def merged_rows(self) -> dict[int, int]:
@@ -163,12 +163,12 @@ class PreparedDataset:
         return {r.row: r.merged_into for r in self.replicates if r.merged_into is not None and r.merged_into != r.row}
 
     def line(self, i: int) -> int:
-        """The place of molecule i, of the n, in the source of the table, in `line_unit`."""
+        """The place of molecule i, of the n, in the source of the table, in `line_kind`."""
         return self.lines[int(self.rows[i])]
 
     def location(self, i: int) -> str:
         """The place of molecule i in words, such as `line 5`."""
-        return f"{self.line_unit} {self.line(i)}"
+        return f"{self.line_kind} {self.line(i)}"
 
     def indices(self, split: str) -> np.ndarray:
         """The indices of the molecules, among the n, that have the split label `split`."""

@@ -13,7 +13,7 @@ import tomli_w
 
 from molattn.data.files import write_text
 from molattn.data.schema import InstanceOf, PartialRecord, Schema, String, parse_json
-from molattn.data.tables.columns import find_without_unit
+from molattn.data.tables.units import find_without_unit
 from molattn.errors import InputError, UsageError
 from molattn.training import distributed, run_folder
 from molattn.training.bases import FINE_TUNING, FINE_TUNING_MANY, FROM_SCRATCH

@@ -193,7 +193,7 @@ def prepare(
         transforms=fit_transforms(transforms, targets[split_labels[rows] == "train"]) if transforms else (),
         replicates=replicates,
         lines=table.lines,
-        line_unit=table.unit,
+        line_kind=table.line_kind,
         bounds=usable.bounds,
     )
     _check_splits(dataset)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from molattn.data import dataset_names, fetch_dataset, guess_smiles_column, read_columns
 from molattn.data.files import file_sha256
-from molattn.data.tables.columns import find_column, find_without_unit, format_names, is_unnamed, split_unit
+from molattn.data.tables.columns import find_column, format_names, is_unnamed
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
+from molattn.data.tables.units import find_without_unit, split_unit
 from molattn.errors import UsageError, short_repr, unknown_choice
 from molattn.training.config import ATOM_PREFIX, TASK_TYPES, DataConfig
 

@@ -10,10 +10,12 @@ if TYPE_CHECKING:
     from molattn.viewer.cells import alignment, matrices, matrix
     from molattn.viewer.class_plots import class_plot, confusion_plot
     from molattn.viewer.figures import curves
-    from molattn.viewer.heads import head_grid, heads_plot
+    from molattn.viewer.head_figure import heads_plot
     from molattn.viewer.picture import Picture
     from molattn.viewer.pictures import draw_atom_values, draw_atoms, draw_attribution, heat_map
-    from molattn.viewer.plots import learning_curve, parity_plot, write_plots
+    from molattn.viewer.plots import learning_curve, parity_plot
+    from molattn.viewer.run_plots import write_plots
+    from molattn.viewer.thumbnails import head_grid
     from molattn.viewer.web import page, write_page
     from molattn.viewer.widget import AttentionWidget
 
@@ -43,10 +45,12 @@ _NAMES = {
     "cells": ("alignment", "matrices", "matrix"),
     "class_plots": ("class_plot", "confusion_plot"),
     "figures": ("curves",),
-    "heads": ("head_grid", "heads_plot"),
+    "thumbnails": ("head_grid",),
+    "head_figure": ("heads_plot",),
     "picture": ("Picture",),
     "pictures": ("draw_atom_values", "draw_atoms", "draw_attribution", "heat_map"),
-    "plots": ("learning_curve", "parity_plot", "write_plots"),
+    "plots": ("learning_curve", "parity_plot"),
+    "run_plots": ("write_plots",),
     "web": ("page", "write_page"),
     "widget": ("AttentionWidget",),
 }

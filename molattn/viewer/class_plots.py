@@ -8,7 +8,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import average_precision_score, confusion_matrix, precision_recall_curve, roc_auc_score, roc_curve
 
 from molattn.viewer.cells import draw_cells
-from molattn.viewer.figures import new_figure, render, shorten
+from molattn.viewer.figures import REFERENCE_LINE, new_figure, render, shorten
 from molattn.viewer.picture import Picture
 
 # Colors as in the parity plot; the line styles differ as well.
@@ -17,7 +17,6 @@ _SPLIT_STYLES = {
     "val": {"color": "#56b4e9", "linestyle": "--", "linewidth": 1.4},
     "test": {"color": "#d55e00", "linestyle": "-", "linewidth": 1.8},
 }
-_REFERENCE = {"color": "#555555", "linewidth": 0.8, "zorder": 0}
 _BINS = 10  # of the calibration plot, with equal numbers of molecules
 _MAX_COUNTS = 12  # classes up to which the cells of a confusion matrix show their counts
 
@@ -70,12 +69,12 @@ def class_plot(
             label = f"{split}: {average_precision_score(y, p):.3f}"
             precision.step(recalls, precisions, where="post", label=label, **style)
             if split == "test":
-                precision.axhline(y.mean(), **_REFERENCE, label=f"fraction of positives: {y.mean():.3f}")
+                precision.axhline(y.mean(), **REFERENCE_LINE, label=f"fraction of positives: {y.mean():.3f}")
             bins = max(2, min(_BINS, len(y) // 5))  # at least five molecules in each
             fraction, mean = calibration_curve(y, p, n_bins=bins, strategy="quantile")
             calibration.plot(mean, fraction, marker=".", label=f"{split} ({len(y):,})", **style)
-        roc.plot([0, 1], [0, 1], **_REFERENCE, label="chance: 0.500")
-        calibration.plot([0, 1], [0, 1], **_REFERENCE, label="perfectly calibrated")
+        roc.plot([0, 1], [0, 1], **REFERENCE_LINE, label="chance: 0.500")
+        calibration.plot([0, 1], [0, 1], **REFERENCE_LINE, label="perfectly calibrated")
         _label(roc, "false positive rate", "true positive rate", f"{target}: ROC curve, AUROC")
         _label(precision, "recall", "precision", "Precision-recall curve, average precision")
         _label(calibration, "predicted probability", "fraction of positives", f"Calibration, {counted}")

@@ -13,8 +13,9 @@ from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
 
 from molattn.chem import MAX_ATOMS, read_smiles
-from molattn.errors import InputError, UsageError, short_repr
+from molattn.errors import UsageError
 from molattn.explain import AttentionMap
+from molattn.explain.attention_map import check_symbols
 from molattn.viewer.picture import Picture
 
 _GAP = 2.4  # between fragments; a bond is 1.5 long
@@ -47,12 +48,7 @@ def drawable_molecule(smiles: str, symbols: Sequence[str], add_hs: bool, owner: 
         InputError: its atoms have other symbols.
     """
     mol = read_smiles(smiles, add_hs=add_hs, max_atoms=max(MAX_ATOMS, len(symbols)))
-    found = tuple(atom.GetSymbol() for atom in mol.GetAtoms())
-    if found != tuple(symbols):
-        raise InputError(
-            f"{owner} has {len(symbols)} atoms ({short_repr(' '.join(symbols))}), "
-            f"its SMILES {short_repr(smiles)} has {len(found)} ({short_repr(' '.join(found))})"
-        )
+    check_symbols(owner, smiles, symbols, [atom.GetSymbol() for atom in mol.GetAtoms()])
     return prepare_for_drawing(mol)
 
 

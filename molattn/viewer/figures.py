@@ -25,6 +25,9 @@ _STYLE = {
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
 }
+REFERENCE_LINE = {"color": "#555555", "linewidth": 0.8, "zorder": 0}
+"""The style of the line that a plot is compared with, such as the diagonal."""
+
 DPI = 150
 """Pixels per inch of the PNG, and of images in the SVG."""
 
@@ -164,3 +167,18 @@ def curves(
         for text in axes.legend(frameon=False, fontsize=9).get_texts():
             text.set_parse_math(False)
         return render(figure)
+
+
+def safe_file_names(names: Sequence[str]) -> list[str]:
+    """`names` as parts of file names: letters, digits, dot, dash, underscore; distinct regardless of case."""
+    used: set[str] = set()
+    safe = []
+    for name in names:
+        stem = re.sub(r"[^A-Za-z0-9._-]+", "_", name).strip("._")[:60] or "target"
+        candidate, number = stem, 1
+        while candidate.lower() in used:
+            number += 1
+            candidate = f"{stem}-{number}"
+        used.add(candidate.lower())
+        safe.append(candidate)
+    return safe

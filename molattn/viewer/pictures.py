@@ -231,7 +231,7 @@ def draw_attribution(attribution: Attribution, size: tuple[int, int] | None = No
     top = float(np.abs(values).max(initial=0.0)) or 1.0
     two_sided = bool((values < 0).any())
     ends = (f"{-top:.2g}", f"{top:+.2g}") if two_sided else ("0", f"{top:.2g}")
-    unit = f", in {shorten(attribution.unit, 40)}" if attribution.unit and attribution.in_units else ""
+    unit = f", in {shorten(attribution.unit, 40)}" if attribution.unit and attribution.has_unit else ""
     caption = (shorten(attribution.equation, 120), f"{attribution.method}, value of each atom{unit}")
     footer = f"faithfulness: {shorten(attribution.faithfulness, 200)}"
     return draw_discs(

@@ -6,7 +6,7 @@ from typing import Any
 
 from molattn.errors import MissingExtra, UsageError
 from molattn.explain import AttentionMap, Attribution
-from molattn.viewer.web.payload import Truth, payload
+from molattn.viewer.web.payload import MeasuredValues, payload
 
 try:
     import anywidget
@@ -59,7 +59,7 @@ class AttentionWidget(anywidget.AnyWidget):
         self,
         attention: AttentionMap,
         attributions: Sequence[Attribution] = (),
-        truth: Truth | None = None,
+        truth: MeasuredValues | None = None,
         **selection: Any,
     ):
         self._attention = attention

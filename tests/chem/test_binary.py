@@ -19,13 +19,13 @@ from molattn.chem.binary import (
     CHECK_SMILES,
     PROPERTIES,
     SOURCE,
-    agrees_with_getters,
+    agrees_with_reference,
     bind_tables,
     molecule_codes,
     reader,
     unavailable_reason,
 )
-from molattn.chem.codes import Codes, codes_by_getters
+from molattn.chem.codes import Codes, reference_codes
 from molattn.chem.parse import read_for_codes
 from molattn.chem.stereo import StereoLabels, stereo_labels
 from molattn.data import dataset_names, load_card, read_table
@@ -55,7 +55,7 @@ def forms(smiles: Iterable[object], step: int = 1) -> Iterator[Chem.Mol]:
         if k % step:
             yield fast
             continue
-        assert_same(codes_by_getters(fast), codes_by_getters(mol))
+        assert_same(reference_codes(fast), reference_codes(mol))
         yield mol
         if mol.GetNumAtoms() < 300:
             yield read_smiles(text, add_hs=True)
@@ -82,7 +82,7 @@ def check(smiles: Iterable[object], step: int = 1) -> int:
     read, count = reader(), 0
     assert read is not None
     for mol in forms(smiles, step):
-        assert agrees_with_getters(read, mol), Chem.MolToSmiles(mol)
+        assert agrees_with_reference(read, mol), Chem.MolToSmiles(mol)
         count += read(mol) is not None
     return count
 
@@ -98,7 +98,7 @@ def test_codes_are_those_of_the_getters():
 
 
 def test_labels_of_cip_rule_1_and_of_mirror_images_are_assigned_without_rdkits_labeler(monkeypatch):
-    expected = {text: codes_by_getters(read_smiles(text)) for text in [*DECIDED, *PSEUDOASYMMETRIC]}
+    expected = {text: reference_codes(read_smiles(text)) for text in [*DECIDED, *PSEUDOASYMMETRIC]}
     for text in PSEUDOASYMMETRIC:
         assert np.isin(expected[text].atom_codes[:, -1], [3, 4]).any(), text
     monkeypatch.setattr(binary, "stereo_labels", None)  # must not be called
@@ -132,7 +132,7 @@ def test_other_labels_come_from_rdkits_labeler(monkeypatch, text):
 
     monkeypatch.setattr(binary, "stereo_labels", labels)
     mol = read_for_codes(text)
-    found, true = molecule_codes(mol), codes_by_getters(mol)
+    found, true = molecule_codes(mol), reference_codes(mol)
     assert_same(found._replace(symbols=true.symbols), true)
     assert calls == [mol]
 
@@ -211,7 +211,7 @@ def test_paths_of_every_size(size):
         order = list(range(mol.GetNumAtoms()))
         rng.shuffle(order)
         for one in (mol, Chem.RenumberAtoms(mol, order)):
-            np.testing.assert_array_equal(molecule_codes(one).path_lengths, codes_by_getters(one).path_lengths)
+            np.testing.assert_array_equal(molecule_codes(one).path_lengths, reference_codes(one).path_lengths)
 
 
 def test_molecules_outside_the_tables_are_left_to_the_getters():
@@ -220,18 +220,18 @@ def test_molecules_outside_the_tables_are_left_to_the_getters():
     for smiles in ("C*", "[2H]C", "C~C", "[C+7]", "C.[1*]"):
         mol = read_smiles(smiles)
         assert read(mol) is None
-        assert molecule_codes(mol).warnings == codes_by_getters(mol).warnings != ()
+        assert molecule_codes(mol).warnings == reference_codes(mol).warnings != ()
     assert read(Chem.Mol()) is None
 
 
 def test_a_molecule_that_was_not_parsed_from_smiles():
     mol = Chem.MolFromSmiles("CCO")
     mol.GetAtomWithIdx(0).SetMonomerInfo(Chem.AtomPDBResidueInfo("CA"))  # not supported by the reader
-    assert molecule_codes(mol).atom_codes.tolist() == codes_by_getters(mol).atom_codes.tolist()
+    assert molecule_codes(mol).atom_codes.tolist() == reference_codes(mol).atom_codes.tolist()
     dummy = Chem.MolFromSmarts("C[#6]")
     dummy.UpdatePropertyCache()
     Chem.FastFindRings(dummy)
-    assert molecule_codes(dummy).atom_codes.tolist() == codes_by_getters(dummy).atom_codes.tolist()
+    assert molecule_codes(dummy).atom_codes.tolist() == reference_codes(dummy).atom_codes.tolist()
 
 
 def test_damaged_bytes_are_rejected_or_read_within_bounds():

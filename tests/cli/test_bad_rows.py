@@ -91,7 +91,7 @@ def test_every_command_continues_after_bad_rows(
         ("attention", run, path, "-o", tmp_path / "maps.parquet"),
         ("heads", run, path),
         ("evaluate", run, path),
-        ("view", run, path, "--limit", 100, "-o", tmp_path / "page.html"),
+        ("view", run, path, "--max-rows", 100, "-o", tmp_path / "page.html"),
         ("train", path, "--target-columns", "y", *QUICK, "-o", tmp_path / "run"),
     ):
         answer = molattn(*arguments)

@@ -197,7 +197,7 @@ def test_a_descriptor_has_one_format_in_the_whole_table(
         values = [float(text.replace(",", ".")) for text in found["y_pred"][:-1]]
         np.testing.assert_array_equal(values, wanted["y_pred"][:-1])
         assert found["error"].iloc[-1] == "column 'logP': '>0.5' is not a finite number"
-    monkeypatch.setattr(table_engine, "CHUNKS_PER_PART", 1)
+    monkeypatch.setattr(output_parts, "CHUNKS_PER_PART", 1)
     with monkeypatch.context() as patch:
 
         def interrupted(*_: object) -> None:

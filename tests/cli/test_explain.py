@@ -215,7 +215,7 @@ def test_faithfulness_is_measured_saved_and_quoted(molattn: Molattn, own_run: Pa
         "attention",
         "random",
     }
-    assert record["methods"]["random"]["deletion"] == pytest.approx(1)
+    assert record["methods"]["random"]["deletion_ratio"] == pytest.approx(1)
     assert record["methods"]["occlusion"]["sign"] == 1.0 and record["methods"]["rollout"]["sign"] is None
     assert record["truth"] == "" and record["untrained"] == {}
     summary = record["methods"]["additive"]["summary"]
@@ -225,7 +225,7 @@ def test_faithfulness_is_measured_saved_and_quoted(molattn: Molattn, own_run: Pa
     assert predictor.attributions("CCO", "cam").faithfulness == record["methods"]["cam"]["summary"]
     # Another table, and fewer methods; the file says the last.
     (tmp_path / "t.csv").write_text("smiles\nCCO\nC1CC\nCCCCO\nCCN\n")
-    options = ("--table", tmp_path / "t.csv", "--method", "additive", "--max-molecules", "2", "--json", "-q")
+    options = (tmp_path / "t.csv", "--method", "additive", "--max-molecules", "2", "--json", "-q")
     answer = molattn("faithfulness", own_run, *options)
     assert "1 molecules cannot be read and are left out; the first, 'C1CC'" in answer.err
     part = json.loads(answer.out)
@@ -236,4 +236,4 @@ def test_faithfulness_without_held_out_molecules_is_refused(molattn: Molattn, ow
     (own_run / "predictions.csv").unlink()
     answer = molattn("faithfulness", own_run)
     assert answer.code == 2
-    assert "pass molecules with --table" in answer.err
+    assert "pass a table of molecules" in answer.err

@@ -11,7 +11,6 @@ import pytest
 import molattn as library
 from molattn.cli.uncertainty_metrics import EXPLANATIONS, print_uncertainty
 from molattn.data.tables.row_stream import CHUNK_SIZE
-from molattn.inference import table_engine
 from tests.cli.conftest import QUICK, Molattn
 from tests.cli.test_long_tables import Killed, kill_after
 from tests.molecules import esol
@@ -119,7 +118,7 @@ def test_sets_of_classes(molattn: Molattn, classes: Path, labelled: Path, tmp_pa
 def test_a_long_output_resumes_only_with_the_same_options(
     molattn: Molattn, numbers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_engine, "CHUNKS_PER_PART", 1)
+    monkeypatch.setattr(output_parts, "CHUNKS_PER_PART", 1)
     many = tmp_path / "in.csv"
     many.write_text("\n".join(["smiles", *("C" * (1 + i % 5) + "NOF"[i % 3] for i in range(CHUNK_SIZE + 10))]) + "\n")
     options = ("--interval", "0.9", "--uncertainty-method", "ensemble", "-q")

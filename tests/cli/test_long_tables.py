@@ -26,7 +26,6 @@ from molattn.cli.table_report import TableProgress
 from molattn.data.schema import dumps_checksummed
 from molattn.data.tables.parts import Parts, parts_folder
 from molattn.data.tables.row_stream import CHUNK_SIZE
-from molattn.inference import table_engine
 from tests.assertions import assert_same_predictions
 from tests.cli.conftest import QUICK, Molattn
 
@@ -38,7 +37,7 @@ BAD = -(-ROWS // 97)
 
 @pytest.fixture
 def short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_engine, "CHUNKS_PER_PART", 1)
+    monkeypatch.setattr(output_parts, "CHUNKS_PER_PART", 1)
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +165,7 @@ def test_parts_of_another_input_or_model_are_refused(
     config = model / "model" / "config.json"
     config.write_bytes(dumps_checksummed({**json.loads(config.read_text()), "molattn": "0.0"}, config.name))
     changed = molattn("predict", model, table, "-o", out, "--resume")
-    assert changed.code == 3 and "model_sha256 was" in changed.err
+    assert changed.code == 3 and "config_sha256 was" in changed.err
     assert molattn("predict", model, table, "-o", out, "--force").code == 0
     assert out.read_bytes() == whole.read_bytes()
     assert not parts_folder(out).exists()
@@ -268,7 +267,7 @@ def test_embeddings(molattn: Molattn, run: Path, tmp_path: Path) -> None:
     predictor = library.load(run)
     with pytest.warns(match="1 of 3 SMILES have no embedding"):
         wanted = predictor.embed(["CCO", "C1CC", "c1ccccc1"])
-    assert wanted.shape == (3, predictor.dim) == (3, DIM)
+    assert wanted.shape == (3, predictor.embedding_dim) == (3, DIM)
     table = pq.read_table(tmp_path / "out.parquet")
     names = ["f0_2", *(f"f{i}" for i in range(1, DIM))]
     assert table.column_names == ["smiles", "f0", *names, "status", "error"]
@@ -335,7 +334,7 @@ def test_memory_does_not_grow_with_the_rows(run: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_killed_prediction_is_resumed(run: Path, many: Path, whole: Path, tmp_path: Path) -> None:
     code = (
-        "import molattn.inference.table_engine as a; a.CHUNKS_PER_PART = 1; from molattn.cli.main import main; main()"
+        "import molattn.inference.output_parts as a; a.CHUNKS_PER_PART = 1; from molattn.cli.main import main; main()"
     )
     out = tmp_path / "out.csv"
     command = [sys.executable, "-c", code, "predict", run, many, "-o", out, "--resume", "-n", "1"]

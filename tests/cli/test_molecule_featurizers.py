@@ -88,7 +88,7 @@ def test_faithfulness_is_measured_with_them(molattn: Molattn, run: Path, tmp_pat
     answer = molattn("faithfulness", own)
     assert answer.code == 0, answer.err
     record = json.loads((own / "faithfulness.json").read_text())["targets"]["y"]
-    assert record["methods"]["random"]["deletion"] == pytest.approx(1)
+    assert record["methods"]["random"]["deletion_ratio"] == pytest.approx(1)
 
 
 def test_they_follow_the_columns_of_the_table(tmp_path: Path) -> None:

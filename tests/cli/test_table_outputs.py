@@ -12,7 +12,6 @@ from rdkit import Chem
 from molattn.data import read_table
 from molattn.data.tables.parts import Parts
 from molattn.data.tables.row_stream import CHUNK_SIZE
-from molattn.inference import table_engine
 from tests.cli.conftest import QUICK, Molattn
 
 LONG = CHUNK_SIZE + 10
@@ -27,9 +26,9 @@ def in_every_way(
 ) -> bytes:
     """The output in one piece, after a check that a resumed one has the same bytes, and shards the same lines."""
     whole, resumed = table.with_name(f"whole{suffix}"), table.with_name(f"resumed{suffix}")
-    monkeypatch.setattr(table_engine, "CHUNKS_PER_PART", 10**6)
+    monkeypatch.setattr(output_parts, "CHUNKS_PER_PART", 10**6)
     assert molattn("predict", run, table, "-o", whole, *options).code == 0
-    monkeypatch.setattr(table_engine, "CHUNKS_PER_PART", 1)
+    monkeypatch.setattr(output_parts, "CHUNKS_PER_PART", 1)
     finish = Parts.finish
 
     def kill(self: Parts, number: int, record: dict) -> None:
@@ -132,7 +131,7 @@ def test_a_table_without_a_header(molattn: Molattn, run: Path, table: Path, tmp_
     assert [row[:2] for row in found.rows] == [line.split(",") for line in bare.read_text().splitlines()]
     measured = molattn("evaluate", run, bare, "--no-header-row", "--json")
     assert measured.code == 0 and "column_2" in measured.out
-    page = molattn("view", run, bare, "--no-header-row", "--limit", "2", "-o", tmp_path / "page.html")
+    page = molattn("view", run, bare, "--no-header-row", "--max-rows", "2", "-o", tmp_path / "page.html")
     assert page.code == 0, page.err
     assert molattn("heads", run, bare, "--no-header-row", "--max-rows", "2").code == 0
 

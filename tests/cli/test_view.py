@@ -42,17 +42,17 @@ def test_smiles_become_a_page(molattn, run, tmp_path):
 
 def test_a_table_adds_true_values_and_reports_the_limit(molattn, run, table, tmp_path):
     path = tmp_path / "page.html"
-    answer = molattn("view", run, table, "-o", path, "--limit", 9)
+    answer = molattn("view", run, table, "-o", path, "--max-rows", 9)
     assert answer.code == 0
     assert "warning: 1 of 9 molecules cannot be shown; the first, line 9: " in answer.err
-    assert f"{path} shows 8 molecules, the first of {table}; --limit shows more: open" in answer.err
+    assert f"{path} shows 8 molecules, the first of {table}; --max-rows shows more: open" in answer.err
     lines = table.read_text().splitlines()[1:10]
     expected = [line.split(",") for line in lines if not line.startswith("C1CC,")]
     truth = [m["predictions"][0]["true"] for m in shown(path)]
     assert [m["smiles"] for m in shown(path)] == [smiles for smiles, _ in expected]
     assert truth == [float(y) if y != "unknown" else "unknown" for _, y in expected]
-    again = molattn("view", run, table, "-o", path, "--limit", 100, "--force", "--quiet")
-    assert again.code == 0 and "--limit" not in again.err
+    again = molattn("view", run, table, "-o", path, "--max-rows", 100, "--force", "--quiet")
+    assert again.code == 0 and "--max-rows" not in again.err
     assert len(shown(path)) == 41
 
 

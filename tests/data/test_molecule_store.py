@@ -388,8 +388,8 @@ def test_a_kill_in_the_middle_leaves_nothing_that_harms(tmp_path: Path, cache: P
 def test_the_header_is_plain(cache: Path) -> None:
     cached_molecules(["C", "C1CC"], _reads_with(add_hs=True))
     header = json.loads((cache / _only(cache) / HEADER).read_text())
-    assert header["identity"]["settings"] == {"add_hs": True}
-    assert header["identity"]["rows"] == 2
+    assert header["dependencies"]["settings"] == {"add_hs": True}
+    assert header["dependencies"]["rows"] == 2
 
 
 def test_a_mask_selects_molecules():

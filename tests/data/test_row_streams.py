@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from rdkit import Chem
 
 from molattn.data import read_columns, read_records, read_table, write_table
-from molattn.data.tables import csv_text, row_stream
+from molattn.data.tables import csv_text, lines
 from molattn.data.tables.csv_text import csv_stream
+from molattn.data.tables.lines import read_lines
 from molattn.data.tables.readers import count_rows, infer_format, open_stream
-from molattn.data.tables.row_stream import CHUNK_SIZE, read_lines
+from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import InputError, SmilesError, UsageError
 
 
@@ -63,7 +64,7 @@ def test_block_boundaries_do_not_matter(tmp_path: Path, monkeypatch: pytest.Monk
     path = tmp_path / "t.csv"
     path.write_bytes('\ufeffsmiles,é\r\nC,"1\r2"\r\n\rCC,\u20ac\n\n"C\n\nC",x'.encode())
     whole = read(path)
-    monkeypatch.setattr(row_stream, "_BLOCK", block)
+    monkeypatch.setattr(lines, "_BLOCK", block)
     assert read(path) == whole == (("smiles", "é"), [["C", "1\r2"], ["CC", "\u20ac"], ["C\n\nC", "x"]], [2, 5, 7])
 
 
@@ -90,7 +91,7 @@ def test_rows_and_their_lines_are_those_of_the_csv_module(pieces: list[str], blo
     except csv.Error:
         refused = True
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_stream, "_BLOCK", block)
+        patch.setattr(lines, "_BLOCK", block)
         found = read_lines(io.BytesIO(text.encode()), "t.csv")
         try:
             stream = csv_stream(found, "t.csv")
@@ -115,7 +116,7 @@ def test_an_open_quote_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(csv_text, "MAX_CELL_CHARS", 0)  # that of csv, 131,072, stands
     with pytest.raises(InputError, match="line 3: the quotes do not match"):
         count_rows(path)
-    monkeypatch.setattr(row_stream, "MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1000)
     path.write_text("smiles\nC\n" + "C" * 5000)
     with pytest.raises(InputError, match="line 3: a line of over 1,000 bytes"):
         count_rows(path)
@@ -147,7 +148,7 @@ def test_an_sdf_is_a_row_for_each_record(tmp_path: Path) -> None:
     with open_stream(path) as stream:
         (chunk,) = stream.chunks
         assert stream.columns == ("structure_smiles", "name", "logS", "smiles")
-        assert stream.smiles_column == "structure_smiles" and stream.unit == "record"
+        assert stream.smiles_column == "structure_smiles" and stream.line_kind == "record"
         assert chunk.rows() == [["CCO", "one", "1.1", ""], ["", "no", "", ""], ["C", "three", "2\n3", "mine"]]
         first, second, third = stream.molecule_column(chunk, 0)
         assert (first, third) == ("CCO", "C")
@@ -216,7 +217,7 @@ def test_a_stream_a_table_and_a_frame_have_the_same_text(tmp_path: Path, name: s
     assert read(path) == (table.columns, table.rows, table.lines)
     assert read_columns(path)[0] == table.columns
     with open_stream(path) as stream:
-        assert (stream.unit, stream.smiles_column) == (table.unit, table.smiles_column)
+        assert (stream.line_kind, stream.smiles_column) == (table.line_kind, table.smiles_column)
 
 
 def test_the_header_is_read_without_the_rows(tmp_path: Path) -> None:

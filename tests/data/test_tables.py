@@ -238,7 +238,7 @@ def test_errors_and_atom_maps_of_chunks_are_those_of_the_table():
         Chunk(0, [1, 2], [["", "a"], ["C", "b"]], errors={0: SmilesError("", "no structure")}, atom_maps={1: "of 1"}),
         Chunk(2, [3, 4], [["", "c"], ["CC", "d"]], errors={0: SmilesError("", "no atoms")}, atom_maps={1: "of 3"}),
     ]
-    stream = RowStream("t.sdf", ("smiles", "x"), iter(chunks), unit="record", smiles_column="smiles")
+    stream = RowStream("t.sdf", ("smiles", "x"), iter(chunks), line_kind="record", smiles_column="smiles")
     table = _read_all(stream)
     assert table.structure_errors == {0: "no structure", 2: "no atoms"}
     assert table.atom_maps == {1: "of 1", 3: "of 3"}

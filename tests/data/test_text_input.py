@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from molattn.data.tables import row_stream
-from molattn.data.tables.row_stream import open_input, read_blocks, read_lines
+from molattn.data.tables import lines
+from molattn.data.tables.lines import open_input, read_blocks, read_lines
 from molattn.errors import InputError
 
 
@@ -48,7 +48,7 @@ def test_a_file_that_cannot_be_read_on() -> None:
 
 
 def test_the_unpacked_bytes_of_a_gzip_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_stream, "_BLOCK", 1000)
+    monkeypatch.setattr(lines, "_BLOCK", 1000)
     packed = gzip.compress(bytes(3000))
     for most, whole in ((3000, True), (None, True), (2999, False)):
         with gzip.open(io.BytesIO(packed)) as file:
@@ -72,7 +72,7 @@ def test_a_damaged_gzip() -> None:
 
 @pytest.mark.parametrize("block", [1, 2, 3, 4, 100])
 def test_line_ends_are_unchanged_wherever_blocks_end(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(row_stream, "_BLOCK", block)
+    monkeypatch.setattr(lines, "_BLOCK", block)
     assert read(b"a\r\nb\rc\n\nd\r\r\n\re") == ["a\r\n", "b\r", "c\n", "\n", "d\r", "\r\n", "\r", "e"]
     assert read(b"") == []
     assert read(b"\r") == ["\r"]
@@ -86,16 +86,16 @@ def test_line_ends_are_unchanged_wherever_blocks_end(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("block", [1, 2, 3, 4, 100])
 def test_the_encoding_does_not_depend_on_where_blocks_end(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(row_stream, "_BLOCK", block)
+    monkeypatch.setattr(lines, "_BLOCK", block)
     text = "name,x\r\n\r\n€é\ny\r\nµ\r"
-    lines = text.splitlines(keepends=True)
+    expected = text.splitlines(keepends=True)
     for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-32", "cp1252"):
         said: list[str] = []
-        assert list(read_lines(io.BytesIO(text.encode(encoding)), "t.csv", warn=said.append)) == lines
+        assert list(read_lines(io.BytesIO(text.encode(encoding)), "t.csv", warn=said.append)) == expected
         assert [f"as line {n} shows" in "".join(said) for n in (1, 3)] == [False, encoding == "cp1252"]
-        assert list(read_lines(io.BytesIO(text.encode(encoding)), "t.csv", encoding=encoding)) == lines
+        assert list(read_lines(io.BytesIO(text.encode(encoding)), "t.csv", encoding=encoding)) == expected
     for mark, encoding in ((b"\xfe\xff", "utf-16-be"), (b"\0\0\xfe\xff", "utf-32-be")):
-        assert read(mark + text.encode(encoding)) == lines
+        assert read(mark + text.encode(encoding)) == expected
     with pytest.raises(InputError, match="line 3, byte 1 of it: 0x80 is not UTF-8 text"):
         list(read_lines(io.BytesIO(text.encode("cp1252")), "t.csv", encoding="utf-8"))
     for damaged in (text.encode("utf-16")[:-1], text.encode("utf-16")[:-2] + b"\0\xd8"):
@@ -112,8 +112,8 @@ def test_a_file_that_is_no_text_is_named() -> None:
 
 @pytest.mark.parametrize("block", [1, 4, 7])
 def test_the_length_of_a_line_is_limited(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(row_stream, "_BLOCK", block)
-    monkeypatch.setattr(row_stream, "MAX_LINE_BYTES", 10)
+    monkeypatch.setattr(lines, "_BLOCK", block)
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 10)
     assert read(b"0123456789") == ["0123456789"]
     assert read(b"012345678\n" * 3 + b"0123456789") == ["012345678\n"] * 3 + ["0123456789"]
     with pytest.raises(InputError, match="line 3: a line of over 10 bytes: is this a table"):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from molattn.data.tables.columns import find_without_unit, has_unit, split_unit
+from molattn.data.tables.units import find_without_unit, name_has_unit, split_unit
 
 
 @pytest.mark.parametrize(
@@ -21,8 +21,8 @@ from molattn.data.tables.columns import find_without_unit, has_unit, split_unit
 )
 def test_what_stands_in_brackets_at_the_end_is_the_unit(name: str, rest: str, unit: str) -> None:
     assert split_unit(name) == (rest, unit)
-    assert has_unit(name, unit) == bool(unit)
-    assert not has_unit(name, "kg")
+    assert name_has_unit(name, unit) == bool(unit)
+    assert not name_has_unit(name, "kg")
 
 
 def test_a_column_is_found_without_its_unit() -> None:

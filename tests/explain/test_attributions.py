@@ -11,26 +11,21 @@ from scipy.special import expit, softmax
 import molattn
 from molattn.chem import ConformerOptions, molecule_graph
 from molattn.errors import SmilesError, UsageError
+from molattn.explain.attention_methods import grad_attention, received_attention, rollout
 from molattn.explain.attribute import attribute
 from molattn.explain.attribution import Attribution
+from molattn.explain.masking import deletion_outputs, masked_outputs, occlusion
 from molattn.explain.methods import (
     METHODS,
     TOLERANCE,
-    Terms,
     additive,
     available_methods,
     cam,
     choose_method,
-    deletion_outputs,
-    grad_attention,
     integrated_gradients,
-    masked_outputs,
-    occlusion,
     random_attributions,
-    received_attention,
-    repeat_batch,
-    rollout,
 )
+from molattn.explain.terms import Terms, repeat_batch
 from molattn.inference import Predictor, explainer
 from molattn.models.artifact import Artifact
 from molattn.models.base import build_model
@@ -77,12 +72,12 @@ def test_additive_terms_sum_to_the_prediction(readout, virtual_node, smiles):
     model = model_of(2, readout=readout, virtual_node=virtual_node)
     for target, output in (("a", 0), ("b", 1)):
         found = attribute(artifact_of(model, ("a", "b")), molecule_graph(smiles), "additive", target)
-        assert found.adds_up and found.in_units and found.unit == "cm"
+        assert found.adds_up and found.has_unit and found.unit == "cm"
         assert set(found.other_terms) == ({"virtual node"} if virtual_node else set())
         total = found.constant + found.values.sum() + sum(found.other_terms.values())
         assert total == pytest.approx(found.prediction, rel=1e-5)
         assert found.prediction == pytest.approx(3 + 2 * answer(model, smiles, output), rel=1e-12)
-        assert sum(found.parts.values()) == pytest.approx(found.prediction, rel=1e-5)
+        assert sum(found.terms.values()) == pytest.approx(found.prediction, rel=1e-5)
 
 
 def test_occlusion_of_a_model_that_sums_independent_atoms_gives_its_terms():
@@ -237,7 +232,7 @@ def test_unknown_methods_and_models_of_tokens_are_rejected():
 
 def test_attention_has_no_unit_and_does_not_add_up():
     found = attribute(artifact_of(model_of()), molecule_graph("CCO"), "attention")
-    assert (found.in_units, found.constant, found.adds_up, found.parts) == (False, None, False, {})
+    assert (found.has_unit, found.constant, found.adds_up, found.terms) == (False, None, False, {})
     assert found.values.sum() == pytest.approx(1)
     assert "do not add up" in found.equation
 
@@ -310,8 +305,8 @@ def test_log_odds_are_explained_for_a_binary_target():
     assert (found.unit, found.quantity) == ("log-odds", "log-odds of y")
     assert found.prediction == pytest.approx(answer(model, "CCO"))
     # The sum of the terms is the log-odds, of which the probability is the logistic function.
-    assert sum(found.parts.values()) == pytest.approx(found.prediction, rel=1e-5)
-    assert found.probability == pytest.approx(expit(found.prediction)) and found.calibrated is None
+    assert sum(found.terms.values()) == pytest.approx(found.prediction, rel=1e-5)
+    assert found.probability == pytest.approx(expit(found.prediction)) and found.calibrated_probability is None
     left, terms = found.equation.split(" = ")
     assert left == f"log-odds of y {found.prediction:.3f} (probability {found.probability:.3f})"
     assert sum(map(float, re.findall(r"-?\d+\.\d+", terms.replace("- ", "-")))) == pytest.approx(
@@ -323,7 +318,7 @@ def test_log_odds_are_explained_for_a_binary_target():
     )
     assert found.probability is not None
     mapped = found.probability / 2 / (found.probability / 2 + 1 - found.probability)
-    assert found.calibrated == pytest.approx(mapped)
+    assert found.calibrated_probability == pytest.approx(mapped)
     assert f"(probability {found.probability:.3f}, calibrated {mapped:.3f})" in found.equation
 
 
@@ -379,7 +374,7 @@ def test_descriptors_have_terms_of_their_own_and_the_sum_is_the_prediction():
     found = predictor.attributions("CCO", descriptors=[5.0, 310.0])
     assert set(found.other_terms) == {"pH", "T"}
     assert found.other_terms["pH"] == pytest.approx(2 * float(model.head.weight[0, 16]) * -2.0)
-    assert sum(found.parts.values()) == pytest.approx(found.prediction, rel=1e-5)
+    assert sum(found.terms.values()) == pytest.approx(found.prediction, rel=1e-5)
     assert found.prediction == pytest.approx(float(predictor.predict("CCO", descriptors=[5.0, 310.0])))
     for name in available_methods(model):
         values = predictor.attributions("CCO", name, descriptors=[5.0, 310.0]).values
@@ -394,7 +389,7 @@ def test_an_equation_has_few_terms_and_still_adds_up(count):
     values = np.array([0.5, -1.25])
     total = 0.125 - 0.75 + sum(others.values())
     found = Attribution("CO", ("C", "O"), values, "additive", "y", total, "eV", 0.125, others, adds_up=True)
-    assert set(found.parts) == {"constant", "2 atoms", *others}
+    assert set(found.terms) == {"constant", "2 atoms", *others}
     left, terms = found.equation.split(" = ")
     assert left == f"y {total:.3f} eV"
     numbers = re.findall(r"([+-]?) ?(\d+\.\d{3}) \(", terms)

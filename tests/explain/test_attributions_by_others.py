@@ -10,27 +10,22 @@ import torch
 
 from molattn.chem import MoleculeGraph, molecule_graph
 from molattn.errors import UsageError
-from molattn.explain import methods
+from molattn.explain import masking
+from molattn.explain.attention_methods import grad_attention, received_attention, rollout
 from molattn.explain.attribute import ExplainedOutput, attribute, attribution_of, explained_output
+from molattn.explain.masking import deletion_outputs, masked_outputs
 from molattn.explain.methods import (
     METHODS,
     TOLERANCE,
     Method,
-    Terms,
     additive,
-    as_batch,
     available_methods,
     cam,
     choose_method,
-    deletion_outputs,
-    grad_attention,
     integrated_gradients,
-    masked_outputs,
     random_attributions,
-    received_attention,
-    repeat_batch,
-    rollout,
 )
+from molattn.explain.terms import Terms, as_batch, repeat_batch
 from molattn.models.base import build_model
 from molattn.models.config import GraphModelConfig
 from molattn.models.predict import compute_outputs
@@ -62,14 +57,14 @@ def test_occlusion_is_the_difference_to_the_output_without_the_atom(
     for output in (0, 1):
         whole = compute_outputs(model, [molecule])[0, output]
         wanted = [whole - compute_outputs(model, [without(molecule, [i])])[0, output] for i in range(7)]
-        found = methods.occlusion(model, molecule, output)
+        found = masking.occlusion(model, molecule, output)
         np.testing.assert_allclose(found.values, wanted, atol=1e-5)
-        assert (found.in_units, found.adds_up, found.constant) == (True, False, None)
+        assert (found.has_unit, found.adds_up, found.constant) == (True, False, None)
     # However many fit into a batch.
     node_masks = np.array([[True] * 7, [False] + [True] * 6, [True] * 5 + [False] * 2])
     wanted = np.stack([compute_outputs(model, [without(molecule, gone)])[0] for gone in ([], [0], [5, 6])])
     for pairs in (1, 2 * 49, 400_000):
-        monkeypatch.setattr(methods, "_PAIRS", pairs)
+        monkeypatch.setattr(masking, "_PAIRS", pairs)
         np.testing.assert_allclose(masked_outputs(model, molecule, node_masks), wanted, atol=1e-5)
     orders, counts = [np.array([6, 0, 1, 2, 3, 4, 5]), np.arange(7)], [0, 1, 3]
     found = deletion_outputs(model, molecule, orders, counts)
@@ -95,7 +90,7 @@ def test_integrated_gradients_are_a_plain_sum_of_gradients_along_the_path(virtua
     wanted = ((graph.v - base) * slope).sum(-1)[0, first:]
     found = integrated_gradients(model, molecule, 1)
     np.testing.assert_allclose(found.values, wanted.numpy(), atol=1e-3)
-    assert found.adds_up and found.in_units
+    assert found.adds_up and found.has_unit
     assert found.constant == pytest.approx(float(model.forward_graph(graph.replace(v=base), batch)[0, 1]), rel=1e-5)
 
 
@@ -186,7 +181,7 @@ def test_grad_attention_agrees_with_finite_differences(settings: dict) -> None:
     wanted = found[0] if "readout" in settings else found.mean(0)
     result = grad_attention(model, molecule, 0)
     np.testing.assert_allclose(result.values, wanted[n - 2 :], rtol=1e-4, atol=1e-9)
-    assert not result.in_units
+    assert not result.has_unit
 
 
 @pytest.mark.parametrize("readout", ["max", "attention", "additive", "sum", "mean"])
@@ -205,7 +200,7 @@ def test_a_class_activation_map_applies_the_head_to_each_atom(readout: str, virt
     for output in (0, 1):
         found = cam(model, batch, output)
         np.testing.assert_allclose(found.values, (x @ model.head.weight[output, :16]).numpy(), rtol=1e-4, atol=1e-6)
-        assert (found.adds_up, found.in_units, found.constant) == (False, True, None)
+        assert (found.adds_up, found.has_unit, found.constant) == (False, True, None)
 
 
 def test_attention_as_an_attribution_is_numpys_mean_of_columns_and_product_of_layers() -> None:
@@ -219,7 +214,7 @@ def test_attention_as_an_attribution_is_numpys_mean_of_columns_and_product_of_la
     wanted = np.linalg.multi_dot(layers[::-1]).mean(0)[:7]
     found = rollout(model, molecule, 0)
     np.testing.assert_allclose(found.values, wanted, rtol=1e-5)
-    assert not found.in_units and not received_attention(model, molecule, 0).in_units
+    assert not found.has_unit and not received_attention(model, molecule, 0).has_unit
 
 
 def test_a_batch_is_repeated_row_by_row_and_a_molecule_is_a_batch_of_one() -> None:
@@ -242,7 +237,7 @@ def test_the_random_baseline_is_a_normal_number_for_each_atom() -> None:
     for smiles, n in (("CCO", 3), (PHENOL, 7)):
         found = find(model, molecule_graph(smiles), 0)
         np.testing.assert_array_equal(found.values, rng.normal(size=n))
-        assert not found.in_units and not found.adds_up
+        assert not found.has_unit and not found.adds_up
 
 
 def test_available_methods_are_the_supported_ones_and_the_first_is_the_default() -> None:
@@ -258,12 +253,12 @@ def test_available_methods_are_the_supported_ones_and_the_first_is_the_default()
             else:
                 assert choose_method(model, name) == name
     assert Method("", additive).unsupported_reason(model_of()) == ""
-    in_units = {
+    has_unit = {
         name
         for name, method in METHODS.items()
-        if method.compute(model_of(readout="sum"), molecule_graph("CO"), 0).in_units
+        if method.compute(model_of(readout="sum"), molecule_graph("CO"), 0).has_unit
     }
-    assert in_units == {"additive", "occlusion", "integrated-gradients", "cam"}
+    assert has_unit == {"additive", "occlusion", "integrated-gradients", "cam"}
 
 
 TERMS = Terms(np.array([1.0, -2.0, 0.5]), 0.25, {"virtual node": -0.5}, np.array([2.0, 4.0]), adds_up=True)
@@ -279,19 +274,19 @@ def test_terms_are_converted_to_the_unit_of_the_target() -> None:
     np.testing.assert_array_equal(found.values, [4.0, -8.0, 2.0])
     assert dict(found.other_terms) == {"virtual node": -2.0, "pH": 8.0, "T": 16.0}
     assert (found.constant, found.prediction, found.unit, found.target) == (11.0, 10.0 + 4.0 * output, "eV", "y")
-    assert sum(found.parts.values()) == pytest.approx(found.prediction)
+    assert sum(found.terms.values()) == pytest.approx(found.prediction)
     assert (found.smiles, found.symbols, found.method, found.faithfulness) == (
         "OCC",
         ("O", "C", "C"),
         "additive",
         "how well",
     )
-    assert found.adds_up and found.in_units and not found.add_hs
+    assert found.adds_up and found.has_unit and not found.add_hs
     # Shares have no unit, whatever the target's is.
-    shares = dataclasses.replace(TERMS, in_units=False, adds_up=False, descriptors=None, constant=None)
+    shares = dataclasses.replace(TERMS, has_unit=False, adds_up=False, descriptors=None, constant=None)
     bare = attribution_of(artifact_of(model), molecule_graph("OCC"), shares, "attention", about, output)
     np.testing.assert_array_equal(bare.values, TERMS.values)
-    assert (bare.other_terms, bare.constant, bare.in_units, bare.adds_up) == (
+    assert (bare.other_terms, bare.constant, bare.has_unit, bare.adds_up) == (
         {"virtual node": -0.5},
         None,
         False,
@@ -345,7 +340,7 @@ def test_each_method_explains_the_output_of_its_target() -> None:
             found = attribute(artifact, molecule, name, target, "measured")
             terms = method.compute(artifact.model, molecule, output)
             np.testing.assert_allclose(
-                found.values, terms.values * (2.0 if terms.in_units else 1.0), rtol=1e-4, atol=1e-6
+                found.values, terms.values * (2.0 if terms.has_unit else 1.0), rtol=1e-4, atol=1e-6
             )
             assert (found.method, found.target, found.faithfulness) == (name, target, "measured")
 
@@ -356,9 +351,9 @@ def test_an_attribution_has_labels_and_a_frame() -> None:
     frame = found.to_frame().to_pydict()
     assert frame == {"atom": [0, 1, 2], "element": ["O", "C", "C"], "value": found.values.tolist()}
     assert repr(found) == f"Attribution('OCC', additive: {found.equation})"
-    assert list(found.parts) == ["constant", "3 atoms"]
+    assert list(found.terms) == ["constant", "3 atoms"]
     bare = dataclasses.replace(found, constant=None, unit="", values=np.array([0.25, -1.0, 0.0]), prediction=-0.75)
-    assert bare.parts["constant"] == 0.0
+    assert bare.terms["constant"] == 0.0
     assert bare.equation == "y -0.750 = 0.000 (constant) - 0.750 (3 atoms)"
     shown = found._repr_mimebundle_()
     assert shown["text/plain"] == repr(found) and len(shown) > 1

@@ -10,16 +10,16 @@ import torch
 from molattn.chem import atom_contributions, molecule_graph
 from molattn.errors import MolattnWarning, UsageError
 from molattn.explain import faithfulness
+from molattn.explain.accuracy import attribution_accuracy, sign_agreement
 from molattn.explain.faithfulness import (
     FRACTIONS,
     RANDOM,
     _deletion_curves,
-    agreement,
     measure_faithfulness,
-    sign_agreement,
 )
 from molattn.explain.faithfulness_file import FILE, read_summaries, write_faithfulness
-from molattn.explain.methods import METHODS, Terms, additive, random_attributions
+from molattn.explain.methods import METHODS, additive, random_attributions
+from molattn.explain.terms import Terms
 from molattn.inference import Predictor
 from molattn.models.artifact import save_artifact
 from tests.explain.test_attributions import artifact_of, model_of
@@ -44,15 +44,15 @@ def adds_up():
 @pytest.fixture(scope="module")
 def found(adds_up, molecules):
     return measure_faithfulness(
-        adds_up, molecules, truth=lambda m: 2 * additive(adds_up.model, m, 0).values, methods=PLAIN
+        adds_up, molecules, true_contributions=lambda m: 2 * additive(adds_up.model, m, 0).values, methods=PLAIN
     )
 
 
-def test_agreement_with_the_truth_is_1_at_any_scale_and_minus_1_for_its_negative():
+def test_accuracy_is_1_at_any_scale_and_minus_1_for_its_negative():
     truth = np.array([0.5, -2.0, 0.1, 0.1, 1.5])
     for values in (truth, 1e6 * truth, 1e-9 * truth):
-        assert agreement(values, truth) == pytest.approx((1, 1, 1))
-    kendall, pearson, auroc = agreement(-truth, truth)
+        assert attribution_accuracy(values, truth) == pytest.approx((1, 1, 1))
+    kendall, pearson, auroc = attribution_accuracy(-truth, truth)
     assert (kendall, pearson, auroc) == pytest.approx((-1, -1, 1))
 
 
@@ -71,7 +71,10 @@ def test_signs_are_those_of_the_truth_or_else_of_the_change_without_the_atom(add
     assert found.methods["additive"].sign == found.methods["occlusion"].sign == 1.0
     assert 0.3 < found.methods[RANDOM].sign < 0.7
     negative = measure_faithfulness(
-        adds_up, molecules[:3], truth=lambda m: -additive(adds_up.model, m, 0).values, methods=("additive",)
+        adds_up,
+        molecules[:3],
+        true_contributions=lambda m: -additive(adds_up.model, m, 0).values,
+        methods=("additive",),
     )
     assert (negative.methods["additive"].sign, negative.methods["additive"].kendall) == (0.0, pytest.approx(-1))
     # All wrong, and no other score without truth shows it: a method with its signs reversed has the same deletion.
@@ -83,49 +86,49 @@ def test_signs_are_those_of_the_truth_or_else_of_the_change_without_the_atom(add
         patch.setitem(METHODS, "cam", replace(method, compute=lambda *x: Terms(-method.compute(*x).values)))
         wrong = measure_faithfulness(artifact, molecules[:3], methods=("cam",))
     assert wrong.methods["cam"].sign == pytest.approx(1 - right.methods["cam"].sign)
-    assert wrong.methods["cam"].deletion == pytest.approx(right.methods["cam"].deletion)
+    assert wrong.methods["cam"].deletion_ratio == pytest.approx(right.methods["cam"].deletion_ratio)
 
 
-def test_agreement_by_hand():
+def test_accuracy_by_hand():
     # Pairs: three agree, one does not, two are ties of the truth: (3 - 1) / sqrt(6 * 4) = 0.408; sizes above the mean
     # of 1 are those of the first atom alone, which the second outranks: AUROC 2/3.
-    kendall, _, auroc = agreement(np.array([3.0, 4.0, 1.0, 2.0]), np.array([2.0, 1.0, 0.5, 0.5]))
+    kendall, _, auroc = attribution_accuracy(np.array([3.0, 4.0, 1.0, 2.0]), np.array([2.0, 1.0, 0.5, 0.5]))
     assert kendall == pytest.approx((4 - 1) / np.sqrt(6 * 5))
     assert auroc == pytest.approx(2 / 3)
 
 
 def test_equal_values_agree_with_nothing():
-    assert agreement(np.ones(4), np.array([1.0, 2.0, 3.0, 4.0])) == (0.0, 0.0, 0.5)
-    assert agreement(np.zeros(2), np.array([1.0, -1.0])) == (0.0, 0.0, 0.5)
+    assert attribution_accuracy(np.ones(4), np.array([1.0, 2.0, 3.0, 4.0])) == (0.0, 0.0, 0.5)
+    assert attribution_accuracy(np.zeros(2), np.array([1.0, -1.0])) == (0.0, 0.0, 0.5)
 
 
 def test_equivalent_atoms_are_ties_despite_rounding_errors():
     values = np.array([1.0, 1.0 + 1e-8, 2.0])
-    assert agreement(values, np.array([0.3, 0.3 + 1e-9, 0.9]))[0] == pytest.approx(1)
+    assert attribution_accuracy(values, np.array([0.3, 0.3 + 1e-9, 0.9]))[0] == pytest.approx(1)
 
 
 def test_random_attributions_have_no_correlation():
     find, rng = random_attributions(0), np.random.default_rng(1)
     molecules = [molecule_graph("C" * n) for n in range(4, 30)] * 4
     model = model_of()
-    taus = [agreement(find(model, m, 0).values, rng.normal(size=m.num_atoms))[0] for m in molecules]
+    taus = [attribution_accuracy(find(model, m, 0).values, rng.normal(size=m.num_atoms))[0] for m in molecules]
     assert abs(np.mean(taus)) < 0.06
     assert np.std(taus) > 0.1
 
 
 def test_methods_that_are_exact_for_the_model_have_perfect_scores(found, molecules):
-    assert found.molecules == found.with_truth == len(molecules)
+    assert found.num_molecules == found.num_with_ground_truth == len(molecules)
     for name in ("additive", "occlusion"):
         m = found.methods[name]
         assert (m.kendall, m.pearson, m.auroc) == pytest.approx((1, 1, 1), abs=1e-6)
-        assert m.deletion > 1.1
+        assert m.deletion_ratio > 1.1
     assert abs(found.methods[RANDOM].kendall) < 0.2
-    assert found.methods[RANDOM].deletion == pytest.approx(1)
+    assert found.methods[RANDOM].deletion_ratio == pytest.approx(1)
 
 
 def test_an_untrained_model_has_other_scores(found):
     assert found.untrained["additive"].kendall < 0.9
-    assert found.untrained["additive"].curve is None
+    assert found.untrained["additive"].deletion_curve is None
 
 
 def test_a_deletion_curve_is_the_change_of_the_prediction_in_units(adds_up):
@@ -134,7 +137,7 @@ def test_a_deletion_curve_is_the_change_of_the_prediction_in_units(adds_up):
     terms = 2 * additive(adds_up.model, molecule, 0).values  # the scaler's standard deviation
     order = np.argsort(-np.abs(terms), kind="stable")
     expected = [abs(terms[order[: max(1, round(10 * share))]].sum()) for share in FRACTIONS]
-    np.testing.assert_allclose(m.curve, expected, rtol=1e-6)
+    np.testing.assert_allclose(m.deletion_curve, expected, rtol=1e-6)
     assert m.kendall is None
 
 
@@ -152,15 +155,15 @@ def test_the_curve_of_chance_is_the_mean_over_random_orders(adds_up, molecules, 
 
 
 def test_true_contributions_that_are_equal_to_four_digits_have_no_order(adds_up, molecules):
-    for spread, with_truth in ((4e-5, 0), (2e-4, 1)):
+    for spread, count in ((4e-5, 0), (2e-4, 1)):
         found = measure_faithfulness(
             adds_up,
             molecules[:1],
-            truth=lambda m, spread=spread: np.linspace(0, spread, m.num_atoms),
+            true_contributions=lambda m, spread=spread: np.linspace(0, spread, m.num_atoms),
             methods=("additive",),
             deletion=False,
         )
-        assert found.with_truth == with_truth
+        assert found.num_with_ground_truth == count
 
 
 def test_results_are_reproducible_and_the_random_state_is_unchanged(adds_up, molecules):
@@ -168,18 +171,18 @@ def test_results_are_reproducible_and_the_random_state_is_unchanged(adds_up, mol
     told = []
     truth, methods = lambda m: atom_contributions(m.smiles, "log_p"), ("additive", "occlusion")
     first = measure_faithfulness(
-        adds_up, molecules[:4], truth=truth, methods=methods, progress=lambda *x: told.append(x)
+        adds_up, molecules[:4], true_contributions=truth, methods=methods, progress=lambda *x: told.append(x)
     )
     assert told[-1] == (8, 8) and len(told) == 8
-    assert first == measure_faithfulness(adds_up, molecules[:4], truth=truth, methods=methods)
+    assert first == measure_faithfulness(adds_up, molecules[:4], true_contributions=truth, methods=methods)
     assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_molecules_whose_atoms_are_all_alike_have_no_order_to_find(adds_up):
     found = measure_faithfulness(
-        adds_up, [molecule_graph("c1ccccc1")], truth=lambda m: np.ones(m.num_atoms), methods=PLAIN
+        adds_up, [molecule_graph("c1ccccc1")], true_contributions=lambda m: np.ones(m.num_atoms), methods=PLAIN
     )
-    assert (found.molecules, found.with_truth, found.methods["additive"].kendall) == (1, 0, None)
+    assert (found.num_molecules, found.num_with_ground_truth, found.methods["additive"].kendall) == (1, 0, None)
     with pytest.raises(UsageError, match="no molecules"):
         measure_faithfulness(adds_up, [])
 
@@ -222,9 +225,9 @@ def test_a_second_target_is_added_and_another_model_has_no_results(folder, found
     assert read_summaries(folder, other) == {}
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"schema": 1}', '{"schema": 1, "model_sha256": 3, "targets": 4}'])
+@pytest.mark.parametrize("content", ["{", "[]", '{"schema": 1}', '{"schema": 1, "weights_sha256": 3, "targets": 4}'])
 def test_a_damaged_file_is_only_a_warning(folder, content):
-    sha256 = json.loads((folder / FILE).read_text())["model_sha256"]
+    sha256 = json.loads((folder / FILE).read_text())["weights_sha256"]
     (folder / FILE).write_text(content.replace("3", json.dumps(sha256)))
     with pytest.warns(MolattnWarning, match="damaged"):
         assert read_summaries(folder, folder / "model") == {}

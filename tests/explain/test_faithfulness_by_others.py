@@ -13,8 +13,11 @@ from sklearn.metrics import roc_auc_score
 
 from molattn.chem import MoleculeGraph, molecule_graph
 from molattn.errors import SmilesError, UsageError
-from molattn.explain.faithfulness import FRACTIONS, RANDOM, Faithfulness, agreement, measure_faithfulness
-from molattn.explain.methods import METHODS, Terms, additive, deletion_outputs, random_attributions
+from molattn.explain.accuracy import attribution_accuracy
+from molattn.explain.faithfulness import FRACTIONS, RANDOM, Faithfulness, measure_faithfulness
+from molattn.explain.masking import deletion_outputs
+from molattn.explain.methods import METHODS, additive, random_attributions
+from molattn.explain.terms import Terms
 from molattn.models.base import build_model
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.graph_model import GraphModel
@@ -43,7 +46,7 @@ def found(told: list) -> Faithfulness:
         ARTIFACT,
         MOLECULES,
         "b",
-        truth=truth,
+        true_contributions=truth,
         methods=("additive", "occlusion"),
         seed=4,
         progress=lambda *x: told.append(x),
@@ -57,8 +60,8 @@ def curve_of(m: MoleculeGraph, order: np.ndarray) -> list[float]:
     return [2.0 * abs(x - answers[0]) for x in answers[1:]]
 
 
-def test_agreement_is_the_mean_over_molecules_whose_truth_varies(found: Faithfulness, told: list) -> None:
-    assert (found.target, found.unit, found.molecules, found.with_truth) == ("b", "cm", 5, 4)
+def test_accuracy_is_the_mean_over_molecules_whose_truth_varies(found: Faithfulness, told: list) -> None:
+    assert (found.target, found.unit, found.num_molecules, found.num_with_ground_truth) == ("b", "cm", 5, 4)
     assert set(found.methods) == {"additive", "occlusion", RANDOM} == set(found.untrained)
     random = random_attributions(4)
     values = {"additive": [], "occlusion": [], RANDOM: []}
@@ -87,20 +90,25 @@ def test_a_curve_is_the_mean_change_and_deletion_is_it_over_that_of_chance(found
         v = additive(MODEL, m, 1).values
         order = sorted(shuffles[0].tolist(), key=lambda i: -abs(v[i]))
         curves.append(curve_of(m, np.array(order)))
-    np.testing.assert_allclose(found.methods["additive"].curve, np.mean(curves, 0), rtol=1e-4)
-    np.testing.assert_allclose(found.methods[RANDOM].curve, np.mean(random, 0), rtol=1e-4)
-    assert found.methods["additive"].deletion == pytest.approx(np.mean(curves) / np.mean(random), rel=1e-4)
-    assert found.methods[RANDOM].deletion == pytest.approx(1)
+    np.testing.assert_allclose(found.methods["additive"].deletion_curve, np.mean(curves, 0), rtol=1e-4)
+    np.testing.assert_allclose(found.methods[RANDOM].deletion_curve, np.mean(random, 0), rtol=1e-4)
+    assert found.methods["additive"].deletion_ratio == pytest.approx(np.mean(curves) / np.mean(random), rel=1e-4)
+    assert found.methods[RANDOM].deletion_ratio == pytest.approx(1)
 
 
 def test_the_untrained_model_is_a_new_one_of_the_seed(found: Faithfulness) -> None:
     torch.manual_seed(4)
     fresh = GraphModel(MODEL.config, 2).eval().requires_grad_(False)
     again = measure_faithfulness(
-        artifact_of(fresh, ("a", "b")), MOLECULES, "b", truth=truth, methods=("additive", "occlusion"), seed=4
+        artifact_of(fresh, ("a", "b")),
+        MOLECULES,
+        "b",
+        true_contributions=truth,
+        methods=("additive", "occlusion"),
+        seed=4,
     )
     for name, m in found.untrained.items():
-        assert (m.curve, m.deletion) == (None, None)
+        assert (m.deletion_curve, m.deletion_ratio) == (None, None)
         other = again.methods[name]
         assert (m.kendall, m.pearson, m.auroc) == pytest.approx((other.kendall, other.pearson, other.auroc))
 
@@ -110,11 +118,13 @@ def test_without_truth_or_deletion_that_part_is_not_measured() -> None:
     found = measure_faithfulness(
         ARTIFACT, MOLECULES[:2], "a", methods=("additive",), progress=lambda *x: told.append(x)
     )
-    assert (found.with_truth, found.untrained, told) == (0, {}, [(1, 2), (2, 2)])
+    assert (found.num_with_ground_truth, found.untrained, told) == (0, {}, [(1, 2), (2, 2)])
     m = found.methods["additive"]
-    assert (m.kendall, m.pearson, m.auroc) == (None, None, None) and m.deletion is not None
-    blind = measure_faithfulness(ARTIFACT, MOLECULES[:2], "a", methods=("additive",), truth=truth, deletion=False)
-    assert (blind.methods["additive"].curve, blind.methods[RANDOM].deletion) == (None, None)
+    assert (m.kendall, m.pearson, m.auroc) == (None, None, None) and m.deletion_ratio is not None
+    blind = measure_faithfulness(
+        ARTIFACT, MOLECULES[:2], "a", methods=("additive",), true_contributions=truth, deletion=False
+    )
+    assert (blind.methods["additive"].deletion_curve, blind.methods[RANDOM].deletion_ratio) == (None, None)
     assert blind.methods["additive"].kendall is not None
     assert measure_faithfulness(ARTIFACT, MOLECULES[:1], "a", methods=("additive",)) == measure_faithfulness(
         ARTIFACT, MOLECULES[:1], "a", methods=("additive",), seed=0
@@ -126,8 +136,8 @@ def test_a_model_that_nothing_changes_has_no_chance_to_divide_by() -> None:
     model.head.weight.zero_()
     found = measure_faithfulness(artifact_of(model), MOLECULES[:1], methods=("additive",))
     assert found.target == "y"
-    assert found.methods["additive"].deletion is None
-    assert found.methods["additive"].curve == (0.0,) * 5
+    assert found.methods["additive"].deletion_ratio is None
+    assert found.methods["additive"].deletion_curve == (0.0,) * 5
 
 
 def test_of_classes_each_molecule_is_asked_about_its_own_answer() -> None:
@@ -159,15 +169,15 @@ def test_what_cannot_be_measured_is_refused() -> None:
         measure_faithfulness(ARTIFACT, MOLECULES, "a", methods=("magic",))
 
 
-def test_agreement_with_sizes_that_are_all_alike_is_that_of_chance() -> None:
+def test_accuracy_with_sizes_that_are_all_alike_is_that_of_chance() -> None:
     values = np.array([3.0, 1.0, 2.0, 0.5])
     signs = np.array([1.0, -1.0, 1.0, -1.0])
-    tau, r, auroc = agreement(values, signs)
+    tau, r, auroc = attribution_accuracy(values, signs)
     assert auroc == 0.5
     wanted = kendalltau(values, signs).statistic, pearsonr(values, signs).statistic  # pyright: ignore
     assert (tau, r) == pytest.approx(wanted, rel=1e-4)
     # The last digits of neither count.
-    noisy = agreement(values + 1e-9 * np.arange(4), signs + 1e-7 * np.arange(4))
+    noisy = attribution_accuracy(values + 1e-9 * np.arange(4), signs + 1e-7 * np.arange(4))
     assert noisy == pytest.approx((tau, r, 0.5), abs=1e-6)
 
 
@@ -186,7 +196,7 @@ def test_each_molecule_is_measured_with_its_own_descriptors_and_a_fresh_model_ha
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(METHODS, "additive", type(METHODS["additive"])("", spy))
-        found = measure_faithfulness(artifact, MOLECULES[:3], methods=("additive",), truth=truth)
+        found = measure_faithfulness(artifact, MOLECULES[:3], methods=("additive",), true_contributions=truth)
     mols = [Chem.MolFromSmiles(m.smiles) for m in MOLECULES[:3]]
     wanted = [[(Crippen.MolLogP(m) - 1) / 2, (rdMolDescriptors.CalcTPSA(m) - 20) / 30] for m in mols]
     np.testing.assert_allclose(asked, wanted * 2, rtol=1e-5)
@@ -196,8 +206,8 @@ def test_each_molecule_is_measured_with_its_own_descriptors_and_a_fresh_model_ha
 def test_deletion_is_the_curve_over_that_of_chance_and_an_answer_that_is_not_finite_is_an_error() -> None:
     found = measure_faithfulness(ARTIFACT, MOLECULES[:2], "a", methods=("additive",))
     m, chance = found.methods["additive"], found.methods[RANDOM]
-    assert m.curve is not None and chance.curve is not None
-    assert m.deletion == pytest.approx(np.mean(m.curve) / np.mean(chance.curve))
+    assert m.deletion_curve is not None and chance.deletion_curve is not None
+    assert m.deletion_ratio == pytest.approx(np.mean(m.deletion_curve) / np.mean(chance.deletion_curve))
     model = model_of()
     model.head.weight.fill_(torch.inf)
     with pytest.raises(SmilesError, match="not a finite number"):
@@ -220,5 +230,7 @@ def test_an_attribution_that_is_not_finite_is_an_error_of_its_molecule(
 
 def test_values_are_ties_to_five_digits_of_the_largest_and_truths_to_four_digits() -> None:
     for scale in (1.0, 0.1):
-        assert agreement(scale * np.array([1.0, 1.0 + 2e-6, 2.0]), np.array([0.3, 0.3, 0.9]))[0] == pytest.approx(1)
-    assert agreement(np.array([1.0, 1.0, 2.0]), np.array([0.3, 0.30001, 0.9]))[0] == pytest.approx(1)
+        assert attribution_accuracy(scale * np.array([1.0, 1.0 + 2e-6, 2.0]), np.array([0.3, 0.3, 0.9]))[
+            0
+        ] == pytest.approx(1)
+    assert attribution_accuracy(np.array([1.0, 1.0, 2.0]), np.array([0.3, 0.30001, 0.9]))[0] == pytest.approx(1)

@@ -48,7 +48,7 @@ def test_a_summary_reports_the_best_available_score() -> None:
     assert summarize(GOOD, blind, "in.csv", "") == summarize(without_truth(GOOD), FOUND, "in.csv", "") == summary
     signed = summarize(replace(without_truth(GOOD), sign=0.876), blind, "in.csv", "")
     assert signed == summary.replace("the sign, 12", "the sign, 88% of its signs are right, 12")
-    nothing = replace(without_truth(GOOD), deletion=None)
+    nothing = replace(without_truth(GOOD), deletion_ratio=None)
     assert summarize(nothing, blind, "esol", "test") == "not measurable on 12 test molecules of esol"
 
 
@@ -56,7 +56,7 @@ def test_an_entry_holds_all_results(model: Path, tmp_path: Path) -> None:
     part = write_faithfulness(tmp_path, model, FOUND, "esol", "test", "log_p")
     content = json.loads((tmp_path / FILE).read_text())
     assert (content["schema"], content["molattn"]) == (1, version("molattn"))
-    assert set(content) == {"schema", "molattn", "model_sha256", "targets"}
+    assert set(content) == {"schema", "molattn", "weights_sha256", "targets"}
     assert content["targets"] == {"logS": json.loads(json.dumps(part))}
     head = ("data", "split", "molecules", "molecules_with_truth", "truth", "unit")
     assert [part[name] for name in head] == ["esol", "test", 12, 9, "log_p", "mol/L"]
@@ -66,7 +66,7 @@ def test_an_entry_holds_all_results(model: Path, tmp_path: Path) -> None:
     assert (tmp_path / FILE).read_text().endswith("}\n")
     # A second target joins, and the same one again takes the place of the first.
     write_faithfulness(tmp_path, model, replace(FOUND, target="logP"), "esol", "test", "")
-    write_faithfulness(tmp_path, model, replace(FOUND, molecules=13), "esol", "test", "log_p")
+    write_faithfulness(tmp_path, model, replace(FOUND, num_molecules=13), "esol", "test", "log_p")
     sentences = read_summaries(tmp_path, model)
     assert list(sentences) == ["logS", "logP"]
     assert sentences["logS"]["additive"].endswith(", 13 test molecules of esol")
@@ -101,7 +101,7 @@ def test_there_are_no_summaries_without_a_file_or_for_another_model_or_schema(mo
         assert set(read_summaries(tmp_path, model)) == {"logP"}
 
 
-@pytest.mark.parametrize("gone", ["summary", "methods", "targets", "schema", "model_sha256"])
+@pytest.mark.parametrize("gone", ["summary", "methods", "targets", "schema", "weights_sha256"])
 def test_a_file_without_one_of_its_keys_is_damaged(model: Path, tmp_path: Path, gone: str) -> None:
     write_faithfulness(tmp_path, model, FOUND, "esol", "test", "log_p")
     text = (tmp_path / FILE).read_text()
@@ -132,7 +132,7 @@ def test_a_number_that_json_does_not_have_is_not_written(model: Path, tmp_path: 
     write_faithfulness(tmp_path, model, FOUND, "esol", "test", "")
     before = (tmp_path / FILE).read_bytes()
     for number in (float("nan"), float("inf")):
-        broken = replace(FOUND, methods={**FOUND.methods, "additive": replace(GOOD, deletion=number)})
+        broken = replace(FOUND, methods={**FOUND.methods, "additive": replace(GOOD, deletion_ratio=number)})
         with pytest.raises(ValueError, match="JSON"):
             write_faithfulness(tmp_path, model, broken, "esol", "test", "")
         assert (tmp_path / FILE).read_bytes() == before

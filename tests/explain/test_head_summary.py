@@ -11,7 +11,7 @@ import torch
 
 from molattn.errors import InputError, MolattnWarning, SmilesError, UsageError
 from molattn.explain import AttentionMap, summarize_heads
-from molattn.explain.head_summary import COLUMNS, DISTANCES, HeadSummary
+from molattn.explain.head_summary import COLUMNS, DISTANCES, HeadSummary, Key
 from molattn.inference import Predictor
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig
@@ -31,13 +31,13 @@ def uniform(attention):
 @pytest.mark.parametrize("more", [lambda a: a, with_virtual_node], ids=["atoms", "virtual node"])
 def test_shares_of_a_head_sum_to_1(more):
     summary = summarize_heads(more(attention_map(s, 2, 3, seed=i)) for i, s in enumerate(SMILES))
-    assert summary.molecules == len(SMILES)
+    assert summary.num_molecules == len(SMILES)
     frame = summary.to_frame().to_pandas()
     by_head = frame[frame.by == "distance"].groupby(["layer", "head"])
     assert len(by_head) == 6
     np.testing.assert_allclose(by_head.share.sum(), 1, rtol=1e-12)
     np.testing.assert_allclose(by_head.uniform.sum(), 1, rtol=1e-12)
-    by_receiver = frame[frame.by == "elements"].groupby(["layer", "head", "receiver"])
+    by_receiver = frame[frame.by == "element"].groupby(["layer", "head", "receiver"])
     np.testing.assert_allclose(by_receiver.share.sum(), 1, rtol=1e-12)
     np.testing.assert_allclose(by_receiver.uniform.sum(), 1, rtol=1e-12)
 
@@ -45,7 +45,8 @@ def test_shares_of_a_head_sum_to_1(more):
 @pytest.mark.parametrize("more", [lambda a: a, with_virtual_node], ids=["atoms", "virtual node"])
 def test_uniform_attention_has_ratios_of_1_and_all_the_entropy_there_is(more):
     frame = summarize_heads(uniform(more(attention_map(s, 1, 2))) for s in SMILES).to_frame().to_pandas()
-    assert set(frame.by) == {"distance", "elements", "group", "entropy"}
+    assert set(frame.by) == {"distance", "element", "group", "entropy"}
+    np.testing.assert_allclose(frame[frame.by == "entropy"].relative_entropy, 1, rtol=1e-6)
     known = frame[frame.uniform > 0]
     np.testing.assert_allclose(known.ratio, 1, rtol=1e-6)
     assert frame[frame.uniform == 0].ratio.isna().all()
@@ -82,13 +83,13 @@ def test_a_head_that_looks_at_one_thing_alone_is_named():
         heads = np.stack([np.eye(n), paths == 1, oxygen]).astype(float)
         maps.append(replace(attention, weights=(heads / heads.sum(-1, keepdims=True))[None]))
     summary = summarize_heads(maps)
-    np.testing.assert_allclose(summary.share(("distance", "any atom", "self"))[0, :2], [1, 0])
-    np.testing.assert_allclose(summary.share(("distance", "any atom", "bonded"))[0, :2], [0, 1])
-    np.testing.assert_allclose(summary.share(("elements", "C", "O"))[0, 2], 1)
-    np.testing.assert_allclose(summary.share(("elements", "O", "C"))[0, 2], 0)
+    np.testing.assert_allclose(summary.share(Key("distance", "any atom", "self"))[0, :2], [1, 0])
+    np.testing.assert_allclose(summary.share(Key("distance", "any atom", "bonded"))[0, :2], [0, 1])
+    np.testing.assert_allclose(summary.share(Key("element", "C", "O"))[0, 2], 1)
+    np.testing.assert_allclose(summary.share(Key("element", "O", "C"))[0, 2], 0)
     # Of ethanol's two other atoms, head 1 of one looks at both its neighbours, and of the other at none of the alcohol.
-    assert summary.share(("group", "other atoms", "alcohol"))[0].tolist() == [0, 0.25, 1]
-    assert summary.nats()[0, 0] == 0
+    assert summary.share(Key("group", "other atoms", "alcohol"))[0].tolist() == [0, 0.25, 1]
+    assert summary.entropy()[0, 0] == 0
 
 
 def test_the_numbers_are_those_of_a_loop_over_pairs():
@@ -105,7 +106,7 @@ def test_the_numbers_are_those_of_a_loop_over_pairs():
     for key in summary.keys("distance"):
         np.testing.assert_allclose(summary.share(key)[0, 0], distance[key[2]], atol=1e-12)
     for (receiver, sender), given in elements.items():
-        key = ("elements", receiver, sender)
+        key = Key("element", receiver, sender)
         assert summary.receivers(key) == len(receivers[receiver])
         np.testing.assert_allclose(summary.share(key)[0, 0], given / len(receivers[receiver]))
 
@@ -121,34 +122,36 @@ def test_the_entropies_are_the_means_over_atoms():
     """Of the definition, -sum w log w, written out for each atom; virtual nodes are looked at and do not count."""
     maps = [with_virtual_node(attention_map(s, 2, 3, seed=i)) for i, s in enumerate(("CCO", "C", ASPIRIN))]
     summary = summarize_heads(maps)
-    assert summary.atoms == sum(m.num_atoms for m in maps) == 17
+    assert summary.num_atoms == sum(m.num_atoms for m in maps) == 17
     nats, shares = np.zeros((2, 3)), np.zeros((2, 3))
     for attention in maps:
         w = attention.weights[:, :, : attention.num_atoms].astype(float)
         atom_level = -(w * np.log(w)).sum(-1)
         nats += atom_level.sum(-1) / 17
         shares += atom_level.sum(-1) / np.log(w.shape[-1]) / 17
-    np.testing.assert_allclose(summary.nats(), nats, rtol=1e-6)
-    assert summary.keys("entropy") == [("entropy", "any atom", "any")]
-    np.testing.assert_allclose(summary.share(("entropy", "any atom", "any")), shares, rtol=1e-6)
+    np.testing.assert_allclose(summary.entropy(), nats, rtol=1e-6)
+    np.testing.assert_allclose(summary.relative_entropy(), shares, rtol=1e-6)
     frame = summary.to_frame().to_pandas()
-    assert set(frame[frame.nats.notna()].by) == {"entropy"}
-    np.testing.assert_allclose(frame[frame.by == "entropy"].nats, nats.ravel(), rtol=1e-6)
+    assert set(frame[frame.entropy.notna()].by) == {"entropy"}
+    entropies = frame[frame.by == "entropy"]
+    np.testing.assert_allclose(entropies.entropy, nats.ravel(), rtol=1e-6)
+    np.testing.assert_allclose(entropies.relative_entropy, shares.ravel(), rtol=1e-6)
+    assert entropies.share.isna().all() and entropies.ratio.isna().all() and set(entropies.atoms) == {17}
 
 
 def test_two_atoms_have_an_entropy():
     summary = summarize_heads([uniform(attention_map("CO", 1, 1))])
-    np.testing.assert_allclose(summary.share(("entropy", "any atom", "any")), 1)
-    np.testing.assert_allclose(summary.nats(), np.log(2))
+    np.testing.assert_allclose(summary.relative_entropy(), 1)
+    np.testing.assert_allclose(summary.entropy(), np.log(2))
 
 
 def test_elements_attend_to_the_virtual_node_by_its_name():
     attention = with_virtual_node(attention_map("CCO", 1, 2))
     summary = summarize_heads([attention])
-    senders = {key[2] for key in summary.keys("elements")}
-    assert senders == {"C", "O", "virtual node"} and {key[1] for key in summary.keys("elements")} == {"C", "O"}
-    np.testing.assert_allclose(summary.share(("elements", "O", "virtual node")), attention.weights[:, :, 2, 3])
-    np.testing.assert_allclose(summary.share(("elements", "C", "O")), attention.weights[:, :, :2, 2].mean(-1))
+    senders = {key[2] for key in summary.keys("element")}
+    assert senders == {"C", "O", "virtual node"} and {key[1] for key in summary.keys("element")} == {"C", "O"}
+    np.testing.assert_allclose(summary.share(Key("element", "O", "virtual node")), attention.weights[:, :, 2, 3])
+    np.testing.assert_allclose(summary.share(Key("element", "C", "O")), attention.weights[:, :, :2, 2].mean(-1))
 
 
 def test_what_there_is_comes_in_the_order_of_distance_and_else_the_commonest_first():
@@ -156,14 +159,14 @@ def test_what_there_is_comes_in_the_order_of_distance_and_else_the_commonest_fir
     assert summary.keys("distance") == [("distance", "any atom", name) for name in DISTANCES]
     given = {("C", "C"): 4 * 4 / 5 + 5 * 5 / 6, ("C", "N"): 5 / 6, ("N", "C"): 5 / 6, ("N", "N"): 1 / 6}
     given |= {("C", "O"): 4 / 5, ("O", "C"): 4 / 5, ("O", "O"): 1 + 1 / 5}
-    found = [key[1:] for key in summary.keys("elements")]
+    found = [key[1:] for key in summary.keys("element")]
     assert [given[pair] for pair in found] == pytest.approx(sorted(given.values(), reverse=True))
 
 
 def test_nothing_counted_is_an_empty_table():
     frame = HeadSummary().to_frame()
     assert (frame.num_rows, frame.column_names) == (0, list(COLUMNS))
-    assert HeadSummary().nats().size == 0
+    assert HeadSummary().entropy().size == 0 and HeadSummary().relative_entropy() is None
 
 
 def test_one_atom_alone_has_no_entropy_to_speak_of():
@@ -185,7 +188,9 @@ def test_molecules_that_cannot_be_read_are_left_out_and_said():
     maps = [attention_map("CCO", 1, 1), SmilesError("C1CC", "a ring is open"), attention_map("C", 1, 1)]
     said = "^1 of 3 SMILES are left out; the first, row 1, 'C1CC': a ring is open"
     with pytest.warns(MolattnWarning, match=said) as warned:
-        assert inspect.unwrap(summarize_heads)(maps).molecules == 2  # without the tests' checks of shapes in between
+        assert (
+            inspect.unwrap(summarize_heads)(maps).num_molecules == 2
+        )  # without the tests' checks of shapes in between
     assert warned[0].filename == __file__
     maps.append(SmilesError("", "there is nothing"))
     with pytest.warns(MolattnWarning, match="^2 of 4 SMILES are left out; the first, row 1, "):

@@ -50,10 +50,12 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], Any]]:
     calls: list[tuple[list[str], Any]] = []
 
     def measure_faithfulness(
-        artifact: Any, molecules: list[MoleculeGraph], target: Any, truth: Any, **more: Any
+        artifact: Any, molecules: list[MoleculeGraph], target: Any, true_contributions: Any, **more: Any
     ) -> Faithfulness:
-        assert artifact is ARTIFACT and (truth is None or callable(truth))
-        calls.append(([m.smiles for m in molecules], {"target": target, "truth": truth, **more}))
+        assert artifact is ARTIFACT and (true_contributions is None or callable(true_contributions))
+        calls.append(
+            ([m.smiles for m in molecules], {"target": target, "true_contributions": true_contributions, **more})
+        )
         return Faithfulness(target or "y", "cm", len(molecules), 0, {"random": NOTHING}, {})
 
     monkeypatch.setattr(run_faithfulness, "measure_faithfulness", measure_faithfulness)
@@ -64,7 +66,7 @@ def test_the_molecules_of_a_run_are_its_test_molecules(run: Path) -> None:
     test = [s for i, s in enumerate(["CCCC", "CC", *SMILES]) if i % 3 != 1]
     assert molecules_of_run(run) == EvaluationMolecules(test, "nci-logp", "test")
     (run / "predictions.csv").unlink()
-    with pytest.raises(UsageError, match=r"has no predictions.csv, which lists .*--table"):
+    with pytest.raises(UsageError, match=r"has no predictions.csv, which lists .* pass a table"):
         molecules_of_run(run)
 
 
@@ -117,9 +119,19 @@ def test_readable_molecules_are_measured_and_the_results_stored(run: Path, calls
     test = [s for i, s in enumerate(["CCCC", "CC", *SMILES]) if i % 3 != 1]
     readable = [s for s in test if s != "C1CC"]
     assert calls[0][0] == readable
-    assert calls[0][1] == {"target": None, "truth": None, "methods": ("additive",), "seed": 3, "progress": progress}
+    assert calls[0][1] == {
+        "target": None,
+        "true_contributions": None,
+        "methods": ("additive",),
+        "seed": 3,
+        "progress": progress,
+    }
     assert [e.smiles for e in found.rejected] == [s for s in test if s == "C1CC"]
-    assert (found.num_candidates, found.truth, found.faithfulness.molecules) == (len(readable), "", len(readable))
+    assert (found.num_candidates, found.ground_truth_property, found.faithfulness.num_molecules) == (
+        len(readable),
+        "",
+        len(readable),
+    )
     record = json.loads((run / FILE).read_text())["targets"]["y"]
     assert record == found.record
     assert (record["data"], record["split"], record["truth"]) == ("nci-logp", "test", "")
@@ -150,9 +162,11 @@ def test_many_molecules_are_sampled_by_the_seed_in_their_order(run: Path, calls:
 def test_the_ground_truth_is_rdkits_contributions(run: Path, calls: list) -> None:
     card = load_card("nci-logp")
     found = measure_run(ARTIFACT, read, run, target=card.target_columns[0])
-    assert found.truth == found.record["truth"] == card.computed != ""
-    truth = calls[-1][1]["truth"]
-    np.testing.assert_allclose(truth(molecule_graph("OCC=O")), atom_contributions("OCC=O", card.computed, 1000, False))
+    assert found.ground_truth_property == found.record["truth"] == card.computed != ""
+    contributions_of = calls[-1][1]["true_contributions"]
+    np.testing.assert_allclose(
+        contributions_of(molecule_graph("OCC=O")), atom_contributions("OCC=O", card.computed, 1000, False)
+    )
 
 
 def test_results_are_saved_only_with_the_model_that_was_measured(run: Path, calls: list, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def test_the_terms_add_up_to_the_prediction_of_the_trees(runs: dict[str, Path], 
     assert stack is not None
     for smiles in SMILES[:5]:
         found = predictor.attributions(smiles, "tree-shap")
-        assert found.adds_up and found.prediction == pytest.approx(sum(found.parts.values()))
+        assert found.adds_up and found.prediction == pytest.approx(sum(found.terms.values()))
         alone = stack.predict(artifact.task, artifact.scaler, feature_vectors([smiles], stack.featurizers))
         if kind == "numbers":
             assert found.prediction == pytest.approx(alone.values[0, 0], rel=1e-5, abs=1e-5)

@@ -76,7 +76,7 @@ def test_every_container_is_read_as_the_list_of_its_smiles(predictor: Predictor,
 def test_one_rdkit_molecule_is_one_molecule(predictor: Predictor) -> None:
     mol = Chem.MolFromSmiles("CCO")
     assert_same_predictions(predictor.predict(mol), predictor.predict("CCO"))
-    assert predictor.embed(mol).shape == (predictor.dim,)
+    assert predictor.embed(mol).shape == (predictor.embedding_dim,)
     assert predictor.attention(mol).smiles == "CCO"
     assert predictor.attributions(mol).smiles == "CCO"
     (row,) = predictor.predict_rows("CCO")
@@ -139,7 +139,7 @@ def test_a_frame_without_columns_or_with_two_of_the_name_is_refused() -> None:
 
 def test_the_warning_of_another_order_names_the_line_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of whatever iterates; without the functions that the tests' checks of types put in between."""
-    for function in ("_written", "warn_caller"):
+    for function in ("_mols_to_smiles", "warn_caller"):
         monkeypatch.setattr(molecules, function, inspect.unwrap(getattr(molecules, function)))
     mol = Chem.RenumberAtoms(Chem.MolFromSmiles("CCOC"), [0, 2, 1, 3])
     read = inspect.unwrap(as_smiles)

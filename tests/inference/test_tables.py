@@ -16,8 +16,8 @@ from molattn.data.tables.parts import Parts, parts_folder
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import InputError, MolattnWarning, RowsFailed, UsageError
 from molattn.explain import summarize_heads
-from molattn.inference import PredictionOptions, table_engine
-from molattn.inference.rows import AttentionCounts, RowCounts
+from molattn.inference import PredictionOptions
+from molattn.inference.row_counts import AttentionCounts, RowCounts
 from molattn.models.artifact import load_artifact
 from tests.molecules import esol
 
@@ -105,7 +105,7 @@ def test_an_interrupted_table_is_resumed(
     tmp_path: Path,
     resumed_by: str,
 ) -> None:
-    monkeypatch.setattr(table_engine, "CHUNKS_PER_PART", 1)
+    monkeypatch.setattr(output_parts, "CHUNKS_PER_PART", 1)
     out, whole = tmp_path / "out.csv", tmp_path / "whole.csv"
     finish = Parts.finish
 
@@ -206,7 +206,7 @@ def test_a_model_that_was_never_saved_predicts_tables(
         with pytest.warns(MolattnWarning):
             each.predict_table(few, tmp_path / f"{name}.csv")
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
-    assert unsaved.model_sha256() == unsaved.model_sha256()
+    assert unsaved.config_sha256() == unsaved.config_sha256()
     with pytest.raises(UsageError, match="needs a model in a folder"):
         unsaved.predict_table(few, tmp_path / "d.csv", engine="ray")
 
@@ -267,9 +267,9 @@ def test_heads_are_summarized_over_a_table(predictor: molattn.Predictor, few: Pa
     seen: list[tuple[int, int | None]] = []
     with pytest.warns(MolattnWarning, match="1 of 3 rows are left out; the first, line 3: 'C1CC'"):
         summary = predictor.summarize_heads(few, progress=lambda done, total: seen.append((done, total)))
-    assert seen == [(1, 3), (2, 3), (3, 3)] and summary.molecules == 2
+    assert seen == [(1, 3), (2, 3), (3, 3)] and summary.num_molecules == 2
     assert summary.to_frame().equals(summarize_heads(predictor.attentions(["CCO", "c1ccccc1"])).to_frame())
-    assert predictor.summarize_heads(few, max_rows=1).molecules == 1
+    assert predictor.summarize_heads(few, max_rows=1).num_molecules == 1
     with pytest.raises(RowsFailed, match="line 3: 'C1CC'"):
         predictor.summarize_heads(few, strict=True)
     with pytest.raises(UsageError, match="has no column 'x'"):

@@ -133,7 +133,7 @@ def asked(predictor: Predictor) -> list[Any]:
     for how in (
         PredictionOptions(),
         PredictionOptions(uncertainty_method="dropout"),
-        PredictionOptions(interval=0.5),
+        PredictionOptions(level=0.5),
         PredictionOptions(applicability=True),
     ):
         try:

@@ -21,7 +21,6 @@ from molattn.data.tables.parts import parts_folder
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import InputError
 from molattn.explain import AttentionMap
-from molattn.inference import table_engine
 from molattn.models.config_file import SCHEMA
 from molattn.training.checkpoint import load_checkpoint
 from tests.cli.conftest import Molattn
@@ -180,7 +179,7 @@ def test_24_damaged_stores_are_read_anew(score: Score, tmp_path: Path, monkeypat
 def test_24_damaged_parts_are_predicted_anew(
     score: Score, molattn: Molattn, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_engine, "CHUNKS_PER_PART", 1)
+    monkeypatch.setattr(output_parts, "CHUNKS_PER_PART", 1)
     table, out = tmp_path / "in.csv", tmp_path / "out.csv"
     table.write_text("smiles\n" + "".join("C" * (1 + i % 9) + "\n" for i in range(2 * CHUNK_SIZE + 10)))
     assert molattn("predict", run, table, "-o", out).code == 0

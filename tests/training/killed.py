@@ -18,7 +18,7 @@ import molattn
 
 # The children find them imported.
 import molattn.training.fit
-import molattn.viewer.plots
+import molattn.viewer.run_plots
 from molattn.training import checkpoint
 
 SMALL = ("model.num_layers=2", "model.hidden_dim=16", "training.checkpoint_every=1")

@@ -85,18 +85,18 @@ def test_values_of_one_sign_have_a_scale_from_0():
 
 
 def test_weights_are_values_without_a_sign():
-    weights = attribution("CCO", [0.2, 0.5, 0.3], in_units=False, adds_up=False, constant=None)
+    weights = attribution("CCO", [0.2, 0.5, 0.3], has_unit=False, adds_up=False, constant=None)
     assert not weights.signed and attribution("CCO", [0.2, 0.5, 0.3]).signed
-    assert attribution("CCO", [0.2, -0.5, 0.3], in_units=False).signed
+    assert attribution("CCO", [0.2, -0.5, 0.3], has_unit=False).signed
     assert format_values(weights.values, plus=False) == ["0.20", "0.50", "0.30"]
-    signed = dataclasses.replace(weights, in_units=True, unit="")
+    signed = dataclasses.replace(weights, has_unit=True, unit="")
     assert weights.draw().svg != signed.draw().svg, "with a plus at every atom"
 
 
 def test_descriptors_called_as_other_terms_are_not_lost():
     others = {"constant": 1.0, "prediction": 2.0, "3 atoms": -4.0}
     a = attribution("CCO", [1.0, 2.0, -0.25], other_terms=others)
-    assert a.parts == {
+    assert a.terms == {
         "constant": 0.5, "3 atoms": 2.75, "other constant": 1.0, "prediction": 2.0, "other 3 atoms": -4.0,
     }  # fmt: skip
     assert a.equation.endswith("+ 1.000 (other constant) + 2.000 (prediction) - 4.000 (other 3 atoms)")

@@ -18,7 +18,8 @@ from molattn.explain import AttentionMap, Attribution
 from molattn.viewer import page, write_page
 from molattn.viewer.discs import format_values
 from molattn.viewer.web.document import framed, source
-from molattn.viewer.web.payload import RADIUS, encode, payload
+from molattn.viewer.web.drawing import RADIUS
+from molattn.viewer.web.payload import encode, payload
 from tests.viewer.maps import ASPIRIN, CAFFEINE, MOLECULES, attention_map, with_virtual_node
 
 IMATINIB = "CN1CCN(Cc2ccc(cc2)C(=O)Nc2ccc(C)c(Nc3nccc(n3)-c3cccnc3)c2)CC1"
@@ -206,12 +207,12 @@ def test_attention_weights_are_sent_without_sign_and_unit_and_occlusion_with_bot
     smiles = "CCO"
     of = {
         "occlusion": {},
-        "rollout": {"in_units": False, "values": np.ones(3)},
-        "published": {"in_units": False, "values": -np.ones(3)},
+        "rollout": {"has_unit": False, "values": np.ones(3)},
+        "published": {"has_unit": False, "values": -np.ones(3)},
     }
     found = [replace(attribution(smiles), method=name, unit="cm", **more) for name, more in of.items()]
     shown = content(page([], found))["molecules"][0]["attributions"]
-    assert [(a["method"], a["signed"], a["in_units"], a["unit"]) for a in shown] == [
+    assert [(a["method"], a["signed"], a["has_unit"], a["unit"]) for a in shown] == [
         ("occlusion", True, True, "cm"), ("rollout", False, False, "cm"), ("published", True, False, "cm"),
     ]  # fmt: skip
 

@@ -361,7 +361,7 @@ def test_small_values_have_digits(opened):
 
 def test_weights_are_not_said_to_raise_or_lower_and_occlusion_has_its_unit(opened):
     weights = replace(
-        attribution(adds_up=False), method="rollout", values=np.linspace(0.0, 0.2, 13), in_units=False, constant=None
+        attribution(adds_up=False), method="rollout", values=np.linspace(0.0, 0.2, 13), has_unit=False, constant=None
     )
     tab = opened(page([], [weights, replace(attribution(adds_up=False), method="occlusion")]))
     words = tab.locator("section").inner_text()

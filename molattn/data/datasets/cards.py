@@ -121,7 +121,6 @@ class DatasetCard:
         title: the data set in one line.
         folder: the folder of the table; before `find_dataset`, that of the card.
         file: the table's file name in `folder`.
-        verified: whether the table was available when the card was written.
         sha256: the checksum of the table, in hexadecimal; empty if it was not available.
         rows: data rows in the table, without the header; None if it was not available.
         smiles_column: the name of the column of SMILES.
@@ -148,7 +147,6 @@ class DatasetCard:
     title: str
     folder: Path
     file: str
-    verified: bool
     sha256: str
     rows: int | None
     smiles_column: str
@@ -355,7 +353,6 @@ def _card(folder: Path, fields: dict[str, Any]) -> DatasetCard:
         title=fields["title"],
         folder=folder,
         file=fields["file"],
-        verified=verified,
         sha256=fields["sha256"] if verified else "",
         rows=fields["rows"] if verified else None,
         smiles_column=fields["smiles_column"],

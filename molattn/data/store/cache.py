@@ -19,7 +19,7 @@ from filelock import FileLock, Timeout
 from molattn import chem
 from molattn.cache import CACHE_VARIABLE, check_parent_folders
 from molattn.chem import Progress, binary, rdkit_version
-from molattn.chem.workers import WORKER_DIED, map_chunks
+from molattn.chem.workers import WorkerDied, map_chunks
 from molattn.data.datasets.cards import molecule_cache_dir
 from molattn.data.locks import wait_for_lock
 from molattn.data.store.molecule_store import MoleculeStore, pack_error, pack_row, store_dtypes
@@ -83,42 +83,44 @@ def cached_molecules(
         ConformerError: with its `row`, for the first molecule without a geometry, if `stop_on_conformer_error`.
         UsageError: neither the cache nor a temporary folder can be written to.
     """
-    identity = _identity(smiles, featurization)
-    key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
-    job = _Job(smiles, featurization, num_workers, progress)
+    dependencies = _dependencies(smiles, featurization)
+    key = hashlib.sha256(json.dumps(dependencies, sort_keys=True).encode()).hexdigest()[:32]
+    request = _Request(smiles, featurization, num_workers, progress)
     not_cached = "the molecules are not cached"
     try:
         folder = molecule_cache_dir()
     except RuntimeError as error:  # the home folder is unknown
-        return _in_temporary(identity, job, f"{not_cached} ({error})")
+        return _in_temporary(dependencies, request, f"{not_cached} ({error})")
     try:
         with suppress(DamagedFileError):
-            return CachedMolecules(_open(folder / key, identity, job), folder / key, "")
+            return CachedMolecules(_open(folder / key, dependencies, request), folder / key, "")
         folder.mkdir(parents=True, exist_ok=True)
         check_parent_folders(folder / key)
         with wait_for_lock(folder / f".{key}.lock", "another process is reading these molecules: waiting for it"):
             with suppress(DamagedFileError):  # another process may have been faster
-                return CachedMolecules(_open(folder / key, identity, job), folder / key, "")
+                return CachedMolecules(_open(folder / key, dependencies, request), folder / key, "")
             _remove_leftovers(folder, key)
-            _replace(_write(folder / f".{key}.{secrets.token_hex(4)}.tmp", identity, job), folder / key)
-            return CachedMolecules(_open(folder / key, identity, job, just_written=True), None, "")
+            _replace(_write(folder / f".{key}.{secrets.token_hex(4)}.tmp", dependencies, request), folder / key)
+            return CachedMolecules(_open(folder / key, dependencies, request, just_written=True), None, "")
     except (OSError, NotImplementedError) as error:  # the second: a file system without locks
         reason = getattr(error, "strerror", None) or error
-        return _in_temporary(identity, job, f"{not_cached} ({folder}: {reason})")
+        return _in_temporary(dependencies, request, f"{not_cached} ({folder}: {reason})")
 
 
-def _in_temporary(identity: dict[str, Any], job: "_Job", reason: str) -> CachedMolecules:
+def _in_temporary(dependencies: dict[str, Any], request: "_Request", reason: str) -> CachedMolecules:
     advice = f"{CACHE_VARIABLE} names a folder for them"
     try:
         temporary = tempfile.TemporaryDirectory(prefix="molattn-")
-        written = _write(Path(temporary.name) / "molecules", identity, job)
+        written = _write(Path(temporary.name) / "molecules", dependencies, request)
     except OSError as error:
         raise UsageError(f"{reason}, nor can they be written to {tempfile.gettempdir()}: {error}; {advice}") from error
-    return CachedMolecules(_open(written, identity, job, temporary, just_written=True), None, f"{reason}; {advice}")
+    return CachedMolecules(
+        _open(written, dependencies, request, temporary, just_written=True), None, f"{reason}; {advice}"
+    )
 
 
 @dataclass(frozen=True)
-class _Job:
+class _Request:
     """Molecules to featurize."""
 
     smiles: Sequence[str]
@@ -127,7 +129,7 @@ class _Job:
     progress: Progress | None
 
 
-def _identity(smiles: Sequence[str], featurization: Featurization) -> dict[str, Any]:
+def _dependencies(smiles: Sequence[str], featurization: Featurization) -> dict[str, Any]:
     """Everything that the molecules depend on."""
     digest = hashlib.sha256()
     for start in range(0, len(smiles), 4096):
@@ -158,39 +160,43 @@ def _code_texts() -> list[str]:
 
 
 def _open(
-    folder: Path, identity: Mapping[str, Any], job: _Job, temporary: object = None, just_written: bool = False
+    folder: Path,
+    dependencies: Mapping[str, Any],
+    request: _Request,
+    temporary: object = None,
+    just_written: bool = False,
 ) -> MoleculeStore:
     """The store in a folder.
 
     Raises:
-        DamagedFileError: the store is missing, was changed or has another identity; or a worker died while it was
+        DamagedFileError: the store is missing, was changed or has other dependencies; or a worker died while it was
             written, so that molecules may be missing, and it was not just written.
     """
     try:
         if not just_written:
             check_parent_folders(folder / HEADER)  # checksums do not protect against other users who can write here
         header = json.loads((folder / HEADER).read_bytes())
-        if header["identity"] != identity or (header["final"] is not True and not just_written):
+        if header["dependencies"] != dependencies or (header["complete"] is not True and not just_written):
             raise DamagedFileError("it has other molecules, or is incomplete")
         files = {name: FileDigest(**file) for name, file in header["files"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DamagedFileError(str(error)) from error
-    packing = job.featurization.packing
+    packing = request.featurization.packing
     columns = RaggedColumns(folder, store_dtypes(packing), files)
-    if columns.num_rows != len(job.smiles):
+    if columns.num_rows != len(request.smiles):
         raise DamagedFileError("it has another number of rows")
     return MoleculeStore(columns, packing, folder=temporary)
 
 
-def _write(folder: Path, identity: Mapping[str, Any], job: _Job) -> Path:
+def _write(folder: Path, dependencies: Mapping[str, Any], request: _Request) -> Path:
     """Write a new store and sync it to disk; its folder is removed if that fails."""
     folder.mkdir()
-    featurization, total, done, final = job.featurization, len(job.smiles), 0, True
+    featurization, total, done, complete = request.featurization, len(request.smiles), 0, True
     packing = featurization.packing
-    chunk_size = max(1, min(featurization.chunk_size, -(-total // max(1, job.num_workers))))
+    chunk_size = max(1, min(featurization.chunk_size, -(-total // max(1, request.num_workers))))
     pack = partial(pack_row, featurize=featurization.featurize, packing=packing)
     try:
-        chunks = map_chunks(job.smiles, pack, min(job.num_workers, -(-total // chunk_size)), chunk_size)
+        chunks = map_chunks(request.smiles, pack, min(request.num_workers, -(-total // chunk_size)), chunk_size)
         with RaggedWriter(folder, store_dtypes(packing)) as writer, closing(chunks):
             for _, outcomes in chunks:
                 for outcome in outcomes:
@@ -200,15 +206,15 @@ def _write(folder: Path, identity: Mapping[str, Any], job: _Job) -> Path:
                         outcome.row = done
                         raise outcome
                     else:
-                        # A row whose worker died may succeed next time: the store is not final.
-                        final = final and outcome.reason != WORKER_DIED
+                        # A row whose worker died may succeed next time: the store is not complete.
+                        complete = complete and not isinstance(outcome, WorkerDied)
                         writer.write(pack_error(outcome))
                     done += 1
-                    if job.progress is not None and (done % _ROWS_PER_PROGRESS == 0 or done == total):
-                        job.progress(done, total)
+                    if request.progress is not None and (done % _ROWS_PER_PROGRESS == 0 or done == total):
+                        request.progress(done, total)
         files = {name: asdict(file) for name, file in writer.files.items()}
         with open(folder / HEADER, "x") as file:
-            json.dump({"identity": identity, "final": final, "files": files}, file, indent=1)
+            json.dump({"dependencies": dependencies, "complete": complete, "files": files}, file, indent=1)
             file.flush()
             os.fsync(file.fileno())
     except BaseException:

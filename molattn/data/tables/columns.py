@@ -1,4 +1,4 @@
-"""Column names: validated, numbered if duplicate, and looked up; and the units in them, as in `IC50 [nM]`."""
+"""Column names: validated, numbered if duplicate, and looked up."""
 
 import difflib
 import re
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from molattn.errors import InputError, UsageError, short_repr
 
-_MAX_LISTED, _MAX_SEARCHED, _MAX_LENGTH = 40, 1000, 200
+_MAX_LISTED, _MAX_SEARCHED_NAMES, _MAX_LENGTH = 40, 1000, 200
 """Maximum number of names in an error, of names searched for the closest match, and of characters in such a name."""
 
 _UNNAMED = re.compile(r"Unnamed: \d+(\.\d+)?", re.ASCII)
@@ -86,7 +86,7 @@ def find_column(columns: Sequence[str], name: str, source: str) -> int:
         return stripped.index(name.strip())
     folded = [known.casefold() for known in stripped]
     # With very many or very long names the search would take minutes.
-    candidates = [known for known in folded[:_MAX_SEARCHED] if len(known) <= _MAX_LENGTH]
+    candidates = [known for known in folded[:_MAX_SEARCHED_NAMES] if len(known) <= _MAX_LENGTH]
     close = difflib.get_close_matches(name.strip().casefold()[:_MAX_LENGTH], candidates, n=1)
     hint = f"; did you mean {short_repr(stripped[folded.index(close[0])])}?" if close else ""
     raise UsageError(f"{source} has no column {short_repr(name)}; it has {format_names(stripped)}{hint}")
@@ -146,54 +146,3 @@ def format_names(names: Iterable[str]) -> str:
     names = [*names]
     more = f" and {len(names) - _MAX_LISTED:,} more" if len(names) > _MAX_LISTED else ""
     return ", ".join(map(short_repr, names[:_MAX_LISTED])) + more
-
-
-_UNIT = re.compile(r"(.*\S)\s*(?:\[([^\[\]]+)\]|\(([^()]*(?:\([^()]*\)[^()]*)*)\))\s*", re.DOTALL)
-MAX_UNIT_LENGTH = 24
-"""Maximum characters of a unit."""
-NOT_UNITS = frozenset(
-    (
-        *("mean", "median", "average", "avg", "std", "sd", "sem", "min", "max", "n", "count", "log", "raw", "final"),
-        *("exp", "exp.", "experimental", "measured", "observed", "obs", "calc", "calc.", "calculated", "pred"),
-        *("predicted", "active", "inactive", "binary", "class", "label", "target", "test", "train"),
-        *("y/n", "yes/no", "0/1", "true/false"),
-    )
-)
-"""Words, in lower case, that occur in the same place but are not units."""
-
-
-def split_unit(name: str) -> tuple[str, str]:
-    """The name of a column without its unit, and the unit; empty if it has none.
-
-    A unit is a text in brackets or parentheses at the end that contains a letter, a degree sign or a percent sign.
-
-    >>> split_unit("IC50 [nM]")
-    ('IC50', 'nM')
-    >>> split_unit("y (2)")
-    ('y (2)', '')
-    """
-    if (match := _UNIT.fullmatch(name)) is None:
-        return name, ""
-    unit = (match[2] or match[3]).strip()
-    has_letter = any(c.isalpha() or c in "\u00b0%\u2030" for c in unit)
-    if not has_letter or len(unit) > MAX_UNIT_LENGTH or unit.casefold() in NOT_UNITS:
-        return name, ""
-    return match[1], unit
-
-
-def find_without_unit(columns: Sequence[str], name: str) -> str:
-    """The only column whose name without its unit is `name`; `name` itself if it is a column, or if there is not one.
-
-    >>> find_without_unit(["smiles", "IC50 [nM]"], "IC50")
-    'IC50 [nM]'
-    """
-    wanted = name.strip()
-    if any(known.strip() == wanted for known in columns):
-        return name
-    found = [known for known in columns if split_unit(known.strip())[0] == wanted]
-    return found[0] if len(found) == 1 else name
-
-
-def has_unit(name: str, unit: str) -> bool:
-    """Whether the name of a target already contains its unit."""
-    return bool(unit) and split_unit(name)[1] == unit

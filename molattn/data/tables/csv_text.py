@@ -29,7 +29,7 @@ MAX_CELL_CHARS = 2**24
 DELIMITERS = ",;\t"
 """The delimiters that are searched for in a header, in this order."""
 
-_MAX_SEARCHED = 2**20
+_MAX_SEARCHED_TEXT = 2**20
 """Characters after which no more rows are searched for the header."""
 
 _OPENING_QUOTE = re.compile(rf'(?:^|[{DELIMITERS}])"')
@@ -160,7 +160,7 @@ def _remove_quoted(line: str, in_quotes: bool) -> tuple[str, bool]:
 def _first_rows(lines: Iterator[str], delimiter: str, header_row: bool) -> list[_UnparsedRow]:
     """The first rows of a table: the header, and more rows if that could be a title or there is no header."""
     rows: list[_UnparsedRow] = []
-    while len(rows) < MAX_HEADER_ROWS and sum(len(line) for row in rows for line in row.lines) < _MAX_SEARCHED:
+    while len(rows) < MAX_HEADER_ROWS and sum(len(line) for row in rows for line in row.lines) < _MAX_SEARCHED_TEXT:
         row = _next_row(lines)
         if not row.lines:
             break

@@ -12,7 +12,7 @@ from molattn.errors import InputError, SmilesError, UsageError, short_repr
 MAX_HEADER_ROWS = 10
 """Maximum number of rows that are searched for the header."""
 
-_MAX_SEARCHED = 1000
+_MAX_SEARCHED_CELLS = 1000
 """Maximum number of cells of a row that are searched for a SMILES."""
 _MIN_SMILES = 2
 """Minimum length of a column name to be taken for a SMILES: C and N are also names of elements."""
@@ -83,7 +83,7 @@ def generate_header(rows: Sequence[Sequence[str]], source: str, warn: Warn) -> H
 def detect_smiles_column(rows: Sequence[Sequence[str]]) -> int | None:
     """The index of the column in which most cells are SMILES, of several the one with the longest texts; or None."""
     lengths: dict[int, int] = {}
-    for index in range(min(_MAX_SEARCHED, *map(len, rows))):
+    for index in range(min(_MAX_SEARCHED_CELLS, *map(len, rows))):
         cells = [cell for row in rows if (cell := row[index].strip())]
         # More than half, because some SMILES may be invalid.
         num_valid = sum(map(_is_smiles, cells))
@@ -115,12 +115,12 @@ def is_header_below_titles(rows: Sequence[Sequence[str]], index: int) -> bool:
     )
 
 
-def describe_titles(source: str, unit: str, line: int, titles: Sequence[Sequence[str]]) -> str:
+def describe_titles(source: str, line_kind: str, line: int, titles: Sequence[Sequence[str]]) -> str:
     """The warning that rows above the header are skipped."""
     texts = [next(cell for cell in row if cell.strip()) for row in titles if any(map(str.strip, row))]
     shown = f": {', '.join(map(short_repr, texts[:3]))}" if texts else ""
     more = f" and {len(texts) - 3} more" if len(texts) > 3 else ""
-    return f"{source}: the header is {unit} {line}; the rows above it are skipped{shown}{more}"
+    return f"{source}: the header is {line_kind} {line}; the rows above it are skipped{shown}{more}"
 
 
 def row_width(cells: Sequence[str]) -> int:
@@ -130,7 +130,7 @@ def row_width(cells: Sequence[str]) -> int:
 
 def _check_is_header(cells: Sequence[str], where: str) -> None:
     """Raise UsageError for a row that contains a SMILES and a number, and so is data."""
-    first = [cell.strip() for cell in cells[:_MAX_SEARCHED]]
+    first = [cell.strip() for cell in cells[:_MAX_SEARCHED_CELLS]]
     if not any(map(NUMBER.fullmatch, first)) or has_smiles_column(cells):
         return
     smiles = next((cell for cell in first if len(cell) >= _MIN_SMILES and _is_smiles(cell)), None)

@@ -77,7 +77,7 @@ class NumberColumns:
         options: TableOptions = DEFAULT_TABLE_OPTIONS,
         warn: Warn = ignore_warning,
     ):
-        self._source, self._unit, self._comma_first = stream.source, stream.unit, stream.decimal_commas
+        self._source, self._line_kind, self._comma_first = stream.source, stream.line_kind, stream.decimal_commas
         self._names, self._warn = names, warn
         self._indices = [find_column(stream.columns, name, stream.source) for name in names]
         self._candidates = [FormatCandidates(options) for _ in names]
@@ -159,7 +159,7 @@ class NumberColumns:
         return list(map(_number_text, chunk.column(self._indices[k])))
 
     def _location(self, chunk: Chunk, row: int) -> str:
-        return f"{self._unit} {chunk.lines[row]}"
+        return f"{self._line_kind} {chunk.lines[row]}"
 
 
 def peek_decimal_commas(

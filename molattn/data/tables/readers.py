@@ -11,9 +11,10 @@ from pathlib import Path
 
 from molattn.data.paths import file_suffix
 from molattn.data.tables.csv_text import csv_stream
+from molattn.data.tables.lines import STDIN, open_input, read_blocks, read_lines, source_name
 from molattn.data.tables.molecule_files import sdf_stream, smi_stream
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions, Warn, ignore_warning, warn_once
-from molattn.data.tables.row_stream import STDIN, Chunk, RowStream, open_input, read_blocks, read_lines, source_name
+from molattn.data.tables.row_stream import Chunk, RowStream
 from molattn.errors import InputError, UsageError, unknown_choice
 
 FILE_FORMATS = ("csv", "tsv", "smi", "sdf", "parquet", "xlsx")

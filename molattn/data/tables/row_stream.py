@@ -1,19 +1,10 @@
-"""Streams of table rows, and of the lines of text that they are parsed from, in bounded memory."""
+"""Streams of table rows, in chunks and bounded memory."""
 
-import codecs
-import gzip
-import io
-import sys
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, count, islice
-from pathlib import Path
+from itertools import count, islice
 from typing import Any, NamedTuple
 
-from molattn.data.tables.encodings import CP1252, NAMES, UTF_8, as_utf_8, bom_encoding, guess_encoding
-from molattn.data.tables.options import Warn, ignore_warning
 from molattn.errors import InputError, SmilesError
 
 CHUNK_SIZE = 1024
@@ -50,7 +41,7 @@ class Chunk:
     start: int
     """The index of the first row, from 0."""
     lines: Sequence[int]
-    """The n numbers of the lines on which the rows start, or of another `RowStream.unit`."""
+    """The n numbers of the lines on which the rows start, or of another `RowStream.line_kind`."""
     cells: list[list[str]] | None = None
     """n rows of text cells; None if the source is typed."""
     arrow_table: Any = None
@@ -113,13 +104,13 @@ class SourceRow(NamedTuple):
     molblock: str | None = None
 
 
-def chunk_rows(rows: Iterator[SourceRow], source: str, unit: str) -> Iterator[Chunk]:
+def chunk_rows(rows: Iterator[SourceRow], source: str, line_kind: str) -> Iterator[Chunk]:
     """The rows in chunks of `CHUNK_SIZE`.
 
     Args:
         rows: all with `values` and with `molblock`, or none.
         source: the name of the table, for errors.
-        unit: what `SourceRow.line` counts: see `RowStream.unit`.
+        line_kind: what `SourceRow.line` counts: see `RowStream.line_kind`.
 
     Raises InputError once the rows of a chunk exceed `MAX_CHUNK_BYTES`.
     """
@@ -130,7 +121,7 @@ def chunk_rows(rows: Iterator[SourceRow], source: str, unit: str) -> Iterator[Ch
             chunk.append(row)
             size += row_bytes(row.cells if row.molblock is None else [*row.cells, row.molblock])
             if size > MAX_CHUNK_BYTES:
-                raise chunk_too_large(source, f"the rows from {unit} {chunk[0].line} to {unit} {row.line}")
+                raise chunk_too_large(source, f"the rows from {line_kind} {chunk[0].line} to {line_kind} {row.line}")
         if chunk:
             yield Chunk(
                 start,
@@ -155,7 +146,7 @@ class RowStream:
     """The names of its columns."""
     chunks: Iterator[Chunk]
     """Its rows, `CHUNK_SIZE` in each chunk but the last."""
-    unit: str = "line"
+    line_kind: str = "line"
     """What `Chunk.lines` counts: "line", "record" or "sheet row", from 1, or "row", from 0."""
     smiles_column: str | None = None
     """The SMILES column, if the format defines it, or if it was found in a table without a header."""
@@ -177,157 +168,3 @@ class RowStream:
             for row, error in chunk.errors.items():
                 values[row] = error
         return values
-
-
-STDIN = "-"
-"""The path that means standard input."""
-
-MAX_LINE_BYTES = 2**24
-"""Maximum bytes of a line: a file without line ends is not a table, and must not fill the memory."""
-
-_BLOCK = 2**20
-
-
-def source_name(path: str | Path) -> str:
-    """The name of a source in errors."""
-    return "standard input" if str(path) == STDIN else str(path)
-
-
-@contextmanager
-def open_input(path: str | Path) -> Iterator[Any]:
-    """Open a file, decompressed if it ends in `.gz`, or standard input for "-", as bytes.
-
-    Raises InputError for a file that is missing or cannot be read.
-    """
-    if str(path) == STDIN:
-        if sys.stdin is None:
-            raise InputError("standard input is closed: give a file")
-        yield sys.stdin.buffer
-        return
-    path = Path(path)
-    try:
-        # Closed below, outside of this block, which handles only errors of opening the file.
-        file = gzip.open(path, "rb") if path.suffix.lower() == ".gz" else open(path, "rb")  # noqa: SIM115
-    except FileNotFoundError as error:
-        raise InputError(f"there is no file {path}") from error
-    except IsADirectoryError as error:
-        raise InputError(f"{path} is a folder; give a file in it") from error
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    with file:
-        yield file
-
-
-def read_blocks(file: Any, source: str, max_bytes: int | None = None) -> Iterator[bytes]:
-    """The bytes of a file in blocks of at most a mebibyte.
-
-    Raises InputError if reading fails, as for a damaged gzip, and once a gzip has unpacked to over `max_bytes`.
-    """
-    total = 0
-    while True:
-        try:
-            # Not read(), which would wait for a whole block of a pipe.
-            block = file.read1(_BLOCK)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise InputError(f"{source} is damaged, it cannot be unpacked ({error}): copy it again") from error
-        except OSError as error:
-            raise InputError(f"{source} cannot be read: {error.strerror or error}") from error
-        if not block:
-            return
-        total += len(block)
-        if max_bytes is not None and total > max_bytes and isinstance(file, gzip.GzipFile):
-            raise InputError(f"{source} unpacks to more than {max_bytes:,} bytes: it is not read")
-        yield block
-
-
-def read_lines(
-    file: Any,
-    source: str,
-    *,
-    latin: bool = False,
-    max_bytes: int | None = None,
-    encoding: str = "",
-    warn: Warn = ignore_warning,
-) -> Iterator[str]:
-    """The lines with their ends (LF, CRLF or CR), without a byte-order mark.
-
-    Without `encoding`, a byte-order mark selects UTF-8, UTF-16 or UTF-32. Without a mark, the first line that is not
-    ASCII decides for the whole file: UTF-8 if that line is valid UTF-8, else Windows-1252, with a message. The result
-    does not depend on how much of a pipe is read at once.
-
-    Args:
-        file: an open binary file.
-        source: its name, for errors.
-        latin: whether each line that is not UTF-8 is decoded as Latin-1, independently of the other lines.
-        max_bytes: as for `read_blocks`.
-        encoding: the name of the encoding, which must exist.
-        warn: called if the text is read as Windows-1252.
-
-    Raises InputError, with the line, for text that is not in the encoding of the file and for a line over
-    `MAX_LINE_BYTES`.
-    """
-    blocks = read_blocks(file, source, max_bytes)
-    found, blocks = (encoding, blocks) if encoding else bom_encoding(blocks, source)
-    other = bool(found) and codecs.lookup(found).name != UTF_8
-    if other:
-        blocks = as_utf_8(blocks, found, source)
-    # Whole texts are decoded and iterated over in C, which is much faster than line by line.
-    return chain.from_iterable(_texts(blocks, source, latin and not found, UTF_8 if found else "", warn))
-
-
-def _texts(blocks: Iterator[bytes], source: str, latin: bool, encoding: str, warn: Warn) -> Iterator[Iterator[str]]:
-    number = 1
-    for first, data in enumerate(_whole_lines(blocks, source)):
-        if not first and data.startswith(codecs.BOM_UTF8):
-            data, encoding = data.removeprefix(codecs.BOM_UTF8), UTF_8
-        if not encoding and not latin and not data.isascii():
-            index, encoding = guess_encoding(data)
-            if encoding == CP1252:
-                warn(
-                    f"{source} is not UTF-8 text, as line {number + index} shows: it is read as {NAMES[CP1252]}; "
-                    "--encoding gives another"
-                )
-        try:
-            yield io.StringIO(data.decode(encoding or UTF_8), newline="")
-        except UnicodeDecodeError:
-            yield _line_by_line(data, source, number, encoding or UTF_8, latin)
-        number += _count_line_ends(data)
-
-
-def _line_by_line(data: bytes, source: str, number: int, encoding: str, latin: bool) -> Iterator[str]:
-    """The lines of `data`, one of which is not in the encoding, one by one; the first is line `number`."""
-    for line_number, line in enumerate(data.splitlines(keepends=True), start=number):
-        try:
-            yield line.decode(encoding)
-        except UnicodeDecodeError as error:
-            if not latin:
-                raise InputError(
-                    f"{source}, line {line_number}, byte {error.start + 1} of it: 0x{line[error.start]:02x} is not "
-                    f"{NAMES[encoding]} text; save the file as UTF-8, or give its encoding, as in --encoding cp1252"
-                ) from error
-            yield line.decode("latin-1")
-
-
-def _whole_lines(blocks: Iterator[bytes], source: str) -> Iterator[bytes]:
-    """The bytes of a file, cut at line ends."""
-    pieces: list[bytes] = []
-    size, number = 0, 1
-    for block in blocks:
-        # A CR at the very end does not end the line yet: an LF may follow.
-        end = max(block.rfind(b"\n"), block.rfind(b"\r", 0, len(block) - 1)) + 1
-        if end or (pieces and pieces[-1].endswith(b"\r")):
-            whole, block = b"".join(pieces) + block[:end], block[end:]
-            number += _count_line_ends(whole)
-            yield whole
-            pieces, size = [], 0
-        pieces.append(block)
-        size += len(block)
-        if size > MAX_LINE_BYTES:
-            raise InputError(f"{source}, line {number}: a line of over {MAX_LINE_BYTES:,} bytes: is this a table?")
-    if rest := b"".join(pieces):
-        yield rest
-
-
-def _count_line_ends(data: bytes) -> int:
-    """The number of line ends in `data`, which does not end between CR and LF."""
-    return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")

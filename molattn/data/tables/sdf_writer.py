@@ -41,7 +41,7 @@ class SdfFormat:
         self.title = next((folded.index(name) for name in _TITLES if name in folded), None)
         self.names = [_one_line(name).translate(_NO_BRACKETS) for name in stream.columns]
         self.added = [_one_line(a.name).translate(_NO_BRACKETS) for a in added]
-        self.from_sdf = stream.unit == "record"
+        self.from_sdf = stream.line_kind == "record"
 
     def writer(self, file: Any) -> TableWriter:
         """A writer of a whole table into an open, binary file."""

@@ -16,9 +16,10 @@ from typing import Any
 from molattn.data import files
 from molattn.data.tables.columns import find_column
 from molattn.data.tables.csv_text import csv_line, csv_stream
+from molattn.data.tables.lines import read_lines
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions, Warn, ignore_warning
 from molattn.data.tables.readers import delimiter_of_suffix, infer_format, open_stream
-from molattn.data.tables.row_stream import RowStream, read_lines, row_bytes
+from molattn.data.tables.row_stream import RowStream, row_bytes
 from molattn.errors import InputError, UsageError
 
 MIN_TABLE_MEMORY, TABLE_MEMORY_PER_BYTE = 2**29, 64
@@ -32,10 +33,10 @@ class RejectedRow:
 
     Attributes:
         row: its index among the data rows, from 0.
-        line: the number of the line on which it starts, or of another `unit`.
+        line: the number of the line on which it starts, or of another `line_kind`.
         smiles: its SMILES, as in the table.
         reason: why it cannot be used.
-        unit: what `line` counts: "line", "record" or "sheet row", from 1, or "row", from 0.
+        line_kind: what `line` counts: "line", "record" or "sheet row", from 1, or "row", from 0.
 
     >>> from molattn.data import RejectedRow
     >>> row = RejectedRow(row=2, line=4, smiles="CCN", reason="no value in column 'logS'")
@@ -47,12 +48,12 @@ class RejectedRow:
     line: int
     smiles: str
     reason: str
-    unit: str = "line"
+    line_kind: str = "line"
 
     @property
     def location(self) -> str:
         """Where it is in the source, such as `line 5`."""
-        return f"{self.unit} {self.line}"
+        return f"{self.line_kind} {self.line}"
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,9 @@ class Table:
         columns: the c names of the columns; one without a name is `Unnamed: 0` and so on, with its index.
         rows: n rows of c cells each, as written.
         source: the path that the table was read from, for errors.
-        lines: the n numbers of the lines on which the rows start, or of another `unit`; the header is usually line 1.
-        unit: what `lines` counts: "line", "record" or "sheet row", from 1, or "row", from 0.
+        lines: the n numbers of the lines on which the rows start, or of another `line_kind`; the header is usually line
+            1.
+        line_kind: what `lines` counts: "line", "record" or "sheet row", from 1, or "row", from 0.
         structure_errors: for each row (from 0) of an SDF whose structure cannot be read, the reason.
         smiles_column: the SMILES column, if the format defines it, or if it was found in a table without a header.
         atom_maps: the `MolblockAtomMap` of each row (from 0) of an SDF.
@@ -86,7 +88,7 @@ class Table:
     rows: list[list[str]]
     source: str
     lines: list[int]
-    unit: str = "line"
+    line_kind: str = "line"
     structure_errors: dict[int, str] = field(default_factory=dict)
     smiles_column: str | None = None
     atom_maps: dict[int, Any] = field(default_factory=dict)
@@ -95,7 +97,7 @@ class Table:
 
     def location(self, row: int) -> str:
         """Where a row (from 0) is in its source, such as `line 5`."""
-        return f"{self.unit} {self.lines[row]}"
+        return f"{self.line_kind} {self.lines[row]}"
 
     def reject(self, row: int, smiles: str, reason: str) -> RejectedRow:
         """A row as a rejected one, with its location.
@@ -105,7 +107,7 @@ class Table:
             smiles: its SMILES.
             reason: why it cannot be used.
         """
-        return RejectedRow(row, self.lines[row], smiles, reason, self.unit)
+        return RejectedRow(row, self.lines[row], smiles, reason, self.line_kind)
 
     def replace_columns(self, columns: Mapping[int, Sequence[str]]) -> "Table":
         """The table with other cells in some columns; `columns` maps the index of a column to its n new cells.
@@ -244,7 +246,7 @@ def _read_all(stream: RowStream, max_bytes: int | float = math.inf) -> Table:
         rows,
         stream.source,
         lines,
-        stream.unit,
+        stream.line_kind,
         structure_errors,
         stream.smiles_column,
         atom_maps,

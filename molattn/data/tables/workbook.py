@@ -23,11 +23,12 @@ from molattn.data.tables.header import (
     read_header,
     row_width,
 )
+from molattn.data.tables.lines import MAX_LINE_BYTES
 from molattn.data.tables.options import TableOptions, Warn
-from molattn.data.tables.row_stream import MAX_LINE_BYTES, RowStream, SourceRow, chunk_rows
+from molattn.data.tables.row_stream import RowStream, SourceRow, chunk_rows
 from molattn.errors import InputError, MissingExtra, UsageError, short_repr
 
-UNIT = "sheet row"
+LINE_KIND = "sheet row"
 MAX_ROWS = 2**20
 """Maximum rows of a sheet, by the format."""
 
@@ -118,9 +119,9 @@ def _sheet_stream(
     width = max(map(row_width, texts[start:]))
     padded = [_pad_row(row, width, "") for row in texts[start:]]
     if start:
-        warn(describe_titles(source, UNIT, number, texts[:start]))
+        warn(describe_titles(source, LINE_KIND, number, texts[:start]))
     if options.header_row:
-        header = read_header(padded[0], f"{source}, {UNIT} {number}", number_duplicate_columns, warn)
+        header = read_header(padded[0], f"{source}, {LINE_KIND} {number}", number_duplicate_columns, warn)
         start += 1
     else:
         header = generate_header(padded, source, warn)
@@ -128,8 +129,8 @@ def _sheet_stream(
     return RowStream(
         source,
         header.columns,
-        chunk_rows(data_rows, source, UNIT),
-        unit=UNIT,
+        chunk_rows(data_rows, source, LINE_KIND),
+        line_kind=LINE_KIND,
         smiles_column=header.smiles_column,
         source_columns=header.source_columns,
     )
@@ -156,7 +157,7 @@ def _typed_rows(rows: Iterator[Row], source: str, columns: tuple[str, ...]) -> I
         values = row if len(row) == width else _pad_row(row, width, None)
         cells = [cell_text(value) for value in values]
         if len(cells) > width:
-            raise InputError(wrong_width(f"{source}, {UNIT} {number}", cells, columns))
+            raise InputError(wrong_width(f"{source}, {LINE_KIND} {number}", cells, columns))
         yield SourceRow(number, cells, values)
 
 

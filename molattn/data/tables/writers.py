@@ -1,10 +1,9 @@
 """Tables written in chunks of rows: the columns of a stream, followed by new ones.
 
-Text is UTF-8. Workbooks are in `workbook_writer`, and SDF in `sdf_writer`.
+Text is UTF-8. Workbooks are in `workbook_writer`, SDF in `sdf_writer`, and matrices in `npy_writer`.
 """
 
 import gzip
-import io
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,8 +11,6 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
-
-import numpy as np
 
 from molattn.data.tables.atom_lists import format_list
 from molattn.data.tables.csv_text import csv_line, escape_formula
@@ -247,44 +244,6 @@ class _ParquetWriter:
         self.pending = []
 
 
-class NpyFormat:
-    """The new columns alone, all of numbers, as one float32 matrix for `numpy.load`; NaN for a missing value."""
-
-    suffix = ".npy"
-    max_rows: int | None = None
-
-    def __init__(self, added: Sequence[NewColumn]):
-        self.width = len(added)
-
-    def writer(self, file: Any) -> TableWriter:
-        """A writer of a whole matrix into an open, binary file."""
-        return _NpyWriter(self.width, file)
-
-    def join(self, parts: Sequence[Path], file: Any) -> None:
-        """Write the rows of several matrices, in order, as one into an open, binary file."""
-        maps = [np.load(part, mmap_mode="r") for part in parts]
-        file.write(_npy_header(sum(map(len, maps)), self.width))
-        for rows in maps:
-            file.write(rows.tobytes())
-
-
-class _NpyWriter:
-    def __init__(self, width: int, file: Any):
-        self.width, self.file, self.count = width, file, 0
-        file.write(_npy_header(0, width))
-
-    def write(self, chunk: Chunk, added: Sequence[Column]) -> None:
-        self.count += len(chunk)
-        values = [[np.nan if v is None else v for v in column] for column in added]
-        self.file.write(np.array(values, dtype="<f4").T.tobytes())
-
-    def close(self) -> None:
-        # The header is padded for any number of rows: its length does not change.
-        self.file.seek(0)
-        self.file.write(_npy_header(self.count, self.width))
-        self.file.seek(0, io.SEEK_END)
-
-
 def format_number(value: float | None) -> str:
     """The number with seven significant digits, the precision of float32; empty for None."""
     return "" if value is None else f"{value:.7g}"
@@ -303,10 +262,3 @@ def _format_decimal_comma(value: str | float | Sequence[str] | Sequence[float | 
     """As `format_cell`, with a decimal comma in a number; numbers in a list keep decimal points."""
     text = format_cell(value)
     return text.replace(".", ",") if isinstance(value, float) else text
-
-
-def _npy_header(rows: int, width: int) -> bytes:
-    header = io.BytesIO()
-    description = {"descr": "<f4", "fortran_order": False, "shape": (rows, width)}
-    np.lib.format.write_array_header_1_0(header, description)
-    return header.getvalue()

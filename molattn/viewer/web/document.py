@@ -13,7 +13,7 @@ from typing import Any
 from molattn.data.files import write_bytes
 from molattn.errors import UsageError, short_repr
 from molattn.explain import AttentionMap, Attribution
-from molattn.viewer.web.payload import Truth, payload
+from molattn.viewer.web.payload import MeasuredValues, payload
 
 FRAME_HEIGHT = 980
 """Height of the page in a notebook, in pixels; its content scrolls."""
@@ -48,7 +48,7 @@ _DOCUMENT = """<!doctype html>
 def page(
     maps: Sequence[AttentionMap],
     attributions: Sequence[Attribution] = (),
-    truth: Sequence[Truth | None] = (),
+    truth: Sequence[MeasuredValues | None] = (),
 ) -> str:
     """The interactive page of one or several molecules: an HTML document that needs no network and no other file.
 
@@ -91,7 +91,7 @@ def write_page(
     path: str | Path,
     maps: Sequence[AttentionMap],
     attributions: Sequence[Attribution] = (),
-    truth: Sequence[Truth | None] = (),
+    truth: Sequence[MeasuredValues | None] = (),
 ) -> None:
     """Write `page(maps, attributions, truth)` atomically to a file.
 

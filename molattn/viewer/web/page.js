@@ -16,8 +16,8 @@ function h(name, attributes = {}, ...children) {
   return element;
 }
 
-const pair = (k, n) => [(k / n) | 0, k % n];
-const set = (element, attributes) => Object.entries(attributes).forEach(([k, v]) => element.setAttribute(k, v));
+const divmod = (k, n) => [(k / n) | 0, k % n];
+const setAttributes = (element, attributes) => Object.entries(attributes).forEach(([k, v]) => element.setAttribute(k, v));
 const setText = (element, text) => element.textContent === text || (element.textContent = text);
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
@@ -28,16 +28,16 @@ const formatNumber = (v) => (Math.abs(v) >= 1e4 || (v && Math.abs(v) < 1e-3) ? v
 const formatTerm = (v) => (v && Math.abs(v) < 1e-3 ? v.toPrecision(3) : v.toFixed(4));
 const truncate = (text, length) => (text.length > length ? text.slice(0, length - 1) + "\u2026" : text);
 // White at 0, orange at 1, blue at -1: distinguishable with any color vision, and with a contrast of 7 to black.
-// Attention weights, which have no sign, are shades of blue: tones from 0 to -1.
+// Attention weights, which have no sign, are shades of blue: fractions from 0 to -1.
 const BLUE = [89, 158, 222],
   ORANGE = [236, 151, 72];
-const tint = (t) => (t < 0 ? BLUE : ORANGE).map((c) => Math.round(255 - Math.abs(t) * (255 - c)));
-const picture = (n, tone) => {
+const rgb = (t) => (t < 0 ? BLUE : ORANGE).map((c) => Math.round(255 - Math.abs(t) * (255 - c)));
+const picture = (n, fraction) => {
   const image = new ImageData(n, n);
-  for (let k = 0; k < n * n; k++) image.data.set([...tint(tone(k) ?? 0), 255], 4 * k);
+  for (let k = 0; k < n * n; k++) image.data.set([...rgb(fraction(k) ?? 0), 255], 4 * k);
   return image;
 };
-const css = (t) => (t === null ? "#fff" : `rgb(${tint(t)})`);
+const css = (t) => (t === null ? "#fff" : `rgb(${rgb(t)})`);
 
 // ---- data: a weight is a byte times the scale of its row ------------------------------------------------------------
 
@@ -49,7 +49,7 @@ function decode({ layers, heads, weights, scales }, n) {
   const top = { true: 0, false: 0 };
   let cachedKey, result;
   for (let k = 0; k < codes.length; k++) {
-    const [row, j] = pair(k, n),
+    const [row, j] = divmod(k, n),
       w = codes[k] * steps[row];
     top.true = Math.max(top.true, w);
     if (row % n !== j) top.false = Math.max(top.false, w);
@@ -172,7 +172,7 @@ function moleculeDrawing(m, handlers) {
     return best;
   }
   const nodeOf = (event) => ((i) => (i < 0 ? null : i))(hits.indexOf(event.target));
-  const go = (i) => hits.forEach((hit, k) => set(hit, { tabindex: k === i ? 0 : -1 })) || hits[i].focus();
+  const go = (i) => hits.forEach((hit, k) => setAttributes(hit, { tabindex: k === i ? 0 : -1 })) || hits[i].focus();
   function press(e) {
     const i = nodeOf(e);
     if (i === null) return;
@@ -187,7 +187,7 @@ function moleculeDrawing(m, handlers) {
   const placeRing = (ring, i) => {
     const [x, y, half] = d.nodes[i ?? 0],
       r = d.radius + 2;
-    set(ring, {
+    setAttributes(ring, {
       visibility: i === null ? "hidden" : "",
       x: x - half - 2,
       y: y - r,
@@ -198,16 +198,16 @@ function moleculeDrawing(m, handlers) {
   };
   return {
     svg,
-    paint(tones, subject, partner, pinned) {
-      tones.forEach((t, i) => set(discs[i], { fill: css(t) }));
+    paint(fractions, subject, partner, pinned) {
+      fractions.forEach((t, i) => setAttributes(discs[i], { fill: css(t) }));
       placeRing(rings[0], subject);
       placeRing(rings[1], partner);
-      hits.forEach((hit, i) => set(hit, { "aria-pressed": i === pinned }));
+      hits.forEach((hit, i) => setAttributes(hit, { "aria-pressed": i === pinned }));
     },
     label: (texts) => texts.forEach((text, i) => numbers[i] && setText(numbers[i], text)),
-    // The colors of the scale run from those of tone `from` to those of `to`.
-    key(least, most, words, from, to) {
-      scale.forEach((step, k) => set(step, { fill: css(from + ((to - from) * k) / 23) }));
+    // The colors of the scale run from those of fraction `from` to those of `to`.
+    showScale(least, most, words, from, to) {
+      scale.forEach((step, k) => setAttributes(step, { fill: css(from + ((to - from) * k) / 23) }));
       [
         [low, least],
         [high, most],
@@ -220,7 +220,7 @@ function moleculeDrawing(m, handlers) {
         size = height + f * (48 + 16 * lines.length);
       copy.querySelectorAll(".hit, [visibility=hidden]").forEach((unseen) => unseen.remove());
       copy.removeAttribute("style");
-      set(copy, { viewBox: [left, top, width, size].join(" "), width, height: size });
+      setAttributes(copy, { viewBox: [left, top, width, size].join(" "), width, height: size });
       copy.prepend(
         h("svg:title", {}, lines.join("; ")),
         h("svg:rect", { x: left, y: top, width, height: size, fill: "#fff" }),
@@ -266,7 +266,7 @@ export function show(root, data, start = {}, changed = () => {}) {
     method: 0,
     layer: null,
     head: "mean",
-    from: false,
+    incoming: false,
     scale: "row",
     threshold: 0,
     self: true,
@@ -349,13 +349,13 @@ export function show(root, data, start = {}, changed = () => {}) {
     const w = map.matrix(s.layer, s.head),
       result = new Float64Array(n);
     for (let j = 0; j < n; j++) {
-      if (subject !== null) result[j] = s.from ? w[j * n + subject] : w[subject * n + j];
+      if (subject !== null) result[j] = s.incoming ? w[j * n + subject] : w[subject * n + j];
       else for (let i = 0; i < n; i++) if (!hidden(i, j)) result[j] += w[i * n + j] / n;
     }
     return result;
   }
-  // From a weight to its tone, null for no color; `top` is the darkest weight.
-  function tone(weight, top) {
+  // From a weight to its fraction, null for no color; `top` is the darkest weight.
+  function fraction(weight, top) {
     const uniform = s.scale === "uniform";
     if (weight < s.threshold * (uniform ? 8 / n : top)) return null;
     return uniform ? clamp(Math.log2(weight * n) / 3, -1, 1) : top ? -Math.min(weight / top, 1) : 0;
@@ -370,13 +370,13 @@ export function show(root, data, start = {}, changed = () => {}) {
       onpointermove: (e) => point(...(inside(e) ? at(e) : [null])),
       onpointerleave: () => point(null),
       onblur: () => point(null),
-      onclick: (e) => inside(e) && pin(at(e)[s.from ? 1 : 0]),
+      onclick: (e) => inside(e) && pin(at(e)[s.incoming ? 1 : 0]),
       onkeydown: (e) => {
         const [i, j] = cell(),
           step = ARROWS[e.key],
           within = (k) => clamp(k, 0, n - 1);
         if (step) point(...(i === null || j === null ? [i ?? 0, j ?? 0] : [within(i + step[1]), within(j + step[0])]));
-        else if (e.key === "Enter" && i !== null) pin(s.from ? j : i);
+        else if (e.key === "Enter" && i !== null) pin(s.incoming ? j : i);
         else return;
         e.preventDefault();
       },
@@ -389,7 +389,7 @@ export function show(root, data, start = {}, changed = () => {}) {
       side = 0,
       painted;
     const point = (i, j) => {
-      s.hover = i === null ? null : s.from ? { subject: j, partner: i } : { subject: i, partner: j };
+      s.hover = i === null ? null : s.incoming ? { subject: j, partner: i } : { subject: i, partner: j };
       update();
     };
     const at = (e) => [e.offsetY, e.offsetX].map((x) => Math.floor((x - edge) / side));
@@ -397,13 +397,13 @@ export function show(root, data, start = {}, changed = () => {}) {
     function paint(w) {
       const tops = new Float64Array(n).fill(s.scale === "map" ? map.top[s.self] : 0);
       for (let k = 0; s.scale === "row" && k < n * n; k++) {
-        const [i, j] = pair(k, n),
-          line = s.from ? j : i;
+        const [i, j] = divmod(k, n),
+          line = s.incoming ? j : i;
         if (!hidden(i, j)) tops[line] = Math.max(tops[line], w[k]);
       }
-      const shade = (i, j) => (hidden(i, j) ? null : tone(w[i * n + j], tops[s.from ? j : i]));
+      const cellFraction = (i, j) => (hidden(i, j) ? null : fraction(w[i * n + j], tops[s.incoming ? j : i]));
       inner.putImageData(
-        picture(n, (k) => shade(...pair(k, n))),
+        picture(n, (k) => cellFraction(...divmod(k, n))),
         0,
         0,
       );
@@ -418,7 +418,7 @@ export function show(root, data, start = {}, changed = () => {}) {
       side = (size - edge - 1) / n;
       if (canvas.width !== Math.round(size * zoom)) canvas.width = canvas.height = Math.round(size * zoom);
       // Hovering changes no colors, so they are not repainted: fast enough for large molecules.
-      const look = [s.layer, s.head, s.scale, s.threshold, s.self, s.from].join();
+      const look = [s.layer, s.head, s.scale, s.threshold, s.self, s.incoming].join();
       if (look !== painted) paint(w);
       painted = look;
       pen.setTransform(zoom, 0, 0, zoom, 0, 0);
@@ -481,7 +481,7 @@ export function show(root, data, start = {}, changed = () => {}) {
           top = largest(w, -1) || 1,
           few = Math.min(n, 64);
         const canvas = h("canvas", { width: few, height: few });
-        const sample = (k) => pair(k, few).reduce((i, j) => Math.floor((i * n) / few) * n + Math.floor((j * n) / few));
+        const sample = (k) => divmod(k, few).reduce((i, j) => Math.floor((i * n) / few) * n + Math.floor((j * n) / few));
         canvas.getContext("2d").putImageData(
           picture(few, (k) => -w[sample(k)] / top),
           0,
@@ -516,7 +516,7 @@ export function show(root, data, start = {}, changed = () => {}) {
     const updateSelection = () =>
       buttons.forEach((button, key) => {
         const chosen = key === `${s.layer} ${map.heads > 1 ? s.head : 0}`;
-        set(button, { "aria-checked": chosen, tabindex: chosen ? 0 : -1 });
+        setAttributes(button, { "aria-checked": chosen, tabindex: chosen ? 0 : -1 });
       });
     return { grid, updateSelection };
   }
@@ -572,7 +572,7 @@ export function show(root, data, start = {}, changed = () => {}) {
       h(
         "div",
         { class: "bar" },
-        radios("Show", "from", [
+        radios("Show", "incoming", [
           [false, `what ${m.node_type === "atom" ? "an atom" : "a token"} attends to`],
           [true, "what attends to it"],
         ]),
@@ -617,14 +617,14 @@ export function show(root, data, start = {}, changed = () => {}) {
       const top = s.scale === "map" ? map.top[s.self] : largest(values, other),
         name = subject === null ? "" : m.labels[subject];
       drawing.paint(
-        Array.from(values, (v, i) => (hidden(i, other) ? null : tone(v, top))),
+        Array.from(values, (v, i) => (hidden(i, other) ? null : fraction(v, top))),
         subject,
         partner,
         s.pinned,
       );
       const scope = s.scale === "map" ? ", one scale for all heads" : "";
-      if (s.scale === "uniform") drawing.key("1/8", "8", `times the uniform weight, 1/${n}`, -1, 1);
-      else drawing.key("0", formatNumber(top), `attention weight${scope}`, 0, -1);
+      if (s.scale === "uniform") drawing.showScale("1/8", "8", `times the uniform weight, 1/${n}`, -1, 1);
+      else drawing.showScale("0", formatNumber(top), `attention weight${scope}`, 0, -1);
       setText(
         below,
         s.scale === "uniform" ? `${(8 * s.threshold).toFixed(2)} \u00d7 uniform` : (s.threshold * top).toFixed(3),
@@ -643,10 +643,10 @@ export function show(root, data, start = {}, changed = () => {}) {
         setText(status, `${m.labels[i]} attends to ${m.labels[j]}: ${map.matrix(s.layer, s.head)[i * n + j].toFixed(4)}`);
       } else if (subject === null)
         setText(status, `Attention received, mean over all: ${three}. Point at one to see its own.`);
-      else setText(status, s.from ? `What attends most to ${name}: ${three}.` : `${name} attends most to ${three}.`);
+      else setText(status, s.incoming ? `What attends most to ${name}: ${three}.` : `${name} attends most to ${three}.`);
       const head = [
         m.node_type,
-        subject === null ? "received" : s.from ? `to ${name}` : `from ${name}`,
+        subject === null ? "received" : s.incoming ? `to ${name}` : `from ${name}`,
         "\u00d7 uniform",
         "",
       ];
@@ -669,7 +669,7 @@ export function show(root, data, start = {}, changed = () => {}) {
         ),
       );
       heat.draw();
-      set(heat.canvas, {
+      setAttributes(heat.canvas, {
         "aria-label": `Weights, rows attend to columns, ${where()}. Arrow keys move; a table is below.`,
       });
       heads.updateSelection();
@@ -679,7 +679,7 @@ export function show(root, data, start = {}, changed = () => {}) {
     const rows = () => [
       ["layer", "head", "receiver", "sender", "receiver_symbol", "sender_symbol", "weight"],
       ...Array.from(map.matrix(s.layer, s.head), (w, k) => {
-        const [i, j] = pair(k, n);
+        const [i, j] = divmod(k, n);
         return [s.layer, s.head, i, j, m.symbols[i], m.symbols[j], Number(w.toPrecision(7))];
       }),
     ];
@@ -693,7 +693,7 @@ export function show(root, data, start = {}, changed = () => {}) {
     const a = m.attributions[(s.method = clamp(s.method, 0, m.attributions.length - 1))];
     const drawing = moleculeDrawing(m, handlers),
       status = h("p", { role: "status" }),
-      unit = a.unit && a.in_units ? ` ${a.unit}` : "",
+      unit = a.unit && a.has_unit ? ` ${a.unit}` : "",
       value = a.signed ? "contribution" : "weight";
     const select = h(
       "select",
@@ -733,7 +733,7 @@ export function show(root, data, start = {}, changed = () => {}) {
       : `The values do not add up to the ${quantity}: compare them with each other.`;
     drawing.label(a.texts);
     const [low, from] = a.signed ? [formatNumber(-top), -1] : ["0", 0];
-    drawing.key(low, formatNumber(top), value + (unit && `,${unit}`), from, 1);
+    drawing.showScale(low, formatNumber(top), value + (unit && `,${unit}`), from, 1);
     const heading = a.signed ? `What each ${m.node_type} contributes to` : `The weight of each ${m.node_type} for`;
     const colors = a.signed
       ? `Orange raises the ${quantity}, blue lowers it.`
@@ -808,7 +808,7 @@ export function show(root, data, start = {}, changed = () => {}) {
   // The selected receiver and sender; either may be null.
   const cell = () => {
     const { subject, partner } = focus();
-    return s.from ? [partner, subject] : [subject, partner];
+    return s.incoming ? [partner, subject] : [subject, partner];
   };
   const focus = () => s.hover ?? { subject: s.pinned, partner: null };
 
@@ -879,7 +879,7 @@ export function show(root, data, start = {}, changed = () => {}) {
       parts.view,
     );
     parts.view.classList.toggle("big", m.drawing.width > 700);
-    set(parts.view, { role: "tabpanel", "aria-label": panels[s.tab][0] });
+    setAttributes(parts.view, { role: "tabpanel", "aria-label": panels[s.tab][0] });
     update();
   }
 

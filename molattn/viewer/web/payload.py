@@ -1,4 +1,4 @@
-"""The data of the page as JSON: weights as bytes, molecules as SVG paths with their positions, names as plain text.
+"""The data of the page as JSON: weights as bytes, molecules as drawings, names as plain text.
 
 A weight is a byte times the scale of its row:
 
@@ -12,150 +12,24 @@ the mean and the maximum over the heads from these, with an error of at most hal
 import base64
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from rdkit import Chem
-from rdkit.Chem.Draw import rdMolDraw2D
 
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.explain import AttentionMap, Attribution
-from molattn.viewer.discs import drawable_molecule, drawing_options, format_values
-
-Drawing = dict[str, Any]
-
-RADIUS = 13.0
-"""Radius of a disc, in pixels of the drawing; a bond is 44 long."""
-
-_LETTER_WIDTH = 8.0  # of a token
-_ROW_WIDTH = 620.0  # of tokens
-_ROW_HEIGHT = 40.0
-_PATH = re.compile(r"<path( class='[^']*')? d='([^']*)' (?:style|fill)='([^']*)'")
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
-
-
-def draw_molecule(mol: Chem.Mol, virtual: Sequence[str] = ()) -> Drawing:
-    """The drawing of a molecule that was prepared for drawing.
-
-    Returns:
-        `left`, `top`, `width` and `height`; `radius` of a disc; `nodes`, [x, y, half the width] of each atom and then
-        of each virtual node; `indices`, [x, y] of each atom index; `bonds`, pairs of atoms; and the SVG paths of RDKit,
-        joined by style: `lines`, `thin`, `dashed` and `solid`.
-    """
-    # Flexible size: all molecules are drawn at the same scale.
-    drawer = rdMolDraw2D.MolDraw2DSVG(-1, -1)
-    options = drawing_options(drawer)
-    options.scalingFactor = 30
-    options.fixedFontSize = 15
-    options.padding = 0.0
-    drawer.DrawMolecule(mol)
-    drawer.FinishDrawing()
-    points = [drawer.GetDrawCoords(i) for i in range(mol.GetNumAtoms())]
-    paths: dict[str, list[str]] = {"lines": [], "thin": [], "dashed": [], "solid": []}
-    digits: list[tuple[float, float, float, float]] = []
-    for kind, d, style in _PATH.findall(drawer.GetDrawingText()):
-        if "note" in kind:
-            digits.append(_box(d))
-        else:
-            paths[_stroke_kind(style)].append(re.sub(r"\s*([MLQCZ])\s*", r"\1", d.replace(",", " ")).replace("  ", " "))
-    margin = RADIUS + 8
-    nodes = [[p.x, p.y, RADIUS] for p in points]
-    width, height = float(drawer.Width()), float(drawer.Height())
-    if virtual:
-        # Below the molecule.
-        boxes, right, bottom = _rows(virtual, max(width, 200.0))
-        nodes += [[x, y + height + 3 * RADIUS, half] for x, y, half in boxes]
-        width, height = max(width, right), height + 3 * RADIUS + bottom
-    return {
-        "left": -margin,
-        "top": -margin,
-        "width": width + 2 * margin,
-        "height": height + 2 * margin,
-        "radius": RADIUS,
-        "nodes": _rounded(nodes),
-        "indices": _rounded(map(_next_to_disc, nodes, _centers(digits, range(len(points))))),
-        "bonds": [[b.GetBeginAtomIdx(), b.GetEndAtomIdx()] for b in mol.GetBonds()],
-        **{name: "".join(parts) for name, parts in paths.items()},
-    }
-
-
-def draw_tokens(tokens: Sequence[str], virtual: Sequence[str] = ()) -> Drawing:
-    """The drawing of tokens in rows, like `draw_molecule`; adjacent tokens are "bonded", for keyboard navigation."""
-    boxes, width, height = _rows([*tokens, *virtual], _ROW_WIDTH)
-    margin = RADIUS + 8
-    return {
-        "left": -margin,
-        "top": -margin,
-        "width": width + 2 * margin,
-        "height": height + 2 * margin + 8,
-        "radius": RADIUS,
-        "nodes": _rounded(boxes),
-        "indices": _rounded([[x, y + RADIUS + 7] for x, y, _ in boxes[: len(tokens)]]),
-        "bonds": [[i, i + 1] for i in range(len(tokens) - 1)],
-    }
-
-
-def _rows(texts: Sequence[str], max_width: float) -> tuple[list[list[float]], float, float]:
-    """[x, y, half the width] of boxes around texts, in rows of at most `max_width` if possible; and their extent."""
-    boxes: list[list[float]] = []
-    x = y = right = 0.0
-    for text in texts:
-        half = max(RADIUS, _LETTER_WIDTH * min(len(text), 24) / 2 + 5)
-        if x and x + 2 * half > max_width:
-            x, y = 0.0, y + _ROW_HEIGHT
-        boxes.append([x + half, y + RADIUS, half])
-        x += 2 * half + 4
-        right = max(right, x - 4)
-    return boxes, right, y + 2 * RADIUS
-
-
-def _box(d: str) -> tuple[float, float, float, float]:
-    numbers = [float(x) for x in _NUMBER.findall(d)]
-    xs, ys = numbers[::2], numbers[1::2]
-    return min(xs), min(ys), max(xs), max(ys)
-
-
-def _centers(digits: Iterable[tuple[float, float, float, float]], numbers: Iterable[int]) -> list[list[float]]:
-    """The center of each number, whose digits RDKit draws as consecutive paths."""
-    rest = iter(digits)
-    centers = []
-    for number in numbers:
-        parts = list(islice(rest, len(str(number))))
-        left, top, right, bottom = (f(p[k] for p in parts) for k, f in enumerate((min, min, max, max)))
-        centers.append([(left + right) / 2, (top + bottom) / 2])
-    return centers
-
-
-def _next_to_disc(center: Sequence[float], number: Sequence[float]) -> list[float]:
-    """The position of a number just outside of a disc, on the side that RDKit chose."""
-    x, y = number[0] - center[0], number[1] - center[1]
-    far = math.hypot(x, y) or 1.0
-    return [center[0] + x / far * (RADIUS + 6), center[1] + y / far * (RADIUS + 6)]
-
-
-def _stroke_kind(style: str) -> str:
-    """The kind of a path of RDKit: "lines", "thin", "dashed" or "solid"."""
-    if "dasharray" in style:
-        return "dashed"
-    if "fill:none" not in style:
-        return "solid"
-    return "thin" if "stroke-width:1.0px" in style else "lines"
-
-
-def _rounded(rows: Iterable[Sequence[float]]) -> list[list[float]]:
-    return [[round(x, 1) for x in row] for row in rows]
-
+from molattn.viewer.discs import drawable_molecule, format_values
+from molattn.viewer.web.drawing import draw_molecule, draw_tokens
 
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
 
-Truth = Mapping[str, float | str | None]
+MeasuredValues = Mapping[str, float | str | None]
 """Measured values by target name; the name of the class for a target of classes."""
 
 
 def payload(
-    maps: Sequence[AttentionMap], attributions: Sequence[Attribution] = (), truth: Sequence[Truth | None] = ()
+    maps: Sequence[AttentionMap], attributions: Sequence[Attribution] = (), truth: Sequence[MeasuredValues | None] = ()
 ) -> dict[str, Any]:
     """The data of the page, ready for JSON; see `page` for the arguments.
 
@@ -197,7 +71,7 @@ def encode(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.clip(np.rint(w / steps[..., None]), 0, 255).astype(np.uint8), scales
 
 
-def _from_map(attention: AttentionMap, truth: Truth | None) -> dict[str, Any]:
+def _from_map(attention: AttentionMap, truth: MeasuredValues | None) -> dict[str, Any]:
     layers, heads, n, columns = attention.weights.shape
     if n != columns or n != len(attention.labels):
         raise InputError(
@@ -271,7 +145,7 @@ def _attribution(a: Attribution) -> dict[str, Any]:
         "values": [float(f"{v:.7g}") for v in values],
         "texts": format_values(values, plus=a.signed),
         "signed": a.signed,
-        "in_units": a.in_units,
+        "has_unit": a.has_unit,
         "prediction": _number(a.prediction),
         "quantity": _text(a.quantity),
         "probability": _number(_probability(a)),
@@ -284,7 +158,7 @@ def _attribution(a: Attribution) -> dict[str, Any]:
 
 def _probability(a: Attribution) -> float | None:
     """The probability as in predictions: calibrated, if that changes it."""
-    return a.probability if a.calibrated is None else a.calibrated
+    return a.probability if a.calibrated_probability is None else a.calibrated_probability
 
 
 def _text(text: str) -> str:

@@ -1,0 +1,84 @@
+"""`molattn embed`: learned embeddings for every row of a table."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from molattn.cli.options import (
+    Decimal,
+    Encoding,
+    Force,
+    InputFormat,
+    MoleculeTable,
+    NoHeaderRow,
+    NumWorkers,
+    Quiet,
+    Resume,
+    Run,
+    Shard,
+    Sheet,
+    SmilesColumn,
+    Strict,
+    Thousands,
+    load_predictor,
+    parse_shard,
+    table_options,
+)
+from molattn.cli.terminal import warn
+
+
+def embed(
+    run: Run,
+    table: MoleculeTable,
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Output file of the embeddings: .parquet, .csv, .tsv, .xlsx, .sdf or .npy.",
+            show_default=False,
+        ),
+    ],
+    smiles_column: SmilesColumn = None,
+    input_format: InputFormat = None,
+    encoding: Encoding = None,
+    no_header_row: NoHeaderRow = False,
+    sheet: Sheet = None,
+    decimal: Decimal = "",
+    thousands: Thousands = "",
+    num_workers: NumWorkers = 0,
+    shard: Shard = None,
+    resume: Resume = False,
+    strict: Strict = False,
+    force: Force = False,
+    quiet: Quiet = False,
+) -> None:
+    """Embed every row of a table: the input of the model's final linear layer.
+
+    `molattn embed runs/esol in.csv -o out.parquet` keeps every row and column of in.csv, in order, and adds `f0`, `f1`,
+    ..., `status` (ok or error) and `error` (the reason). A `.npy` file has only the embeddings, one row for each row of
+    the table, NaN where a molecule cannot be read. All other options are those of `molattn predict`.
+    """
+    from molattn.cli.table_report import TableProgress, report_rows
+    from molattn.inference.table_job import InputTable, TableJob, locked_outputs
+
+    options = table_options(encoding, no_header_row, sheet, decimal, thousands)
+    job = TableJob(
+        input=InputTable(table, smiles_column, input_format, options),
+        output=output,
+        shard=parse_shard(shard),
+        num_workers=num_workers,
+        resume=resume,
+        strict=strict,
+        force=force,
+        quiet=quiet,
+    )
+    with locked_outputs([job]):
+        predictor = load_predictor(run)
+        from molattn.inference.added_columns import embedding_columns
+        from molattn.inference.table_engine import run_jobs
+
+        counts = run_jobs([job], embedding_columns(predictor, output), partial(TableProgress, quiet=quiet), warn)
+    report_rows(counts, "embedding", "embedded", output, quiet)

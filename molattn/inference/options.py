@@ -1,0 +1,44 @@
+"""Options of predictions, and the engines. Neither torch nor RDKit is imported: the command line checks these first."""
+
+from dataclasses import dataclass
+
+from molattn.errors import UsageError, unknown_choice
+
+LOCAL = "local"
+ENGINES = (LOCAL, "ray")
+"""What predicts tables: this process, or the processes that Ray starts."""
+
+
+@dataclass(frozen=True)
+class PredictionOptions:
+    """What is computed in addition to the predictions.
+
+    Attributes:
+        interval: level of prediction intervals, or of prediction sets of classes; None for neither.
+        uncertainty_method: how standard deviations are computed; the model's default when empty.
+        calibration_method: one of `molattn.models.calibration.CALIBRATION_METHODS`; the model's default when empty.
+        applicability: whether to add "embedding_distance", "tanimoto_nearest" and "out_of_domain": how far each
+            molecule is from the training molecules.
+
+    A method that gets them raises UsageError if the model does not support them.
+
+    >>> from molattn.inference import PredictionOptions
+    >>> options = PredictionOptions(interval=0.9, applicability=True)  # of predict_table, predict_rows, ...
+    >>> options.interval, options.applicability, options.uncertainty_method
+    (0.9, True, '')
+    """
+
+    level: float | None = None
+    uncertainty_method: str = ""
+    calibration_method: str = ""
+    applicability: bool = False
+
+
+DEFAULT_OPTIONS = PredictionOptions()
+"""Only the outputs of the model."""
+
+
+def check_engine(engine: str) -> None:
+    """Raise UsageError for an engine that does not exist."""
+    if engine not in ENGINES:
+        raise UsageError(unknown_choice("engine", engine, ENGINES))

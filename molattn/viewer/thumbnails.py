@@ -1,0 +1,144 @@
+"""The heads of one attention map: a thumbnail for each head of each layer."""
+
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
+from matplotlib.colors import LinearSegmentedColormap, Normalize
+from rdkit import Chem
+
+from molattn.errors import UsageError, short_repr
+from molattn.explain import AttentionMap
+from molattn.explain.attention_map import resolve_index
+from molattn.viewer.discs import BLUE, molecule_of, positions_2d
+from molattn.viewer.figures import add_axes, footer_height, new_figure, render, shorten, write_footer
+from molattn.viewer.picture import Picture
+from molattn.viewer.pictures import describe_receiver
+
+_DISCS = LinearSegmentedColormap.from_list("discs", ["white", BLUE])
+_RING = "#d55e00"
+_MAX_CELLS = 2000  # number of cells of all thumbnails up to which they are drawn one by one
+_GAP = 0.08  # inches between thumbnails
+_RADIUS = 0.55  # of a disc; a bond is 1.5 long
+_MIN_LABELED = 6.0  # diameter in points from which a disc shows the symbol of an element other than carbon
+
+
+def head_grid(
+    attention: AttentionMap,
+    show: Literal["matrix", "atoms"] = "matrix",
+    atom: int | None = None,
+    scale: Literal["common", "each"] = "common",
+) -> Picture:
+    """Draw a thumbnail for each head: a row for each layer, a column for each head.
+
+    Args:
+        attention: the attention map of a molecule.
+        show: "matrix" for n x n cells with receivers as rows, as in `heat_map`; "atoms" for the molecule with a disc
+            for each atom, as in `draw_atoms`, and a square in the corner for each virtual node.
+        atom: with show="atoms", the index of the receiver, marked by a ring; indices after the atoms are virtual
+            nodes. None for the attention that each atom receives, the mean over all receivers.
+        scale: "common" if the darkest color is the largest weight of all heads; "each" for that of each head.
+
+    Raises:
+        UsageError: unknown view, atom or scale; an atom with show="matrix"; or show is "atoms" and the nodes of the
+            map are tokens.
+        InputError: show is "atoms", and the atoms of the map are not those of its SMILES.
+
+    >>> import numpy as np
+    >>> from molattn.explain import AttentionMap
+    >>> from molattn.viewer import head_grid
+    >>> attention = AttentionMap("CCO", ("C", "C", "O"), np.full((2, 4, 3, 3), 1 / 3), {}, {})
+    >>> picture = head_grid(attention, show="atoms", atom=2)  # 2 x 4 molecules: what the oxygen attends to
+    >>> picture.svg.count("</svg>")
+    1
+    """
+    if show not in ("matrix", "atoms") or scale not in ("common", "each"):
+        raise UsageError(f"show is 'matrix' or 'atoms', scale 'common' or 'each', not {short_repr((show, scale))}")
+    if show == "matrix" and atom is not None:
+        raise UsageError("atom applies only to show='atoms'")
+    layers, heads, n = attention.weights.shape[:3]
+    mol, ratio = (molecule_of(attention), 0.8) if show == "atoms" else (None, 1.0)
+    values = attention.weights.astype(np.float64)
+    if mol is not None and atom is not None:
+        atom = resolve_index(atom, n, "atom")
+        values = values[:, :, atom]
+    elif mol is not None:
+        values = values.mean(2)
+    top = float(values.max()) or 1.0
+    side = 1.1 if heads <= 8 else max(0.6, 8.8 / heads)
+    left, right, above = 0.65, 1.0, 0.65
+    width = left + heads * (side + _GAP) + right
+    below = 0.22 + footer_height(attention.faithfulness, width)
+    total = (width, above + layers * (ratio * side + _GAP) + below)
+    with new_figure(*total) as figure:
+        for layer, head in np.ndindex(layers, heads):
+            y = total[1] - above - (layer + 1) * (ratio * side + _GAP)
+            axes = add_axes(figure, left + head * (side + _GAP), y, side, ratio * side)
+            axes.set_xticks([])
+            axes.set_yticks([])
+            axes.spines[:].set(visible=True, color="#bbbbbb", linewidth=0.5)
+            value = values[layer, head]
+            norm = Normalize(0, top if scale == "common" else float(value.max()) or 1.0)
+            if mol is None:
+                _matrix(axes, value, norm, layers * heads * n * n <= _MAX_CELLS)
+            else:
+                _atoms(axes, mol, value, norm, atom, (side, ratio))
+            if layer == 0:
+                axes.set_title(f"head {head}", fontsize=8, pad=3)
+            if head == 0:
+                axes.set_ylabel(f"layer {layer}", fontsize=8)
+        height = min(2.5, total[1] - above - below - _GAP)
+        bar = add_axes(figure, left + heads * (side + _GAP) + 0.1, total[1] - above - height, 0.12, height)
+        norm = Normalize(0, top if scale == "common" else 1.0)
+        label = "attention weight" if scale == "common" else "relative to the head's largest"
+        mappable = ScalarMappable(norm, "Blues" if show == "matrix" else _DISCS)
+        figure.colorbar(mappable, cax=bar, label=label).ax.tick_params(labelsize=8)
+        subject = (
+            f"rows attend (receivers), columns are attended to (senders), {attention.position_type} in order"
+            if show == "matrix"
+            else describe_receiver(attention, atom)
+        )
+        subject += "" if attention.rows_sum_to_one else "; rows do not sum to 1"
+        style = {"fontsize": min(10.0, 72 * (total[0] - 0.2) / (0.55 * len(subject))), "parse_math": False}
+        smiles = shorten(attention.smiles, int(10 * total[0]))
+        figure.text(0.5, 1 - 0.08 / total[1], f"{smiles}\n{subject}", ha="center", va="top", **style)
+        write_footer(figure, attention.faithfulness)
+        return render(figure)
+
+
+def _matrix(axes: Any, weights: np.ndarray, norm: Normalize, vector: bool) -> None:
+    if vector:
+        axes.pcolormesh(weights, cmap="Blues", norm=norm)
+        axes.invert_yaxis()
+    else:
+        axes.imshow(weights, cmap="Blues", norm=norm, aspect="auto", interpolation_stage="data")
+
+
+def _atoms(
+    axes: Any, mol: Chem.Mol, values: np.ndarray, norm: Normalize, atom: int | None, shape: tuple[float, float]
+) -> None:
+    """Draw the molecule in a thumbnail; `shape` is its width in inches and its ratio of height to width."""
+    positions, (side, ratio) = positions_2d(mol), shape
+    low, high = positions.min(0) - 0.8, positions.max(0) + 0.8
+    middle, width = (low + high) / 2, max(high[0] - low[0], (high[1] - low[1]) / ratio, 6.0)
+    axes.set_xlim(middle[0] - width / 2, middle[0] + width / 2)
+    axes.set_ylim(middle[1] - ratio * width / 2, middle[1] + ratio * width / 2)
+    disc = 72 * side * 2 * _RADIUS / width  # diameter in points
+    bonds = [(positions[b.GetBeginAtomIdx()], positions[b.GetEndAtomIdx()]) for b in mol.GetBonds()]
+    axes.add_collection(LineCollection(bonds, colors="#666666", linewidths=min(0.9, 0.1 * disc), zorder=1))
+    style = {"s": disc**2, "marker": "o"}
+    colors = _DISCS(norm(values[: len(positions)]))
+    axes.scatter(*positions.T, c=colors, edgecolors="#666666", linewidths=min(0.3, 0.05 * disc), zorder=2, **style)
+    if disc >= _MIN_LABELED:
+        for (x, y), element in zip(positions, mol.GetAtoms(), strict=True):
+            if element.GetAtomicNum() != 6:
+                style_of_symbol = {"fontsize": 0.6 * disc, "ha": "center", "va": "center_baseline"}
+                axes.text(x, y, element.GetSymbol(), zorder=4, parse_math=False, **style_of_symbol)
+    if atom is not None and atom < len(positions):
+        x, y = positions[atom]
+        axes.scatter(x, y, facecolors="none", edgecolors=_RING, linewidths=min(1.2, 0.2 * disc), zorder=3, **style)
+    for k, value in enumerate(values[len(positions) :]):
+        edge = _RING if atom == len(positions) + k else "#999999"
+        square = {"color": _DISCS(norm(value)), "markeredgecolor": edge, "markeredgewidth": 0.5}
+        axes.plot(0.93 - 0.1 * k, 0.08, marker="s", markersize=5, transform=axes.transAxes, zorder=4, **square)
