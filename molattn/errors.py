@@ -215,6 +215,10 @@ def describe_failures(failed: int, total: int, effect: str, first: object) -> st
         failed, total: the numbers.
         effect: what they are, and what follows for those that failed: "rows are left out".
         first: location and reason of the first that failed.
+
+    >>> from molattn.errors import describe_failures
+    >>> describe_failures(2, 9, "rows are left out", "line 3: it is empty")
+    '2 of 9 rows are left out; the first, line 3: it is empty'
     """
     return f"{failed} of {total} {effect}; the first, {first}" if failed else ""
 

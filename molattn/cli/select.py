@@ -105,6 +105,6 @@ def select(
         options = SelectionOptions(size, strategy, target, goal, best, uncertainty_method or "", seed)
         selection, counts = select_from_table(predictor, job, options, partial(TableProgress, quiet=quiet), warn)
     if counts.failed:
-        warn(counts.failure_message("prediction"))
+        warn(counts.failure_message("have no prediction"))
     if not quiet and output is not None:
         print_status(f"{len(selection.rows)} of {counts.rows:,} molecules selected, written to {output}")

@@ -29,7 +29,12 @@ class FailureCounts:
         self.first_failed = self.first_failed or message
 
     def failure_message(self, effect: str, noun: str = "rows") -> str:
-        """A sentence about the rows that failed, with their `effect`, such as "have no prediction"; empty for none."""
+        """A sentence about the rows that failed; empty for none.
+
+        Args:
+            effect: what follows for them, such as "have no prediction".
+            noun: what they are.
+        """
         return describe_failures(self.failed, self.rows, f"{noun} {effect}", self.first_failed)
 
 
@@ -46,7 +51,7 @@ class RowCounts(FailureCounts):
 
     >>> from molattn.inference import RowCounts
     >>> counts = RowCounts(rows=3, failed=1, first_failed="line 4: a ring is not closed")  # of predict_table
-    >>> counts.failure_message("prediction")
+    >>> counts.failure_message("have no prediction")
     '1 of 3 rows have no prediction; the first, line 4: a ring is not closed'
     """
 
@@ -54,7 +59,7 @@ class RowCounts(FailureCounts):
     first_without_geometry: str = ""
 
     def add(self, other: "RowCounts", table: object = None) -> None:
-        """Add the counts of further rows; `table`, if given, is named in the first message of each kind."""
+        """Add the counts `other` of further rows; `table`, if given, is named in the first message of each kind."""
         prefix = "" if table is None else f"{table}, "
         self.rows += other.rows
         self.failed += other.failed
@@ -71,7 +76,7 @@ class RowCounts(FailureCounts):
         return describe_failures(self.without_geometry, self.rows, found, self.first_without_geometry)
 
     def add_geometry(self, smiles: object, warnings: Iterable[str]) -> None:
-        """Count a molecule with these warnings, if one says that its 3D geometry was not found."""
+        """Count the molecule `smiles` if one of its `warnings` says that its 3D geometry was not found."""
         if warning := geometry_warning(warnings):
             self.add(RowCounts(without_geometry=1, first_without_geometry=f"{short_repr(smiles)}: {warning}"))
 
@@ -93,7 +98,7 @@ class RowCounts(FailureCounts):
 
     @classmethod
     def of_parts(cls, parts: Parts) -> "RowCounts":
-        """The counts of all finished parts."""
+        """The counts of all finished parts, the `parts` of one output."""
         counts = cls()
         for number in sorted(parts.finished):
             counts.add(cls(**parts.finished[number]["counts"]))
