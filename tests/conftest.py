@@ -29,6 +29,8 @@ def pytest_configure(config: pytest.Config) -> None:
     atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
     # Not in pyproject.toml: pytest would import molattn to find the class, before its shapes can be checked.
     config.addinivalue_line("filterwarnings", "error::molattn.errors.MolattnWarning")
+    # The workers share a cache: one may wait for the molecules that another reads.
+    config.addinivalue_line("filterwarnings", "ignore:another process is reading these molecules")
 
 
 @pytest.fixture(autouse=True, scope="session")

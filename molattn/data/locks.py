@@ -19,6 +19,9 @@ except ImportError:  # Windows
     fcntl = None
     import msvcrt
 
+SECONDS_TO_WARNING = 5.0
+"""How long a lock is waited for in silence."""
+
 LOCK_NAME = ".molattn.lock"
 """The lock file of a folder, in it. A process that is killed leaves it there, without its lock."""
 
@@ -129,7 +132,7 @@ def wait_for_lock(lock: Path, message: str) -> Iterator[None]:
 
     Args:
         lock: the lock file, created if it is missing.
-        message: a `MolattnWarning` if another process has the lock.
+        message: a `MolattnWarning` if another process keeps the lock for `SECONDS_TO_WARNING`.
 
     Raises OSError if it cannot be created, NotImplementedError on a file system without locks.
     """
@@ -139,7 +142,7 @@ def wait_for_lock(lock: Path, message: str) -> Iterator[None]:
 
     file_lock = FileLock(lock)
     try:
-        file_lock.acquire(timeout=0)
+        file_lock.acquire(timeout=SECONDS_TO_WARNING)
     except Timeout:
         warnings.warn(MolattnWarning(message), stacklevel=3)
         file_lock.acquire()

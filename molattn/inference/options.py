@@ -14,7 +14,7 @@ class PredictionOptions:
     """What is computed in addition to the predictions.
 
     Attributes:
-        interval: level of prediction intervals, or of prediction sets of classes; None for neither.
+        level: of prediction intervals, or of prediction sets of classes, such as 0.9; None for neither.
         uncertainty_method: how standard deviations are computed; the model's default when empty.
         calibration_method: one of `molattn.models.calibration.CALIBRATION_METHODS`; the model's default when empty.
         applicability: whether to add "embedding_distance", "tanimoto_nearest" and "out_of_domain": how far each
@@ -23,8 +23,8 @@ class PredictionOptions:
     A method that gets them raises UsageError if the model does not support them.
 
     >>> from molattn.inference import PredictionOptions
-    >>> options = PredictionOptions(interval=0.9, applicability=True)  # of predict_table, predict_rows, ...
-    >>> options.interval, options.applicability, options.uncertainty_method
+    >>> options = PredictionOptions(level=0.9, applicability=True)  # of predict_table, predict_rows, ...
+    >>> options.level, options.applicability, options.uncertainty_method
     (0.9, True, '')
     """
 

@@ -104,7 +104,10 @@ def test_a_folder_that_cannot_be_written_to_raises(tmp_path: Path, monkeypatch: 
         pass
 
 
-def test_a_process_that_waits_says_so(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+def test_a_process_that_waits_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    monkeypatch.setattr(locks, "SECONDS_TO_WARNING", 0.01)
     path = tmp_path / "a.lock"
     with wait_for_lock(path, "unused"):
         pass
