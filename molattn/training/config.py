@@ -14,7 +14,7 @@ LOSSES = (
     *("mse", "mae", "huber", "mve", "evidential", "quantile", "bounded-mse", "bounded-mae"),
     *("bce", "cross-entropy", "dirichlet"),
 )
-REPLICATES = ("keep", "mean", "median", "drop")
+DUPLICATES = ("keep", "mean", "median", "drop")
 TRANSFORMS = ("log10", "log1p", "neg-log10-molar", "rank")
 
 
@@ -86,7 +86,7 @@ class DataConfig:
         conformer_timeout: whole seconds for each of the two attempts at a fragment.
         on_3d_failure: for a molecule without a geometry: "paths" uses path lengths times a bond length and warns,
             "reject" leaves the row out, "stop" ends the run.
-        replicates: rows of one molecule, with equal descriptors: "keep" uses each; "mean" and "median" merge them into
+        duplicates: rows of one molecule, with equal descriptors: "keep" uses each; "mean" and "median" merge them into
             one label (of classes, the most frequent), "drop" leaves out molecules whose labels are in conflict.
         split: "random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone" or "stratified".
         split_sizes: fractions of training, validation and test.
@@ -154,7 +154,7 @@ class DataConfig:
     on_3d_failure: str = option(
         "paths", "A molecule without a 3D geometry: paths (path lengths instead), reject or stop."
     )
-    replicates: str = option("keep", f"Rows of one molecule: {', '.join(REPLICATES)}.")
+    duplicates: str = option("keep", f"Rows of one molecule: {', '.join(DUPLICATES)}.")
     split: str = option(
         "random",
         f"How to split: {', '.join(SPLITS)}.",

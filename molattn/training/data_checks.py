@@ -1,4 +1,4 @@
-"""Checks of the data of a run: replicates, salts and mixtures, sizes, the range of labels, classes and splits."""
+"""Checks of the data of a run: duplicates, salts and mixtures, sizes, the range of labels, classes and splits."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,8 +14,8 @@ from molattn.models.predictions import normal_quantile
 from molattn.models.target_transform import LOG10, NEG_LOG10_MOLAR, parse_molar, transform_targets
 from molattn.training.data_messages import MAX_EXAMPLES, Finding, count_noun, join_words
 from molattn.training.dataset import PreparedDataset
+from molattn.training.duplicates import CONFLICT, find_conflicts, find_duplicates, label_spread
 from molattn.training.labels import NO_ATOM_LIMIT
-from molattn.training.replicates import CONFLICT, find_conflicts, find_replicates, label_spread
 
 LARGE = 150
 """Molecules with more atoms than this are reported."""
@@ -34,23 +34,23 @@ of 0.8, for an accuracy of 1/2."""
 NORMAL_QUANTILE = normal_quantile(0.975)
 
 
-def check_replicates(dataset: PreparedDataset, keys: Sequence[str]) -> list[Finding]:
+def check_duplicates(dataset: PreparedDataset, keys: Sequence[str]) -> list[Finding]:
     """Molecules in several rows, and those whose labels are in conflict; `keys` are the canonical SMILES."""
-    groups = find_replicates(keys)
+    groups = find_duplicates(keys)
     if not len(groups):
         return []
     count = f"{count_noun(len(groups), 'molecule is', 'molecules are')} in several rows, {len(groups.order):,} in all"
     details: dict[str, Any] = {"molecules": len(groups), "rows": len(groups.order)}
     if dataset.offsets is not None:
-        return [Finding("replicates", f"{count}; they are on one side of the split", False, details)]
+        return [Finding("duplicates", f"{count}; they are on one side of the split", False, details)]
     names, targets = dataset.config.target_columns, dataset.targets
-    learned = transform_targets(dataset.transforms, targets)
-    conflicts = find_conflicts(groups, learned, dataset.task)
+    transformed = transform_targets(dataset.transforms, targets)
+    conflicts = find_conflicts(groups, transformed, dataset.task)
     details["conflicting"] = int(conflicts.any(1).sum())
     if not conflicts.any():
-        return [Finding("replicates", f"{count}, with labels that agree", False, details)]
-    spread = label_spread(learned, dataset.task)
-    difference = np.where(conflicts, groups.highest(learned) - groups.lowest(learned), -np.inf)
+        return [Finding("duplicates", f"{count}, with labels that agree", False, details)]
+    spread = label_spread(transformed, dataset.task)
+    difference = np.where(conflicts, groups.highest(transformed) - groups.lowest(transformed), -np.inf)
     worst = difference / np.where(spread > 0, spread, 1.0)
     examples = []
     for flat in np.argsort(-worst, axis=None, kind="stable")[: min(MAX_EXAMPLES, int(conflicts.sum()))]:
@@ -74,7 +74,7 @@ def check_replicates(dataset: PreparedDataset, keys: Sequence[str]) -> list[Find
         f"{count}; the labels of {details['conflicting']:,} differ{limit}, most those of "
         f"{short_repr(first['molecule'])}, {place}: {join_words(values)}{of_target}"
     )
-    return [Finding("replicates", f"{message}; --replicates mean, median or drop merges them", True, details)]
+    return [Finding("duplicates", f"{message}; --duplicates mean, median or drop merges them", True, details)]
 
 
 def check_fragments(dataset: PreparedDataset, keys: Sequence[str]) -> list[Finding]:
@@ -123,9 +123,9 @@ def check_standardized(dataset: PreparedDataset, keys: Sequence[str], num_worker
     )
     if len(indices) == len(keys):
         parents = dict(changed)
-        details["become_replicates"] = len(set(keys)) - len({parents.get(i, key) for i, key in enumerate(keys)})
-        if details["become_replicates"]:
-            message = f"{message}; {details['become_replicates']:,} fewer molecules would be different"
+        details["become_duplicates"] = len(set(keys)) - len({parents.get(i, key) for i, key in enumerate(keys)})
+        if details["become_duplicates"]:
+            message = f"{message}; {details['become_duplicates']:,} fewer molecules would be different"
     return [Finding("standardize", message, False, details)]
 
 

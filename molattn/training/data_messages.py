@@ -22,7 +22,7 @@ class Finding:
     """The result of a check of the data.
 
     Attributes:
-        check: the name of the check: "replicates", "fragments", "standardize", "size", "range", "labels", "classes",
+        check: the name of the check: "duplicates", "fragments", "standardize", "size", "range", "labels", "classes",
             "splits" or "reading".
         message: one sentence.
         needs_attention: whether it can make the model or its metrics worse; otherwise it is for information.

@@ -80,7 +80,7 @@ class LabelledMolecules:
 
 
 @dataclass(frozen=True)
-class ReplicateRow:
+class DuplicateRow:
     """A row of a molecule that was in several rows, after these were merged.
 
     Attributes:
@@ -127,7 +127,7 @@ class PreparedDataset:
             bound. None if no target has bounds.
         transforms: the transform of each target, fitted to the training molecules, None for none; empty if no target
             has one.
-        replicates: how the rows of molecules in several rows were merged; empty if rows are not merged.
+        duplicates: how the rows of molecules in several rows were merged; empty if rows are not merged.
         lines: where each row of the table starts in its source, in `line_unit`.
         line_unit: "line", "record" or "row".
     """
@@ -153,14 +153,14 @@ class PreparedDataset:
     offsets: np.ndarray | None = None
     bounds: np.ndarray | None = None
     transforms: tuple[TargetTransform | None, ...] = ()
-    replicates: tuple[ReplicateRow, ...] = ()
+    duplicates: tuple[DuplicateRow, ...] = ()
     lines: Sequence[int] = ()
     line_unit: str = "line"
 
     @property
     def merged_rows(self) -> dict[int, int]:
         """{merged row: the row that it was merged into}, rows of the table."""
-        return {r.row: r.merged_into for r in self.replicates if r.merged_into is not None and r.merged_into != r.row}
+        return {r.row: r.merged_into for r in self.duplicates if r.merged_into is not None and r.merged_into != r.row}
 
     def line(self, i: int) -> int:
         """The place of molecule i, of the n, in the source of the table, in `line_unit`."""

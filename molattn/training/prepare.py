@@ -33,7 +33,7 @@ from molattn.training.data_messages import (
     describe_unreliable,
     no_row_error,
 )
-from molattn.training.dataset import PreparedDataset, ReplicateRow
+from molattn.training.dataset import PreparedDataset
 from molattn.training.descriptors import (
     append_computed_descriptors,
     check_featurizers,
@@ -42,12 +42,13 @@ from molattn.training.descriptors import (
 )
 from molattn.training.initialization import resolve_initialization
 from molattn.training.labels import check_atom_targets, match_labels, molecule_means
-from molattn.training.merge_replicates import KEEP, UsableRows, check_replicates_setting, merge_rows
+from molattn.training.merge_duplicates import KEEP, check_duplicates_setting, merge_rows
 from molattn.training.run_config import RunConfig
 from molattn.training.table_source import find_table, table_options_of
 from molattn.training.targets import check_unreadable, encode_targets, has_atom_targets
 from molattn.training.task_inference import resolve_task
 from molattn.training.transforms import Transforms, fit_transforms, reject_undefined, resolve_transforms
+from molattn.training.usable_rows import UsableRows
 
 
 def prepare(
@@ -82,7 +83,7 @@ def prepare(
     options = table_options_of(config)
     table = read_table(path, options, max_atoms=config.max_atoms)
     atom_level = has_atom_targets(table, config.target_columns, config.task_type)
-    check_replicates_setting(config.replicates, atom_level)
+    check_duplicates_setting(config.duplicates, atom_level)
     if atom_level:
         check_atom_targets(model, config.standardize)
         # Descriptors of molecules do not apply to atoms.
@@ -140,11 +141,10 @@ def prepare(
     usable = UsableRows.of_records(
         records, matched.indices, molecules.canonical_smiles, targets, rejected, matched.bounds
     )
-    replicates: tuple[ReplicateRow, ...] = ()
-    merge_message = ""
-    if config.replicates != KEEP:
-        usable, remaining, replicates, merge_message = merge_rows(config, usable, task, transforms, table, given)
-        molecules = molecules[remaining]
+    merged = None
+    if config.duplicates != KEEP:
+        merged = merge_rows(config, usable, task, transforms, table, given)
+        usable, molecules = merged.usable, molecules[merged.indices]
     rows, keys, groups, targets, rejected = usable.rows, usable.keys, usable.groups, usable.targets, usable.rejected
     stratify = targets if matched.offsets is None else molecule_means(targets, matched.offsets)
     try:
@@ -160,9 +160,9 @@ def prepare(
         raise InputError("; ".join([str(error), *describe_rejected(rejected)])) from error
     split_labels[rows] = assigned
     leakage = describe_split_leakage(rows, keys, groups, split_labels, origin)
-    for replicate in replicates:
-        if replicate.merged_into is not None:
-            split_labels[replicate.row] = split_labels[replicate.merged_into]
+    for duplicate in merged.duplicates if merged else ():
+        if duplicate.merged_into is not None:
+            split_labels[duplicate.row] = split_labels[duplicate.merged_into]
     dataset = PreparedDataset(
         config=config,
         name=source.name,
@@ -180,7 +180,7 @@ def prepare(
             *encoded.warnings,
             *number_warnings,
             *describe_rejected(rejected, ", see rejected.csv"),
-            *filter(None, [merge_message]),
+            *filter(None, [merged and merged.message]),
             *describe_unreliable(molecules),
             *leakage,
         ],
@@ -191,7 +191,7 @@ def prepare(
         cache_folder=cache_folder,
         offsets=matched.offsets,
         transforms=fit_transforms(transforms, targets[split_labels[rows] == "train"]) if transforms else (),
-        replicates=replicates,
+        duplicates=merged.duplicates if merged else (),
         lines=table.lines,
         line_unit=table.unit,
         bounds=usable.bounds,

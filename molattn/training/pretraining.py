@@ -116,7 +116,7 @@ def pretrain(
     with z the standardized and clipped descriptors: see `standardize_targets` and `MaskedAtomPrediction`. The best
     epoch is selected on `VALIDATION` of the molecules. The folder then holds `model.safetensors` and `config.json`, a
     model of the descriptors, `card.toml`, which describes how it was made, and `history.csv`; for a table with rejected
-    rows also `left_out.csv`. No pickle.
+    rows also `rejected.csv`. No pickle.
 
     Args:
         config: the settings.
@@ -248,7 +248,7 @@ def _report_counts(config: PretrainConfig, molecules: UnlabelledMolecules, repor
     if molecules.num_generated:
         message += f", {molecules.num_generated:,} of them generated from the others"
     reporter.stage(message)
-    for reason, count in molecules.left_out.items():
+    for reason, count in molecules.rejection_counts.items():
         reporter.stage(f"left out: {count:,}, {reason}")
     if molecules.num_generated < config.grow:
         generated = f"{molecules.num_generated:,} of {config.grow:,} molecules"
@@ -288,7 +288,7 @@ def _write(
     )
     save_artifact(folder, artifact)
     write_history(folder, [fitted.history])
-    write_rejected(folder / "left_out.csv", molecules.rejected)
+    write_rejected(folder / "rejected.csv", molecules.rejected)
     card = {
         "title": f"learned {len(targets.names)} descriptors"
         + (" and masked atoms" if config.masked_atoms else "")
@@ -302,7 +302,7 @@ def _write(
             "count": len(molecules.smiles),
             "generated": molecules.num_generated,
             "sha256": molecules.sha256,
-            "left_out": molecules.left_out,
+            "rejected": molecules.rejection_counts,
         },
         "targets": {
             "masked_atoms": config.masked_atoms,

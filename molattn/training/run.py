@@ -23,7 +23,7 @@ from molattn.training.calibrate import build_artifact, calibrate, check_calibrat
 from molattn.training.callbacks import Callback, ReportEpochs
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.config import DataConfig, TrainingConfig
-from molattn.training.curation import curate
+from molattn.training.data_report import check_data
 from molattn.training.dataset import PreparedDataset
 from molattn.training.early_stopping import PATIENCE, EpochRecord, FitResult
 from molattn.training.fit import fit_ensemble
@@ -224,10 +224,10 @@ def _train_and_evaluate(
         run_folder.write_splits(path, dataset)
         run_folder.write_rejected(path / "rejected.csv", dataset.rejected)
         run_folder.write_standardized(path, dataset)
-        run_folder.write_replicates(path, dataset)
-        curation = curate(dataset)
-        run_folder.write_json(path / "curation.json", curation.to_dict())
-        for message in curation.summary():
+        run_folder.write_duplicates(path, dataset)
+        report = check_data(dataset)
+        run_folder.write_json(path / "data_report.json", report.to_dict())
+        for message in report.summary():
             reporter.stage(message)
     task = dataset.task
     train, val = dataset.subset("train"), dataset.subset("val")

@@ -111,13 +111,13 @@ def write_standardized(folder: Path, dataset: PreparedDataset) -> None:
         write_table(folder / "standardized.csv", ("row", "smiles", "standardized"), rows)
 
 
-def write_replicates(folder: Path, dataset: PreparedDataset) -> None:
-    """Write `replicates.csv`: the rows of molecules in several rows, and how they were merged; no file without any.
+def write_duplicates(folder: Path, dataset: PreparedDataset) -> None:
+    """Write `duplicates.csv`: the rows of molecules in several rows, and how they were merged; no file without any.
 
     Each line has the labels of the row, the merged labels of the molecule, and the row that was kept; the last two are
     empty for a molecule that was left out.
     """
-    if not dataset.replicates:
+    if not dataset.duplicates:
         return
     targets, task = dataset.config.target_columns, dataset.task
 
@@ -136,9 +136,9 @@ def write_replicates(folder: Path, dataset: PreparedDataset) -> None:
             *cells(r.labels),
             "" if r.merged_into is None else str(r.merged_into),
         )
-        for r in dataset.replicates
+        for r in dataset.duplicates
     ]
-    write_table(folder / "replicates.csv", columns, rows)
+    write_table(folder / "duplicates.csv", columns, rows)
 
 
 def write_predictions(folder: Path, dataset: PreparedDataset, predictions: Predictions, extra: Sequence[str]) -> None:

@@ -34,7 +34,7 @@ class UnlabelledMolecules:
         sha256: of their SMILES, a line each.
         num_generated: the number of molecules that were generated from the others.
         rejected: the rejected rows of the table, and why.
-        left_out: the number of rejected molecules, by reason.
+        rejection_counts: the number of rejected molecules, by reason.
     """
 
     smiles: tuple[str, ...]
@@ -42,7 +42,7 @@ class UnlabelledMolecules:
     sha256: str
     num_generated: int
     rejected: list[RejectedRow]
-    left_out: dict[str, int]
+    rejection_counts: dict[str, int]
 
 
 def collect_molecules(
@@ -112,7 +112,7 @@ def collect_molecules(
         sha256=hashlib.sha256("".join(f"{text}\n" for text in smiles).encode()).hexdigest(),
         num_generated=len(generated),
         rejected=[] if table is None else [table.reject(row, texts[row], reasons[row]) for row in sorted(reasons)],
-        left_out=dict(Counter(_short_reason(reason) for reason in reasons.values()).most_common()),
+        rejection_counts=dict(Counter(_short_reason(reason) for reason in reasons.values()).most_common()),
     )
 
 

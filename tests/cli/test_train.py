@@ -97,7 +97,7 @@ def test_the_run_folder_is_complete(run: Path, table: Path) -> None:
     found = {str(p.relative_to(run)) for p in run.rglob("*") if p.is_file()}
     assert found == {
         "config.toml",
-        "curation.json",
+        "data_report.json",
         "env.json",
         "history.csv",
         "metrics.json",

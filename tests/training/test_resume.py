@@ -51,7 +51,7 @@ def test_a_resumed_run_over_atoms_is_bitwise_equal(tmp_path: Path) -> None:
 def test_a_resumed_run_is_bitwise_equal(table: Path, whole: Path, tmp_path: Path, after: int) -> None:
     run = tmp_path / "run"
     interrupt(table, run, after)
-    assert {p.name for p in run.iterdir()} == {"config.toml", "splits.csv", "curation.json", "checkpoint"}
+    assert {p.name for p in run.iterdir()} == {"config.toml", "splits.csv", "data_report.json", "checkpoint"}
     assert {p.name for p in (run / "checkpoint").iterdir()} == {"state.json", f"epoch-{after - 1}.safetensors"}
     torch.manual_seed(9)  # whatever the caller's random states are, they are left alone
     before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
