@@ -20,17 +20,13 @@ from molattn.errors import MolattnWarning, SmilesError, UsageError, short_repr
 from molattn.explain.faithfulness_file import Summaries
 from molattn.inference.molecules import Molecules
 from molattn.inference.rows import RowValues, Value
-from molattn.models.artifact import Artifact, save_artifact
+from molattn.models.artifact import Artifact
+from molattn.models.artifact_file import save_artifact
 from molattn.models.base import Molecule, MoleculeModel
-from molattn.models.calibration import (
-    NONE,
-    check_level,
-    prediction_sets,
-    resolve_calibration_method,
-)
+from molattn.models.calibration import check_level, prediction_sets, resolve_calibration_method
 from molattn.models.descriptors import DescriptorStream, InputRow
 from molattn.models.predict import compute_embeddings
-from molattn.models.predictions import Predictions
+from molattn.models.predictions import NONE, Predictions
 from molattn.models.tasks import Regression, Task
 from molattn.models.uncertainty import resolve_uncertainty_method
 

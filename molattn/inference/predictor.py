@@ -15,9 +15,8 @@ from molattn.inference.base_predictor import BatchPredictor, PredictionOptions
 from molattn.inference.molecules import as_smiles
 from molattn.inference.rows import RowPrediction, split_atoms, warn_failed
 from molattn.inference.table_predictor import TablePredictor
-from molattn.models.artifact import load_artifact
-from molattn.models.predictions import Predictions
-from molattn.models.uncertainty import NONE
+from molattn.models.artifact_file import load_artifact
+from molattn.models.predictions import NONE, Predictions
 from molattn.training.run_status import check_has_model, model_folder
 
 
@@ -38,7 +37,7 @@ class Predictor(TablePredictor):
         """A predictor for each model of an ensemble, without calibration; itself if it is a single model."""
         if len(self._artifact.models) == 1:
             return (self,)
-        a = replace(self._artifact, members=(), uncertainty="", calibration=None, domain=None)
+        a = replace(self._artifact, other_models=(), uncertainty="", calibration=None, domain=None)
         return tuple(Predictor(replace(a, model=model)) for model in self._artifact.models)
 
     @overload

@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from molattn.errors import UsageError, unknown_choice
-from molattn.models.predictions import Predictions, normal_quantile
+from molattn.models.predictions import NONE, Predictions, normal_quantile
 from molattn.models.tasks import Regression, Task
 
 ZSCALING, ISOTONIC = "zscaling", "isotonic"
 REGRESSION_METHODS = ("conformal-regression", ZSCALING, ISOTONIC)
 CLASSIFICATION_METHODS = ("conformal-multiclass", "conformal-adaptive", ISOTONIC)
-NONE = "none"
 CALIBRATION_METHODS = tuple(dict.fromkeys((*REGRESSION_METHODS, *CLASSIFICATION_METHODS, NONE)))
 """The choices of `--calibration-method`."""
 

@@ -5,6 +5,9 @@ from statistics import NormalDist
 
 import numpy as np
 
+NONE = "none"
+"""The uncertainty method, or the calibration method, of predictions that have none."""
+
 
 @dataclass(frozen=True)
 class Predictions:

@@ -9,12 +9,10 @@ import numpy as np
 
 from molattn.errors import InputError, short_repr
 from molattn.models.losses import DEFAULT_ALPHA, LOSSES, Loss, losses_of
-from molattn.models.predictions import Predictions, no_columns
+from molattn.models.names import ATOM_PREFIX
+from molattn.models.predictions import NONE, Predictions, no_columns
 from molattn.models.scaler import TargetScaler
 from molattn.plugins import VARIABLE
-
-ATOM_PREFIX = "atom-"
-"""The prefix of the names of atom-level tasks."""
 
 
 class Task(ABC):
@@ -75,12 +73,12 @@ class Task(ABC):
     @property
     def has_std(self) -> bool:
         """Whether a single model of this loss predicts a standard deviation as well."""
-        return self.uncertainty_method != "none"
+        return self.uncertainty_method != NONE
 
     @property
     def uncertainty_method(self) -> str:
         """The default uncertainty method of the loss, as in `--uncertainty-method`; "none" for none."""
-        return next(iter(self.loss_function.uncertainty_methods), "none")
+        return next(iter(self.loss_function.uncertainty_methods), NONE)
 
     def ensemble_mean(self, members: Sequence[Predictions]) -> Predictions:
         """The mean of the predictions of several models, without standard deviations."""
@@ -321,9 +319,6 @@ REGRESSION = Regression()
 TASKS: dict[str, type[Regression] | type[Binary] | type[Multiclass]] = {
     task.kind: task for task in (Regression, Binary, Multiclass)
 }
-
-TASK_TYPES = (*TASKS, *(f"{ATOM_PREFIX}{kind}" for kind in TASKS))
-"""The choices of `--task-type`."""
 
 
 def task_from_dict(settings: Mapping[str, Any]) -> Task:

@@ -9,11 +9,11 @@ from typing import Any
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.config import ModelConfig
 
-AUTO, NONE = "auto", "none"
+AUTO_BASE, NO_BASE = "auto", "none"
 """Values of `training.base`, besides the name or folder of a base model."""
 
-DEFAULT = "nci"
-"""The base model that `AUTO` selects."""
+DEFAULT_BASE = "nci"
+"""The base model that `AUTO_BASE` selects."""
 
 FINE_TUNING: dict[str, dict[str, Any]] = {"model": {"dropout": 0.05}, "training": {"epochs": 40, "patience": 15}}
 """Default settings of a training from a base model, by section, where they differ from the general defaults. For the
@@ -91,7 +91,7 @@ def find_base(name: str) -> BaseModel:
         known = ", ".join(base_names()) or "none comes with molattn"
         raise UsageError(
             f"there is no base model {short_repr(name)}: give one of {known}, the folder that `molattn pretrain` "
-            f"wrote, or {NONE} to train from scratch"
+            f"wrote, or {NO_BASE} to train from scratch"
         )
     # Imported here, because molattn.data imports numpy, which help texts do not need.
     from molattn.data.schema import PartialRecord, String

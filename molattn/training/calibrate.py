@@ -59,7 +59,7 @@ def build_artifact(
         read_options=read_options,
         task=task,
         descriptors=descriptors,
-        members=tuple(models[1:]),
+        other_models=tuple(models[1:]),
         uncertainty=resolve_uncertainty_method(
             settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout
         ),

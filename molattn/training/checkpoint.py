@@ -44,7 +44,7 @@ from molattn.training import distributed
 from molattn.training.callbacks import Callback
 from molattn.training.checkpoint_validation import check_structure, check_tensors, validated_optimizer_state
 
-STATE = "state.json"
+STATE_FILE = "state.json"
 SCHEMA = 4
 
 
@@ -69,7 +69,7 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     write_bytes(folder / name, data)
     # Python's JSON keeps NaN, Infinity and every digit.
     text = json.dumps(content)
-    write_text(folder / STATE, json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest(), "content": text}))
+    write_text(folder / STATE_FILE, json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest(), "content": text}))
     for old in folder.glob("epoch-*.safetensors"):
         if old.name != name:
             old.unlink(missing_ok=True)
@@ -81,10 +81,10 @@ def load_checkpoint(folder: Path) -> Checkpoint | None:
     Raises:
         InputError: it is damaged, or was written by another version of molattn.
     """
-    if not (folder / STATE).is_file():
+    if not (folder / STATE_FILE).is_file():
         return None
     try:
-        outer = json.loads((folder / STATE).read_text(encoding="utf-8"))
+        outer = json.loads((folder / STATE_FILE).read_text(encoding="utf-8"))
         text = outer["content"]
         content = json.loads(text)
         if type(content["schema"]) is int and content["schema"] != SCHEMA:

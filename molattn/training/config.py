@@ -3,19 +3,18 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from molattn.training.bases import AUTO, FINE_TUNING
+from molattn.models.names import TRANSFORMS
+from molattn.training.bases import AUTO_BASE, FINE_TUNING
 
 # As in molattn.data, molattn.chem and molattn.models, which are not imported for the help screen.
-SPLITS = ("random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone", "stratified")
-FEATURIZERS = ("rdkit_few", "rdkit_2d")
-ATOM_PREFIX = "atom-"
-TASK_TYPES = ("regression", "binary", "multiclass", "atom-regression", "atom-binary", "atom-multiclass")
-LOSSES = (
+SPLIT_NAMES = ("random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone", "stratified")
+FEATURIZER_NAMES = ("rdkit_few", "rdkit_2d")
+LOSS_NAMES = (
     *("mse", "mae", "huber", "mve", "evidential", "quantile", "bounded-mse", "bounded-mae"),
     *("bce", "cross-entropy", "dirichlet"),
 )
+
 DUPLICATES = ("keep", "mean", "median", "drop")
-TRANSFORMS = ("log10", "log1p", "neg-log10-molar", "rank")
 
 
 @dataclass(frozen=True)
@@ -141,7 +140,7 @@ class DataConfig:
         (), "Column of numbers that joins the readout; several as for --target-columns.", metavar="NAME"
     )
     molecule_featurizers: tuple[str, ...] = option(
-        (), f"Descriptors that RDKit computes and that join the readout: {', '.join(FEATURIZERS)}.", metavar="NAME"
+        (), f"Descriptors that RDKit computes and that join the readout: {', '.join(FEATURIZER_NAMES)}.", metavar="NAME"
     )
     add_hs: bool = option(False, "Make hydrogens atoms of the graph.")
     max_atoms: int = 1000
@@ -157,7 +156,7 @@ class DataConfig:
     duplicates: str = option("keep", f"Rows of one molecule: {', '.join(DUPLICATES)}.")
     split: str = option(
         "random",
-        f"How to split: {', '.join(SPLITS)}.",
+        f"How to split: {', '.join(SPLIT_NAMES)}.",
         "--split",
         "--split-type",
         metavar="NAME",
@@ -265,7 +264,7 @@ class TrainingConfig:
     )
     seed: int = option(0, "Of split, weights, batches.", metavar="N", hidden=False, show_default=True)
     base: str = option(
-        AUTO,
+        AUTO_BASE,
         "Pretrained weights: nci, a folder, none; auto is nci where it fits.",
         metavar="BASE",
         hidden=False,
@@ -279,7 +278,7 @@ class TrainingConfig:
     num_nodes: int = option(1, "Machines that train together.")
     num_workers: int = option(0, "Processes that read molecules.", "-n", metavar="N", hidden=False, show_default=True)
     threads: int = 1
-    loss: str = option("", f"The loss: {', '.join(LOSSES)}.", "--loss-function", "--loss", "-l", table="loss")
+    loss: str = option("", f"The loss: {', '.join(LOSS_NAMES)}.", "--loss-function", "--loss", "-l", table="loss")
     alpha: float = 0.1
     evidential_regularization: float = 0.2
     uncertainty_method: str = option(

@@ -202,6 +202,16 @@ class PreparedDataset:
         return LabelledMolecules(self.molecules[indices], targets, weights, offsets, descriptors, bounds=bounds)
 
 
+def weighted_labels(y: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """(n,) which rows a model of one target is fitted to: those with a label, and of them those with a weight above 0.
+
+    If none has, all with a label.
+    """
+    labelled = np.isfinite(y)
+    weighted = labelled if weights is None else labelled & (weights > 0)
+    return weighted if weighted.any() else labelled
+
+
 class RowIndices(Dataset[int]):
     """A dataset whose items are the row indices, for a collate function that looks the rows up itself."""
 

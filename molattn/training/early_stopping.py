@@ -86,7 +86,9 @@ _EPOCH_SCHEMA = Record(
         "best_value": _FloatSchema(),
     }
 )
-_STATE = Record({"history": ListOf(_EPOCH_SCHEMA, 10**6), "best": _FloatSchema(), "best_epoch": Integer(0, 10**9)})
+_STATE_SCHEMA = Record(
+    {"history": ListOf(_EPOCH_SCHEMA, 10**6), "best": _FloatSchema(), "best_epoch": Integer(0, 10**9)}
+)
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ class EarlyStopping:
         Raises:
             ValidationError: they do not match a training of this model.
         """
-        saved = _STATE.validate(saved, "early_stopping")
+        saved = _STATE_SCHEMA.validate(saved, "early_stopping")
         history = [EpochRecord(**r) for r in saved["history"]]
         if [r.epoch for r in history] != list(range(1, len(history) + 1)) or saved["best_epoch"] > len(history):
             raise ValidationError("early_stopping.history does not have consecutive epochs, the best among them")

@@ -15,11 +15,13 @@ from molattn.data.files import clear_folder, file_sha256, remove_temporary_files
 from molattn.data.locks import is_empty_folder, lock_folder
 from molattn.data.store.cache import cached_molecules
 from molattn.errors import InputError, MolattnError, SmilesError, UsageError
-from molattn.models.artifact import WEIGHTS, Artifact, save_artifact
+from molattn.models.artifact import Artifact
+from molattn.models.artifact_file import save_artifact
 from molattn.models.base import MoleculeModel
+from molattn.models.config_file import WEIGHTS
 from molattn.models.random_states import seeded
 from molattn.models.scaler import TargetScaler
-from molattn.training.bases import CARD, NONE
+from molattn.training.bases import CARD, NO_BASE
 from molattn.training.callbacks import ReportEpochs, build_callbacks
 from molattn.training.checkpoint import Checkpoints
 from molattn.training.dataset import LabelledMolecules
@@ -33,9 +35,9 @@ from molattn.training.prepare import featurization, read_options
 from molattn.training.run import Reporter
 from molattn.training.run_config import RunConfig, check_config
 from molattn.training.run_folder import write_history, write_rejected
-from molattn.training.run_status import CHECKPOINT
+from molattn.training.run_status import CHECKPOINT_FOLDER
 from molattn.training.table_source import table_options_of
-from molattn.training.unlabelled import NCI, UnlabelledMolecules, check_molecules, collect_molecules
+from molattn.training.unlabelled import NCI_MOLECULES, UnlabelledMolecules, check_molecules, collect_molecules
 
 _RESUME_HINT = "{} holds an unfinished pretraining: the same command with --resume continues it"
 
@@ -54,7 +56,7 @@ class PretrainConfig:
     """The settings of a pretraining.
 
     Attributes:
-        molecules: the path of a table, or `NCI`.
+        molecules: the path of a table, or `NCI_MOLECULES`.
         grow: the number of molecules to generate from them, see `molattn.chem.grow_molecules`.
         exclude: paths of tables with molecules to exclude, in addition to those for evaluation.
         masked_atoms: the fraction of atoms to mask and predict; 0 for none.
@@ -62,7 +64,7 @@ class PretrainConfig:
         run: the settings of the model, its training, and smiles_column, add_hs, max_atoms and standardize of the data.
     """
 
-    molecules: str = NCI
+    molecules: str = NCI_MOLECULES
     grow: int = 0
     exclude: tuple[str, ...] = ()
     masked_atoms: float = 0.15
@@ -71,7 +73,7 @@ class PretrainConfig:
 
     def command(self) -> str:
         """The command line with these settings, without the output folder."""
-        words = ["molattn", "pretrain", *([] if self.molecules == NCI else [self.molecules])]
+        words = ["molattn", "pretrain", *([] if self.molecules == NCI_MOLECULES else [self.molecules])]
         words += ["--grow", str(self.grow)] if self.grow else []
         words += [word for path in self.exclude for word in ("--exclude", path)]
         default = PretrainConfig()
@@ -79,7 +81,7 @@ class PretrainConfig:
             words += ["--masked-atoms", str(self.masked_atoms)]
         if self.masked_weight != default.masked_weight:
             words += ["--masked-weight", str(self.masked_weight)]
-        plain = RunConfig().updated({"training": {**PRETRAINING, "base": NONE}}, "pretraining").to_dict()
+        plain = RunConfig().updated({"training": {**PRETRAINING, "base": NO_BASE}}, "pretraining").to_dict()
         for section, values in self.run.to_dict().items():
             for name, value in values.items():
                 if value != plain[section].get(name) and name not in ("num_workers", "threads"):
@@ -138,7 +140,7 @@ def pretrain(
 def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: bool, resume: bool) -> PretrainResult:
     _prepare_folder(folder, force, resume)
     run = config.run
-    reporter.stage(f"reading the molecules of {'RDKit' if config.molecules == NCI else config.molecules}")
+    reporter.stage(f"reading the molecules of {'RDKit' if config.molecules == NCI_MOLECULES else config.molecules}")
     molecules = collect_molecules(
         config.molecules,
         smiles_column=run.data.smiles_column,
@@ -168,7 +170,7 @@ def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: b
         raise bad
     reporter.stage(f"pretraining on {len(train):,} molecules and {len(targets.names)} descriptors")
     start = time.perf_counter()
-    checkpoints = Checkpoints(folder / CHECKPOINT, _identity(config, molecules), run.training.checkpoint_every)
+    checkpoints = Checkpoints(folder / CHECKPOINT_FOLDER, _identity(config, molecules), run.training.checkpoint_every)
     try:
         fitted = fit(
             model,
@@ -225,7 +227,7 @@ def _check(config: PretrainConfig) -> None:
 def _prepare_folder(folder: Path, force: bool, resume: bool) -> None:
     """Check that a base model can be written to `folder`, and empty the folder if the model there is replaced."""
     if resume:
-        if not (folder / CHECKPOINT).is_dir():
+        if not (folder / CHECKPOINT_FOLDER).is_dir():
             raise UsageError(f"{folder} holds no unfinished pretraining: there is nothing to resume")
         remove_temporary_files(folder)
         return
@@ -233,11 +235,11 @@ def _prepare_folder(folder: Path, force: bool, resume: bool) -> None:
         raise UsageError(f"{folder} is a file: give another --output-dir")
     if not folder.exists() or is_empty_folder(folder):
         return
-    if not force and (folder / CHECKPOINT).is_dir():
+    if not force and (folder / CHECKPOINT_FOLDER).is_dir():
         raise UsageError(f"{_RESUME_HINT.format(folder)}, --force starts over")
     if not force:
         raise UsageError(f"{folder} exists: give another --output-dir, or --force to replace the base model there")
-    if not ((folder / CARD).is_file() or (folder / CHECKPOINT).is_dir()):
+    if not ((folder / CARD).is_file() or (folder / CHECKPOINT_FOLDER).is_dir()):
         raise UsageError(f"{folder} exists and is not a base model of molattn: --force replaces base models only")
     clear_folder(folder)
 
@@ -296,7 +298,9 @@ def _write(
         "command": config.command(),
         "seed": config.run.training.seed,
         "sha256": file_sha256(folder / WEIGHTS),
-        "licence": "MIT, as molattn; the molecules come with RDKit (BSD-3-Clause)" if molecules.source == NCI else "",
+        "licence": "MIT, as molattn; the molecules come with RDKit (BSD-3-Clause)"
+        if molecules.source == NCI_MOLECULES
+        else "",
         "molecules": {
             "source": molecules.source,
             "count": len(molecules.smiles),

@@ -13,9 +13,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from molattn.data import CALIBRATION
 from molattn.errors import MolattnError, ProcessLost, UsageError
-from molattn.models.artifact import Artifact, save_artifact
-from molattn.models.calibration import NONE
-from molattn.models.predictions import Predictions
+from molattn.models.artifact import Artifact
+from molattn.models.artifact_file import save_artifact
+from molattn.models.predictions import NONE, Predictions
 from molattn.models.uncertainty import resolve_uncertainty_method
 from molattn.training import distributed, run_folder
 from molattn.training.baseline import check_baseline, forest_metrics
@@ -38,7 +38,14 @@ from molattn.training.run_metrics import (
     transformed_metrics_by_split,
     uncertainty_by_split,
 )
-from molattn.training.run_status import CHECKPOINT, METRICS, MODEL, check_resumable, check_resume, resume_hint
+from molattn.training.run_status import (
+    CHECKPOINT_FOLDER,
+    METRICS_FILE,
+    MODEL_FOLDER,
+    check_resumable,
+    check_resume,
+    resume_hint,
+)
 from molattn.training.transforms import describe_transforms
 from molattn.training.trees import check_trees, describe_trees, fit_trees_of
 
@@ -195,7 +202,7 @@ def _train_in_folder(
         return _train_and_evaluate(config, dataset, names, path, reporter, callbacks)
     except BaseException as error:
         stopped = isinstance(error, ProcessLost) or not isinstance(error, MolattnError)
-        if resume or ((path / CHECKPOINT).is_dir() and stopped) or not distributed.is_main_process():
+        if resume or ((path / CHECKPOINT_FOLDER).is_dir() and stopped) or not distributed.is_main_process():
             if stopped:
                 reporter.stage(resume_hint(path))
             raise
@@ -215,7 +222,7 @@ def _train_and_evaluate(
     several = settings.ensemble_size > 1
 
     def checkpoints(member: int) -> Checkpoints:
-        folder = path / CHECKPOINT / f"member_{member}" if several else path / CHECKPOINT
+        folder = path / CHECKPOINT_FOLDER / f"member_{member}" if several else path / CHECKPOINT_FOLDER
         return Checkpoints(folder, identity, settings.checkpoint_every, path)
 
     checkpoints(0)  # raises if the settings differ, before config.toml is overwritten
@@ -300,14 +307,14 @@ def _train_and_evaluate(
         "parameters": sum(p.numel() for model in fitted.models for p in model.parameters()),
     }
     if distributed.is_main_process():
-        save_artifact(path / MODEL, artifact)
+        save_artifact(path / MODEL_FOLDER, artifact)
         run_folder.write_history(path, [f.history for f in fitted.fits])
         run_folder.write_predictions(path, dataset, predictions, artifact.extra_columns())
         env = run_folder.environment(config.training.seed, dataset.sha256, seconds)
         run_folder.write_json(path / "env.json", env)
         # Written last: a run is finished if its metrics exist.
-        run_folder.write_json(path / METRICS, metrics)
-        shutil.rmtree(path / CHECKPOINT, ignore_errors=True)
+        run_folder.write_json(path / METRICS_FILE, metrics)
+        shutil.rmtree(path / CHECKPOINT_FOLDER, ignore_errors=True)
     return RunResult(path, metrics, dataset, first.history, artifact, predictions, raw)
 
 

@@ -25,7 +25,7 @@ from molattn.models.predictions import Predictions
 from molattn.training.dataset import PreparedDataset
 from molattn.training.early_stopping import EpochRecord
 from molattn.training.run_config import RunConfig
-from molattn.training.run_status import CONFIG, SPLITS_FILE, check_new_folder, check_resumable
+from molattn.training.run_status import CONFIG_FILE, SPLITS_FILE, check_new_folder, check_resumable
 
 _PACKAGES = ("molattn", "torch", "rdkit", "numpy", "torch-geometric", "safetensors")
 
@@ -89,7 +89,7 @@ def remove(folder: Path, is_default_folder: bool) -> None:
 
 def write_config(folder: Path, config: RunConfig) -> None:
     """Write `config.toml`: the resolved settings, for `molattn train --config`."""
-    write_text(folder / CONFIG, tomli_w.dumps(config.to_dict()))
+    write_text(folder / CONFIG_FILE, tomli_w.dumps(config.to_dict()))
 
 
 def write_splits(folder: Path, dataset: PreparedDataset) -> None:

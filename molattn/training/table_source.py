@@ -10,7 +10,8 @@ from molattn.data.files import file_sha256
 from molattn.data.tables.columns import find_column, find_without_unit, format_names, is_unnamed, split_unit
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.errors import UsageError, short_repr, unknown_choice
-from molattn.training.config import ATOM_PREFIX, TASK_TYPES, DataConfig
+from molattn.models.names import ATOM_PREFIX, TASK_TYPES
+from molattn.training.config import DataConfig
 
 _ALIASES = {"classification": "binary", f"{ATOM_PREFIX}classification": f"{ATOM_PREFIX}binary"}
 

@@ -19,7 +19,8 @@ from molattn.data.tables.records import parse_lists
 from molattn.data.tables.table import Table, column, column_index
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.losses import why_no_bounds
-from molattn.models.tasks import ATOM_PREFIX, Binary, Multiclass, Regression
+from molattn.models.names import ATOM_PREFIX
+from molattn.models.tasks import Binary, Multiclass, Regression
 from molattn.training.class_names import (
     MAX_SPELLINGS,
     ZERO_ONE,
@@ -32,7 +33,7 @@ from molattn.training.class_names import (
     find_classes,
 )
 
-MAX_EXAMPLES = 3
+MAX_SHOWN_CELLS = 3
 """The maximum number of unreadable cells that an error shows."""
 
 
@@ -283,7 +284,7 @@ def check_unreadable(table: Table, unreadable: Sequence[UnreadableCell], num_cel
     """
     if len(unreadable) <= max_share * num_cells:
         return
-    first = sorted(unreadable, key=lambda cell: cell.row)[:MAX_EXAMPLES]
+    first = sorted(unreadable, key=lambda cell: cell.row)[:MAX_SHOWN_CELLS]
     shown = "; ".join(f"{table.location(cell.row)}, {cell.reason}" for cell in first)
     share = f"{100 * len(unreadable) / num_cells:.3g}%, and --max-unreadable allows {100 * max_share:g}%"
     raise InputError(

@@ -7,7 +7,8 @@ import numpy as np
 from molattn.data.tables.cells import format_bound, has_bounds
 from molattn.errors import UsageError, unknown_choice
 from molattn.models.losses import BOUNDED_LOSSES, DEFAULT_ALPHA, LOSSES, losses_of
-from molattn.models.tasks import ATOM_PREFIX, Binary, Multiclass, Regression, Task
+from molattn.models.names import ATOM_PREFIX
+from molattn.models.tasks import Binary, Multiclass, Regression, Task
 from molattn.training.class_names import abbreviate, describe_binary_classes, hold_or_holds
 
 

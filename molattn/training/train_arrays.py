@@ -10,7 +10,7 @@ from molattn.data import CALIBRATION, hold_out_calibration, split_labels
 from molattn.errors import InputError, SmilesError, describe_bad_smiles, short_repr
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule, model_class
-from molattn.models.calibration import NONE
+from molattn.models.predictions import NONE
 from molattn.models.target_transform import transform_targets
 from molattn.models.tasks import Task
 from molattn.models.uncertainty import resolve_uncertainty_method

@@ -8,11 +8,10 @@ import numpy as np
 
 from molattn.data import Records, Table
 from molattn.errors import UsageError, short_repr, unknown_choice
+from molattn.models.names import NEG_LOG10_MOLAR, TRANSFORMS
 from molattn.models.predictions import Predictions
 from molattn.models.target_transform import (
     MOLAR,
-    NEG_LOG10_MOLAR,
-    TRANSFORMS,
     TargetTransform,
     parse_molar,
     transform_targets,

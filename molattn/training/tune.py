@@ -11,7 +11,7 @@ import tomli_w
 from molattn.data.files import write_text
 from molattn.data.locks import lock_folder
 from molattn.errors import InputError, MissingExtra, UsageError, unknown_choice
-from molattn.training.bases import AUTO, NONE, fixed_by_base
+from molattn.training.bases import AUTO_BASE, NO_BASE, fixed_by_base
 from molattn.training.callbacks import Callback, ReportEpochs
 from molattn.training.dataset import PreparedDataset
 from molattn.training.early_stopping import EpochRecord
@@ -201,16 +201,16 @@ def _prepare_trials(
     space = search_space(search, resolved)
     reporter.stage(message or "training starts from scratch")
     base, fixed = resolved.training.base, [name for name in space if fixed_by_base(name)]
-    if base == NONE or not fixed:
+    if base == NO_BASE or not fixed:
         return default, default, space
-    if config.training.base != AUTO:
+    if config.training.base != AUTO_BASE:
         raise UsageError(
-            f"--search {fixed[0]}: the base model {base} fixes this setting: leave it out, or give --base {NONE}"
+            f"--search {fixed[0]}: the base model {base} fixes this setting: leave it out, or give --base {NO_BASE}"
         )
     reporter.stage(
         f"all trials but the first, the default, train from scratch: the base model {base} fixes {', '.join(fixed)}"
     )
-    return default, _trial_setup(config.updated({"training": {"base": NONE}}, "search"), reporter), space
+    return default, _trial_setup(config.updated({"training": {"base": NO_BASE}}, "search"), reporter), space
 
 
 def _run_trial(

@@ -12,7 +12,6 @@ from molattn.models.calibration import Calibration, apply_calibration, predictio
 from molattn.models.predictions import Predictions, normal_quantile
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Regression, Task
-from molattn.models.uncertainty import NONE
 
 LEVEL = 0.9
 LEVELS = tuple(np.linspace(0.01, 0.99, 99).round(2).tolist())

@@ -12,7 +12,6 @@ from molattn.errors import UsageError
 from molattn.models.artifact import Artifact
 from molattn.models.calibration import (
     ISOTONIC,
-    NONE,
     ZSCALING,
     Calibration,
     apply_calibration,
@@ -20,7 +19,7 @@ from molattn.models.calibration import (
     prediction_sets,
 )
 from molattn.models.losses import LOSSES
-from molattn.models.predictions import Predictions
+from molattn.models.predictions import NONE, Predictions
 from molattn.models.tasks import Regression, Task
 from molattn.training.early_stopping import EpochRecord
 from molattn.training.evaluation import Evaluation

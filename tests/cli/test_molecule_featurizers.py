@@ -15,7 +15,7 @@ from molattn.chem import FEW_DESCRIPTORS, MOLECULE_FEATURIZERS, descriptors
 from molattn.errors import UsageError
 from molattn.models.graph_model import GraphModel
 from molattn.sklearn import MolAttentionRegressor
-from molattn.training.config import FEATURIZERS, DataConfig
+from molattn.training.config import FEATURIZER_NAMES, DataConfig
 from molattn.training.prepare import prepare
 from molattn.training.pretraining import PretrainConfig, pretrain
 from molattn.training.run import SilentReporter
@@ -51,7 +51,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_help_names_the_featurizers(molattn: Molattn) -> None:
-    assert FEATURIZERS == MOLECULE_FEATURIZERS
+    assert FEATURIZER_NAMES == MOLECULE_FEATURIZERS
     assert "rdkit_few" in molattn("train", "--help-all").out
 
 

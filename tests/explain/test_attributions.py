@@ -438,5 +438,5 @@ def test_a_molecule_that_is_too_large_for_the_memory_is_an_error(monkeypatch):
 def test_a_predictor_shows_its_targets_and_the_kind_of_its_model():
     artifact = artifact_of(model_of(2), ("a", "b"))
     assert repr(Predictor(artifact)) == "Predictor(targets=('a', 'b'), model='graph')"
-    ensemble = dataclasses.replace(artifact, members=(model_of(2),))
+    ensemble = dataclasses.replace(artifact, other_models=(model_of(2),))
     assert repr(Predictor(ensemble)) == "Predictor(targets=('a', 'b'), model='graph', ensemble of 2)"

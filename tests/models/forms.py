@@ -14,7 +14,8 @@ import torch
 
 from molattn.chem import ConformerOptions, ReadOptions
 from molattn.models.applicability_domain import FINGERPRINT_BYTES, ApplicabilityDomain
-from molattn.models.artifact import Artifact, save_artifact
+from molattn.models.artifact import Artifact
+from molattn.models.artifact_file import save_artifact
 from molattn.models.base import build_model
 from molattn.models.calibration import Calibration
 from molattn.models.config import GraphModelConfig, ModelConfig, SmilesModelConfig
@@ -41,7 +42,7 @@ def _artifact(
     numbers = TargetScaler(tuple(-3.0 for _ in targets), tuple(2.0 for _ in targets))
     scale = numbers if isinstance(task, Regression) else TargetScaler.identity(len(targets))
     units = tuple("" for _ in targets)
-    return Artifact(models[0], scale, tuple(targets), units, task=task, members=tuple(models[1:]), **parts)
+    return Artifact(models[0], scale, tuple(targets), units, task=task, other_models=tuple(models[1:]), **parts)
 
 
 def _domain() -> ApplicabilityDomain:

@@ -13,7 +13,8 @@ from molattn.chem import molecule_graph
 from molattn.data.schema import dumps_checksummed
 from molattn.errors import InputError, UsageError
 from molattn.models.applicability_domain import ApplicabilityDomain
-from molattn.models.artifact import Artifact, load_artifact, save_artifact
+from molattn.models.artifact import Artifact
+from molattn.models.artifact_file import load_artifact, save_artifact
 from molattn.models.calibration import Calibration, resolve_calibration_method, score_names
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
@@ -40,7 +41,7 @@ def _ensemble(task: Task, members: int = 3, **fields: object) -> Artifact:
         torch.manual_seed(seed)
         models.append(GraphModel(SMALL, len(task.target_of_output(2))).eval().requires_grad_(False))
     scaler = TargetScaler((1.0, -2.0), (3.0, 0.5)) if isinstance(task, Regression) else TargetScaler.identity(2)
-    settings = {"task": task, "members": tuple(models[1:]), **fields}
+    settings = {"task": task, "other_models": tuple(models[1:]), **fields}
     return Artifact(models[0], scaler, ("p", "q"), ("", ""), **settings)  # pyright: ignore
 
 
@@ -48,7 +49,7 @@ def _ensemble(task: Task, members: int = 3, **fields: object) -> Artifact:
 def test_an_ensemble_predicts_the_mean_and_its_variance_has_two_parts(task: Task) -> None:
     ensemble = _ensemble(task)
     predictions = ensemble.predict(GRAPHS)
-    each = [replace(ensemble, model=m, members=(), uncertainty="").predict(GRAPHS) for m in ensemble.models]
+    each = [replace(ensemble, model=m, other_models=(), uncertainty="").predict(GRAPHS) for m in ensemble.models]
     assert predictions.extra_values.shape == (len(GRAPHS), len(ensemble.extra_columns()))
     assert ensemble.extra_columns()[-2:] == ["p_std", "q_std"]
     assert predictions.std is not None
@@ -152,7 +153,7 @@ def test_save_and_load_are_bitwise_exact(task: Task, tmp_path: Path) -> None:
 def test_the_uncertainty_method_is_saved(tmp_path: Path) -> None:
     save_artifact(tmp_path, _ensemble(Regression(), 1, uncertainty="dropout", samples=7))
     read = load_artifact(tmp_path)
-    assert (read.uncertainty, read.samples, read.members) == ("dropout", 7, ())
+    assert (read.uncertainty, read.samples, read.other_models) == ("dropout", 7, ())
 
 
 def test_missing_members_are_an_error(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ from typing import Protocol
 import torch
 
 from molattn.data import read_table, write_table
-from molattn.models.artifact import Artifact, load_artifact, save_artifact
+from molattn.models.artifact import Artifact
+from molattn.models.artifact_file import load_artifact, save_artifact
 from molattn.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 
 

@@ -22,7 +22,7 @@ from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import InputError
 from molattn.explain import AttentionMap
 from molattn.inference import table_engine
-from molattn.models.config_file import SCHEMA
+from molattn.models.config_schema import SCHEMA
 from molattn.training.checkpoint import load_checkpoint
 from tests.cli.conftest import Molattn
 from tests.data.fill_store import reading

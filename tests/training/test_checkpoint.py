@@ -20,7 +20,7 @@ from molattn.errors import InputError, UsageError
 from molattn.training import distributed
 from molattn.training.checkpoint import (
     SCHEMA,
-    STATE,
+    STATE_FILE,
     Checkpoint,
     Checkpoints,
     EpochCheckpointer,
@@ -41,17 +41,17 @@ def written(folder: Path, epoch: int = 2, **state: Any) -> Path:
 
 def change(folder: Path, update_checksum: bool = True, **fields: Any) -> None:
     """Change fields of the state, with its checksum if `update_checksum`."""
-    outer = json.loads((folder / STATE).read_text())
+    outer = json.loads((folder / STATE_FILE).read_text())
     text = json.dumps({**json.loads(outer["content"]), **fields})
     sha256 = hashlib.sha256(text.encode()).hexdigest() if update_checksum else outer["sha256"]
-    (folder / STATE).write_text(json.dumps({"sha256": sha256, "content": text}))
+    (folder / STATE_FILE).write_text(json.dumps({"sha256": sha256, "content": text}))
 
 
 def test_the_files_on_disk(tmp_path: Path) -> None:
     folder = written(tmp_path / "run" / "checkpoint", digits=0.1 + 0.2, infinite=float("-inf"))
-    assert {path.name for path in folder.iterdir()} == {STATE, "epoch-2.safetensors"}
+    assert {path.name for path in folder.iterdir()} == {STATE_FILE, "epoch-2.safetensors"}
     data = (folder / "epoch-2.safetensors").read_bytes()
-    outer = json.loads((folder / STATE).read_text())
+    outer = json.loads((folder / STATE_FILE).read_text())
     assert set(outer) == {"sha256", "content"}
     assert outer["sha256"] == hashlib.sha256(outer["content"].encode()).hexdigest()
     assert json.loads(outer["content"]) == {
@@ -69,7 +69,7 @@ def test_the_last_one_is_loaded_and_the_others_are_deleted(tmp_path: Path) -> No
     assert load_checkpoint(tmp_path / "c") is None
     for epoch in (2, 10, 3, 3):
         written(tmp_path / "c", epoch)
-    assert {path.name for path in (tmp_path / "c").iterdir()} == {STATE, "epoch-3.safetensors"}
+    assert {path.name for path in (tmp_path / "c").iterdir()} == {STATE_FILE, "epoch-3.safetensors"}
     found = load_checkpoint(tmp_path / "c")
     assert found is not None and found.state["epoch"] == 3
     assert found.tensors.keys() == X.keys()
@@ -84,11 +84,11 @@ def test_the_last_one_is_loaded_and_the_others_are_deleted(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda f: (f / STATE).write_text(""),
-        lambda f: (f / STATE).write_text("[]"),
-        lambda f: (f / STATE).write_text("{}"),
-        lambda f: (f / STATE).write_bytes(b"\xff"),
-        lambda f: (f / STATE).write_text('{"content": 3, "sha256": ""}'),
+        lambda f: (f / STATE_FILE).write_text(""),
+        lambda f: (f / STATE_FILE).write_text("[]"),
+        lambda f: (f / STATE_FILE).write_text("{}"),
+        lambda f: (f / STATE_FILE).write_bytes(b"\xff"),
+        lambda f: (f / STATE_FILE).write_text('{"content": 3, "sha256": ""}'),
         lambda f: change(f, update_checksum=False, seconds=1.0),
         lambda f: change(f, sha256="0" * 64),
         lambda f: change(f, file="none.safetensors"),

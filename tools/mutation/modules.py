@@ -180,6 +180,8 @@ MODULES = {
     "training/metrics": ["training/test_metrics.py", "training/test_bootstrap.py"],
     "training/uncertainty_metrics": ["training/test_uncertainty_metrics.py"],
     "models/artifact": ["models/test_artifact.py"],
+    "models/artifact_file": ["models/test_artifact.py"],
+    "models/artifact_parts": ["models/test_artifact.py"],
     "training/checkpoint": ["training/test_checkpoint.py", "training/test_callbacks.py"],
     "models/tasks": ["models/test_tasks.py"],
     "models/losses": [

@@ -15,7 +15,7 @@ from molattn.models.tasks import Regression, Task
 
 
 @dataclass(frozen=True)
-class StackedTrees:
+class BlendedTrees:
     """Boosted trees of each target, and the weight of their predictions.
 
     y = (1 - w) y_attention + w y_trees   for each target; probabilities p of classes likewise
