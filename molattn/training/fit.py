@@ -22,16 +22,18 @@ from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import REGRESSION, Regression, Task
 from molattn.training import distributed
 from molattn.training.callbacks import Callback, build_callbacks
-from molattn.training.checkpoint import Checkpoints, EpochCheckpointer, exit_on_sigterm, preserve_random_states
+from molattn.training.checkpoint import Checkpointer, CheckpointFolder
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules, RowIndices, StepInputs, collate_step
 from molattn.training.distributed import select_device
 from molattn.training.early_stopping import PATIENCE, EarlyStopping, EpochRecord, FitResult
+from molattn.training.generator_states import preserve_random_states
 from molattn.training.initialization import initialize_model
 from molattn.training.learner import Learner
 from molattn.training.metrics import VAL_LOSS, label_of, why_undefined
 from molattn.training.objectives import AuxiliaryObjective, add_auxiliary_targets, build_auxiliary_objective
 from molattn.training.run_config import RunConfig
+from molattn.training.signals import exit_on_sigterm
 
 
 def fit(
@@ -44,7 +46,7 @@ def fit(
     task: Task = REGRESSION,
     metric: str = "",
     auxiliary_objective: AuxiliaryObjective | None = None,
-    checkpoints: Checkpoints | None = None,
+    checkpoints: CheckpointFolder | None = None,
     callbacks: Sequence[Callback] = (),
     member: int = 0,
 ) -> FitResult:
@@ -101,7 +103,7 @@ def fit(
     metric = metric or task.metrics[0] if tracked == VAL_LOSS else tracked
     learner = Learner(model, train, scaler, config, task, metric, auxiliary_objective, steps)
     early_stopping = EarlyStopping(config.patience, model.state_dict(), tracked)
-    checkpointer = None if checkpoints is None else EpochCheckpointer(checkpoints, early_stopping, callbacks)
+    checkpointer = None if checkpoints is None else Checkpointer(checkpoints, early_stopping, callbacks)
     val_batches = [rows[rank::size] for rows in batches_by_size(molecule_sizes(val.molecules), 4 * config.batch_size)]
     pin = device.type == "cuda"  # a GPU copies the next batch while it computes this one
     loader = DataLoader(
@@ -147,13 +149,13 @@ def fit(
                 checkpointer.save_epoch(epoch, learner, finished, stopped_by)
             if finished:
                 break
-    if early_stopping.state is None:
+    if early_stopping.best_weights is None:
         raise InputError(
             "training had no finite validation loss, so there is no model: look for extreme targets, or lower "
             "--set training.learning_rate"
         )
     learner.release()
-    model.load_state_dict(early_stopping.state)
+    model.load_state_dict(early_stopping.best_weights)
     model.eval()
     result = FitResult(early_stopping.history, early_stopping.best_epoch, stopped_by)
     with preserve_random_states(device):
@@ -254,8 +256,8 @@ def fit_ensemble(
     val: LabelledMolecules,
     metric: str,
     callbacks: Sequence[Callback] = (),
-    on_member: Callable[[int, Checkpoints | None], None] = lambda _, __: None,
-    checkpoints: Callable[[int], Checkpoints | None] = lambda _: None,
+    on_member: Callable[[int, CheckpointFolder | None], None] = lambda _, __: None,
+    checkpoints: Callable[[int], CheckpointFolder | None] = lambda _: None,
     warn: Callable[[str], None] = lambda _: None,
 ) -> FittedEnsemble:
     """Fit `config.training.ensemble_size` models to the same molecules, one after the other.

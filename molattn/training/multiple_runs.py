@@ -18,10 +18,10 @@ from molattn.errors import InputError, UsageError
 from molattn.training import distributed, run_folder
 from molattn.training.bases import FINE_TUNING, FINE_TUNING_MANY, FROM_SCRATCH
 from molattn.training.callbacks import Callback
-from molattn.training.checkpoint import differences
 from molattn.training.run import Reporter, RunResult, SilentReporter, run
 from molattn.training.run_config import RunConfig, check_config, read_config
 from molattn.training.run_status import CONFIG_FILE, METRICS_FILE, check_resume, is_unfinished, resume_hint
+from molattn.training.setting_differences import differences
 from molattn.training.table_source import find_table
 
 
@@ -231,7 +231,7 @@ def _check_settings(path: Path, config: RunConfig) -> None:
             if f"{section}.{name}" not in config.explicit_keys and name in before[section]:
                 now[section][name] = before[section][name]
         del before["training"]["num_workers"], now["training"]["num_workers"]
-        if changed := differences({"config": before}, {"config": now}):
+        if changed := differences(before, now):
             raise UsageError(
                 f"{path} cannot be resumed, since {'; '.join(changed)}: undo the change, or start over with --force"
             )

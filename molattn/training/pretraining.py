@@ -23,7 +23,7 @@ from molattn.models.random_states import seeded
 from molattn.models.scaler import TargetScaler
 from molattn.training.bases import CARD, NO_BASE
 from molattn.training.callbacks import ReportEpochs, build_callbacks
-from molattn.training.checkpoint import Checkpoints
+from molattn.training.checkpoint import CheckpointFolder
 from molattn.training.dataset import LabelledMolecules
 from molattn.training.descriptors import DescriptorTargets, compute_descriptors, standardize_targets
 from molattn.training.early_stopping import EpochRecord, FitResult
@@ -170,7 +170,9 @@ def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: b
         raise bad
     reporter.stage(f"pretraining on {len(train):,} molecules and {len(targets.names)} descriptors")
     start = time.perf_counter()
-    checkpoints = Checkpoints(folder / CHECKPOINT_FOLDER, _identity(config, molecules), run.training.checkpoint_every)
+    checkpoints = CheckpointFolder(
+        folder / CHECKPOINT_FOLDER, _identity(config, molecules), run.training.checkpoint_every
+    )
     try:
         fitted = fit(
             model,

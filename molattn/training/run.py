@@ -21,7 +21,7 @@ from molattn.training import distributed, run_folder
 from molattn.training.baseline import check_baseline, forest_metrics
 from molattn.training.calibrate import build_artifact, calibrate, check_calibration
 from molattn.training.callbacks import Callback, ReportEpochs
-from molattn.training.checkpoint import Checkpoints
+from molattn.training.checkpoint import CheckpointFolder
 from molattn.training.config import DataConfig, TrainingConfig
 from molattn.training.data_report import check_data
 from molattn.training.dataset import PreparedDataset
@@ -221,9 +221,9 @@ def _train_and_evaluate(
     identity, settings, data = _identity(config, dataset, callbacks), config.training, dataset.config
     several = settings.ensemble_size > 1
 
-    def checkpoints(member: int) -> Checkpoints:
+    def checkpoints(member: int) -> CheckpointFolder:
         folder = path / CHECKPOINT_FOLDER / f"member_{member}" if several else path / CHECKPOINT_FOLDER
-        return Checkpoints(folder, identity, settings.checkpoint_every, path)
+        return CheckpointFolder(folder, identity, settings.checkpoint_every, path)
 
     checkpoints(0)  # raises if the settings differ, before config.toml is overwritten
     if distributed.is_main_process():
@@ -242,7 +242,7 @@ def _train_and_evaluate(
     start = time.perf_counter()
     before = 0.0
 
-    def on_member(member: int, saved: Checkpoints | None) -> None:
+    def on_member(member: int, saved: CheckpointFolder | None) -> None:
         nonlocal before
         last = None if saved is None else saved.last
         before += 0.0 if saved is None else saved.seconds

@@ -9,7 +9,7 @@ import numpy as np
 from molattn.errors import UsageError
 from molattn.models.artifact import Artifact
 from molattn.models.calibration import Calibration, apply_calibration, prediction_intervals, prediction_sets
-from molattn.models.predictions import Predictions, normal_quantile
+from molattn.models.predictions import NONE, Predictions, normal_quantile
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Regression, Task
 

@@ -23,7 +23,7 @@ from molattn.errors import InputError
 from molattn.explain import AttentionMap
 from molattn.inference import table_engine
 from molattn.models.config_schema import SCHEMA
-from molattn.training.checkpoint import load_checkpoint
+from molattn.training.checkpoint_file import load_checkpoint
 from tests.cli.conftest import Molattn
 from tests.data.fill_store import reading
 from tests.molecules import SPECIAL, esol

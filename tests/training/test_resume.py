@@ -14,7 +14,8 @@ import torch
 import molattn
 from molattn.chem import molecule_graph
 from molattn.errors import InputError, UsageError
-from molattn.training.checkpoint import Checkpoint, Checkpoints, load_checkpoint, save_checkpoint
+from molattn.training.checkpoint import CheckpointFolder
+from molattn.training.checkpoint_file import Checkpoint, load_checkpoint, save_checkpoint
 from molattn.training.config import DataConfig, TrainingConfig
 from molattn.training.multiple_runs import run_multiple
 from molattn.training.run import SilentReporter, run
@@ -268,6 +269,6 @@ def test_a_full_disk_keeps_the_previous_checkpoint(tmp_path: Path, monkeypatch: 
 def test_the_time_of_a_resumed_run_includes_the_time_before(unfinished: Path) -> None:
     last = load_checkpoint(unfinished / "checkpoint")
     assert last is not None
-    before = Checkpoints(unfinished / "checkpoint", last.state["identity"]).seconds
+    before = CheckpointFolder(unfinished / "checkpoint", last.state["identity"]).seconds
     resume(unfinished)
     assert json.loads((unfinished / "env.json").read_text())["training_seconds"] >= round(before, 2) > 0

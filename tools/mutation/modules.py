@@ -183,6 +183,7 @@ MODULES = {
     "models/artifact_file": ["models/test_artifact.py"],
     "models/artifact_parts": ["models/test_artifact.py"],
     "training/checkpoint": ["training/test_checkpoint.py", "training/test_callbacks.py"],
+    "training/checkpoint_file": ["training/test_checkpoint.py"],
     "models/tasks": ["models/test_tasks.py"],
     "models/losses": [
         "models/test_loss_table.py",
