@@ -86,7 +86,7 @@ def pretrain(
     if table is not None and molecules is not None:
         raise typer.BadParameter("give a table or --molecules, not both")
     from molattn.cli.progress import TerminalReporter
-    from molattn.training.pretraining import PRETRAINING, PretrainConfig
+    from molattn.training.pretrain_config import PRETRAINING, PretrainConfig
     from molattn.training.pretraining import pretrain as run
     from molattn.training.run_config import resolve
     from molattn.training.unlabelled import NCI_MOLECULES

@@ -176,7 +176,7 @@ def _build_artifact(config: dict[str, Any], specs: dict[str, TensorSpec], folder
             f"{config['molattn']} or train again"
         )
     count = 1 + config[MEMBERS_KEY]
-    build_args = settings, len(task.target_of_output(len(targets))), task.atom_level, len(descriptors)
+    build_args = settings, task.num_outputs(len(targets)), task.atom_level, len(descriptors)
     if max(count, settings.num_layers) > len(specs):
         raise ValidationError("its settings require more weights than it has")
     with default_float32(), AllocationLimit(2 * count_numbers(select_prefix(specs, "")) + MAX_BUFFER_NUMBERS):

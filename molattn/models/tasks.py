@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from molattn.models.losses import DEFAULT_ALPHA, LOSSES, Loss, losses_of
 from molattn.models.names import ATOM_PREFIX
 from molattn.models.predictions import NONE, Predictions, no_columns
 from molattn.models.scaler import TargetScaler
+from molattn.models.target_transform import TargetTransform
 from molattn.plugins import VARIABLE
 
 
@@ -45,9 +46,18 @@ class Task(ABC):
     def target_of_output(self, num_targets: int) -> list[int]:
         """For each output of the model, the index of its target."""
 
-    def fit_scaler(self, train: np.ndarray) -> TargetScaler:
-        """The scaler of the targets, fitted to the training targets only, (n, T); the identity for classes."""
-        return TargetScaler.identity(train.shape[1])
+    def num_outputs(self, num_targets: int) -> int:
+        """The number of outputs of the model."""
+        return len(self.target_of_output(num_targets))
+
+    def fit_scaler(self, train: np.ndarray, transforms: Sequence[TargetTransform | None] = ()) -> TargetScaler:
+        """The scaler of the targets, fitted to the training targets only; the identity for classes.
+
+        Args:
+            train: (n, T), transformed.
+            transforms: of each target, None for none; empty if no target has one.
+        """
+        return replace(TargetScaler.identity(train.shape[1]), transforms=tuple(transforms))
 
     @abstractmethod
     def decode(self, outputs: np.ndarray, scaler: TargetScaler) -> Predictions:
@@ -148,8 +158,8 @@ class Regression(Task):
     def target_of_output(self, num_targets: int) -> list[int]:
         return [*range(num_targets)] * self.loss_function.outputs
 
-    def fit_scaler(self, train: np.ndarray) -> TargetScaler:
-        return TargetScaler.fit(train)
+    def fit_scaler(self, train: np.ndarray, transforms: Sequence[TargetTransform | None] = ()) -> TargetScaler:
+        return replace(TargetScaler.fit(train), transforms=tuple(transforms))
 
     def decode(self, outputs: np.ndarray, scaler: TargetScaler) -> Predictions:
         unit = np.array(scaler.std)

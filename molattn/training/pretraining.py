@@ -1,8 +1,7 @@
 """Pretraining of a base model on RDKit's descriptors and masked atoms, without labels."""
 
-import shlex
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from molattn.models.base import MoleculeModel
 from molattn.models.config_file import WEIGHTS
 from molattn.models.random_states import seeded
 from molattn.models.scaler import TargetScaler
-from molattn.training.bases import CARD, NO_BASE
+from molattn.training.bases import CARD
 from molattn.training.callbacks import ReportEpochs, build_callbacks
 from molattn.training.checkpoint import CheckpointFolder
 from molattn.training.dataset import LabelledMolecules
@@ -29,15 +28,14 @@ from molattn.training.descriptors import DescriptorTargets, compute_descriptors,
 from molattn.training.early_stopping import EpochRecord, FitResult
 from molattn.training.fit import fit
 from molattn.training.initialization import initialize_model
-from molattn.training.metrics import VAL_LOSS
 from molattn.training.objectives import MaskedAtomPrediction
 from molattn.training.prepare import featurization, read_options
-from molattn.training.run import Reporter
-from molattn.training.run_config import RunConfig, check_config
+from molattn.training.pretrain_config import PretrainConfig, check_pretraining
+from molattn.training.reporter import Reporter
 from molattn.training.run_folder import write_history, write_rejected
 from molattn.training.run_status import CHECKPOINT_FOLDER
 from molattn.training.table_source import table_options_of
-from molattn.training.unlabelled import NCI_MOLECULES, UnlabelledMolecules, check_molecules, collect_molecules
+from molattn.training.unlabelled import NCI_MOLECULES, UnlabelledMolecules, collect_molecules
 
 _RESUME_HINT = "{} holds an unfinished pretraining: the same command with --resume continues it"
 
@@ -46,47 +44,6 @@ VALIDATION = 0.05
 
 MIN_DIFFERING = 10
 """The number of training molecules that must differ from the median of a target for it to be used."""
-
-PRETRAINING: dict[str, Any] = {"epochs": 50, "batch_size": 64, "learning_rate": 2e-3}
-"""Default settings of a pretraining, in the section `training`, where they differ from those of a training."""
-
-
-@dataclass(frozen=True)
-class PretrainConfig:
-    """The settings of a pretraining.
-
-    Attributes:
-        molecules: the path of a table, or `NCI_MOLECULES`.
-        grow: the number of molecules to generate from them, see `molattn.chem.grow_molecules`.
-        exclude: paths of tables with molecules to exclude, in addition to those for evaluation.
-        masked_atoms: the fraction of atoms to mask and predict; 0 for none.
-        masked_weight: of the loss of masked atoms, relative to that of the descriptors.
-        run: the settings of the model, its training, and smiles_column, add_hs, max_atoms and standardize of the data.
-    """
-
-    molecules: str = NCI_MOLECULES
-    grow: int = 0
-    exclude: tuple[str, ...] = ()
-    masked_atoms: float = 0.15
-    masked_weight: float = 1.0
-    run: RunConfig = field(default_factory=RunConfig)
-
-    def command(self) -> str:
-        """The command line with these settings, without the output folder."""
-        words = ["molattn", "pretrain", *([] if self.molecules == NCI_MOLECULES else [self.molecules])]
-        words += ["--grow", str(self.grow)] if self.grow else []
-        words += [word for path in self.exclude for word in ("--exclude", path)]
-        default = PretrainConfig()
-        if self.masked_atoms != default.masked_atoms:
-            words += ["--masked-atoms", str(self.masked_atoms)]
-        if self.masked_weight != default.masked_weight:
-            words += ["--masked-weight", str(self.masked_weight)]
-        plain = RunConfig().updated({"training": {**PRETRAINING, "base": NO_BASE}}, "pretraining").to_dict()
-        for section, values in self.run.to_dict().items():
-            for name, value in values.items():
-                if value != plain[section].get(name) and name not in ("num_workers", "threads"):
-                    words += ["--set", f"{section}.{name}={tomli_w.dumps({'v': value})[4:].strip()}"]
-        return shlex.join(words)
 
 
 @dataclass(frozen=True)
@@ -131,8 +88,7 @@ def pretrain(
         UsageError: invalid settings, a folder that exists, or nothing to resume.
         InputError: molecules that cannot be used.
     """
-    check_config(config.run)
-    _check(config)
+    check_pretraining(config)
     with lock_folder(Path(folder)):
         return _pretrain(config, Path(folder), reporter, force, resume)
 
@@ -206,24 +162,6 @@ def _masked_atom_objective(config: PretrainConfig, model: MoleculeModel) -> Mask
             return MaskedAtomPrediction(model, config.masked_atoms, config.masked_weight)
         except ValueError as error:
             raise UsageError(f"{error}: add --masked-atoms 0") from None
-
-
-def _check(config: PretrainConfig) -> None:
-    data = config.run.data
-    check_molecules(config.molecules)
-    if config.grow < 0:
-        raise UsageError("a setting is out of range: grow is 0 or more")
-    if not 0 <= config.masked_atoms < 1:
-        raise UsageError("a setting is out of range: masked_atoms is at least 0 and below 1")
-    if not config.masked_weight > 0:
-        raise UsageError("a setting is out of range: masked_weight is above 0")
-    if data.conformers or data.standardize or data.descriptor_columns or data.molecule_featurizers:
-        raise UsageError(
-            "a base model is trained on molecules as they are: leave out conformers, standardize and descriptors"
-        )
-    training = config.run.training
-    if training.auxiliary or training.loss or training.metrics or training.tracking_metric != VAL_LOSS:
-        raise UsageError("a base model is trained on descriptors: leave out auxiliary targets, losses and metrics")
 
 
 def _prepare_folder(folder: Path, force: bool, resume: bool) -> None:

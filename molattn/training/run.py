@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from molattn.data import CALIBRATION
 from molattn.errors import MolattnError, ProcessLost, UsageError
@@ -19,18 +19,20 @@ from molattn.models.predictions import NONE, Predictions
 from molattn.models.uncertainty import resolve_uncertainty_method
 from molattn.training import distributed, run_folder
 from molattn.training.baseline import check_baseline, forest_metrics
-from molattn.training.calibrate import build_artifact, calibrate, check_calibration
+from molattn.training.build_artifact import build_artifact
+from molattn.training.calibrate import calibrate, check_calibration
 from molattn.training.callbacks import Callback, ReportEpochs
 from molattn.training.checkpoint import CheckpointFolder
 from molattn.training.config import DataConfig, TrainingConfig
 from molattn.training.data_report import check_data
 from molattn.training.dataset import PreparedDataset
 from molattn.training.early_stopping import PATIENCE, EpochRecord, FitResult
-from molattn.training.fit import fit_ensemble
+from molattn.training.ensemble import fit_ensemble
 from molattn.training.initialization import initialize_model, resolve_initialization
 from molattn.training.metrics import check_tracking_metric, label_of, resolve_metrics
 from molattn.training.objectives import class_weights
 from molattn.training.prepare import prepare_run, read_options
+from molattn.training.reporter import Reporter, SilentReporter
 from molattn.training.run_config import RunConfig, check_config
 from molattn.training.run_metrics import (
     intervals_on_test_split,
@@ -50,27 +52,6 @@ from molattn.training.transforms import describe_transforms
 from molattn.training.trees import check_trees, describe_trees, fit_trees_of
 
 _log = logging.getLogger(__name__)
-
-
-@runtime_checkable
-class Reporter(Protocol):
-    """Reports the progress of a run."""
-
-    def stage(self, text: str) -> None:
-        """Report the start of a stage of the run."""
-
-    def warning(self, text: str) -> None:
-        """Report a warning."""
-
-    def molecules(self, done: int, total: int) -> None:
-        """Report the number of molecules that have been read."""
-
-    def epoch(self, record: EpochRecord, epochs: int) -> None:
-        """Report the end of one of at most `epochs` epochs."""
-
-
-class SilentReporter(Reporter):
-    """A `Reporter` without output, for every rank except rank 0."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +148,7 @@ def _run(
     )
     if message:
         reporter.stage(message)
-    initialize_model(config, len(task.target_of_output(len(dataset.config.target_columns))), task.atom_level)
+    initialize_model(config, task.num_outputs(len(dataset.config.target_columns)), task.atom_level)
     resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
     if dataset.has_calibration:
         check_calibration(task, settings.calibration_method)
@@ -238,7 +219,7 @@ def _train_and_evaluate(
             reporter.stage(message)
     task = dataset.task
     train, val = dataset.subset("train"), dataset.subset("val")
-    scaler = replace(task.fit_scaler(train.targets), transforms=dataset.transforms)
+    scaler = task.fit_scaler(train.targets, dataset.transforms)
     start = time.perf_counter()
     before = 0.0
 

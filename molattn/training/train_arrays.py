@@ -14,7 +14,8 @@ from molattn.models.predictions import NONE
 from molattn.models.target_transform import transform_targets
 from molattn.models.tasks import Task
 from molattn.models.uncertainty import resolve_uncertainty_method
-from molattn.training.calibrate import build_artifact, calibrate, check_calibration
+from molattn.training.build_artifact import build_artifact
+from molattn.training.calibrate import calibrate, check_calibration
 from molattn.training.callbacks import Callback, ReportEpochs
 from molattn.training.dataset import LabelledMolecules
 from molattn.training.descriptors import (
@@ -23,12 +24,12 @@ from molattn.training.descriptors import (
     standardize_descriptors,
 )
 from molattn.training.early_stopping import EpochRecord
-from molattn.training.fit import fit_ensemble
+from molattn.training.ensemble import fit_ensemble
 from molattn.training.initialization import resolve_initialization
 from molattn.training.labels import molecule_key
 from molattn.training.metrics import check_tracking_metric, resolve_metrics
 from molattn.training.prepare import read_options
-from molattn.training.run import Reporter
+from molattn.training.reporter import Reporter
 from molattn.training.run_config import RunConfig, check_config
 from molattn.training.transforms import Transforms, fit_transforms, resolve_transforms, undefined_target
 from molattn.training.trees import check_trees, fit_trees_of
@@ -129,7 +130,7 @@ def train_arrays(
     learned = transform_targets(transforms, targets)
     train, val, cal = (_subset(molecules, learned, weights, z, used[labels == split]) for split in splits)
 
-    scaler = replace(task.fit_scaler(train.targets), transforms=transforms)
+    scaler = task.fit_scaler(train.targets, transforms)
     config, _ = resolve_initialization(config, task.atom_level, len(train.molecules))
     settings = config.training
     resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)

@@ -17,8 +17,9 @@ from molattn.models.graph_model import GraphModel
 from molattn.sklearn import MolAttentionRegressor
 from molattn.training.config import FEATURIZER_NAMES, DataConfig
 from molattn.training.prepare import prepare
-from molattn.training.pretraining import PretrainConfig, pretrain
-from molattn.training.run import SilentReporter
+from molattn.training.pretrain_config import PretrainConfig
+from molattn.training.pretraining import pretrain
+from molattn.training.reporter import SilentReporter
 from molattn.training.run_config import resolve
 from tests.cli.conftest import Molattn
 from tests.molecules import esol

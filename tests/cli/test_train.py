@@ -197,7 +197,7 @@ def test_a_run_that_fails_leaves_no_folder(
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("molattn.training.fit.fit", stop)
+    monkeypatch.setattr("molattn.training.ensemble.fit", stop)
     result = molattn("train", table, *QUICK, "-o", tmp_path / "run")
     assert result.code == 130
     assert not (tmp_path / "run").exists()
@@ -462,7 +462,7 @@ def test_an_internal_error_is_reported_and_debug_shows_a_traceback(
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("molattn.training.fit.fit", fail)
+    monkeypatch.setattr("molattn.training.ensemble.fit", fail)
     result = molattn("train", table, *QUICK, "-o", tmp_path / "run")
     assert result.code == 1
     assert "internal error: ZeroDivisionError: oops" in result.err

@@ -30,9 +30,9 @@ from molattn.training.bases import (
     bases_dir,
 )
 from molattn.training.config import DataConfig, TrainingConfig
-from molattn.training.initialization import resolve_initialization
-from molattn.training.pretraining import PretrainConfig, pretrain
-from molattn.training.run import initialize_model
+from molattn.training.initialization import initialize_model, resolve_initialization
+from molattn.training.pretrain_config import PretrainConfig
+from molattn.training.pretraining import pretrain
 from molattn.training.run_config import RunConfig, resolve
 from molattn.training.unlabelled import NCI_MOLECULES, collect_molecules
 from tests.molecules import esol

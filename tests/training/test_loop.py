@@ -20,7 +20,7 @@ from molattn.errors import InputError, UsageError
 from molattn.models.graph_model import GraphModel
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Binary, Regression, Task
-from molattn.training import distributed
+from molattn.training import distributed, ensemble
 from molattn.training import fit as fit_module
 from molattn.training.callbacks import ReportEpochs
 from molattn.training.checkpoint import CheckpointFolder
@@ -28,17 +28,9 @@ from molattn.training.checkpoint_file import load_checkpoint
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules, collate_step
 from molattn.training.distributed import select_device
-from molattn.training.fit import (
-    EarlyStopping,
-    EpochRecord,
-    FitResult,
-    FittedEnsemble,
-    _eval_mode,
-    _seed_epoch,
-    _to_device,
-    fit,
-    fit_ensemble,
-)
+from molattn.training.early_stopping import EpochRecord, FitResult
+from molattn.training.ensemble import FittedEnsemble, fit_ensemble
+from molattn.training.fit import EarlyStopping, _eval_mode, _seed_epoch, _to_device, fit
 from molattn.training.run_config import RunConfig
 from tests.training.test_learner import CONFIG, GRAPHS, SCALER, SMALL, TARGETS, TRAIN, VAL, model_of
 
@@ -447,8 +439,8 @@ def test_a_slow_model_on_the_cpu_is_reported_once_before_the_first_member(
 ) -> None:
     gpus(monkeypatch, count)
     monkeypatch.setattr(GraphModel, "slow_reason", lambda _: "there is no compiler")
-    monkeypatch.setattr(fit_module, "initialize_model", lambda *_: model_of())
-    monkeypatch.setattr(fit_module, "fit", lambda *_, **__: FitResult([], 0))
+    monkeypatch.setattr(ensemble, "initialize_model", lambda *_: model_of())
+    monkeypatch.setattr(ensemble, "fit", lambda *_, **__: FitResult([], 0))
     events: list[Any] = []
     ensemble_of(
         replace(ONE, accelerator=accelerator, ensemble_size=3),

@@ -18,7 +18,8 @@ from molattn.errors import InputError, UsageError
 from molattn.models.config import GraphModelConfig
 from molattn.training.bases import find_base
 from molattn.training.config import TrainingConfig
-from molattn.training.pretraining import PretrainConfig, pretrain
+from molattn.training.pretrain_config import PretrainConfig
+from molattn.training.pretraining import pretrain
 from molattn.training.run_config import RunConfig
 from molattn.training.unlabelled import collect_molecules
 from tests.molecules import esol

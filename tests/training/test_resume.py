@@ -18,7 +18,8 @@ from molattn.training.checkpoint import CheckpointFolder
 from molattn.training.checkpoint_file import Checkpoint, load_checkpoint, save_checkpoint
 from molattn.training.config import DataConfig, TrainingConfig
 from molattn.training.multiple_runs import run_multiple
-from molattn.training.run import SilentReporter, run
+from molattn.training.reporter import SilentReporter
+from molattn.training.run import run
 from molattn.training.run_config import RunConfig
 from tests.molecules import esol
 from tests.training.runs import interrupt, resume, same_runs, small_table, train_small

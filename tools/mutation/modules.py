@@ -13,11 +13,13 @@ MATHEMATICS = (
     "models/tasks",
     "models/losses",
     "models/calibration",
+    "training/build_artifact",
     "training/calibrate",
     "training/objectives",
     "training/learner",
     "training/early_stopping",
     "training/fit",
+    "training/ensemble",
     "explain/",
 )
 
@@ -192,10 +194,9 @@ MODULES = {
         "models/test_tasks.py",
     ],
     "models/calibration": ["models/test_calibration.py", "models/test_calibration_by_others.py"],
-    "training/calibrate": [
+    "training/calibrate": ["models/test_calibration.py", "models/test_calibration_by_others.py"],
+    "training/build_artifact": [
         "training/test_ensembles.py::test_a_resumed_ensemble_is_bitwise_equal",
-        "models/test_calibration.py",
-        "models/test_calibration_by_others.py",
         "models/test_applicability_domain.py",
     ],
     "training/objectives": [
@@ -218,6 +219,12 @@ MODULES = {
         "--deselect=tests/training/test_loop.py::test_regression_does_not_import_slow_packages",
         "training/test_fit.py",
         "training/test_early_stopping.py",
+        "training/test_callbacks.py",
+    ],
+    "training/ensemble": [
+        "training/test_loop.py",
+        "--deselect=tests/training/test_loop.py::test_regression_does_not_import_slow_packages",
+        "training/test_fit.py",
         "training/test_callbacks.py",
     ],
     "explain/methods": ["explain/test_attributions.py", "explain/test_attributions_by_others.py"],
