@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from molattn.errors import InputError, short_repr
-from molattn.models.losses import DEFAULT_ALPHA, LOSSES, Loss, losses_of
+from molattn.models.loss_functions import DEFAULT_ALPHA
+from molattn.models.losses import LOSSES, Loss, losses_of
 from molattn.models.names import ATOM_PREFIX
 from molattn.models.predictions import NONE, Predictions, no_columns
 from molattn.models.scaler import TargetScaler
@@ -162,12 +163,12 @@ class Regression(Task):
         return replace(TargetScaler.fit(train), transforms=tuple(transforms))
 
     def decode(self, outputs: np.ndarray, scaler: TargetScaler) -> Predictions:
-        unit = np.array(scaler.std)
-        first, *others = np.split(outputs.astype(np.float64), outputs.shape[1] // len(unit), 1)
+        scale = np.array(scaler.std)
+        first, *others = np.split(outputs.astype(np.float64), outputs.shape[1] // len(scale), 1)
         values = scaler.unscale(first)
         if self.loss_function.spread is None:
             return Predictions(values, no_columns(values))
-        spread = self.loss_function.spread(others, unit, self.alpha)
+        spread = self.loss_function.spread(others, scale, self.alpha)
         quantiles = no_columns(values)
         if spread.half_widths is not None:
             below, above = spread.half_widths

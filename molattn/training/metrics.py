@@ -35,7 +35,7 @@ class Metric:
 
     Attributes:
         label: its name in a table.
-        tasks: the kinds of tasks that it applies to.
+        task_kinds: the kinds of tasks that it applies to.
         larger_is_better: whether larger values are better.
         function: computes its value from labels and scores; raises UndefinedMetric.
         has_unit: whether it is in the unit of the target.
@@ -43,7 +43,7 @@ class Metric:
     """
 
     label: str
-    tasks: tuple[str, ...]
+    task_kinds: tuple[str, ...]
     larger_is_better: bool
     function: Callable[[np.ndarray, np.ndarray], float]
     has_unit: bool = False
@@ -228,7 +228,7 @@ def resolve_metrics(kind: str, default: Sequence[str], requested: Sequence[str])
     Raises:
         UsageError: one that does not exist or does not apply to targets of this kind.
     """
-    applicable = [name for name, metric in METRICS.items() if kind in metric.tasks]
+    applicable = [name for name, metric in METRICS.items() if kind in metric.task_kinds]
     for name in requested:
         if name not in METRICS:
             raise UsageError(unknown_choice("metric", name, METRICS))
@@ -243,7 +243,7 @@ def check_tracking_metric(kind: str, names: Sequence[str], requested: str) -> No
     """Raise UsageError unless the tracking metric is `VAL_LOSS`, or one of the reported metrics `names`."""
     if requested not in (VAL_LOSS, *names):
         known = f"choose among {', '.join((VAL_LOSS, *names))}"
-        if requested not in METRICS or kind not in METRICS[requested].tasks:
+        if requested not in METRICS or kind not in METRICS[requested].task_kinds:
             raise UsageError(f"the tracking metric {requested!r} does not apply to {kind} targets: {known}")
         raise UsageError(f"the tracking metric {requested!r} is not reported: add --metric {requested}, or {known}")
 

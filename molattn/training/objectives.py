@@ -16,7 +16,7 @@ from molattn.data.store.batches import MoleculeBatch
 from molattn.errors import UsageError
 from molattn.models.base import MoleculeModel
 from molattn.models.graph_model import GraphModel
-from molattn.models.losses import DEFAULT_ALPHA, DEFAULT_REGULARIZATION, LossArguments
+from molattn.models.loss_functions import DEFAULT_ALPHA, DEFAULT_REGULARIZATION, LossArguments
 from molattn.models.random_states import seeded
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Task

@@ -18,7 +18,7 @@ from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.data.tables.records import parse_lists
 from molattn.data.tables.table import Table, column, column_index
 from molattn.errors import InputError, UsageError, short_repr
-from molattn.models.losses import why_no_bounds
+from molattn.models.losses import bounds_unsupported_reason
 from molattn.models.names import ATOM_PREFIX
 from molattn.models.tasks import Binary, Multiclass, Regression
 from molattn.training.class_names import (
@@ -153,7 +153,7 @@ def encode_targets(
             table, messages = normalize_numbers(table, columns, options)
             warnings += messages
     positions = [column_index(table, name) for name in columns]
-    no_bounds = f"a {kind} target has none" if kind == Binary.kind else why_no_bounds(loss)
+    no_bounds = f"a {kind} target has none" if kind == Binary.kind else bounds_unsupported_reason(loss)
     # A column of so many different texts holds no classes: its labels are not counted.
     is_long = not (kind or classes or atom_level) and any(
         len({row[position] for row in table.rows}) > MAX_SPELLINGS for position in positions

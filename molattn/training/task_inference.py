@@ -6,7 +6,8 @@ import numpy as np
 
 from molattn.data.tables.cells import format_bound, has_bounds
 from molattn.errors import UsageError, unknown_choice
-from molattn.models.losses import BOUNDED_LOSSES, DEFAULT_ALPHA, LOSSES, losses_of
+from molattn.models.loss_functions import DEFAULT_ALPHA
+from molattn.models.losses import BOUNDED_LOSSES, LOSSES, losses_of
 from molattn.models.names import ATOM_PREFIX
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
 from molattn.training.class_names import abbreviate, describe_binary_classes, hold_or_holds
@@ -102,7 +103,7 @@ def _create_task(kind: str, loss: str, classes: tuple[tuple[str, ...], ...], ato
     if loss not in losses:
         if loss not in LOSSES:
             raise UsageError(unknown_choice("loss", loss, LOSSES))
-        owner = LOSSES[loss].kinds[0]
+        owner = LOSSES[loss].task_kinds[0]
         raise UsageError(
             f"the loss {loss!r} is of {owner} targets, and these are {kind}: choose {' or '.join(losses)}, or add "
             f"--task-type {ATOM_PREFIX if atom_level else ''}{owner}"

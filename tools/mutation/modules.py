@@ -12,6 +12,7 @@ MATHEMATICS = (
     "graph/",
     "models/tasks",
     "models/losses",
+    "models/loss_functions",
     "models/calibration",
     "training/build_artifact",
     "training/calibrate",
@@ -187,7 +188,8 @@ MODULES = {
     "training/checkpoint": ["training/test_checkpoint.py", "training/test_callbacks.py"],
     "training/checkpoint_file": ["training/test_checkpoint.py"],
     "models/tasks": ["models/test_tasks.py"],
-    "models/losses": [
+    "models/losses": ["models/test_loss_table.py", "training/test_losses.py", "models/test_tasks.py"],
+    "models/loss_functions": [
         "models/test_loss_table.py",
         "training/test_losses.py",
         "training/test_losses_by_others.py",
