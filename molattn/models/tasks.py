@@ -266,8 +266,8 @@ class Multiclass(Task):
         return self.with_probabilities([p for p, _ in of_targets], np.stack(of_predicted, 1) if of_predicted else None)
 
     def class_priors(self, train: np.ndarray) -> tuple[tuple[float, ...], ...]:
-        known = [y[np.isfinite(y)].astype(int) for y in train.T]
-        counts = [np.bincount(y, minlength=len(names)) for y, names in zip(known, self.classes, strict=True)]
+        labels = [y[np.isfinite(y)].astype(int) for y in train.T]
+        counts = [np.bincount(y, minlength=len(names)) for y, names in zip(labels, self.classes, strict=True)]
         return tuple(tuple((count / count.sum()).tolist()) for count in counts)
 
     def distribution_columns(self, targets: Sequence[str]) -> list[str]:

@@ -88,9 +88,9 @@ def find_base(name: str) -> BaseModel:
     folder = bases_dir()
     path = Path(name) if folder is None or name not in base_names() else folder / name
     if not (path / CARD).is_file():
-        known = ", ".join(base_names()) or "none comes with molattn"
+        names = ", ".join(base_names()) or "none comes with molattn"
         raise UsageError(
-            f"there is no base model {short_repr(name)}: give one of {known}, the folder that `molattn pretrain` "
+            f"there is no base model {short_repr(name)}: give one of {names}, the folder that `molattn pretrain` "
             f"wrote, or {NO_BASE} to train from scratch"
         )
     # Imported here, because molattn.data imports numpy, which help texts do not need.

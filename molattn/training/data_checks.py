@@ -157,17 +157,17 @@ def check_ranges(dataset: PreparedDataset) -> list[Finding]:
     """Positive, skewed targets over several orders of magnitude."""
     found = []
     for t, (name, y) in enumerate(zip(dataset.config.target_columns, dataset.targets.T, strict=True)):
-        known = y[np.isfinite(y)]
-        if len(known) < 2 or known.min() <= 0 or (dataset.transforms and dataset.transforms[t] is not None):
+        labels = y[np.isfinite(y)]
+        if len(labels) < 2 or labels.min() <= 0 or (dataset.transforms and dataset.transforms[t] is not None):
             continue
-        low, high = np.quantile(known, [0.01, 0.99])
+        low, high = np.quantile(labels, [0.01, 0.99])
         orders = float(np.log10(high) - np.log10(low))
-        skew, skew_of_log = _skewness(known), _skewness(np.log10(known))
+        skew, skew_of_log = _skewness(labels), _skewness(np.log10(labels))
         if orders >= ORDERS and math.isfinite(skew) and skew > max(1.0, abs(skew_of_log)):
             transform = NEG_LOG10_MOLAR if parse_molar(dataset.units[t]) else LOG10
             message = (
-                f"column {short_repr(name)} spans {orders:.1f} orders of magnitude, {known.min():g} to "
-                f"{known.max():g}; the largest values decide the loss: try --target-transform {transform}"
+                f"column {short_repr(name)} spans {orders:.1f} orders of magnitude, {labels.min():g} to "
+                f"{labels.max():g}; the largest values decide the loss: try --target-transform {transform}"
             )
             found.append(Finding("range", message, True, {"target": name, "orders": orders, "skewness": skew}))
     return found
@@ -183,11 +183,11 @@ def check_classes(dataset: PreparedDataset) -> list[Finding]:
     """Classes with few of the labels of their target."""
     rare = []
     for t, (name, y) in enumerate(zip(dataset.config.target_columns, dataset.targets.T, strict=True)):
-        known = y[np.isfinite(y)].astype(int)
+        labels = y[np.isfinite(y)].astype(int)
         names = dataset.task.class_names(t)
-        for c, count in enumerate(np.bincount(known, minlength=len(names)).tolist() if len(known) else ()):
-            if count < MIN_SHARE * len(known):
-                rare.append({"target": name, "class": names[c], "labels": count, "of": len(known)})
+        for c, count in enumerate(np.bincount(labels, minlength=len(names)).tolist() if len(labels) else ()):
+            if count < MIN_SHARE * len(labels):
+                rare.append({"target": name, "class": names[c], "labels": count, "of": len(labels)})
     if not rare:
         return []
     first = min(rare, key=lambda r: r["labels"] / r["of"])
@@ -223,13 +223,15 @@ def check_splits(dataset: PreparedDataset) -> list[Finding]:
     )
     for split, label in (("test", "test"), ("val", "validation")):
         targets = dataset.targets[dataset.target_rows(dataset.indices(split))]
-        known = [y[np.isfinite(y)] for y in targets.T]
-        measured = [(*measure(y), name, len(y)) for y, name in zip(known, dataset.config.target_columns, strict=True)]
+        labels_by_target = [y[np.isfinite(y)] for y in targets.T]
+        measured = [
+            (*measure(y), name, len(y)) for y, name in zip(labels_by_target, dataset.config.target_columns, strict=True)
+        ]
         wide = [m for m in measured if not m[1] <= MAX_HALF_WIDTH[m[0]]]
         if not wide:
             continue
         metric, width, name, n = max(wide, key=lambda m: (math.isnan(m[1]), m[1]))
-        what = f" of {short_repr(name)}" if len(known) > 1 else ""
+        what = f" of {short_repr(name)}" if len(labels_by_target) > 1 else ""
         labels = f"{count_noun(n, f'{label} label', f'{label} labels')}{what}"
         if math.isnan(width):
             message = f"{labels} do not have both classes, so that the {metric} is undefined"

@@ -78,10 +78,10 @@ def standardize_targets(
     used: list[int] = []
     dropped: dict[str, str] = {}
     for t, name in enumerate(names):
-        known = values[train, t][np.isfinite(values[train, t])]
-        if len(known) < (1 - MAX_MISSING) * len(train):
+        finite = values[train, t][np.isfinite(values[train, t])]
+        if len(finite) < (1 - MAX_MISSING) * len(train):
             dropped[name] = "not finite"
-        elif int((known != np.median(known)).sum()) < min_differing:
+        elif int((finite != np.median(finite)).sum()) < min_differing:
             dropped[name] = "constant"
         else:
             used.append(t)

@@ -215,12 +215,12 @@ def merge_duplicates(
 
 def _label(values: np.ndarray, method: str, task: Task) -> float:
     """The label of a molecule from those of its rows, NaN where missing."""
-    known = values[np.isfinite(values)]
-    if not len(known):
+    labels = values[np.isfinite(values)]
+    if not len(labels):
         return np.nan
     if isinstance(task, Regression):
-        return float(np.median(known) if method == MEDIAN else np.mean(known))
-    classes, counts = np.unique(known, return_counts=True)
+        return float(np.median(labels) if method == MEDIAN else np.mean(labels))
+    classes, counts = np.unique(labels, return_counts=True)
     most = classes[counts == counts.max()]
     return float(most[0]) if len(most) == 1 else np.nan
 
@@ -233,8 +233,8 @@ def _disagreement(
     values: np.ndarray, rows: np.ndarray, task: Task, t: int, names: Sequence[str], locations: Sequence[str]
 ) -> str:
     """The smallest and the largest label of target t, in the order of their rows, with their locations."""
-    known = np.flatnonzero(np.isfinite(values))
-    low, high = known[values[known].argmin()], known[values[known].argmax()]
+    labelled = np.flatnonzero(np.isfinite(values))
+    low, high = labelled[values[labelled].argmin()], labelled[values[labelled].argmax()]
     texts = []
     for i in sorted((low, high)):
         value = task.table_value(float(values[i]), t)

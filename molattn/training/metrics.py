@@ -87,8 +87,8 @@ def compute_metrics(true: np.ndarray, scores: np.ndarray, names: Sequence[str]) 
 
     Shapes: true (n,), NaN where the label is missing; scores (n,) or (n, classes).
     """
-    known = np.isfinite(true)
-    y, p = np.asarray(true, dtype=np.float64)[known], np.asarray(scores, dtype=np.float64)[known]
+    labelled = np.isfinite(true)
+    y, p = np.asarray(true, dtype=np.float64)[labelled], np.asarray(scores, dtype=np.float64)[labelled]
     values: dict[str, Any] = {}
     why: dict[str, str] = {}
     for name in names:
@@ -182,8 +182,8 @@ def metric_intervals(
 
     Shapes: true (n,), NaN where missing; scores (n,) or (n, classes); molecules n, or None if each row is a molecule.
     """
-    known = np.isfinite(true)
-    y, p = np.asarray(true, dtype=np.float64)[known], np.asarray(scores, dtype=np.float64)[known]
+    labelled = np.isfinite(true)
+    y, p = np.asarray(true, dtype=np.float64)[labelled], np.asarray(scores, dtype=np.float64)[labelled]
     measured = compute_metrics(y, p, names)
     defined = [name for name in names if measured[name] is not None]
     result: dict[str, Any] = dict.fromkeys(names)
@@ -191,7 +191,7 @@ def metric_intervals(
     number: dict[object, int] = {}
     rows = range(len(true)) if molecules is None else molecules
     molecule_of_label = np.array(
-        [number.setdefault(m, len(number)) for m, k in zip(rows, known, strict=True) if k], dtype=np.int64
+        [number.setdefault(m, len(number)) for m, k in zip(rows, labelled, strict=True) if k], dtype=np.int64
     )
     if defined and len(number) < 2:
         why |= dict.fromkeys(defined, "labels of one molecule only")
@@ -242,10 +242,10 @@ def resolve_metrics(kind: str, default: Sequence[str], requested: Sequence[str])
 def check_tracking_metric(kind: str, names: Sequence[str], requested: str) -> None:
     """Raise UsageError unless the tracking metric is `VAL_LOSS`, or one of the reported metrics `names`."""
     if requested not in (VAL_LOSS, *names):
-        known = f"choose among {', '.join((VAL_LOSS, *names))}"
+        choices = f"choose among {', '.join((VAL_LOSS, *names))}"
         if requested not in METRICS or kind not in METRICS[requested].task_kinds:
-            raise UsageError(f"the tracking metric {requested!r} does not apply to {kind} targets: {known}")
-        raise UsageError(f"the tracking metric {requested!r} is not reported: add --metric {requested}, or {known}")
+            raise UsageError(f"the tracking metric {requested!r} does not apply to {kind} targets: {choices}")
+        raise UsageError(f"the tracking metric {requested!r} is not reported: add --metric {requested}, or {choices}")
 
 
 def why_undefined(name: str, kind: str, targets: np.ndarray) -> str:

@@ -72,22 +72,22 @@ class TaskLoss(nn.Module):
         Shapes: outputs (b, outputs); targets (b, T), not standardized, NaN where missing; b counts molecules, or atoms;
         bounds (b, T, 2), lower and upper bounds, not standardized, NaN where there is none, or None.
         """
-        known, is_lower, is_upper = torch.isfinite(targets), None, None
+        labelled, is_lower, is_upper = torch.isfinite(targets), None, None
         if bounds is not None and self.reads_bounds:
             is_lower, is_upper = torch.isfinite(bounds).unbind(-1)
             lower, upper = bounds.unbind(-1)
             targets = torch.where(is_lower, lower, torch.where(is_upper, upper, targets))
-            known = torch.isfinite(targets)
-        z = ((targets - self.mean) / self.std).masked_fill(~known, 0.0)
-        outputs = outputs.masked_fill(~known[:, self.target_of_output], 0.0)
+            labelled = torch.isfinite(targets)
+        z = ((targets - self.mean) / self.std).masked_fill(~labelled, 0.0)
+        outputs = outputs.masked_fill(~labelled[:, self.target_of_output], 0.0)
         weights = None if self.weights is None else self.weights.to(outputs.dtype)
         arguments = LossArguments(self.target_of_output, weights, self.alpha, self.regularization, is_lower, is_upper)
-        return self.function(outputs, z, arguments).masked_fill(~known, 0.0), known
+        return self.function(outputs, z, arguments).masked_fill(~labelled, 0.0), labelled
 
 
-def mean_loss(losses: Tensor, known: Tensor, weights: Tensor | None = None) -> Tensor:
+def mean_loss(losses: Tensor, labelled: Tensor, weights: Tensor | None = None) -> Tensor:
     """The mean over the known labels, weighted by `weights` of the rows, (b,); zero without a label."""
-    count = known.to(losses.dtype)
+    count = labelled.to(losses.dtype)
     if weights is not None:
         weights = weights.to(losses.dtype).unsqueeze(1)
         losses, count = losses * weights, count * weights
@@ -179,10 +179,10 @@ class AuxiliaryRegression(AuxiliaryObjective):
         if auxiliary_targets is None:
             raise ValueError("the auxiliary regression needs auxiliary targets of each molecule")
         x = model.embeddings(batch)
-        known = torch.isfinite(auxiliary_targets)
-        z = auxiliary_targets.masked_fill(~known, 0.0)
-        error = (self.head(x.to(self.head.weight.dtype)) - z).masked_fill(~known, 0.0)
-        return model.apply_head(x), self.weight * error.square().sum() / known.sum().clamp(min=1)
+        labelled = torch.isfinite(auxiliary_targets)
+        z = auxiliary_targets.masked_fill(~labelled, 0.0)
+        error = (self.head(x.to(self.head.weight.dtype)) - z).masked_fill(~labelled, 0.0)
+        return model.apply_head(x), self.weight * error.square().sum() / labelled.sum().clamp(min=1)
 
 
 class MaskedAtomPrediction(AuxiliaryObjective):

@@ -121,10 +121,17 @@ def prepare(
     matched = match_labels(records, outcomes.sizes, lambda i: outcomes[i].reason, table, encoded, config.target_columns)
     transforms: Transforms = ()
     if config.target_transform and len(matched.indices):
-        known = config.task_type, loss, matched.targets, config.target_columns, encoded.classes, atom_level, alpha
-        transforms = resolve_transforms(
-            config.target_transform, config.target_columns, source.units, resolve_task(*known, matched.bounds)[0]
+        task, _ = resolve_task(
+            config.task_type,
+            loss,
+            matched.targets,
+            config.target_columns,
+            encoded.classes,
+            atom_level,
+            alpha,
+            matched.bounds,
         )
+        transforms = resolve_transforms(config.target_transform, config.target_columns, source.units, task)
         matched = reject_undefined(matched, transforms, config.target_columns, records, table)
     targets, rejected = matched.targets, matched.rejected
     molecules = outcomes[matched.indices]

@@ -65,7 +65,7 @@ class RunResult:
         history: of the epochs; for an ensemble that of its first member.
         artifact: the model.
         predictions: of `dataset.targets`, row by row, after calibration, with their uncertainties.
-        raw_predictions: the same before calibration, of the transformed targets.
+        uncalibrated_predictions: the same before calibration, of the transformed targets.
     """
 
     folder: Path
@@ -74,7 +74,7 @@ class RunResult:
     history: list[EpochRecord]
     artifact: Artifact
     predictions: Predictions
-    raw_predictions: Predictions
+    uncalibrated_predictions: Predictions
 
 
 def run(
@@ -265,13 +265,15 @@ def _train_and_evaluate(
         reporter.stage("growing trees")
         artifact = replace(artifact, trees=fit_trees_of(artifact, train, val, settings))
         reporter.stage(describe_trees(artifact))
-    raw = artifact.predict(dataset.molecules, dataset.descriptors)
+    uncalibrated = artifact.predict(dataset.molecules, dataset.descriptors)
     if dataset.has_calibration and settings.calibration_method != NONE:
         rows, val_rows = dataset.indices(CALIBRATION), dataset.indices("val")
         true, method = scaler.transform(dataset.targets[rows]), settings.calibration_method
-        calibration = calibrate(raw[rows], true, task, artifact.uncertainty, method, artifact.targets, raw[val_rows])
+        calibration = calibrate(
+            uncalibrated[rows], true, task, artifact.uncertainty, method, artifact.targets, uncalibrated[val_rows]
+        )
         artifact = replace(artifact, calibration=calibration)
-    predictions = artifact.apply_calibration(raw)
+    predictions = artifact.apply_calibration(uncalibrated)
     # For a target with a transform, the mean of the transformed target: for a logarithm, the geometric mean.
     baseline = scaler.inverse_transform(task.baseline_predictions(train.targets, len(dataset.targets)))
     metrics = {
@@ -279,8 +281,8 @@ def _train_and_evaluate(
         "test_intervals": intervals_on_test_split(dataset, predictions, names, settings.seed),
         "baseline": {"what": task.baseline} | metrics_by_split(dataset, baseline, names),
         **({"baseline_forest": _forest(dataset, names, settings, reporter)} if settings.baseline else {}),
-        **transformed_metrics_by_split(dataset, raw, names),
-        **uncertainty_by_split(dataset, artifact, raw),
+        **transformed_metrics_by_split(dataset, uncalibrated, names),
+        **uncertainty_by_split(dataset, artifact, uncalibrated),
         "units": dict(zip(data.target_columns, dataset.units, strict=True)),
         "best_epoch": [f.best_epoch for f in fitted.fits] if several else first.best_epoch,
         "tracking_metric": tracked,
@@ -296,7 +298,7 @@ def _train_and_evaluate(
         # Written last: a run is finished if its metrics exist.
         run_folder.write_json(path / METRICS_FILE, metrics)
         shutil.rmtree(path / CHECKPOINT_FOLDER, ignore_errors=True)
-    return RunResult(path, metrics, dataset, first.history, artifact, predictions, raw)
+    return RunResult(path, metrics, dataset, first.history, artifact, predictions, uncalibrated)
 
 
 def _describe_end(fits: Sequence[FitResult], settings: TrainingConfig) -> str:

@@ -25,12 +25,12 @@ from molattn.training.class_names import (
     MAX_SPELLINGS,
     ZERO_ONE,
     abbreviate,
-    casefold,
     class_codes,
     clean_label,
     count_labels,
     describe_spellings,
     find_classes,
+    fold_label,
 )
 
 MAX_SHOWN_CELLS = 3
@@ -98,8 +98,8 @@ def has_atom_targets(table: Table, columns: Sequence[str], kind: str) -> bool:
 
 
 def _holds_lists(cells: Sequence[str]) -> bool:
-    known = [text for text in cells if text.strip()]
-    return bool(known) and 2 * sum(map(_is_list, known)) > len(known)
+    filled = [text for text in cells if text.strip()]
+    return bool(filled) and 2 * sum(map(_is_list, filled)) > len(filled)
 
 
 def _is_list(text: str) -> bool:
@@ -189,7 +189,7 @@ def encode_targets(
             if of_cell is None:
                 unreadable.append(UnreadableCell(row, f"column {short_repr(name)}: it holds no list"))
                 continue
-            codes = [code.get(text, code.get(casefold(text))) for text in of_cell]
+            codes = [code.get(text, code.get(fold_label(text))) for text in of_cell]
             if None in codes:
                 atom = codes.index(None)
                 where = f"column {short_repr(name)}{f', atom {atom} (from 0)' if atom_level else ''}"

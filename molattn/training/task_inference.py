@@ -61,9 +61,9 @@ def resolve_task(
         return task, f"task: {task.name}, {holds} words: {abbreviate(classes[0])}; {other}"
     if inferred == "binary":
         return task, f"task: {task.name}, {holds} only 0 and 1; {other}"
-    known = targets[np.isfinite(targets)]
-    few = np.unique(known)
-    if 2 <= len(few) <= 10 and not (few % 1).any() and len(known) >= 10 * len(few):
+    labels = targets[np.isfinite(targets)]
+    few = np.unique(labels)
+    if 2 <= len(few) <= 10 and not (few % 1).any() and len(labels) >= 10 * len(few):
         listed = ", ".join(f"{v:g}" for v in few)
         instead = f"if they are classes, add --task-type {ATOM_PREFIX if atom_level else ''}multiclass"
         return task, f"task: {task.name}, {holds} the numbers {listed}; {instead}"
@@ -74,8 +74,8 @@ def single_class_targets(targets: np.ndarray, names: Sequence[str], task: Task) 
     """The names of the targets, (n, T), whose training labels are all of one class: nothing else can be learned."""
     if isinstance(task, Regression):
         return []
-    known = [column[np.isfinite(column)] for column in targets.T]
-    return [name for name, y in zip(names, known, strict=True) if len(y) and not (y != y[0]).any()]
+    labels = [column[np.isfinite(column)] for column in targets.T]
+    return [name for name, y in zip(names, labels, strict=True) if len(y) and not (y != y[0]).any()]
 
 
 def _describe_bounds(names: Sequence[str], targets: np.ndarray, bounds: np.ndarray) -> str:
@@ -91,9 +91,9 @@ def _infer_kind(targets: np.ndarray, classes: tuple[tuple[str, ...], ...], bound
     if bounded:
         return Regression.kind
     if classes:
-        return "binary" if all(len(of_target) == 2 for of_target in classes) else "multiclass"
-    known = [set(np.unique(column[np.isfinite(column)]).tolist()) for column in targets.T]
-    binary = all(values <= {0.0, 1.0} for values in known) and any(len(values) == 2 for values in known)
+        return "binary" if all(len(names) == 2 for names in classes) else "multiclass"
+    found = [set(np.unique(column[np.isfinite(column)]).tolist()) for column in targets.T]
+    binary = all(values <= {0.0, 1.0} for values in found) and any(len(values) == 2 for values in found)
     return "binary" if binary else "regression"
 
 

@@ -123,9 +123,9 @@ def tune(
     metric = names[0] if tracked == VAL_LOSS else tracked
     defaults = {name: value_of(default_config, name) for name in space}
     # The sampler learns from the default trial, unless the other trials start from another initialization.
-    known = {name: value for name, value in defaults.items() if searched is default and space[name].contains(value)}
+    in_space = {name: value for name, value in defaults.items() if searched is default and space[name].contains(value)}
     optuna_pruner = make_pruner(pruner, default_config.training.epochs)
-    with open_study(folder, METRICS[metric].larger_is_better, optuna_pruner, config.training.seed, known) as study:
+    with open_study(folder, METRICS[metric].larger_is_better, optuna_pruner, config.training.seed, in_space) as study:
         waiting = False
 
         def on_wait() -> None:
@@ -140,7 +140,7 @@ def tune(
             if trial is None:
                 break
             setup = default if is_default(trial) else searched
-            suggested = {name: space[name] for name in (known if is_default(trial) else space)}
+            suggested = {name: space[name] for name in (in_space if is_default(trial) else space)}
             run_trial(study, trial, setup, suggested, metric, reporter)
             study.write_trials(defaults, metric)
         if waiting:
