@@ -70,11 +70,11 @@ class BasePredictor:
         """d, the length of a learned embedding.
 
         Raises:
-            UsageError: a model of atoms, which has no embedding of a molecule.
+            UsageError: an atom-level model, which has no embedding of a molecule.
         """
         if self.task.atom_level:
             raise UsageError(
-                f"the model predicts targets of atoms ({', '.join(self.targets)}): it has no embedding of a molecule"
+                f"the model predicts atom-level targets ({', '.join(self.targets)}): it has no embedding of a molecule"
             )
         return self._artifact.model.head.in_features
 
@@ -228,7 +228,7 @@ class BatchPredictor:
         a = self.artifact
         check_level(level)
         if a.task.atom_level:
-            raise UsageError("intervals apply only to targets of molecules, and the model predicts targets of atoms")
+            raise UsageError("intervals apply only to molecule-level targets, and those of the model are atom-level")
         if self.calibration == NONE and not self.options.calibration_method:
             raise UsageError(
                 "the model has no calibration: train with --calibration-size 0.1, or add --calibration-method none "
@@ -241,7 +241,7 @@ class BatchPredictor:
         self._intervals_or_sets(Predictions(zeros, distribution, std), level)
 
     def predict(self, molecules: Sequence[Molecule], z: np.ndarray | None, failures: dict[int, str]) -> list[RowValues]:
-        """Predictions and extra values of each molecule, or of each atom for a model of atoms.
+        """Predictions and extra values of each molecule, or of each atom for an atom-level model.
 
         Args:
             molecules: n molecules.

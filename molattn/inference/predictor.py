@@ -78,7 +78,7 @@ class Predictor(TablePredictor):
         A model that was trained with descriptors needs those of every SMILES: (n, k) numbers, in the order of
         `self.descriptors`, or a data frame that has their columns; for a single string its k numbers.
 
-        For targets of atoms the result is a list of arrays, one for each SMILES: (atoms,) for one target, (atoms, T)
+        For atom-level targets the result is a list of arrays, one for each SMILES: (atoms,) for one target, (atoms, T)
         for several, the atoms in the order of the SMILES, followed by the hydrogens that training added.
 
         The result for a SMILES that cannot be read is NaN, or an empty array of atoms. A `MolattnWarning` reports how
@@ -247,7 +247,7 @@ class Predictor(TablePredictor):
         Raises:
             InputError: SMILES that cannot be read, by their rows, if `on_error` is "raise".
             TypeError: `smiles` is neither a molecule nor a list of them.
-            UsageError: a model of atoms, which has no embedding of a molecule; another `on_error`.
+            UsageError: an atom-level model, which has no embedding of a molecule; another `on_error`.
         """
         _check_choice(on_error)
         missing = (np.nan,) * self.dim

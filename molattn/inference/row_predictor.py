@@ -179,7 +179,7 @@ def embedding_task(predictor: RowPredictor, output: Path) -> TableTask:
     """The task that adds `f0`, `f1`, ..., `status` and `error`; a .npy output has only the embeddings.
 
     Raises:
-        UsageError: a model of atoms, which has no embedding of a molecule.
+        UsageError: an atom-level model, which has no embedding of a molecule.
     """
     numbers_only = output.suffix.lower() == ".npy"
     numbers = [NewColumn(f"f{i}", "float32") for i in range(predictor.dim)]

@@ -163,7 +163,7 @@ class TablePredictor(RowPredictor, Explainer):
         .npy file has the embeddings alone, float32 (n, d), NaN for a bad row. All else is as for `predict_table`.
 
         Raises:
-            UsageError: a model of atoms, which has no embedding of a molecule; and as `predict_table`.
+            UsageError: an atom-level model, which has no embedding of a molecule; and as `predict_table`.
             InputError, RowsFailed: as `predict_table`.
 
         Example::

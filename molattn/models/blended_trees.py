@@ -9,7 +9,7 @@ from molattn.chem import FEATURE_LENGTHS, feature_vectors
 from molattn.errors import SmilesError
 from molattn.models.base import Molecule
 from molattn.models.boosted_trees import BoostedTrees
-from molattn.models.predictions import Predictions
+from molattn.models.predictions import Predictions, empty_distribution
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Regression, Task
 
@@ -76,7 +76,7 @@ class BlendedTrees:
         outputs = [trees.predict(features) for trees in self.trees]
         if isinstance(task, Regression):
             values = scaler.unscale(np.concatenate(outputs, 1))
-            return Predictions(values, np.empty((len(values), 0)))
+            return Predictions(values, empty_distribution(len(values)))
         return task.with_probabilities([probabilities(z) for z in outputs])
 
     def combine(self, task: Task, scaler: TargetScaler, predictions: Predictions, features: np.ndarray) -> Predictions:

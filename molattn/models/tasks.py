@@ -11,7 +11,7 @@ from molattn.errors import InputError, short_repr
 from molattn.models.loss_functions import DEFAULT_ALPHA
 from molattn.models.losses import LOSSES, Loss, losses_of
 from molattn.models.names import ATOM_PREFIX
-from molattn.models.predictions import NONE, Predictions, no_columns
+from molattn.models.predictions import NONE, Predictions, empty_distribution
 from molattn.models.scaler import TargetScaler
 from molattn.models.target_transform import TargetTransform
 from molattn.plugins import VARIABLE
@@ -26,7 +26,7 @@ class Task(ABC):
         baseline: a description of the baseline, a constant prediction.
         baseline_label: a shorter description of it.
         loss: the name of the loss that the model minimizes, in `molattn.models.losses.LOSSES`.
-        atom_level: whether the targets are those of atoms. If so, n counts all atoms, molecule by molecule.
+        atom_level: whether the targets are atom-level. If so, n counts all atoms, molecule by molecule.
         classes: for each target the names of its classes; empty for regression, and for the classes 0 and 1.
     """
 
@@ -167,9 +167,9 @@ class Regression(Task):
         first, *others = np.split(outputs.astype(np.float64), outputs.shape[1] // len(scale), 1)
         values = scaler.unscale(first)
         if self.loss_function.spread is None:
-            return Predictions(values, no_columns(values))
+            return Predictions(values, empty_distribution(len(values)))
         spread = self.loss_function.spread(others, scale, self.alpha)
-        quantiles = no_columns(values)
+        quantiles = empty_distribution(len(values))
         if spread.half_widths is not None:
             below, above = spread.half_widths
             quantiles = np.concatenate([values - below, values + above], 1)
@@ -181,7 +181,7 @@ class Regression(Task):
         def rows(numbers: Sequence[float] | np.ndarray) -> np.ndarray:
             return np.broadcast_to(np.asarray(numbers), (n, len(numbers)))
 
-        distribution = no_columns(rows(scaler.mean))
+        distribution = empty_distribution(n)
         if self.loss_function.has_quantiles:
             distribution = rows(np.nanquantile(train, [self.alpha / 2, 1 - self.alpha / 2], axis=0).ravel())
         return Predictions(rows(scaler.mean), distribution, rows(scaler.std) if self.has_std else None)
@@ -218,7 +218,7 @@ class Binary(Task):
         n, targets = len(outputs), len(scaler.mean)
         of_targets = outputs.astype(np.float64).reshape(n, outputs.shape[1] // targets, targets).swapaxes(1, 2)
         p, std = _probabilities(self, of_targets)
-        return Predictions(p[..., 1], no_columns(outputs), None if std is None else std[..., 1])
+        return Predictions(p[..., 1], empty_distribution(len(outputs)), None if std is None else std[..., 1])
 
     def class_priors(self, train: np.ndarray) -> tuple[tuple[float, ...], ...]:
         return tuple((1 - share, share) for share in TargetScaler.fit(train).mean)
@@ -231,7 +231,7 @@ class Binary(Task):
 
     def with_probabilities(self, probabilities: Sequence[np.ndarray], std: np.ndarray | None = None) -> Predictions:
         values = np.stack([p[:, 1] for p in probabilities], 1)
-        return Predictions(values, no_columns(values), std)
+        return Predictions(values, empty_distribution(len(values)), std)
 
     def check(self, targets: np.ndarray, names: Sequence[str]) -> None:
         for name, column in zip(names, targets.T, strict=True):

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from molattn.chem import featurizer_descriptors, morgan_counts
-from molattn.errors import UsageError
-from molattn.models.predictions import Predictions, no_columns
+from molattn.errors import UsageError, molecule_level_only
+from molattn.models.predictions import Predictions, empty_distribution
 from molattn.models.scaler import TargetScaler
 from molattn.models.tasks import Regression, Task
 from molattn.training.dataset import PreparedDataset, weighted_labels
@@ -29,9 +29,9 @@ MEASURED_SPLITS = ("val", "test")
 
 
 def check_baseline(task: Task) -> None:
-    """Raise UsageError for targets of atoms, which have no fingerprint."""
+    """Raise UsageError for atom-level targets, which have no fingerprint."""
     if task.atom_level:
-        raise UsageError("--baseline is a model of molecules, and the targets are of atoms: leave it out")
+        raise UsageError(molecule_level_only("--baseline"))
 
 
 def forest_metrics(
@@ -99,7 +99,7 @@ def _predict(dataset: PreparedDataset, forests: list[Any], rows: np.ndarray, num
     by_target = [np.concatenate(chunks) for chunks in parts]
     if isinstance(dataset.task, Regression):
         values = np.stack(by_target, 1)
-        return Predictions(values, no_columns(values))
+        return Predictions(values, empty_distribution(len(values)))
     return dataset.task.with_probabilities(by_target)
 
 

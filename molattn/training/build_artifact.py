@@ -70,7 +70,7 @@ def fit_domain(
     seed: int,
     descriptors: np.ndarray | None = None,
 ) -> ApplicabilityDomain | None:
-    """The applicability domain of a model; None for a model of atoms, or with fewer than two molecules.
+    """The applicability domain of a model; None for an atom-level model, or with fewer than two molecules.
 
     Repeated molecules are used once. If there are more than `size`, a random sample of that size is used, so that the
     stored data is bounded: 512 bytes for each molecule at the default width.

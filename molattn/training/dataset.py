@@ -48,7 +48,7 @@ class LabelledMolecules:
             of atoms, molecule by molecule.
         weights: (n,) the weight of each molecule in the loss, and of all its atoms; None for equal weights. Metrics do
             not use them.
-        offsets: (n + 1,) row pointers for targets of atoms: molecule i has the rows offsets[i] to offsets[i + 1] of
+        offsets: (n + 1,) row pointers for atom-level targets: molecule i has the rows offsets[i] to offsets[i + 1] of
             `targets`; None for one row per molecule.
         descriptors: (n, k) extra descriptors of each molecule, standardized, or None.
         auxiliary_targets: (n, A) targets of an auxiliary objective, standardized, NaN where missing, or None.
@@ -111,7 +111,7 @@ class PreparedDataset:
         split_labels: "train", "val", "test" or "cal" for every row of the table; empty for a rejected row.
         rows: (n,) rows of the table that can be used, ascending.
         molecules: those rows as the model reads them.
-        targets: their targets, (N, T), NaN where missing: a row for each molecule, N = n, or for targets of atoms a
+        targets: their targets, (N, T), NaN where missing: a row for each molecule, N = n, or for atom-level targets a
             row for each of its atoms, molecule by molecule, in the order of the SMILES.
         rejected: the rows that cannot be used, and why.
         warnings: messages for the user.

@@ -11,7 +11,7 @@ import numpy as np
 from molattn.chem import MAX_ATOMS, Progress, descriptors, featurizer_descriptors
 from molattn.chem.molecule import map_rows
 from molattn.data.tables.columns import format_names
-from molattn.errors import InputError, SmilesError, UsageError
+from molattn.errors import InputError, SmilesError, UsageError, molecule_level_only
 from molattn.models.base import Molecule
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.training.config import DataConfig
@@ -105,9 +105,9 @@ def computed_descriptor_names(data: DataConfig) -> tuple[str, ...]:
 
 
 def check_featurizers(config: RunConfig, atom_level: bool) -> None:
-    """Raise UsageError if descriptors of molecules are configured with targets of atoms."""
+    """Raise UsageError if descriptors of molecules are configured with atom-level targets."""
     if atom_level and config.data.molecule_featurizers:
-        raise UsageError("descriptors describe molecules, and the targets are of atoms: leave featurizers out")
+        raise UsageError(molecule_level_only("--molecule-featurizers"))
 
 
 def num_extra_descriptors(data: DataConfig) -> int:

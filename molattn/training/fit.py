@@ -54,7 +54,7 @@ def fit(
 
     loss = mean over known labels of ((y - mean) / std - model)^2, or the loss of another task in `TaskLoss`
 
-    Labels of atoms have equal weight, whichever molecule of the batch they are in: with m_i = 1 if atom i has a label
+    Atom-level labels have equal weight, whichever molecule of the batch they are in: with m_i = 1 if atom i has a label
     and 0 otherwise, sum_i m_i l(o_i, z_i) / sum_i m_i over all atoms i of the batch; mean and std are those of the
     labelled atoms of `train`.
 

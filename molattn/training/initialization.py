@@ -43,7 +43,7 @@ def resolve_initialization(config: RunConfig, atom_level: bool = False, molecule
 
     Args:
         config: as requested.
-        atom_level: whether the targets are of atoms.
+        atom_level: whether the targets are atom-level.
         molecules: the number of training molecules; 0 if it is not known yet.
 
     Raises:
@@ -94,7 +94,7 @@ def _incompatibility(config: RunConfig, name: str, atom_level: bool) -> str:
     if base.source == NCI_MOLECULES and _is_from_rdkit(config.data):
         return f"the molecules of {config.data.dataset} are those that the base model {name} was trained on"
     if atom_level:
-        return f"the targets are of atoms, and the base model {name} was trained on molecules"
+        return f"the targets are atom-level, and the base model {name} learned molecule-level ones"
     different = incompatible_settings(base, config.model, config.data.add_hs, config.data.conformers)
     return f"{'; '.join(different)} in the base model {name}" if different else ""
 

@@ -8,7 +8,7 @@ import numpy as np
 from molattn.data import Table
 from molattn.data.splits.groups import connect_groups
 from molattn.data.tables.cells import format_bound, has_bounds
-from molattn.errors import InputError, UsageError, short_repr, unknown_choice
+from molattn.errors import InputError, UsageError, molecule_level_only, short_repr, unknown_choice
 from molattn.models.target_transform import TargetTransform
 from molattn.models.tasks import Regression, Task
 from molattn.training.config import DUPLICATES, DataConfig
@@ -75,7 +75,7 @@ def check_duplicates_setting(method: str, atom_level: bool) -> None:
     if method not in DUPLICATES:
         raise UsageError(unknown_choice("duplicates method", method, DUPLICATES))
     if method != KEEP and atom_level:
-        raise UsageError("--duplicates merges labels of molecules, and the targets are of atoms: leave it out")
+        raise UsageError(molecule_level_only("--duplicates"))
 
 
 def merge_rows(

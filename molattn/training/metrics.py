@@ -153,11 +153,11 @@ def intervals_by_target(
 
     Args:
         task, targets: of the model.
-        true: (n, T), NaN where the label is missing; (N, T) for targets of atoms.
+        true: (n, T), NaN where the label is missing; (N, T) for atom-level targets.
         predictions: of the labels.
         names: of the metrics.
         keys: n keys, such as canonical SMILES; rows with equal keys are one molecule, and are drawn together.
-        offsets: (n + 1,) row pointers for targets of atoms, as in `LabelledMolecules`; the atoms of a molecule are
+        offsets: (n + 1,) row pointers for atom-level targets, as in `LabelledMolecules`; the atoms of a molecule are
             drawn together. None for one row per molecule.
         seed: of the resamples.
     """

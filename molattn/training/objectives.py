@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from molattn.chem import ATOM_FEATURES, FEW_DESCRIPTORS
 from molattn.data.store.batches import MoleculeBatch
-from molattn.errors import UsageError
+from molattn.errors import UsageError, molecule_level_only
 from molattn.models.base import MoleculeModel
 from molattn.models.graph_model import GraphModel
 from molattn.models.loss_functions import DEFAULT_ALPHA, DEFAULT_REGULARIZATION, LossArguments
@@ -164,7 +164,7 @@ class AuxiliaryRegression(AuxiliaryObjective):
         weight: of the loss.
 
     Raises:
-        ValueError: a model of atoms, which has no readout.
+        ValueError: an atom-level model, which has no readout.
 
     Source: Caruana, Machine Learning 1997, 28, 41 (https://doi.org/10.1023/A:1007379606734).
     """
@@ -172,7 +172,7 @@ class AuxiliaryRegression(AuxiliaryObjective):
     def __init__(self, model: MoleculeModel, num_targets: int, weight: float):
         super().__init__()
         if model.atom_level:
-            raise ValueError("auxiliary targets are of molecules, and the targets of atoms")
+            raise ValueError("auxiliary targets apply only to molecule-level models, and this one is atom-level")
         self.head, self.weight = nn.Linear(model.head.in_features, num_targets), weight
 
     def forward(self, model: MoleculeModel, batch: Any, auxiliary_targets: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -250,12 +250,12 @@ def add_auxiliary_targets(
         warn: called with a message if there is nothing to learn.
 
     Raises:
-        UsageError: the targets are of atoms.
+        UsageError: the targets are atom-level.
     """
     if not config.auxiliary:
         return train
     if train.offsets is not None:
-        raise UsageError("auxiliary targets are of molecules, and these targets of atoms: set training.auxiliary=0")
+        raise UsageError(molecule_level_only("training.auxiliary", "set training.auxiliary=0"))
     # The limit on atoms was applied when the molecules were read.
     smiles = [m.smiles for m in train.molecules]
     values = compute_descriptors(smiles, FEW_DESCRIPTORS, config.num_workers, max_atoms=sys.maxsize)

@@ -220,7 +220,7 @@ def prepare_run(config: RunConfig, progress: Progress | None = None) -> Prepared
     """`prepare` with the settings of a run, which include defaults that depend on the base model.
 
     Raises:
-        UsageError, InputError: as `prepare` does; also for featurizers of molecules with targets of atoms.
+        UsageError, InputError: as `prepare` does; also for featurizers of molecules with atom-level targets.
     """
     data, settings = resolve_initialization(config)[0].data, config.training
     model = model_class(config.model.kind)

@@ -144,7 +144,7 @@ def write_duplicates(folder: Path, dataset: PreparedDataset) -> None:
 def write_predictions(folder: Path, dataset: PreparedDataset, predictions: Predictions, extra: Sequence[str]) -> None:
     """Write `predictions.csv`: the labels and predictions of every molecule of every split, in the order of the table.
 
-    For targets of atoms each cell holds a list in JSON, with null for a missing label. A censored label is empty, so
+    For atom-level targets each cell holds a list in JSON, with null for a missing label. A censored label is empty, so
     that metrics can be computed from the column; a last column NAME_bound has its bound, as >10.0. A row that was
     merged into another row of its molecule has the prediction and no label: the row that was kept has the label.
 

@@ -86,7 +86,7 @@ def find_table(config: DataConfig) -> TableSource:
     config, columns_message = _expand_patterns(config, read_columns(card.path)[0], smiles)
     card_targets = card.atom_targets if config.task_type.startswith(ATOM_PREFIX) else card.targets
     if config.task_type.startswith(ATOM_PREFIX) and not (card_targets or config.target_columns):
-        raise UsageError(f"the data set {card.name} has no targets of atoms, as {config.task_type} needs them")
+        raise UsageError(f"the data set {card.name} has no atom-level targets, as {config.task_type} needs them")
     targets = config.target_columns or tuple(t.name for t in card_targets)
     if not targets:
         reserved = _reserved_columns(config, smiles)

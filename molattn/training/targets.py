@@ -74,7 +74,7 @@ class EncodedTable:
 
 
 def has_atom_targets(table: Table, columns: Sequence[str], kind: str) -> bool:
-    """Whether the targets are of atoms: by `kind`, the task type, or if it is empty, whether most cells hold lists.
+    """Whether the targets are atom-level: by `kind`, the task type, or if it is empty, whether most cells hold lists.
 
     Raises:
         UsageError: some columns hold lists and others do not, or `kind` is one of molecules and columns hold lists.

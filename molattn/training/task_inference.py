@@ -34,7 +34,7 @@ def resolve_task(
         targets: (n, T), NaN where missing.
         names: of the targets.
         classes: names of the classes of each target; empty for numbers.
-        atom_level: whether the targets are of atoms.
+        atom_level: whether the targets are atom-level.
         alpha: of the loss "quantile".
         bounds: (n, T, 2) of censored targets, NaN where there is none, or None. With bounds, the default loss reads
             them.

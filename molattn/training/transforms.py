@@ -41,7 +41,7 @@ def resolve_transforms(settings: Sequence[str], names: Sequence[str], units: Seq
         return ()
     if not isinstance(task, Regression) or task.atom_level:
         raise UsageError(
-            f"--target-transform applies only to regression of molecules, and the task is {task.name}: leave it out, "
+            f"--target-transform applies only to molecule-level regression, and the task is {task.name}: leave it out, "
             "or add --task-type regression"
         )
     chosen: dict[str, str] = {}

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from molattn.chem import FEATURE_LENGTHS, feature_vectors
-from molattn.errors import UsageError
+from molattn.errors import UsageError, molecule_level_only
 from molattn.models.artifact import Artifact
 from molattn.models.blended_trees import BlendedTrees
 from molattn.models.boosted_trees import BoostedTrees, import_lightgbm
@@ -50,9 +50,9 @@ PRIOR_WEIGHT, PRIOR_MOLECULES = 0.5, 100
 
 
 def check_trees(task: Task) -> None:
-    """Raise UsageError if LightGBM is not installed, or for targets of atoms, which have no fingerprint."""
+    """Raise UsageError if LightGBM is not installed, or for atom-level targets, which have no fingerprint."""
     if task.atom_level:
-        raise UsageError("--with-trees applies to targets of molecules, and these are of atoms: leave it out")
+        raise UsageError(molecule_level_only("--with-trees"))
     import_lightgbm("train boosted trees")
 
 

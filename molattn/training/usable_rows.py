@@ -15,7 +15,7 @@ class UsableRows:
         rows: (n,) of the table, ascending.
         smiles: n SMILES as written.
         keys: n canonical SMILES.
-        targets: (n, T), NaN where missing; (N, T) for targets of atoms.
+        targets: (n, T), NaN where missing; (N, T) for atom-level targets.
         rejected: the other rows, and why.
         groups, weights, descriptors: of these rows, or None.
         bounds: (n, T, 2) of censored targets, or None.

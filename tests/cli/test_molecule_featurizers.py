@@ -123,7 +123,7 @@ def test_models_of_atoms_have_no_featurizers(molattn: Molattn, tmp_path: Path) -
     (tmp_path / "a.csv").write_text("\n".join(["smiles,a", *rows]))
     answer = molattn("train", tmp_path / "a.csv", "--molecule-featurizers", "rdkit_few", *FAST, "-o", tmp_path / "run")
     assert answer.code == 2
-    assert "descriptors describe molecules, and the targets are of atoms" in answer.err
+    assert "--molecule-featurizers applies only to molecule-level targets" in answer.err
     assert not (tmp_path / "run").exists()
 
 

@@ -407,7 +407,7 @@ def test_an_equation_has_few_terms_and_still_adds_up(count):
 def test_a_model_of_atoms_has_no_attributions():
     torch.manual_seed(0)
     model = build_model(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), 1, atom_level=True)
-    with pytest.raises(UsageError, match="apply only to targets of molecules"):
+    with pytest.raises(UsageError, match="apply only to molecule-level targets"):
         choose_method(model)
     assert available_methods(model) == []
 

@@ -1,4 +1,4 @@
-"""Targets of atoms in training: which labels count, their weights, and which rows are rejected."""
+"""Atom-level targets in training: which labels count, their weights, and which rows are rejected."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -237,7 +237,7 @@ def test_settings_that_targets_of_atoms_do_not_support_are_refused(tmp_path: Pat
         prepare(DataConfig(dataset=str(table)), SmilesModel, seed=0)
     with pytest.raises(UsageError, match="--task-type atom-binary learns that"):
         _prepared(table, task_type="binary")
-    with pytest.raises(UsageError, match="has no targets of atoms"):
+    with pytest.raises(UsageError, match="has no atom-level targets"):
         prepare(DataConfig(dataset="esol", task_type="atom-regression"), GraphModel, seed=0)
     with pytest.raises(InputError, match="a binary target is 0 or 1: .*--task-type atom-regression"):
         _prepared(table, task_type="atom-binary")

@@ -121,7 +121,7 @@ def test_the_auroc_is_that_of_the_forest_of_scikit_learn(tmp_path: Path) -> None
 
 
 def test_atoms_have_no_forest() -> None:
-    with pytest.raises(UsageError, match="targets are of atoms"):
+    with pytest.raises(UsageError, match="these are atom-level"):
         check_baseline(Regression(atom_level=True))
 
 

@@ -140,7 +140,7 @@ def test_no_row_left_is_a_sentence_and_atoms_have_no_duplicates(tmp_path: Path) 
         _prepare(tmp_path / "t.csv", frame, duplicates="drop")
     with pytest.raises(UsageError, match="choose one of keep, mean"):
         _prepare(tmp_path / "t.csv", frame, duplicates="average")
-    with pytest.raises(UsageError, match="targets are of atoms"):
+    with pytest.raises(UsageError, match="these are atom-level"):
         _prepare(tmp_path / "a.csv", pd.DataFrame({"smiles": ["CC"] * 9, "q": ["[1 2]"] * 9}), duplicates="mean")
 
 

@@ -305,7 +305,7 @@ def test_auto_selects_the_default_base_model_if_it_is_compatible(own: str) -> No
         initialize_model(config, 1, False)
     config, message = resolve_initialization(resolve(None, {"base": "auto"}), atom_level=True)
     assert config.training.base == "none"
-    assert "of atoms" in message
+    assert "atom-level" in message
 
 
 def test_data_sets_that_the_base_model_was_trained_on_are_refused(own: str) -> None:

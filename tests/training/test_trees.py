@@ -19,7 +19,7 @@ from molattn.explain import AttentionMap
 from molattn.models.artifact_file import load_artifact, save_artifact
 from molattn.models.blended_trees import weighted_average
 from molattn.models.graph_model import GraphModel
-from molattn.models.predictions import Predictions, no_columns
+from molattn.models.predictions import Predictions, empty_distribution
 from molattn.models.tasks import Binary, Multiclass, Regression
 from molattn.training import trees
 from molattn.training.dataset import LabelledMolecules
@@ -166,7 +166,7 @@ def test_the_weight_minimises_the_squared_error_with_its_prior(seed: int) -> Non
         return ((y - (1 - w) * a - w * b) ** 2).sum() + PRIOR_MOLECULES * ((b - a) ** 2).mean() * (w - 0.5) ** 2
 
     wanted = minimize_scalar(loss, bounds=(0, 1), method="bounded", options={"xatol": 1e-10}).x
-    predictions = [Predictions(x[:, None], no_columns(x[:, None])) for x in (a, b)]
+    predictions = [Predictions(x[:, None], empty_distribution(len(x))) for x in (a, b)]
     (found,) = fit_weights(Regression(), *predictions, y[:, None])
     assert found == pytest.approx(wanted, abs=1e-6)
 
@@ -175,7 +175,7 @@ def test_few_molecules_leave_the_weight_near_a_half_and_many_find_the_better_mod
     rng = np.random.default_rng(0)
     for n, near in ((4, 0.5), (100_000, 1.0)):
         y = rng.normal(size=(n, 1))
-        bad, good = (Predictions(y + s * rng.normal(size=(n, 1)), no_columns(y)) for s in (1.0, 0.01))
+        bad, good = (Predictions(y + s * rng.normal(size=(n, 1)), empty_distribution(len(y))) for s in (1.0, 0.01))
         assert fit_weights(Regression(), bad, good, y)[0] == pytest.approx(near, abs=0.05)
     nothing = np.full((3, 1), np.nan)
     three = Predictions(np.zeros((3, 1)), np.empty((3, 0)))
