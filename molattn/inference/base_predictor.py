@@ -24,7 +24,7 @@ from molattn.models.artifact import Artifact
 from molattn.models.artifact_file import save_artifact
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.calibration import check_level, prediction_sets, resolve_calibration_method
-from molattn.models.descriptors import DescriptorStream, InputRow
+from molattn.models.descriptor_stream import DescriptorStream, InputRow
 from molattn.models.predict import compute_embeddings
 from molattn.models.predictions import NONE, Predictions
 from molattn.models.tasks import Regression, Task

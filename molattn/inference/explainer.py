@@ -21,7 +21,7 @@ from molattn.inference.base_predictor import BasePredictor
 from molattn.inference.molecules import as_smiles
 from molattn.inference.rows import RowCounts, geometry_warning
 from molattn.models.base import Molecule
-from molattn.models.descriptors import DescriptorStream, InputRow, usable_molecules
+from molattn.models.descriptor_stream import DescriptorStream, InputRow, usable_molecules
 from molattn.models.predict import MAX_ATTENTION_PAIRS, NOT_FINITE, iter_attention
 from molattn.models.tasks import Multiclass
 from molattn.training.run_status import MODEL_FOLDER, model_folder

@@ -22,7 +22,7 @@ from molattn.inference.base_predictor import (
 from molattn.inference.molecules import as_smiles
 from molattn.inference.rows import RowPrediction, RowValues, all_finite, merge_predictions, transpose
 from molattn.models.base import Molecule
-from molattn.models.descriptors import DescriptorStream, InputRow
+from molattn.models.descriptor_stream import DescriptorStream, InputRow
 from molattn.models.predict import NOT_FINITE, compute_embeddings
 
 

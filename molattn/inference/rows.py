@@ -12,7 +12,7 @@ from molattn.chem import NO_GEOMETRY
 from molattn.data.tables.parts import Parts
 from molattn.errors import MolattnWarning, SmilesError, short_repr
 from molattn.models.base import Molecule
-from molattn.models.descriptors import InputRow, usable_molecules
+from molattn.models.descriptor_stream import InputRow, usable_molecules
 
 Value = float | str | tuple[float, ...] | tuple[str, ...]
 """The prediction of one target: a number or the name of a class; a tuple of them for the atoms of a molecule."""

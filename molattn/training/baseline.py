@@ -4,13 +4,13 @@ Source: Breiman, Mach. Learn. 2001, 45, 5 (https://doi.org/10.1023/A:10109334043
 Morgan fingerprints and RDKit's descriptors.
 """
 
-import sys
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from molattn.chem import featurizer_descriptors, morgan_counts
+from molattn.chem.parse import NO_ATOM_LIMIT
 from molattn.errors import UsageError, molecule_level_only
 from molattn.models.predictions import Predictions, empty_distribution
 from molattn.models.scaler import TargetScaler
@@ -81,8 +81,8 @@ def _features(dataset: PreparedDataset, rows: np.ndarray, num_workers: int) -> n
     """(n, k) float32: counts of Morgan substructures, RDKit's descriptors, and the extra descriptors of the run."""
     smiles = [molecule.encoded_smiles for molecule in dataset.molecules[rows]]
     names = featurizer_descriptors(FOREST_FEATURIZERS)
-    computed = compute_descriptors(smiles, names, num_workers, max_atoms=sys.maxsize)
-    parts = [morgan_counts(smiles, max_atoms=sys.maxsize), np.nan_to_num(computed)]
+    computed = compute_descriptors(smiles, names, num_workers, max_atoms=NO_ATOM_LIMIT)
+    parts = [morgan_counts(smiles, max_atoms=NO_ATOM_LIMIT), np.nan_to_num(computed)]
     if dataset.descriptors is not None:
         parts.append(dataset.descriptors[rows])
     limit = float(np.finfo(np.float32).max)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from molattn.chem import ReadOptions, morgan_bits
-from molattn.data.splits.groups import NO_SIZE_LIMIT
+from molattn.chem.parse import NO_ATOM_LIMIT
 from molattn.data.store.molecule_store import select_molecules
 from molattn.models.applicability_domain import ApplicabilityDomain
 from molattn.models.artifact import Artifact
@@ -90,5 +90,5 @@ def fit_domain(
         rows = np.sort(np.random.default_rng(seed).choice(rows, size, replace=False))
     sample: Any = select_molecules(molecules, rows)
     descriptors = None if descriptors is None else descriptors[rows]
-    bits = morgan_bits([molecule.smiles for molecule in sample], max_atoms=NO_SIZE_LIMIT)
+    bits = morgan_bits([molecule.smiles for molecule in sample], max_atoms=NO_ATOM_LIMIT)
     return ApplicabilityDomain.fit(compute_embeddings(model, sample, descriptors=descriptors), bits)

@@ -9,6 +9,7 @@ import numpy as np
 
 from molattn.chem import MoleculeGraph, standardized_smiles
 from molattn.chem.molecule import map_rows
+from molattn.chem.parse import NO_ATOM_LIMIT
 from molattn.errors import SmilesError, short_repr
 from molattn.models.names import LOG10, NEG_LOG10_MOLAR
 from molattn.models.predictions import normal_quantile
@@ -16,7 +17,6 @@ from molattn.models.target_transform import parse_molar, transform_targets
 from molattn.training.data_messages import MAX_EXAMPLES, Finding, count_noun, join_words
 from molattn.training.dataset import PreparedDataset
 from molattn.training.duplicates import CONFLICT, find_conflicts, find_duplicates, label_spread
-from molattn.training.labels import NO_ATOM_LIMIT
 
 LARGE = 150
 """Molecules with more atoms than this are reported."""

@@ -1,7 +1,6 @@
 """Descriptors of molecules: extra inputs, from columns of a table or from RDKit, and auxiliary targets."""
 
 import math
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +9,7 @@ import numpy as np
 
 from molattn.chem import MAX_ATOMS, Progress, descriptors, featurizer_descriptors
 from molattn.chem.molecule import map_rows
+from molattn.chem.parse import NO_ATOM_LIMIT
 from molattn.data.tables.columns import format_names
 from molattn.errors import InputError, SmilesError, UsageError, molecule_level_only
 from molattn.models.base import Molecule
@@ -140,8 +140,7 @@ def append_computed_descriptors(
     found = np.full((len(outcomes), len(names)), np.nan)
     rows = [i for i, outcome in enumerate(outcomes) if not isinstance(outcome, SmilesError)]
     encoded = [outcome.encoded_smiles for outcome in outcomes if not isinstance(outcome, SmilesError)]
-    # The limit on atoms was applied when the molecules were read.
-    found[rows] = compute_descriptors(encoded, names, num_workers, progress, max_atoms=sys.maxsize)
+    found[rows] = compute_descriptors(encoded, names, num_workers, progress, max_atoms=NO_ATOM_LIMIT)
     return found if columns is None else np.hstack([columns, found])
 
 

@@ -6,15 +6,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from molattn.chem import canonical_smiles, read_smiles, standardized_smiles
+from molattn.chem.parse import NO_ATOM_LIMIT
 from molattn.data.tables.atom_lists import offsets_from_counts
 from molattn.data.tables.records import Records
 from molattn.data.tables.table import RejectedRow, Table
 from molattn.errors import UsageError, short_repr
 from molattn.models.base import MoleculeModel
 from molattn.training.targets import EncodedTable
-
-NO_ATOM_LIMIT = 10**9
-"""More atoms than any molecule has: the real limit was applied when the molecules were first read."""
 
 
 def molecule_key(smiles: object, standardize: str = "") -> str:

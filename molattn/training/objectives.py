@@ -1,6 +1,5 @@
 """The objectives of a training: the loss over the known labels, class weights, and auxiliary objectives."""
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from molattn.chem import ATOM_FEATURES, FEW_DESCRIPTORS
+from molattn.chem.parse import NO_ATOM_LIMIT
 from molattn.data.store.batches import MoleculeBatch
 from molattn.errors import UsageError, molecule_level_only
 from molattn.models.base import MoleculeModel
@@ -256,9 +256,8 @@ def add_auxiliary_targets(
         return train
     if train.offsets is not None:
         raise UsageError(molecule_level_only("training.auxiliary", "set training.auxiliary=0"))
-    # The limit on atoms was applied when the molecules were read.
     smiles = [m.smiles for m in train.molecules]
-    values = compute_descriptors(smiles, FEW_DESCRIPTORS, config.num_workers, max_atoms=sys.maxsize)
+    values = compute_descriptors(smiles, FEW_DESCRIPTORS, config.num_workers, max_atoms=NO_ATOM_LIMIT)
     targets = standardize_targets(FEW_DESCRIPTORS, values, np.arange(len(values)))
     if not targets.names:
         warn("the auxiliary descriptors are the same for all training molecules: there are none to learn")

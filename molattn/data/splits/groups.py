@@ -1,15 +1,11 @@
 """Groups of rows by molecule, scaffold or cluster, and strata of molecules by target; both in random order."""
 
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise
 
 import numpy as np
-
-NO_SIZE_LIMIT = sys.maxsize
-"""The `max_atoms` for molecules whose number of atoms was already checked."""
 
 NUM_BINS = 10
 """Number of strata of continuous targets."""
@@ -89,8 +85,9 @@ def group_by_scaffold(smiles: Sequence[str], scaffold_of: Callable[[str], str] |
     """
     if scaffold_of is None:
         from molattn.chem import murcko_scaffold  # imported here, because it imports RDKit
+        from molattn.chem.parse import NO_ATOM_LIMIT
 
-        scaffold_of = partial(murcko_scaffold, max_atoms=NO_SIZE_LIMIT)
+        scaffold_of = partial(murcko_scaffold, max_atoms=NO_ATOM_LIMIT)
     scaffolds = {text: scaffold_of(text) for text in sorted(set(smiles))}
     return group_rows([scaffolds[text] for text in smiles])
 
@@ -101,10 +98,11 @@ def group_by_cluster(smiles: Sequence[str]) -> dict[str, list[int]]:
     smiles: n canonical SMILES.
     """
     from molattn.chem import butina_clusters  # imported here, because it imports RDKit
+    from molattn.chem.parse import NO_ATOM_LIMIT
 
     molecules = sorted(set(smiles))
     centroids = {}
-    for cluster in butina_clusters(molecules, max_atoms=NO_SIZE_LIMIT):
+    for cluster in butina_clusters(molecules, max_atoms=NO_ATOM_LIMIT):
         centroids |= {molecules[i]: molecules[cluster[0]] for i in cluster}
     return group_rows([centroids[text] for text in smiles])
 

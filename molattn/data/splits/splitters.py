@@ -10,7 +10,6 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from molattn.data.splits.groups import (
-    NO_SIZE_LIMIT,
     connect_groups,
     group_by_cluster,
     group_by_scaffold,
@@ -146,9 +145,10 @@ def kennard_stone_split(
     if not smiles:
         return assign_molecules(smiles, [], sizes)
     from molattn.chem import Fingerprints  # imported here, because it imports RDKit
+    from molattn.chem.parse import NO_ATOM_LIMIT
 
     molecules = sorted(set(smiles))
-    fingerprints = Fingerprints(molecules, max_atoms=NO_SIZE_LIMIT)
+    fingerprints = Fingerprints(molecules, max_atoms=NO_ATOM_LIMIT)
     smallest = np.array([fingerprints.similarities(i).min() for i in range(len(molecules))])
     selected = [int(smallest.argmin())]
     similarity = fingerprints.similarities(selected[0])  # of each molecule to the nearest selected one

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from molattn.chem import canonical_smiles
-from molattn.data.splits.groups import NO_SIZE_LIMIT
+from molattn.chem.parse import NO_ATOM_LIMIT
 from molattn.data.store.packing import Packing
 from molattn.data.store.ragged import RaggedColumns, encode_row
 from molattn.errors import ConformerError, SmilesError
@@ -100,7 +100,7 @@ def pack_row(smiles: object, featurize: Callable[..., Any], packing: Packing) ->
     if molecule.warnings:
         metadata["warnings"] = list(molecule.warnings)
     # The limit on atoms was already checked.
-    columns["canonical_smiles"] = canonical_smiles(mols[0], max_atoms=NO_SIZE_LIMIT)
+    columns["canonical_smiles"] = canonical_smiles(mols[0], max_atoms=NO_ATOM_LIMIT)
     return encode_row({**columns, "smiles": molecule.smiles, "metadata": json.dumps(metadata) if metadata else ""})
 
 

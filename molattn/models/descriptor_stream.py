@@ -1,6 +1,5 @@
 """Extra descriptors of molecules, provided or computed, joined to a stream of molecules."""
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from molattn.chem import descriptors
+from molattn.chem.parse import NO_ATOM_LIMIT
 from molattn.data.tables.cells import parse_required_numbers
 from molattn.data.tables.columns import format_names
 from molattn.data.tables.number_columns import NumberColumns
@@ -78,8 +78,10 @@ class DescriptorStream:
             UsageError: there are too few rows, or a row does not have k numbers.
         """
         if self.scaler is None:
-            plain = [molecule for molecule in molecules if not isinstance(molecule, DescribedMolecule)]
-            return [InputRow(*pair) for pair in zip(smiles, plain, strict=True)]
+            return [
+                InputRow(text, found.molecule if isinstance(found, DescribedMolecule) else found)
+                for text, found in zip(smiles, molecules, strict=True)
+            ]
         provided = [()] * len(smiles) if self._rows is None else list(islice(self._rows, len(smiles)))
         if len(provided) < len(smiles):
             raise UsageError("there are fewer rows of descriptors than SMILES: give one for each")
@@ -124,14 +126,14 @@ def _read_described(read: Callable[[object], Molecule], names: tuple[str, ...], 
 
 def molecule_descriptors(molecule: Molecule, names: tuple[str, ...]) -> list[float]:
     """The descriptors `names` of a molecule in the form that the model reads; NaN where RDKit has no finite number."""
-    return descriptors(molecule.encoded_smiles, names, max_atoms=sys.maxsize).tolist() if names else []
+    return descriptors(molecule.encoded_smiles, names, max_atoms=NO_ATOM_LIMIT).tolist() if names else []
 
 
 def usable_molecules(rows: Sequence[InputRow]) -> tuple[list[Molecule], np.ndarray | None]:
     """The n molecules of the rows that have one, and their descriptors, (n, k), or None."""
     molecules = [row.molecule for row in rows if not isinstance(row.molecule, SmilesError)]
-    descriptors = [row.descriptors for row in rows if row.descriptors is not None]
-    return molecules, np.stack(descriptors) if descriptors else None
+    values = [row.descriptors for row in rows if row.descriptors is not None]
+    return molecules, np.stack(values) if values else None
 
 
 def _rows(provided: Any, names: Sequence[str]) -> Iterator[Sequence[object]]:
