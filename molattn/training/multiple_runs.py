@@ -19,11 +19,12 @@ from molattn.training import distributed, run_folder
 from molattn.training.bases import FINE_TUNING, FINE_TUNING_MANY, FROM_SCRATCH
 from molattn.training.callbacks import Callback
 from molattn.training.reporter import Reporter, SilentReporter
-from molattn.training.run import RunResult, run
+from molattn.training.run import run
 from molattn.training.run_config import RunConfig, check_config, read_config
 from molattn.training.run_status import CONFIG_FILE, METRICS_FILE, check_resume, is_unfinished, resume_hint
 from molattn.training.setting_differences import differences
 from molattn.training.table_source import find_table
+from molattn.training.train_and_evaluate import RunResult
 
 
 @dataclass(frozen=True)

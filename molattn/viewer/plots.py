@@ -24,7 +24,7 @@ from molattn.models.tasks import Regression, Task
 from molattn.training.early_stopping import EpochRecord
 from molattn.training.evaluation import Evaluation
 from molattn.training.metrics import VAL_LOSS, label_of
-from molattn.training.run import RunResult
+from molattn.training.train_and_evaluate import RunResult
 from molattn.training.uncertainty_metrics import binned_errors
 from molattn.viewer.figures import new_figure, render, shorten
 from molattn.viewer.picture import Picture

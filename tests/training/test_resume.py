@@ -91,7 +91,7 @@ def test_a_finished_training_is_evaluated_on_resuming(table: Path, tmp_path: Pat
             def stop(*_: object, **__: object) -> None:
                 raise RuntimeError("out of memory")
 
-            patch.setattr(f"molattn.training.run.{what}", stop)
+            patch.setattr(f"molattn.training.train_and_evaluate.{what}", stop)
             with pytest.raises(RuntimeError, match="out of memory"):
                 train_small(table, tmp_path / what, **options)
         assert load_checkpoint(tmp_path / what / "checkpoint").state["finished"]  # pyright: ignore[reportOptionalMemberAccess]

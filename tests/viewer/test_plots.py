@@ -15,7 +15,7 @@ from molattn.models.scaler import TargetScaler
 from molattn.training.config import DataConfig
 from molattn.training.dataset import PreparedDataset
 from molattn.training.early_stopping import EpochRecord
-from molattn.training.run import RunResult
+from molattn.training.train_and_evaluate import RunResult
 from molattn.viewer import learning_curve, parity_plot, write_plots
 from molattn.viewer.plots import safe_file_names
 from tests.viewer.svg import SVG, assert_sound, root
