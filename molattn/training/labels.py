@@ -12,7 +12,7 @@ from molattn.data.tables.records import Records
 from molattn.data.tables.table import RejectedRow, Table
 from molattn.errors import UsageError, short_repr
 from molattn.models.base import MoleculeModel
-from molattn.training.targets import EncodedTable
+from molattn.training.encoded_table import EncodedTable
 
 
 def molecule_key(smiles: object, standardize: str = "") -> str:

@@ -40,12 +40,13 @@ from molattn.training.descriptors import (
     computed_descriptor_names,
     standardize_descriptors,
 )
+from molattn.training.encoded_table import check_unreadable
 from molattn.training.initialization import resolve_initialization
 from molattn.training.labels import check_atom_targets, match_labels, molecule_means
 from molattn.training.merge_duplicates import KEEP, check_duplicates_setting, merge_rows
 from molattn.training.run_config import RunConfig
 from molattn.training.table_source import find_table, table_options_of
-from molattn.training.targets import check_unreadable, encode_targets, has_atom_targets
+from molattn.training.targets import encode_targets, has_atom_targets
 from molattn.training.task_inference import resolve_task
 from molattn.training.transforms import Transforms, fit_transforms, reject_undefined, resolve_transforms
 from molattn.training.usable_rows import UsableRows

@@ -115,10 +115,10 @@ def parse_task_type(text: str) -> str:
     Raises:
         UsageError: there is no such task type.
     """
-    kind = _ALIASES.get(text, text)
-    if kind and kind not in TASK_TYPES:
+    task_type = _ALIASES.get(text, text)
+    if task_type and task_type not in TASK_TYPES:
         raise UsageError(unknown_choice("task type", text, TASK_TYPES))
-    return kind
+    return task_type
 
 
 def _reserved_columns(config: DataConfig, smiles: str) -> set[str]:

@@ -14,7 +14,7 @@ from molattn.training.class_names import abbreviate, describe_binary_classes, ho
 
 
 def resolve_task(
-    kind: str,
+    task_type: str,
     loss: str,
     targets: np.ndarray,
     names: Sequence[str],
@@ -29,7 +29,7 @@ def resolve_task(
     however few different ones there are.
 
     Args:
-        kind: the task type from the user or the data set's card; empty to infer it.
+        task_type: from the user or the data set's card; empty to infer it.
         loss: the configured loss; the task's default when empty.
         targets: (n, T), NaN where missing.
         names: of the targets.
@@ -43,23 +43,23 @@ def resolve_task(
         InputError: the targets do not match the task type.
         UsageError: the loss is one of another task.
     """
-    inferred = kind.removeprefix(ATOM_PREFIX) or _infer_kind(targets, classes, bounds is not None)
-    default = BOUNDED_LOSSES[0] if bounds is not None and inferred == Regression.kind else ""
-    task = _create_task(inferred, loss or default, classes, atom_level, alpha)
+    kind = task_type.removeprefix(ATOM_PREFIX) or _infer_kind(targets, classes, bounds is not None)
+    default = BOUNDED_LOSSES[0] if bounds is not None and kind == Regression.kind else ""
+    task = _create_task(kind, loss or default, classes, atom_level, alpha)
     task.check(targets, names)
-    if inferred == "binary" and classes:
-        return task, f"{'' if kind else f'task: {task.name}, '}{describe_binary_classes(names, classes)}"
+    if kind == "binary" and classes:
+        return task, f"{'' if task_type else f'task: {task.name}, '}{describe_binary_classes(names, classes)}"
     if bounds is not None:
-        said = f"{'' if kind else f'task: {task.name}, '}{_describe_bounds(names, targets, bounds)}"
+        said = f"{'' if task_type else f'task: {task.name}, '}{_describe_bounds(names, targets, bounds)}"
         return task, f"{said}: the loss is {task.loss}{'' if loss else '; --loss-function overrides it'}"
-    if kind:
+    if task_type:
         return task, ""
     what = names[0] if len(names) == 1 else f"{len(names)} targets"
     holds = f"{what} {hold_or_holds(names)}{' lists of' if atom_level else ''}"
     other = "--task-type overrides it"
-    if inferred == "multiclass":
+    if kind == "multiclass":
         return task, f"task: {task.name}, {holds} words: {abbreviate(classes[0])}; {other}"
-    if inferred == "binary":
+    if kind == "binary":
         return task, f"task: {task.name}, {holds} only 0 and 1; {other}"
     labels = targets[np.isfinite(targets)]
     few = np.unique(labels)

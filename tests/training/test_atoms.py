@@ -19,11 +19,12 @@ from molattn.models.smiles_model import SmilesModel
 from molattn.models.tasks import Binary, Multiclass, Regression, Task
 from molattn.training.config import DataConfig, TrainingConfig
 from molattn.training.dataset import LabelledMolecules, PreparedDataset, collate_rows, collate_step
+from molattn.training.encoded_table import EncodedTable
 from molattn.training.fit import fit
 from molattn.training.labels import match_labels, molecule_means
 from molattn.training.learner import Learner
 from molattn.training.prepare import prepare
-from molattn.training.targets import EncodedTable, encode_targets, has_atom_targets
+from molattn.training.targets import encode_targets, has_atom_targets
 from molattn.training.task_inference import resolve_task
 from tests.molecules import esol
 
