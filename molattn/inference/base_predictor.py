@@ -27,7 +27,8 @@ from molattn.models.calibration import check_level, prediction_sets, resolve_cal
 from molattn.models.descriptor_stream import DescriptorStream, InputRow
 from molattn.models.predict import compute_embeddings
 from molattn.models.predictions import NONE, Predictions
-from molattn.models.tasks import Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Regression
 from molattn.models.uncertainty import resolve_uncertainty_method
 
 

@@ -12,7 +12,8 @@ from molattn.models.blended_trees import BlendedTrees
 from molattn.models.calibration import Calibration, apply_calibration, prediction_intervals
 from molattn.models.predictions import NONE, Predictions
 from molattn.models.scaler import DescriptorScaler, TargetScaler
-from molattn.models.tasks import REGRESSION, Regression, Task, prior_predictions
+from molattn.models.task import Task, prior_predictions
+from molattn.models.tasks import REGRESSION, Regression
 from molattn.models.uncertainty import predict_with_uncertainty, resolve_uncertainty_method
 
 

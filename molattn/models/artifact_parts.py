@@ -21,7 +21,7 @@ from molattn.models.names import RANK
 from molattn.models.predictions import NONE
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.models.target_transform import TargetTransform
-from molattn.models.tasks import Task
+from molattn.models.task import Task
 from molattn.models.tensor_file import TensorSpec
 from molattn.models.uncertainty import uncertainty_methods
 

@@ -11,7 +11,8 @@ from molattn.models.base import Molecule
 from molattn.models.boosted_trees import BoostedTrees
 from molattn.models.predictions import Predictions, empty_distribution
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Regression
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ import numpy as np
 
 from molattn.errors import UsageError, unknown_choice
 from molattn.models.predictions import NONE, Predictions, normal_quantile
-from molattn.models.tasks import Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Regression
 
 ZSCALING, ISOTONIC = "zscaling", "isotonic"
 REGRESSION_METHODS = ("conformal-regression", ZSCALING, ISOTONIC)

@@ -14,7 +14,7 @@ from molattn.models.predict import compute_outputs, record_not_finite
 from molattn.models.predictions import NONE, Predictions
 from molattn.models.random_states import seeded
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import Task
+from molattn.models.task import Task
 
 ENSEMBLE, DROPOUT = "ensemble", "dropout"
 

@@ -14,7 +14,8 @@ from molattn.chem.parse import NO_ATOM_LIMIT
 from molattn.errors import UsageError, molecule_level_only
 from molattn.models.predictions import Predictions, empty_distribution
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Regression
 from molattn.training.dataset import PreparedDataset, weighted_labels
 from molattn.training.descriptors import compute_descriptors
 from molattn.training.metrics import mean_over_targets, metrics_by_target

@@ -13,7 +13,7 @@ from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.predict import compute_embeddings
 from molattn.models.scaler import DescriptorScaler, TargetScaler
-from molattn.models.tasks import Task
+from molattn.models.task import Task
 from molattn.models.uncertainty import resolve_uncertainty_method
 from molattn.training.dataset import LabelledMolecules
 from molattn.training.run_config import RunConfig

@@ -5,7 +5,8 @@ import numpy as np
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.calibration import Calibration, Scores, cumulative_probabilities, resolve_calibration_method
 from molattn.models.predictions import Predictions
-from molattn.models.tasks import Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Regression
 
 MIN_STD = 1e-12
 MAX_SCORES = 10_000

@@ -16,7 +16,8 @@ from molattn.data.store.molecule_store import MoleculeStore, select_molecules
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import DescriptorScaler
 from molattn.models.target_transform import TargetTransform, transform_bounds, transform_targets
-from molattn.models.tasks import REGRESSION, Task
+from molattn.models.task import Task
+from molattn.models.tasks import REGRESSION
 from molattn.training.config import DataConfig
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from molattn.models.tasks import Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Regression
 
 CONFLICT = 0.5
 """Numbers of one molecule are in conflict if they differ by more than this many standard deviations of all labels."""

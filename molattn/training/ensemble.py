@@ -8,7 +8,8 @@ import torch
 
 from molattn.models.base import MoleculeModel
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Regression
 from molattn.training.callbacks import Callback, build_callbacks
 from molattn.training.checkpoint import CheckpointFolder
 from molattn.training.dataset import LabelledMolecules

@@ -18,7 +18,8 @@ from molattn.errors import InputError
 from molattn.models.base import MoleculeModel
 from molattn.models.random_states import seed_generators
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import REGRESSION, Task
+from molattn.models.task import Task
+from molattn.models.tasks import REGRESSION
 from molattn.training import distributed
 from molattn.training.callbacks import Callback
 from molattn.training.checkpoint import Checkpointer, CheckpointFolder

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from molattn.models.base import MoleculeModel
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import REGRESSION, Task
+from molattn.models.task import Task
+from molattn.models.tasks import REGRESSION
 from molattn.training import distributed
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules, StepInputs

@@ -10,7 +10,8 @@ from molattn.data.splits.groups import connect_groups
 from molattn.data.tables.cells import format_bound, has_bounds
 from molattn.errors import InputError, UsageError, molecule_level_only, short_repr, unknown_choice
 from molattn.models.target_transform import TargetTransform
-from molattn.models.tasks import Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Regression
 from molattn.training.config import DUPLICATES, DataConfig
 from molattn.training.data_messages import count_noun, no_row_error
 from molattn.training.dataset import DuplicateRow

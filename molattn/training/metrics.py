@@ -17,7 +17,7 @@ import numpy as np
 from molattn.data.tables.cells import has_bounds
 from molattn.errors import UsageError, unknown_choice
 from molattn.models.predictions import Predictions
-from molattn.models.tasks import Task
+from molattn.models.task import Task
 from molattn.training import metric_functions as functions
 from molattn.training.metric_functions import UndefinedMetric, WeightedMetric
 

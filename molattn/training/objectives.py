@@ -19,7 +19,7 @@ from molattn.models.graph_model import GraphModel
 from molattn.models.loss_functions import DEFAULT_ALPHA, DEFAULT_REGULARIZATION, LossArguments
 from molattn.models.random_states import seeded
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import Task
+from molattn.models.task import Task
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules
 from molattn.training.descriptors import compute_descriptors, standardize_targets

@@ -9,7 +9,8 @@ from molattn.errors import UsageError, unknown_choice
 from molattn.models.loss_functions import DEFAULT_ALPHA
 from molattn.models.losses import BOUNDED_LOSSES, LOSSES, losses_of
 from molattn.models.names import ATOM_PREFIX
-from molattn.models.tasks import Binary, Multiclass, Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Binary, Multiclass, Regression
 from molattn.training.class_names import abbreviate, describe_binary_classes, hold_or_holds
 
 

@@ -12,7 +12,7 @@ from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule, model_class
 from molattn.models.predictions import NONE
 from molattn.models.target_transform import transform_targets
-from molattn.models.tasks import Task
+from molattn.models.task import Task
 from molattn.models.uncertainty import resolve_uncertainty_method
 from molattn.training.build_artifact import build_artifact
 from molattn.training.calibrate import calibrate, check_calibration

@@ -16,7 +16,8 @@ from molattn.models.target_transform import (
     parse_molar,
     transform_targets,
 )
-from molattn.models.tasks import Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Regression
 from molattn.training.data_messages import no_row_error
 from molattn.training.labels import MatchedLabels
 from molattn.training.metrics import metrics_by_target

@@ -18,7 +18,8 @@ from molattn.models.blended_trees import BlendedTrees
 from molattn.models.boosted_trees import BoostedTrees, import_lightgbm
 from molattn.models.predictions import Predictions
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Regression
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules, weighted_labels
 

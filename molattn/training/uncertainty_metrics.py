@@ -11,7 +11,8 @@ from molattn.models.artifact import Artifact
 from molattn.models.calibration import Calibration, apply_calibration, prediction_intervals, prediction_sets
 from molattn.models.predictions import NONE, Predictions, normal_quantile
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Regression
 
 LEVEL = 0.9
 LEVELS = tuple(np.linspace(0.01, 0.99, 99).round(2).tolist())

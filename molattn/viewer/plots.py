@@ -20,7 +20,8 @@ from molattn.models.calibration import (
 )
 from molattn.models.losses import LOSSES
 from molattn.models.predictions import NONE, Predictions
-from molattn.models.tasks import Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Regression
 from molattn.training.early_stopping import EpochRecord
 from molattn.training.evaluation import Evaluation
 from molattn.training.metrics import VAL_LOSS, label_of

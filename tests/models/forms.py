@@ -22,7 +22,8 @@ from molattn.models.config import GraphModelConfig, ModelConfig, SmilesModelConf
 from molattn.models.presets import PRESETS
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.models.target_transform import TargetTransform
-from molattn.models.tasks import REGRESSION, Binary, Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import REGRESSION, Binary, Regression
 
 GRAPH = GraphModelConfig(hidden_dim=8, num_heads=2, num_layers=1)
 MAT = replace(GRAPH, **{k: tuple(v) if isinstance(v, list) else v for k, v in PRESETS["mat"].settings["model"].items()})

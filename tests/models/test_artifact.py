@@ -25,7 +25,8 @@ from molattn.models.config_schema import SCHEMA
 from molattn.models.graph_model import GraphModel
 from molattn.models.predictions import Predictions
 from molattn.models.scaler import DescriptorScaler, TargetScaler
-from molattn.models.tasks import Binary, Multiclass, Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Binary, Multiclass, Regression
 from tests.molecules import SPECIAL
 from tests.predictions import predict_molecules
 

@@ -20,7 +20,8 @@ from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.models.losses import losses_of
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import Binary, Multiclass, Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Binary, Multiclass, Regression
 from molattn.models.uncertainty import _dropout_passes, resolve_uncertainty_method, uncertainty_methods
 from tests.gpus import refuse_gpus
 from tests.molecules import SPECIAL

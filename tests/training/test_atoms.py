@@ -16,7 +16,8 @@ from molattn.models.losses import losses_of
 from molattn.models.predict import compute_outputs
 from molattn.models.scaler import TargetScaler
 from molattn.models.smiles_model import SmilesModel
-from molattn.models.tasks import Binary, Multiclass, Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Binary, Multiclass, Regression
 from molattn.training.config import DataConfig, TrainingConfig
 from molattn.training.dataset import LabelledMolecules, PreparedDataset, collate_rows, collate_step
 from molattn.training.encoded_table import EncodedTable

@@ -19,7 +19,8 @@ from molattn.data.store.batches import BucketBatchSampler
 from molattn.errors import InputError, UsageError
 from molattn.models.graph_model import GraphModel
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import Binary, Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Binary, Regression
 from molattn.training import distributed, ensemble
 from molattn.training import fit as fit_module
 from molattn.training.callbacks import ReportEpochs

@@ -10,6 +10,7 @@ MATHEMATICS = (
     "attention/layout",
     "attention/attend",
     "graph/",
+    "models/task",
     "models/tasks",
     "models/losses",
     "models/loss_functions",
@@ -187,6 +188,7 @@ MODULES = {
     "models/artifact_parts": ["models/test_artifact.py"],
     "training/checkpoint": ["training/test_checkpoint.py", "training/test_callbacks.py"],
     "training/checkpoint_file": ["training/test_checkpoint.py"],
+    "models/task": ["models/test_tasks.py"],
     "models/tasks": ["models/test_tasks.py"],
     "models/losses": ["models/test_loss_table.py", "training/test_losses.py", "models/test_tasks.py"],
     "models/loss_functions": [
