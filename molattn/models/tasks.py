@@ -90,8 +90,8 @@ class Binary(Task):
 
     def decode(self, outputs: np.ndarray, scaler: TargetScaler) -> Predictions:
         n, targets = len(outputs), len(scaler.mean)
-        of_targets = outputs.astype(np.float64).reshape(n, outputs.shape[1] // targets, targets).swapaxes(1, 2)
-        p, std = _probabilities(self, of_targets)
+        by_target = outputs.astype(np.float64).reshape(n, outputs.shape[1] // targets, targets).swapaxes(1, 2)
+        p, std = _probabilities(self, by_target)
         return Predictions(p[..., 1], empty_distribution(len(outputs)), None if std is None else std[..., 1])
 
     def class_priors(self, train: np.ndarray) -> tuple[tuple[float, ...], ...]:
@@ -135,9 +135,9 @@ class Multiclass(Task):
 
     def decode(self, outputs: np.ndarray, scaler: TargetScaler) -> Predictions:  # noqa: ARG002
         outputs = outputs.astype(np.float64)
-        of_targets = [_probabilities(self, outputs[:, self._slice(t)]) for t in range(len(self.classes))]
-        of_predicted = [std[np.arange(len(p)), p.argmax(1)] for p, std in of_targets if std is not None]
-        return self.with_probabilities([p for p, _ in of_targets], np.stack(of_predicted, 1) if of_predicted else None)
+        decoded = [_probabilities(self, outputs[:, self._slice(t)]) for t in range(len(self.classes))]
+        predicted_std = [std[np.arange(len(p)), p.argmax(1)] for p, std in decoded if std is not None]
+        return self.with_probabilities([p for p, _ in decoded], np.stack(predicted_std, 1) if predicted_std else None)
 
     def class_priors(self, train: np.ndarray) -> tuple[tuple[float, ...], ...]:
         labels = [y[np.isfinite(y)].astype(int) for y in train.T]

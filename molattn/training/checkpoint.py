@@ -225,7 +225,7 @@ def _optimizer_state(optimizer: torch.optim.Optimizer) -> tuple[list[dict[str, A
     full = optimizer.state_dict()
     tensors = {
         f"optimizer.{index}.{key}": torch.as_tensor(value)
-        for index, of_one in full["state"].items()
-        for key, value in of_one.items()
+        for index, moments in full["state"].items()
+        for key, value in moments.items()
     }
     return full["param_groups"], tensors

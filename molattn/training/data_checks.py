@@ -68,12 +68,12 @@ def check_duplicates(dataset: PreparedDataset, keys: Sequence[str]) -> list[Find
     details["examples"] = examples
     first = examples[0]
     values = [f"{v:g}" if isinstance(v, float) else v for v in first["values"]]
-    of_target = f" of {short_repr(first['target'])}" if len(names) > 1 else ""
+    which_target = f" of {short_repr(first['target'])}" if len(names) > 1 else ""
     limit = f" by over {100 * CONFLICT:g}% of a standard deviation" if spread.any() else ""
     place = f"{dataset.line_unit}s {join_words(first[dataset.line_unit])}"
     message = (
         f"{count}; the labels of {details['conflicting']:,} differ{limit}, most those of "
-        f"{short_repr(first['molecule'])}, {place}: {join_words(values)}{of_target}"
+        f"{short_repr(first['molecule'])}, {place}: {join_words(values)}{which_target}"
     )
     return [Finding("duplicates", f"{message}; --duplicates mean, median or drop merges them", True, details)]
 

@@ -94,9 +94,9 @@ def describe_split_leakage(
     messages = []
     for what, names in (("molecule", keys), ("group", groups)):
         if names is not None:
-            of_rows = np.full(len(split_labels), "", dtype=object)
-            of_rows[rows] = names
-            if found := find_leakage(of_rows.tolist(), split_labels.tolist()):
+            name_of_row = np.full(len(split_labels), "", dtype=object)
+            name_of_row[rows] = names
+            if found := find_leakage(name_of_row.tolist(), split_labels.tolist()):
                 messages.append(f"{describe_leakage(found, what)}; {origin}")
     return messages
 

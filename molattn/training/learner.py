@@ -168,7 +168,7 @@ class Learner(nn.Module):
 
     def pop_metric(self) -> float:
         """The validation metric of the stored outputs, the mean over targets, NaN if undefined; clears the outputs."""
-        batches = [batch for of_rank in distributed.all_gather(self.validation_outputs) for batch in of_rank]
+        batches = [batch for rank_batches in distributed.all_gather(self.validation_outputs) for batch in rank_batches]
         outputs, targets = (np.concatenate(parts) for parts in zip(*batches, strict=True))
         self.validation_outputs = []
         predictions = self.task.decode(outputs, self.scaler)

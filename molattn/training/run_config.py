@@ -115,9 +115,11 @@ def resolve(
     if preset is not None and resolved.model.kind != "graph":
         raise UsageError(f"the preset {preset} is of the model graph, not of {resolved.model.kind}: leave one out")
     if resolved.training.base not in (AUTO_BASE, NO_BASE):
-        of_model = {name.removeprefix("model.") for name in resolved.explicit_keys if name.startswith("model.")}
+        explicit_model_keys = {
+            name.removeprefix("model.") for name in resolved.explicit_keys if name.startswith("model.")
+        }
         resolved = dataclasses.replace(
-            resolved, model=with_base_settings(find_base(resolved.training.base), resolved.model, of_model)
+            resolved, model=with_base_settings(find_base(resolved.training.base), resolved.model, explicit_model_keys)
         )
     if resolved.model.needs_3d and not resolved.data.conformers:
         raise UsageError("model.edges reads 3D distances, which are not computed: add --set data.conformers=true")

@@ -57,10 +57,10 @@ def transformed_metrics_by_split(
     """The "transformed" entry of `metrics.json`: the metrics of the transformed targets; empty without transforms."""
     if not any(dataset.transforms):
         return {}
-    of_model = dataset.task, dataset.config.target_columns, dataset.units, dataset.transforms
+    described = dataset.task, dataset.config.target_columns, dataset.units, dataset.transforms
     rows_by_split = _rows_by_split(dataset)
     measured = {
-        s: transformed_metrics(*of_model, dataset.targets[r], uncalibrated[r], names) for s, r in rows_by_split.items()
+        s: transformed_metrics(*described, dataset.targets[r], uncalibrated[r], names) for s, r in rows_by_split.items()
     }
     return {"transformed": measured}
 

@@ -127,8 +127,8 @@ def train_arrays(
             raise InputError(f"the training molecules have no label of {short_repr(name)}: there is nothing to learn")
     splits = ("train", "val", CALIBRATION)
     transforms = _transforms(data.target_transform, targets, names, task, used, labels)
-    learned = transform_targets(transforms, targets)
-    train, val, cal = (_subset(molecules, learned, weights, z, used[labels == split]) for split in splits)
+    transformed = transform_targets(transforms, targets)
+    train, val, cal = (_subset(molecules, transformed, weights, z, used[labels == split]) for split in splits)
 
     scaler = task.fit_scaler(train.targets, transforms)
     config, _ = resolve_initialization(config, task.atom_level, len(train.molecules))
@@ -157,9 +157,11 @@ def train_arrays(
     if settings.with_trees:
         artifact = replace(artifact, trees=fit_trees_of(artifact, train, val, settings))
     if len(cal) and settings.calibration_method != NONE:
-        of_cal, of_val = (artifact.predict(part.molecules, part.descriptors) for part in (cal, val))
+        cal_predictions, val_predictions = (artifact.predict(part.molecules, part.descriptors) for part in (cal, val))
         method = settings.calibration_method
-        calibration = calibrate(of_cal, cal.targets, task, artifact.uncertainty, method, artifact.targets, of_val)
+        calibration = calibrate(
+            cal_predictions, cal.targets, task, artifact.uncertainty, method, artifact.targets, val_predictions
+        )
         artifact = replace(artifact, calibration=calibration)
     return TrainedArrays(artifact, fitted.fits[0].history, fitted.fits[0].best_epoch)
 
