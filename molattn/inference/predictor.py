@@ -37,7 +37,7 @@ class Predictor(TablePredictor):
         """A predictor for each model of an ensemble, without calibration; itself if it is a single model."""
         if len(self._artifact.models) == 1:
             return (self,)
-        a = replace(self._artifact, other_models=(), uncertainty="", calibration=None, domain=None)
+        a = replace(self._artifact, other_models=(), uncertainty_method="", calibration=None, domain=None)
         return tuple(Predictor(replace(a, model=model)) for model in self._artifact.models)
 
     @overload

@@ -30,8 +30,9 @@ class Artifact:
         task: what the model's outputs mean.
         descriptors: the names and the scaling of the descriptors that the model reads; None if it reads none.
         other_models: the other models of an ensemble, of which `model` is the first.
-        uncertainty: how standard deviations are computed, one of `molattn.models.uncertainty.uncertainty_methods()`.
-        samples: the number of passes of the uncertainty method "dropout".
+        uncertainty_method: how standard deviations are computed, one of
+            `molattn.models.uncertainty.uncertainty_methods()`.
+        dropout_passes: the number of passes of the uncertainty method "dropout".
         calibration: the scores for prediction intervals and sets; None for an uncalibrated model.
         domain: the applicability domain; None if the model has none.
         trees: boosted trees whose predictions are averaged with those of the models; None for none.
@@ -46,39 +47,41 @@ class Artifact:
     task: Task = REGRESSION
     descriptors: DescriptorScaler | None = None
     other_models: tuple[MoleculeModel, ...] = ()
-    uncertainty: str = ""
-    samples: int = 10
+    uncertainty_method: str = ""
+    dropout_passes: int = 10
     calibration: Calibration | None = None
     domain: ApplicabilityDomain | None = None
     trees: BlendedTrees | None = None
     class_priors: tuple[tuple[float, ...], ...] = ()
 
     def __post_init__(self):
-        if not self.uncertainty:
-            object.__setattr__(self, "uncertainty", resolve_uncertainty_method("", self.task, len(self.models), 0.0))
+        if not self.uncertainty_method:
+            object.__setattr__(
+                self, "uncertainty_method", resolve_uncertainty_method("", self.task, len(self.models), 0.0)
+            )
 
     @property
     def models(self) -> tuple[MoleculeModel, ...]:
         """All models of the ensemble, or the single model."""
         return (self.model, *self.other_models)
 
-    def extra_columns(self, uncertainty: str = "") -> list[str]:
+    def extra_columns(self, uncertainty_method: str = "") -> list[str]:
         """The names of the columns of `Predictions.extra_values`, with the default uncertainty method or another."""
-        has_std = (uncertainty or self.uncertainty) != NONE
+        has_std = (uncertainty_method or self.uncertainty_method) != NONE
         return [*self.task.distribution_columns(self.targets), *(f"{t}_std" for t in self.targets if has_std)]
 
     def predict(
         self,
         molecules: Sequence[Molecule],
         descriptors: np.ndarray | None = None,
-        uncertainty: str = "",
+        uncertainty_method: str = "",
         failures: dict[int, str] | None = None,
     ) -> Predictions:
         """Predictions before calibration, of the transformed targets; pass them to `apply_calibration`.
 
         See `molattn.models.uncertainty.predict_with_uncertainty`.
         """
-        predictions = self.predict_attention(molecules, descriptors, uncertainty, failures)
+        predictions = self.predict_attention(molecules, descriptors, uncertainty_method, failures)
         if self.trees is None or not len(molecules):
             return predictions
         features = self.trees.features(molecules, failures)
@@ -88,13 +91,13 @@ class Artifact:
         self,
         molecules: Sequence[Molecule],
         descriptors: np.ndarray | None = None,
-        uncertainty: str = "",
+        uncertainty_method: str = "",
         failures: dict[int, str] | None = None,
     ) -> Predictions:
         """As `predict`, without the trees."""
-        method = uncertainty or self.uncertainty
+        method = uncertainty_method or self.uncertainty_method
         return predict_with_uncertainty(
-            self.models, self.task, self.scaler, molecules, method, self.samples, descriptors, failures
+            self.models, self.task, self.scaler, molecules, method, self.dropout_passes, descriptors, failures
         )
 
     @property

@@ -34,7 +34,7 @@ class Calibration:
 
     Attributes:
         method: one of `CALIBRATION_METHODS` except "none"; the default for predictions.
-        uncertainty: the uncertainty method whose standard deviations were calibrated.
+        uncertainty_method: the uncertainty method whose standard deviations were calibrated.
         scores: for each target, arrays of float64 by name, for k calibration molecules. For regression:
             z: (k,) sorted (y - mean) / std; std is 1 if the model has none.
             normalized_residuals: (k,) sorted |y - mean| / (std + beta); |y - mean| if the model has no std.
@@ -47,7 +47,7 @@ class Calibration:
     """
 
     method: str
-    uncertainty: str
+    uncertainty_method: str
     scores: tuple[Scores, ...]
 
 

@@ -53,10 +53,10 @@ def build_artifact(
         task=task,
         descriptors=descriptors,
         other_models=tuple(models[1:]),
-        uncertainty=resolve_uncertainty_method(
+        uncertainty_method=resolve_uncertainty_method(
             settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout
         ),
-        samples=settings.dropout_sampling_size,
+        dropout_passes=settings.dropout_sampling_size,
         domain=fit_domain(models[0], train.molecules, keys, settings.domain_size, settings.seed, train.descriptors),
         class_priors=task.class_priors(train.targets),
     )

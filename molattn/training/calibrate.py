@@ -17,7 +17,7 @@ def calibrate(
     predictions: Predictions,
     true: np.ndarray,
     task: Task,
-    uncertainty: str,
+    uncertainty_method: str,
     method: str,
     targets: tuple[str, ...],
     val_predictions: Predictions,
@@ -30,7 +30,7 @@ def calibrate(
         predictions: the predictions for the n calibration molecules.
         true: (n, T) their targets, NaN where missing.
         task: of the targets.
-        uncertainty: the method of the standard deviations in `predictions`.
+        uncertainty_method: the method of the standard deviations in `predictions`.
         method: one of `molattn.models.calibration.CALIBRATION_METHODS`, or empty.
         targets: T names.
         val_predictions: the predictions for the validation molecules, for the median of their standard deviations.
@@ -55,7 +55,7 @@ def calibrate(
             scores.append(_regression_scores(part, true[labelled, t], task, t, val_predictions))
         else:
             scores.append(_class_scores(task.probabilities(part, t), true[labelled, t].astype(int)))
-    return Calibration(resolve_calibration_method(method, task), uncertainty, tuple(scores))
+    return Calibration(resolve_calibration_method(method, task), uncertainty_method, tuple(scores))
 
 
 def check_calibration(task: Task, method: str) -> None:

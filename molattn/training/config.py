@@ -1,4 +1,7 @@
-"""The settings of the data and the training, each declared once. Importing this module loads nothing heavy."""
+"""The settings of the data and the training. Importing this module loads nothing heavy.
+
+Each is declared here, and named again in `molattn.training.options` for type checkers; a test holds them together.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -92,9 +92,9 @@ def fit(
             "the targets are too large: their mean or standard deviation is not a finite number; look for extreme "
             "targets, or give them in another unit"
         )
-    rank, size = distributed.rank(), distributed.world_size()
+    rank, world_size = distributed.rank(), distributed.world_size()
     sampler = BucketBatchSampler(
-        molecule_sizes(train.molecules), config.batch_size, config.seed, rank=rank, world_size=size
+        molecule_sizes(train.molecules), config.batch_size, config.seed, rank=rank, world_size=world_size
     )
     steps = config.epochs * len(sampler)
     tracked = config.tracking_metric
@@ -102,7 +102,9 @@ def fit(
     learner = Learner(model, train, scaler, config, task, metric, auxiliary_objective, steps)
     early_stopping = EarlyStopping(config.patience, model.state_dict(), tracked)
     checkpointer = None if checkpoints is None else Checkpointer(checkpoints, early_stopping, callbacks)
-    val_batches = [rows[rank::size] for rows in batches_by_size(molecule_sizes(val.molecules), 4 * config.batch_size)]
+    val_batches = [
+        rows[rank::world_size] for rows in batches_by_size(molecule_sizes(val.molecules), 4 * config.batch_size)
+    ]
     pin = device.type == "cuda"  # a GPU copies the next batch while it computes this one
     loader = DataLoader(
         RowIndices(train), batch_sampler=sampler, collate_fn=partial(collate_step, model, train), pin_memory=pin

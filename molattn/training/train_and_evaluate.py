@@ -142,7 +142,13 @@ def train_and_evaluate(
         rows, val_rows = dataset.indices(CALIBRATION), dataset.indices("val")
         true, method = scaler.transform(dataset.targets[rows]), settings.calibration_method
         calibration = calibrate(
-            uncalibrated[rows], true, task, artifact.uncertainty, method, artifact.targets, uncalibrated[val_rows]
+            uncalibrated[rows],
+            true,
+            task,
+            artifact.uncertainty_method,
+            method,
+            artifact.targets,
+            uncalibrated[val_rows],
         )
         artifact = replace(artifact, calibration=calibration)
     predictions = artifact.apply_calibration(uncalibrated)

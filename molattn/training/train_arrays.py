@@ -160,7 +160,7 @@ def train_arrays(
         cal_predictions, val_predictions = (artifact.predict(part.molecules, part.descriptors) for part in (cal, val))
         method = settings.calibration_method
         calibration = calibrate(
-            cal_predictions, cal.targets, task, artifact.uncertainty, method, artifact.targets, val_predictions
+            cal_predictions, cal.targets, task, artifact.uncertainty_method, method, artifact.targets, val_predictions
         )
         artifact = replace(artifact, calibration=calibration)
     return TrainedArrays(artifact, fitted.fits[0].history, fitted.fits[0].best_epoch)

@@ -25,10 +25,10 @@ def evaluate_uncertainty(artifact: Artifact, splits: Mapping[str, tuple[np.ndarr
         artifact: the model.
         splits: for each split its targets, (n, T), NaN where missing, and their predictions before calibration.
     """
-    if artifact.uncertainty == NONE and artifact.calibration is None:
+    if artifact.uncertainty_method == NONE and artifact.calibration is None:
         return {}
     method = artifact.calibration_method
-    result: dict[str, Any] = {"method": artifact.uncertainty, "calibration": method, "level": LEVEL}
+    result: dict[str, Any] = {"method": artifact.uncertainty_method, "calibration": method, "level": LEVEL}
     for split, (targets, uncalibrated) in splits.items():
         true, scaler = artifact.scaler.transform(targets), artifact.scaler
         names, calibration = artifact.targets, artifact.calibration

@@ -250,8 +250,8 @@ def everything() -> Artifact:
         task=task,
         descriptors=DescriptorScaler(("d", "e"), (0.5, 1.5), (2.5, 0.0)),
         other_models=tuple(models[1:]),
-        uncertainty="dropout",
-        samples=4,
+        uncertainty_method="dropout",
+        dropout_passes=4,
         calibration=Calibration("isotonic", "ensemble", scores),
         domain=ApplicabilityDomain(
             np.ones((2, 18), np.float32), np.arange(512, dtype=np.uint8).reshape(2, 256), 0.25, 0.75
@@ -274,7 +274,7 @@ def test_every_part_of_an_artifact_is_saved_and_loaded(everything: Artifact, tmp
         assert all(torch.equal(x, b.state_dict()[n]) for n, x in a.state_dict().items())
     c, d = found.calibration, found.domain
     assert c is not None and d is not None and everything.calibration is not None and everything.domain is not None
-    assert (c.method, c.uncertainty, found.calibration_method) == ("isotonic", "ensemble", "isotonic")
+    assert (c.method, c.uncertainty_method, found.calibration_method) == ("isotonic", "ensemble", "isotonic")
     for one, other in zip(c.scores, everything.calibration.scores, strict=True):
         assert one.keys() == other.keys() and all(np.array_equal(one[k], other[k]) for k in one)
     assert (d.max_distance, d.min_similarity) == (0.25, 0.75)
@@ -457,11 +457,11 @@ def test_it_predicts_with_its_own_uncertainty_method_or_another(artifact: Artifa
     alone = artifact.predict(graphs)
     assert np.array_equal(alone.values, predict_molecules(artifact.model, artifact.scaler, graphs))
     assert alone.std is None
-    two = replace(artifact, other_models=(GraphModel(SMALL).eval(),), uncertainty="")
-    assert two.uncertainty == "ensemble"
+    two = replace(artifact, other_models=(GraphModel(SMALL).eval(),), uncertainty_method="")
+    assert two.uncertainty_method == "ensemble"
     both = two.predict(graphs)
     assert both.std is not None and (both.std > 0).all() and not np.allclose(both.values, alone.values)
-    assert two.predict(graphs, uncertainty="none").std is None
+    assert two.predict(graphs, uncertainty_method="none").std is None
 
 
 @pytest.mark.parametrize("at_save", [torch.float32, torch.float64])
