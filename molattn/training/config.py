@@ -3,11 +3,11 @@
 Each is declared here, and named again in `molattn.training.options` for type checkers; a test holds them together.
 """
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from molattn.models.names import TRANSFORMS
 from molattn.training.bases import AUTO_BASE, FINE_TUNING
+from molattn.training.command_option import option
 
 # As in molattn.data, molattn.chem and molattn.models, which are not imported for the help screen.
 SPLIT_NAMES = ("random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone", "stratified")
@@ -18,43 +18,6 @@ LOSS_NAMES = (
 )
 
 DUPLICATES = ("keep", "mean", "median", "drop")
-
-
-@dataclass(frozen=True)
-class Option:
-    """How a setting is offered as an option of commands.
-
-    Attributes:
-        help: what it says in the help.
-        names: more names, short ones; or all names, with the long ones.
-        metavar: what stands for the value in the help; by the type of the setting if None.
-        hidden: whether only `--help-all` shows it.
-        table: which of `molattn.plugins.REGISTRIES` holds its values; empty for none.
-    """
-
-    help: str
-    names: tuple[str, ...] = ()
-    metavar: str | None = None
-    hidden: bool = True
-    table: str = ""
-
-
-def option(
-    default: Any,
-    text: str,
-    *names: str,
-    metavar: str | None = None,
-    hidden: bool = True,
-    table: str = "",
-    show_default: bool | None = None,
-) -> Any:
-    """A field with a default that is also an option, see `Option`.
-
-    Its help ends with the default if that is not zero or empty, or as `show_default` says.
-    """
-    if (default not in ("", (), False)) if show_default is None else show_default:
-        text = f"{text} [default: {' '.join(map(str, default)) if isinstance(default, tuple) else default}]"
-    return field(default=default, metadata={"option": Option(text, names, metavar, hidden, table)})
 
 
 @dataclass(frozen=True)
