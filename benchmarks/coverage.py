@@ -71,7 +71,7 @@ def resplit(folder: Path, level: float, count: int) -> dict[str, dict[str, list[
         chosen = np.random.default_rng(seed).permutation(molecules)[: len(molecules) // 2]
         cal = np.isin(keys, chosen)
         calibration = calibrate(
-            test[cal], y[cal], artifact.task, artifact.uncertainty, "", (target,), predictions["val"]
+            test[cal], y[cal], artifact.task, artifact.uncertainty_method, "", (target,), predictions["val"]
         )
         for method, values in found.items():
             lower, upper = prediction_intervals(test[~cal], artifact.task, level, calibration, method)

@@ -42,7 +42,7 @@ from molattn.data.store.molecule_store import molecule_sizes
 from molattn.training.callbacks import Callback, ReportEpochs
 from molattn.training.dataset import LabelledMolecules, PreparedDataset, collate_step
 from molattn.training.early_stopping import EpochRecord
-from molattn.training.fit import fit_ensemble
+from molattn.training.ensemble import fit_ensemble
 from molattn.training.initialization import resolve_initialization
 from molattn.training.learner import Learner
 from molattn.training.metrics import compute_metrics

@@ -24,7 +24,7 @@ SCREENS = {"wide": {"width": 1280, "height": 900}, "phone": {"width": 390, "heig
 MAIN = [
     "README",
     *(f"docs/guide/{name}" for name in ("README", "find", "install", "train", "predict", "explain", "layers")),
-    *(f"docs/{name}" for name in ("tables", "curation", "core", "systems", "accuracy")),
+    *(f"docs/{name}" for name in ("tables", "table_problems", "core", "systems", "accuracy")),
     *(f"docs/reference/{name}" for name in ("settings", "glossary", "python/molattn.graph")),
     "notebooks/tour",
 ]

@@ -245,6 +245,11 @@ _MAX_LENGTH = 60
 """Characters of a value that a message shows, and that are compared with the choices."""
 
 
+def molecule_level_only(what: str, instead: str = "leave it out") -> str:
+    """The message for `what`, such as an option, that was given with atom-level targets."""
+    return f"{what} applies only to molecule-level targets, and these are atom-level: {instead}"
+
+
 def unknown_choice(kind: str, value: object, choices: Iterable[str], alternative: str = "") -> str:
     """The message about a value that is none of the choices.
 

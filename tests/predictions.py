@@ -7,7 +7,8 @@ import numpy as np
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.predict import MAX_BATCH_MOLECULES, compute_outputs, iter_attention
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import REGRESSION, Task
+from molattn.models.task import Task
+from molattn.models.tasks import REGRESSION
 
 
 def predict_molecules(

@@ -13,7 +13,7 @@ from molattn._train import PrintReporter
 from molattn.chem import ConformerOptions, ReadOptions, molecule
 from molattn.errors import ConformerError, InputError, MolattnWarning, SmilesError, UsageError
 from molattn.inference import Predictor
-from molattn.models.artifact import load_artifact
+from molattn.models.artifact_file import load_artifact
 from tests.assertions import assert_same_predictions
 from tests.molecules import esol
 

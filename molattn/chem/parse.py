@@ -28,6 +28,9 @@ NO_ATOM_LIMIT = sys.maxsize
 MAX_ATOMS = 1_000
 """Largest number of atoms in a molecule, by default."""
 
+NO_ATOM_LIMIT = sys.maxsize
+"""The `max_atoms` for molecules whose number of atoms was already checked."""
+
 MAX_RINGS = 500
 """Largest number of ring closures in a SMILES: C720 needs 361; 500 take under a second in the worst case."""
 

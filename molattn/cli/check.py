@@ -8,7 +8,7 @@ from molattn.errors import InputError
 from molattn.training.run_config import resolve
 
 if TYPE_CHECKING:
-    from molattn.training.curation import Curation
+    from molattn.training.data_report import DataReport
     from molattn.training.run_config import RunConfig
 
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "standardize",
     "add_hs",
     "target_transform",
-    "replicates",
+    "duplicates",
     "data_dir",
     "split",
     "split_sizes",
@@ -42,7 +42,7 @@ def check(
     as_json: opt.AsJson = False,
     **options: Any,
 ) -> None:
-    """Read a table as training would, and report its problems: replicates, salts, ranges, classes, splits.
+    """Read a table as training would, and report its problems: duplicates, salts, ranges, classes, splits.
 
     `molattn check my.csv --target-columns y` exits with code 0 if a model can be trained on the table, and with code 3
     and the reason if not.
@@ -50,18 +50,18 @@ def check(
     opt.set_table(options, table)
     resolved = resolve(config, options, settings or ())
     try:
-        curation = _curate(resolved, quiet)
+        report = _check(resolved, quiet)
     except InputError as error:
         if as_json:
             print_json({"trainable": False, "error": str(error)})
         raise
     if as_json:
-        print_json({"trainable": True, **curation.to_dict()})
+        print_json({"trainable": True, **report.to_dict()})
     elif not quiet:
-        _report(curation)
+        _print_report(report)
 
 
-def _curate(config: "RunConfig", quiet: bool) -> "Curation":
+def _check(config: "RunConfig", quiet: bool) -> "DataReport":
     """Read the data of a run, and check it.
 
     Raises:
@@ -74,7 +74,7 @@ def _curate(config: "RunConfig", quiet: bool) -> "Curation":
         fetch_with_progress(config.data.dataset, config.data.data_dir, quiet)
     find_table(config.data)
 
-    from molattn.training.curation import curate
+    from molattn.training.data_report import check_data
     from molattn.training.prepare import prepare_run
     from molattn.training.run_config import check_config
 
@@ -82,23 +82,23 @@ def _curate(config: "RunConfig", quiet: bool) -> "Curation":
     # As in training, which then finds the molecules in the cache.
     with TerminalReporter(quiet) as reporter:
         dataset = prepare_run(config, reporter.molecules)
-    return curate(dataset, before_training=False, num_workers=config.training.num_workers)
+    return check_data(dataset, before_training=False, num_workers=config.training.num_workers)
 
 
-def _report(curation: "Curation") -> None:
+def _print_report(report: "DataReport") -> None:
     """Print the counts, and the findings, first those that need attention."""
-    content, dataset = curation.to_dict(), curation.dataset
+    content, dataset = report.to_dict(), report.dataset
     targets = ", ".join(content["targets"][:6]) + (", ..." if len(content["targets"]) > 6 else "")
     merged = f", {content['merged']:,} merged into those" if content["merged"] else ""
-    left_out = f", {content['left_out']:,} left out" if content["left_out"] else ""
+    rejected = f", {content['rejected']:,} left out" if content["rejected"] else ""
     print_line(
-        f"{content['rows']:,} rows, {content['used']:,} can be used{merged}{left_out}; {content['task']} of {targets}"
+        f"{content['rows']:,} rows, {content['used']:,} can be used{merged}{rejected}; {content['task']} of {targets}"
     )
     if dataset.task_message:
         print_line(dataset.task_message)
     print_line(", ".join(f"{label} {count:,}" for label, count in content["split"].items()))
     for title, needs_attention in (("needs attention", True), ("for information", False)):
-        messages = [f.message for f in curation.findings if f.needs_attention == needs_attention]
+        messages = [f.message for f in report.findings if f.needs_attention == needs_attention]
         if messages:
             print_line()
             print_line(f"{title}:")

@@ -106,16 +106,18 @@ def evaluate(
         content["uncertainty"] = result.uncertainty
     if output_dir is not None:
         from molattn.training.run_folder import write_json
-        from molattn.training.run_status import METRICS
+        from molattn.training.run_status import METRICS_FILE
         from molattn.viewer.run_plots import evaluation_plots
 
         output_dir.mkdir(parents=True, exist_ok=True)
-        write_json(output_dir / METRICS, content)
+        write_json(output_dir / METRICS_FILE, content)
         plots = evaluation_plots(result, predictor.task, predictor.targets, predictor.units)
         for stem, picture in plots.items():
             picture.save(output_dir / f"{stem}.png")
         if not quiet:
-            print_status(f"{METRICS} and {len(plots)} {'plot' if len(plots) == 1 else 'plots'} are in {output_dir}")
+            print_status(
+                f"{METRICS_FILE} and {len(plots)} {'plot' if len(plots) == 1 else 'plots'} are in {output_dir}"
+            )
     if as_json:
         print_json(content)
     elif not quiet:

@@ -97,7 +97,7 @@ def predict(
     `molattn predict runs/esol --smiles CCO` prints the prediction. `molattn predict runs/esol in.csv -o out.csv` keeps
     every row and column of in.csv, in order, and adds `<target>_pred`, `status` (ok or error) and `error` (the reason).
     For a binary target the prediction is the probability of the positive class; for several classes it is a class, with
-    `<target>_prob_<class>` for each; for a target of atoms it is a list, in the order of the SMILES. Tables of any
+    `<target>_prob_<class>` for each; for an atom-level target it is a list, in the order of the SMILES. Tables of any
     length are predicted in bounded memory: a long output is written in parts until it is complete, and `--resume`
     continues after an interruption. Text is written as UTF-8, with semicolons and decimal commas if the table has them.
     The outputs of `--shard 1/4` to `4/4`, concatenated, are the output of the whole table. A model that was trained

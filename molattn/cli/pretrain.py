@@ -86,19 +86,19 @@ def pretrain(
     if table is not None and molecules is not None:
         raise typer.BadParameter("give a table or --molecules, not both")
     from molattn.cli.progress import TerminalReporter
-    from molattn.training.pretraining import PRETRAINING, PretrainConfig
+    from molattn.training.pretrain_config import PRETRAINING, PretrainConfig
     from molattn.training.pretraining import pretrain as run
     from molattn.training.run_config import resolve
-    from molattn.training.unlabelled import NCI
+    from molattn.training.unlabelled import NCI_MOLECULES
 
-    if molecules not in (None, NCI):
-        raise UsageError(f"--molecules is {NCI}, or give the path of a table instead")
+    if molecules not in (None, NCI_MOLECULES):
+        raise UsageError(f"--molecules is {NCI_MOLECULES}, or give the path of a table instead")
     options = {"epochs": epochs, "batch_size": batch_size, "seed": seed, "smiles_column": smiles_column}
     options |= {"encoding": encoding, "no_header_row": no_header_row or None, "sheet": sheet}
     options = {**PRETRAINING, **{name: value for name, value in options.items() if value is not None}}
     weights = {"masked_atoms": masked_atoms, "masked_weight": masked_weight}
     config = PretrainConfig(
-        molecules=NCI if table is None else str(table),
+        molecules=NCI_MOLECULES if table is None else str(table),
         grow=grow,
         exclude=tuple(map(str, exclude or ())),
         run=resolve(None, {**options, "base": "none", "num_workers": num_workers}, settings or ()),

@@ -1,4 +1,4 @@
-"""Options of commands that train: the settings of a run that declare one, see `molattn.training.config.option`."""
+"""Options of commands that train: the settings of a run that declare one, see `molattn.training.command_option`."""
 
 import inspect
 from collections.abc import Callable
@@ -10,7 +10,8 @@ import typer
 
 from molattn.models.config import CONFIGS
 from molattn.plugins import added_by_plugins
-from molattn.training.config import DataConfig, Option, TrainingConfig
+from molattn.training.command_option import Option
+from molattn.training.config import DataConfig, TrainingConfig
 from molattn.training.run_config import RunConfig
 
 _PANELS = {DataConfig: "Data", TrainingConfig: "Training"}

@@ -10,7 +10,7 @@ from molattn.cli.terminal import console, print_line
 
 if TYPE_CHECKING:
     from molattn.training.multiple_runs import MultipleRunsResult
-    from molattn.training.run import RunResult
+    from molattn.training.train_and_evaluate import RunResult
 
 
 def report_run(result: "RunResult") -> None:

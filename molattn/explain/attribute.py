@@ -178,15 +178,15 @@ def _attribute_trees(
     artifact: Artifact, molecule: MoleculeGraph, explained: ExplainedOutput, faithfulness: str
 ) -> Attribution:
     """The contributions of atoms to the prediction of the boosted trees."""
-    stack, task = artifact.trees, artifact.task
-    assert stack is not None
+    blended, task = artifact.trees, artifact.task
+    assert blended is not None
     t, c = explained.class_of or (explained.output, 0)
-    terms = tree_shap(stack, molecule, t, c if stack.trees[t].outputs > 1 else 0)
+    terms = tree_shap(blended, molecule, t, c if blended.trees[t].outputs > 1 else 0)
     output = (terms.constant or 0.0) + float(terms.values.sum()) + sum(terms.other_terms.values())
     found = attribution_of(artifact, molecule, terms, TREE_SHAP, explained, output, faithfulness)
     if explained.class_of is None:
         return found
-    predictions = stack.predict(task, artifact.scaler, stack.features([molecule]))
+    predictions = blended.predict(task, artifact.scaler, blended.features([molecule]))
     return replace(found, probability=float(task.probabilities(predictions, t)[0, c]))
 
 

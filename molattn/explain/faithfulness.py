@@ -15,7 +15,7 @@ from molattn.explain.methods import METHODS, available_methods, choose_method, r
 from molattn.explain.terms import MoleculeOrBatch
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig
-from molattn.models.descriptors import molecule_descriptors
+from molattn.models.descriptor_stream import molecule_descriptors
 from molattn.models.graph_model import GraphModel
 from molattn.models.predict import compute_outputs
 from molattn.models.random_states import seeded

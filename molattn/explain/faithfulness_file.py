@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from molattn.data.files import file_sha256, write_text
 from molattn.errors import MolattnWarning
-from molattn.models.artifact import WEIGHTS
+from molattn.models.config_file import WEIGHTS
 
 if TYPE_CHECKING:
     from molattn.explain.faithfulness import Faithfulness, MethodScores

@@ -33,7 +33,7 @@ class Method:
 def unsupported_model_reason(model: MoleculeModel) -> str:
     """Why there are no attributions to atoms for a model; empty if there are."""
     if model.atom_level:
-        return "they apply only to targets of molecules, and the model predicts targets of atoms"
+        return "they apply only to molecule-level targets, and those of the model are atom-level"
     if isinstance(model, GraphModel):
         return ""
     return f"the model {model.config.kind!r} reads tokens, not atoms: train one with --model graph"

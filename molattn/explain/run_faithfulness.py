@@ -18,7 +18,7 @@ from molattn.explain.faithfulness_file import write_faithfulness
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
 from molattn.training.run_config import read_config
-from molattn.training.run_status import CONFIG, model_folder
+from molattn.training.run_status import CONFIG_FILE, model_folder
 
 Read = Callable[[Iterable[object]], Sequence[Molecule | SmilesError]]
 
@@ -161,9 +161,9 @@ def ground_truth_property(run: Path, target: str) -> str:
 
 def _dataset(run: Path) -> str:
     """The name of the data set or file of a run; without a configuration, the name of its folder."""
-    if not (run / CONFIG).is_file():
+    if not (run / CONFIG_FILE).is_file():
         return run.name
-    dataset = read_config(run / CONFIG).get("data", {}).get("dataset", "")
+    dataset = read_config(run / CONFIG_FILE).get("data", {}).get("dataset", "")
     if not isinstance(dataset, str):
-        raise InputError(f"{run / CONFIG} has the data set {short_repr(dataset)}: it is damaged")
+        raise InputError(f"{run / CONFIG_FILE} has the data set {short_repr(dataset)}: it is damaged")
     return dataset if dataset in dataset_names() else Path(dataset).name

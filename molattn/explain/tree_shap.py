@@ -5,7 +5,7 @@ import numpy as np
 from molattn.chem import feature_columns, morgan_environments
 from molattn.explain.terms import Terms
 from molattn.models.base import Molecule
-from molattn.models.stacked_trees import StackedTrees
+from molattn.models.blended_trees import BlendedTrees
 
 TREE_SHAP = "tree-shap"
 TREE_SHAP_TITLE = "the contribution of the counted substructures that the atom is in"
@@ -15,7 +15,7 @@ OTHER_TERMS = {"avalon_count": "Avalon counts", "erg": "pharmacophore pairs", "r
 ABSENT = "absent substructures"
 
 
-def tree_shap(stack: StackedTrees, molecule: Molecule, target: int, output: int = 0) -> Terms:
+def tree_shap(blended: BlendedTrees, molecule: Molecule, target: int, output: int = 0) -> Terms:
     """TreeSHAP values of the trees of one target, those of Morgan substructures mapped to atoms.
 
     f(x) = mean + sum_k shap_k;   value_i = sum_k shap_k / c_k sum_e [i in e] / |e|
@@ -25,7 +25,7 @@ def tree_shap(stack: StackedTrees, molecule: Molecule, target: int, output: int 
     their own, as have the other fingerprints and the descriptors, which do not belong to atoms.
 
     Args:
-        stack: the trees of a model.
+        blended: the trees of a model.
         molecule: as the model reads it; hydrogens that are atoms have the value 0.
         target: index of the target.
         output: of the trees of a target with several classes, the index of the class.
@@ -35,8 +35,8 @@ def tree_shap(stack: StackedTrees, molecule: Molecule, target: int, output: int 
 
     Source: Lundberg et al. (2020), Nat. Mach. Intell. 2, 56, doi:10.1038/s42256-019-0138-9.
     """
-    shap = stack.trees[target].shap_values(stack.features([molecule]).astype(np.float64))[0, output]
-    columns = feature_columns(stack.featurizers)
+    shap = blended.trees[target].shap_values(blended.features([molecule]).astype(np.float64))[0, output]
+    columns = feature_columns(blended.featurizers)
     others = {OTHER_TERMS[name]: float(shap[c].sum()) for name, c in columns.items() if name != MORGAN}
     values = np.zeros(len(molecule.labels))
     if MORGAN in columns:

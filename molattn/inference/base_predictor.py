@@ -18,10 +18,11 @@ from molattn.data.files import file_sha256
 from molattn.errors import MolattnWarning, SmilesError, UsageError, short_repr
 from molattn.explain.faithfulness_file import FaithfulnessSummaries
 from molattn.inference.molecules import SmilesInput
-from molattn.models.artifact import Artifact, save_artifact
+from molattn.models.artifact import Artifact
+from molattn.models.artifact_file import save_artifact
 from molattn.models.base import Molecule, MoleculeModel
-from molattn.models.descriptors import DescriptorStream, InputRow
-from molattn.models.tasks import Task
+from molattn.models.descriptor_stream import DescriptorStream, InputRow
+from molattn.models.task import Task
 
 
 class BasePredictor:
@@ -65,11 +66,11 @@ class BasePredictor:
         """d, the length of a learned embedding, descriptors included.
 
         Raises:
-            UsageError: a model of atoms, which has no embedding of a molecule.
+            UsageError: an atom-level model, which has no embedding of a molecule.
         """
         if self.task.atom_level:
             raise UsageError(
-                f"the model predicts targets of atoms ({', '.join(self.targets)}): it has no embedding of a molecule"
+                f"the model predicts atom-level targets ({', '.join(self.targets)}): it has no embedding of a molecule"
             )
         return self._artifact.model.head.in_features
 

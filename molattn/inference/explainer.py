@@ -22,9 +22,9 @@ from molattn.inference.base_predictor import BasePredictor
 from molattn.inference.molecules import as_smiles
 from molattn.inference.row_counts import RowCounts
 from molattn.models.base import Molecule
-from molattn.models.descriptors import DescriptorStream, InputRow, usable_molecules
+from molattn.models.descriptor_stream import DescriptorStream, InputRow, usable_molecules
 from molattn.models.predict import MAX_ATTENTION_PAIRS
-from molattn.training.run_status import MODEL, model_folder
+from molattn.training.run_status import MODEL_FOLDER, model_folder
 
 if TYPE_CHECKING:
     from molattn.explain.run_faithfulness import RunFaithfulness
@@ -305,7 +305,7 @@ class Explainer(BasePredictor):
         if run is None:
             if self.folder is None:
                 raise UsageError("the model was not loaded from a run: pass the folder that it is saved in")
-            return self.folder.parent if self.folder.name == MODEL else self.folder
+            return self.folder.parent if self.folder.name == MODEL_FOLDER else self.folder
         model = model_folder(Path(run)) / "config.json"
         if not model.is_file() or file_sha256(model) != self.config_sha256():
             raise UsageError(f"{run} does not hold this model: pass the folder of the run that it is from")

@@ -43,7 +43,7 @@ class PredictionPlan:
     def __init__(self, artifact: Artifact, options: PredictionOptions = DEFAULT_OPTIONS):
         self.artifact, self.options = artifact, options
         a, task = artifact, artifact.task
-        self.uncertainty = a.uncertainty
+        self.uncertainty = a.uncertainty_method
         if options.uncertainty_method:
             dropout = a.model.config.dropout
             self.uncertainty = resolve_uncertainty_method(options.uncertainty_method, task, len(a.models), dropout)
@@ -55,10 +55,14 @@ class PredictionPlan:
                     "train with --calibration-size 0.1"
                 )
             self.calibration = resolve_calibration_method(options.calibration_method, task)
-        if self.calibration != NONE and a.calibration is not None and self.uncertainty != a.calibration.uncertainty:
+        if (
+            self.calibration != NONE
+            and a.calibration is not None
+            and self.uncertainty != a.calibration.uncertainty_method
+        ):
             if options.level is not None or options.calibration_method:
                 raise UsageError(
-                    f"the model was calibrated with the uncertainty method {a.calibration.uncertainty}, not "
+                    f"the model was calibrated with the uncertainty method {a.calibration.uncertainty_method}, not "
                     f"{self.uncertainty}: leave uncertainty_method out, or set --calibration-method none "
                     "(calibration_method='none')"
                 )

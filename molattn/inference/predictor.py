@@ -17,8 +17,8 @@ from molattn.inference.prediction_plan import PredictionPlan
 from molattn.inference.row_counts import warn_failed
 from molattn.inference.rows import RowPrediction, rows_to_arrays, split_atoms
 from molattn.inference.table_predictor import TablePredictor
-from molattn.models.artifact import load_artifact
-from molattn.models.uncertainty import NONE
+from molattn.models.artifact_file import load_artifact
+from molattn.models.predictions import NONE
 from molattn.training.run_status import check_has_model, model_folder
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Predictor(TablePredictor):
         """
         if len(self._artifact.models) == 1:
             return (self,)
-        a = replace(self._artifact, members=(), uncertainty="", calibration=None, domain=None)
+        a = replace(self._artifact, other_models=(), uncertainty_method="", calibration=None, domain=None)
         return tuple(Predictor(replace(a, model=model)) for model in self._artifact.models)
 
     @overload
@@ -104,7 +104,7 @@ class Predictor(TablePredictor):
         A model that was trained with descriptors needs those of every SMILES: (n, k) numbers, in the order of
         `self.descriptors`, or a data frame that has their columns; for a single string its k numbers.
 
-        For targets of atoms the result is a list of arrays, one for each SMILES: (atoms,) for one target, (atoms, T)
+        For atom-level targets the result is a list of arrays, one for each SMILES: (atoms,) for one target, (atoms, T)
         for several, the atoms in the order of the SMILES, followed by the hydrogens that training added.
 
         The result for a SMILES that cannot be read is NaN, or an empty array of atoms. A `MolattnWarning` reports how

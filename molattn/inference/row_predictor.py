@@ -16,7 +16,7 @@ from molattn.inference.options import DEFAULT_OPTIONS, PredictionOptions
 from molattn.inference.prediction_plan import PredictionPlan
 from molattn.inference.rows import RowPrediction, RowValues, all_finite, merge_predictions, transpose
 from molattn.models.base import Molecule
-from molattn.models.descriptors import DescriptorStream, InputRow
+from molattn.models.descriptor_stream import DescriptorStream, InputRow
 from molattn.models.predict import NOT_FINITE, compute_embeddings
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from molattn.chem import NO_GEOMETRY
 from molattn.errors import SmilesError
 from molattn.models.base import Molecule
-from molattn.models.descriptors import InputRow, usable_molecules
+from molattn.models.descriptor_stream import InputRow, usable_molecules
 from molattn.models.predictions import Predictions
-from molattn.models.tasks import Task
+from molattn.models.task import Task
 
 Value = float | str | tuple[float, ...] | tuple[str, ...]
 """The prediction of one target: a number or the name of a class; a tuple of them for the atoms of a molecule."""
@@ -28,7 +28,7 @@ class RowPrediction:
     Attributes:
         smiles: the SMILES as it was passed.
         values: the prediction per target: a number in units, the probability of the positive class, or the name of
-            a class; for a target of atoms, a tuple with one for each atom, in the order of the SMILES. From
+            a class; for an atom-level target, a tuple with one for each atom, in the order of the SMILES. From
             `embed_rows`, the numbers of the embedding. None when there is an error.
         error: why there is none; empty otherwise.
         warnings: features of the molecule that the model cannot represent, one sentence each.

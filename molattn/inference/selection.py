@@ -106,7 +106,7 @@ class SelectionOptions:
         self.target_index(artifact)
         if self.strategy == IMPROVEMENT and task.kind != "regression":
             raise UsageError("expected-improvement applies only to regression: use the strategy uncertainty")
-        method = self.uncertainty_method or artifact.uncertainty
+        method = self.uncertainty_method or artifact.uncertainty_method
         if task.kind == "regression" and method == NONE:
             raise UsageError(
                 f"{self.strategy} needs standard deviations, and the model has none: train with --ensemble-size 5 or "

@@ -87,7 +87,9 @@ class MoleculeModel(nn.Module, ABC):
         if atom_level and not self.supports_atom_level:
             raise ValueError(f"the model {config.kind!r} has no atom-level targets: choose the model 'graph'")
         if atom_level and num_descriptors:
-            raise ValueError("descriptors are of molecules, and the targets are of atoms: leave descriptors out")
+            raise ValueError(
+                "descriptors apply only to molecule-level targets, and these are atom-level: leave them out"
+            )
         self.atom_level, self.num_descriptors = atom_level, num_descriptors
 
     @staticmethod

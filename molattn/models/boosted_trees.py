@@ -149,15 +149,15 @@ class BoostedTrees:
             raise ValueError("a node of a tree has a negative number of rows")
         tree = np.repeat(np.arange(len(leaves)), inner)
         index = np.arange(inner.sum()) - _offsets(inner)[tree]
-        children, of_tree = np.concatenate([self.left, self.right]), np.concatenate([tree, tree])
+        children, child_tree = np.concatenate([self.left, self.right]), np.concatenate([tree, tree])
         below = children >= 0
         if (children[below] <= np.concatenate([index, index])[below]).any():
             raise ValueError("a child of an inner node comes before it")
         # As one number each: inner nodes 1 to L - 2 and leaves 0 to L - 1 of every tree must appear exactly once.
-        if (children >= inner[of_tree]).any() or (children < -leaves[of_tree]).any():
+        if (children >= inner[child_tree]).any() or (children < -leaves[child_tree]).any():
             raise ValueError("a child of an inner node does not exist")
         identity = np.where(
-            below, _offsets(inner)[of_tree] + children, inner.sum() + _offsets(leaves)[of_tree] - 1 - children
+            below, _offsets(inner)[child_tree] + children, inner.sum() + _offsets(leaves)[child_tree] - 1 - children
         )
         if len(np.unique(identity)) != len(identity) or len(identity) != 2 * inner.sum():
             raise ValueError("a node is the child of two others")

@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from molattn.errors import UsageError, unknown_choice
-from molattn.models.predictions import Predictions, normal_quantile
-from molattn.models.tasks import Regression, Task
+from molattn.models.predictions import NONE, Predictions, normal_quantile
+from molattn.models.task import Task
+from molattn.models.tasks import Regression
 
 ZSCALING, ISOTONIC = "zscaling", "isotonic"
 REGRESSION_METHODS = ("conformal-regression", ZSCALING, ISOTONIC)
 CLASSIFICATION_METHODS = ("conformal-multiclass", "conformal-adaptive", ISOTONIC)
-NONE = "none"
 CALIBRATION_METHODS = tuple(dict.fromkeys((*REGRESSION_METHODS, *CLASSIFICATION_METHODS, NONE)))
 """The choices of `--calibration-method`."""
 
@@ -34,7 +34,7 @@ class Calibration:
 
     Attributes:
         method: one of `CALIBRATION_METHODS` except "none"; the default for predictions.
-        uncertainty: the uncertainty method whose standard deviations were calibrated.
+        uncertainty_method: the uncertainty method whose standard deviations were calibrated.
         scores: for each target, arrays of float64 by name, for k calibration molecules. For regression:
             z: (k,) sorted (y - mean) / std; std is 1 if the model has none.
             normalized_residuals: (k,) sorted |y - mean| / (std + beta); |y - mean| if the model has no std.
@@ -47,7 +47,7 @@ class Calibration:
     """
 
     method: str
-    uncertainty: str
+    uncertainty_method: str
     scores: tuple[Scores, ...]
 
 

@@ -62,7 +62,7 @@ EDGE_ENCODINGS: dict[str, Callable[[GraphModelConfig], Encoding]] = {
     "distance-kernel": lambda c: DistanceKernel(c.distance_kernel),
     "adjacency": lambda c: AdjacencyWeights(),  # noqa: ARG005
     "bond-one-hot": lambda c: BondOneHot(_bond_parts(), _BOND_SIZES),  # noqa: ARG005
-    "neighbourhood": lambda c: PathOneHot(c.max_path),
+    "neighbourhood": lambda c: PathOneHot(c.max_path),  # as R-MAT calls the path length
 }
 
 NODE_ENCODINGS: dict[str, Callable[[GraphModelConfig], Encoding]] = {

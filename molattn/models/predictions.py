@@ -5,6 +5,9 @@ from statistics import NormalDist
 
 import numpy as np
 
+NONE = "none"
+"""The uncertainty method, or the calibration method, of predictions that have none."""
+
 
 @dataclass(frozen=True)
 class Predictions:
@@ -37,9 +40,9 @@ class Predictions:
         return Predictions(self.values[rows], self.distribution[rows], std, share)
 
 
-def no_columns(values: np.ndarray) -> np.ndarray:
-    """An empty `Predictions.distribution`, (n, 0), for `values`, (n, T)."""
-    return np.empty((len(values), 0))
+def empty_distribution(n: int) -> np.ndarray:
+    """A `Predictions.distribution` without probabilities and quantiles, (n, 0)."""
+    return np.empty((n, 0))
 
 
 def normal_quantile(p: float) -> float:

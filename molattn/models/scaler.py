@@ -67,8 +67,8 @@ class TargetScaler:
             values[:, t] = f.inverse(predictions.values[:, t])
             if std is not None:
                 std[:, t] *= f.slope(predictions.values[:, t])
-            of_target = f.inverse(predictions.distribution[:, t::count])
-            quantiles[:, t::count] = of_target if f.increasing else of_target[:, ::-1]
+            target_quantiles = f.inverse(predictions.distribution[:, t::count])
+            quantiles[:, t::count] = target_quantiles if f.increasing else target_quantiles[:, ::-1]
         return replace(predictions, values=values, distribution=quantiles, std=std)
 
     def inverse_transform_bounds(self, lower: np.ndarray, upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -6,11 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from molattn.models.names import LOG1P, LOG10, NEG_LOG10_MOLAR, RANK, TRANSFORMS
 from molattn.models.predictions import normal_quantile
-
-LOG10, LOG1P, NEG_LOG10_MOLAR, RANK = "log10", "log1p", "neg-log10-molar", "rank"
-TRANSFORMS = (LOG10, LOG1P, NEG_LOG10_MOLAR, RANK)
-"""The choices of `--target-transform`."""
 
 MOLAR: dict[str, float] = {"M": 1.0, "mM": 1e-3, "uM": 1e-6, "nM": 1e-9, "pM": 1e-12, "fM": 1e-15}
 """Units of concentration, in mol/L."""

@@ -1,137 +1,20 @@
 """Tasks: regression, binary and multiclass classification, of molecules or of atoms."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from molattn.errors import InputError, short_repr
-from molattn.models.losses import DEFAULT_ALPHA, LOSSES, Loss, losses_of
-from molattn.models.predictions import Predictions, no_columns
+from molattn.models.loss_functions import DEFAULT_ALPHA
+from molattn.models.losses import losses_of
+from molattn.models.names import ATOM_PREFIX
+from molattn.models.predictions import Predictions, empty_distribution
 from molattn.models.scaler import TargetScaler
+from molattn.models.target_transform import TargetTransform
+from molattn.models.task import Task
 from molattn.plugins import VARIABLE
-
-ATOM_PREFIX = "atom-"
-"""The prefix of the names of atom-level tasks."""
-
-
-class Task(ABC):
-    """The kind of prediction that all targets of a run share.
-
-    Attributes:
-        kind: its name.
-        metrics: the metrics that are reported by default; the first is reported after each epoch.
-        baseline: a description of the baseline, a constant prediction.
-        baseline_label: a shorter description of it.
-        loss: the name of the loss that the model minimizes, in `molattn.models.losses.LOSSES`.
-        atom_level: whether the targets are those of atoms. If so, n counts all atoms, molecule by molecule.
-        classes: for each target the names of its classes; empty for regression, and for the classes 0 and 1.
-    """
-
-    kind: ClassVar[str]
-    metrics: ClassVar[tuple[str, ...]]
-    baseline: ClassVar[str]
-    baseline_label: ClassVar[str]
-    loss: str
-    atom_level: bool = False
-    classes: tuple[tuple[str, ...], ...] = ()
-
-    @property
-    def name(self) -> str:
-        """Its name in `--task-type`."""
-        return f"{ATOM_PREFIX if self.atom_level else ''}{self.kind}"
-
-    @abstractmethod
-    def target_of_output(self, num_targets: int) -> list[int]:
-        """For each output of the model, the index of its target."""
-
-    def fit_scaler(self, train: np.ndarray) -> TargetScaler:
-        """The scaler of the targets, fitted to the training targets only, (n, T); the identity for classes."""
-        return TargetScaler.identity(train.shape[1])
-
-    @abstractmethod
-    def decode(self, outputs: np.ndarray, scaler: TargetScaler) -> Predictions:
-        """The predictions from the outputs of a model, (n, outputs)."""
-
-    def baseline_predictions(self, train: np.ndarray, n: int) -> Predictions:
-        """The baseline for n molecules or atoms, from the training targets alone."""
-        return prior_predictions(self, self.class_priors(train), n)
-
-    def class_priors(self, train: np.ndarray) -> tuple[tuple[float, ...], ...]:  # noqa: ARG002
-        """For each target the share of each class among its training labels, (n, T); empty for regression."""
-        return ()
-
-    def distribution_columns(self, targets: Sequence[str]) -> list[str]:  # noqa: ARG002
-        """The names of the columns of `Predictions.distribution`."""
-        return []
-
-    @property
-    def loss_function(self) -> Loss:
-        """The loss that the model minimizes."""
-        return LOSSES[self.loss]
-
-    @property
-    def has_std(self) -> bool:
-        """Whether a single model of this loss predicts a standard deviation as well."""
-        return self.uncertainty_method != "none"
-
-    @property
-    def uncertainty_method(self) -> str:
-        """The default uncertainty method of the loss, as in `--uncertainty-method`; "none" for none."""
-        return next(iter(self.loss_function.uncertainty_methods), "none")
-
-    def ensemble_mean(self, members: Sequence[Predictions]) -> Predictions:
-        """The mean of the predictions of several models, without standard deviations."""
-        return Predictions(np.mean([m.values for m in members], 0), np.mean([m.distribution for m in members], 0))
-
-    def member_values(self, member: Predictions, mean: Predictions) -> np.ndarray:  # noqa: ARG002
-        """(n, T), the values of one ensemble member from which the variance over the ensemble is computed.
-
-        For several classes: the probability that `member` gives to the class that the ensemble predicts, `mean.values`.
-        """
-        return member.values
-
-    def probabilities(self, predictions: Predictions, t: int) -> np.ndarray:  # noqa: ARG002
-        """The probability of every class of target t, (n, classes).
-
-        Raises:
-            TypeError: the task is regression.
-        """
-        raise TypeError("regression has no classes")
-
-    def class_names(self, t: int) -> tuple[str, ...]:  # noqa: ARG002
-        """The names of the classes of target t, in the order of `probabilities`; empty for regression."""
-        return ()
-
-    def with_probabilities(self, probabilities: Sequence[np.ndarray], std: np.ndarray | None = None) -> Predictions:  # noqa: ARG002
-        """The predictions that have these `probabilities`: one array, (n, classes), for each target.
-
-        Raises:
-            TypeError: the task is regression.
-        """
-        raise TypeError("regression has no classes")
-
-    def scores(self, predictions: Predictions, t: int) -> np.ndarray:
-        """The input of the metrics of target t: (n,), or (n, classes)."""
-        return predictions.values[:, t]
-
-    def to_array(self, predictions: Predictions) -> np.ndarray:
-        """The predictions as one array: (n, T), or (n, T, classes)."""
-        return predictions.values
-
-    def table_value(self, value: float, t: int) -> float | str:  # noqa: ARG002
-        """A value of target t as written to a table: a number, or the name of a class."""
-        return float(value)
-
-    def check(self, targets: np.ndarray, names: Sequence[str]) -> None:  # noqa: B027
-        """Raise InputError unless `targets`, (n, T), are valid for this task."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The task as it is written to a model's `config.json`."""
-        classes = {"classes": [list(c) for c in self.classes]} if self.classes else {}
-        return {"kind": self.kind, "loss": self.loss, "atom_level": self.atom_level, **classes}
 
 
 @dataclass(frozen=True)
@@ -150,17 +33,17 @@ class Regression(Task):
     def target_of_output(self, num_targets: int) -> list[int]:
         return [*range(num_targets)] * self.loss_function.outputs
 
-    def fit_scaler(self, train: np.ndarray) -> TargetScaler:
-        return TargetScaler.fit(train)
+    def fit_scaler(self, train: np.ndarray, transforms: Sequence[TargetTransform | None] = ()) -> TargetScaler:
+        return replace(TargetScaler.fit(train), transforms=tuple(transforms))
 
     def decode(self, outputs: np.ndarray, scaler: TargetScaler) -> Predictions:
-        unit = np.array(scaler.std)
-        first, *others = np.split(outputs.astype(np.float64), outputs.shape[1] // len(unit), 1)
+        scale = np.array(scaler.std)
+        first, *others = np.split(outputs.astype(np.float64), outputs.shape[1] // len(scale), 1)
         values = scaler.unscale(first)
         if self.loss_function.spread is None:
-            return Predictions(values, no_columns(values))
-        spread = self.loss_function.spread(others, unit, self.alpha)
-        quantiles = no_columns(values)
+            return Predictions(values, empty_distribution(len(values)))
+        spread = self.loss_function.spread(others, scale, self.alpha)
+        quantiles = empty_distribution(len(values))
         if spread.half_widths is not None:
             below, above = spread.half_widths
             quantiles = np.concatenate([values - below, values + above], 1)
@@ -172,7 +55,7 @@ class Regression(Task):
         def rows(numbers: Sequence[float] | np.ndarray) -> np.ndarray:
             return np.broadcast_to(np.asarray(numbers), (n, len(numbers)))
 
-        distribution = no_columns(rows(scaler.mean))
+        distribution = empty_distribution(n)
         if self.loss_function.has_quantiles:
             distribution = rows(np.nanquantile(train, [self.alpha / 2, 1 - self.alpha / 2], axis=0).ravel())
         return Predictions(rows(scaler.mean), distribution, rows(scaler.std) if self.has_std else None)
@@ -207,9 +90,9 @@ class Binary(Task):
 
     def decode(self, outputs: np.ndarray, scaler: TargetScaler) -> Predictions:
         n, targets = len(outputs), len(scaler.mean)
-        of_targets = outputs.astype(np.float64).reshape(n, outputs.shape[1] // targets, targets).swapaxes(1, 2)
-        p, std = _probabilities(self, of_targets)
-        return Predictions(p[..., 1], no_columns(outputs), None if std is None else std[..., 1])
+        by_target = outputs.astype(np.float64).reshape(n, outputs.shape[1] // targets, targets).swapaxes(1, 2)
+        p, std = _probabilities(self, by_target)
+        return Predictions(p[..., 1], empty_distribution(len(outputs)), None if std is None else std[..., 1])
 
     def class_priors(self, train: np.ndarray) -> tuple[tuple[float, ...], ...]:
         return tuple((1 - share, share) for share in TargetScaler.fit(train).mean)
@@ -222,7 +105,7 @@ class Binary(Task):
 
     def with_probabilities(self, probabilities: Sequence[np.ndarray], std: np.ndarray | None = None) -> Predictions:
         values = np.stack([p[:, 1] for p in probabilities], 1)
-        return Predictions(values, no_columns(values), std)
+        return Predictions(values, empty_distribution(len(values)), std)
 
     def check(self, targets: np.ndarray, names: Sequence[str]) -> None:
         for name, column in zip(names, targets.T, strict=True):
@@ -252,13 +135,13 @@ class Multiclass(Task):
 
     def decode(self, outputs: np.ndarray, scaler: TargetScaler) -> Predictions:  # noqa: ARG002
         outputs = outputs.astype(np.float64)
-        of_targets = [_probabilities(self, outputs[:, self._slice(t)]) for t in range(len(self.classes))]
-        of_predicted = [std[np.arange(len(p)), p.argmax(1)] for p, std in of_targets if std is not None]
-        return self.with_probabilities([p for p, _ in of_targets], np.stack(of_predicted, 1) if of_predicted else None)
+        decoded = [_probabilities(self, outputs[:, self._slice(t)]) for t in range(len(self.classes))]
+        predicted_std = [std[np.arange(len(p)), p.argmax(1)] for p, std in decoded if std is not None]
+        return self.with_probabilities([p for p, _ in decoded], np.stack(predicted_std, 1) if predicted_std else None)
 
     def class_priors(self, train: np.ndarray) -> tuple[tuple[float, ...], ...]:
-        known = [y[np.isfinite(y)].astype(int) for y in train.T]
-        counts = [np.bincount(y, minlength=len(names)) for y, names in zip(known, self.classes, strict=True)]
+        labels = [y[np.isfinite(y)].astype(int) for y in train.T]
+        counts = [np.bincount(y, minlength=len(names)) for y, names in zip(labels, self.classes, strict=True)]
         return tuple(tuple((count / count.sum()).tolist()) for count in counts)
 
     def distribution_columns(self, targets: Sequence[str]) -> list[str]:
@@ -300,14 +183,6 @@ class Multiclass(Task):
         return Predictions(values, np.concatenate(probabilities, 1), std)
 
 
-def prior_predictions(task: Task, class_priors: Sequence[Sequence[float]], n: int) -> Predictions:
-    """The baseline of classification for n molecules or atoms: the probability of each class is its prior."""
-    probabilities = [np.broadcast_to(np.array(priors), (n, len(priors))) for priors in class_priors]
-    # The standard deviation is that of the predicted class, for two classes that of the positive one, which is equal.
-    largest = np.stack([p.max(1) for p in probabilities], 1)
-    return task.with_probabilities(probabilities, np.sqrt(largest * (1 - largest)) if task.has_std else None)
-
-
 def _probabilities(task: Task, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     """The probabilities of the classes and their standard deviations, (..., C), from (..., outputs of a target)."""
     decode = task.loss_function.probabilities
@@ -321,9 +196,6 @@ REGRESSION = Regression()
 TASKS: dict[str, type[Regression] | type[Binary] | type[Multiclass]] = {
     task.kind: task for task in (Regression, Binary, Multiclass)
 }
-
-TASK_TYPES = (*TASKS, *(f"{ATOM_PREFIX}{kind}" for kind in TASKS))
-"""The choices of `--task-type`."""
 
 
 def task_from_dict(settings: Mapping[str, Any]) -> Task:

@@ -11,12 +11,12 @@ from molattn.errors import UsageError, unknown_choice
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.losses import methods_of_losses
 from molattn.models.predict import compute_outputs, record_not_finite
-from molattn.models.predictions import Predictions
+from molattn.models.predictions import NONE, Predictions
 from molattn.models.random_states import seeded
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import Task
+from molattn.models.task import Task
 
-NONE, ENSEMBLE, DROPOUT = "none", "ensemble", "dropout"
+ENSEMBLE, DROPOUT = "ensemble", "dropout"
 
 
 def uncertainty_methods() -> tuple[str, ...]:

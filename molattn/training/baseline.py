@@ -11,27 +11,28 @@ import numpy as np
 
 from molattn.chem import featurizer_descriptors, morgan_counts
 from molattn.chem.parse import NO_ATOM_LIMIT
-from molattn.errors import UsageError
-from molattn.models.predictions import Predictions, no_columns
+from molattn.errors import UsageError, molecule_level_only
+from molattn.models.predictions import Predictions, empty_distribution
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import Regression, Task
-from molattn.training.dataset import PreparedDataset
+from molattn.models.task import Task
+from molattn.models.tasks import Regression
+from molattn.training.dataset import PreparedDataset, weighted_labels
 from molattn.training.descriptors import compute_descriptors
 from molattn.training.metrics import mean_over_targets, metrics_by_target
 
-TREES = 200
+NUM_TREES = 200
 MAX_MOLECULES = 20_000
 """The maximum number of training molecules; of more, a random sample is used, to bound the time."""
 CHUNK = 5_000
 """The number of molecules whose features are in memory at once during prediction."""
-FEATURIZERS = ("rdkit_2d",)
-SPLITS = ("val", "test")
+FOREST_FEATURIZERS = ("rdkit_2d",)
+MEASURED_SPLITS = ("val", "test")
 
 
 def check_baseline(task: Task) -> None:
-    """Raise UsageError for targets of atoms, which have no fingerprint."""
+    """Raise UsageError for atom-level targets, which have no fingerprint."""
     if task.atom_level:
-        raise UsageError("--baseline is a model of molecules, and the targets are of atoms: leave it out")
+        raise UsageError(molecule_level_only("--baseline"))
 
 
 def forest_metrics(
@@ -55,19 +56,17 @@ def forest_metrics(
     weights = None if dataset.weights is None else dataset.weights[train]
     forests = []
     for y in labels.T:
-        known = np.isfinite(y)
-        if weights is not None and (known & (weights > 0)).any():
-            known &= weights > 0
+        labelled = weighted_labels(y, weights)
         forest = _forest(dataset.task, seed, threads)
-        forests.append(forest.fit(features[known], y[known], None if weights is None else weights[known]))
+        forests.append(forest.fit(features[labelled], y[labelled], None if weights is None else weights[labelled]))
     targets = dataset.config.target_columns
-    result: dict[str, Any] = {"what": f"random forest of {TREES} trees, on Morgan counts and descriptors of RDKit"}
-    for split in SPLITS:
+    result: dict[str, Any] = {"what": f"random forest of {NUM_TREES} trees, on Morgan counts and descriptors of RDKit"}
+    for split in MEASURED_SPLITS:
         rows = dataset.indices(split)
         predictions = scaler.inverse_transform(_predict(dataset, forests, rows, num_workers))
         result[split] = metrics_by_target(dataset.task, targets, dataset.targets[rows], predictions, names)
     if len(targets) > 1:
-        result["mean"] = {split: mean_over_targets(result[split], names) for split in SPLITS}
+        result["mean"] = {split: mean_over_targets(result[split], names) for split in MEASURED_SPLITS}
     return result
 
 
@@ -75,14 +74,14 @@ def _forest(task: Task, seed: int, threads: int) -> Any:
     from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 
     if isinstance(task, Regression):
-        return RandomForestRegressor(TREES, max_features=1 / 3, random_state=seed, n_jobs=threads)
-    return RandomForestClassifier(TREES, max_features="sqrt", random_state=seed, n_jobs=threads)
+        return RandomForestRegressor(NUM_TREES, max_features=1 / 3, random_state=seed, n_jobs=threads)
+    return RandomForestClassifier(NUM_TREES, max_features="sqrt", random_state=seed, n_jobs=threads)
 
 
 def _features(dataset: PreparedDataset, rows: np.ndarray, num_workers: int) -> np.ndarray:
     """(n, k) float32: counts of Morgan substructures, RDKit's descriptors, and the extra descriptors of the run."""
     smiles = [molecule.encoded_smiles for molecule in dataset.molecules[rows]]
-    names = featurizer_descriptors(FEATURIZERS)
+    names = featurizer_descriptors(FOREST_FEATURIZERS)
     computed = compute_descriptors(smiles, names, num_workers, max_atoms=NO_ATOM_LIMIT)
     parts = [morgan_counts(smiles, max_atoms=NO_ATOM_LIMIT), np.nan_to_num(computed)]
     if dataset.descriptors is not None:
@@ -98,10 +97,10 @@ def _predict(dataset: PreparedDataset, forests: list[Any], rows: np.ndarray, num
         features = _features(dataset, rows[start : start + CHUNK], num_workers)
         for t, forest in enumerate(forests):
             parts[t].append(_predict_target(dataset.task, forest, features, t))
-    by_target = [np.concatenate(of_target) for of_target in parts]
+    by_target = [np.concatenate(chunks) for chunks in parts]
     if isinstance(dataset.task, Regression):
         values = np.stack(by_target, 1)
-        return Predictions(values, no_columns(values))
+        return Predictions(values, empty_distribution(len(values)))
     return dataset.task.with_probabilities(by_target)
 
 

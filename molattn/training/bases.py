@@ -9,11 +9,11 @@ from typing import Any
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.models.config import ModelConfig
 
-AUTO, NONE = "auto", "none"
+AUTO_BASE, NO_BASE = "auto", "none"
 """Values of `training.base`, besides the name or folder of a base model."""
 
-DEFAULT = "nci"
-"""The base model that `AUTO` selects."""
+DEFAULT_BASE = "nci"
+"""The base model that `AUTO_BASE` selects."""
 
 FINE_TUNING: dict[str, dict[str, Any]] = {"model": {"dropout": 0.05}, "training": {"epochs": 40, "patience": 15}}
 """Default settings of a training from a base model, by section, where they differ from the general defaults. For the
@@ -88,10 +88,10 @@ def find_base(name: str) -> BaseModel:
     folder = bases_dir()
     path = Path(name) if folder is None or name not in base_names() else folder / name
     if not (path / CARD).is_file():
-        known = ", ".join(base_names()) or "none comes with molattn"
+        names = ", ".join(base_names()) or "none comes with molattn"
         raise UsageError(
-            f"there is no base model {short_repr(name)}: give one of {known}, the folder that `molattn pretrain` "
-            f"wrote, or {NONE} to train from scratch"
+            f"there is no base model {short_repr(name)}: give one of {names}, the folder that `molattn pretrain` "
+            f"wrote, or {NO_BASE} to train from scratch"
         )
     # Imported here, because molattn.data imports numpy, which help texts do not need.
     from molattn.data.schema import PartialRecord, String

@@ -85,10 +85,10 @@ def validated_optimizer_state(
         if not index.isdecimal() or not int(index) < len(weights):
             raise ValidationError(f"the tensor 'optimizer.{name}' belongs to no weight")
         state.setdefault(int(index), {})[key] = x
-    for index, of_one in state.items():
+    for index, moments in state.items():
         w = weights[index]
         moment = torch.zeros(w.shape, dtype=w.dtype)
-        check_tensors(of_one, {"step": torch.tensor(0.0), "exp_avg": moment, "exp_avg_sq": moment})
-        if of_one["step"] < 0 or (of_one["exp_avg_sq"] < 0).any():
+        check_tensors(moments, {"step": torch.tensor(0.0), "exp_avg": moment, "exp_avg_sq": moment})
+        if moments["step"] < 0 or (moments["exp_avg_sq"] < 0).any():
             raise ValidationError(f"the tensors 'optimizer.{index}' have a negative number")
     return {"state": state, "param_groups": settings}

@@ -28,7 +28,7 @@ LabelCounts = Mapping[str, Counter[str]]
 """The labels of a column: by the label in lower case, how often each of its spellings occurs."""
 
 
-def casefold(text: str) -> str:
+def fold_label(text: str) -> str:
     """A label for comparison: in lower case, with single spaces."""
     return " ".join(text.split()).casefold()
 
@@ -45,11 +45,11 @@ def count_labels(texts: Sequence[str]) -> LabelCounts:
     """The labels among texts that are not empty."""
     found: dict[str, Counter[str]] = {}
     for text, times in Counter(texts).items():
-        found.setdefault(casefold(text), Counter())[text] = times
+        found.setdefault(fold_label(text), Counter())[text] = times
     return found
 
 
-def are_words(labels: LabelCounts) -> bool:
+def hold_class_words(labels: LabelCounts) -> bool:
     """Whether a column holds a few words that repeat, and no number."""
     return (
         2 <= len(labels) <= MAX_INFERRED_CLASSES
@@ -77,7 +77,7 @@ def find_classes(
         InputError: a column does not hold the classes of its kind.
         UsageError: `positive_class` is not one of two classes.
     """
-    chosen = [positive_class if casefold(positive_class) in column_labels else "" for column_labels in labels]
+    chosen = [positive_class if fold_label(positive_class) in column_labels else "" for column_labels in labels]
     if positive_class and not any(chosen):
         raise UsageError(
             f"no target is of the class {positive_class!r}, which --positive-class names: "
@@ -104,12 +104,12 @@ def find_classes(
             if set(found) != {ZERO_ONE}
             else f"--positive-class {positive_class} is what it is anyway: leave it out"
         )
-    if kind == "multiclass" or (kind == "" and all(map(are_words, labels))):
-        return tuple(map(class_names, columns, labels))
+    if kind == "multiclass" or (kind == "" and all(map(hold_class_words, labels))):
+        return tuple(map(sorted_classes, columns, labels))
     return ()
 
 
-def class_names(column: str, labels: LabelCounts) -> tuple[str, ...]:
+def sorted_classes(column: str, labels: LabelCounts) -> tuple[str, ...]:
     """The names of the classes of a multiclass column: as numbers if all are whole numbers, otherwise alphabetically.
 
     Raises:
@@ -125,7 +125,7 @@ def class_names(column: str, labels: LabelCounts) -> tuple[str, ...]:
         raise InputError(f"column {column!r} holds {fraction}, which is not a class: choose --task-type regression")
     names = map(_most_frequent, labels.values())
     return tuple(
-        sorted(names, key=int) if len(numbers) == len(labels) else sorted(names, key=lambda n: (casefold(n), n))
+        sorted(names, key=int) if len(numbers) == len(labels) else sorted(names, key=lambda n: (fold_label(n), n))
     )
 
 
@@ -139,18 +139,22 @@ def binary_classes(labels: LabelCounts, positive: str = "") -> tuple[str, str] |
         labels: of the column.
         positive: the positive class, if it is chosen and the column holds it.
     """
-    chosen = casefold(positive)
+    chosen = fold_label(positive)
     if len(labels) == 2 and chosen in labels:
         (negative,) = set(labels) - {chosen}
         return _most_frequent(labels[negative]), _most_frequent(labels[chosen])
     if set(labels) <= set(ZERO_ONE):
         return ZERO_ONE
     if len(labels) == 2 and not any(map(looks_like_number, labels)):
-        negative, known = sorted(labels), positive_of(*labels)
-        if known:
-            negative.remove(known)
-            return _most_frequent(labels[negative[0]]), _most_frequent(labels[known])
-        return (_most_frequent(labels[negative[0]]), _most_frequent(labels[negative[1]])) if are_words(labels) else None
+        negative, found = sorted(labels), positive_of(*labels)
+        if found:
+            negative.remove(found)
+            return _most_frequent(labels[negative[0]]), _most_frequent(labels[found])
+        return (
+            (_most_frequent(labels[negative[0]]), _most_frequent(labels[negative[1]]))
+            if hold_class_words(labels)
+            else None
+        )
     if len(labels) == 1:
         (only,) = labels
         for pair in KNOWN_PAIRS:
@@ -183,15 +187,15 @@ def positive_of(a: str, b: str) -> str:
 
 def class_codes(classes: Sequence[str]) -> dict[str, int]:
     """The index of each class by its name, and by its name in lower case if no other class has the same."""
-    counts = Counter(map(casefold, classes))
-    codes = {casefold(name): i for i, name in enumerate(classes) if counts[casefold(name)] == 1}
+    counts = Counter(map(fold_label, classes))
+    codes = {fold_label(name): i for i, name in enumerate(classes) if counts[fold_label(name)] == 1}
     return codes | {name: i for i, name in enumerate(classes)}
 
 
 def describe_spellings(column: str, labels: LabelCounts, classes: Collection[str]) -> str:
     """Which spellings of a class of the column were read as one; empty if each class has one spelling."""
     merged = [
-        spellings for folded, spellings in labels.items() if len(spellings) > 1 and folded in map(casefold, classes)
+        spellings for folded, spellings in labels.items() if len(spellings) > 1 and folded in map(fold_label, classes)
     ]
     if not merged:
         return ""
@@ -221,9 +225,11 @@ def describe_binary_classes(names: Sequence[str], classes: Sequence[tuple[str, .
         each = f"{what} hold two words each; the positive classes are {abbreviate(positive)}"
         return f"{each}; --positive-class overrides that of the targets that have the word"
     negative, positive = classes[0]
-    known = positive_of(casefold(negative), casefold(positive)) or casefold(negative) > casefold(positive)
-    why, other = ("", "--positive-class") if known else (", the last in the alphabet", f"--positive-class {negative}")
-    first, second = sorted((negative, positive), key=casefold)
+    is_usual = positive_of(fold_label(negative), fold_label(positive)) or fold_label(negative) > fold_label(positive)
+    why, other = (
+        ("", "--positive-class") if is_usual else (", the last in the alphabet", f"--positive-class {negative}")
+    )
+    first, second = sorted((negative, positive), key=fold_label)
     words = f"the words {first} and {second}" if (negative, positive) != ZERO_ONE else "0 and 1"
     return f"{what} {hold_or_holds(names)} {words}; the positive class is {positive}{why}; {other} overrides it"
 

@@ -1,58 +1,23 @@
-"""The settings of the data and the training, each declared once. Importing this module loads nothing heavy."""
+"""The settings of the data and the training. Importing this module loads nothing heavy.
 
-from dataclasses import dataclass, field
-from typing import Any
+Each is declared here, and named again in `molattn.training.options` for type checkers; a test holds them together.
+"""
 
-from molattn.training.bases import AUTO, FINE_TUNING
+from dataclasses import dataclass
+
+from molattn.models.names import TRANSFORMS
+from molattn.training.bases import AUTO_BASE, FINE_TUNING
+from molattn.training.command_option import option
 
 # As in molattn.data, molattn.chem and molattn.models, which are not imported for the help screen.
-SPLITS = ("random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone", "stratified")
-FEATURIZERS = ("rdkit_few", "rdkit_2d")
-ATOM_PREFIX = "atom-"
-TASK_TYPES = ("regression", "binary", "multiclass", "atom-regression", "atom-binary", "atom-multiclass")
-LOSSES = (
+SPLIT_NAMES = ("random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone", "stratified")
+FEATURIZER_NAMES = ("rdkit_few", "rdkit_2d")
+LOSS_NAMES = (
     *("mse", "mae", "huber", "mve", "evidential", "quantile", "bounded-mse", "bounded-mae"),
     *("bce", "cross-entropy", "dirichlet"),
 )
-REPLICATES = ("keep", "mean", "median", "drop")
-TRANSFORMS = ("log10", "log1p", "neg-log10-molar", "rank")
 
-
-@dataclass(frozen=True)
-class Option:
-    """How a setting is offered as an option of commands.
-
-    Attributes:
-        help: what it says in the help.
-        names: more names, short ones; or all names, with the long ones.
-        metavar: what stands for the value in the help; by the type of the setting if None.
-        hidden: whether only `--help-all` shows it.
-        table: which of `molattn.plugins.REGISTRIES` holds its values; empty for none.
-    """
-
-    help: str
-    names: tuple[str, ...] = ()
-    metavar: str | None = None
-    hidden: bool = True
-    table: str = ""
-
-
-def option(
-    default: Any,
-    text: str,
-    *names: str,
-    metavar: str | None = None,
-    hidden: bool = True,
-    table: str = "",
-    show_default: bool | None = None,
-) -> Any:
-    """A field with a default that is also an option, see `Option`.
-
-    Its help ends with the default if that is not zero or empty, or as `show_default` says.
-    """
-    if (default not in ("", (), False)) if show_default is None else show_default:
-        text = f"{text} [default: {' '.join(map(str, default)) if isinstance(default, tuple) else default}]"
-    return field(default=default, metadata={"option": Option(text, names, metavar, hidden, table)})
+DUPLICATES = ("keep", "mean", "median", "drop")
 
 
 @dataclass(frozen=True)
@@ -86,7 +51,7 @@ class DataConfig:
         conformer_timeout: whole seconds for each of the two attempts at a fragment.
         on_3d_failure: for a molecule without a geometry: "paths" uses path lengths times a bond length and warns,
             "reject" leaves the row out, "stop" ends the run.
-        replicates: rows of one molecule, with equal descriptors: "keep" uses each; "mean" and "median" merge them into
+        duplicates: rows of one molecule, with equal descriptors: "keep" uses each; "mean" and "median" merge them into
             one label (of classes, the most frequent), "drop" leaves out molecules whose labels are in conflict.
         split: "random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone" or "stratified".
         split_sizes: fractions of training, validation and test.
@@ -141,7 +106,7 @@ class DataConfig:
         (), "Column of numbers that joins the readout; several as for --target-columns.", metavar="NAME"
     )
     molecule_featurizers: tuple[str, ...] = option(
-        (), f"Descriptors that RDKit computes and that join the readout: {', '.join(FEATURIZERS)}.", metavar="NAME"
+        (), f"Descriptors that RDKit computes and that join the readout: {', '.join(FEATURIZER_NAMES)}.", metavar="NAME"
     )
     add_hs: bool = option(False, "Make hydrogens atoms of the graph.")
     max_atoms: int = 1000
@@ -154,10 +119,10 @@ class DataConfig:
     on_3d_failure: str = option(
         "paths", "A molecule without a 3D geometry: paths (path lengths instead), reject or stop."
     )
-    replicates: str = option("keep", f"Rows of one molecule: {', '.join(REPLICATES)}.")
+    duplicates: str = option("keep", f"Rows of one molecule: {', '.join(DUPLICATES)}.")
     split: str = option(
         "random",
-        f"How to split: {', '.join(SPLITS)}.",
+        f"How to split: {', '.join(SPLIT_NAMES)}.",
         "--split",
         "--split-type",
         metavar="NAME",
@@ -265,7 +230,7 @@ class TrainingConfig:
     )
     seed: int = option(0, "Of split, weights, batches.", metavar="N", hidden=False, show_default=True)
     base: str = option(
-        AUTO,
+        AUTO_BASE,
         "Pretrained weights: nci, a folder, none; auto is nci where it fits.",
         metavar="BASE",
         hidden=False,
@@ -279,7 +244,7 @@ class TrainingConfig:
     num_nodes: int = option(1, "Machines that train together.")
     num_workers: int = option(0, "Processes that read molecules.", "-n", metavar="N", hidden=False, show_default=True)
     threads: int = 1
-    loss: str = option("", f"The loss: {', '.join(LOSSES)}.", "--loss-function", "--loss", "-l", table="loss")
+    loss: str = option("", f"The loss: {', '.join(LOSS_NAMES)}.", "--loss-function", "--loss", "-l", table="loss")
     alpha: float = 0.1
     evidential_regularization: float = 0.2
     uncertainty_method: str = option(

@@ -1,4 +1,4 @@
-"""Checks of the data of a run: replicates, salts and mixtures, sizes, the range of labels, classes and splits."""
+"""Checks of the data of a run: duplicates, salts and mixtures, sizes, the range of labels, classes and splits."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -11,11 +11,12 @@ from molattn.chem import MoleculeGraph, standardized_smiles
 from molattn.chem.molecule import map_rows
 from molattn.chem.parse import NO_ATOM_LIMIT
 from molattn.errors import SmilesError, short_repr
+from molattn.models.names import LOG10, NEG_LOG10_MOLAR
 from molattn.models.predictions import normal_quantile
-from molattn.models.target_transform import LOG10, NEG_LOG10_MOLAR, parse_molar, transform_targets
+from molattn.models.target_transform import parse_molar, transform_targets
 from molattn.training.data_messages import MAX_EXAMPLES, Finding, count_noun, join_words
 from molattn.training.dataset import PreparedDataset
-from molattn.training.replicates import CONFLICT, find_conflicts, find_replicates, label_spread
+from molattn.training.duplicates import CONFLICT, find_conflicts, find_duplicates, label_spread
 
 LARGE = 150
 """Molecules with more atoms than this are reported."""
@@ -34,23 +35,23 @@ of 0.8, for an accuracy of 1/2."""
 NORMAL_QUANTILE = normal_quantile(0.975)
 
 
-def check_replicates(dataset: PreparedDataset, keys: Sequence[str]) -> list[Finding]:
+def check_duplicates(dataset: PreparedDataset, keys: Sequence[str]) -> list[Finding]:
     """Molecules in several rows, and those whose labels are in conflict; `keys` are the canonical SMILES."""
-    groups = find_replicates(keys)
+    groups = find_duplicates(keys)
     if not len(groups):
         return []
     count = f"{count_noun(len(groups), 'molecule is', 'molecules are')} in several rows, {len(groups.order):,} in all"
     details: dict[str, Any] = {"molecules": len(groups), "rows": len(groups.order)}
     if dataset.offsets is not None:
-        return [Finding("replicates", f"{count}; they are on one side of the split", False, details)]
+        return [Finding("duplicates", f"{count}; they are on one side of the split", False, details)]
     names, targets = dataset.config.target_columns, dataset.targets
-    learned = transform_targets(dataset.transforms, targets)
-    conflicts = find_conflicts(groups, learned, dataset.task)
+    transformed = transform_targets(dataset.transforms, targets)
+    conflicts = find_conflicts(groups, transformed, dataset.task)
     details["conflicting"] = int(conflicts.any(1).sum())
     if not conflicts.any():
-        return [Finding("replicates", f"{count}, with labels that agree", False, details)]
-    spread = label_spread(learned, dataset.task)
-    difference = np.where(conflicts, groups.highest(learned) - groups.lowest(learned), -np.inf)
+        return [Finding("duplicates", f"{count}, with labels that agree", False, details)]
+    spread = label_spread(transformed, dataset.task)
+    difference = np.where(conflicts, groups.highest(transformed) - groups.lowest(transformed), -np.inf)
     worst = difference / np.where(spread > 0, spread, 1.0)
     examples = []
     for flat in np.argsort(-worst, axis=None, kind="stable")[: min(MAX_EXAMPLES, int(conflicts.sum()))]:
@@ -67,14 +68,14 @@ def check_replicates(dataset: PreparedDataset, keys: Sequence[str]) -> list[Find
     details["examples"] = examples
     first = examples[0]
     values = [f"{v:g}" if isinstance(v, float) else v for v in first["values"]]
-    of_target = f" of {short_repr(first['target'])}" if len(names) > 1 else ""
+    which_target = f" of {short_repr(first['target'])}" if len(names) > 1 else ""
     limit = f" by over {100 * CONFLICT:g}% of a standard deviation" if spread.any() else ""
     place = f"{dataset.line_kind}s {join_words(first[dataset.line_kind])}"
     message = (
         f"{count}; the labels of {details['conflicting']:,} differ{limit}, most those of "
-        f"{short_repr(first['molecule'])}, {place}: {join_words(values)}{of_target}"
+        f"{short_repr(first['molecule'])}, {place}: {join_words(values)}{which_target}"
     )
-    return [Finding("replicates", f"{message}; --replicates mean, median or drop merges them", True, details)]
+    return [Finding("duplicates", f"{message}; --duplicates mean, median or drop merges them", True, details)]
 
 
 def check_fragments(dataset: PreparedDataset, keys: Sequence[str]) -> list[Finding]:
@@ -123,9 +124,9 @@ def check_standardized(dataset: PreparedDataset, keys: Sequence[str], num_worker
     )
     if len(indices) == len(keys):
         parents = dict(changed)
-        details["become_replicates"] = len(set(keys)) - len({parents.get(i, key) for i, key in enumerate(keys)})
-        if details["become_replicates"]:
-            message = f"{message}; {details['become_replicates']:,} fewer molecules would be different"
+        details["become_duplicates"] = len(set(keys)) - len({parents.get(i, key) for i, key in enumerate(keys)})
+        if details["become_duplicates"]:
+            message = f"{message}; {details['become_duplicates']:,} fewer molecules would be different"
     return [Finding("standardize", message, False, details)]
 
 
@@ -156,17 +157,17 @@ def check_ranges(dataset: PreparedDataset) -> list[Finding]:
     """Positive, skewed targets over several orders of magnitude."""
     found = []
     for t, (name, y) in enumerate(zip(dataset.config.target_columns, dataset.targets.T, strict=True)):
-        known = y[np.isfinite(y)]
-        if len(known) < 2 or known.min() <= 0 or (dataset.transforms and dataset.transforms[t] is not None):
+        labels = y[np.isfinite(y)]
+        if len(labels) < 2 or labels.min() <= 0 or (dataset.transforms and dataset.transforms[t] is not None):
             continue
-        low, high = np.quantile(known, [0.01, 0.99])
+        low, high = np.quantile(labels, [0.01, 0.99])
         orders = float(np.log10(high) - np.log10(low))
-        skew, skew_of_log = _skewness(known), _skewness(np.log10(known))
+        skew, skew_of_log = _skewness(labels), _skewness(np.log10(labels))
         if orders >= ORDERS and math.isfinite(skew) and skew > max(1.0, abs(skew_of_log)):
             transform = NEG_LOG10_MOLAR if parse_molar(dataset.units[t]) else LOG10
             message = (
-                f"column {short_repr(name)} spans {orders:.1f} orders of magnitude, {known.min():g} to "
-                f"{known.max():g}; the largest values decide the loss: try --target-transform {transform}"
+                f"column {short_repr(name)} spans {orders:.1f} orders of magnitude, {labels.min():g} to "
+                f"{labels.max():g}; the largest values decide the loss: try --target-transform {transform}"
             )
             found.append(Finding("range", message, True, {"target": name, "orders": orders, "skewness": skew}))
     return found
@@ -182,11 +183,11 @@ def check_classes(dataset: PreparedDataset) -> list[Finding]:
     """Classes with few of the labels of their target."""
     rare = []
     for t, (name, y) in enumerate(zip(dataset.config.target_columns, dataset.targets.T, strict=True)):
-        known = y[np.isfinite(y)].astype(int)
+        labels = y[np.isfinite(y)].astype(int)
         names = dataset.task.class_names(t)
-        for c, count in enumerate(np.bincount(known, minlength=len(names)).tolist() if len(known) else ()):
-            if count < MIN_SHARE * len(known):
-                rare.append({"target": name, "class": names[c], "labels": count, "of": len(known)})
+        for c, count in enumerate(np.bincount(labels, minlength=len(names)).tolist() if len(labels) else ()):
+            if count < MIN_SHARE * len(labels):
+                rare.append({"target": name, "class": names[c], "labels": count, "of": len(labels)})
     if not rare:
         return []
     first = min(rare, key=lambda r: r["labels"] / r["of"])
@@ -222,13 +223,15 @@ def check_splits(dataset: PreparedDataset) -> list[Finding]:
     )
     for split, label in (("test", "test"), ("val", "validation")):
         targets = dataset.targets[dataset.target_rows(dataset.indices(split))]
-        known = [y[np.isfinite(y)] for y in targets.T]
-        measured = [(*measure(y), name, len(y)) for y, name in zip(known, dataset.config.target_columns, strict=True)]
+        labels_by_target = [y[np.isfinite(y)] for y in targets.T]
+        measured = [
+            (*measure(y), name, len(y)) for y, name in zip(labels_by_target, dataset.config.target_columns, strict=True)
+        ]
         wide = [m for m in measured if not m[1] <= MAX_HALF_WIDTH[m[0]]]
         if not wide:
             continue
         metric, width, name, n = max(wide, key=lambda m: (math.isnan(m[1]), m[1]))
-        what = f" of {short_repr(name)}" if len(known) > 1 else ""
+        what = f" of {short_repr(name)}" if len(labels_by_target) > 1 else ""
         labels = f"{count_noun(n, f'{label} label', f'{label} labels')}{what}"
         if math.isnan(width):
             message = f"{labels} do not have both classes, so that the {metric} is undefined"

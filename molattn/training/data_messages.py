@@ -22,7 +22,7 @@ class Finding:
     """The result of a check of the data.
 
     Attributes:
-        check: the name of the check: "replicates", "fragments", "standardize", "size", "range", "labels", "classes",
+        check: the name of the check: "duplicates", "fragments", "standardize", "size", "range", "labels", "classes",
             "splits" or "reading".
         message: one sentence.
         needs_attention: whether it can make the model or its metrics worse; otherwise it is for information.
@@ -94,9 +94,9 @@ def describe_split_leakage(
     messages = []
     for what, names in (("molecule", keys), ("group", groups)):
         if names is not None:
-            of_rows = np.full(len(split_labels), "", dtype=object)
-            of_rows[rows] = names
-            if found := find_leakage(of_rows.tolist(), split_labels.tolist()):
+            name_of_row = np.full(len(split_labels), "", dtype=object)
+            name_of_row[rows] = names
+            if found := find_leakage(name_of_row.tolist(), split_labels.tolist()):
                 messages.append(f"{describe_leakage(found, what)}; {origin}")
     return messages
 

@@ -16,7 +16,8 @@ from molattn.data.store.molecule_store import MoleculeStore, select_molecules
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.scaler import DescriptorScaler
 from molattn.models.target_transform import TargetTransform, transform_bounds, transform_targets
-from molattn.models.tasks import REGRESSION, Task
+from molattn.models.task import Task
+from molattn.models.tasks import REGRESSION
 from molattn.training.config import DataConfig
 
 
@@ -48,7 +49,7 @@ class LabelledMolecules:
             of atoms, molecule by molecule.
         weights: (n,) the weight of each molecule in the loss, and of all its atoms; None for equal weights. Metrics do
             not use them.
-        offsets: (n + 1,) row pointers for targets of atoms: molecule i has the rows offsets[i] to offsets[i + 1] of
+        offsets: (n + 1,) row pointers for atom-level targets: molecule i has the rows offsets[i] to offsets[i + 1] of
             `targets`; None for one row per molecule.
         descriptors: (n, k) extra descriptors of each molecule, standardized, or None.
         auxiliary_targets: (n, A) targets of an auxiliary objective, standardized, NaN where missing, or None.
@@ -80,7 +81,7 @@ class LabelledMolecules:
 
 
 @dataclass(frozen=True)
-class ReplicateRow:
+class DuplicateRow:
     """A row of a molecule that was in several rows, after these were merged.
 
     Attributes:
@@ -111,7 +112,7 @@ class PreparedDataset:
         split_labels: "train", "val", "test" or "cal" for every row of the table; empty for a rejected row.
         rows: (n,) rows of the table that can be used, ascending.
         molecules: those rows as the model reads them.
-        targets: their targets, (N, T), NaN where missing: a row for each molecule, N = n, or for targets of atoms a
+        targets: their targets, (N, T), NaN where missing: a row for each molecule, N = n, or for atom-level targets a
             row for each of its atoms, molecule by molecule, in the order of the SMILES.
         rejected: the rows that cannot be used, and why.
         warnings: messages for the user.
@@ -127,7 +128,7 @@ class PreparedDataset:
             bound. None if no target has bounds.
         transforms: the transform of each target, fitted to the training molecules, None for none; empty if no target
             has one.
-        replicates: how the rows of molecules in several rows were merged; empty if rows are not merged.
+        duplicates: how the rows of molecules in several rows were merged; empty if rows are not merged.
         lines: where each row of the table starts in its source, in `line_kind`.
         line_kind: "line", "record" or "row".
     """
@@ -153,14 +154,14 @@ class PreparedDataset:
     offsets: np.ndarray | None = None
     bounds: np.ndarray | None = None
     transforms: tuple[TargetTransform | None, ...] = ()
-    replicates: tuple[ReplicateRow, ...] = ()
+    duplicates: tuple[DuplicateRow, ...] = ()
     lines: Sequence[int] = ()
     line_kind: str = "line"
 
     @property
     def merged_rows(self) -> dict[int, int]:
         """{merged row: the row that it was merged into}, rows of the table."""
-        return {r.row: r.merged_into for r in self.replicates if r.merged_into is not None and r.merged_into != r.row}
+        return {r.row: r.merged_into for r in self.duplicates if r.merged_into is not None and r.merged_into != r.row}
 
     def line(self, i: int) -> int:
         """The place of molecule i, of the n, in the source of the table, in `line_kind`."""
@@ -200,6 +201,16 @@ class PreparedDataset:
         targets = transform_targets(self.transforms, self.targets[self.target_rows(indices)])
         bounds = None if self.bounds is None else transform_bounds(self.transforms, self.bounds[indices])
         return LabelledMolecules(self.molecules[indices], targets, weights, offsets, descriptors, bounds=bounds)
+
+
+def weighted_labels(y: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """(n,) which rows a model of one target is fitted to: those with a label, and of them those with a weight above 0.
+
+    If none has, all with a label.
+    """
+    labelled = np.isfinite(y)
+    weighted = labelled if weights is None else labelled & (weights > 0)
+    return weighted if weighted.any() else labelled
 
 
 class RowIndices(Dataset[int]):

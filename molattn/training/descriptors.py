@@ -11,7 +11,7 @@ from molattn.chem import MAX_ATOMS, Progress, descriptors, featurizer_descriptor
 from molattn.chem.molecule import map_rows
 from molattn.chem.parse import NO_ATOM_LIMIT
 from molattn.data.tables.columns import format_names
-from molattn.errors import InputError, SmilesError, UsageError
+from molattn.errors import InputError, SmilesError, UsageError, molecule_level_only
 from molattn.models.base import Molecule
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.training.config import DataConfig
@@ -78,10 +78,10 @@ def standardize_targets(
     used: list[int] = []
     dropped: dict[str, str] = {}
     for t, name in enumerate(names):
-        known = values[train, t][np.isfinite(values[train, t])]
-        if len(known) < (1 - MAX_MISSING) * len(train):
+        finite = values[train, t][np.isfinite(values[train, t])]
+        if len(finite) < (1 - MAX_MISSING) * len(train):
             dropped[name] = "not finite"
-        elif int((known != np.median(known)).sum()) < min_differing:
+        elif int((finite != np.median(finite)).sum()) < min_differing:
             dropped[name] = "constant"
         else:
             used.append(t)
@@ -105,9 +105,9 @@ def computed_descriptor_names(data: DataConfig) -> tuple[str, ...]:
 
 
 def check_featurizers(config: RunConfig, atom_level: bool) -> None:
-    """Raise UsageError if descriptors of molecules are configured with targets of atoms."""
+    """Raise UsageError if descriptors of molecules are configured with atom-level targets."""
     if atom_level and config.data.molecule_featurizers:
-        raise UsageError("descriptors describe molecules, and the targets are of atoms: leave featurizers out")
+        raise UsageError(molecule_level_only("--molecule-featurizers"))
 
 
 def num_extra_descriptors(data: DataConfig) -> int:
@@ -140,7 +140,6 @@ def append_computed_descriptors(
     found = np.full((len(outcomes), len(names)), np.nan)
     rows = [i for i, outcome in enumerate(outcomes) if not isinstance(outcome, SmilesError)]
     encoded = [outcome.encoded_smiles for outcome in outcomes if not isinstance(outcome, SmilesError)]
-    # The limit on atoms was applied when the molecules were read.
     found[rows] = compute_descriptors(encoded, names, num_workers, progress, max_atoms=NO_ATOM_LIMIT)
     return found if columns is None else np.hstack([columns, found])
 

@@ -7,15 +7,13 @@ Importing this module loads nothing heavy.
 """
 
 import os
-import signal
 import socket
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from molattn.errors import MolattnError, ProcessLost, UsageError
+from molattn.training.signals import end_on_sigterm
 
 if TYPE_CHECKING:
     import torch
@@ -113,39 +111,6 @@ def process_group(settings: "TrainingConfig") -> Iterator[None]:
             yield
     finally:
         _in_process_group = False
-
-
-@contextmanager
-def end_on_sigterm(grace_period: float) -> Iterator[None]:
-    """End this process, with a shell's exit code 143, if it is still in the block `grace_period` seconds after SIGTERM.
-
-    Python runs signal handlers in the main thread, between bytecode instructions: not while that thread waits inside
-    torch for a rank that does not respond. Does nothing outside the main thread, and on Windows before Python 3.12.
-    """
-    if threading.current_thread() is not threading.main_thread() or not hasattr(os, "set_blocking"):
-        yield
-        return
-    read_end, write_end = os.pipe()
-    os.set_blocking(write_end, False)
-    in_block = True
-
-    def wait_for_sigterm() -> None:
-        while number := os.read(read_end, 1):
-            if number[0] == signal.SIGTERM:
-                time.sleep(grace_period)
-                if in_block:
-                    os._exit(128 + signal.SIGTERM)
-        os.close(read_end)
-
-    # The number of a signal that has a handler is written here at once, even if the main thread is blocked.
-    before = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
-    threading.Thread(target=wait_for_sigterm, daemon=True).start()
-    try:
-        yield
-    finally:
-        in_block = False
-        signal.set_wakeup_fd(before)
-        os.close(write_end)
 
 
 def _rendezvous() -> dict[str, Any]:

@@ -86,7 +86,9 @@ _EPOCH_SCHEMA = Record(
         "best_value": _FloatSchema(),
     }
 )
-_STATE = Record({"history": ListOf(_EPOCH_SCHEMA, 10**6), "best": _FloatSchema(), "best_epoch": Integer(0, 10**9)})
+_STATE_SCHEMA = Record(
+    {"history": ListOf(_EPOCH_SCHEMA, 10**6), "best": _FloatSchema(), "best_epoch": Integer(0, 10**9)}
+)
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class EarlyStopping:
 
     Attributes:
         history: the records of all epochs.
-        state: the weights of the best epoch; None before there is one.
+        best_weights: the weights of the best epoch; None before there is one.
         best, best_epoch: the best value of the tracking metric, NaN before there is one; its epoch, from 1, 0 for none.
     """
 
@@ -131,20 +133,20 @@ class EarlyStopping:
         self.patience, self.reference = patience, reference
         self.tracking_metric = tracking_metric
         self.history: list[EpochRecord] = []
-        self.state: dict[str, Tensor] | None = None
+        self.best_weights: dict[str, Tensor] | None = None
         self.best, self.best_epoch = math.nan, 0
 
     def to_dict(self) -> dict[str, Any]:
         """Its state, except the weights, in plain values."""
         return {"history": [asdict(r) for r in self.history], "best": self.best, "best_epoch": self.best_epoch}
 
-    def restore(self, saved: dict[str, Any], state: dict[str, Tensor] | None) -> None:
+    def restore(self, saved: dict[str, Any], best_weights: dict[str, Tensor] | None) -> None:
         """Restore the values of `to_dict`, and the weights.
 
         Raises:
             ValidationError: they do not match a training of this model.
         """
-        saved = _STATE.validate(saved, "early_stopping")
+        saved = _STATE_SCHEMA.validate(saved, "early_stopping")
         history = [EpochRecord(**r) for r in saved["history"]]
         if [r.epoch for r in history] != list(range(1, len(history) + 1)) or saved["best_epoch"] > len(history):
             raise ValidationError("early_stopping.history does not have consecutive epochs, the best among them")
@@ -155,12 +157,13 @@ class EarlyStopping:
                 raise mismatch(
                     f"early_stopping.history[{i}].tracking_metric", record.tracking_metric, repr(self.tracking_metric)
                 )
-        if (state is None) != (saved["best_epoch"] < 1):
+        if (best_weights is None) != (saved["best_epoch"] < 1):
             raise ValidationError("it has weights of the best epoch without a best epoch, or the reverse")
-        if state is not None:
-            check_tensors(state, self.reference)
-            check_finite(state)
-        self.history, self.best, self.best_epoch, self.state = history, saved["best"], saved["best_epoch"], state
+        if best_weights is not None:
+            check_tensors(best_weights, self.reference)
+            check_finite(best_weights)
+        self.history, self.best, self.best_epoch = history, saved["best"], saved["best_epoch"]
+        self.best_weights = best_weights
 
     def update(self, epoch: int, learner: Learner) -> bool:
         """Record an epoch, from 0, with the losses and the metric that the learner has collected, which it clears.
@@ -172,7 +175,7 @@ class EarlyStopping:
         better = math.isfinite(val_loss) and self._is_better(value)
         if better:
             self.best, self.best_epoch = value, epoch + 1
-            self.state = {k: v.detach().cpu().clone() for k, v in learner.average.module.state_dict().items()}
+            self.best_weights = {k: v.detach().cpu().clone() for k, v in learner.average.module.state_dict().items()}
         rate, names = learner.optimizer.param_groups[0]["lr"], (learner.metric, self.tracking_metric)
         record = EpochRecord(epoch + 1, rate, train_loss, val_loss, metric, better, *names, self.best)
         self.history.append(record)

@@ -16,7 +16,7 @@ from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.errors import InputError, SmilesError, UsageError, short_repr
 from molattn.models.artifact import Artifact
 from molattn.models.predictions import Predictions
-from molattn.training.class_names import ZERO_ONE, casefold, positive_of
+from molattn.training.class_names import ZERO_ONE, fold_label, positive_of
 from molattn.training.data_messages import no_row_error
 from molattn.training.descriptors import append_computed_descriptors
 from molattn.training.labels import MatchedLabels, check_atom_targets, match_labels, molecule_key
@@ -163,12 +163,12 @@ def evaluate(
         descriptors = None if scaled is None else scaled[matched.indices]
         return matched, artifact.predict(molecules, descriptors, failures=failed), failed
 
-    matched, raw, failed = predict()
+    matched, uncalibrated, failed = predict()
     if failed:
         unusable |= {int(matched.indices[i]): reason for i, reason in failed.items()}
-        matched, raw, _ = predict()
+        matched, uncalibrated, _ = predict()
     true = matched.targets
-    predictions = artifact.apply_calibration(raw)
+    predictions = artifact.apply_calibration(uncalibrated)
     by_target = metrics_by_target(task, targets, true, predictions, names, matched.bounds)
     constant, baseline = artifact.baseline_predictions(len(true)), {}
     if constant is not None:
@@ -193,8 +193,10 @@ def evaluate(
         unseen_metrics=unseen,
         rejected=matched.rejected,
         offsets=matched.offsets,
-        uncertainty=evaluate_uncertainty(artifact, {"test": (true, raw)}),
-        transformed=transformed_metrics(task, targets, artifact.units, artifact.scaler.transforms, true, raw, names),
+        uncertainty=evaluate_uncertainty(artifact, {"test": (true, uncalibrated)}),
+        transformed=transformed_metrics(
+            task, targets, artifact.units, artifact.scaler.transforms, true, uncalibrated, names
+        ),
         warnings=(*table.warnings, *encoded.warnings, *class_messages, *number_warnings),
     )
 
@@ -209,7 +211,7 @@ def _words_as_numbers(targets: Sequence[str], classes: Sequence[tuple[str, ...]]
     for name, (negative, positive) in zip(targets, classes, strict=bool(classes)):
         if (negative, positive) == ZERO_ONE:
             continue
-        if not positive_of(casefold(negative), casefold(positive)):
+        if not positive_of(fold_label(negative), fold_label(positive)):
             raise InputError(
                 f"column {short_repr(name)} holds the words {negative} and {positive}, and the model was trained on 0 "
                 "and 1: write 1 for the positive class and 0 for the other"
@@ -243,6 +245,6 @@ def _are_seen(
     if not seen:
         return np.zeros(len(smiles), dtype=bool), smiles
     key = partial(molecule_key, standardize=standardize)
-    known = set(map_rows(seen, key, num_workers))
+    seen_keys = set(map_rows(seen, key, num_workers))
     keys = map_rows(smiles, key, num_workers)
-    return np.array([found in known for found in keys]), keys
+    return np.array([found in seen_keys for found in keys]), keys

@@ -1,10 +1,9 @@
-"""Fit the models of a run: the loop over epochs and batches, the best weights, early stopping, and ensembles."""
+"""Fit a model: the loop over epochs and batches, the best weights, and early stopping."""
 
 import gc
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,19 +18,20 @@ from molattn.errors import InputError
 from molattn.models.base import MoleculeModel
 from molattn.models.random_states import seed_generators
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import REGRESSION, Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import REGRESSION
 from molattn.training import distributed
-from molattn.training.callbacks import Callback, build_callbacks
-from molattn.training.checkpoint import Checkpoints, EpochCheckpointer, exit_on_sigterm, preserve_random_states
+from molattn.training.callbacks import Callback
+from molattn.training.checkpoint import Checkpointer, CheckpointFolder
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules, RowIndices, StepInputs, collate_step
 from molattn.training.distributed import select_device
 from molattn.training.early_stopping import PATIENCE, EarlyStopping, EpochRecord, FitResult
-from molattn.training.initialization import initialize_model
+from molattn.training.generator_states import preserve_random_states
 from molattn.training.learner import Learner
-from molattn.training.metrics import VAL_LOSS, label_of, why_undefined
-from molattn.training.objectives import AuxiliaryObjective, add_auxiliary_targets, build_auxiliary_objective
-from molattn.training.run_config import RunConfig
+from molattn.training.metrics import VAL_LOSS
+from molattn.training.objectives import AuxiliaryObjective
+from molattn.training.signals import exit_on_sigterm
 
 
 def fit(
@@ -44,7 +44,7 @@ def fit(
     task: Task = REGRESSION,
     metric: str = "",
     auxiliary_objective: AuxiliaryObjective | None = None,
-    checkpoints: Checkpoints | None = None,
+    checkpoints: CheckpointFolder | None = None,
     callbacks: Sequence[Callback] = (),
     member: int = 0,
 ) -> FitResult:
@@ -55,7 +55,7 @@ def fit(
 
     loss = mean over known labels of ((y - mean) / std - model)^2, or the loss of another task in `TaskLoss`
 
-    Labels of atoms have equal weight, whichever molecule of the batch they are in: with m_i = 1 if atom i has a label
+    Atom-level labels have equal weight, whichever molecule of the batch they are in: with m_i = 1 if atom i has a label
     and 0 otherwise, sum_i m_i l(o_i, z_i) / sum_i m_i over all atoms i of the batch; mean and std are those of the
     labelled atoms of `train`.
 
@@ -92,17 +92,19 @@ def fit(
             "the targets are too large: their mean or standard deviation is not a finite number; look for extreme "
             "targets, or give them in another unit"
         )
-    rank, size = distributed.rank(), distributed.world_size()
+    rank, world_size = distributed.rank(), distributed.world_size()
     sampler = BucketBatchSampler(
-        molecule_sizes(train.molecules), config.batch_size, config.seed, rank=rank, world_size=size
+        molecule_sizes(train.molecules), config.batch_size, config.seed, rank=rank, world_size=world_size
     )
     steps = config.epochs * len(sampler)
     tracked = config.tracking_metric
     metric = metric or task.metrics[0] if tracked == VAL_LOSS else tracked
     learner = Learner(model, train, scaler, config, task, metric, auxiliary_objective, steps)
     early_stopping = EarlyStopping(config.patience, model.state_dict(), tracked)
-    checkpointer = None if checkpoints is None else EpochCheckpointer(checkpoints, early_stopping, callbacks)
-    val_batches = [rows[rank::size] for rows in batches_by_size(molecule_sizes(val.molecules), 4 * config.batch_size)]
+    checkpointer = None if checkpoints is None else Checkpointer(checkpoints, early_stopping, callbacks)
+    val_batches = [
+        rows[rank::world_size] for rows in batches_by_size(molecule_sizes(val.molecules), 4 * config.batch_size)
+    ]
     pin = device.type == "cuda"  # a GPU copies the next batch while it computes this one
     loader = DataLoader(
         RowIndices(train), batch_sampler=sampler, collate_fn=partial(collate_step, model, train), pin_memory=pin
@@ -147,13 +149,13 @@ def fit(
                 checkpointer.save_epoch(epoch, learner, finished, stopped_by)
             if finished:
                 break
-    if early_stopping.state is None:
+    if early_stopping.best_weights is None:
         raise InputError(
             "training had no finite validation loss, so there is no model: look for extreme targets, or lower "
             "--set training.learning_rate"
         )
     learner.release()
-    model.load_state_dict(early_stopping.state)
+    model.load_state_dict(early_stopping.best_weights)
     model.eval()
     result = FitResult(early_stopping.history, early_stopping.best_epoch, stopped_by)
     with preserve_random_states(device):
@@ -236,76 +238,3 @@ def _deterministic(threads: int) -> Iterator[None]:
         torch.set_deterministic_debug_mode(deterministic)
         memory.fill_uninitialized_memory = fill_before
         torch.set_num_threads(threads_before)
-
-
-@dataclass(frozen=True)
-class FittedEnsemble:
-    """Trained models, and the result of each fit."""
-
-    models: tuple[MoleculeModel, ...]
-    fits: tuple[FitResult, ...]
-
-
-def fit_ensemble(
-    config: RunConfig,
-    task: Task,
-    scaler: TargetScaler,
-    train: LabelledMolecules,
-    val: LabelledMolecules,
-    metric: str,
-    callbacks: Sequence[Callback] = (),
-    on_member: Callable[[int, Checkpoints | None], None] = lambda _, __: None,
-    checkpoints: Callable[[int], Checkpoints | None] = lambda _: None,
-    warn: Callable[[str], None] = lambda _: None,
-) -> FittedEnsemble:
-    """Fit `config.training.ensemble_size` models to the same molecules, one after the other.
-
-    Member i uses the seed of the run plus i for its weights, batches and dropout. The best epoch of every member is
-    selected with the same validation molecules: by the validation loss, if the tracking metric is undefined for them.
-
-    Args:
-        metric: the validation metric of every epoch, see `fit`.
-        callbacks: called in the training of every member, after those that `config` names.
-        on_member: called before each member is trained, with its index, from 0, and its checkpoints.
-        checkpoints: returns those of a member; a member whose training is finished is not trained again.
-        warn: called with messages for the user.
-    """
-    models, fits = [], []
-    tracked = config.training.tracking_metric
-    if tracked != VAL_LOSS and (reason := why_undefined(tracked, task.kind, val.targets)):
-        label = label_of(tracked)
-        warn(f"the {label} of the validation molecules is undefined ({reason}): their loss chooses the epoch instead")
-        config = replace(config, training=replace(config.training, tracking_metric=VAL_LOSS))
-    explicit = "training.auxiliary" in config.explicit_keys
-    train = add_auxiliary_targets(train, config.training, warn if explicit else lambda _: None)
-    callbacks = [*build_callbacks(config), *callbacks]
-    for i in range(config.training.ensemble_size):
-        training = replace(config.training, seed=config.training.seed + i)
-        model = initialize_model(
-            replace(config, training=training), len(task.target_of_output(len(scaler.mean))), task.atom_level
-        )
-        if isinstance(task, Regression):
-            model.initialize_bias(scaler.scale(np.zeros((1, len(scaler.mean))))[0])
-        on_cpu = training.accelerator == "cpu" or (training.accelerator == "auto" and not torch.cuda.is_available())
-        if i == 0 and on_cpu and (why := model.slow_reason()):
-            warn(f"training runs 2 to 4 times slower than it could: {why}; see molattn doctor")
-        saved = checkpoints(i)
-        on_member(i, saved)
-        auxiliary_objective = build_auxiliary_objective(model, train, training)
-        fits.append(
-            fit(
-                model,
-                train,
-                val,
-                scaler,
-                training,
-                task=task,
-                metric=metric,
-                auxiliary_objective=auxiliary_objective,
-                checkpoints=saved,
-                callbacks=callbacks,
-                member=i,
-            )
-        )
-        models.append(model.cpu().eval())
-    return FittedEnsemble(tuple(models), tuple(fits))

@@ -7,19 +7,19 @@ import torch
 
 from molattn.data import load_card
 from molattn.errors import InputError, UsageError
-from molattn.models.artifact import load_artifact
+from molattn.models.artifact_file import load_artifact
 from molattn.models.base import MoleculeModel, build_model
 from molattn.models.config import GraphModelConfig
 from molattn.models.random_states import seeded
 from molattn.models.uncertainty import DROPOUT
 from molattn.training.bases import (
-    AUTO,
-    DEFAULT,
+    AUTO_BASE,
+    DEFAULT_BASE,
     FINE_TUNING,
     FINE_TUNING_MANY,
     FROM_SCRATCH,
     MANY_MOLECULES,
-    NONE,
+    NO_BASE,
     base_names,
     find_base,
     incompatible_settings,
@@ -29,72 +29,72 @@ from molattn.training.descriptors import num_extra_descriptors
 from molattn.training.parameter_groups import rate_factors
 from molattn.training.run_config import RunConfig
 from molattn.training.table_source import is_path
-from molattn.training.unlabelled import NCI
+from molattn.training.unlabelled import NCI_MOLECULES
 
 
 def resolve_initialization(config: RunConfig, atom_level: bool = False, molecules: int = 0) -> tuple[RunConfig, str]:
     """Resolve `training.base` and the settings that depend on it; also return a message for the user, or an empty one.
 
-    `AUTO` becomes the base model `DEFAULT` if the model has its settings, the targets are of molecules, and the data
-    set does not consist of molecules that the base model was trained on; otherwise `NONE`. Settings that are not
-    explicit come from `FINE_TUNING` with a base model, and from `FINE_TUNING_MANY` if the number of molecules is in
-    `MANY_MOLECULES`. Without a base model they come from `FROM_SCRATCH`, if the model is a graph model and its targets
-    are of molecules and not computed by RDKit.
+    `AUTO_BASE` becomes the base model `DEFAULT_BASE` if the model has its settings, the targets are of molecules, and
+    the data set does not consist of molecules that the base model was trained on; otherwise `NO_BASE`. Settings that
+    are not explicit come from `FINE_TUNING` with a base model, and from `FINE_TUNING_MANY` if the number of molecules
+    is in `MANY_MOLECULES`. Without a base model they come from `FROM_SCRATCH`, if the model is a graph model and its
+    targets are of molecules and not computed by RDKit.
 
     Args:
         config: as requested.
-        atom_level: whether the targets are of atoms.
+        atom_level: whether the targets are atom-level.
         molecules: the number of training molecules; 0 if it is not known yet.
 
     Raises:
         UsageError: there is no such base model, or it is incompatible with the other settings.
     """
     name = config.training.base
-    if name == NONE:
+    if name == NO_BASE:
         return _from_scratch(config, atom_level), ""
-    if name == AUTO:
-        if DEFAULT not in base_names():
+    if name == AUTO_BASE:
+        if DEFAULT_BASE not in base_names():
             return _from_scratch(config, atom_level), ""
-        reason = _incompatibility(config, DEFAULT, atom_level)
+        reason = _incompatibility(config, DEFAULT_BASE, atom_level)
         if reason:
             return _from_scratch(config, atom_level), f"training starts from scratch: {reason}"
         message = (
-            f"training starts from the base model {DEFAULT}, which was trained without labels; --base {NONE} starts "
-            "from scratch"
+            f"training starts from the base model {DEFAULT_BASE}, which was trained without labels; --base {NO_BASE} "
+            "starts from scratch"
         )
-        return _fine_tuning(_with_base(config, DEFAULT), atom_level, molecules), message
+        return _fine_tuning(_with_base(config, DEFAULT_BASE), atom_level, molecules), message
     if reason := _incompatibility(config, name, False):
-        raise UsageError(f"{reason}: leave that out, or add --base {NONE}")
+        raise UsageError(f"{reason}: leave that out, or add --base {NO_BASE}")
     return _fine_tuning(config, atom_level, molecules), f"training starts from the base model {name}"
 
 
 def load_base_weights(model: MoleculeModel, base: str) -> None:
     """Load the weights of a base model into `model`, except those of its head.
 
-    Does nothing for `NONE`, nor for an `AUTO` that `resolve_initialization` has not resolved.
+    Does nothing for `NO_BASE`, nor for an `AUTO_BASE` that `resolve_initialization` has not resolved.
 
     Raises:
         UsageError: the model differs from the base model.
         InputError: the base model is damaged, or was trained with another vocabulary.
     """
-    if base in (NONE, AUTO):
+    if base in (NO_BASE, AUTO_BASE):
         return
     pretrained, weights = load_artifact(find_base(base).folder).model.state_dict(), model.state_dict()
     shared = {name for name in weights if not name.startswith("head.")}
     if any(name not in pretrained or pretrained[name].shape != weights[name].shape for name in shared):
-        raise UsageError(f"the base model {base} differs from this model: add --base {NONE}")
+        raise UsageError(f"the base model {base} differs from this model: add --base {NO_BASE}")
     with torch.no_grad():
         for name in shared:
             weights[name].copy_(pretrained[name])
 
 
 def _incompatibility(config: RunConfig, name: str, atom_level: bool) -> str:
-    """Why a run cannot start from a base model, or does not with `AUTO`; empty if it can."""
+    """Why a run cannot start from a base model, or does not with `AUTO_BASE`; empty if it can."""
     base = find_base(name)
-    if base.source == NCI and _is_from_rdkit(config.data):
+    if base.source == NCI_MOLECULES and _is_from_rdkit(config.data):
         return f"the molecules of {config.data.dataset} are those that the base model {name} was trained on"
     if atom_level:
-        return f"the targets are of atoms, and the base model {name} was trained on molecules"
+        return f"the targets are atom-level, and the base model {name} learned molecule-level ones"
     different = incompatible_settings(base, config.model, config.data.add_hs, config.data.conformers)
     return f"{'; '.join(different)} in the base model {name}" if different else ""
 
@@ -125,7 +125,7 @@ def _fine_tuning(config: RunConfig, atom_level: bool, molecules: int) -> RunConf
 
 def _from_scratch(config: RunConfig, atom_level: bool) -> RunConfig:
     """The settings of a training from scratch."""
-    config = _with_base(config, NONE)
+    config = _with_base(config, NO_BASE)
     # Auxiliary descriptors do not help if RDKit computes the targets themselves.
     if atom_level or config.model.kind != GraphModelConfig.kind or _is_from_rdkit(config.data):
         return config

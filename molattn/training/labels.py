@@ -12,7 +12,7 @@ from molattn.data.tables.records import Records
 from molattn.data.tables.table import RejectedRow, Table
 from molattn.errors import UsageError, short_repr
 from molattn.models.base import MoleculeModel
-from molattn.training.targets import EncodedTable
+from molattn.training.encoded_table import EncodedTable
 
 
 def molecule_key(smiles: object, standardize: str = "") -> str:
@@ -83,9 +83,9 @@ def match_labels(
 
 
 def check_atom_targets(model: type[MoleculeModel], standardize: str) -> None:
-    """Raise UsageError if the model or standardization does not support targets of atoms."""
+    """Raise UsageError if the model or standardization does not support atom-level targets."""
     if not model.supports_atom_level:
-        raise UsageError("targets of atoms need a model of atoms, which a model of SMILES is not: use --model graph")
+        raise UsageError("atom-level targets need a graph model, and this one reads SMILES as text: use --model graph")
     if standardize:
         raise UsageError(
             "--standardize changes the order of atoms, and lists of targets follow the order in the SMILES: leave it "

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from molattn.models.base import MoleculeModel
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import REGRESSION, Task
+from molattn.models.task import Task
+from molattn.models.tasks import REGRESSION
 from molattn.training import distributed
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules, StepInputs
@@ -139,11 +140,11 @@ class Learner(nn.Module):
             outputs, auxiliary_loss = self.model(batch), None
         else:
             outputs, auxiliary_loss = self.auxiliary_objective(self.model, batch, auxiliary_targets)
-        losses, known = self.loss(outputs, batch.targets, bounds)
-        self.train_losses.add(losses, known, weights)
-        loss = mean_loss(losses, known, weights)
+        losses, labelled = self.loss(outputs, batch.targets, bounds)
+        self.train_losses.add(losses, labelled, weights)
+        loss = mean_loss(losses, labelled, weights)
         if distributed.world_size() > 1:
-            labels = known.sum() if weights is None else (known * weights.unsqueeze(1)).sum()
+            labels = labelled.sum() if weights is None else (labelled * weights.unsqueeze(1)).sum()
             counts = torch.stack([labels.double(), labels.new_tensor(num_molecules, dtype=torch.float64)])
             label_share, molecule_share = self._rank_shares(counts)
             loss = loss * label_share
@@ -161,13 +162,13 @@ class Learner(nn.Module):
         batch = step.batch
         assert batch.targets is not None
         outputs = self.average.module(batch)
-        losses, known = self.loss(outputs, batch.targets, step.bounds)
-        self.val_losses.add(losses, known, step.weights)
+        losses, labelled = self.loss(outputs, batch.targets, step.bounds)
+        self.val_losses.add(losses, labelled, step.weights)
         self.validation_outputs.append((outputs.cpu().numpy(), batch.targets.cpu().numpy()))
 
     def pop_metric(self) -> float:
         """The validation metric of the stored outputs, the mean over targets, NaN if undefined; clears the outputs."""
-        batches = [batch for of_rank in distributed.all_gather(self.validation_outputs) for batch in of_rank]
+        batches = [batch for rank_batches in distributed.all_gather(self.validation_outputs) for batch in rank_batches]
         outputs, targets = (np.concatenate(parts) for parts in zip(*batches, strict=True))
         self.validation_outputs = []
         predictions = self.task.decode(outputs, self.scaler)
@@ -198,8 +199,8 @@ class _MeanLoss:
         self.total: np.ndarray | float = 0.0
         self.count: np.ndarray | float = 0.0
 
-    def add(self, losses: Tensor, known: Tensor, weights: Tensor | None = None) -> None:
-        losses, counts = losses.detach().double(), known.double()
+    def add(self, losses: Tensor, labelled: Tensor, weights: Tensor | None = None) -> None:
+        losses, counts = losses.detach().double(), labelled.double()
         if weights is not None:
             weights = weights.double().unsqueeze(1)
             losses, counts = losses * weights, counts * weights

@@ -17,7 +17,7 @@ import numpy as np
 from molattn.data.tables.cells import has_bounds
 from molattn.errors import UsageError, unknown_choice
 from molattn.models.predictions import Predictions
-from molattn.models.tasks import Task
+from molattn.models.task import Task
 from molattn.training import metric_functions as functions
 from molattn.training.metric_functions import UndefinedMetric, WeightedMetric
 
@@ -35,7 +35,7 @@ class Metric:
 
     Attributes:
         label: its name in a table.
-        tasks: the kinds of tasks that it applies to.
+        task_kinds: the kinds of tasks that it applies to.
         larger_is_better: whether larger values are better.
         function: computes its value from labels and scores; raises UndefinedMetric.
         has_unit: whether it is in the unit of the target.
@@ -43,7 +43,7 @@ class Metric:
     """
 
     label: str
-    tasks: tuple[str, ...]
+    task_kinds: tuple[str, ...]
     larger_is_better: bool
     function: Callable[[np.ndarray, np.ndarray], float]
     has_unit: bool = False
@@ -87,8 +87,8 @@ def compute_metrics(true: np.ndarray, scores: np.ndarray, names: Sequence[str]) 
 
     Shapes: true (n,), NaN where the label is missing; scores (n,) or (n, classes).
     """
-    known = np.isfinite(true)
-    y, p = np.asarray(true, dtype=np.float64)[known], np.asarray(scores, dtype=np.float64)[known]
+    labelled = np.isfinite(true)
+    y, p = np.asarray(true, dtype=np.float64)[labelled], np.asarray(scores, dtype=np.float64)[labelled]
     values: dict[str, Any] = {}
     why: dict[str, str] = {}
     for name in names:
@@ -153,11 +153,11 @@ def intervals_by_target(
 
     Args:
         task, targets: of the model.
-        true: (n, T), NaN where the label is missing; (N, T) for targets of atoms.
+        true: (n, T), NaN where the label is missing; (N, T) for atom-level targets.
         predictions: of the labels.
         names: of the metrics.
         keys: n keys, such as canonical SMILES; rows with equal keys are one molecule, and are drawn together.
-        offsets: (n + 1,) row pointers for targets of atoms, as in `LabelledMolecules`; the atoms of a molecule are
+        offsets: (n + 1,) row pointers for atom-level targets, as in `LabelledMolecules`; the atoms of a molecule are
             drawn together. None for one row per molecule.
         seed: of the resamples.
     """
@@ -182,8 +182,8 @@ def metric_intervals(
 
     Shapes: true (n,), NaN where missing; scores (n,) or (n, classes); molecules n, or None if each row is a molecule.
     """
-    known = np.isfinite(true)
-    y, p = np.asarray(true, dtype=np.float64)[known], np.asarray(scores, dtype=np.float64)[known]
+    labelled = np.isfinite(true)
+    y, p = np.asarray(true, dtype=np.float64)[labelled], np.asarray(scores, dtype=np.float64)[labelled]
     measured = compute_metrics(y, p, names)
     defined = [name for name in names if measured[name] is not None]
     result: dict[str, Any] = dict.fromkeys(names)
@@ -191,7 +191,7 @@ def metric_intervals(
     number: dict[object, int] = {}
     rows = range(len(true)) if molecules is None else molecules
     molecule_of_label = np.array(
-        [number.setdefault(m, len(number)) for m, k in zip(rows, known, strict=True) if k], dtype=np.int64
+        [number.setdefault(m, len(number)) for m, k in zip(rows, labelled, strict=True) if k], dtype=np.int64
     )
     if defined and len(number) < 2:
         why |= dict.fromkeys(defined, "labels of one molecule only")
@@ -228,7 +228,7 @@ def resolve_metrics(kind: str, default: Sequence[str], requested: Sequence[str])
     Raises:
         UsageError: one that does not exist or does not apply to targets of this kind.
     """
-    applicable = [name for name, metric in METRICS.items() if kind in metric.tasks]
+    applicable = [name for name, metric in METRICS.items() if kind in metric.task_kinds]
     for name in requested:
         if name not in METRICS:
             raise UsageError(unknown_choice("metric", name, METRICS))
@@ -242,10 +242,10 @@ def resolve_metrics(kind: str, default: Sequence[str], requested: Sequence[str])
 def check_tracking_metric(kind: str, names: Sequence[str], requested: str) -> None:
     """Raise UsageError unless the tracking metric is `VAL_LOSS`, or one of the reported metrics `names`."""
     if requested not in (VAL_LOSS, *names):
-        known = f"choose among {', '.join((VAL_LOSS, *names))}"
-        if requested not in METRICS or kind not in METRICS[requested].tasks:
-            raise UsageError(f"the tracking metric {requested!r} does not apply to {kind} targets: {known}")
-        raise UsageError(f"the tracking metric {requested!r} is not reported: add --metric {requested}, or {known}")
+        choices = f"choose among {', '.join((VAL_LOSS, *names))}"
+        if requested not in METRICS or kind not in METRICS[requested].task_kinds:
+            raise UsageError(f"the tracking metric {requested!r} does not apply to {kind} targets: {choices}")
+        raise UsageError(f"the tracking metric {requested!r} is not reported: add --metric {requested}, or {choices}")
 
 
 def why_undefined(name: str, kind: str, targets: np.ndarray) -> str:

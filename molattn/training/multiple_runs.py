@@ -18,11 +18,13 @@ from molattn.errors import InputError, UsageError
 from molattn.training import distributed, run_folder
 from molattn.training.bases import FINE_TUNING, FINE_TUNING_MANY, FROM_SCRATCH
 from molattn.training.callbacks import Callback
-from molattn.training.checkpoint import differences
-from molattn.training.run import Reporter, RunResult, SilentReporter, run
+from molattn.training.reporter import Reporter, SilentReporter
+from molattn.training.run import run
 from molattn.training.run_config import RunConfig, check_config, read_config
-from molattn.training.run_status import CONFIG, METRICS, check_resume, is_unfinished, resume_hint
+from molattn.training.run_status import CONFIG_FILE, METRICS_FILE, check_resume, is_unfinished, resume_hint
+from molattn.training.setting_differences import differences
 from molattn.training.table_source import find_table
+from molattn.training.train_and_evaluate import RunResult
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ def _run_each(
 
     def is_pending(name: str) -> bool:
         """Whether a run is not finished; called on rank 0, which writes the files."""
-        if (path / name / METRICS).is_file():
+        if (path / name / METRICS_FILE).is_file():
             return False
         _check_table(path, runs)
         return True
@@ -141,12 +143,12 @@ def _run_each(
     metrics = distributed.broadcast_object(partial(_read_metrics, path, runs))
     overall = {"runs": list(metrics), **aggregate(list(metrics.values()))}
     if distributed.is_main_process():
-        run_folder.write_json(path / METRICS, overall)
+        run_folder.write_json(path / METRICS_FILE, overall)
     return MultipleRunsResult(path, overall, metrics, config.data.descriptor_columns)
 
 
 def _read_metrics(path: Path, runs: Iterable[str]) -> dict[str, dict[str, Any]]:
-    return {name: _read_run_file(path / name / METRICS, _METRICS_SCHEMA) for name in runs}
+    return {name: _read_run_file(path / name / METRICS_FILE, _METRICS_SCHEMA) for name in runs}
 
 
 _METRICS_SCHEMA: Schema = PartialRecord(
@@ -210,16 +212,16 @@ def _write_config(path: Path, config: RunConfig) -> None:
     for section, name in _DATA_DEPENDENT:
         if f"{section}.{name}" not in config.explicit_keys:
             settings[section].pop(name, None)  # some kinds of models do not have it
-    write_text(path / CONFIG, tomli_w.dumps(settings))
+    write_text(path / CONFIG_FILE, tomli_w.dumps(settings))
 
 
 def _check_settings(path: Path, config: RunConfig) -> None:
     """Raise UsageError if `config` differs from the settings that the runs in `path` were started with."""
     runs = planned_runs(config)
     for directory, name in ((path, ""), *((path / name, name) for name in runs)):
-        if not (directory / CONFIG).is_file():
+        if not (directory / CONFIG_FILE).is_file():
             continue
-        before = RunConfig().updated(read_config(directory / CONFIG), str(directory / CONFIG)).to_dict()
+        before = RunConfig().updated(read_config(directory / CONFIG_FILE), str(directory / CONFIG_FILE)).to_dict()
         now = (runs[name] if name else config).to_dict()
         for column in ("smiles_column", "target_columns", "task_type"):
             # Each run finds them in the table.
@@ -231,7 +233,7 @@ def _check_settings(path: Path, config: RunConfig) -> None:
             if f"{section}.{name}" not in config.explicit_keys and name in before[section]:
                 now[section][name] = before[section][name]
         del before["training"]["num_workers"], now["training"]["num_workers"]
-        if changed := differences({"config": before}, {"config": now}):
+        if changed := differences(before, now):
             raise UsageError(
                 f"{path} cannot be resumed, since {'; '.join(changed)}: undo the change, or start over with --force"
             )
@@ -239,7 +241,7 @@ def _check_settings(path: Path, config: RunConfig) -> None:
 
 def _check_table(path: Path, runs: dict[str, RunConfig]) -> None:
     """Raise InputError if the table has changed since a run was finished."""
-    finished = [name for name in runs if (path / name / METRICS).is_file()]
+    finished = [name for name in runs if (path / name / METRICS_FILE).is_file()]
     sha256 = find_table(runs[finished[0]].data).sha256 if finished else ""  # the table is that of all runs
     for name in finished:
         env = _read_run_file(path / name / "env.json", _ENVIRONMENT_SCHEMA)

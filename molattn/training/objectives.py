@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from molattn.chem import ATOM_FEATURES, FEW_DESCRIPTORS
 from molattn.chem.parse import NO_ATOM_LIMIT
 from molattn.data.store.batches import MoleculeBatch
-from molattn.errors import UsageError
+from molattn.errors import UsageError, molecule_level_only
 from molattn.models.base import MoleculeModel
 from molattn.models.graph_model import GraphModel
-from molattn.models.losses import DEFAULT_ALPHA, DEFAULT_REGULARIZATION, LossArguments
+from molattn.models.loss_functions import DEFAULT_ALPHA, DEFAULT_REGULARIZATION, LossArguments
 from molattn.models.random_states import seeded
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import Task
+from molattn.models.task import Task
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules
 from molattn.training.descriptors import compute_descriptors, standardize_targets
@@ -72,22 +72,22 @@ class TaskLoss(nn.Module):
         Shapes: outputs (b, outputs); targets (b, T), not standardized, NaN where missing; b counts molecules, or atoms;
         bounds (b, T, 2), lower and upper bounds, not standardized, NaN where there is none, or None.
         """
-        known, is_lower, is_upper = torch.isfinite(targets), None, None
+        labelled, is_lower, is_upper = torch.isfinite(targets), None, None
         if bounds is not None and self.reads_bounds:
             is_lower, is_upper = torch.isfinite(bounds).unbind(-1)
             lower, upper = bounds.unbind(-1)
             targets = torch.where(is_lower, lower, torch.where(is_upper, upper, targets))
-            known = torch.isfinite(targets)
-        z = ((targets - self.mean) / self.std).masked_fill(~known, 0.0)
-        outputs = outputs.masked_fill(~known[:, self.target_of_output], 0.0)
+            labelled = torch.isfinite(targets)
+        z = ((targets - self.mean) / self.std).masked_fill(~labelled, 0.0)
+        outputs = outputs.masked_fill(~labelled[:, self.target_of_output], 0.0)
         weights = None if self.weights is None else self.weights.to(outputs.dtype)
         arguments = LossArguments(self.target_of_output, weights, self.alpha, self.regularization, is_lower, is_upper)
-        return self.function(outputs, z, arguments).masked_fill(~known, 0.0), known
+        return self.function(outputs, z, arguments).masked_fill(~labelled, 0.0), labelled
 
 
-def mean_loss(losses: Tensor, known: Tensor, weights: Tensor | None = None) -> Tensor:
+def mean_loss(losses: Tensor, labelled: Tensor, weights: Tensor | None = None) -> Tensor:
     """The mean over the known labels, weighted by `weights` of the rows, (b,); zero without a label."""
-    count = known.to(losses.dtype)
+    count = labelled.to(losses.dtype)
     if weights is not None:
         weights = weights.to(losses.dtype).unsqueeze(1)
         losses, count = losses * weights, count * weights
@@ -164,7 +164,7 @@ class AuxiliaryRegression(AuxiliaryObjective):
         weight: of the loss.
 
     Raises:
-        ValueError: a model of atoms, which has no readout.
+        ValueError: an atom-level model, which has no readout.
 
     Source: Caruana, Machine Learning 1997, 28, 41 (https://doi.org/10.1023/A:1007379606734).
     """
@@ -172,17 +172,17 @@ class AuxiliaryRegression(AuxiliaryObjective):
     def __init__(self, model: MoleculeModel, num_targets: int, weight: float):
         super().__init__()
         if model.atom_level:
-            raise ValueError("auxiliary targets are of molecules, and the targets of atoms")
+            raise ValueError("auxiliary targets apply only to molecule-level models, and this one is atom-level")
         self.head, self.weight = nn.Linear(model.head.in_features, num_targets), weight
 
     def forward(self, model: MoleculeModel, batch: Any, auxiliary_targets: Tensor | None) -> tuple[Tensor, Tensor]:
         if auxiliary_targets is None:
             raise ValueError("the auxiliary regression needs auxiliary targets of each molecule")
         x = model.embeddings(batch)
-        known = torch.isfinite(auxiliary_targets)
-        z = auxiliary_targets.masked_fill(~known, 0.0)
-        error = (self.head(x.to(self.head.weight.dtype)) - z).masked_fill(~known, 0.0)
-        return model.apply_head(x), self.weight * error.square().sum() / known.sum().clamp(min=1)
+        labelled = torch.isfinite(auxiliary_targets)
+        z = auxiliary_targets.masked_fill(~labelled, 0.0)
+        error = (self.head(x.to(self.head.weight.dtype)) - z).masked_fill(~labelled, 0.0)
+        return model.apply_head(x), self.weight * error.square().sum() / labelled.sum().clamp(min=1)
 
 
 class MaskedAtomPrediction(AuxiliaryObjective):
@@ -250,13 +250,12 @@ def add_auxiliary_targets(
         warn: called with a message if there is nothing to learn.
 
     Raises:
-        UsageError: the targets are of atoms.
+        UsageError: the targets are atom-level.
     """
     if not config.auxiliary:
         return train
     if train.offsets is not None:
-        raise UsageError("auxiliary targets are of molecules, and these targets of atoms: set training.auxiliary=0")
-    # The limit on atoms was applied when the molecules were read.
+        raise UsageError(molecule_level_only("training.auxiliary", "set training.auxiliary=0"))
     smiles = [m.smiles for m in train.molecules]
     values = compute_descriptors(smiles, FEW_DESCRIPTORS, config.num_workers, max_atoms=NO_ATOM_LIMIT)
     targets = standardize_targets(FEW_DESCRIPTORS, values, np.arange(len(values)))

@@ -104,7 +104,7 @@ class TrainOptions(EstimatorOptions, total=False):
     weight_column: str | None
     group_column: str | None
     descriptor_columns: Sequence[str] | str | None
-    replicates: str | None
+    duplicates: str | None
     split_sizes: Sequence[float] | float | None
     split_column: str | None
     splits_file: str | None

@@ -7,22 +7,16 @@ import numpy as np
 from molattn.chem import STANDARDIZE, ConformerOptions, Progress, ReadOptions
 from molattn.chem.molecule import CHUNK_SIZE, CHUNK_SIZE_3D
 from molattn.data import (
-    CALIBRATION,
-    SPLIT_LABELS,
     Table,
     column,
-    fold_labels,
-    hold_out_calibration,
     read_records,
-    read_split_column,
-    read_split_file,
     read_table,
-    split_labels,
 )
 from molattn.data.store.cache import Featurization, cached_molecules
 from molattn.data.tables.number_columns import normalize_numbers
 from molattn.errors import ConformerError, InputError, UsageError, unknown_choice
 from molattn.models.base import MoleculeModel, model_class
+from molattn.models.task import Task
 from molattn.models.tasks import Regression
 from molattn.training.config import DataConfig
 from molattn.training.data_messages import (
@@ -33,21 +27,24 @@ from molattn.training.data_messages import (
     describe_unreliable,
     no_row_error,
 )
-from molattn.training.dataset import PreparedDataset, ReplicateRow
+from molattn.training.dataset import PreparedDataset
 from molattn.training.descriptors import (
     append_computed_descriptors,
     check_featurizers,
     computed_descriptor_names,
     standardize_descriptors,
 )
+from molattn.training.encoded_table import check_unreadable
 from molattn.training.initialization import resolve_initialization
 from molattn.training.labels import check_atom_targets, match_labels, molecule_means
-from molattn.training.merge_replicates import KEEP, UsableRows, check_replicates_setting, merge_rows
+from molattn.training.merge_duplicates import KEEP, check_duplicates_setting, merge_rows
 from molattn.training.run_config import RunConfig
+from molattn.training.split_rows import assign_splits, check_splits, given_split_labels
 from molattn.training.table_source import find_table, table_options_of
-from molattn.training.targets import check_unreadable, encode_targets, has_atom_targets
+from molattn.training.targets import encode_targets, has_atom_targets
 from molattn.training.task_inference import resolve_task
 from molattn.training.transforms import Transforms, fit_transforms, reject_undefined, resolve_transforms
+from molattn.training.usable_rows import UsableRows
 
 
 def prepare(
@@ -82,7 +79,7 @@ def prepare(
     options = table_options_of(config)
     table = read_table(path, options, max_atoms=config.max_atoms)
     atom_level = has_atom_targets(table, config.target_columns, config.task_type)
-    check_replicates_setting(config.replicates, atom_level)
+    check_duplicates_setting(config.duplicates, atom_level)
     if atom_level:
         check_atom_targets(model, config.standardize)
         # Descriptors of molecules do not apply to atoms.
@@ -118,51 +115,40 @@ def prepare(
         line = f", {table.location(int(records.rows[error.row]))}" if error.row is not None else ""
         raise InputError(f"{path}{line}: {error}; add --on-3d-failure paths or reject") from error
     matched = match_labels(records, outcomes.sizes, lambda i: outcomes[i].reason, table, encoded, config.target_columns)
+
+    def find_task() -> tuple[Task, str]:
+        names = config.target_columns
+        return resolve_task(
+            config.task_type, loss, matched.targets, names, encoded.classes, atom_level, alpha, matched.bounds
+        )
+
     transforms: Transforms = ()
     if config.target_transform and len(matched.indices):
-        known = config.task_type, loss, matched.targets, config.target_columns, encoded.classes, atom_level, alpha
-        transforms = resolve_transforms(
-            config.target_transform, config.target_columns, source.units, resolve_task(*known, matched.bounds)[0]
-        )
+        transforms = resolve_transforms(config.target_transform, config.target_columns, source.units, find_task()[0])
         matched = reject_undefined(matched, transforms, config.target_columns, records, table)
-    targets, rejected = matched.targets, matched.rejected
     molecules = outcomes[matched.indices]
     if not len(molecules):
-        raise no_row_error(path, rejected)
-    task, task_message = resolve_task(
-        config.task_type, loss, targets, config.target_columns, encoded.classes, atom_level, alpha, matched.bounds
-    )
+        raise no_row_error(path, matched.rejected)
+    task, task_message = find_task()
     config = replace(config, task_type=task.name)
     smiles = column(table, config.smiles_column)
     split_labels = np.full(len(smiles), "", dtype="<U5")
-    given, origin = _given_split_labels(config, table, smiles)
+    given, origin = given_split_labels(config, table, smiles)
     # Two SMILES of one molecule have the same key, so they get the same split label.
     usable = UsableRows.of_records(
-        records, matched.indices, molecules.canonical_smiles, targets, rejected, matched.bounds
+        records, matched.indices, molecules.canonical_smiles, matched.targets, matched.rejected, matched.bounds
     )
-    replicates: tuple[ReplicateRow, ...] = ()
-    merge_message = ""
-    if config.replicates != KEEP:
-        usable, remaining, replicates, merge_message = merge_rows(config, usable, task, transforms, table, given)
-        molecules = molecules[remaining]
-    rows, keys, groups, targets, rejected = usable.rows, usable.keys, usable.groups, usable.targets, usable.rejected
+    merged = None
+    if config.duplicates != KEEP:
+        merged = merge_rows(config, usable, task, transforms, table, given)
+        usable, molecules = merged.usable, molecules[merged.indices]
+    rows, groups, targets, rejected = usable.rows, usable.groups, usable.targets, usable.rejected
     stratify = targets if matched.offsets is None else molecule_means(targets, matched.offsets)
-    try:
-        assigned = _split(config, keys, stratify, seed, groups) if given is None else given[rows]
-        if config.calibration_size:
-            if CALIBRATION in assigned:
-                raise UsageError(f"{origin}, and has calibration molecules: leave out --calibration-size")
-            assigned = hold_out_calibration(
-                assigned, "random" if origin else config.split, keys, stratify, config.calibration_size, seed, groups
-            )
-    except InputError as error:
-        # Rejected rows may be the cause.
-        raise InputError("; ".join([str(error), *describe_rejected(rejected)])) from error
-    split_labels[rows] = assigned
-    leakage = describe_split_leakage(rows, keys, groups, split_labels, origin)
-    for replicate in replicates:
-        if replicate.merged_into is not None:
-            split_labels[replicate.row] = split_labels[replicate.merged_into]
+    split_labels[rows] = assign_splits(config, usable, stratify, given, origin, seed)
+    leakage = describe_split_leakage(rows, usable.keys, groups, split_labels, origin)
+    for duplicate in merged.duplicates if merged else ():
+        if duplicate.merged_into is not None:
+            split_labels[duplicate.row] = split_labels[duplicate.merged_into]
     dataset = PreparedDataset(
         config=config,
         name=source.name,
@@ -180,7 +166,7 @@ def prepare(
             *encoded.warnings,
             *number_warnings,
             *describe_rejected(rejected, ", see rejected.csv"),
-            *filter(None, [merge_message]),
+            *filter(None, [merged and merged.message]),
             *describe_unreliable(molecules),
             *leakage,
         ],
@@ -191,29 +177,38 @@ def prepare(
         cache_folder=cache_folder,
         offsets=matched.offsets,
         transforms=fit_transforms(transforms, targets[split_labels[rows] == "train"]) if transforms else (),
-        replicates=replicates,
+        duplicates=merged.duplicates if merged else (),
         lines=table.lines,
         line_kind=table.line_kind,
         bounds=usable.bounds,
     )
-    _check_splits(dataset)
-    descriptors = append_computed_descriptors(computed, usable.descriptors, molecules, num_workers)
-    if descriptors is not None:
-        train, every_row, source = dataset.indices("train"), np.arange(len(rows)), table.source
-        scaler, z, warnings = standardize_descriptors(
-            config, descriptors, train, every_row, lambda i: f"{source}, {table.location(int(rows[i]))}"
-        )
-        dataset = replace(dataset, descriptors=z, descriptor_scaler=scaler)
-        dataset.warnings.extend(warnings)
+    check_splits(dataset)
+    values = append_computed_descriptors(computed, usable.descriptors, molecules, num_workers)
+    if values is not None:
+        dataset = _add_descriptors(dataset, values, table)
     dataset.warnings.extend([*describe_single_classes(dataset), *describe_standardized(dataset, table)])
     return dataset
+
+
+def _add_descriptors(dataset: PreparedDataset, values: np.ndarray, table: Table) -> PreparedDataset:
+    """The data set with these extra descriptors, (n, k), standardized by those of the training molecules."""
+    rows = dataset.rows
+    scaler, z, warnings = standardize_descriptors(
+        dataset.config,
+        values,
+        dataset.indices("train"),
+        np.arange(len(rows)),
+        lambda i: f"{table.source}, {table.location(int(rows[i]))}",
+    )
+    dataset.warnings.extend(warnings)
+    return replace(dataset, descriptors=z, descriptor_scaler=scaler)
 
 
 def prepare_run(config: RunConfig, progress: Progress | None = None) -> PreparedDataset:
     """`prepare` with the settings of a run, which include defaults that depend on the base model.
 
     Raises:
-        UsageError, InputError: as `prepare` does; also for featurizers of molecules with targets of atoms.
+        UsageError, InputError: as `prepare` does; also for featurizers of molecules with atom-level targets.
     """
     data, settings = resolve_initialization(config)[0].data, config.training
     model = model_class(config.model.kind)
@@ -241,39 +236,3 @@ def featurization(config: DataConfig, model: type[MoleculeModel]) -> Featurizati
         stop_on_conformer_error=config.on_3d_failure == "stop",
         chunk_size=CHUNK_SIZE if conformers is None else CHUNK_SIZE_3D,
     )
-
-
-def _given_split_labels(config: DataConfig, table: Table, smiles: list[str]) -> tuple[np.ndarray | None, str]:
-    """The split labels of all rows from a column or a file, None for neither, and where they come from."""
-    options = (("split_column", config.split_column), ("splits_file", config.splits_file))
-    given = [name for name, value in options if value]
-    if len(given) > 1:
-        raise UsageError("split_column and splits_file both define the split: give one of them")
-    if given and config.num_folds > 1:
-        raise UsageError(f"{given[0]} is one split, not {config.num_folds} folds: leave out one or the other")
-    if config.splits_file:
-        return read_split_file(config.splits_file, smiles), f"{config.splits_file} is taken as it is"
-    if config.split_column:
-        return read_split_column(table, config.split_column), f"column {config.split_column!r} is taken as it is"
-    return None, ""
-
-
-def _split(config: DataConfig, keys: list[str], targets: np.ndarray, seed: int, groups: list[str] | None) -> np.ndarray:
-    """The split labels of the usable rows, by the split method of the settings."""
-    if config.num_folds > 1:
-        return fold_labels(config.split, keys, targets, config.split_sizes, seed, config.num_folds, config.fold, groups)
-    return split_labels(config.split, keys, targets, config.split_sizes, seed, groups)
-
-
-def _check_splits(dataset: PreparedDataset) -> None:
-    for split in SPLIT_LABELS:
-        indices = dataset.indices(split)
-        if not len(indices):
-            raise InputError(f"the split leaves no molecule for {split}: give more rows or other --split-sizes")
-        labels = dataset.targets[dataset.target_rows(indices)]
-        for target, values in zip(dataset.config.target_columns, labels.T, strict=True):
-            if split == "train" and not np.isfinite(values).any():
-                value = "value" if dataset.bounds is None else "exact value"
-                raise InputError(
-                    f"the training molecules have no {value} in column {target!r}: there is nothing to learn"
-                )

@@ -1,8 +1,7 @@
 """Pretraining of a base model on RDKit's descriptors and masked atoms, without labels."""
 
-import shlex
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,27 +14,28 @@ from molattn.data.files import clear_folder, file_sha256, remove_temporary_files
 from molattn.data.locks import is_empty_folder, lock_folder
 from molattn.data.store.cache import cached_molecules
 from molattn.errors import InputError, MolattnError, SmilesError, UsageError
-from molattn.models.artifact import WEIGHTS, Artifact, save_artifact
+from molattn.models.artifact import Artifact
+from molattn.models.artifact_file import save_artifact
 from molattn.models.base import MoleculeModel
+from molattn.models.config_file import WEIGHTS
 from molattn.models.random_states import seeded
 from molattn.models.scaler import TargetScaler
-from molattn.training.bases import CARD, NONE
+from molattn.training.bases import CARD
 from molattn.training.callbacks import ReportEpochs, build_callbacks
-from molattn.training.checkpoint import Checkpoints
+from molattn.training.checkpoint import CheckpointFolder
 from molattn.training.dataset import LabelledMolecules
 from molattn.training.descriptors import DescriptorTargets, compute_descriptors, standardize_targets
 from molattn.training.early_stopping import EpochRecord, FitResult
 from molattn.training.fit import fit
 from molattn.training.initialization import initialize_model
-from molattn.training.metrics import VAL_LOSS
 from molattn.training.objectives import MaskedAtomPrediction
 from molattn.training.prepare import featurization, read_options
-from molattn.training.run import Reporter
-from molattn.training.run_config import RunConfig, check_config
+from molattn.training.pretrain_config import PretrainConfig, check_pretraining
+from molattn.training.reporter import Reporter
 from molattn.training.run_folder import write_history, write_rejected
-from molattn.training.run_status import CHECKPOINT
+from molattn.training.run_status import CHECKPOINT_FOLDER
 from molattn.training.table_source import table_options_of
-from molattn.training.unlabelled import NCI, UnlabelledMolecules, check_molecules, collect_molecules
+from molattn.training.unlabelled import NCI_MOLECULES, UnlabelledMolecules, collect_molecules
 
 _RESUME_HINT = "{} holds an unfinished pretraining: the same command with --resume continues it"
 
@@ -44,47 +44,6 @@ VALIDATION = 0.05
 
 MIN_DIFFERING = 10
 """The number of training molecules that must differ from the median of a target for it to be used."""
-
-PRETRAINING: dict[str, Any] = {"epochs": 50, "batch_size": 64, "learning_rate": 2e-3}
-"""Default settings of a pretraining, in the section `training`, where they differ from those of a training."""
-
-
-@dataclass(frozen=True)
-class PretrainConfig:
-    """The settings of a pretraining.
-
-    Attributes:
-        molecules: the path of a table, or `NCI`.
-        grow: the number of molecules to generate from them, see `molattn.chem.grow_molecules`.
-        exclude: paths of tables with molecules to exclude, in addition to those for evaluation.
-        masked_atoms: the fraction of atoms to mask and predict; 0 for none.
-        masked_weight: of the loss of masked atoms, relative to that of the descriptors.
-        run: the settings of the model, its training, and smiles_column, add_hs, max_atoms and standardize of the data.
-    """
-
-    molecules: str = NCI
-    grow: int = 0
-    exclude: tuple[str, ...] = ()
-    masked_atoms: float = 0.15
-    masked_weight: float = 1.0
-    run: RunConfig = field(default_factory=RunConfig)
-
-    def command(self) -> str:
-        """The command line with these settings, without the output folder."""
-        words = ["molattn", "pretrain", *([] if self.molecules == NCI else [self.molecules])]
-        words += ["--grow", str(self.grow)] if self.grow else []
-        words += [word for path in self.exclude for word in ("--exclude", path)]
-        default = PretrainConfig()
-        if self.masked_atoms != default.masked_atoms:
-            words += ["--masked-atoms", str(self.masked_atoms)]
-        if self.masked_weight != default.masked_weight:
-            words += ["--masked-weight", str(self.masked_weight)]
-        plain = RunConfig().updated({"training": {**PRETRAINING, "base": NONE}}, "pretraining").to_dict()
-        for section, values in self.run.to_dict().items():
-            for name, value in values.items():
-                if value != plain[section].get(name) and name not in ("num_workers", "threads"):
-                    words += ["--set", f"{section}.{name}={tomli_w.dumps({'v': value})[4:].strip()}"]
-        return shlex.join(words)
 
 
 @dataclass(frozen=True)
@@ -116,7 +75,7 @@ def pretrain(
     with z the standardized and clipped descriptors: see `standardize_targets` and `MaskedAtomPrediction`. The best
     epoch is selected on `VALIDATION` of the molecules. The folder then holds `model.safetensors` and `config.json`, a
     model of the descriptors, `card.toml`, which describes how it was made, and `history.csv`; for a table with rejected
-    rows also `left_out.csv`. No pickle.
+    rows also `rejected.csv`. No pickle.
 
     Args:
         config: the settings.
@@ -129,8 +88,7 @@ def pretrain(
         UsageError: invalid settings, a folder that exists, or nothing to resume.
         InputError: molecules that cannot be used.
     """
-    check_config(config.run)
-    _check(config)
+    check_pretraining(config)
     with lock_folder(Path(folder)):
         return _pretrain(config, Path(folder), reporter, force, resume)
 
@@ -138,7 +96,7 @@ def pretrain(
 def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: bool, resume: bool) -> PretrainResult:
     _prepare_folder(folder, force, resume)
     run = config.run
-    reporter.stage(f"reading the molecules of {'RDKit' if config.molecules == NCI else config.molecules}")
+    reporter.stage(f"reading the molecules of {'RDKit' if config.molecules == NCI_MOLECULES else config.molecules}")
     molecules = collect_molecules(
         config.molecules,
         smiles_column=run.data.smiles_column,
@@ -168,7 +126,9 @@ def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: b
         raise bad
     reporter.stage(f"pretraining on {len(train):,} molecules and {len(targets.names)} descriptors")
     start = time.perf_counter()
-    checkpoints = Checkpoints(folder / CHECKPOINT, _identity(config, molecules), run.training.checkpoint_every)
+    checkpoints = CheckpointFolder(
+        folder / CHECKPOINT_FOLDER, _identity(config, molecules), run.training.checkpoint_every
+    )
     try:
         fitted = fit(
             model,
@@ -204,28 +164,10 @@ def _masked_atom_objective(config: PretrainConfig, model: MoleculeModel) -> Mask
             raise UsageError(f"{error}: add --masked-atoms 0") from None
 
 
-def _check(config: PretrainConfig) -> None:
-    data = config.run.data
-    check_molecules(config.molecules)
-    if config.grow < 0:
-        raise UsageError("a setting is out of range: grow is 0 or more")
-    if not 0 <= config.masked_atoms < 1:
-        raise UsageError("a setting is out of range: masked_atoms is at least 0 and below 1")
-    if not config.masked_weight > 0:
-        raise UsageError("a setting is out of range: masked_weight is above 0")
-    if data.conformers or data.standardize or data.descriptor_columns or data.molecule_featurizers:
-        raise UsageError(
-            "a base model is trained on molecules as they are: leave out conformers, standardize and descriptors"
-        )
-    training = config.run.training
-    if training.auxiliary or training.loss or training.metrics or training.tracking_metric != VAL_LOSS:
-        raise UsageError("a base model is trained on descriptors: leave out auxiliary targets, losses and metrics")
-
-
 def _prepare_folder(folder: Path, force: bool, resume: bool) -> None:
     """Check that a base model can be written to `folder`, and empty the folder if the model there is replaced."""
     if resume:
-        if not (folder / CHECKPOINT).is_dir():
+        if not (folder / CHECKPOINT_FOLDER).is_dir():
             raise UsageError(f"{folder} holds no unfinished pretraining: there is nothing to resume")
         remove_temporary_files(folder)
         return
@@ -233,11 +175,11 @@ def _prepare_folder(folder: Path, force: bool, resume: bool) -> None:
         raise UsageError(f"{folder} is a file: give another --output-dir")
     if not folder.exists() or is_empty_folder(folder):
         return
-    if not force and (folder / CHECKPOINT).is_dir():
+    if not force and (folder / CHECKPOINT_FOLDER).is_dir():
         raise UsageError(f"{_RESUME_HINT.format(folder)}, --force starts over")
     if not force:
         raise UsageError(f"{folder} exists: give another --output-dir, or --force to replace the base model there")
-    if not ((folder / CARD).is_file() or (folder / CHECKPOINT).is_dir()):
+    if not ((folder / CARD).is_file() or (folder / CHECKPOINT_FOLDER).is_dir()):
         raise UsageError(f"{folder} exists and is not a base model of molattn: --force replaces base models only")
     clear_folder(folder)
 
@@ -248,7 +190,7 @@ def _report_counts(config: PretrainConfig, molecules: UnlabelledMolecules, repor
     if molecules.num_generated:
         message += f", {molecules.num_generated:,} of them generated from the others"
     reporter.stage(message)
-    for reason, count in molecules.left_out.items():
+    for reason, count in molecules.rejection_counts.items():
         reporter.stage(f"left out: {count:,}, {reason}")
     if molecules.num_generated < config.grow:
         generated = f"{molecules.num_generated:,} of {config.grow:,} molecules"
@@ -288,7 +230,7 @@ def _write(
     )
     save_artifact(folder, artifact)
     write_history(folder, [fitted.history])
-    write_rejected(folder / "left_out.csv", molecules.rejected)
+    write_rejected(folder / "rejected.csv", molecules.rejected)
     card = {
         "title": f"learned {len(targets.names)} descriptors"
         + (" and masked atoms" if config.masked_atoms else "")
@@ -296,13 +238,15 @@ def _write(
         "command": config.command(),
         "seed": config.run.training.seed,
         "sha256": file_sha256(folder / WEIGHTS),
-        "licence": "MIT, as molattn; the molecules come with RDKit (BSD-3-Clause)" if molecules.source == NCI else "",
+        "licence": "MIT, as molattn; the molecules come with RDKit (BSD-3-Clause)"
+        if molecules.source == NCI_MOLECULES
+        else "",
         "molecules": {
             "source": molecules.source,
             "count": len(molecules.smiles),
             "generated": molecules.num_generated,
             "sha256": molecules.sha256,
-            "left_out": molecules.left_out,
+            "rejected": molecules.rejection_counts,
         },
         "targets": {
             "masked_atoms": config.masked_atoms,

@@ -1,92 +1,32 @@
 """A run: train and evaluate a model, and write its run folder."""
 
-import hashlib
 import logging
-import shutil
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
 
-from molattn.data import CALIBRATION
 from molattn.errors import MolattnError, ProcessLost, UsageError
-from molattn.models.artifact import Artifact, save_artifact
-from molattn.models.calibration import NONE
-from molattn.models.predictions import Predictions
+from molattn.models.predictions import NONE
 from molattn.models.uncertainty import resolve_uncertainty_method
 from molattn.training import distributed, run_folder
-from molattn.training.baseline import check_baseline, forest_metrics
-from molattn.training.calibrate import build_artifact, calibrate, check_calibration
-from molattn.training.callbacks import Callback, ReportEpochs
-from molattn.training.checkpoint import Checkpoints
-from molattn.training.config import DataConfig, TrainingConfig
-from molattn.training.curation import curate
+from molattn.training.baseline import check_baseline
+from molattn.training.calibrate import check_calibration
+from molattn.training.callbacks import Callback
+from molattn.training.config import DataConfig
 from molattn.training.dataset import PreparedDataset
-from molattn.training.early_stopping import PATIENCE, EpochRecord, FitResult
-from molattn.training.fit import fit_ensemble
 from molattn.training.initialization import initialize_model, resolve_initialization
-from molattn.training.metrics import check_tracking_metric, label_of, resolve_metrics
+from molattn.training.metrics import check_tracking_metric, resolve_metrics
 from molattn.training.objectives import class_weights
-from molattn.training.prepare import prepare_run, read_options
+from molattn.training.prepare import prepare_run
+from molattn.training.reporter import Reporter, SilentReporter
 from molattn.training.run_config import RunConfig, check_config
-from molattn.training.run_metrics import (
-    intervals_on_test_split,
-    metrics_by_split,
-    transformed_metrics_by_split,
-    uncertainty_by_split,
-)
-from molattn.training.run_status import CHECKPOINT, METRICS, MODEL, check_resumable, check_resume, resume_hint
+from molattn.training.run_status import CHECKPOINT_FOLDER, check_resumable, check_resume, resume_hint
+from molattn.training.train_and_evaluate import RunResult, train_and_evaluate
 from molattn.training.transforms import describe_transforms
-from molattn.training.trees import check_trees, describe_trees, fit_trees_of
+from molattn.training.trees import check_trees
 
 _log = logging.getLogger(__name__)
-
-
-@runtime_checkable
-class Reporter(Protocol):
-    """Reports the progress of a run."""
-
-    def stage(self, text: str) -> None:
-        """Report the start of a stage of the run."""
-
-    def warning(self, text: str) -> None:
-        """Report a warning."""
-
-    def molecules(self, done: int, total: int) -> None:
-        """Report the number of molecules that have been read."""
-
-    def epoch(self, record: EpochRecord, epochs: int) -> None:
-        """Report the end of one of at most `epochs` epochs."""
-
-
-class SilentReporter(Reporter):
-    """A `Reporter` without output, for every rank except rank 0."""
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """The result of a run; the same on every rank.
-
-    Attributes:
-        folder: the run folder.
-        metrics: the content of `metrics.json`.
-        dataset: the prepared data set.
-        history: of the epochs; for an ensemble that of its first member.
-        artifact: the model.
-        predictions: of `dataset.targets`, row by row, after calibration, with their uncertainties.
-        raw_predictions: the same before calibration, of the transformed targets.
-    """
-
-    folder: Path
-    metrics: dict[str, Any]
-    dataset: PreparedDataset
-    history: list[EpochRecord]
-    artifact: Artifact
-    predictions: Predictions
-    raw_predictions: Predictions
 
 
 def run(
@@ -151,16 +91,16 @@ def _run(
         check_baseline(task)
     if settings.with_trees:
         check_trees(task)
-    names = resolve_metrics(task.kind, task.metrics, settings.metrics)
+    metric_names = resolve_metrics(task.kind, task.metrics, settings.metrics)
     # Called here so that invalid settings are an error before the folder is created.
-    check_tracking_metric(task.kind, names, settings.tracking_metric)
+    check_tracking_metric(task.kind, metric_names, settings.tracking_metric)
     class_weights(task, dataset.subset("train").targets, settings.class_balance, settings.positive_weights)
     config, message = resolve_initialization(
         replace(config, data=dataset.config), task.atom_level, len(dataset.indices("train"))
     )
     if message:
         reporter.stage(message)
-    initialize_model(config, len(task.target_of_output(len(dataset.config.target_columns))), task.atom_level)
+    initialize_model(config, task.num_outputs(len(dataset.config.target_columns)), task.atom_level)
     resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
     if dataset.has_calibration:
         check_calibration(task, settings.calibration_method)
@@ -174,13 +114,13 @@ def _run(
 
     with ExitStack() as locks:
         path = distributed.broadcast_object(open_folder)
-        return _train_in_folder(config, dataset, names, path, reporter, resume, callbacks, folder is None)
+        return _train_in_folder(config, dataset, metric_names, path, reporter, resume, callbacks, folder is None)
 
 
 def _train_in_folder(
     config: RunConfig,
     dataset: PreparedDataset,
-    names: tuple[str, ...],
+    metric_names: tuple[str, ...],
     path: Path,
     reporter: Reporter,
     resume: bool,
@@ -192,159 +132,12 @@ def _train_in_folder(
     is_default_folder: whether it is in runs/, which is also removed if it is empty.
     """
     try:
-        return _train_and_evaluate(config, dataset, names, path, reporter, callbacks)
+        return train_and_evaluate(config, dataset, metric_names, path, reporter, callbacks)
     except BaseException as error:
         stopped = isinstance(error, ProcessLost) or not isinstance(error, MolattnError)
-        if resume or ((path / CHECKPOINT).is_dir() and stopped) or not distributed.is_main_process():
+        if resume or ((path / CHECKPOINT_FOLDER).is_dir() and stopped) or not distributed.is_main_process():
             if stopped:
                 reporter.stage(resume_hint(path))
             raise
         run_folder.remove(path, is_default_folder)
         raise
-
-
-def _train_and_evaluate(
-    config: RunConfig,
-    dataset: PreparedDataset,
-    names: tuple[str, ...],
-    path: Path,
-    reporter: Reporter,
-    callbacks: Sequence[Callback],
-) -> RunResult:
-    identity, settings, data = _identity(config, dataset, callbacks), config.training, dataset.config
-    several = settings.ensemble_size > 1
-
-    def checkpoints(member: int) -> Checkpoints:
-        folder = path / CHECKPOINT / f"member_{member}" if several else path / CHECKPOINT
-        return Checkpoints(folder, identity, settings.checkpoint_every, path)
-
-    checkpoints(0)  # raises if the settings differ, before config.toml is overwritten
-    if distributed.is_main_process():
-        run_folder.write_config(path, config)
-        run_folder.write_splits(path, dataset)
-        run_folder.write_rejected(path / "rejected.csv", dataset.rejected)
-        run_folder.write_standardized(path, dataset)
-        run_folder.write_replicates(path, dataset)
-        curation = curate(dataset)
-        run_folder.write_json(path / "curation.json", curation.to_dict())
-        for message in curation.summary():
-            reporter.stage(message)
-    task = dataset.task
-    train, val = dataset.subset("train"), dataset.subset("val")
-    scaler = replace(task.fit_scaler(train.targets), transforms=dataset.transforms)
-    start = time.perf_counter()
-    before = 0.0
-
-    def on_member(member: int, saved: Checkpoints | None) -> None:
-        nonlocal before
-        last = None if saved is None else saved.last
-        before += 0.0 if saved is None else saved.seconds
-        which = f", model {member + 1} of {settings.ensemble_size}" if several else ""
-        if last is None:
-            reporter.stage(f"training{which}")
-        elif not several or not last.state["finished"]:
-            reporter.stage(f"training{which} continues after epoch {last.state['epoch'] + 1}")
-
-    callbacks = [ReportEpochs(reporter.epoch, settings.epochs), *callbacks]
-    fitted = fit_ensemble(
-        config, task, scaler, train, val, names[0], callbacks, on_member, checkpoints, reporter.warning
-    )
-    seconds = before + time.perf_counter() - start
-    first = fitted.fits[0]
-    tracked = first.history[0].tracking_metric
-    lengths = [len(f.history) for f in fitted.fits]
-    if message := _describe_end(fitted.fits, settings):
-        reporter.stage(message)
-    if several:
-        which = f"the ensemble of {settings.ensemble_size}, each at its best epoch"
-    else:
-        which = f"epoch {first.best_epoch}, the best of {len(first.history)}"
-    reporter.stage(f"evaluating {which} by validation {label_of(tracked)}")
-    keys = dataset.molecules[dataset.indices("train")].canonical_smiles
-    artifact = build_artifact(
-        config,
-        fitted.models,
-        task,
-        scaler,
-        data.target_columns,
-        train,
-        keys,
-        units=dataset.units,
-        read_options=read_options(data),
-        descriptors=dataset.descriptor_scaler,
-    )
-    if settings.with_trees:
-        reporter.stage("growing trees")
-        artifact = replace(artifact, trees=fit_trees_of(artifact, train, val, settings))
-        reporter.stage(describe_trees(artifact))
-    raw = artifact.predict(dataset.molecules, dataset.descriptors)
-    if dataset.has_calibration and settings.calibration_method != NONE:
-        rows, val_rows = dataset.indices(CALIBRATION), dataset.indices("val")
-        true, method = scaler.transform(dataset.targets[rows]), settings.calibration_method
-        calibration = calibrate(raw[rows], true, task, artifact.uncertainty, method, artifact.targets, raw[val_rows])
-        artifact = replace(artifact, calibration=calibration)
-    predictions = artifact.apply_calibration(raw)
-    # For a target with a transform, the mean of the transformed target: for a logarithm, the geometric mean.
-    baseline = scaler.inverse_transform(task.baseline_predictions(train.targets, len(dataset.targets)))
-    metrics = {
-        **metrics_by_split(dataset, predictions, names),
-        "test_intervals": intervals_on_test_split(dataset, predictions, names, settings.seed),
-        "baseline": {"what": task.baseline} | metrics_by_split(dataset, baseline, names),
-        **({"baseline_forest": _forest(dataset, names, settings, reporter)} if settings.baseline else {}),
-        **transformed_metrics_by_split(dataset, raw, names),
-        **uncertainty_by_split(dataset, artifact, raw),
-        "units": dict(zip(data.target_columns, dataset.units, strict=True)),
-        "best_epoch": [f.best_epoch for f in fitted.fits] if several else first.best_epoch,
-        "tracking_metric": tracked,
-        "epochs": lengths if several else lengths[0],
-        "parameters": sum(p.numel() for model in fitted.models for p in model.parameters()),
-    }
-    if distributed.is_main_process():
-        save_artifact(path / MODEL, artifact)
-        run_folder.write_history(path, [f.history for f in fitted.fits])
-        run_folder.write_predictions(path, dataset, predictions, artifact.extra_columns())
-        env = run_folder.environment(config.training.seed, dataset.sha256, seconds)
-        run_folder.write_json(path / "env.json", env)
-        # Written last: a run is finished if its metrics exist.
-        run_folder.write_json(path / METRICS, metrics)
-        shutil.rmtree(path / CHECKPOINT, ignore_errors=True)
-    return RunResult(path, metrics, dataset, first.history, artifact, predictions, raw)
-
-
-def _describe_end(fits: Sequence[FitResult], settings: TrainingConfig) -> str:
-    """Why trainings ended before their last epoch; empty if none did."""
-    lengths = [len(f.history) for f in fits]
-    if min(lengths) == settings.epochs:
-        return ""
-    after = f"epoch{'s' * (len(fits) > 1)} {', '.join(map(str, lengths))} of {settings.epochs}"
-    tracked, epochs = fits[0].history[0].tracking_metric, f"{settings.patience} epoch{'s' * (settings.patience > 1)}"
-    reasons = [
-        f"{epochs} without a better validation {label_of(tracked)}, see training.patience"
-        if reason == PATIENCE
-        else f"ended by the callback {reason}"
-        for reason in dict.fromkeys(f.stopped_by for f in fits if len(f.history) < settings.epochs)
-    ]
-    return f"training stopped after {after}: {'; '.join(reasons)}"
-
-
-def _forest(
-    dataset: PreparedDataset, names: tuple[str, ...], settings: TrainingConfig, reporter: Reporter
-) -> dict[str, Any]:
-    """The "baseline_forest" entry of `metrics.json`, measured by rank 0."""
-    reporter.stage("training the baseline, a random forest")
-    measure = partial(forest_metrics, dataset, names, settings.seed, settings.num_workers, settings.threads)
-    return distributed.broadcast_object(measure)
-
-
-def _identity(config: RunConfig, dataset: PreparedDataset, callbacks: Sequence[Callback]) -> dict[str, Any]:
-    """What must be equal when a run is resumed; the number of workers may differ."""
-    settings = config.to_dict()
-    del settings["training"]["num_workers"]
-    labels = "\n".join(map(str, dataset.split_labels))
-    return {
-        "config": settings,
-        "sha256 of the table": dataset.sha256,
-        "sha256 of the split": hashlib.sha256(labels.encode()).hexdigest(),
-        **({"callbacks": [type(callback).__name__ for callback in callbacks]} if callbacks else {}),
-        **({"the number of processes": distributed.world_size()} if distributed.world_size() > 1 else {}),
-    }

@@ -17,7 +17,7 @@ from molattn.errors import UsageError, unknown_choice
 from molattn.models.config import CONFIGS, GraphModelConfig, ModelConfig
 from molattn.models.presets import PRESETS
 from molattn.plugins import load_plugins
-from molattn.training.bases import AUTO, NONE, find_base, with_base_settings
+from molattn.training.bases import AUTO_BASE, NO_BASE, find_base, with_base_settings
 from molattn.training.config import DataConfig, TrainingConfig
 
 
@@ -114,10 +114,12 @@ def resolve(
         resolved = resolved.updated(parse_setting(text), f"--set {text}")
     if preset is not None and resolved.model.kind != "graph":
         raise UsageError(f"the preset {preset} is of the model graph, not of {resolved.model.kind}: leave one out")
-    if resolved.training.base not in (AUTO, NONE):
-        of_model = {name.removeprefix("model.") for name in resolved.explicit_keys if name.startswith("model.")}
+    if resolved.training.base not in (AUTO_BASE, NO_BASE):
+        explicit_model_keys = {
+            name.removeprefix("model.") for name in resolved.explicit_keys if name.startswith("model.")
+        }
         resolved = dataclasses.replace(
-            resolved, model=with_base_settings(find_base(resolved.training.base), resolved.model, of_model)
+            resolved, model=with_base_settings(find_base(resolved.training.base), resolved.model, explicit_model_keys)
         )
     if resolved.model.needs_3d and not resolved.data.conformers:
         raise UsageError("model.edges reads 3D distances, which are not computed: add --set data.conformers=true")
@@ -211,41 +213,51 @@ def check_config(config: RunConfig) -> None:
     from molattn.chem import ON_FAILURE
     from molattn.data.schema import ValidationError
     from molattn.models.calibration import CALIBRATION_METHODS
-    from molattn.models.config_file import DOMAIN_SIZE, MAX_ATOMS, MODEL_FIELDS, NUM_MEMBERS, SAMPLES, TIMEOUT
+    from molattn.models.config_schema import (
+        DOMAIN_SIZE_RANGE,
+        DROPOUT_PASSES_RANGE,
+        MAX_ATOMS_RANGE,
+        MODEL_FIELDS,
+        NUM_MEMBERS_RANGE,
+        TIMEOUT_RANGE,
+    )
     from molattn.models.uncertainty import uncertainty_methods
     from molattn.training.callbacks import CALLBACKS
     from molattn.training.distributed import check_world_size
     from molattn.training.transforms import check_transforms
 
     data, training = config.data, config.training
-    wrong = [
-        (not getattr(getattr(config, section), name, minimum) >= minimum, f"{name} is {minimum} or more")
+    rules = [
+        (getattr(getattr(config, section), name) >= minimum, f"{name} is {minimum} or more")
         for section, minima in _MINIMA.items()
         for name, minimum in minima.items()
     ]
-    wrong += [
-        (isinstance(value, float) and not math.isfinite(value), f"{name} is finite")
+    rules += [
+        (not isinstance(value, float) or math.isfinite(value), f"{name} is finite")
         for settings in (data, training)
         for name, value in vars(settings).items()
     ]
     # Limits of the model file.
-    limits = {"max_atoms": MAX_ATOMS, "conformer_timeout": TIMEOUT}
-    limits_of_training = {"ensemble_size": NUM_MEMBERS, "dropout_sampling_size": SAMPLES, "domain_size": DOMAIN_SIZE}
-    for settings, maxima in ((data, limits), (training, limits_of_training)):
-        for name, limit in maxima.items():
-            wrong.append((getattr(settings, name) > limit.maximum, f"{name} is {limit.maximum:,} at the most"))
-    wrong += [
-        (not training.learning_rate > 0, "learning_rate is above 0"),
-        (not 0 <= training.warmup <= 1, "warmup is from 0 to 1"),
-        (not 0 <= training.ema < 1, "ema is at least 0 and below 1"),
-        (not 0 < training.alpha < 1, "alpha is above 0 and below 1"),
-        (not 0 <= data.calibration_size < 1, "calibration_size is at least 0 and below 1"),
-        (not 0 <= data.max_unreadable <= 1, "max_unreadable is from 0 to 1"),
-        (not -1 <= data.fold < data.num_folds, "fold is from 0 to num_folds - 1, or -1 for all"),
-        (not 0 <= data.conformer_seed < 2**31 - 1, "conformer_seed is at least 0 and below 2^31 - 1"),
+    for settings, name, limit in (
+        (data, "max_atoms", MAX_ATOMS_RANGE),
+        (data, "conformer_timeout", TIMEOUT_RANGE),
+        (training, "ensemble_size", NUM_MEMBERS_RANGE),
+        (training, "dropout_sampling_size", DROPOUT_PASSES_RANGE),
+        (training, "domain_size", DOMAIN_SIZE_RANGE),
+    ):
+        rules.append((not getattr(settings, name) > limit.maximum, f"{name} is {limit.maximum:,} at the most"))
+    rules += [
+        (training.learning_rate > 0, "learning_rate is above 0"),
+        (0 <= training.warmup <= 1, "warmup is from 0 to 1"),
+        (0 <= training.ema < 1, "ema is at least 0 and below 1"),
+        (0 < training.alpha < 1, "alpha is above 0 and below 1"),
+        (0 <= data.calibration_size < 1, "calibration_size is at least 0 and below 1"),
+        (0 <= data.max_unreadable <= 1, "max_unreadable is from 0 to 1"),
+        (-1 <= data.fold < data.num_folds, "fold is from 0 to num_folds - 1, or -1 for all"),
+        (0 <= data.conformer_seed < 2**31 - 1, "conformer_seed is at least 0 and below 2^31 - 1"),
     ]
-    for is_wrong, rule in wrong:
-        if is_wrong:
+    for holds, rule in rules:
+        if not holds:
             raise UsageError(f"a setting is out of range: {rule}")
     try:
         MODEL_FIELDS[config.model.kind].validate(dataclasses.asdict(config.model), "model")
@@ -256,10 +268,10 @@ def check_config(config: RunConfig) -> None:
             raise UsageError(unknown_choice("callback", name, CALLBACKS))
     check_transforms(data.target_transform)
     check_world_size(training)
-    for name, value, known in (
+    for name, value, choices in (
         ("uncertainty_method", training.uncertainty_method, uncertainty_methods()),
         ("calibration_method", training.calibration_method, CALIBRATION_METHODS),
         ("on_3d_failure", data.on_3d_failure, ON_FAILURE),
     ):
-        if value not in known and (value or name == "on_3d_failure"):  # the default of the others is empty
-            raise UsageError(unknown_choice(name, value, known))
+        if value not in choices and (value or name == "on_3d_failure"):  # the default of the others is empty
+            raise UsageError(unknown_choice(name, value, choices))

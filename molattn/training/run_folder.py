@@ -25,7 +25,7 @@ from molattn.models.predictions import Predictions
 from molattn.training.dataset import PreparedDataset
 from molattn.training.early_stopping import EpochRecord
 from molattn.training.run_config import RunConfig
-from molattn.training.run_status import CONFIG, SPLITS_FILE, check_new_folder, check_resumable
+from molattn.training.run_status import CONFIG_FILE, SPLITS_FILE, check_new_folder, check_resumable
 
 _PACKAGES = ("molattn", "torch", "rdkit", "numpy", "torch-geometric", "safetensors")
 
@@ -89,7 +89,7 @@ def remove(folder: Path, is_default_folder: bool) -> None:
 
 def write_config(folder: Path, config: RunConfig) -> None:
     """Write `config.toml`: the resolved settings, for `molattn train --config`."""
-    write_text(folder / CONFIG, tomli_w.dumps(config.to_dict()))
+    write_text(folder / CONFIG_FILE, tomli_w.dumps(config.to_dict()))
 
 
 def write_splits(folder: Path, dataset: PreparedDataset) -> None:
@@ -111,13 +111,13 @@ def write_standardized(folder: Path, dataset: PreparedDataset) -> None:
         write_table(folder / "standardized.csv", ("row", "smiles", "standardized"), rows)
 
 
-def write_replicates(folder: Path, dataset: PreparedDataset) -> None:
-    """Write `replicates.csv`: the rows of molecules in several rows, and how they were merged; no file without any.
+def write_duplicates(folder: Path, dataset: PreparedDataset) -> None:
+    """Write `duplicates.csv`: the rows of molecules in several rows, and how they were merged; no file without any.
 
     Each line has the labels of the row, the merged labels of the molecule, and the row that was kept; the last two are
     empty for a molecule that was left out.
     """
-    if not dataset.replicates:
+    if not dataset.duplicates:
         return
     targets, task = dataset.config.target_columns, dataset.task
 
@@ -136,15 +136,15 @@ def write_replicates(folder: Path, dataset: PreparedDataset) -> None:
             *cells(r.labels),
             "" if r.merged_into is None else str(r.merged_into),
         )
-        for r in dataset.replicates
+        for r in dataset.duplicates
     ]
-    write_table(folder / "replicates.csv", columns, rows)
+    write_table(folder / "duplicates.csv", columns, rows)
 
 
 def write_predictions(folder: Path, dataset: PreparedDataset, predictions: Predictions, extra: Sequence[str]) -> None:
     """Write `predictions.csv`: the labels and predictions of every molecule of every split, in the order of the table.
 
-    For targets of atoms each cell holds a list in JSON, with null for a missing label. A censored label is empty, so
+    For atom-level targets each cell holds a list in JSON, with null for a missing label. A censored label is empty, so
     that metrics can be computed from the column; a last column NAME_bound has its bound, as >10.0. A row that was
     merged into another row of its molecule has the prediction and no label: the row that was kept has the label.
 

@@ -51,20 +51,24 @@ def intervals_on_test_split(
     return intervals_by_target(dataset.task, targets, true, predictions[rows], names, keys, offsets, seed)
 
 
-def transformed_metrics_by_split(dataset: PreparedDataset, raw: Predictions, names: Sequence[str]) -> dict[str, Any]:
+def transformed_metrics_by_split(
+    dataset: PreparedDataset, uncalibrated: Predictions, names: Sequence[str]
+) -> dict[str, Any]:
     """The "transformed" entry of `metrics.json`: the metrics of the transformed targets; empty without transforms."""
     if not any(dataset.transforms):
         return {}
-    of_model = dataset.task, dataset.config.target_columns, dataset.units, dataset.transforms
+    described = dataset.task, dataset.config.target_columns, dataset.units, dataset.transforms
     rows_by_split = _rows_by_split(dataset)
-    measured = {s: transformed_metrics(*of_model, dataset.targets[r], raw[r], names) for s, r in rows_by_split.items()}
+    measured = {
+        s: transformed_metrics(*described, dataset.targets[r], uncalibrated[r], names) for s, r in rows_by_split.items()
+    }
     return {"transformed": measured}
 
 
-def uncertainty_by_split(dataset: PreparedDataset, artifact: Artifact, raw: Predictions) -> dict[str, Any]:
+def uncertainty_by_split(dataset: PreparedDataset, artifact: Artifact, uncalibrated: Predictions) -> dict[str, Any]:
     """The "uncertainty" entry of `metrics.json`, from predictions before calibration; empty without uncertainties."""
     rows_by_split = {split: dataset.target_rows(dataset.indices(split)) for split in ("val", "test")}
     found = evaluate_uncertainty(
-        artifact, {split: (dataset.targets[rows], raw[rows]) for split, rows in rows_by_split.items()}
+        artifact, {split: (dataset.targets[rows], uncalibrated[rows]) for split, rows in rows_by_split.items()}
     )
     return {"uncertainty": found} if found else {}

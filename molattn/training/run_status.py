@@ -4,7 +4,7 @@ from pathlib import Path
 
 from molattn.errors import InputError, UsageError
 
-CONFIG, METRICS, MODEL, CHECKPOINT = "config.toml", "metrics.json", "model", "checkpoint"
+CONFIG_FILE, METRICS_FILE, MODEL_FOLDER, CHECKPOINT_FOLDER = "config.toml", "metrics.json", "model", "checkpoint"
 SPLITS_FILE = "splits.csv"
 STUDY_CONFIG, STUDY_JOURNAL, BEST_CONFIG = "tune.toml", "study.jsonl", "best.toml"
 """In the folder of `molattn tune`: its settings, Optuna's journal of its trials, and the best settings."""
@@ -12,12 +12,12 @@ STUDY_CONFIG, STUDY_JOURNAL, BEST_CONFIG = "tune.toml", "study.jsonl", "best.tom
 
 def model_folder(run: Path) -> Path:
     """The folder of a run's model: `model` in it, or the folder itself for a model that was saved alone."""
-    return run / MODEL if (run / MODEL).is_dir() else run
+    return run / MODEL_FOLDER if (run / MODEL_FOLDER).is_dir() else run
 
 
 def is_unfinished(folder: Path) -> bool:
     """Whether the folder holds a run that is not finished: its metrics are the last file that it writes."""
-    return (folder / CONFIG).is_file() and not (folder / METRICS).is_file()
+    return (folder / CONFIG_FILE).is_file() and not (folder / METRICS_FILE).is_file()
 
 
 def resume_hint(folder: Path) -> str:
@@ -35,8 +35,8 @@ def check_resumable(folder: Path) -> None:
     """Raise UsageError unless `folder` holds an unfinished run."""
     if not folder.is_dir():
         raise UsageError(f"there is no run {folder} to resume")
-    if not (folder / CONFIG).is_file():
-        raise UsageError(f"{folder} is not a run of molattn, it has no {CONFIG}: there is nothing to resume")
+    if not (folder / CONFIG_FILE).is_file():
+        raise UsageError(f"{folder} is not a run of molattn, it has no {CONFIG_FILE}: there is nothing to resume")
     if not is_unfinished(folder):
         raise UsageError(f"the run in {folder} is finished: there is nothing to resume")
 
@@ -51,7 +51,7 @@ def resolve_resume(run: str | Path, config: object, output_dir: object, force: b
         raise UsageError("a run that is resumed has its folder and settings: give no --config, --output-dir or --force")
     folder = Path(run)
     check_resumable(folder)
-    return folder / CONFIG, folder
+    return folder / CONFIG_FILE, folder
 
 
 def check_new_folder(folder: Path, force: bool) -> None:
@@ -67,7 +67,7 @@ def check_new_folder(folder: Path, force: bool) -> None:
             raise UsageError(f"{resume_hint(folder)}, --force starts over")
         if not force:
             raise UsageError(f"{folder} exists: give another --output-dir, or --force to replace it")
-        if not (folder / CONFIG).is_file():
+        if not (folder / CONFIG_FILE).is_file():
             raise UsageError(f"{folder} exists and is not a run of molattn: --force replaces runs only")
 
 
@@ -75,7 +75,7 @@ def check_has_model(folder: Path) -> None:
     """Raise InputError for an unfinished run, or a folder of several runs with a model each."""
     if is_unfinished(folder):
         raise InputError(f"{folder} holds an unfinished run: molattn train --resume {folder} continues it")
-    if (folder / CONFIG).is_file() and not (folder / MODEL).is_dir():
-        runs = sorted(path.parent for path in folder.glob(f"*/{MODEL}"))
+    if (folder / CONFIG_FILE).is_file() and not (folder / MODEL_FOLDER).is_dir():
+        runs = sorted(path.parent for path in folder.glob(f"*/{MODEL_FOLDER}"))
         if runs:
             raise InputError(f"{folder} holds {len(runs)} runs with a model each: give one of them, such as {runs[0]}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from molattn.errors import UsageError, short_repr
-from molattn.training.bases import AUTO, NONE, fixed_by_base
+from molattn.training.bases import AUTO_BASE, NO_BASE, fixed_by_base
 from molattn.training.run_config import RunConfig
 
 # A range with at least this ratio of its ends is searched on a logarithmic scale.
@@ -78,7 +78,7 @@ def search_space(texts: Iterable[str], config: RunConfig) -> Space:
     """
     texts = list(texts)
     if not texts:
-        from_base = config.training.base not in (AUTO, NONE)
+        from_base = config.training.base not in (AUTO_BASE, NO_BASE)
         return {
             name: values
             for name, values in DEFAULT_SPACE.items()

@@ -11,7 +11,8 @@ from molattn.data.tables.columns import find_column, format_names, is_unnamed
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.data.tables.units import find_without_unit, split_unit
 from molattn.errors import UsageError, short_repr, unknown_choice
-from molattn.training.config import ATOM_PREFIX, TASK_TYPES, DataConfig
+from molattn.models.names import ATOM_PREFIX, TASK_TYPES
+from molattn.training.config import DataConfig
 
 _ALIASES = {"classification": "binary", f"{ATOM_PREFIX}classification": f"{ATOM_PREFIX}binary"}
 
@@ -63,8 +64,8 @@ def find_table(config: DataConfig) -> TableSource:
         raise UsageError("no data set is given: add --dataset esol, or the path of a table such as my.csv")
     if is_path(config.dataset):
         path = Path(config.dataset)
-        columns, known = read_columns(path, table_options_of(config))
-        smiles = config.smiles_column or guess_smiles_column(columns, known)
+        columns, smiles_column = read_columns(path, table_options_of(config))
+        smiles = config.smiles_column or guess_smiles_column(columns, smiles_column)
         config, columns_message = _expand_patterns(config, columns, smiles)
         reserved = _reserved_columns(config, smiles)
         # A column without a name is the index of a data frame more often than a target.
@@ -84,24 +85,24 @@ def find_table(config: DataConfig) -> TableSource:
     card, message = fetch_dataset(config.dataset, config.data_dir)
     smiles = config.smiles_column or card.smiles_column
     config, columns_message = _expand_patterns(config, read_columns(card.path)[0], smiles)
-    of_card = card.atom_targets if config.task_type.startswith(ATOM_PREFIX) else card.targets
-    if config.task_type.startswith(ATOM_PREFIX) and not (of_card or config.target_columns):
-        raise UsageError(f"the data set {card.name} has no targets of atoms, as {config.task_type} needs them")
-    targets = config.target_columns or tuple(t.name for t in of_card)
+    card_targets = card.atom_targets if config.task_type.startswith(ATOM_PREFIX) else card.targets
+    if config.task_type.startswith(ATOM_PREFIX) and not (card_targets or config.target_columns):
+        raise UsageError(f"the data set {card.name} has no atom-level targets, as {config.task_type} needs them")
+    targets = config.target_columns or tuple(t.name for t in card_targets)
     if not targets:
         reserved = _reserved_columns(config, smiles)
         targets = tuple(name for name in read_columns(card.path)[0] if name not in reserved)
     units = {t.name: t.unit for t in (*card.targets, *card.atom_targets)}
-    known = {t.name for t in card.targets}
+    molecule_level = {t.name for t in card.targets}
     config = replace(
         config,
         smiles_column=smiles,
         target_columns=targets,
-        task_type=config.task_type or (parse_task_type(card.task) if set(targets) <= known else ""),
+        task_type=config.task_type or (parse_task_type(card.task) if set(targets) <= molecule_level else ""),
     )
     _check_columns(config, read_columns(card.path)[0], card.path.name)
-    of_targets = tuple(units.get(t, "") for t in targets)
-    return TableSource(config, card.path, card.name, of_targets, message, columns_message)
+    target_units = tuple(units.get(t, "") for t in targets)
+    return TableSource(config, card.path, card.name, target_units, message, columns_message)
 
 
 def table_options_of(config: DataConfig) -> TableOptions:
@@ -115,10 +116,10 @@ def parse_task_type(text: str) -> str:
     Raises:
         UsageError: there is no such task type.
     """
-    kind = _ALIASES.get(text, text)
-    if kind and kind not in TASK_TYPES:
+    task_type = _ALIASES.get(text, text)
+    if task_type and task_type not in TASK_TYPES:
         raise UsageError(unknown_choice("task type", text, TASK_TYPES))
-    return kind
+    return task_type
 
 
 def _reserved_columns(config: DataConfig, smiles: str) -> set[str]:

@@ -1,7 +1,7 @@
 """The target columns of a table as numbers: class names are encoded as indices, cells without a label are found."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from molattn.data.tables.atom_lists import (
     ReorderedTable,
@@ -17,76 +17,39 @@ from molattn.data.tables.number_formats import has_grouped_digits
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.data.tables.records import parse_lists
 from molattn.data.tables.table import Table, column, column_index
-from molattn.errors import InputError, UsageError, short_repr
-from molattn.models.losses import why_no_bounds
-from molattn.models.tasks import ATOM_PREFIX, Binary, Multiclass, Regression
+from molattn.errors import UsageError, short_repr
+from molattn.models.losses import bounds_unsupported_reason
+from molattn.models.names import ATOM_PREFIX
+from molattn.models.tasks import Binary, Multiclass, Regression
 from molattn.training.class_names import (
     MAX_SPELLINGS,
     ZERO_ONE,
     abbreviate,
-    casefold,
     class_codes,
     clean_label,
     count_labels,
     describe_spellings,
     find_classes,
+    fold_label,
 )
-
-MAX_EXAMPLES = 3
-"""The maximum number of unreadable cells that an error shows."""
+from molattn.training.encoded_table import EncodedTable, UnreadableCell
 
 
-@dataclass(frozen=True)
-class UnreadableCell:
-    """A target cell that is not empty and holds no label.
-
-    Attributes:
-        row: of the table, from 0.
-        reason: its column, what is written there, and why that is no label.
-    """
-
-    row: int
-    reason: str
-
-
-@dataclass(frozen=True)
-class EncodedTable:
-    """A table whose target columns hold numbers.
-
-    Attributes:
-        table: with empty cells in place of words for a missing value, and of bounds that cannot be used; for classes
-            with the index of the class in each cell, or in each item of its list.
-        classes: the names of the classes of each target, the negative one of two first; empty if there are none.
-        reasons: why a row has no valid class, no valid list, or only bounds that cannot be used, by row; the targets of
-            such a row are empty in `table`.
-        warnings: messages for the user.
-        unreadable: the target cells that hold no label.
-        num_cells: the number of target cells that are not empty.
-    """
-
-    table: Table
-    classes: tuple[tuple[str, ...], ...] = ()
-    reasons: dict[int, str] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
-    unreadable: tuple[UnreadableCell, ...] = ()
-    num_cells: int = 0
-
-
-def has_atom_targets(table: Table, columns: Sequence[str], kind: str) -> bool:
-    """Whether the targets are of atoms: by `kind`, the task type, or if it is empty, whether most cells hold lists.
+def has_atom_targets(table: Table, columns: Sequence[str], task_type: str) -> bool:
+    """Whether the targets are atom-level: by the task type, or if that is empty, whether most cells hold lists.
 
     Raises:
-        UsageError: some columns hold lists and others do not, or `kind` is one of molecules and columns hold lists.
+        UsageError: some columns hold lists and others do not, or the task type is not of atoms and columns hold lists.
     """
-    if kind.startswith(ATOM_PREFIX):
+    if task_type.startswith(ATOM_PREFIX):
         return True
     lists = [name for name in columns if is_rdkit_atom_list(table, name) or _holds_lists(column(table, name))]
     if not lists:
         return False
-    if kind:
+    if task_type:
         raise UsageError(
             f"column {short_repr(lists[0])} holds a list for each molecule, one value for each atom: "
-            f"--task-type {ATOM_PREFIX}{kind} learns that"
+            f"--task-type {ATOM_PREFIX}{task_type} learns that"
         )
     if other := next((name for name in columns if name not in lists), ""):
         raise UsageError(
@@ -97,8 +60,8 @@ def has_atom_targets(table: Table, columns: Sequence[str], kind: str) -> bool:
 
 
 def _holds_lists(cells: Sequence[str]) -> bool:
-    known = [text for text in cells if text.strip()]
-    return bool(known) and 2 * sum(map(_is_list, known)) > len(known)
+    filled = [text for text in cells if text.strip()]
+    return bool(filled) and 2 * sum(map(_is_list, filled)) > len(filled)
 
 
 def _is_list(text: str) -> bool:
@@ -112,7 +75,7 @@ def _is_list(text: str) -> bool:
 def encode_targets(
     table: Table,
     columns: Sequence[str],
-    kind: str,
+    task_type: str,
     classes: tuple[tuple[str, ...], ...] = (),
     atom_level: bool = False,
     add_hs: bool = False,
@@ -122,12 +85,12 @@ def encode_targets(
 ) -> EncodedTable:
     """Encode class names as indices, empty cells of missing values, and reorder lists of atoms as in the SMILES.
 
-    Targets are classes by `kind`, or if it is empty and the columns hold a few repeated words and no number: two words
-    are a binary target, see `molattn.training.class_names`. Letter case is ignored.
+    Targets are classes by the task type, or if that is empty and the columns hold a few repeated words and no number:
+    two words are a binary target, see `molattn.training.class_names`. Letter case is ignored.
 
     Args:
         table, columns: the table and its target columns.
-        kind: the task type; empty to infer it.
+        task_type: empty to infer it.
         classes: the names, if a model has them already; found in the table when empty.
         atom_level: whether a cell holds a list, with a value for each atom. Those of an SDF are brought into the order
             of the SMILES.
@@ -142,7 +105,7 @@ def encode_targets(
     """
     reasons: dict[int, str] = {}
     warnings: tuple[str, ...] = ()
-    kind = kind.removeprefix(ATOM_PREFIX)
+    kind = task_type.removeprefix(ATOM_PREFIX)
     if atom_level:
         ordered = reorder_atom_lists(table, columns, add_hs)
         table, reasons, warnings = ordered.table, ordered.reasons, _left_out(ordered)
@@ -152,7 +115,7 @@ def encode_targets(
             table, messages = normalize_numbers(table, columns, options)
             warnings += messages
     positions = [column_index(table, name) for name in columns]
-    no_bounds = f"a {kind} target has none" if kind == Binary.kind else why_no_bounds(loss)
+    no_bounds = f"a {kind} target has none" if kind == Binary.kind else bounds_unsupported_reason(loss)
     # A column of so many different texts holds no classes: its labels are not counted.
     is_long = not (kind or classes or atom_level) and any(
         len({row[position] for row in table.rows}) > MAX_SPELLINGS for position in positions
@@ -160,47 +123,72 @@ def encode_targets(
     if (kind == Regression.kind or is_long) and not positive_class:
         return _find_numbers(table, columns, atom_level, no_bounds, reasons, warnings)
     cells = [[_labels(row[position], atom_level) for row in table.rows] for position in positions]
-    labels = [
-        count_labels(
-            [
-                text
-                for of_cell in column_cells
-                for text in of_cell or ()
-                if text and not (atom_level and is_na_value(text))
-            ]
-        )
+    counts = [
+        count_labels([text for labels in column_cells for text in labels or () if _is_label(text, atom_level)])
         for column_cells in cells
     ]
-    given = classes
-    classes = classes or find_classes(columns, labels, kind, positive_class)
-    if not classes:
+    found = classes or find_classes(columns, counts, kind, positive_class)
+    if not found:
         return _find_numbers(table, columns, atom_level, no_bounds, reasons, warnings)
+    codes = []
+    for name, names, column_counts in zip(columns, found, counts, strict=True):
+        code = {text: str(i) for text, i in class_codes(names).items()} | {"": ""}
+        holds_zero_one = set(column_counts) <= set(ZERO_ONE) and not set(column_counts) & set(code)
+        if classes and kind == Binary.kind and holds_zero_one:
+            code |= {"0": "0", "1": "1"}
+            negative, positive = names
+            warnings += (f"column {short_repr(name)} holds 0 and 1: 1 is read as {positive} and 0 as {negative}",)
+        warnings += tuple(filter(None, (describe_spellings(name, column_counts, names),)))
+        codes.append(code)
+    return _encode_classes(table, columns, found, cells, codes, atom_level, reasons, warnings)
+
+
+def _is_label(text: str, atom_level: bool) -> bool:
+    """Whether a text is the name of a class; in a list, words for a missing value are none."""
+    return bool(text) and not (atom_level and is_na_value(text))
+
+
+def _encode_classes(
+    table: Table,
+    columns: Sequence[str],
+    classes: tuple[tuple[str, ...], ...],
+    cells: Sequence[Sequence[list[str] | None]],
+    codes: Sequence[dict[str, str]],
+    atom_level: bool,
+    reasons: dict[int, str],
+    warnings: tuple[str, ...],
+) -> EncodedTable:
+    """The table of classes, with the index of the class in place of its name.
+
+    Args:
+        table, columns: the table and its target columns.
+        classes: the names of the classes of each target.
+        cells: for each target the labels in each cell, None where it should hold a list and does not.
+        codes: for each target the index of each name.
+        atom_level: whether a cell holds a list, with a value for each atom.
+        reasons, warnings: further ones, see `EncodedTable`.
+    """
+    positions = [column_index(table, name) for name in columns]
     unreadable: list[UnreadableCell] = []
     rows = [list(row) for row in table.rows]
     for t, (name, position) in enumerate(zip(columns, positions, strict=True)):
-        code = {text: str(i) for text, i in class_codes(classes[t]).items()} | {"": ""}
-        if given and kind == Binary.kind and set(labels[t]) <= set(ZERO_ONE) and not set(labels[t]) & set(code):
-            code |= {"0": "0", "1": "1"}
-            negative, positive = classes[t]
-            warnings += (f"column {short_repr(name)} holds 0 and 1: 1 is read as {positive} and 0 as {negative}",)
-        warnings += tuple(filter(None, (describe_spellings(name, labels[t], classes[t]),)))
-        for row, of_cell in enumerate(cells[t]):
-            if of_cell is None:
+        for row, labels in enumerate(cells[t]):
+            if labels is None:
                 unreadable.append(UnreadableCell(row, f"column {short_repr(name)}: it holds no list"))
                 continue
-            codes = [code.get(text, code.get(casefold(text))) for text in of_cell]
-            if None in codes:
-                atom = codes.index(None)
+            encoded = [codes[t].get(text, codes[t].get(fold_label(text))) for text in labels]
+            if None in encoded:
+                atom = encoded.index(None)
                 where = f"column {short_repr(name)}{f', atom {atom} (from 0)' if atom_level else ''}"
-                reasons[row] = f"{where}: {_unknown_class(of_cell[atom], classes[t], atom_level)}"
+                reasons[row] = f"{where}: {_unknown_class(labels[atom], classes[t], atom_level)}"
                 unreadable.append(UnreadableCell(row, reasons[row]))
             else:
-                found = list(map(str, codes))
-                rows[row][position] = format_list(found) if atom_level else found[0]
+                indices = list(map(str, encoded))
+                rows[row][position] = format_list(indices) if atom_level else indices[0]
     for row in reasons:
         for position in positions:
             rows[row][position] = ""
-    num_cells = sum(any(of_cell) if of_cell else of_cell is None for column_cells in cells for of_cell in column_cells)
+    num_cells = sum(any(labels) if labels else labels is None for column_cells in cells for labels in column_cells)
     return EncodedTable(replace(table, rows=rows), classes, reasons, warnings, tuple(unreadable), num_cells)
 
 
@@ -270,23 +258,3 @@ def _find_numbers(
         warnings += (f"{count}, such as {short_repr(example)}; {treated} as missing, because {no_bounds}",)
         table = replace(table, rows=rows)
     return EncodedTable(table, (), only_bounds | reasons, warnings, tuple(unreadable), num_cells)
-
-
-def check_unreadable(table: Table, unreadable: Sequence[UnreadableCell], num_cells: int, max_share: float) -> None:
-    """Raise InputError if too many target cells cannot be read: a wrong column or number format is likely.
-
-    Args:
-        table: the table, for the places of the cells in messages.
-        unreadable: the cells that cannot be read.
-        num_cells: the number of target cells that are not empty.
-        max_share: the largest share of these that may be unreadable.
-    """
-    if len(unreadable) <= max_share * num_cells:
-        return
-    first = sorted(unreadable, key=lambda cell: cell.row)[:MAX_EXAMPLES]
-    shown = "; ".join(f"{table.location(cell.row)}, {cell.reason}" for cell in first)
-    share = f"{100 * len(unreadable) / num_cells:.3g}%, and --max-unreadable allows {100 * max_share:g}%"
-    raise InputError(
-        f"{table.source}: {len(unreadable):,} of {num_cells:,} target values cannot be read ({share}); {shown}; "
-        "correct or empty them, choose other --target-columns, or raise --max-unreadable to go on without them"
-    )

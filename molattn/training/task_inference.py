@@ -6,13 +6,16 @@ import numpy as np
 
 from molattn.data.tables.cells import format_bound, has_bounds
 from molattn.errors import UsageError, unknown_choice
-from molattn.models.losses import BOUNDED_LOSSES, DEFAULT_ALPHA, LOSSES, losses_of
-from molattn.models.tasks import ATOM_PREFIX, Binary, Multiclass, Regression, Task
+from molattn.models.loss_functions import DEFAULT_ALPHA
+from molattn.models.losses import BOUNDED_LOSSES, LOSSES, losses_of
+from molattn.models.names import ATOM_PREFIX
+from molattn.models.task import Task
+from molattn.models.tasks import Binary, Multiclass, Regression
 from molattn.training.class_names import abbreviate, describe_binary_classes, hold_or_holds
 
 
 def resolve_task(
-    kind: str,
+    task_type: str,
     loss: str,
     targets: np.ndarray,
     names: Sequence[str],
@@ -27,12 +30,12 @@ def resolve_task(
     however few different ones there are.
 
     Args:
-        kind: the task type from the user or the data set's card; empty to infer it.
+        task_type: from the user or the data set's card; empty to infer it.
         loss: the configured loss; the task's default when empty.
         targets: (n, T), NaN where missing.
         names: of the targets.
         classes: names of the classes of each target; empty for numbers.
-        atom_level: whether the targets are of atoms.
+        atom_level: whether the targets are atom-level.
         alpha: of the loss "quantile".
         bounds: (n, T, 2) of censored targets, NaN where there is none, or None. With bounds, the default loss reads
             them.
@@ -41,27 +44,27 @@ def resolve_task(
         InputError: the targets do not match the task type.
         UsageError: the loss is one of another task.
     """
-    inferred = kind.removeprefix(ATOM_PREFIX) or _infer_kind(targets, classes, bounds is not None)
-    default = BOUNDED_LOSSES[0] if bounds is not None and inferred == Regression.kind else ""
-    task = _create_task(inferred, loss or default, classes, atom_level, alpha)
+    kind = task_type.removeprefix(ATOM_PREFIX) or _infer_kind(targets, classes, bounds is not None)
+    default = BOUNDED_LOSSES[0] if bounds is not None and kind == Regression.kind else ""
+    task = _create_task(kind, loss or default, classes, atom_level, alpha)
     task.check(targets, names)
-    if inferred == "binary" and classes:
-        return task, f"{'' if kind else f'task: {task.name}, '}{describe_binary_classes(names, classes)}"
+    if kind == "binary" and classes:
+        return task, f"{'' if task_type else f'task: {task.name}, '}{describe_binary_classes(names, classes)}"
     if bounds is not None:
-        said = f"{'' if kind else f'task: {task.name}, '}{_describe_bounds(names, targets, bounds)}"
+        said = f"{'' if task_type else f'task: {task.name}, '}{_describe_bounds(names, targets, bounds)}"
         return task, f"{said}: the loss is {task.loss}{'' if loss else '; --loss-function overrides it'}"
-    if kind:
+    if task_type:
         return task, ""
     what = names[0] if len(names) == 1 else f"{len(names)} targets"
     holds = f"{what} {hold_or_holds(names)}{' lists of' if atom_level else ''}"
     other = "--task-type overrides it"
-    if inferred == "multiclass":
+    if kind == "multiclass":
         return task, f"task: {task.name}, {holds} words: {abbreviate(classes[0])}; {other}"
-    if inferred == "binary":
+    if kind == "binary":
         return task, f"task: {task.name}, {holds} only 0 and 1; {other}"
-    known = targets[np.isfinite(targets)]
-    few = np.unique(known)
-    if 2 <= len(few) <= 10 and not (few % 1).any() and len(known) >= 10 * len(few):
+    labels = targets[np.isfinite(targets)]
+    few = np.unique(labels)
+    if 2 <= len(few) <= 10 and not (few % 1).any() and len(labels) >= 10 * len(few):
         listed = ", ".join(f"{v:g}" for v in few)
         instead = f"if they are classes, add --task-type {ATOM_PREFIX if atom_level else ''}multiclass"
         return task, f"task: {task.name}, {holds} the numbers {listed}; {instead}"
@@ -72,8 +75,8 @@ def single_class_targets(targets: np.ndarray, names: Sequence[str], task: Task) 
     """The names of the targets, (n, T), whose training labels are all of one class: nothing else can be learned."""
     if isinstance(task, Regression):
         return []
-    known = [column[np.isfinite(column)] for column in targets.T]
-    return [name for name, y in zip(names, known, strict=True) if len(y) and not (y != y[0]).any()]
+    labels = [column[np.isfinite(column)] for column in targets.T]
+    return [name for name, y in zip(names, labels, strict=True) if len(y) and not (y != y[0]).any()]
 
 
 def _describe_bounds(names: Sequence[str], targets: np.ndarray, bounds: np.ndarray) -> str:
@@ -89,9 +92,9 @@ def _infer_kind(targets: np.ndarray, classes: tuple[tuple[str, ...], ...], bound
     if bounded:
         return Regression.kind
     if classes:
-        return "binary" if all(len(of_target) == 2 for of_target in classes) else "multiclass"
-    known = [set(np.unique(column[np.isfinite(column)]).tolist()) for column in targets.T]
-    binary = all(values <= {0.0, 1.0} for values in known) and any(len(values) == 2 for values in known)
+        return "binary" if all(len(names) == 2 for names in classes) else "multiclass"
+    found = [set(np.unique(column[np.isfinite(column)]).tolist()) for column in targets.T]
+    binary = all(values <= {0.0, 1.0} for values in found) and any(len(values) == 2 for values in found)
     return "binary" if binary else "regression"
 
 
@@ -101,7 +104,7 @@ def _create_task(kind: str, loss: str, classes: tuple[tuple[str, ...], ...], ato
     if loss not in losses:
         if loss not in LOSSES:
             raise UsageError(unknown_choice("loss", loss, LOSSES))
-        owner = LOSSES[loss].kinds[0]
+        owner = LOSSES[loss].task_kinds[0]
         raise UsageError(
             f"the loss {loss!r} is of {owner} targets, and these are {kind}: choose {' or '.join(losses)}, or add "
             f"--task-type {ATOM_PREFIX if atom_level else ''}{owner}"

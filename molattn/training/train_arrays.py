@@ -10,11 +10,12 @@ from molattn.data import CALIBRATION, hold_out_calibration, split_labels
 from molattn.errors import InputError, SmilesError, describe_bad_smiles, short_repr
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule, model_class
-from molattn.models.calibration import NONE
+from molattn.models.predictions import NONE
 from molattn.models.target_transform import transform_targets
-from molattn.models.tasks import Task
+from molattn.models.task import Task
 from molattn.models.uncertainty import resolve_uncertainty_method
-from molattn.training.calibrate import build_artifact, calibrate, check_calibration
+from molattn.training.build_artifact import build_artifact
+from molattn.training.calibrate import calibrate, check_calibration
 from molattn.training.callbacks import Callback, ReportEpochs
 from molattn.training.dataset import LabelledMolecules
 from molattn.training.descriptors import (
@@ -23,12 +24,12 @@ from molattn.training.descriptors import (
     standardize_descriptors,
 )
 from molattn.training.early_stopping import EpochRecord
-from molattn.training.fit import fit_ensemble
+from molattn.training.ensemble import fit_ensemble
 from molattn.training.initialization import resolve_initialization
 from molattn.training.labels import molecule_key
 from molattn.training.metrics import check_tracking_metric, resolve_metrics
 from molattn.training.prepare import read_options
-from molattn.training.run import Reporter
+from molattn.training.reporter import Reporter
 from molattn.training.run_config import RunConfig, check_config
 from molattn.training.transforms import Transforms, fit_transforms, resolve_transforms, undefined_target
 from molattn.training.trees import check_trees, fit_trees_of
@@ -126,10 +127,10 @@ def train_arrays(
             raise InputError(f"the training molecules have no label of {short_repr(name)}: there is nothing to learn")
     splits = ("train", "val", CALIBRATION)
     transforms = _transforms(data.target_transform, targets, names, task, used, labels)
-    learned = transform_targets(transforms, targets)
-    train, val, cal = (_subset(molecules, learned, weights, z, used[labels == split]) for split in splits)
+    transformed = transform_targets(transforms, targets)
+    train, val, cal = (_subset(molecules, transformed, weights, z, used[labels == split]) for split in splits)
 
-    scaler = replace(task.fit_scaler(train.targets), transforms=transforms)
+    scaler = task.fit_scaler(train.targets, transforms)
     config, _ = resolve_initialization(config, task.atom_level, len(train.molecules))
     settings = config.training
     resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
@@ -156,9 +157,11 @@ def train_arrays(
     if settings.with_trees:
         artifact = replace(artifact, trees=fit_trees_of(artifact, train, val, settings))
     if len(cal) and settings.calibration_method != NONE:
-        of_cal, of_val = (artifact.predict(part.molecules, part.descriptors) for part in (cal, val))
+        cal_predictions, val_predictions = (artifact.predict(part.molecules, part.descriptors) for part in (cal, val))
         method = settings.calibration_method
-        calibration = calibrate(of_cal, cal.targets, task, artifact.uncertainty, method, artifact.targets, of_val)
+        calibration = calibrate(
+            cal_predictions, cal.targets, task, artifact.uncertainty_method, method, artifact.targets, val_predictions
+        )
         artifact = replace(artifact, calibration=calibration)
     return TrainedArrays(artifact, fitted.fits[0].history, fitted.fits[0].best_epoch)
 

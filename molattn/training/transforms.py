@@ -8,16 +8,16 @@ import numpy as np
 
 from molattn.data import Records, Table
 from molattn.errors import UsageError, short_repr, unknown_choice
+from molattn.models.names import NEG_LOG10_MOLAR, TRANSFORMS
 from molattn.models.predictions import Predictions
 from molattn.models.target_transform import (
     MOLAR,
-    NEG_LOG10_MOLAR,
-    TRANSFORMS,
     TargetTransform,
     parse_molar,
     transform_targets,
 )
-from molattn.models.tasks import Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Regression
 from molattn.training.data_messages import no_row_error
 from molattn.training.labels import MatchedLabels
 from molattn.training.metrics import metrics_by_target
@@ -42,7 +42,7 @@ def resolve_transforms(settings: Sequence[str], names: Sequence[str], units: Seq
         return ()
     if not isinstance(task, Regression) or task.atom_level:
         raise UsageError(
-            f"--target-transform applies only to regression of molecules, and the task is {task.name}: leave it out, "
+            f"--target-transform applies only to molecule-level regression, and the task is {task.name}: leave it out, "
             "or add --task-type regression"
         )
     chosen: dict[str, str] = {}
@@ -77,9 +77,9 @@ def _transform(text: str, name: str, unit: str) -> TargetTransform:
     molar = parse_molar(given or unit)
     if molar:
         return TargetTransform(kind, molar)
-    known = f"is in {short_repr(given or unit)}" if given or unit else "has no known unit"
+    what = f"is in {short_repr(given or unit)}" if given or unit else "has no known unit"
     raise UsageError(
-        f"--target-transform {kind}: column {short_repr(name)} {known}, and a concentration is needed, one of "
+        f"--target-transform {kind}: column {short_repr(name)} {what}, and a concentration is needed, one of "
         f"{', '.join(MOLAR)}: write {kind}:nM if it is in nM"
     )
 
@@ -109,10 +109,10 @@ def reject_undefined(
     Raises:
         InputError: no row is left.
     """
-    known = matched.targets
+    values = matched.targets
     if matched.bounds is not None:
-        known = np.where(np.isfinite(known), known, np.fmax(matched.bounds[..., 0], matched.bounds[..., 1]))
-    reasons = [undefined_target(transforms, row, names) for row in known.tolist()] if transforms else []
+        values = np.where(np.isfinite(values), values, np.fmax(matched.bounds[..., 0], matched.bounds[..., 1]))
+    reasons = [undefined_target(transforms, row, names) for row in values.tolist()] if transforms else []
     if not any(reasons):
         return matched
     rejected = list(matched.rejected)
@@ -135,7 +135,7 @@ def transformed_metrics(
     units: Sequence[str],
     transforms: Transforms,
     true: np.ndarray,
-    raw: Predictions,
+    uncalibrated: Predictions,
     names: Sequence[str],
 ) -> dict[str, dict[str, Any]]:
     """The metrics of the transformed targets, each with its "unit": {target: {metric: value}}.
@@ -145,12 +145,12 @@ def transformed_metrics(
     Args:
         task, targets, units, transforms: of the model.
         true: (n, T) in the units of the targets, NaN where missing.
-        raw: the predictions of the transformed targets.
+        uncalibrated: the predictions of the transformed targets.
         names: of the metrics.
     """
     if not any(transforms):
         return {}
-    measured = metrics_by_target(task, targets, transform_targets(transforms, true), raw, names)
+    measured = metrics_by_target(task, targets, transform_targets(transforms, true), uncalibrated, names)
     return {
         name: {"unit": f.transformed_unit(unit), **measured[name]}
         for f, name, unit in zip(transforms, targets, units, strict=True)

@@ -1,26 +1,27 @@
 """Boosted trees beside the attention model: `molattn train --with-trees`.
 
+Both are blended: one weight for each target is fitted to the validation molecules.
+
 Sources: gradient boosting, Friedman, Ann. Stat. 2001, 29, 1189 (https://doi.org/10.1214/aos/1013203451); LightGBM, Ke
-et al. (2017), NeurIPS 30, 3146; stacking, Wolpert, Neural Netw. 1992, 5, 241
-(https://doi.org/10.1016/S0893-6080(05)80023-1).
+et al. (2017), NeurIPS 30, 3146.
 """
 
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from molattn.chem import FEATURE_LENGTHS, feature_vectors
-from molattn.errors import UsageError
+from molattn.errors import UsageError, molecule_level_only
 from molattn.models.artifact import Artifact
-from molattn.models.base import Molecule
+from molattn.models.blended_trees import BlendedTrees
 from molattn.models.boosted_trees import BoostedTrees, import_lightgbm
 from molattn.models.predictions import Predictions
 from molattn.models.scaler import TargetScaler
-from molattn.models.stacked_trees import StackedTrees
-from molattn.models.tasks import Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Regression
 from molattn.training.config import TrainingConfig
-from molattn.training.dataset import LabelledMolecules
+from molattn.training.dataset import LabelledMolecules, weighted_labels
 
 FEATURIZERS = tuple(FEATURE_LENGTHS)
 
@@ -50,15 +51,15 @@ PRIOR_WEIGHT, PRIOR_MOLECULES = 0.5, 100
 
 
 def check_trees(task: Task) -> None:
-    """Raise UsageError if LightGBM is not installed, or for targets of atoms, which have no fingerprint."""
+    """Raise UsageError if LightGBM is not installed, or for atom-level targets, which have no fingerprint."""
     if task.atom_level:
-        raise UsageError("--with-trees applies to targets of molecules, and these are of atoms: leave it out")
+        raise UsageError(molecule_level_only("--with-trees"))
     import_lightgbm("train boosted trees")
 
 
 def fit_trees_of(
     artifact: Artifact, train: LabelledMolecules, val: LabelledMolecules, settings: TrainingConfig
-) -> StackedTrees:
+) -> BlendedTrees:
     """`fit_trees` for a fitted artifact without trees, with the seed, the threads and the workers of a run."""
     attention = artifact.predict(val.molecules, val.descriptors)
     options = settings.seed, settings.threads, settings.num_workers
@@ -84,7 +85,7 @@ def fit_trees(
     seed: int,
     threads: int = 1,
     num_workers: int = 0,
-) -> StackedTrees:
+) -> BlendedTrees:
     """Fit boosted trees to the training molecules, and their weights to the validation molecules.
 
     Args:
@@ -109,19 +110,14 @@ def fit_trees(
     settings = {**SETTINGS, "seed": seed, "num_threads": max(1, threads)}
     trees = []
     for t, y in enumerate(z.T):
-        known = np.isfinite(y)
-        if weights is not None and (known & (weights > 0)).any():
-            known &= weights > 0
+        labelled = weighted_labels(y, weights)
         objective = _objective(task, t)
-        of_target = None if weights is None else weights[known]
-        trees.append(_grow({**settings, **objective}, features[known], y[known], of_target))
-    stack = StackedTrees(FEATURIZERS, tuple(trees), (PRIOR_WEIGHT,) * len(trees))
-    of_val = stack.predict(task, scaler, feature_vectors(_smiles(val.molecules), FEATURIZERS, num_workers))
-    return StackedTrees(FEATURIZERS, tuple(trees), fit_weights(task, attention, of_val, val.targets))
-
-
-def _smiles(molecules: Sequence[Molecule]) -> list[str]:
-    return [molecule.encoded_smiles for molecule in molecules]
+        target_weights = None if weights is None else weights[labelled]
+        trees.append(_grow({**settings, **objective}, features[labelled], y[labelled], target_weights))
+    blended = BlendedTrees(FEATURIZERS, tuple(trees), (PRIOR_WEIGHT,) * len(trees))
+    val_features = feature_vectors([molecule.encoded_smiles for molecule in val.molecules], FEATURIZERS, num_workers)
+    val_predictions = blended.predict(task, scaler, val_features)
+    return replace(blended, weights=fit_weights(task, attention, val_predictions, val.targets))
 
 
 def _objective(task: Task, t: int) -> dict[str, Any]:
@@ -152,18 +148,18 @@ def fit_weights(task: Task, attention: Predictions, trees: Predictions, targets:
     """
     weights = []
     for t, y in enumerate(targets.T):
-        known = np.isfinite(y)
+        labelled = np.isfinite(y)
         if isinstance(task, Regression):
-            a, b, true = attention.values[known, t, None], trees.values[known, t, None], y[known, None]
+            a, b, true = attention.values[labelled, t, None], trees.values[labelled, t, None], y[labelled, None]
         else:
-            a, b = (task.probabilities(p, t)[known] for p in (attention, trees))
-            true = np.eye(a.shape[1])[y[known].astype(int)]
+            a, b = (task.probabilities(p, t)[labelled] for p in (attention, trees))
+            true = np.eye(a.shape[1])[y[labelled].astype(int)]
         difference = b - a
         total = float((difference**2).sum())
-        if not known.any() or total == 0.0:
+        if not labelled.any() or total == 0.0:
             weights.append(PRIOR_WEIGHT)
             continue
-        prior = PRIOR_MOLECULES * total / known.sum()
+        prior = PRIOR_MOLECULES * total / labelled.sum()
         w = (float((difference * (true - a)).sum()) + prior * PRIOR_WEIGHT) / (total + prior)
         weights.append(min(1.0, max(0.0, w)))
     return tuple(weights)

@@ -9,10 +9,10 @@ import numpy as np
 from molattn.errors import UsageError
 from molattn.models.artifact import Artifact
 from molattn.models.calibration import Calibration, apply_calibration, prediction_intervals, prediction_sets
-from molattn.models.predictions import Predictions, normal_quantile
+from molattn.models.predictions import NONE, Predictions, normal_quantile
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import Regression, Task
-from molattn.models.uncertainty import NONE
+from molattn.models.task import Task
+from molattn.models.tasks import Regression
 
 LEVEL = 0.9
 LEVELS = tuple(np.linspace(0.01, 0.99, 99).round(2).tolist())
@@ -25,14 +25,16 @@ def evaluate_uncertainty(artifact: Artifact, splits: Mapping[str, tuple[np.ndarr
         artifact: the model.
         splits: for each split its targets, (n, T), NaN where missing, and their predictions before calibration.
     """
-    if artifact.uncertainty == NONE and artifact.calibration is None:
+    if artifact.uncertainty_method == NONE and artifact.calibration is None:
         return {}
     method = artifact.calibration_method
-    result: dict[str, Any] = {"method": artifact.uncertainty, "calibration": method, "level": LEVEL}
-    for split, (targets, raw) in splits.items():
+    result: dict[str, Any] = {"method": artifact.uncertainty_method, "calibration": method, "level": LEVEL}
+    for split, (targets, uncalibrated) in splits.items():
         true, scaler = artifact.scaler.transform(targets), artifact.scaler
         names, calibration = artifact.targets, artifact.calibration
-        result[split] = uncertainty_metrics(true, raw, artifact.task, names, calibration, method, scaler=scaler)
+        result[split] = uncertainty_metrics(
+            true, uncalibrated, artifact.task, names, calibration, method, scaler=scaler
+        )
     return result
 
 
@@ -69,31 +71,31 @@ def uncertainty_metrics(
     except UsageError as error:
         why = str(error)
     for t, name in enumerate(targets):
-        known = np.isfinite(true[:, t])
-        y = true[known, t]
+        labelled = np.isfinite(true[:, t])
+        y = true[labelled, t]
         values: dict[str, Any] = {}
         if isinstance(task, Regression):
             if scaled.std is not None:
-                mu, std = scaled.values[known, t], scaled.std[known, t]
+                mu, std = scaled.values[labelled, t], scaled.std[labelled, t]
                 values = {
                     "nll": normal_nll(y, mu, std),
                     "ence": ence(y, mu, std),
                     "miscalibration_area": miscalibration_area(y, mu, std),
                 }
             if ends is not None:
-                lower, upper = (end[known, t] for end in ends)
+                lower, upper = (end[labelled, t] for end in ends)
                 low, high = (
-                    end[known, t] for end in (ends if scaler is None else scaler.inverse_transform_bounds(*ends))
+                    end[labelled, t] for end in (ends if scaler is None else scaler.inverse_transform_bounds(*ends))
                 )
                 values |= {
                     "coverage": _mean((lower <= y) & (y <= upper)),
                     "width": _mean(high - low),
                 }
         else:
-            p, classes = task.probabilities(scaled, t)[known], y.astype(int)
+            p, classes = task.probabilities(scaled, t)[labelled], y.astype(int)
             values = {"nll": class_nll(classes, p), "ece": ece(classes, p)}
             if chosen:
-                within = chosen[t][known]
+                within = chosen[t][labelled]
                 values |= {"coverage": _mean(within[np.arange(len(classes)), classes]), "size": _mean(within.sum(1))}
         found[name] = {k: v if math.isfinite(v) else None for k, v in values.items()}
         if why:

@@ -15,7 +15,7 @@ from molattn.data.datasets.excluded_molecules import ExcludedMolecules, evaluati
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.errors import InputError, MolattnWarning, SmilesError, UsageError, short_repr
 
-NCI = "nci"
+NCI_MOLECULES = "nci"
 """The name of the molecules that RDKit includes."""
 
 EVALUATION = "a molecule that models are evaluated on"
@@ -30,11 +30,11 @@ class UnlabelledMolecules:
 
     Attributes:
         smiles: of n molecules without duplicates, the generated ones last.
-        source: `NCI`, or the name of the table.
+        source: `NCI_MOLECULES`, or the name of the table.
         sha256: of their SMILES, a line each.
         num_generated: the number of molecules that were generated from the others.
         rejected: the rejected rows of the table, and why.
-        left_out: the number of rejected molecules, by reason.
+        rejection_counts: the number of rejected molecules, by reason.
     """
 
     smiles: tuple[str, ...]
@@ -42,11 +42,11 @@ class UnlabelledMolecules:
     sha256: str
     num_generated: int
     rejected: list[RejectedRow]
-    left_out: dict[str, int]
+    rejection_counts: dict[str, int]
 
 
 def collect_molecules(
-    molecules: str = NCI,
+    molecules: str = NCI_MOLECULES,
     *,
     smiles_column: str = "",
     table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
@@ -60,7 +60,7 @@ def collect_molecules(
     """Collect the unique molecules of a table, and molecules generated from them, without those for evaluation.
 
     Args:
-        molecules: the path of a table, or `NCI`.
+        molecules: the path of a table, or `NCI_MOLECULES`.
         smiles_column: the SMILES column of the table; found by its name when empty.
         table_options: its encoding, header and sheet; a `MolattnWarning` reports what was detected or assumed.
         num_generated: the number of molecules to generate, see `molattn.chem.grow_molecules`.
@@ -80,7 +80,7 @@ def collect_molecules(
         table = read_table(path)
         name = guess_smiles_column(table.columns, table.smiles_column)
         excluded |= ExcludedMolecules.from_smiles(column(table, name))
-    if molecules == NCI:
+    if molecules == NCI_MOLECULES:
         table, texts = None, nci_molecules(MAX_LENGTH)
     else:
         table = read_table(molecules, table_options, max_atoms=max_atoms)
@@ -108,17 +108,17 @@ def collect_molecules(
     smiles = (*unique, *generated)
     return UnlabelledMolecules(
         smiles=smiles,
-        source=NCI if table is None else Path(molecules).name,
+        source=NCI_MOLECULES if table is None else Path(molecules).name,
         sha256=hashlib.sha256("".join(f"{text}\n" for text in smiles).encode()).hexdigest(),
         num_generated=len(generated),
         rejected=[] if table is None else [table.reject(row, texts[row], reasons[row]) for row in sorted(reasons)],
-        left_out=dict(Counter(_short_reason(reason) for reason in reasons.values()).most_common()),
+        rejection_counts=dict(Counter(_short_reason(reason) for reason in reasons.values()).most_common()),
     )
 
 
 def check_molecules(molecules: str) -> None:
-    """Raise UsageError unless `molecules` is `NCI` or the path of a file."""
-    if molecules != NCI and not Path(molecules).is_file():
+    """Raise UsageError unless `molecules` is `NCI_MOLECULES` or the path of a file."""
+    if molecules != NCI_MOLECULES and not Path(molecules).is_file():
         raise UsageError(
             f"there is no file {short_repr(molecules)}: give a table of SMILES, or none for those of RDKit"
         )

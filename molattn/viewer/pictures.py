@@ -138,7 +138,7 @@ def draw_atom_values(
     """Draw the molecule with a disc under each atom for its value: orange above 0, blue below, white at 0.
 
     The darkest disc is the largest absolute value, the end of the scale. Atoms with NaN have no disc.
-    `draw_atom_values(smiles, molattn.load(run).predict(smiles))` draws the predictions of a model of atoms.
+    `draw_atom_values(smiles, molattn.load(run).predict(smiles))` draws the predictions of an atom-level model.
 
     Args:
         smiles: SMILES of the molecule.

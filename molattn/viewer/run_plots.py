@@ -50,7 +50,7 @@ def write_plots(result: "RunResult") -> None:
     for stem, picture in pictures.items():
         picture.save(folder / f"{stem}.png")
     rows = splits["test"]
-    raw = result.raw_predictions[rows]
+    raw = result.uncalibrated_predictions[rows]
     for stem, picture in uncertainty_plots(result.artifact, dataset.targets[rows], raw, dataset.units).items():
         picture.save(folder / f"{stem}.png")
     learning_curve(result.history, dataset.task.loss).save(folder / "learning_curve.png")

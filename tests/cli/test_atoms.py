@@ -1,4 +1,4 @@
-"""Targets of atoms from the table to the prediction: lists in, lists out, in the order of the SMILES."""
+"""Atom-level targets from the table to the prediction: lists in, lists out, in the order of the SMILES."""
 
 import csv
 import json

@@ -31,10 +31,10 @@ def test_a_table_that_can_be_trained_on(molattn: Molattn, tmp_path: Path) -> Non
 def test_the_same_as_json(molattn: Molattn, tmp_path: Path) -> None:
     found = json.loads(molattn("check", _table(tmp_path / "t.csv"), "--json").out)
     assert found["trainable"] is True
-    assert (found["rows"], found["used"], found["left_out"]) == (63, 62, 1)
+    assert (found["rows"], found["used"], found["rejected"]) == (63, 62, 1)
     assert sum(found["split"].values()) == 62
-    (replicates,) = [f for f in found["findings"] if f["check"] == "replicates"]
-    assert replicates["examples"][0] == {"molecule": "CCO", "target": "y", "line": [62, 63], "values": [9.5, -9.5]}
+    (duplicates,) = [f for f in found["findings"] if f["check"] == "duplicates"]
+    assert duplicates["examples"][0] == {"molecule": "CCO", "target": "y", "line": [62, 63], "values": [9.5, -9.5]}
 
 
 def test_a_table_that_cannot_be_trained_on_gives_1_and_a_sentence(molattn: Molattn, tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_training_says_and_writes_what_needs_attention(molattn: Molattn, tmp_pat
     assert answer.code == 0, answer.err
     assert "check of the data: 1 molecule is in several rows, 2 in all; the labels of 1 differ" in answer.err
     assert answer.err.count("left out") == 1, "a warning is said once"
-    content = json.loads((run / "curation.json").read_text())
+    content = json.loads((run / "data_report.json").read_text())
     checked = json.loads(molattn("check", table, "--json").out)
     both = [
         [f for f in found["findings"] if f["check"] not in ("reading", "standardize")] for found in (content, checked)

@@ -15,10 +15,11 @@ from molattn.chem import FEW_DESCRIPTORS, MOLECULE_FEATURIZERS, descriptors
 from molattn.errors import UsageError
 from molattn.models.graph_model import GraphModel
 from molattn.sklearn import MolAttentionRegressor
-from molattn.training.config import FEATURIZERS, DataConfig
+from molattn.training.config import FEATURIZER_NAMES, DataConfig
 from molattn.training.prepare import prepare
-from molattn.training.pretraining import PretrainConfig, pretrain
-from molattn.training.run import SilentReporter
+from molattn.training.pretrain_config import PretrainConfig
+from molattn.training.pretraining import pretrain
+from molattn.training.reporter import SilentReporter
 from molattn.training.run_config import resolve
 from tests.cli.conftest import Molattn
 from tests.molecules import esol
@@ -51,7 +52,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_help_names_the_featurizers(molattn: Molattn) -> None:
-    assert FEATURIZERS == MOLECULE_FEATURIZERS
+    assert FEATURIZER_NAMES == MOLECULE_FEATURIZERS
     assert "rdkit_few" in molattn("train", "--help-all").out
 
 
@@ -122,7 +123,7 @@ def test_models_of_atoms_have_no_featurizers(molattn: Molattn, tmp_path: Path) -
     (tmp_path / "a.csv").write_text("\n".join(["smiles,a", *rows]))
     answer = molattn("train", tmp_path / "a.csv", "--molecule-featurizers", "rdkit_few", *FAST, "-o", tmp_path / "run")
     assert answer.code == 2
-    assert "descriptors describe molecules, and the targets are of atoms" in answer.err
+    assert "--molecule-featurizers applies only to molecule-level targets" in answer.err
     assert not (tmp_path / "run").exists()
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from molattn.chem import grow_molecules
 from molattn.cli.pretrain import DEFAULTS
 from molattn.data.datasets.excluded_molecules import evaluation_molecules
-from molattn.training.pretraining import PRETRAINING, PretrainConfig
+from molattn.training.pretrain_config import PRETRAINING, PretrainConfig
 from tests.cli.conftest import Molattn
 from tests.molecules import esol
 

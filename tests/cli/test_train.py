@@ -18,11 +18,10 @@ from molattn.cli.metrics import number
 from molattn.cli.progress import TerminalReporter
 from molattn.data import SPLITS, SPLITS_BY_TARGET
 from molattn.models.losses import LOSSES
-from molattn.models.tasks import TASK_TYPES
+from molattn.models.names import TASK_KINDS
+from molattn.models.tasks import TASKS
 from molattn.training.bases import FINE_TUNING
-from molattn.training.config import LOSSES as LOSSES_OF_THE_HELP
-from molattn.training.config import TASK_TYPES as TASK_TYPES_OF_THE_HELP
-from molattn.training.config import TrainingConfig
+from molattn.training.config import LOSS_NAMES, TrainingConfig
 from tests.cli.conftest import QUICK, Molattn
 from tests.molecules import esol
 
@@ -97,7 +96,7 @@ def test_the_run_folder_is_complete(run: Path, table: Path) -> None:
     found = {str(p.relative_to(run)) for p in run.rglob("*") if p.is_file()}
     assert found == {
         "config.toml",
-        "curation.json",
+        "data_report.json",
         "env.json",
         "history.csv",
         "metrics.json",
@@ -198,7 +197,7 @@ def test_a_run_that_fails_leaves_no_folder(
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("molattn.training.fit.fit", stop)
+    monkeypatch.setattr("molattn.training.ensemble.fit", stop)
     result = molattn("train", table, *QUICK, "-o", tmp_path / "run")
     assert result.code == 130
     assert not (tmp_path / "run").exists()
@@ -400,7 +399,7 @@ def test_hidden_options_work(molattn: Molattn, table: Path, tmp_path: Path) -> N
     assert f"[default: {epochs[0]} from a base model, {epochs[1]} from scratch]" in words
     for split in (*SPLITS, *SPLITS_BY_TARGET):
         assert split in shown
-    assert tuple(LOSSES) == LOSSES_OF_THE_HELP
+    assert tuple(LOSSES) == LOSS_NAMES
     every = molattn("train", "--help-all")
     assert every.code == 0
     assert all(name in every.out for name in ("--devices", "--descriptor-columns", "--num-folds", "--resume", "--seed"))
@@ -463,7 +462,7 @@ def test_an_internal_error_is_reported_and_debug_shows_a_traceback(
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("oops")
 
-    monkeypatch.setattr("molattn.training.fit.fit", fail)
+    monkeypatch.setattr("molattn.training.ensemble.fit", fail)
     result = molattn("train", table, *QUICK, "-o", tmp_path / "run")
     assert result.code == 1
     assert "internal error: ZeroDivisionError: oops" in result.err
@@ -517,4 +516,4 @@ def test_what_is_seen_at_once_is_said_before_torch_and_rdkit_are_imported(
 
 
 def test_the_task_types_of_the_help_are_those_of_the_tasks() -> None:
-    assert TASK_TYPES_OF_THE_HELP == TASK_TYPES
+    assert tuple(TASKS) == TASK_KINDS

@@ -157,7 +157,7 @@ INSTALLED = """
 import molattn
 from molattn.data import datasets_dir, load_card, read_table, verify
 from molattn.data.datasets.excluded_molecules import evaluation_molecules
-from molattn.training.bases import DEFAULT, bases_dir
+from molattn.training.bases import DEFAULT_BASE, bases_dir
 assert molattn.__file__.startswith({site!r}), molattn.__file__
 assert str(datasets_dir()) == {site!r} + "/molattn/_datasets", datasets_dir()
 card = load_card("esol")
@@ -166,7 +166,7 @@ assert len(read_table(card.path).rows) == card.rows
 assert all((datasets_dir() / "splits" / f"esol-{{name}}.csv").is_file() for name in ("random0", "random9", "scaffold"))
 assert "c1ccccc1" in evaluation_molecules()
 assert str(bases_dir()) == {site!r} + "/molattn/_bases", bases_dir()
-assert molattn.load(bases_dir() / DEFAULT).predict("CCO").shape
+assert molattn.load(bases_dir() / DEFAULT_BASE).predict("CCO").shape
 print("installed")
 """
 

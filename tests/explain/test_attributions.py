@@ -402,7 +402,7 @@ def test_an_equation_has_few_terms_and_still_adds_up(count):
 def test_a_model_of_atoms_has_no_attributions():
     torch.manual_seed(0)
     model = build_model(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), 1, atom_level=True)
-    with pytest.raises(UsageError, match="apply only to targets of molecules"):
+    with pytest.raises(UsageError, match="apply only to molecule-level targets"):
         choose_method(model)
     assert available_methods(model) == []
 
@@ -433,5 +433,5 @@ def test_a_molecule_that_is_too_large_for_the_memory_is_an_error(monkeypatch):
 def test_a_predictor_shows_its_targets_and_the_kind_of_its_model():
     artifact = artifact_of(model_of(2), ("a", "b"))
     assert repr(Predictor(artifact)) == "Predictor(targets=('a', 'b'), model='graph')"
-    ensemble = dataclasses.replace(artifact, members=(model_of(2),))
+    ensemble = dataclasses.replace(artifact, other_models=(model_of(2),))
     assert repr(Predictor(ensemble)) == "Predictor(targets=('a', 'b'), model='graph', ensemble of 2)"

@@ -21,7 +21,7 @@ from molattn.explain.faithfulness_file import FILE, read_summaries, write_faithf
 from molattn.explain.methods import METHODS, additive, random_attributions
 from molattn.explain.terms import Terms
 from molattn.inference import Predictor
-from molattn.models.artifact import save_artifact
+from molattn.models.artifact_file import save_artifact
 from tests.explain.test_attributions import artifact_of, model_of
 from tests.molecules import esol
 

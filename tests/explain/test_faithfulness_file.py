@@ -13,7 +13,7 @@ from molattn.errors import MolattnWarning
 from molattn.explain import faithfulness_file
 from molattn.explain.faithfulness import Faithfulness, MethodScores
 from molattn.explain.faithfulness_file import FILE, read_summaries, summarize, write_faithfulness
-from molattn.models.artifact import WEIGHTS
+from molattn.models.config_file import WEIGHTS
 
 CHANCE = MethodScores(0.01, 0.02, 0.5, (0.1, 0.2), 1.0)
 GOOD = MethodScores(0.754, 0.8, 0.9, (0.4, 0.5), 2.345)

@@ -22,7 +22,7 @@ from molattn.explain.run_faithfulness import (
     molecules_of_table,
 )
 from molattn.inference import Predictor
-from molattn.models.artifact import save_artifact
+from molattn.models.artifact_file import save_artifact
 from tests.explain.test_attributions import artifact_of, model_of
 
 ARTIFACT = artifact_of(model_of(num_layers=0, readout="sum"))

@@ -12,7 +12,7 @@ import molattn
 from molattn.chem import feature_columns, feature_vectors
 from molattn.errors import UsageError
 from molattn.explain.tree_shap import ABSENT, tree_shap
-from molattn.models.stacked_trees import StackedTrees
+from molattn.models.blended_trees import BlendedTrees
 from molattn.models.tasks import Binary
 from molattn.training import trees
 from tests.cli.conftest import QUICK, Molattn
@@ -48,12 +48,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_the_terms_add_up_to_the_prediction_of_the_trees(runs: dict[str, Path], kind: str) -> None:
     predictor = molattn.load(runs[kind])
     artifact = predictor._artifact
-    stack = artifact.trees
-    assert stack is not None
+    blended = artifact.trees
+    assert blended is not None
     for smiles in SMILES[:5]:
         found = predictor.attributions(smiles, "tree-shap")
         assert found.adds_up and found.prediction == pytest.approx(sum(found.terms.values()))
-        alone = stack.predict(artifact.task, artifact.scaler, feature_vectors([smiles], stack.featurizers))
+        alone = blended.predict(artifact.task, artifact.scaler, feature_vectors([smiles], blended.featurizers))
         if kind == "numbers":
             assert found.prediction == pytest.approx(alone.values[0, 0], rel=1e-5, abs=1e-5)
         elif isinstance(artifact.task, Binary):
@@ -82,7 +82,7 @@ def test_atoms_have_the_terms_of_the_substructures_that_they_are_in() -> None:
         booster = lightgbm.train(options, lightgbm.Dataset(only, x[:, bit].astype(float)), 5)
         grown = molattn.models.boosted_trees.BoostedTrees.from_lightgbm(booster.model_to_string())
         (molecule,) = molattn.models.graph_model.GraphModel.read(["O=CCC=O"])
-        terms = tree_shap(StackedTrees(("morgan_count",), (grown,), (0.5,)), molecule, 0)
+        terms = tree_shap(BlendedTrees(("morgan_count",), (grown,), (0.5,)), molecule, 0)
         # The molecule reads the same from both ends.
         np.testing.assert_allclose(terms.values, terms.values[::-1], atol=1e-12)
         assert terms.other_terms == {ABSENT: pytest.approx(0.0)}
@@ -99,9 +99,9 @@ def test_hydrogens_and_spellings(runs: dict[str, Path]) -> None:
 
 def test_every_footer_says_which_model_it_is_of(runs: dict[str, Path], command: Molattn, tmp_path: Path) -> None:
     predictor = molattn.load(runs["numbers"])
-    stack = predictor._artifact.trees
-    assert stack is not None
-    share = f"{100 * stack.weights[0]:.0f}%"
+    blended = predictor._artifact.trees
+    assert blended is not None
+    share = f"{100 * blended.weights[0]:.0f}%"
     of_trees, attention = predictor.attributions("CCO", "tree-shap"), predictor.attention("CCO")
     assert of_trees.faithfulness == f"of the boosted trees, {share} of the prediction; not measured"
     for text in (predictor.attributions("CCO").faithfulness, attention.faithfulness):
@@ -118,9 +118,9 @@ def test_every_footer_says_which_model_it_is_of(runs: dict[str, Path], command: 
 
 
 def test_shares_of_several_targets_are_a_range() -> None:
-    stack = StackedTrees(("erg",), (), (0.25, 0.5))
-    assert stack.describe_share() == "of the attention model, 50 to 75% of the prediction (boosted trees: 25 to 50%)"
-    assert stack.describe_share(1, of_trees=True) == "of the boosted trees, 50% of the prediction"
+    blended = BlendedTrees(("erg",), (), (0.25, 0.5))
+    assert blended.describe_share() == "of the attention model, 50 to 75% of the prediction (boosted trees: 25 to 50%)"
+    assert blended.describe_share(1, of_trees=True) == "of the boosted trees, 50% of the prediction"
 
 
 def test_a_model_without_trees_has_no_tree_shap(command: Molattn, tmp_path: Path) -> None:
@@ -132,12 +132,12 @@ def test_a_model_without_trees_has_no_tree_shap(command: Molattn, tmp_path: Path
 
 def test_columns_of_other_features_are_terms_of_their_own(runs: dict[str, Path]) -> None:
     predictor = molattn.load(runs["numbers"])
-    stack = predictor._artifact.trees
-    assert stack is not None
+    blended = predictor._artifact.trees
+    assert blended is not None
     found = predictor.attributions(SMILES[0], "tree-shap")
-    x = feature_vectors([SMILES[0]], stack.featurizers).astype(float)
-    shap = stack.trees[0].shap_values(x)[0, 0]
-    columns = feature_columns(stack.featurizers)
+    x = feature_vectors([SMILES[0]], blended.featurizers).astype(float)
+    shap = blended.trees[0].shap_values(x)[0, 0]
+    columns = feature_columns(blended.featurizers)
     scale = predictor._artifact.scaler.std[0]
     assert found.other_terms["descriptors"] == pytest.approx(scale * shap[columns["rdkit_fast"]].sum())
     assert found.other_terms["pharmacophore pairs"] == pytest.approx(scale * shap[columns["erg"]].sum())

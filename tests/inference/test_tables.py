@@ -18,7 +18,7 @@ from molattn.errors import InputError, MolattnWarning, RowsFailed, UsageError
 from molattn.explain import summarize_heads
 from molattn.inference import PredictionOptions
 from molattn.inference.row_counts import AttentionCounts, RowCounts
-from molattn.models.artifact import load_artifact
+from molattn.models.artifact_file import load_artifact
 from tests.molecules import esol
 
 ROWS = 2 * CHUNK_SIZE + 10

@@ -14,14 +14,16 @@ import torch
 
 from molattn.chem import ConformerOptions, ReadOptions
 from molattn.models.applicability_domain import FINGERPRINT_BYTES, ApplicabilityDomain
-from molattn.models.artifact import Artifact, save_artifact
+from molattn.models.artifact import Artifact
+from molattn.models.artifact_file import save_artifact
 from molattn.models.base import build_model
 from molattn.models.calibration import Calibration
 from molattn.models.config import GraphModelConfig, ModelConfig, SmilesModelConfig
 from molattn.models.presets import PRESETS
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.models.target_transform import TargetTransform
-from molattn.models.tasks import REGRESSION, Binary, Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import REGRESSION, Binary, Regression
 
 GRAPH = GraphModelConfig(hidden_dim=8, num_heads=2, num_layers=1)
 MAT = replace(GRAPH, **{k: tuple(v) if isinstance(v, list) else v for k, v in PRESETS["mat"].settings["model"].items()})
@@ -41,7 +43,7 @@ def _artifact(
     numbers = TargetScaler(tuple(-3.0 for _ in targets), tuple(2.0 for _ in targets))
     scale = numbers if isinstance(task, Regression) else TargetScaler.identity(len(targets))
     units = tuple("" for _ in targets)
-    return Artifact(models[0], scale, tuple(targets), units, task=task, members=tuple(models[1:]), **parts)
+    return Artifact(models[0], scale, tuple(targets), units, task=task, other_models=tuple(models[1:]), **parts)
 
 
 def _domain() -> ApplicabilityDomain:

@@ -11,7 +11,7 @@ from molattn.models.applicability_domain import OUT_OF_DOMAIN, ApplicabilityDoma
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.models.predict import compute_embeddings
-from molattn.training.calibrate import fit_domain
+from molattn.training.build_artifact import fit_domain
 from tests.molecules import SPECIAL, esol
 
 TWELVE = esol(12)[0]

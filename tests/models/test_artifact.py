@@ -15,16 +15,18 @@ from safetensors.torch import load_file
 from molattn.chem import ConformerOptions, ReadOptions, molecule_graph
 from molattn.data.schema import dumps_checksummed
 from molattn.errors import InputError
-from molattn.models import artifact as artifact_module
+from molattn.models import artifact_file
 from molattn.models.applicability_domain import ApplicabilityDomain
-from molattn.models.artifact import Artifact, load_artifact, save_artifact
+from molattn.models.artifact import Artifact
+from molattn.models.artifact_file import load_artifact, save_artifact
 from molattn.models.calibration import Calibration
 from molattn.models.config import GraphModelConfig
-from molattn.models.config_file import SCHEMA
+from molattn.models.config_schema import SCHEMA
 from molattn.models.graph_model import GraphModel
 from molattn.models.predictions import Predictions
 from molattn.models.scaler import DescriptorScaler, TargetScaler
-from molattn.models.tasks import Binary, Multiclass, Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Binary, Multiclass, Regression
 from tests.molecules import SPECIAL
 from tests.predictions import predict_molecules
 
@@ -89,7 +91,7 @@ def test_a_killed_replacement_leaves_the_old_or_the_new_model(
     other = GraphModel(artifact.model.config).eval()  # pyright: ignore[reportArgumentType]
     other.load_state_dict(weights)
     new = replace(artifact, model=other, units=("new",))
-    real = artifact_module.write_bytes
+    real = artifact_file.write_bytes
     for writes, unit in ((0, "log10(mol/L)"), (1, "log10(mol/L)"), (2, "new")):
         save_artifact(folder, artifact)
         done = 0
@@ -102,11 +104,11 @@ def test_a_killed_replacement_leaves_the_old_or_the_new_model(
             real(path, data)
 
         with monkeypatch.context() as patch, suppress(SystemExit):
-            patch.setattr(artifact_module, "write_bytes", killed)
-            patch.setattr(artifact_module, "_finish_replacement", lambda _: None)  # a kill skips the cleanup
+            patch.setattr(artifact_file, "write_bytes", killed)
+            patch.setattr(artifact_file, "_finish_replacement", lambda _: None)  # a kill skips the cleanup
             save_artifact(folder, new)
         assert load_artifact(folder).units == (unit,)
-        artifact_module._finish_replacement(folder)
+        artifact_file._finish_replacement(folder)
         assert load_artifact(folder).units == (unit,)
         assert {p.name for p in folder.iterdir()} == {"model.safetensors", "config.json"}
 
@@ -125,7 +127,7 @@ def test_a_file_that_may_not_be_read_is_not_called_damaged(folder: Path, monkeyp
         raise PermissionError(13, "Permission denied", str(path))
 
     with monkeypatch.context() as patch:
-        patch.setattr(artifact_module, "read_tensors", refuse)
+        patch.setattr(artifact_file, "read_tensors", refuse)
         with pytest.raises(InputError, match=r"model cannot be read: .*Permission denied: '.*model\.safetensors'$"):
             load_artifact(folder)
     monkeypatch.setattr(Path, "read_bytes", refuse)
@@ -247,9 +249,9 @@ def everything() -> Artifact:
         read_options=ReadOptions(True, 50, ConformerOptions(seed=7), "parent"),
         task=task,
         descriptors=DescriptorScaler(("d", "e"), (0.5, 1.5), (2.5, 0.0)),
-        members=tuple(models[1:]),
-        uncertainty="dropout",
-        samples=4,
+        other_models=tuple(models[1:]),
+        uncertainty_method="dropout",
+        dropout_passes=4,
         calibration=Calibration("isotonic", "ensemble", scores),
         domain=ApplicabilityDomain(
             np.ones((2, 18), np.float32), np.arange(512, dtype=np.uint8).reshape(2, 256), 0.25, 0.75
@@ -272,7 +274,7 @@ def test_every_part_of_an_artifact_is_saved_and_loaded(everything: Artifact, tmp
         assert all(torch.equal(x, b.state_dict()[n]) for n, x in a.state_dict().items())
     c, d = found.calibration, found.domain
     assert c is not None and d is not None and everything.calibration is not None and everything.domain is not None
-    assert (c.method, c.uncertainty, found.calibration_method) == ("isotonic", "ensemble", "isotonic")
+    assert (c.method, c.uncertainty_method, found.calibration_method) == ("isotonic", "ensemble", "isotonic")
     for one, other in zip(c.scores, everything.calibration.scores, strict=True):
         assert one.keys() == other.keys() and all(np.array_equal(one[k], other[k]) for k in one)
     assert (d.max_distance, d.min_similarity) == (0.25, 0.75)
@@ -341,7 +343,7 @@ def test_an_unfinished_replacement_is_completed_or_removed(artifact: Artifact, f
     mine = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
     (folder / "config.next.json").write_bytes(theirs.replace(mine.encode(), b"0"))
     assert load_artifact(folder).units == ("log10(mol/L)",)
-    artifact_module._finish_replacement(folder)
+    artifact_file._finish_replacement(folder)
     assert {p.name for p in folder.iterdir()} == {"model.safetensors", "config.json"}
     assert (folder / "config.json").read_bytes() == config
     # The checksum of the weights counts in its own field only.
@@ -350,32 +352,32 @@ def test_an_unfinished_replacement_is_completed_or_removed(artifact: Artifact, f
     for damaged in (json.dumps(content).encode(), b"[]", b"{", mine.encode()):
         (folder / "config.next.json").write_bytes(damaged)
         assert load_artifact(folder).units == ("log10(mol/L)",)
-    artifact_module._finish_replacement(folder)
+    artifact_file._finish_replacement(folder)
     assert (folder / "config.json").read_bytes() == config
     # One of these weights is.
     (folder / "config.next.json").write_bytes(theirs)
     assert load_artifact(folder).units == ("other",)
     (folder / "config.json").write_bytes(b"old")
     assert load_artifact(folder).units == ("other",)
-    artifact_module._finish_replacement(folder)
+    artifact_file._finish_replacement(folder)
     assert (folder / "config.json").read_bytes() == theirs
     assert {p.name for p in folder.iterdir()} == {"model.safetensors", "config.json"}
     # Where there are no weights at all, it is nobody's.
     (folder / "model.safetensors").unlink()
     (folder / "config.next.json").write_bytes(theirs)
-    artifact_module._finish_replacement(folder)
+    artifact_file._finish_replacement(folder)
     assert {p.name for p in folder.iterdir()} == {"config.json"}
 
 
 def test_a_failed_save_leaves_the_old_model(artifact: Artifact, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, before = artifact_module.write_bytes, {p.name: p.read_bytes() for p in folder.iterdir()}
+    real, before = artifact_file.write_bytes, {p.name: p.read_bytes() for p in folder.iterdir()}
 
     def full(path: Path, data: bytes) -> None:
         if path.name == "model.safetensors":
             raise OSError("no space left on device")
         real(path, data)
 
-    monkeypatch.setattr(artifact_module, "write_bytes", full)
+    monkeypatch.setattr(artifact_file, "write_bytes", full)
     with pytest.raises(OSError, match="no space"):
         save_artifact(folder, replace(artifact, scaler=TargetScaler((0.0,), (1.0,)), model=GraphModel(SMALL).eval()))
     assert {p.name: p.read_bytes() for p in folder.iterdir()} == before
@@ -434,17 +436,17 @@ def test_a_kill_before_the_configuration_is_replaced_followed_by_a_full_disk(
 ) -> None:
     newer = replace(artifact, model=GraphModel(SMALL).eval(), units=("newer",))
     with monkeypatch.context() as patch:
-        patch.setattr(artifact_module, "_finish_replacement", lambda _: None)
+        patch.setattr(artifact_file, "_finish_replacement", lambda _: None)
         save_artifact(folder, newer)
     assert {p.name for p in folder.iterdir()} == {"model.safetensors", "config.json", "config.next.json"}
-    real = artifact_module.write_bytes
+    real = artifact_file.write_bytes
 
     def full(path: Path, data: bytes) -> None:
         if path.name == "model.safetensors":
             raise OSError("no space left on device")
         real(path, data)
 
-    monkeypatch.setattr(artifact_module, "write_bytes", full)
+    monkeypatch.setattr(artifact_file, "write_bytes", full)
     with pytest.raises(OSError, match="no space"):
         save_artifact(folder, replace(artifact, model=GraphModel(SMALL).eval(), units=("newest",)))
     assert load_artifact(folder).units == ("newer",)
@@ -455,11 +457,11 @@ def test_it_predicts_with_its_own_uncertainty_method_or_another(artifact: Artifa
     alone = artifact.predict(graphs)
     assert np.array_equal(alone.values, predict_molecules(artifact.model, artifact.scaler, graphs))
     assert alone.std is None
-    two = replace(artifact, members=(GraphModel(SMALL).eval(),), uncertainty="")
-    assert two.uncertainty == "ensemble"
+    two = replace(artifact, other_models=(GraphModel(SMALL).eval(),), uncertainty_method="")
+    assert two.uncertainty_method == "ensemble"
     both = two.predict(graphs)
     assert both.std is not None and (both.std > 0).all() and not np.allclose(both.values, alone.values)
-    assert two.predict(graphs, uncertainty="none").std is None
+    assert two.predict(graphs, uncertainty_method="none").std is None
 
 
 @pytest.mark.parametrize("at_save", [torch.float32, torch.float64])

@@ -10,7 +10,8 @@ import torch
 
 from molattn.chem import molecule_graph
 from molattn.data.store.batches import collate
-from molattn.models.artifact import Artifact, load_artifact, save_artifact
+from molattn.models.artifact import Artifact
+from molattn.models.artifact_file import load_artifact, save_artifact
 from molattn.models.base import build_model
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.graph_model import GraphModel

@@ -111,7 +111,7 @@ def test_numbers_of_two_targets_are_calibrated_each_by_its_own_errors() -> None:
     z = (y - predictions.values) / predictions.std
     for method, factor in (("zscaling", np.sqrt((z**2).mean(0))), ("isotonic", z.std(0))):
         calibration = _learned(NUMBERS, predictions, y, method)
-        assert (calibration.method, calibration.uncertainty) == (method, "mve")
+        assert (calibration.method, calibration.uncertainty_method) == (method, "mve")
         found = apply_calibration(predictions, NUMBERS, calibration, method)
         np.testing.assert_allclose(found.std, predictions.std * factor)
         np.testing.assert_array_equal(found.values, predictions.values)

@@ -14,7 +14,8 @@ from rdkit.Chem import Crippen, rdMolDescriptors
 from molattn.chem import DESCRIPTORS, FEW_DESCRIPTORS, ReadOptions, featurizer_descriptors, standardized_smiles
 from molattn.errors import InputError, MolattnWarning, UsageError
 from molattn.inference import Predictor
-from molattn.models.artifact import Artifact, load_artifact, save_artifact
+from molattn.models.artifact import Artifact
+from molattn.models.artifact_file import load_artifact, save_artifact
 from molattn.models.base import build_model
 from molattn.models.config import GraphModelConfig
 from molattn.models.scaler import DescriptorScaler, TargetScaler
@@ -140,11 +141,11 @@ def test_a_saved_model_computes_the_same(tmp_path: Path) -> None:
 def test_unknown_computed_descriptors_are_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, object], message: str
 ) -> None:
-    from molattn.models import artifact as module
+    from molattn.models import artifact_file as module
 
-    one, other = module._descriptors(SCALER)
+    one, other = module.descriptor_settings(SCALER)
     wrong = [{**one, **change}, other] if "name" in change else [one, {**other, **change}]
-    monkeypatch.setattr(module, "_descriptors", lambda _: wrong)
+    monkeypatch.setattr(module, "descriptor_settings", lambda _: wrong)
     save_artifact(tmp_path, predictor()._artifact)
     with pytest.raises(InputError, match=message):
         load_artifact(tmp_path)

@@ -13,14 +13,10 @@ from safetensors.torch import load_file
 
 from molattn.data.schema import dumps_checksummed, loads_checksummed
 from molattn.errors import InputError
-from molattn.models.artifact import load_artifact
+from molattn.models.artifact_file import load_artifact
 from molattn.models.config import CONFIGS
-from molattn.models.config_file import (
-    MAX_CONFIG_BYTES,
-    MODEL_FIELDS,
-    model_config_of,
-    read_config_file,
-)
+from molattn.models.config_file import MAX_CONFIG_BYTES, model_config_of, read_config_file
+from molattn.models.config_schema import MODEL_FIELDS
 from molattn.models.presets import PRESETS
 from tests.models.forms import FORMS, model_folders
 from tests.models.tensors import saved

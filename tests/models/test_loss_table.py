@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 import torch
 
+from molattn.models.loss_functions import MIN_VARIANCE
 from molattn.models.losses import (
     BOUNDED_LOSSES,
     LOSSES,
-    MIN_VARIANCE,
     Loss,
+    bounds_unsupported_reason,
     losses_of,
     methods_of_losses,
     register_loss,
-    why_no_bounds,
 )
 
 
@@ -40,9 +40,9 @@ def test_the_losses_and_uncertainty_methods_of_each_kind_of_task() -> None:
     assert losses_of("regression") == ("mse", "mae", "huber", "mve", "evidential", "quantile", *bounded)
     for loss in ("mse", "mae", "huber", "mve", "evidential", "quantile"):
         others = "--loss-function bounded-mse or bounded-mae does"
-        assert why_no_bounds(loss) == f"the loss {loss} does not learn from bounds: {others}"
+        assert bounds_unsupported_reason(loss) == f"the loss {loss} does not learn from bounds: {others}"
     for loss in (*bounded, "bce", "cross-entropy", "no such loss", ""):
-        assert why_no_bounds(loss) == ""
+        assert bounds_unsupported_reason(loss) == ""
     assert bounded == BOUNDED_LOSSES == tuple(name for name, loss in LOSSES.items() if loss.reads_bounds)
     assert losses_of("binary") == ("bce", "dirichlet")
     assert losses_of("multiclass") == ("cross-entropy", "dirichlet")

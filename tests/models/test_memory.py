@@ -16,7 +16,8 @@ from molattn.chem import molecule_graph
 from molattn.data.store.batches import MAX_PAIRS, Batch, MoleculeBatch, batches_by_size
 from molattn.errors import SmilesError
 from molattn.inference import Predictor
-from molattn.models.artifact import Artifact, save_artifact
+from molattn.models.artifact import Artifact
+from molattn.models.artifact_file import save_artifact
 from molattn.models.predict import compute_outputs, is_out_of_memory
 from tests.molecules import esol
 

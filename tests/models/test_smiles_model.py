@@ -8,7 +8,8 @@ import torch
 
 from molattn.chem import ConformerOptions, ReadOptions
 from molattn.errors import SmilesError, UsageError
-from molattn.models.artifact import Artifact, load_artifact, save_artifact
+from molattn.models.artifact import Artifact
+from molattn.models.artifact_file import load_artifact, save_artifact
 from molattn.models.base import MODELS, Molecule, MoleculeModel, build_model
 from molattn.models.config import CONFIGS
 from molattn.models.scaler import TargetScaler

@@ -11,7 +11,7 @@ from sklearn.preprocessing import QuantileTransformer
 
 from molattn.chem import molecule_graph
 from molattn.errors import InputError
-from molattn.models.artifact import load_artifact, save_artifact
+from molattn.models.artifact_file import load_artifact, save_artifact
 from molattn.models.predictions import Predictions
 from molattn.models.scaler import TargetScaler
 from molattn.models.target_transform import MAX_KNOTS, MOLAR, TargetTransform, parse_molar, transform_targets

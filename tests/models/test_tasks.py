@@ -12,8 +12,10 @@ from torch.distributions import Dirichlet
 
 from molattn.errors import InputError
 from molattn.models.losses import losses_of
+from molattn.models.names import TASK_TYPES
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import TASK_TYPES, Binary, Multiclass, Regression, Task, task_from_dict
+from molattn.models.task import Task
+from molattn.models.tasks import Binary, Multiclass, Regression, task_from_dict
 
 CLASSES = Multiclass(classes=(("a", "b"), ("x", "y", "z")))
 EVIDENCE = [Binary("dirichlet"), Multiclass("dirichlet", CLASSES.classes)]

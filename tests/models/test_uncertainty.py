@@ -13,13 +13,15 @@ from molattn.chem import molecule_graph
 from molattn.data.schema import dumps_checksummed
 from molattn.errors import InputError, UsageError
 from molattn.models.applicability_domain import ApplicabilityDomain
-from molattn.models.artifact import Artifact, load_artifact, save_artifact
+from molattn.models.artifact import Artifact
+from molattn.models.artifact_file import load_artifact, save_artifact
 from molattn.models.calibration import Calibration, resolve_calibration_method, score_names
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.models.losses import losses_of
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import Binary, Multiclass, Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Binary, Multiclass, Regression
 from molattn.models.uncertainty import _dropout_passes, resolve_uncertainty_method, uncertainty_methods
 from tests.gpus import refuse_gpus
 from tests.molecules import SPECIAL
@@ -40,7 +42,7 @@ def _ensemble(task: Task, members: int = 3, **fields: object) -> Artifact:
         torch.manual_seed(seed)
         models.append(GraphModel(SMALL, len(task.target_of_output(2))).eval().requires_grad_(False))
     scaler = TargetScaler((1.0, -2.0), (3.0, 0.5)) if isinstance(task, Regression) else TargetScaler.identity(2)
-    settings = {"task": task, "members": tuple(models[1:]), **fields}
+    settings = {"task": task, "other_models": tuple(models[1:]), **fields}
     return Artifact(models[0], scaler, ("p", "q"), ("", ""), **settings)  # pyright: ignore
 
 
@@ -48,7 +50,7 @@ def _ensemble(task: Task, members: int = 3, **fields: object) -> Artifact:
 def test_an_ensemble_predicts_the_mean_and_its_variance_has_two_parts(task: Task) -> None:
     ensemble = _ensemble(task)
     predictions = ensemble.predict(GRAPHS)
-    each = [replace(ensemble, model=m, members=(), uncertainty="").predict(GRAPHS) for m in ensemble.models]
+    each = [replace(ensemble, model=m, other_models=(), uncertainty_method="").predict(GRAPHS) for m in ensemble.models]
     assert predictions.extra_values.shape == (len(GRAPHS), len(ensemble.extra_columns()))
     assert ensemble.extra_columns()[-2:] == ["p_std", "q_std"]
     assert predictions.std is not None
@@ -65,17 +67,17 @@ def test_an_ensemble_predicts_the_mean_and_its_variance_has_two_parts(task: Task
     np.testing.assert_allclose(predictions.std[:, 0] ** 2, between + within)
     # The variance from the loss alone is one of the two.
     if task.uncertainty_method != "none":
-        alone = ensemble.predict(GRAPHS, uncertainty=task.uncertainty_method).std
+        alone = ensemble.predict(GRAPHS, uncertainty_method=task.uncertainty_method).std
         assert alone is not None
         np.testing.assert_allclose(alone[:, 0] ** 2, within)
-    assert ensemble.predict(GRAPHS, uncertainty="none").std is None
+    assert ensemble.predict(GRAPHS, uncertainty_method="none").std is None
 
 
 def test_evidential_variance_is_aleatoric_and_epistemic() -> None:
     artifact = _ensemble(Regression("evidential"), 1)
     squares = {}
     for name in ("total", "epistemic", "aleatoric"):
-        std = artifact.predict(GRAPHS, uncertainty=f"evidential-{name}").std
+        std = artifact.predict(GRAPHS, uncertainty_method=f"evidential-{name}").std
         assert std is not None
         squares[name] = std**2
     np.testing.assert_allclose(squares["total"], squares["epistemic"] + squares["aleatoric"])
@@ -112,8 +114,8 @@ def test_a_batch_normalization_stays_in_evaluation_mode_in_passes_with_dropout()
 
 
 def test_dropout_gives_a_std_and_changes_neither_predictions_nor_random_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    artifact = _ensemble(Regression(), 2, uncertainty="dropout", samples=20)
-    plain = _ensemble(Regression(), 2, uncertainty="none")
+    artifact = _ensemble(Regression(), 2, uncertainty_method="dropout", dropout_passes=20)
+    plain = _ensemble(Regression(), 2, uncertainty_method="none")
     torch.manual_seed(5)
     before = torch.get_rng_state()
     refuse_gpus(monkeypatch)
@@ -140,9 +142,11 @@ def test_save_and_load_are_bitwise_exact(task: Task, tmp_path: Path) -> None:
     a, b = written.predict(GRAPHS), read.predict(GRAPHS)
     np.testing.assert_array_equal(a.values, b.values)
     np.testing.assert_array_equal(a.extra_values, b.extra_values)
-    assert read.uncertainty == "ensemble" and read.task == task and read.extra_columns() == written.extra_columns()
+    assert (
+        read.uncertainty_method == "ensemble" and read.task == task and read.extra_columns() == written.extra_columns()
+    )
     assert read.calibration is not None and read.domain is not None
-    assert (read.calibration.method, read.calibration.uncertainty) == (method, "ensemble")
+    assert (read.calibration.method, read.calibration.uncertainty_method) == (method, "ensemble")
     for mine, theirs in zip(read.calibration.scores, scores, strict=True):
         assert mine.keys() == theirs.keys() and all((mine[k] == theirs[k]).all() for k in mine)
     assert (read.domain.embeddings == domain.embeddings).all() and (read.domain.bits == domain.bits).all()
@@ -150,9 +154,9 @@ def test_save_and_load_are_bitwise_exact(task: Task, tmp_path: Path) -> None:
 
 
 def test_the_uncertainty_method_is_saved(tmp_path: Path) -> None:
-    save_artifact(tmp_path, _ensemble(Regression(), 1, uncertainty="dropout", samples=7))
+    save_artifact(tmp_path, _ensemble(Regression(), 1, uncertainty_method="dropout", dropout_passes=7))
     read = load_artifact(tmp_path)
-    assert (read.uncertainty, read.samples, read.members) == ("dropout", 7, ())
+    assert (read.uncertainty_method, read.dropout_passes, read.other_models) == ("dropout", 7, ())
 
 
 def test_missing_members_are_an_error(tmp_path: Path) -> None:

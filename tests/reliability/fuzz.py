@@ -51,7 +51,7 @@ def config(data: bytes, folder: Path) -> object:
 def model(data: bytes, folder: Path) -> object:
     """The reader of models: a configuration with a matching checksum, or, after a byte below 32, weights."""
     from molattn.data.schema import dumps_checksummed
-    from molattn.models.artifact import load_artifact
+    from molattn.models.artifact_file import load_artifact
     from tests.models.forms import model_folders
 
     intact = model_folders()["regression"]

@@ -21,8 +21,9 @@ from typing import Protocol
 import torch
 
 from molattn.data import read_table, write_table
-from molattn.models.artifact import Artifact, load_artifact, save_artifact
-from molattn.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from molattn.models.artifact import Artifact
+from molattn.models.artifact_file import load_artifact, save_artifact
+from molattn.training.checkpoint_file import Checkpoint, load_checkpoint, save_checkpoint
 
 
 class Saver(Protocol):

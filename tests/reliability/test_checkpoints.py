@@ -21,8 +21,8 @@ from molattn.data.tables.parts import parts_folder
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import InputError
 from molattn.explain import AttentionMap
-from molattn.models.config_file import SCHEMA
-from molattn.training.checkpoint import load_checkpoint
+from molattn.models.config_schema import SCHEMA
+from molattn.training.checkpoint_file import load_checkpoint
 from tests.cli.conftest import Molattn
 from tests.data.fill_store import reading
 from tests.molecules import SPECIAL, esol

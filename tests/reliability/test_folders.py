@@ -17,7 +17,7 @@ import molattn as library
 from molattn import Predictor
 from molattn.chem import molecule_graph
 from molattn.errors import InputError, MolattnWarning, SmilesError
-from molattn.models.artifact import load_artifact, save_artifact
+from molattn.models.artifact_file import load_artifact, save_artifact
 from tests.cli.conftest import Molattn
 from tests.models.forms import model_folders
 from tests.reliability.score import Score

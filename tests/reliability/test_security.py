@@ -31,8 +31,8 @@ from molattn.data.schema import dumps_checksummed
 from molattn.data.store.cache import cached_molecules
 from molattn.errors import InputError, MolattnError
 from molattn.explain import AttentionMap
-from molattn.models.artifact import load_artifact, save_artifact
-from molattn.training.checkpoint import load_checkpoint
+from molattn.models.artifact_file import load_artifact, save_artifact
+from molattn.training.checkpoint_file import load_checkpoint
 from tests.cli.conftest import Molattn
 from tests.data.fill_store import reading
 from tests.data.server import certificate, serve

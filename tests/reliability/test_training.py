@@ -16,7 +16,8 @@ from molattn.models.graph_model import GraphModel
 from molattn.models.losses import losses_of
 from molattn.models.presets import PRESETS
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import Binary, Multiclass, Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Binary, Multiclass, Regression
 from molattn.testing import CheckFailed, check_model
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules

@@ -1,4 +1,4 @@
-"""Targets of atoms in training: which labels count, their weights, and which rows are rejected."""
+"""Atom-level targets in training: which labels count, their weights, and which rows are rejected."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,14 +16,16 @@ from molattn.models.losses import losses_of
 from molattn.models.predict import compute_outputs
 from molattn.models.scaler import TargetScaler
 from molattn.models.smiles_model import SmilesModel
-from molattn.models.tasks import Binary, Multiclass, Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Binary, Multiclass, Regression
 from molattn.training.config import DataConfig, TrainingConfig
 from molattn.training.dataset import LabelledMolecules, PreparedDataset, collate_rows, collate_step
+from molattn.training.encoded_table import EncodedTable
 from molattn.training.fit import fit
 from molattn.training.labels import match_labels, molecule_means
 from molattn.training.learner import Learner
 from molattn.training.prepare import prepare
-from molattn.training.targets import EncodedTable, encode_targets, has_atom_targets
+from molattn.training.targets import encode_targets, has_atom_targets
 from molattn.training.task_inference import resolve_task
 from tests.molecules import esol
 
@@ -237,7 +239,7 @@ def test_settings_that_targets_of_atoms_do_not_support_are_refused(tmp_path: Pat
         prepare(DataConfig(dataset=str(table)), SmilesModel, seed=0)
     with pytest.raises(UsageError, match="--task-type atom-binary learns that"):
         _prepared(table, task_type="binary")
-    with pytest.raises(UsageError, match="has no targets of atoms"):
+    with pytest.raises(UsageError, match="has no atom-level targets"):
         prepare(DataConfig(dataset="esol", task_type="atom-regression"), GraphModel, seed=0)
     with pytest.raises(InputError, match="a binary target is 0 or 1: .*--task-type atom-regression"):
         _prepared(table, task_type="atom-binary")

@@ -31,8 +31,8 @@ command = molattn_command
 @pytest.fixture(autouse=True)
 def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty trees, and twelve descriptors."""
-    monkeypatch.setattr(baseline, "TREES", 20)
-    monkeypatch.setattr(baseline, "FEATURIZERS", ("rdkit_few",))
+    monkeypatch.setattr(baseline, "NUM_TREES", 20)
+    monkeypatch.setattr(baseline, "FOREST_FEATURIZERS", ("rdkit_few",))
 
 
 def _dataset(path: Path, frame: pd.DataFrame, **settings: Any) -> PreparedDataset:
@@ -95,7 +95,7 @@ def test_classes_are_measured_by_probabilities_and_a_sample_is_taken_of_many(
     words = np.array(["low", "middle", "high"])[np.digitize(VALUES, np.quantile(VALUES, [0.33, 0.66]))]
     several = _dataset(tmp_path / "w.csv", pd.DataFrame({"smiles": SMILES, "y": words}))
     monkeypatch.undo()
-    monkeypatch.setattr(baseline, "FEATURIZERS", ("rdkit_few",))
+    monkeypatch.setattr(baseline, "FOREST_FEATURIZERS", ("rdkit_few",))
     train, test = (several.indices(side) for side in ("train", "test"))
     x = [baseline._features(several, rows, 0) for rows in (train, test)]
     predicted = baseline._forest(several.task, 0, 1).fit(x[0], several.targets[train, 0]).predict(x[1])
@@ -121,7 +121,7 @@ def test_the_auroc_is_that_of_the_forest_of_scikit_learn(tmp_path: Path) -> None
 
 
 def test_atoms_have_no_forest() -> None:
-    with pytest.raises(UsageError, match="targets are of atoms"):
+    with pytest.raises(UsageError, match="these are atom-level"):
         check_baseline(Regression(atom_level=True))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap
 
-from molattn.models.predictions import Predictions, no_columns
+from molattn.models.predictions import Predictions, empty_distribution
 from molattn.models.tasks import Regression
 from molattn.training.metrics import (
     METRICS,
@@ -130,7 +130,7 @@ def test_each_target_has_the_intervals_of_its_labels() -> None:
     true, values = rng.normal(size=(2, 40, 2))
     true[::2, 1] = np.nan
     molecules = [f"m{i // 2}" for i in range(40)]
-    predictions = Predictions(values, no_columns(values))
+    predictions = Predictions(values, empty_distribution(len(values)))
     found = intervals_by_target(Regression(), ("a", "b"), true, predictions, ("rmse", "r2"), molecules)
     for t, name in enumerate("ab"):
         assert found[name] == metric_intervals(true[:, t], values[:, t], ("rmse", "r2"), molecules)

@@ -19,7 +19,7 @@ from molattn.models.graph_model import GraphModel
 from molattn.sklearn import MolAttentionRegressor
 from molattn.training import distributed
 from molattn.training.callbacks import CALLBACKS, Callback
-from molattn.training.checkpoint import Checkpoints
+from molattn.training.checkpoint import CheckpointFolder
 from molattn.training.early_stopping import EpochRecord, FitResult
 from molattn.training.fit import fit
 from molattn.training.learner import Learner
@@ -135,14 +135,14 @@ def test_callbacks_are_restored_and_a_finished_training_says_what_ended_it(tmp_p
 
     whole, in_one_go = fitted(StopAfter(4), Callback(), epochs=9)
     with pytest.raises(InterruptedError):
-        fitted(StopAfter(4), Interrupt(), epochs=9, checkpoints=Checkpoints(tmp_path / "c", {}))
+        fitted(StopAfter(4), Interrupt(), epochs=9, checkpoints=CheckpointFolder(tmp_path / "c", {}))
     for _ in range(2):  # after its end, too
         resumed = StopAfter(4)
-        model, result = fitted(resumed, Callback(), seed=9, epochs=9, checkpoints=Checkpoints(tmp_path / "c", {}))
+        model, result = fitted(resumed, Callback(), seed=9, epochs=9, checkpoints=CheckpointFolder(tmp_path / "c", {}))
         assert (result, resumed.done, result.stopped_by) == (in_one_go, 4, "StopAfter")
         assert same_weights(model, whole)
     with pytest.raises(InputError, match="it has the states of 2 callbacks, not of 1"):
-        fitted(StopAfter(4), epochs=9, checkpoints=Checkpoints(tmp_path / "c", {}))
+        fitted(StopAfter(4), epochs=9, checkpoints=CheckpointFolder(tmp_path / "c", {}))
 
 
 @pytest.mark.parametrize(("state", "why"), [({"w": torch.zeros(1)}, "Tensor is not JSON"), ([1], "but \\[1\\]")])
@@ -152,7 +152,7 @@ def test_a_state_that_is_no_json_is_refused(tmp_path: Path, state: Any, why: str
             return state
 
     with pytest.raises(UsageError, match=f"Wrong.state_dict returns no dictionary of JSON values.*{why}"):
-        fitted(Wrong(), checkpoints=Checkpoints(tmp_path / "c", {}))
+        fitted(Wrong(), checkpoints=CheckpointFolder(tmp_path / "c", {}))
 
 
 def test_callbacks_of_a_plugin_are_called_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,18 +18,11 @@ from torch import Tensor, nn
 
 from molattn.errors import InputError, UsageError
 from molattn.training import distributed
-from molattn.training.checkpoint import (
-    SCHEMA,
-    STATE,
-    Checkpoint,
-    Checkpoints,
-    EpochCheckpointer,
-    differences,
-    exit_on_sigterm,
-    load_checkpoint,
-    preserve_random_states,
-    save_checkpoint,
-)
+from molattn.training.checkpoint import Checkpointer, CheckpointFolder
+from molattn.training.checkpoint_file import SCHEMA, STATE_FILE, Checkpoint, load_checkpoint, save_checkpoint
+from molattn.training.generator_states import preserve_random_states
+from molattn.training.setting_differences import differences
+from molattn.training.signals import exit_on_sigterm
 
 X = {"a.x": torch.arange(3.0), "a.b.y": torch.tensor(2), "ab.z": torch.ones(1)}
 
@@ -41,17 +34,17 @@ def written(folder: Path, epoch: int = 2, **state: Any) -> Path:
 
 def change(folder: Path, update_checksum: bool = True, **fields: Any) -> None:
     """Change fields of the state, with its checksum if `update_checksum`."""
-    outer = json.loads((folder / STATE).read_text())
+    outer = json.loads((folder / STATE_FILE).read_text())
     text = json.dumps({**json.loads(outer["content"]), **fields})
     sha256 = hashlib.sha256(text.encode()).hexdigest() if update_checksum else outer["sha256"]
-    (folder / STATE).write_text(json.dumps({"sha256": sha256, "content": text}))
+    (folder / STATE_FILE).write_text(json.dumps({"sha256": sha256, "content": text}))
 
 
 def test_the_files_on_disk(tmp_path: Path) -> None:
     folder = written(tmp_path / "run" / "checkpoint", digits=0.1 + 0.2, infinite=float("-inf"))
-    assert {path.name for path in folder.iterdir()} == {STATE, "epoch-2.safetensors"}
+    assert {path.name for path in folder.iterdir()} == {STATE_FILE, "epoch-2.safetensors"}
     data = (folder / "epoch-2.safetensors").read_bytes()
-    outer = json.loads((folder / STATE).read_text())
+    outer = json.loads((folder / STATE_FILE).read_text())
     assert set(outer) == {"sha256", "content"}
     assert outer["sha256"] == hashlib.sha256(outer["content"].encode()).hexdigest()
     assert json.loads(outer["content"]) == {
@@ -69,7 +62,7 @@ def test_the_last_one_is_loaded_and_the_others_are_deleted(tmp_path: Path) -> No
     assert load_checkpoint(tmp_path / "c") is None
     for epoch in (2, 10, 3, 3):
         written(tmp_path / "c", epoch)
-    assert {path.name for path in (tmp_path / "c").iterdir()} == {STATE, "epoch-3.safetensors"}
+    assert {path.name for path in (tmp_path / "c").iterdir()} == {STATE_FILE, "epoch-3.safetensors"}
     found = load_checkpoint(tmp_path / "c")
     assert found is not None and found.state["epoch"] == 3
     assert found.tensors.keys() == X.keys()
@@ -84,11 +77,11 @@ def test_the_last_one_is_loaded_and_the_others_are_deleted(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda f: (f / STATE).write_text(""),
-        lambda f: (f / STATE).write_text("[]"),
-        lambda f: (f / STATE).write_text("{}"),
-        lambda f: (f / STATE).write_bytes(b"\xff"),
-        lambda f: (f / STATE).write_text('{"content": 3, "sha256": ""}'),
+        lambda f: (f / STATE_FILE).write_text(""),
+        lambda f: (f / STATE_FILE).write_text("[]"),
+        lambda f: (f / STATE_FILE).write_text("{}"),
+        lambda f: (f / STATE_FILE).write_bytes(b"\xff"),
+        lambda f: (f / STATE_FILE).write_text('{"content": 3, "sha256": ""}'),
         lambda f: change(f, update_checksum=False, seconds=1.0),
         lambda f: change(f, sha256="0" * 64),
         lambda f: change(f, file="none.safetensors"),
@@ -121,9 +114,9 @@ def test_another_schema_is_of_another_molattn(tmp_path: Path, schema: int) -> No
 
 
 def test_differences_are_named() -> None:
-    before = {"config": {"training": {"epochs": 3, "lr": 0.1}, "x": 1}, "sha256": {"table": "a"}, "old": None}
+    before = {"training": {"epochs": 3, "lr": 0.1}, "x": 1, "sha256": {"table": "a"}, "old": None}
     assert differences(before, before) == []
-    now = {"config": {"training": {"epochs": 4, "lr": 0.1}, "x": [1]}, "sha256": {"table": "b"}, "new": "c" * 60}
+    now = {"training": {"epochs": 4, "lr": 0.1}, "x": [1], "sha256": {"table": "b"}, "new": "c" * 60}
     assert differences(before, now) == [
         "training.epochs was 3 and is 4 now",
         "x was 1 and is [1] now",
@@ -137,16 +130,16 @@ def test_differences_are_named() -> None:
 
 def test_another_training_is_not_resumed(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "checkpoint"
-    first = Checkpoints(folder, {"seed": 0, "sizes": (1, 2)})
+    first = CheckpointFolder(folder, {"config": {"seed": 0}, "sizes": (1, 2)})
     assert (first.last, first.seconds, first.every) == (None, 0.0, 1)
-    written(folder, identity={"seed": 0, "sizes": [1, 2]}, seconds=12.5, finished=False)
-    again = Checkpoints(folder, {"seed": 0, "sizes": (1, 2)}, every=3)
+    written(folder, identity={"config": {"seed": 0}, "sizes": [1, 2]}, seconds=12.5, finished=False)
+    again = CheckpointFolder(folder, {"config": {"seed": 0}, "sizes": (1, 2)}, every=3)
     assert again.last is not None and (again.seconds, again.every) == (12.5, 3)
     message = "run cannot be resumed, since seed was 0 and is 1 now; more was null and is 2 now: undo the change, or"
     with pytest.raises(UsageError, match=message):
-        Checkpoints(folder, {"seed": 1, "sizes": (1, 2), "more": 2})
+        CheckpointFolder(folder, {"config": {"seed": 1}, "sizes": (1, 2), "more": 2})
     with pytest.raises(UsageError, match="^elsewhere cannot be resumed"):
-        Checkpoints(folder, {}, run=Path("elsewhere"))
+        CheckpointFolder(folder, {}, run=Path("elsewhere"))
     again.remove()
     assert not folder.exists()
     again.remove()
@@ -156,14 +149,14 @@ class Monitor:
     """The history, and the best weights."""
 
     def __init__(self) -> None:
-        self.state: dict[str, Tensor] | None = None
+        self.best_weights: dict[str, Tensor] | None = None
         self.values: dict[str, Any] = {}
 
     def to_dict(self) -> dict[str, Any]:
         return {**self.values, "best": 1}
 
-    def restore(self, saved: dict[str, Any], state: dict[str, Tensor] | None) -> None:
-        self.values, self.state = saved, state
+    def restore(self, saved: dict[str, Any], best_weights: dict[str, Tensor] | None) -> None:
+        self.values, self.best_weights = saved, best_weights
 
 
 class Training(nn.Module):
@@ -205,11 +198,11 @@ def test_a_resumed_training_is_bitwise_equal(tmp_path: Path, best: dict[str, Ten
         whole, monitor = Training(0), Monitor()
         seed_all(1)
         random.gauss(0, 1)  # which keeps a second one back
-        saves = EpochCheckpointer(Checkpoints(tmp_path / "c", {"seed": 1}), monitor)
+        saves = Checkpointer(CheckpointFolder(tmp_path / "c", {"seed": 1}), monitor)
         assert saves.restore(whole, 6) == 0
         for _ in range(3):
             whole.epoch()
-        monitor.values, monitor.state = {"losses": [3.0, float("nan")]}, best
+        monitor.values, monitor.best_weights = {"losses": [3.0, float("nan")]}, best
         saves.save_epoch(2, whole, finished=False)
         draws = random.gauss(0, 1)
         for _ in range(2):
@@ -217,12 +210,12 @@ def test_a_resumed_training_is_bitwise_equal(tmp_path: Path, best: dict[str, Ten
 
         other, again = Training(5), Monitor()
         seed_all(7)
-        goes = EpochCheckpointer(Checkpoints(tmp_path / "c", {"seed": 1}), again)
+        goes = Checkpointer(CheckpointFolder(tmp_path / "c", {"seed": 1}), again)
         assert again.values["best"] == 1 and again.values["losses"][0] == 3.0
         if best is None:
-            assert again.state is None
+            assert again.best_weights is None
         else:
-            assert again.state is not None and torch.equal(again.state["w"], best["w"])
+            assert again.best_weights is not None and torch.equal(again.best_weights["w"], best["w"])
         assert goes.restore(other, 6) == 3
         assert random.gauss(0, 1) == draws
         assert isinstance(other.optimizer.param_groups[0]["betas"], tuple)
@@ -236,10 +229,10 @@ def test_which_epochs_are_saved_and_their_state(tmp_path: Path, monkeypatch: pyt
     training = Training(0)
     training.epoch()
     folder = tmp_path / "c"
-    saves = EpochCheckpointer(Checkpoints(folder, {"seed": 1}, every=3), Monitor())
+    saves = Checkpointer(CheckpointFolder(folder, {"seed": 1}, every=3), Monitor())
 
     def saved(epoch: int, finished: bool = False) -> dict[str, Any] | None:
-        Checkpoints(folder, {"seed": 1}).remove()
+        CheckpointFolder(folder, {"seed": 1}).remove()
         saves.save_epoch(epoch, training, finished)
         found = load_checkpoint(folder)
         return None if found is None else found.state
@@ -254,19 +247,19 @@ def test_which_epochs_are_saved_and_their_state(tmp_path: Path, monkeypatch: pyt
         assert (state["epoch"], state["finished"], state["identity"]) == (epoch, finished, {"seed": 1})
         assert 0 < state["seconds"] < 60
     # A finished training has no epoch to continue with.
-    assert EpochCheckpointer(Checkpoints(folder, {"seed": 1}), Monitor()).restore(training, 9) == 9
-    before = Checkpoints(folder, {"seed": 1}).seconds
-    later = EpochCheckpointer(Checkpoints(folder, {"seed": 1}), Monitor())
+    assert Checkpointer(CheckpointFolder(folder, {"seed": 1}), Monitor()).restore(training, 9) == 9
+    before = CheckpointFolder(folder, {"seed": 1}).seconds
+    later = Checkpointer(CheckpointFolder(folder, {"seed": 1}), Monitor())
     later.start -= 100
     later.save_epoch(5, training, finished=True)
-    assert before + 100 < Checkpoints(folder, {"seed": 1}).seconds < before + 160
+    assert before + 100 < CheckpointFolder(folder, {"seed": 1}).seconds < before + 160
 
 
 def test_a_checkpoint_of_another_model_or_of_more_epochs_is_reported_in_one_sentence(tmp_path: Path) -> None:
     training = Training(0)
     training.epoch()
-    EpochCheckpointer(Checkpoints(tmp_path / "c", {}), Monitor()).save_epoch(5, training, finished=False)
-    goes = EpochCheckpointer(Checkpoints(tmp_path / "c", {}), Monitor())
+    Checkpointer(CheckpointFolder(tmp_path / "c", {}), Monitor()).save_epoch(5, training, finished=False)
+    goes = Checkpointer(CheckpointFolder(tmp_path / "c", {}), Monitor())
     with pytest.raises(InputError, match=r"is damaged, .*epoch.*below 5, the number of epochs"):
         goes.restore(training, 5)
     training.model = nn.Linear(4, 2)
@@ -329,13 +322,13 @@ def test_random_states_of_gpus_are_restored_for_the_available_ones(
     for initialized, devices, wanted in ((False, 2, {}), (True, 2, {0: 7, 1: 8}), (True, 1, {0: 7})):
         monkeypatch.setattr(torch.cuda, "is_initialized", lambda initialized=initialized: initialized)
         monkeypatch.setattr(torch.cuda, "device_count", lambda devices=devices: devices)
-        EpochCheckpointer(Checkpoints(tmp_path / "c", {}), Monitor()).save_epoch(5, training, finished=False)
+        Checkpointer(CheckpointFolder(tmp_path / "c", {}), Monitor()).save_epoch(5, training, finished=False)
         put_back.clear()
-        EpochCheckpointer(Checkpoints(tmp_path / "c", {}), Monitor()).restore(training, 9)
+        Checkpointer(CheckpointFolder(tmp_path / "c", {}), Monitor()).restore(training, 9)
         assert put_back == wanted
         if initialized:
             monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
             put_back.clear()
-            EpochCheckpointer(Checkpoints(tmp_path / "c", {}), Monitor()).restore(training, 9)
+            Checkpointer(CheckpointFolder(tmp_path / "c", {}), Monitor()).restore(training, 9)
             assert put_back == {}
             monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

@@ -133,8 +133,7 @@ def test_sigterm_ends_a_rank_wherever_it_waits(wait: str, cleans_up: bool) -> No
         "import sys, time\n"
         "from datetime import timedelta\n"
         "from torch.distributed import TCPStore\n"
-        "from molattn.training.checkpoint import exit_on_sigterm\n"
-        "from molattn.training.distributed import end_on_sigterm\n"
+        "from molattn.training.signals import end_on_sigterm, exit_on_sigterm\n"
         "store = TCPStore('127.0.0.1', 0, 1, True, timeout=timedelta(seconds=100))\n"
         "try:\n"
         "    with end_on_sigterm(1.0), exit_on_sigterm():\n"
@@ -158,7 +157,7 @@ def test_sigterm_ends_a_rank_wherever_it_waits(wait: str, cleans_up: bool) -> No
 def test_what_goes_on_after_sigterm_is_not_ended_outside_the_block() -> None:
     code = (
         "import os, signal, time\n"
-        "from molattn.training.distributed import end_on_sigterm\n"
+        "from molattn.training.signals import end_on_sigterm\n"
         "signal.signal(signal.SIGTERM, lambda *_: None)\n"
         "with end_on_sigterm(0.5):\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"

@@ -64,7 +64,7 @@ def watched(values: list[float], tracking_metric: str, patience: int = 99, saves
         if stop:
             break
         if saves:
-            saved, state = json.loads(json.dumps(stopping.to_dict())), stopping.state
+            saved, state = json.loads(json.dumps(stopping.to_dict())), stopping.best_weights
             stopping = new()
             stopping.restore(saved, state)
     return stopping
@@ -79,7 +79,7 @@ def test_the_earliest_epoch_with_the_best_value_is_kept(values: list[float], nam
     signed = np.array(values) * (1 if METRICS[name].larger_is_better else -1)
     wanted = 1 if np.isnan(signed).all() else int(np.nanargmax(signed)) + 1
     assert stopping.best_epoch == wanted
-    assert stopping.state is not None and stopping.state["w"].tolist() == [wanted] * 2
+    assert stopping.best_weights is not None and stopping.best_weights["w"].tolist() == [wanted] * 2
     assert [r.epoch for r in stopping.history] == list(range(1, len(values) + 1))
     assert [r.epoch for r in stopping.history if r.best][-1] == wanted
     for i, record in enumerate(stopping.history):
@@ -94,7 +94,7 @@ def test_an_epoch_without_a_finite_loss_is_never_kept(values: list[float]) -> No
     stopping = watched([math.inf, *values], VAL_LOSS)
     finite = [i for i, v in enumerate(values) if math.isfinite(v)]
     assert stopping.best_epoch == (min(finite, key=lambda i: values[i]) + 2 if finite else 0)
-    assert (stopping.state is None) == (not finite)
+    assert (stopping.best_weights is None) == (not finite)
 
 
 @given(VALUES_OF_EPOCHS, st.sampled_from([VAL_LOSS, "auroc"]), st.integers(1, 4))

@@ -13,10 +13,12 @@ from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.models.losses import losses_of
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import Binary, Multiclass, Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Binary, Multiclass, Regression
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules, StepInputs, collate_rows, collate_step
-from molattn.training.fit import FitResult, fit
+from molattn.training.early_stopping import FitResult
+from molattn.training.fit import fit
 from molattn.training.initialization import initialize_model
 from molattn.training.learner import Learner
 from molattn.training.run_config import RunConfig

@@ -21,7 +21,7 @@ from molattn.training import bases
 from molattn.training import run as run_module
 from molattn.training import train_arrays as arrays_module
 from molattn.training.bases import (
-    DEFAULT,
+    DEFAULT_BASE,
     FINE_TUNING,
     FINE_TUNING_MANY,
     FROM_SCRATCH,
@@ -30,11 +30,11 @@ from molattn.training.bases import (
     bases_dir,
 )
 from molattn.training.config import DataConfig, TrainingConfig
-from molattn.training.initialization import resolve_initialization
-from molattn.training.pretraining import PretrainConfig, pretrain
-from molattn.training.run import initialize_model
+from molattn.training.initialization import initialize_model, resolve_initialization
+from molattn.training.pretrain_config import PretrainConfig
+from molattn.training.pretraining import pretrain
 from molattn.training.run_config import RunConfig, resolve
-from molattn.training.unlabelled import NCI, collect_molecules
+from molattn.training.unlabelled import NCI_MOLECULES, collect_molecules
 from tests.molecules import esol
 from tests.training.test_pretraining import RecordingReporter
 
@@ -274,18 +274,20 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (tmp_path / "mine.smi").write_text("\n".join(MOLECULES) + "\n")
     run = RunConfig(training=TrainingConfig(epochs=1, accelerator="cpu", base="none"))
     pretrain(
-        PretrainConfig(molecules=str(tmp_path / "mine.smi"), run=run), tmp_path / "bases" / DEFAULT, RecordingReporter()
+        PretrainConfig(molecules=str(tmp_path / "mine.smi"), run=run),
+        tmp_path / "bases" / DEFAULT_BASE,
+        RecordingReporter(),
     )
-    card = tmp_path / "bases" / DEFAULT / "card.toml"
-    card.write_text(card.read_text().replace('source = "mine.smi"', f'source = "{NCI}"'))
+    card = tmp_path / "bases" / DEFAULT_BASE / "card.toml"
+    card.write_text(card.read_text().replace('source = "mine.smi"', f'source = "{NCI_MOLECULES}"'))
     monkeypatch.setattr(bases, "bases_dir", lambda: tmp_path / "bases")
-    return DEFAULT
+    return DEFAULT_BASE
 
 
 def test_auto_selects_the_default_base_model_if_it_is_compatible(own: str) -> None:
     assert base_names() == (own,)
     config, message = resolve_initialization(resolve(None, {"dataset": "esol", "base": "auto"}))
-    assert config.training.base == DEFAULT
+    assert config.training.base == DEFAULT_BASE
     assert "--base none" in message
     initialize_model(config, 1, False)
     few, weight = FROM_SCRATCH["data"]["molecule_featurizers"], FROM_SCRATCH["training"]["auxiliary"]
@@ -303,7 +305,7 @@ def test_auto_selects_the_default_base_model_if_it_is_compatible(own: str) -> No
         initialize_model(config, 1, False)
     config, message = resolve_initialization(resolve(None, {"base": "auto"}), atom_level=True)
     assert config.training.base == "none"
-    assert "of atoms" in message
+    assert "atom-level" in message
 
 
 def test_data_sets_that_the_base_model_was_trained_on_are_refused(own: str) -> None:
@@ -335,8 +337,8 @@ def test_every_included_base_model_is_complete_and_small() -> None:
 def test_the_default_base_model_was_not_trained_on_esol() -> None:
     folder = bases_dir()
     assert folder is not None
-    card = tomllib.loads((folder / DEFAULT / "card.toml").read_text())
-    seen = collect_molecules(NCI)
+    card = tomllib.loads((folder / DEFAULT_BASE / "card.toml").read_text())
+    seen = collect_molecules(NCI_MOLECULES)
     assert (card["molecules"]["count"], card["molecules"]["sha256"]) == (len(seen.smiles), seen.sha256)
     blocks = [{inchi_key(smiles).partition("-")[0] for smiles in some} for some in (seen.smiles, esol(1128)[0])]
     assert len(blocks[0]) > 3900

@@ -19,25 +19,19 @@ from molattn.data.store.batches import BucketBatchSampler
 from molattn.errors import InputError, UsageError
 from molattn.models.graph_model import GraphModel
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import Binary, Regression, Task
-from molattn.training import distributed
+from molattn.models.task import Task
+from molattn.models.tasks import Binary, Regression
+from molattn.training import distributed, ensemble
 from molattn.training import fit as fit_module
 from molattn.training.callbacks import ReportEpochs
-from molattn.training.checkpoint import Checkpoints, load_checkpoint
+from molattn.training.checkpoint import CheckpointFolder
+from molattn.training.checkpoint_file import load_checkpoint
 from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules, collate_step
 from molattn.training.distributed import select_device
-from molattn.training.fit import (
-    EarlyStopping,
-    EpochRecord,
-    FitResult,
-    FittedEnsemble,
-    _eval_mode,
-    _seed_epoch,
-    _to_device,
-    fit,
-    fit_ensemble,
-)
+from molattn.training.early_stopping import EpochRecord, FitResult
+from molattn.training.ensemble import FittedEnsemble, fit_ensemble
+from molattn.training.fit import EarlyStopping, _eval_mode, _seed_epoch, _to_device, fit
 from molattn.training.run_config import RunConfig
 from tests.training.test_learner import CONFIG, GRAPHS, SCALER, SMALL, TARGETS, TRAIN, VAL, model_of
 
@@ -171,10 +165,10 @@ def test_the_state_of_early_stopping_can_be_restored() -> None:
     monitor, other = (EarlyStopping(3, {"w": torch.zeros(2)}) for _ in range(2))
     first = EpochRecord(1, 0.1, 1.0, 2.0, 3.0, True, "mae", best_value=2.0)
     monitor.history = [first, EpochRecord(2, 0.1, 1.0, 2.5, 3.0, False, "mae", best_value=2.0)]
-    monitor.best, monitor.best_epoch, monitor.state = 2.0, 1, {"w": torch.ones(2)}
-    other.restore(monitor.to_dict(), monitor.state)
+    monitor.best, monitor.best_epoch, monitor.best_weights = 2.0, 1, {"w": torch.ones(2)}
+    other.restore(monitor.to_dict(), monitor.best_weights)
     assert vars(other)["history"] == monitor.history
-    assert (other.best, other.best_epoch, other.state) == (2.0, 1, monitor.state)
+    assert (other.best, other.best_epoch, other.best_weights) == (2.0, 1, monitor.best_weights)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +208,7 @@ def test_a_state_of_early_stopping_that_no_training_has_is_refused(
     monitor = EarlyStopping(3, {"w": torch.zeros(2)})
     with pytest.raises(ValidationError):
         monitor.restore({"history": history, "best": 2.0, "best_epoch": best_epoch}, state)
-    assert (monitor.history, monitor.state, monitor.best_epoch) == ([], None, 0)
+    assert (monitor.history, monitor.best_weights, monitor.best_epoch) == ([], None, 0)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +241,7 @@ def test_a_fit_ends_with_the_averaged_weights_of_the_best_epoch_and_a_learning_r
 
 @pytest.mark.parametrize(("epochs", "every"), [(3, 2), (1, 5), (2, 2)])
 def test_the_last_epoch_is_saved_and_is_the_end(tmp_path: Path, epochs: int, every: int) -> None:
-    recorded = fitted(replace(CONFIG, epochs=epochs), checkpoints=Checkpoints(tmp_path / "c", {}, every))
+    recorded = fitted(replace(CONFIG, epochs=epochs), checkpoints=CheckpointFolder(tmp_path / "c", {}, every))
     saved = load_checkpoint(tmp_path / "c")
     assert saved is not None and len(recorded.history) == epochs
     assert (saved.state["epoch"], saved.state["finished"]) == (epochs - 1, True)
@@ -266,11 +260,11 @@ def test_a_fit_that_was_interrupted_and_goes_on_is_that_of_one_go(tmp_path: Path
 
     whole, resumed, checkpoints = model(0), model(1), tmp_path / "c"
     in_one_go = fit(whole, TRAIN, VAL, SCALER, config)
-    saved = Checkpoints(checkpoints, {})
+    saved = CheckpointFolder(checkpoints, {})
     with pytest.raises(InterruptedError):
         fit(model(0), TRAIN, VAL, SCALER, config, checkpoints=saved, callbacks=[ReportEpochs(stop, 4)])
     epochs: list[int] = []
-    report, saved = ReportEpochs(lambda record, _: epochs.append(record.epoch), 4), Checkpoints(checkpoints, {})
+    report, saved = ReportEpochs(lambda record, _: epochs.append(record.epoch), 4), CheckpointFolder(checkpoints, {})
     found = fit(resumed, TRAIN, VAL, SCALER, config, checkpoints=saved, callbacks=[report])
     assert (found, epochs) == (in_one_go, [3, 4])
     assert all(torch.equal(x, resumed.state_dict()[name]) for name, x in whole.state_dict().items())
@@ -446,8 +440,8 @@ def test_a_slow_model_on_the_cpu_is_reported_once_before_the_first_member(
 ) -> None:
     gpus(monkeypatch, count)
     monkeypatch.setattr(GraphModel, "slow_reason", lambda _: "there is no compiler")
-    monkeypatch.setattr(fit_module, "initialize_model", lambda *_: model_of())
-    monkeypatch.setattr(fit_module, "fit", lambda *_, **__: FitResult([], 0))
+    monkeypatch.setattr(ensemble, "initialize_model", lambda *_: model_of())
+    monkeypatch.setattr(ensemble, "fit", lambda *_, **__: FitResult([], 0))
     events: list[Any] = []
     ensemble_of(
         replace(ONE, accelerator=accelerator, ensemble_size=3),

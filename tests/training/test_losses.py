@@ -7,7 +7,8 @@ import torch
 from molattn.errors import UsageError
 from molattn.models.losses import LOSSES, losses_of
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import Binary, Multiclass, Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Binary, Multiclass, Regression
 from molattn.training.objectives import TaskLoss, class_weights, mean_loss
 
 NAN = float("nan")

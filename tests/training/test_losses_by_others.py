@@ -12,9 +12,11 @@ from torch.distributions import Dirichlet, Normal, StudentT, kl_divergence
 from torch.nn.functional import one_hot, softplus
 
 from molattn.errors import UsageError
-from molattn.models.losses import BOUNDED_LOSSES, DEFAULT_REGULARIZATION, losses_of
+from molattn.models.loss_functions import DEFAULT_REGULARIZATION
+from molattn.models.losses import BOUNDED_LOSSES, losses_of
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import Binary, Multiclass, Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Binary, Multiclass, Regression
 from molattn.training.objectives import TaskLoss, class_weights, mean_loss
 
 NAN = float("nan")

@@ -155,7 +155,7 @@ def test_metrics_that_do_not_exist_or_do_not_apply_are_refused() -> None:
         resolve_metrics("regression", (), ("kappa",))
     with pytest.raises(UsageError, match="'auroc' does not apply to regression targets: choose among rmse, mae, r2"):
         resolve_metrics("regression", (), ("auroc",))
-    assert all(set(m.tasks) <= set(TASKS) for m in METRICS.values())
+    assert all(set(m.task_kinds) <= set(TASKS) for m in METRICS.values())
 
 
 def test_predictions_that_are_not_finite_give_no_value() -> None:

@@ -129,7 +129,7 @@ def test_models_that_an_objective_does_not_support_are_refused() -> None:
     with pytest.raises(ValueError, match="graph model"):
         MaskedAtomPrediction(SmilesModel(SmilesModelConfig(hidden_dim=16, num_layers=1)), 0.1, 1.0)
     atom_level = GraphModel(SMALL, atom_level=True)
-    with pytest.raises(ValueError, match="of atoms"):
+    with pytest.raises(ValueError, match="atom-level"):
         AuxiliaryRegression(atom_level, 2, 1.0)
     with pytest.raises(UsageError, match=r"training\.auxiliary=0"):
         add_auxiliary_targets(replace(TRAIN, offsets=np.arange(len(TRAIN) + 1)), TrainingConfig(auxiliary=0.3))

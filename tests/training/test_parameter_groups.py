@@ -12,7 +12,7 @@ from molattn.errors import UsageError
 from molattn.models.graph_model import GraphModel
 from molattn.training import distributed
 from molattn.training.callbacks import ReportEpochs
-from molattn.training.checkpoint import Checkpoints
+from molattn.training.checkpoint import CheckpointFolder
 from molattn.training.early_stopping import EpochRecord
 from molattn.training.fit import fit
 from molattn.training.parameter_groups import rate_factors
@@ -117,7 +117,7 @@ def test_a_training_with_frozen_parts_is_resumed_to_the_bit(tmp_path: Path) -> N
 
     whole, resumed = model(0), model(1)
     in_one_go = fit(whole, TRAIN, VAL, SCALER, config)
-    saved = Checkpoints(tmp_path / "c", {})
+    saved = CheckpointFolder(tmp_path / "c", {})
     with pytest.raises(InterruptedError):
         fit(model(0), TRAIN, VAL, SCALER, config, checkpoints=saved, callbacks=[ReportEpochs(stop, 4)])
     again = fit(
@@ -126,7 +126,7 @@ def test_a_training_with_frozen_parts_is_resumed_to_the_bit(tmp_path: Path) -> N
         VAL,
         SCALER,
         config,
-        checkpoints=Checkpoints(tmp_path / "c", {}),
+        checkpoints=CheckpointFolder(tmp_path / "c", {}),
         callbacks=[ReportEpochs(lambda *_: None, 4)],
     )
     assert again == in_one_go

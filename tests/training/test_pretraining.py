@@ -18,7 +18,8 @@ from molattn.errors import InputError, UsageError
 from molattn.models.config import GraphModelConfig
 from molattn.training.bases import find_base
 from molattn.training.config import TrainingConfig
-from molattn.training.pretraining import PretrainConfig, pretrain
+from molattn.training.pretrain_config import PretrainConfig
+from molattn.training.pretraining import pretrain
 from molattn.training.run_config import RunConfig
 from molattn.training.unlabelled import collect_molecules
 from tests.molecules import esol
@@ -90,14 +91,14 @@ def test_no_evaluation_molecule_is_used_whether_provided_or_grown(table: Path) -
     assert reasons[:20] == ["a molecule that models are evaluated on"] * 20
     assert "spelling" in reasons[20]
     assert reasons[21] == "it is a duplicate of a molecule above"
-    assert sum(found.left_out.values()) == 22
+    assert sum(found.rejection_counts.values()) == 22
 
 
 def test_further_molecules_can_be_excluded(table: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("SMILES\n" + "\n".join(SEEN[::2]) + "\n")
     found = collect_molecules(str(table), exclude=[str(tmp_path / "mine.csv")])
     assert not {inchikey_skeletons(s) for s in SEEN[::2]} & {inchikey_skeletons(s) for s in found.smiles}
-    assert found.left_out["it is one of the molecules to exclude"] >= 25
+    assert found.rejection_counts["it is one of the molecules to exclude"] >= 25
 
 
 def test_a_table_of_evaluation_molecules_only_is_an_error(tmp_path: Path) -> None:
@@ -113,7 +114,7 @@ def test_a_base_is_a_model_of_the_descriptors_with_a_card(base: Path, table: Pat
         "card.toml",
         "config.json",
         "history.csv",
-        "left_out.csv",
+        "rejected.csv",
         "model.safetensors",
     }
     card = tomllib.loads((base / "card.toml").read_text())
@@ -127,7 +128,7 @@ def test_a_base_is_a_model_of_the_descriptors_with_a_card(base: Path, table: Pat
     predictor = molattn.load(base)
     assert list(predictor.targets) == names
     assert np.asarray(predictor.predict(SEEN[:4])).shape == (4, len(names))
-    assert len((base / "left_out.csv").read_text().splitlines()) == 23
+    assert len((base / "rejected.csv").read_text().splitlines()) == 23
     found = find_base(str(base))
     assert found.model == SMALL.model
     assert not found.add_hs

@@ -14,10 +14,12 @@ import torch
 import molattn
 from molattn.chem import molecule_graph
 from molattn.errors import InputError, UsageError
-from molattn.training.checkpoint import Checkpoint, Checkpoints, load_checkpoint, save_checkpoint
+from molattn.training.checkpoint import CheckpointFolder
+from molattn.training.checkpoint_file import Checkpoint, load_checkpoint, save_checkpoint
 from molattn.training.config import DataConfig, TrainingConfig
 from molattn.training.multiple_runs import run_multiple
-from molattn.training.run import SilentReporter, run
+from molattn.training.reporter import SilentReporter
+from molattn.training.run import run
 from molattn.training.run_config import RunConfig
 from tests.molecules import esol
 from tests.training.runs import interrupt, resume, same_runs, small_table, train_small
@@ -51,7 +53,7 @@ def test_a_resumed_run_over_atoms_is_bitwise_equal(tmp_path: Path) -> None:
 def test_a_resumed_run_is_bitwise_equal(table: Path, whole: Path, tmp_path: Path, after: int) -> None:
     run = tmp_path / "run"
     interrupt(table, run, after)
-    assert {p.name for p in run.iterdir()} == {"config.toml", "splits.csv", "curation.json", "checkpoint"}
+    assert {p.name for p in run.iterdir()} == {"config.toml", "splits.csv", "data_report.json", "checkpoint"}
     assert {p.name for p in (run / "checkpoint").iterdir()} == {"state.json", f"epoch-{after - 1}.safetensors"}
     torch.manual_seed(9)  # whatever the caller's random states are, they are left alone
     before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
@@ -89,7 +91,7 @@ def test_a_finished_training_is_evaluated_on_resuming(table: Path, tmp_path: Pat
             def stop(*_: object, **__: object) -> None:
                 raise RuntimeError("out of memory")
 
-            patch.setattr(f"molattn.training.run.{what}", stop)
+            patch.setattr(f"molattn.training.train_and_evaluate.{what}", stop)
             with pytest.raises(RuntimeError, match="out of memory"):
                 train_small(table, tmp_path / what, **options)
         assert load_checkpoint(tmp_path / what / "checkpoint").state["finished"]  # pyright: ignore[reportOptionalMemberAccess]
@@ -268,6 +270,6 @@ def test_a_full_disk_keeps_the_previous_checkpoint(tmp_path: Path, monkeypatch: 
 def test_the_time_of_a_resumed_run_includes_the_time_before(unfinished: Path) -> None:
     last = load_checkpoint(unfinished / "checkpoint")
     assert last is not None
-    before = Checkpoints(unfinished / "checkpoint", last.state["identity"]).seconds
+    before = CheckpointFolder(unfinished / "checkpoint", last.state["identity"]).seconds
     resume(unfinished)
     assert json.loads((unfinished / "env.json").read_text())["training_seconds"] >= round(before, 2) > 0

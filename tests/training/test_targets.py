@@ -7,8 +7,9 @@ from molattn.data import read_records
 from molattn.data.tables.table import Table
 from molattn.errors import InputError, UsageError
 from molattn.models.tasks import Binary, Multiclass, Regression
+from molattn.training.encoded_table import check_unreadable
 from molattn.training.table_source import parse_task_type
-from molattn.training.targets import check_unreadable, encode_targets
+from molattn.training.targets import encode_targets
 from molattn.training.task_inference import resolve_task, single_class_targets
 
 

@@ -199,7 +199,7 @@ def test_a_transform_that_makes_no_sense_is_one_sentence(settings: tuple[str, ..
 
 def test_classes_and_atoms_have_no_transform() -> None:
     for task in (Binary(), Regression(atom_level=True)):
-        with pytest.raises(UsageError, match="applies only to regression of molecules"):
+        with pytest.raises(UsageError, match="applies only to molecule-level regression"):
             resolve_transforms(("log10",), ("a",), ("",), task)
 
 

@@ -16,10 +16,10 @@ from molattn import MolAttentionClassifier, MolAttentionRegressor
 from molattn.data import CALIBRATION
 from molattn.errors import InputError, SmilesError, UsageError
 from molattn.explain import AttentionMap
-from molattn.models.artifact import load_artifact, save_artifact
+from molattn.models.artifact_file import load_artifact, save_artifact
+from molattn.models.blended_trees import weighted_average
 from molattn.models.graph_model import GraphModel
-from molattn.models.predictions import Predictions, no_columns
-from molattn.models.stacked_trees import weighted_average
+from molattn.models.predictions import Predictions, empty_distribution
 from molattn.models.tasks import Binary, Multiclass, Regression
 from molattn.training import trees
 from molattn.training.dataset import LabelledMolecules
@@ -84,12 +84,12 @@ def test_predictions_are_the_weighted_average_and_survive_the_disk(tmp_path: Pat
         column, options["target_transform"] = 10.0**y, "log10"
     result = _train(tmp_path, pd.DataFrame({"smiles": SMILES, "y": column}), with_trees=True, **options)
     artifact, molecules = result.artifact, result.dataset.molecules
-    stack = artifact.trees
-    assert stack is not None and 0 < stack.weights[0] <= 1
+    blended = artifact.trees
+    assert blended is not None and 0 < blended.weights[0] <= 1
     attention = artifact.predict_attention(molecules, result.dataset.descriptors)
-    alone = stack.predict(artifact.task, artifact.scaler, stack.features(molecules))
+    alone = blended.predict(artifact.task, artifact.scaler, blended.features(molecules))
     both = artifact.predict(molecules, result.dataset.descriptors)
-    w = stack.weights[0]
+    w = blended.weights[0]
     if isinstance(artifact.task, Regression):
         np.testing.assert_allclose(both.values, (1 - w) * attention.values + w * alone.values, rtol=1e-9)
         moved = both.distribution - attention.distribution
@@ -105,16 +105,16 @@ def test_predictions_are_the_weighted_average_and_survive_the_disk(tmp_path: Pat
     again = load_artifact(tmp_path / "again")
     values = again.predict(molecules, result.dataset.descriptors).values
     np.testing.assert_allclose(values, both.values, rtol=1e-6, atol=1e-6)
-    assert again.trees is not None and again.trees.weights == stack.weights
+    assert again.trees is not None and again.trees.weights == blended.weights
 
 
 def test_two_targets_have_their_own_trees_of_the_molecules_with_a_label(tmp_path: Path) -> None:
     frame = pd.DataFrame({"smiles": SMILES, "a": VALUES, "b": VALUES})
     frame.loc[::2, "b"] = np.nan
     result = _train(tmp_path, frame, with_trees=True, target_columns=("a", "b"))
-    stack = result.artifact.trees
-    assert stack is not None and len(stack.trees) == len(stack.weights) == 2
-    rows = [int(t.leaf_rows[: t.leaves[0]].sum()) for t in stack.trees]
+    blended = result.artifact.trees
+    assert blended is not None and len(blended.trees) == len(blended.weights) == 2
+    rows = [int(t.leaf_rows[: t.leaves[0]].sum()) for t in blended.trees]
     train = result.dataset.targets[result.dataset.indices("train")]
     # Each tree is grown on about 70% of the labelled molecules.
     labels = np.isfinite(train).sum(0)
@@ -166,7 +166,7 @@ def test_the_weight_minimises_the_squared_error_with_its_prior(seed: int) -> Non
         return ((y - (1 - w) * a - w * b) ** 2).sum() + PRIOR_MOLECULES * ((b - a) ** 2).mean() * (w - 0.5) ** 2
 
     wanted = minimize_scalar(loss, bounds=(0, 1), method="bounded", options={"xatol": 1e-10}).x
-    predictions = [Predictions(x[:, None], no_columns(x[:, None])) for x in (a, b)]
+    predictions = [Predictions(x[:, None], empty_distribution(len(x))) for x in (a, b)]
     (found,) = fit_weights(Regression(), *predictions, y[:, None])
     assert found == pytest.approx(wanted, abs=1e-6)
 
@@ -175,7 +175,7 @@ def test_few_molecules_leave_the_weight_near_a_half_and_many_find_the_better_mod
     rng = np.random.default_rng(0)
     for n, near in ((4, 0.5), (100_000, 1.0)):
         y = rng.normal(size=(n, 1))
-        bad, good = (Predictions(y + s * rng.normal(size=(n, 1)), no_columns(y)) for s in (1.0, 0.01))
+        bad, good = (Predictions(y + s * rng.normal(size=(n, 1)), empty_distribution(len(y))) for s in (1.0, 0.01))
         assert fit_weights(Regression(), bad, good, y)[0] == pytest.approx(near, abs=0.05)
     nothing = np.full((3, 1), np.nan)
     three = Predictions(np.zeros((3, 1)), np.empty((3, 0)))
@@ -219,8 +219,8 @@ def test_a_model_with_trees_predicts_without_lightgbm(tmp_path: Path, monkeypatc
 
 def test_a_tampered_tree_is_an_error(tmp_path: Path) -> None:
     result = _train(tmp_path, pd.DataFrame({"smiles": SMILES, "y": VALUES}), with_trees=True)
-    stack = result.artifact.trees
-    stack.trees[0].feature[0] = 10**6
+    blended = result.artifact.trees
+    blended.trees[0].feature[0] = 10**6
     save_artifact(tmp_path / "bad", result.artifact)
     with pytest.raises(InputError, match="reads a feature outside"):
         load_artifact(tmp_path / "bad")
@@ -258,5 +258,5 @@ def test_targets_that_teach_nothing_do_not_stop_the_trees(kind: str) -> None:
     part = LabelledMolecules(molecules, y)  # pyright: ignore[reportArgumentType]
     scaler = task.fit_scaler(y)
     attention = task.baseline_predictions(y, n)
-    stack = trees.fit_trees(part, part, attention, task, scaler, 0)
-    assert np.isfinite(stack.combine(task, scaler, attention, stack.features(molecules)).values).all()  # pyright: ignore[reportArgumentType]
+    blended = trees.fit_trees(part, part, attention, task, scaler, 0)
+    assert np.isfinite(blended.combine(task, scaler, attention, blended.features(molecules)).values).all()  # pyright: ignore[reportArgumentType]

@@ -101,9 +101,9 @@ def test_test_molecules_are_not_used(molattn: Molattn, table: Path, tmp_path: Pa
 def test_an_interrupted_study_can_be_resumed(
     molattn: Molattn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from molattn.training import tune as tune_module
+    from molattn.training import trial as trial_module
 
-    folder, real, count = tmp_path / "study", tune_module.fit_ensemble, 0
+    folder, real, count = tmp_path / "study", trial_module.fit_ensemble, 0
 
     def interrupted(*arguments: object, **options: object) -> object:
         nonlocal count
@@ -113,7 +113,7 @@ def test_an_interrupted_study_can_be_resumed(
         return real(*arguments, **options)  # pyright: ignore
 
     with monkeypatch.context() as patch:
-        patch.setattr(tune_module, "fit_ensemble", interrupted)
+        patch.setattr(trial_module, "fit_ensemble", interrupted)
         result = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "4", "-o", folder, "-q")
     assert result.code == 130 and not (folder / "best.toml").exists()
     before = _trials(folder)
@@ -149,12 +149,12 @@ def test_an_interrupted_study_can_be_resumed(
 def test_a_study_without_a_model_is_an_error(
     molattn: Molattn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from molattn.training import tune as tune_module
+    from molattn.training import trial as trial_module
 
     def fail(*_: object) -> float:
         raise InputError("no epoch had a finite validation loss")
 
-    monkeypatch.setattr(tune_module, "_objective", fail)
+    monkeypatch.setattr(trial_module, "_objective", fail)
     result = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "2", "-o", tmp_path / "study", "-q")
     assert result.code == 3 and "none of the 2 trials had a model" in result.err
     assert "trial 0: no epoch had a finite validation loss" in result.err
@@ -198,7 +198,7 @@ def test_the_first_trial_is_the_default_and_the_search_keeps_its_base(
 def test_the_best_is_printed_beside_the_default(
     molattn: Molattn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, better: bool
 ) -> None:
-    from molattn.training import tune as tune_module
+    from molattn.training import trial as trial_module
 
     tried = []
 
@@ -206,7 +206,7 @@ def test_the_best_is_printed_beside_the_default(
         tried.append(config)
         return {0: 1.0, 2: 0.5 if better else 1.0}.get(len(tried) - 1, 1.5)
 
-    monkeypatch.setattr(tune_module, "_objective", objective)
+    monkeypatch.setattr(trial_module, "_objective", objective)
     folder = tmp_path / "study"
     result = molattn("tune", table, *QUICK, "--set", "training.ema=0.9", *WHERE, "--num-trials", "4", "-o", folder)
     assert result.code == 0, result.err
@@ -230,7 +230,7 @@ def test_the_best_is_printed_beside_the_default(
 def test_a_setting_that_the_base_fixes_is_searched_from_scratch(
     molattn: Molattn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from molattn.training import tune as tune_module
+    from molattn.training import trial as trial_module
 
     tried = []
 
@@ -238,7 +238,7 @@ def test_a_setting_that_the_base_fixes_is_searched_from_scratch(
         tried.append((config, dataset))
         return 1.0 / len(tried)
 
-    monkeypatch.setattr(tune_module, "_objective", objective)
+    monkeypatch.setattr(trial_module, "_objective", objective)
     arguments = ("tune", table, "--search", "model.hidden_dim=[16, 24]", "--num-trials", "3")
     result = molattn(*arguments, "-o", tmp_path / "a")
     assert result.code == 0, result.err
@@ -264,7 +264,7 @@ def test_two_processes_share_the_trials_of_a_study(
     molattn: Molattn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from molattn.training import study as study_module
-    from molattn.training import tune as tune_module
+    from molattn.training import trial as trial_module
 
     folder, total = tmp_path / "study", ("-q", "--json")
     others: list[subprocess.Popen[str]] = []
@@ -272,7 +272,7 @@ def test_two_processes_share_the_trials_of_a_study(
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
 
-    real = tune_module._objective
+    real = trial_module._objective
 
     def objective(*arguments: Any) -> float:
         # While the first trial runs here, another process resumes the study, and runs two of the four.
@@ -284,7 +284,7 @@ def test_two_processes_share_the_trials_of_a_study(
                 time.sleep(0.05)
         return real(*arguments)
 
-    monkeypatch.setattr(tune_module, "_objective", objective)
+    monkeypatch.setattr(trial_module, "_objective", objective)
     monkeypatch.setattr(study_module, "POLLING_INTERVAL", 0.05)
     result = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "4", *total, "-o", folder)
     out, err = others[0].communicate(timeout=300)
@@ -305,7 +305,7 @@ def test_poor_trials_are_pruned(molattn: Molattn, table: Path, tmp_path: Path, m
     from molattn.training import tune as tune_module
 
     monkeypatch.setattr(
-        tune_module, "_pruner", lambda *_: optuna.pruners.ThresholdPruner(upper=0.0, n_warmup_steps=0)
+        tune_module, "make_pruner", lambda *_: optuna.pruners.ThresholdPruner(upper=0.0, n_warmup_steps=0)
     )  # whatever is above 0 is poor
     result = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "2", "-o", tmp_path / "study", "-q")
     assert result.code == 0, result.err
@@ -316,9 +316,9 @@ def test_poor_trials_are_pruned(molattn: Molattn, table: Path, tmp_path: Path, m
 
 @pytest.mark.parametrize(("name", "kind"), [("median", "MedianPruner"), ("hyperband", "HyperbandPruner")])
 def test_pruners_are_optunas(name: str, kind: str) -> None:
-    from molattn.training.tune import _pruner
+    from molattn.training.trial import make_pruner
 
-    assert type(_pruner(name, 50)).__name__ == kind
+    assert type(make_pruner(name, 50)).__name__ == kind
 
 
 def test_incompatible_settings_are_a_trial_without_a_value(molattn: Molattn, table: Path, tmp_path: Path) -> None:

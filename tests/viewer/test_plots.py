@@ -10,12 +10,12 @@ from molattn.data.store.packing import GraphPacking
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
-from molattn.models.predictions import Predictions, no_columns
+from molattn.models.predictions import Predictions, empty_distribution
 from molattn.models.scaler import TargetScaler
 from molattn.training.config import DataConfig
 from molattn.training.dataset import PreparedDataset
 from molattn.training.early_stopping import EpochRecord
-from molattn.training.run import RunResult
+from molattn.training.train_and_evaluate import RunResult
 from molattn.viewer import learning_curve, parity_plot, write_plots
 from molattn.viewer.figures import safe_file_names
 from tests.viewer.svg import SVG, assert_sound, root
@@ -54,7 +54,7 @@ def result(folder, targets, n=60):
     )
     metrics = {"test": {target: {"rmse": 0.1, "n": 10} for target in targets}}
     values = np.stack([p for _, p, _ in columns], 1)
-    predictions = Predictions(values, no_columns(values))
+    predictions = Predictions(values, empty_distribution(len(values)))
     model = GraphModel(GraphModelConfig(hidden_dim=8, num_heads=2, num_layers=1), len(targets))
     artifact = Artifact(model, TargetScaler.identity(len(targets)), targets, dataset.units)
     return RunResult(folder, metrics, dataset, history(), artifact, predictions, predictions)

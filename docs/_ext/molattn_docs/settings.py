@@ -6,7 +6,8 @@ import re
 from typing import Any, get_args, get_type_hints
 
 from molattn.models.config import CONFIGS
-from molattn.training.config import DataConfig, Option, TrainingConfig
+from molattn.training.command_option import Option
+from molattn.training.config import DataConfig, TrainingConfig
 
 _SECTIONS = (
     ("data", "The table and its split: `[data]`", (DataConfig,)),

@@ -78,8 +78,10 @@ class DescriptorStream:
             UsageError: there are too few rows, or a row does not have k numbers.
         """
         if self.scaler is None:
-            plain = [molecule for molecule in molecules if not isinstance(molecule, DescribedMolecule)]
-            return [InputRow(*pair) for pair in zip(smiles, plain, strict=True)]
+            return [
+                InputRow(text, found.molecule if isinstance(found, DescribedMolecule) else found)
+                for text, found in zip(smiles, molecules, strict=True)
+            ]
         provided = [()] * len(smiles) if self._rows is None else list(islice(self._rows, len(smiles)))
         if len(provided) < len(smiles):
             raise UsageError("there are fewer rows of descriptors than SMILES: give one for each")
@@ -130,8 +132,8 @@ def molecule_descriptors(molecule: Molecule, names: tuple[str, ...]) -> list[flo
 def usable_molecules(rows: Sequence[InputRow]) -> tuple[list[Molecule], np.ndarray | None]:
     """The n molecules of the rows that have one, and their descriptors, (n, k), or None."""
     molecules = [row.molecule for row in rows if not isinstance(row.molecule, SmilesError)]
-    descriptors = [row.descriptors for row in rows if row.descriptors is not None]
-    return molecules, np.stack(descriptors) if descriptors else None
+    values = [row.descriptors for row in rows if row.descriptors is not None]
+    return molecules, np.stack(values) if values else None
 
 
 def _rows(provided: Any, names: Sequence[str]) -> Iterator[Sequence[object]]:

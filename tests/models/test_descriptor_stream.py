@@ -17,10 +17,11 @@ from molattn.chem import MoleculeGraph, molecule_graph, smiles_tokens
 from molattn.data.store.batches import collate
 from molattn.errors import MolattnWarning, SmilesError, UsageError
 from molattn.inference import Predictor
-from molattn.models.artifact import Artifact, load_artifact, save_artifact
+from molattn.models.artifact import Artifact
+from molattn.models.artifact_file import load_artifact, save_artifact
 from molattn.models.base import MoleculeModel, build_model
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
-from molattn.models.descriptors import DescriptorStream
+from molattn.models.descriptor_stream import DescriptorStream
 from molattn.models.graph_model import GraphModel
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from tests.assertions import assert_same_predictions

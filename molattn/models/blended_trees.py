@@ -9,13 +9,14 @@ from molattn.chem import FEATURE_LENGTHS, feature_vectors
 from molattn.errors import SmilesError
 from molattn.models.base import Molecule
 from molattn.models.boosted_trees import BoostedTrees
-from molattn.models.predictions import Predictions
+from molattn.models.predictions import Predictions, empty_distribution
 from molattn.models.scaler import TargetScaler
-from molattn.models.tasks import Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Regression
 
 
 @dataclass(frozen=True)
-class StackedTrees:
+class BlendedTrees:
     """Boosted trees of each target, and the weight of their predictions.
 
     y = (1 - w) y_attention + w y_trees   for each target; probabilities p of classes likewise
@@ -76,7 +77,7 @@ class StackedTrees:
         outputs = [trees.predict(features) for trees in self.trees]
         if isinstance(task, Regression):
             values = scaler.unscale(np.concatenate(outputs, 1))
-            return Predictions(values, np.empty((len(values), 0)))
+            return Predictions(values, empty_distribution(len(values)))
         return task.with_probabilities([probabilities(z) for z in outputs])
 
     def combine(self, task: Task, scaler: TargetScaler, predictions: Predictions, features: np.ndarray) -> Predictions:

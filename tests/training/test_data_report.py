@@ -1,4 +1,4 @@
-"""Checks of the data before a training: replicates, salts, ranges, classes, and splits that are too small."""
+"""Checks of the data before a training: duplicates, salts, ranges, classes, and splits that are too small."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,38 +14,38 @@ from molattn.models.graph_model import GraphModel
 from molattn.models.smiles_model import SmilesModel
 from molattn.models.tasks import Binary, Regression
 from molattn.training.config import DataConfig
-from molattn.training.curation import Curation, curate
 from molattn.training.data_checks import NORMAL_QUANTILE, _auroc_width, _rmse_width
+from molattn.training.data_report import DataReport, check_data
+from molattn.training.duplicates import CONFLICT, find_conflicts, find_duplicates
 from molattn.training.prepare import prepare
-from molattn.training.replicates import CONFLICT, find_conflicts, find_replicates
 from tests.molecules import esol
 
 SMILES, VALUES = esol(60)
 
 
-def _curate(path: Path, rows: Sequence[Sequence[object]], model: Any = GraphModel, **settings: Any) -> Curation:
+def _check(path: Path, rows: Sequence[Sequence[object]], model: Any = GraphModel, **settings: Any) -> DataReport:
     """The checks of a table whose first row is its header."""
     path.write_text("".join(",".join(map(str, row)) + "\n" for row in rows))
     config = DataConfig(dataset=str(path), **settings)
-    return curate(prepare(config, model, seed=0), before_training=False)
+    return check_data(prepare(config, model, seed=0), before_training=False)
 
 
-def _messages(found: Curation, check: str, attention: bool = True) -> list[str]:
+def _messages(found: DataReport, check: str, attention: bool = True) -> list[str]:
     return [f.message for f in found.findings if f.check == check and f.needs_attention == attention]
 
 
-def test_replicates_are_those_of_pandas_over_canonical_smiles(tmp_path: Path) -> None:
+def test_duplicates_are_those_of_pandas_over_canonical_smiles(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     spelled = [
         Chem.MolToRandomSmilesVect(Chem.MolFromSmiles(SMILES[i]), 1, randomSeed=int(j))[0]
         for j, i in enumerate(rng.integers(0, 40, 120))
     ]
     y = rng.normal(size=len(spelled)).round(3)
-    found = _curate(tmp_path / "t.csv", [("smiles", "y"), *zip(spelled, y, strict=True)])
+    found = _check(tmp_path / "t.csv", [("smiles", "y"), *zip(spelled, y, strict=True)])
     frame = pd.DataFrame({"key": [Chem.CanonSmiles(s) for s in spelled], "y": y, "line": np.arange(120) + 2})
     groups = frame.groupby("key").filter(lambda rows: len(rows) > 1).groupby("key")
     difference = groups["y"].max() - groups["y"].min()
-    (finding,) = [f for f in found.findings if f.check == "replicates"]
+    (finding,) = [f for f in found.findings if f.check == "duplicates"]
     assert finding.details["molecules"] == len(groups)
     assert finding.details["rows"] == int(groups.size().sum())
     assert finding.details["conflicting"] == int((difference > CONFLICT * frame["y"].std(ddof=0)).sum()) > 0
@@ -62,26 +62,26 @@ def test_labels_are_in_conflict_if_they_differ_by_over_half_a_standard_deviation
     base = np.array([0.0, 2.0] * 50)
     rows = np.concatenate([base, [1.0, 1.0 + shift * base.std()]])[:, None]
     keys = [str(i) for i in range(100)] + ["same", "same"]
-    groups = find_replicates(keys)
+    groups = find_duplicates(keys)
     assert find_conflicts(groups, rows, Regression()).tolist() == [[shift > 0.5 * rows.std() / base.std()]]
 
 
 def test_classes_are_in_conflict_if_they_differ_and_missing_labels_are_not() -> None:
     labels = np.array([[0.0, 1.0], [1.0, np.nan], [0.0, 0.0], [0.0, np.nan], [np.nan, 1.0]])
-    groups = find_replicates(["a", "a", "b", "b", "c"])
+    groups = find_duplicates(["a", "a", "b", "b", "c"])
     assert [groups.rows(g).tolist() for g in range(len(groups))] == [[0, 1], [2, 3]]
     assert find_conflicts(groups, labels, Binary()).tolist() == [[True, False], [False, False]]
-    assert len(find_replicates([])) == len(find_replicates(["a"])) == 0
+    assert len(find_duplicates([])) == len(find_duplicates(["a"])) == 0
 
 
 def test_salts_are_reported_with_their_parent(tmp_path: Path) -> None:
     rows = [("smiles", "y"), ("[Na+].CC(=O)[O-]", 1.0), *zip(SMILES, VALUES, strict=True)]
-    found = _curate(tmp_path / "t.csv", rows)
+    found = _check(tmp_path / "t.csv", rows)
     (message,) = _messages(found, "fragments")
     assert "1 row is of several fragments" in message and "line 2:" in message and "'CC(=O)O'" in message
     (message,) = _messages(found, "standardize", attention=False)
     assert "'CC(=O)[O-].[Na+]' to 'CC(=O)O'" in message
-    standard = _curate(tmp_path / "t.csv", rows, standardize="parent")
+    standard = _check(tmp_path / "t.csv", rows, standardize="parent")
     assert not [f for f in standard.findings if f.check in ("fragments", "standardize")]
 
 
@@ -92,7 +92,7 @@ def test_salts_are_reported_with_their_parent(tmp_path: Path) -> None:
 )
 def test_targets_over_orders_of_magnitude_are_reported(tmp_path: Path, values: Any, reported: bool) -> None:
     y = values(np.random.default_rng(1).normal(size=60))
-    found = _curate(tmp_path / "t.csv", [("smiles", "ic50"), *zip(SMILES, y.tolist(), strict=True)])
+    found = _check(tmp_path / "t.csv", [("smiles", "ic50"), *zip(SMILES, y.tolist(), strict=True)])
     assert len(_messages(found, "range")) == reported
     for message in _messages(found, "range"):
         assert "orders of magnitude" in message and "'ic50'" in message
@@ -101,7 +101,7 @@ def test_targets_over_orders_of_magnitude_are_reported(tmp_path: Path, values: A
 def test_rare_classes_and_targets_with_few_labels_are_reported(tmp_path: Path) -> None:
     a = [int(i in (3, 30)) for i in range(60)]
     b = ["" if i % 3 else i % 2 for i in range(60)]
-    found = _curate(
+    found = _check(
         tmp_path / "t.csv", [("smiles", "a", "b"), *zip(SMILES, a, b, strict=True)], target_columns=("a", "b")
     )
     (message,) = _messages(found, "classes")
@@ -113,10 +113,10 @@ def test_rare_classes_and_targets_with_few_labels_are_reported(tmp_path: Path) -
 
 def test_small_splits_are_reported_with_the_width_of_an_interval(tmp_path: Path) -> None:
     rows = [("smiles", "y"), *zip(SMILES, VALUES, strict=True)]
-    test, val = _messages(_curate(tmp_path / "t.csv", rows), "splits")
+    test, val = _messages(_check(tmp_path / "t.csv", rows), "splits")
     assert "6 test labels: the 95% interval of the RMSE would be about +-57% of it" in test
     assert "6 validation labels" in val and "--num-folds" in test and "--num-folds" not in val
-    large = _curate(tmp_path / "t.csv", [("smiles", "y"), *zip(*esol(500), strict=True)])
+    large = _check(tmp_path / "t.csv", [("smiles", "y"), *zip(*esol(500), strict=True)])
     assert not _messages(large, "splits")
 
 
@@ -133,14 +133,14 @@ def test_the_widths_are_those_of_simulated_metrics() -> None:
 
 def test_sizes_are_of_atoms_and_the_model_of_tokens_has_none(tmp_path: Path) -> None:
     rows = [("smiles", "y"), *zip(SMILES, VALUES, strict=True), ("C" * 160, 1.0), ("[Xe]", 2.0)]
-    found = _curate(tmp_path / "t.csv", rows)
+    found = _check(tmp_path / "t.csv", rows)
     assert "1 molecule has over 150 atoms, the largest, line 62, 160" in _messages(found, "size")[0]
     assert "1 molecule is a single atom; the first, line 63: '[Xe]'" in _messages(found, "size", attention=False)[0]
-    assert not [f for f in _curate(tmp_path / "t.csv", rows, SmilesModel).findings if f.check == "size"]
+    assert not [f for f in _check(tmp_path / "t.csv", rows, SmilesModel).findings if f.check == "size"]
 
 
 def test_targets_of_atoms_are_checked_without_labels_of_molecules(tmp_path: Path) -> None:
     lists = ["[" + " ".join(["0.5"] * Chem.MolFromSmiles(s).GetNumAtoms()) + "]" for s in (*SMILES, SMILES[0])]
-    found = _curate(tmp_path / "t.csv", [("smiles", "q"), *zip((*SMILES, SMILES[0]), lists, strict=True)])
-    (message,) = _messages(found, "replicates", attention=False)
+    found = _check(tmp_path / "t.csv", [("smiles", "q"), *zip((*SMILES, SMILES[0]), lists, strict=True)])
+    (message,) = _messages(found, "duplicates", attention=False)
     assert "1 molecule is in several rows, 2 in all" in message

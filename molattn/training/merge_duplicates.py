@@ -1,26 +1,28 @@
-"""Merging the rows of one molecule into one row with one label: `data.replicates`."""
+"""Merging the rows of one molecule into one row with one label: `data.duplicates`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from molattn.data import Records, RejectedRow, Table
+from molattn.data import Table
 from molattn.data.splits.groups import connect_groups
 from molattn.data.tables.cells import format_bound, has_bounds
-from molattn.errors import InputError, UsageError, short_repr, unknown_choice
+from molattn.errors import InputError, UsageError, molecule_level_only, short_repr, unknown_choice
 from molattn.models.target_transform import TargetTransform
-from molattn.models.tasks import Regression, Task
-from molattn.training.config import REPLICATES, DataConfig
+from molattn.models.task import Task
+from molattn.models.tasks import Regression
+from molattn.training.config import DUPLICATES, DataConfig
 from molattn.training.data_messages import count_noun, no_row_error
-from molattn.training.dataset import ReplicateRow
-from molattn.training.replicates import find_conflicts, find_replicates
+from molattn.training.dataset import DuplicateRow
+from molattn.training.duplicates import find_conflicts, find_duplicates
+from molattn.training.usable_rows import UsableRows
 
 KEEP, MEDIAN, DROP = "keep", "median", "drop"
 
 
 @dataclass(frozen=True)
-class MergedReplicates:
+class MergedDuplicates:
     """The n usable rows of a table, merged.
 
     Attributes:
@@ -49,77 +51,32 @@ class MergedReplicates:
             lost = sum(len(self.groups[number]) for number in self.dropped)
             count = count_noun(len(self.dropped), "molecule", "molecules")
             text = f"{text}; {lost:,} rows of {count} are left out, see rejected.csv"
-        return f"{text}; see replicates.csv"
+        return f"{text}; see duplicates.csv"
 
 
 @dataclass(frozen=True)
-class UsableRows:
-    """The rows of a table that can be used.
+class MergeResult:
+    """The rows of a table after those of one molecule were merged.
 
     Attributes:
-        rows: (n,) of the table, ascending.
-        smiles: n SMILES as written.
-        keys: n canonical SMILES.
-        targets: (n, T), NaN where missing; (N, T) for targets of atoms.
-        rejected: the other rows, and why.
-        groups, weights, descriptors: of these rows, or None.
-        bounds: (n, T, 2) of censored targets, or None.
+        usable: the rows that remain.
+        indices: (k,) of these rows among those before, ascending.
+        duplicates: each row of a molecule in several rows, ascending.
+        message: what was done, for the user; empty if no molecule was in several rows.
     """
 
-    rows: np.ndarray
-    smiles: list[str]
-    keys: list[str]
-    targets: np.ndarray
-    rejected: list[RejectedRow]
-    groups: list[str] | None = None
-    weights: np.ndarray | None = None
-    descriptors: np.ndarray | None = None
-    bounds: np.ndarray | None = None
-
-    def select(self, indices: np.ndarray, targets: np.ndarray, rejected: list[RejectedRow]) -> "UsableRows":
-        """Some of the rows, with other targets and rejected rows."""
-        return UsableRows(
-            rows=self.rows[indices],
-            smiles=[self.smiles[i] for i in indices],
-            keys=[self.keys[i] for i in indices],
-            targets=targets,
-            rejected=rejected,
-            groups=None if self.groups is None else [self.groups[i] for i in indices],
-            weights=None if self.weights is None else self.weights[indices],
-            descriptors=None if self.descriptors is None else self.descriptors[indices],
-            bounds=None if self.bounds is None else self.bounds[indices],
-        )
-
-    @classmethod
-    def of_records(
-        cls,
-        records: Records,
-        indices: np.ndarray,
-        keys: list[str],
-        targets: np.ndarray,
-        rejected: list[RejectedRow],
-        bounds: np.ndarray | None = None,
-    ) -> "UsableRows":
-        """The records with these indices."""
-        return cls(
-            rows=records.rows[indices],
-            smiles=[records.smiles[i] for i in indices],
-            keys=keys,
-            targets=targets,
-            rejected=rejected,
-            groups=None if records.groups is None else [records.groups[i].strip() for i in indices],
-            weights=None if records.weights is None else records.weights[indices],
-            descriptors=None if records.descriptors is None else records.descriptors[indices],
-            bounds=bounds,
-        )
+    usable: UsableRows
+    indices: np.ndarray
+    duplicates: tuple[DuplicateRow, ...]
+    message: str
 
 
-def check_replicates_setting(method: str, atom_level: bool) -> None:
-    """Raise UsageError for an unknown value of `data.replicates`, or one that does not apply to atom-level targets."""
-    if method not in REPLICATES:
-        raise UsageError(unknown_choice("replicates method", method, REPLICATES))
+def check_duplicates_setting(method: str, atom_level: bool) -> None:
+    """Raise UsageError for an unknown value of `data.duplicates`, or one that does not apply to atom-level targets."""
+    if method not in DUPLICATES:
+        raise UsageError(unknown_choice("duplicates method", method, DUPLICATES))
     if method != KEEP and atom_level:
-        raise UsageError("--replicates merges labels of molecules, and the targets are of atoms: leave it out")
+        raise UsageError(molecule_level_only("--duplicates"))
 
 
 def merge_rows(
@@ -129,8 +86,8 @@ def merge_rows(
     transforms: Sequence[TargetTransform | None],
     table: Table,
     split_labels: np.ndarray | None,
-) -> tuple[UsableRows, np.ndarray, tuple[ReplicateRow, ...], str]:
-    """Merge the rows of each molecule by the method `config.replicates`, see `merge_replicates`.
+) -> MergeResult:
+    """Merge the rows of each molecule by the method `config.duplicates`, see `merge_duplicates`.
 
     Rows with different descriptors, such as pH, are not merged, nor rows with different given split labels. A merged
     row has the mean of the weights, and belongs to the groups of all its rows.
@@ -141,9 +98,6 @@ def merge_rows(
         task, transforms: of the targets.
         table: the table of these rows.
         split_labels: of every row of the table, from a column or file; None if the rows are split later.
-
-    Returns: the remaining rows, their indices in `usable`, a `ReplicateRow` for each row of a molecule in several rows,
-    and a message for the user.
 
     Raises:
         InputError: no row is left, or a label of a molecule that is in several rows is a bound.
@@ -157,11 +111,11 @@ def merge_rows(
         for i, (key, row) in enumerate(zip(usable.keys, usable.rows.tolist(), strict=True))
     ]
     locations = [table.location(row) for row in usable.rows.tolist()]
-    merged = merge_replicates(
-        config.replicates, keys, usable.targets, task, transforms, config.target_columns, locations
+    merged = merge_duplicates(
+        config.duplicates, keys, usable.targets, task, transforms, config.target_columns, locations
     )
     _check_bounds(usable, merged.groups, config.target_columns, locations)
-    rejected, replicates = list(usable.rejected), []
+    rejected, duplicates = list(usable.rejected), []
     weights = None if usable.weights is None else usable.weights.copy()
     for number, (group, labels) in enumerate(zip(merged.groups, merged.labels, strict=True)):
         if weights is not None:
@@ -170,7 +124,7 @@ def merge_rows(
         for i in group.tolist():
             row = int(usable.rows[i])
             values = tuple(usable.targets[i].tolist())
-            replicates.append(ReplicateRow(row, usable.keys[i], values, labels, into))
+            duplicates.append(DuplicateRow(row, usable.keys[i], values, labels, into))
             if into is None:
                 reason = merged.dropped[number]
                 rejected.append(table.reject(row, usable.smiles[i], reason))
@@ -180,8 +134,8 @@ def merge_rows(
     if usable.groups is not None:
         usable = replace(usable, groups=connect_groups(usable.groups, usable.keys))
     remaining = replace(usable, weights=weights).select(merged.indices, merged.targets, rejected)
-    replicates.sort(key=lambda r: r.row)
-    return remaining, merged.indices, tuple(replicates), merged.message(config.replicates, task)
+    duplicates.sort(key=lambda r: r.row)
+    return MergeResult(remaining, merged.indices, tuple(duplicates), merged.message(config.duplicates, task))
 
 
 def _check_bounds(
@@ -196,11 +150,11 @@ def _check_bounds(
         i, t = int(rows[found[0, 0]]), int(found[0, 1])
         raise InputError(
             f"{locations[i]}, column {short_repr(names[t])}: {format_bound(*usable.bounds[i, t])} is a bound, of a "
-            "molecule in several rows, which --replicates cannot merge: leave the row or --replicates out"
+            "molecule in several rows, which --duplicates cannot merge: leave the row or --duplicates out"
         )
 
 
-def merge_replicates(
+def merge_duplicates(
     method: str,
     keys: Sequence[object],
     targets: np.ndarray,
@@ -208,7 +162,7 @@ def merge_replicates(
     transforms: Sequence[TargetTransform | None],
     names: Sequence[str],
     locations: Sequence[str],
-) -> MergedReplicates:
+) -> MergedDuplicates:
     """Merge the rows of one molecule into the first of them.
 
     The label of a molecule is the mean or the median of its known labels, target by target, after the transform, which
@@ -226,9 +180,9 @@ def merge_replicates(
     """
     # The transform "rank" is fitted to the training split, which does not exist yet.
     invertible = [f if f is not None and f.name != "rank" else None for f in transforms] or [None] * targets.shape[1]
-    learned = np.stack([y if f is None else f.forward(y) for f, y in zip(invertible, targets.T, strict=True)], 1)
-    found = find_replicates(keys)
-    conflicts = find_conflicts(found, learned, task)
+    transformed = np.stack([y if f is None else f.forward(y) for f, y in zip(invertible, targets.T, strict=True)], 1)
+    found = find_duplicates(keys)
+    conflicts = find_conflicts(found, transformed, task)
     merged = targets.copy()
     remains = np.ones(len(targets), dtype=bool)
     groups, labels, dropped = [], [], {}
@@ -239,8 +193,8 @@ def merge_replicates(
         reason = ""
         if method == DROP and conflicts[number].any():
             t = int(conflicts[number].argmax())
-            reason = f"{_disagreement(targets[rows, t], rows, task, t, names, locations)}: --replicates drop"
-        label = [_label(learned[rows, t], method, task) for t in range(targets.shape[1])]
+            reason = f"{_disagreement(targets[rows, t], rows, task, t, names, locations)}: --duplicates drop"
+        label = [_label(transformed[rows, t], method, task) for t in range(targets.shape[1])]
         labelled = np.flatnonzero(np.isfinite(targets[rows]).any(0))  # no target if all labels are bounds
         if not reason and len(labelled) and not np.isfinite(label).any():
             t = int(labelled[0])
@@ -257,17 +211,17 @@ def merge_replicates(
         ]
         merged[rows[0]] = label
         labels.append(tuple(label))
-    return MergedReplicates(np.flatnonzero(remains), merged[remains], groups, labels, dropped)
+    return MergedDuplicates(np.flatnonzero(remains), merged[remains], groups, labels, dropped)
 
 
 def _label(values: np.ndarray, method: str, task: Task) -> float:
     """The label of a molecule from those of its rows, NaN where missing."""
-    known = values[np.isfinite(values)]
-    if not len(known):
+    labels = values[np.isfinite(values)]
+    if not len(labels):
         return np.nan
     if isinstance(task, Regression):
-        return float(np.median(known) if method == MEDIAN else np.mean(known))
-    classes, counts = np.unique(known, return_counts=True)
+        return float(np.median(labels) if method == MEDIAN else np.mean(labels))
+    classes, counts = np.unique(labels, return_counts=True)
     most = classes[counts == counts.max()]
     return float(most[0]) if len(most) == 1 else np.nan
 
@@ -280,8 +234,8 @@ def _disagreement(
     values: np.ndarray, rows: np.ndarray, task: Task, t: int, names: Sequence[str], locations: Sequence[str]
 ) -> str:
     """The smallest and the largest label of target t, in the order of their rows, with their locations."""
-    known = np.flatnonzero(np.isfinite(values))
-    low, high = known[values[known].argmin()], known[values[known].argmax()]
+    labelled = np.flatnonzero(np.isfinite(values))
+    low, high = labelled[values[labelled].argmin()], labelled[values[labelled].argmax()]
     texts = []
     for i in sorted((low, high)):
         value = task.table_value(float(values[i]), t)

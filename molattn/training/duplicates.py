@@ -5,14 +5,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from molattn.models.tasks import Regression, Task
+from molattn.models.task import Task
+from molattn.models.tasks import Regression
 
 CONFLICT = 0.5
 """Numbers of one molecule are in conflict if they differ by more than this many standard deviations of all labels."""
 
 
 @dataclass(frozen=True)
-class Replicates:
+class Duplicates:
     """The molecules that are in several rows.
 
     Attributes:
@@ -44,7 +45,7 @@ class Replicates:
         return function.reduceat(targets[self.order], self.starts[:-1], axis=0)
 
 
-def find_replicates(keys: Sequence[object]) -> Replicates:
+def find_duplicates(keys: Sequence[object]) -> Duplicates:
     """The molecules that are in several rows, in the order of their first rows.
 
     keys: n keys, such as canonical SMILES; rows with equal keys are one molecule.
@@ -55,7 +56,7 @@ def find_replicates(keys: Sequence[object]) -> Replicates:
     repeated = np.flatnonzero(counts[ids] > 1)
     order = repeated[np.argsort(ids[repeated], kind="stable")]
     sizes = counts[counts > 1]
-    return Replicates(order, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
+    return Duplicates(order, np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64))
 
 
 def label_spread(targets: np.ndarray, task: Task) -> np.ndarray:
@@ -68,10 +69,10 @@ def label_spread(targets: np.ndarray, task: Task) -> np.ndarray:
     return CONFLICT * np.array([np.std(y[np.isfinite(y)]) if np.isfinite(y).any() else 0.0 for y in targets.T])
 
 
-def find_conflicts(replicates: Replicates, targets: np.ndarray, task: Task) -> np.ndarray:
+def find_conflicts(duplicates: Duplicates, targets: np.ndarray, task: Task) -> np.ndarray:
     """(g, T) whether the labels of each molecule are in conflict: they differ by more than `label_spread`.
 
     targets: (n, T), NaN where missing.
     """
-    difference = replicates.highest(targets) - replicates.lowest(targets)
+    difference = duplicates.highest(targets) - duplicates.lowest(targets)
     return np.nan_to_num(difference) > label_spread(targets, task)

@@ -1,4 +1,4 @@
-"""Checks of the data of a run before training: replicates, salts, targets, classes and splits."""
+"""Checks of the data of a run before training: duplicates, salts, targets, classes and splits."""
 
 import re
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from molattn.data import ALL_SPLIT_LABELS
 from molattn.models.tasks import Regression
 from molattn.training.data_checks import (
     check_classes,
+    check_duplicates,
     check_fragments,
     check_labels,
     check_ranges,
-    check_replicates,
     check_sizes,
     check_splits,
     check_standardized,
@@ -25,7 +25,7 @@ _NAMED_FILE = re.compile(r"[,;] see \w+\.csv")
 
 
 @dataclass(frozen=True)
-class Curation:
+class DataReport:
     """The findings of all checks of the data of a run.
 
     Attributes:
@@ -41,21 +41,21 @@ class Curation:
         messages = [f.message for f in self.findings if f.needs_attention and f.check != "reading"]
         lines = [f"check of the data: {message}" for message in messages[:limit]]
         more = len(messages) - limit
-        return [*lines, f"check of the data: {more} more in curation.json"] if more > 0 else lines
+        return [*lines, f"check of the data: {more} more in data_report.json"] if more > 0 else lines
 
     def to_dict(self) -> dict[str, Any]:
-        """The content of `curation.json`."""
+        """The content of `data_report.json`."""
         data = self.dataset
         labels, counts = np.unique(data.split_labels[data.rows], return_counts=True)
-        of_label = dict(zip(labels.tolist(), counts.tolist(), strict=True))
+        sizes = dict(zip(labels.tolist(), counts.tolist(), strict=True))
         return {
             "rows": len(data.smiles),
             "used": len(data.rows),
             "merged": len(data.merged_rows),
-            "left_out": len(data.rejected),
+            "rejected": len(data.rejected),
             "task": data.task.name,
             "targets": list(data.config.target_columns),
-            "split": {label: of_label[label] for label in ALL_SPLIT_LABELS if label in of_label},
+            "split": {label: sizes[label] for label in ALL_SPLIT_LABELS if label in sizes},
             "findings": [
                 {"check": f.check, "needs_attention": f.needs_attention, "message": f.message, **f.details}
                 for f in self.findings
@@ -63,7 +63,7 @@ class Curation:
         }
 
 
-def curate(dataset: PreparedDataset, before_training: bool = True, num_workers: int = 0) -> Curation:
+def check_data(dataset: PreparedDataset, before_training: bool = True, num_workers: int = 0) -> DataReport:
     """Check the data of a run.
 
     Args:
@@ -74,7 +74,7 @@ def curate(dataset: PreparedDataset, before_training: bool = True, num_workers: 
     """
     # Overflow near the limits of float64 must not stop a training here.
     with np.errstate(over="ignore", invalid="ignore"):
-        return Curation(
+        return DataReport(
             dataset, tuple(_find(dataset, dataset.molecules.canonical_smiles, before_training, num_workers))
         )
 
@@ -84,7 +84,7 @@ def _find(dataset: PreparedDataset, keys: list[str], before_training: bool, num_
     skips_standardize = before_training or dataset.config.standardize
     return [
         *(Finding("reading", message) for message in warnings),
-        *check_replicates(dataset, keys),
+        *check_duplicates(dataset, keys),
         *check_fragments(dataset, keys),
         *(() if skips_standardize else check_standardized(dataset, keys, num_workers)),
         *check_sizes(dataset),

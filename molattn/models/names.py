@@ -1,0 +1,12 @@
+"""The names of tasks and of transforms of targets. Importing this module loads nothing, as help screens need."""
+
+ATOM_PREFIX = "atom-"
+"""The prefix of the names of atom-level tasks."""
+
+TASK_KINDS = ("regression", "binary", "multiclass")
+TASK_TYPES = (*TASK_KINDS, *(f"{ATOM_PREFIX}{kind}" for kind in TASK_KINDS))
+"""The choices of `--task-type`."""
+
+LOG10, LOG1P, NEG_LOG10_MOLAR, RANK = "log10", "log1p", "neg-log10-molar", "rank"
+TRANSFORMS = (LOG10, LOG1P, NEG_LOG10_MOLAR, RANK)
+"""The choices of `--target-transform`."""

@@ -1,0 +1,93 @@
+"""Fit an ensemble: models that differ in their seeds, one after the other."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from molattn.models.base import MoleculeModel
+from molattn.models.scaler import TargetScaler
+from molattn.models.task import Task
+from molattn.models.tasks import Regression
+from molattn.training.callbacks import Callback, build_callbacks
+from molattn.training.checkpoint import CheckpointFolder
+from molattn.training.dataset import LabelledMolecules
+from molattn.training.early_stopping import FitResult
+from molattn.training.fit import fit
+from molattn.training.initialization import initialize_model
+from molattn.training.metrics import VAL_LOSS, label_of, why_undefined
+from molattn.training.objectives import add_auxiliary_targets, build_auxiliary_objective
+from molattn.training.run_config import RunConfig
+
+
+@dataclass(frozen=True)
+class FittedEnsemble:
+    """Trained models, and the result of each fit."""
+
+    models: tuple[MoleculeModel, ...]
+    fits: tuple[FitResult, ...]
+
+
+def fit_ensemble(
+    config: RunConfig,
+    task: Task,
+    scaler: TargetScaler,
+    train: LabelledMolecules,
+    val: LabelledMolecules,
+    metric: str,
+    callbacks: Sequence[Callback] = (),
+    on_member: Callable[[int, CheckpointFolder | None], None] = lambda _, __: None,
+    checkpoints: Callable[[int], CheckpointFolder | None] = lambda _: None,
+    warn: Callable[[str], None] = lambda _: None,
+) -> FittedEnsemble:
+    """Fit `config.training.ensemble_size` models to the same molecules, one after the other.
+
+    Member i uses the seed of the run plus i for its weights, batches and dropout. The best epoch of every member is
+    selected with the same validation molecules: by the validation loss, if the tracking metric is undefined for them.
+
+    Args:
+        metric: the validation metric of every epoch, see `fit`.
+        callbacks: called in the training of every member, after those that `config` names.
+        on_member: called before each member is trained, with its index, from 0, and its checkpoints.
+        checkpoints: returns those of a member; a member whose training is finished is not trained again.
+        warn: called with messages for the user.
+    """
+    models, fits = [], []
+    tracked = config.training.tracking_metric
+    if tracked != VAL_LOSS and (reason := why_undefined(tracked, task.kind, val.targets)):
+        label = label_of(tracked)
+        warn(f"the {label} of the validation molecules is undefined ({reason}): their loss chooses the epoch instead")
+        config = replace(config, training=replace(config.training, tracking_metric=VAL_LOSS))
+    explicit = "training.auxiliary" in config.explicit_keys
+    train = add_auxiliary_targets(train, config.training, warn if explicit else lambda _: None)
+    callbacks = [*build_callbacks(config), *callbacks]
+    for i in range(config.training.ensemble_size):
+        training = replace(config.training, seed=config.training.seed + i)
+        outputs = task.num_outputs(len(scaler.mean))
+        model = initialize_model(replace(config, training=training), outputs, task.atom_level)
+        if isinstance(task, Regression):
+            model.initialize_bias(scaler.scale(np.zeros((1, len(scaler.mean))))[0])
+        on_cpu = training.accelerator == "cpu" or (training.accelerator == "auto" and not torch.cuda.is_available())
+        if i == 0 and on_cpu and (why := model.slow_reason()):
+            warn(f"training runs 2 to 4 times slower than it could: {why}; see molattn doctor")
+        saved = checkpoints(i)
+        on_member(i, saved)
+        auxiliary_objective = build_auxiliary_objective(model, train, training)
+        fits.append(
+            fit(
+                model,
+                train,
+                val,
+                scaler,
+                training,
+                task=task,
+                metric=metric,
+                auxiliary_objective=auxiliary_objective,
+                checkpoints=saved,
+                callbacks=callbacks,
+                member=i,
+            )
+        )
+        models.append(model.cpu().eval())
+    return FittedEnsemble(tuple(models), tuple(fits))

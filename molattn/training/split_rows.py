@@ -1,0 +1,86 @@
+"""The split of the usable rows of a run: given by a column or a file, or made by a method."""
+
+import numpy as np
+
+from molattn.data import (
+    CALIBRATION,
+    SPLIT_LABELS,
+    Table,
+    fold_labels,
+    hold_out_calibration,
+    read_split_column,
+    read_split_file,
+    split_labels,
+)
+from molattn.errors import InputError, UsageError
+from molattn.training.config import DataConfig
+from molattn.training.data_messages import describe_rejected
+from molattn.training.dataset import PreparedDataset
+from molattn.training.usable_rows import UsableRows
+
+
+def given_split_labels(config: DataConfig, table: Table, smiles: list[str]) -> tuple[np.ndarray | None, str]:
+    """The split labels of all rows from a column or a file, None for neither, and where they come from."""
+    options = (("split_column", config.split_column), ("splits_file", config.splits_file))
+    given = [name for name, value in options if value]
+    if len(given) > 1:
+        raise UsageError("split_column and splits_file both define the split: give one of them")
+    if given and config.num_folds > 1:
+        raise UsageError(f"{given[0]} is one split, not {config.num_folds} folds: leave out one or the other")
+    if config.splits_file:
+        return read_split_file(config.splits_file, smiles), f"{config.splits_file} is taken as it is"
+    if config.split_column:
+        return read_split_column(table, config.split_column), f"column {config.split_column!r} is taken as it is"
+    return None, ""
+
+
+def assign_splits(
+    config: DataConfig, usable: UsableRows, targets: np.ndarray, given: np.ndarray | None, origin: str, seed: int
+) -> np.ndarray:
+    """The split label of each of the n usable rows, those for calibration included.
+
+    Args:
+        config: the settings.
+        usable: the rows.
+        targets: (n, T), by which rows are stratified.
+        given, origin: from `given_split_labels`.
+        seed: of the split.
+
+    Raises:
+        UsageError: the split is given, has calibration molecules, and more of them are configured.
+        InputError: there are too few rows.
+    """
+    keys, groups = usable.keys, usable.groups
+    try:
+        assigned = _split(config, keys, targets, seed, groups) if given is None else given[usable.rows]
+        if not config.calibration_size:
+            return assigned
+        if CALIBRATION in assigned:
+            raise UsageError(f"{origin}, and has calibration molecules: leave out --calibration-size")
+        method = "random" if origin else config.split
+        return hold_out_calibration(assigned, method, keys, targets, config.calibration_size, seed, groups)
+    except InputError as error:
+        # Rejected rows may be the cause.
+        raise InputError("; ".join([str(error), *describe_rejected(usable.rejected)])) from error
+
+
+def _split(config: DataConfig, keys: list[str], targets: np.ndarray, seed: int, groups: list[str] | None) -> np.ndarray:
+    """The split labels of the usable rows, by the split method of the settings."""
+    if config.num_folds > 1:
+        return fold_labels(config.split, keys, targets, config.split_sizes, seed, config.num_folds, config.fold, groups)
+    return split_labels(config.split, keys, targets, config.split_sizes, seed, groups)
+
+
+def check_splits(dataset: PreparedDataset) -> None:
+    """Raise InputError for a split without molecules, or a target without a label in the training split."""
+    for split in SPLIT_LABELS:
+        indices = dataset.indices(split)
+        if not len(indices):
+            raise InputError(f"the split leaves no molecule for {split}: give more rows or other --split-sizes")
+        labels = dataset.targets[dataset.target_rows(indices)]
+        for target, values in zip(dataset.config.target_columns, labels.T, strict=True):
+            if split == "train" and not np.isfinite(values).any():
+                value = "value" if dataset.bounds is None else "exact value"
+                raise InputError(
+                    f"the training molecules have no {value} in column {target!r}: there is nothing to learn"
+                )

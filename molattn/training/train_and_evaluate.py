@@ -1,0 +1,231 @@
+"""The work of a run in its folder: train its models, calibrate and evaluate them, and write the results."""
+
+import hashlib
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from molattn.data import CALIBRATION
+from molattn.models.artifact import Artifact
+from molattn.models.artifact_file import save_artifact
+from molattn.models.predictions import NONE, Predictions
+from molattn.training import distributed, run_folder
+from molattn.training.baseline import forest_metrics
+from molattn.training.build_artifact import build_artifact
+from molattn.training.calibrate import calibrate
+from molattn.training.callbacks import Callback, ReportEpochs
+from molattn.training.checkpoint import CheckpointFolder
+from molattn.training.config import TrainingConfig
+from molattn.training.data_report import check_data
+from molattn.training.dataset import PreparedDataset
+from molattn.training.early_stopping import PATIENCE, EpochRecord, FitResult
+from molattn.training.ensemble import fit_ensemble
+from molattn.training.metrics import label_of
+from molattn.training.prepare import read_options
+from molattn.training.reporter import Reporter
+from molattn.training.run_config import RunConfig
+from molattn.training.run_metrics import (
+    intervals_on_test_split,
+    metrics_by_split,
+    transformed_metrics_by_split,
+    uncertainty_by_split,
+)
+from molattn.training.run_status import CHECKPOINT_FOLDER, METRICS_FILE, MODEL_FOLDER
+from molattn.training.trees import describe_trees, fit_trees_of
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The result of a run; the same on every rank.
+
+    Attributes:
+        folder: the run folder.
+        metrics: the content of `metrics.json`.
+        dataset: the prepared data set.
+        history: of the epochs; for an ensemble that of its first member.
+        artifact: the model.
+        predictions: of `dataset.targets`, row by row, after calibration, with their uncertainties.
+        uncalibrated_predictions: the same before calibration, of the transformed targets.
+    """
+
+    folder: Path
+    metrics: dict[str, Any]
+    dataset: PreparedDataset
+    history: list[EpochRecord]
+    artifact: Artifact
+    predictions: Predictions
+    uncalibrated_predictions: Predictions
+
+
+def train_and_evaluate(
+    config: RunConfig,
+    dataset: PreparedDataset,
+    metric_names: tuple[str, ...],
+    path: Path,
+    reporter: Reporter,
+    callbacks: Sequence[Callback],
+) -> RunResult:
+    """Train the models of a run, calibrate and evaluate them, and write everything into its folder.
+
+    Args:
+        config: the settings, resolved.
+        dataset: of the run.
+        metric_names: the metrics to report; the first after each epoch.
+        path: the run folder, which may hold checkpoints to resume from.
+        reporter: of the progress.
+        callbacks: called in the training after those that `config` names.
+    """
+    identity, settings, data = _identity(config, dataset, callbacks), config.training, dataset.config
+    several = settings.ensemble_size > 1
+
+    def checkpoints(member: int) -> CheckpointFolder:
+        folder = path / CHECKPOINT_FOLDER / f"member_{member}" if several else path / CHECKPOINT_FOLDER
+        return CheckpointFolder(folder, identity, settings.checkpoint_every, path)
+
+    checkpoints(0)  # raises if the settings differ, before config.toml is overwritten
+    if distributed.is_main_process():
+        _write_inputs(config, dataset, path, reporter)
+    task = dataset.task
+    train, val = dataset.subset("train"), dataset.subset("val")
+    scaler = task.fit_scaler(train.targets, dataset.transforms)
+    start = time.perf_counter()
+    earlier_seconds = 0.0  # of the training before it was resumed
+
+    def on_member(member: int, saved: CheckpointFolder | None) -> None:
+        nonlocal earlier_seconds
+        last = None if saved is None else saved.last
+        earlier_seconds += 0.0 if saved is None else saved.seconds
+        which = f", model {member + 1} of {settings.ensemble_size}" if several else ""
+        if last is None:
+            reporter.stage(f"training{which}")
+        elif not several or not last.state["finished"]:
+            reporter.stage(f"training{which} continues after epoch {last.state['epoch'] + 1}")
+
+    callbacks = [ReportEpochs(reporter.epoch, settings.epochs), *callbacks]
+    fitted = fit_ensemble(
+        config, task, scaler, train, val, metric_names[0], callbacks, on_member, checkpoints, reporter.warning
+    )
+    seconds = earlier_seconds + time.perf_counter() - start
+    first = fitted.fits[0]
+    tracked = first.history[0].tracking_metric
+    lengths = [len(f.history) for f in fitted.fits]
+    if message := _describe_end(fitted.fits, settings):
+        reporter.stage(message)
+    if several:
+        which = f"the ensemble of {settings.ensemble_size}, each at its best epoch"
+    else:
+        which = f"epoch {first.best_epoch}, the best of {len(first.history)}"
+    reporter.stage(f"evaluating {which} by validation {label_of(tracked)}")
+    keys = dataset.molecules[dataset.indices("train")].canonical_smiles
+    artifact = build_artifact(
+        config,
+        fitted.models,
+        task,
+        scaler,
+        data.target_columns,
+        train,
+        keys,
+        units=dataset.units,
+        read_options=read_options(data),
+        descriptors=dataset.descriptor_scaler,
+    )
+    if settings.with_trees:
+        reporter.stage("growing trees")
+        artifact = replace(artifact, trees=fit_trees_of(artifact, train, val, settings))
+        reporter.stage(describe_trees(artifact))
+    uncalibrated = artifact.predict(dataset.molecules, dataset.descriptors)
+    if dataset.has_calibration and settings.calibration_method != NONE:
+        rows, val_rows = dataset.indices(CALIBRATION), dataset.indices("val")
+        true, method = scaler.transform(dataset.targets[rows]), settings.calibration_method
+        calibration = calibrate(
+            uncalibrated[rows],
+            true,
+            task,
+            artifact.uncertainty_method,
+            method,
+            artifact.targets,
+            uncalibrated[val_rows],
+        )
+        artifact = replace(artifact, calibration=calibration)
+    predictions = artifact.apply_calibration(uncalibrated)
+    # For a target with a transform, the mean of the transformed target: for a logarithm, the geometric mean.
+    baseline = scaler.inverse_transform(task.baseline_predictions(train.targets, len(dataset.targets)))
+    metrics = {
+        **metrics_by_split(dataset, predictions, metric_names),
+        "test_intervals": intervals_on_test_split(dataset, predictions, metric_names, settings.seed),
+        "baseline": {"what": task.baseline} | metrics_by_split(dataset, baseline, metric_names),
+        **({"baseline_forest": _forest(dataset, metric_names, settings, reporter)} if settings.baseline else {}),
+        **transformed_metrics_by_split(dataset, uncalibrated, metric_names),
+        **uncertainty_by_split(dataset, artifact, uncalibrated),
+        "units": dict(zip(data.target_columns, dataset.units, strict=True)),
+        "best_epoch": [f.best_epoch for f in fitted.fits] if several else first.best_epoch,
+        "tracking_metric": tracked,
+        "epochs": lengths if several else lengths[0],
+        "parameters": sum(p.numel() for model in fitted.models for p in model.parameters()),
+    }
+    if distributed.is_main_process():
+        save_artifact(path / MODEL_FOLDER, artifact)
+        run_folder.write_history(path, [f.history for f in fitted.fits])
+        run_folder.write_predictions(path, dataset, predictions, artifact.extra_columns())
+        env = run_folder.environment(config.training.seed, dataset.sha256, seconds)
+        run_folder.write_json(path / "env.json", env)
+        # Written last: a run is finished if its metrics exist.
+        run_folder.write_json(path / METRICS_FILE, metrics)
+        shutil.rmtree(path / CHECKPOINT_FOLDER, ignore_errors=True)
+    return RunResult(path, metrics, dataset, first.history, artifact, predictions, uncalibrated)
+
+
+def _write_inputs(config: RunConfig, dataset: PreparedDataset, path: Path, reporter: Reporter) -> None:
+    """Write what is known before the training: the settings, the split, and what was found in the data."""
+    run_folder.write_config(path, config)
+    run_folder.write_splits(path, dataset)
+    run_folder.write_rejected(path / "rejected.csv", dataset.rejected)
+    run_folder.write_standardized(path, dataset)
+    run_folder.write_duplicates(path, dataset)
+    report = check_data(dataset)
+    run_folder.write_json(path / "data_report.json", report.to_dict())
+    for message in report.summary():
+        reporter.stage(message)
+
+
+def _describe_end(fits: Sequence[FitResult], settings: TrainingConfig) -> str:
+    """Why trainings ended before their last epoch; empty if none did."""
+    lengths = [len(f.history) for f in fits]
+    if min(lengths) == settings.epochs:
+        return ""
+    after = f"epoch{'s' * (len(fits) > 1)} {', '.join(map(str, lengths))} of {settings.epochs}"
+    tracked, epochs = fits[0].history[0].tracking_metric, f"{settings.patience} epoch{'s' * (settings.patience > 1)}"
+    reasons = [
+        f"{epochs} without a better validation {label_of(tracked)}, see training.patience"
+        if reason == PATIENCE
+        else f"ended by the callback {reason}"
+        for reason in dict.fromkeys(f.stopped_by for f in fits if len(f.history) < settings.epochs)
+    ]
+    return f"training stopped after {after}: {'; '.join(reasons)}"
+
+
+def _forest(
+    dataset: PreparedDataset, metric_names: tuple[str, ...], settings: TrainingConfig, reporter: Reporter
+) -> dict[str, Any]:
+    """The "baseline_forest" entry of `metrics.json`, measured by rank 0."""
+    reporter.stage("training the baseline, a random forest")
+    measure = partial(forest_metrics, dataset, metric_names, settings.seed, settings.num_workers, settings.threads)
+    return distributed.broadcast_object(measure)
+
+
+def _identity(config: RunConfig, dataset: PreparedDataset, callbacks: Sequence[Callback]) -> dict[str, Any]:
+    """What must be equal when a run is resumed; the number of workers may differ."""
+    settings = config.to_dict()
+    del settings["training"]["num_workers"]
+    labels = "\n".join(map(str, dataset.split_labels))
+    return {
+        "config": settings,
+        "sha256 of the table": dataset.sha256,
+        "sha256 of the split": hashlib.sha256(labels.encode()).hexdigest(),
+        **({"callbacks": [type(callback).__name__ for callback in callbacks]} if callbacks else {}),
+        **({"the number of processes": distributed.world_size()} if distributed.world_size() > 1 else {}),
+    }
