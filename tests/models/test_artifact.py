@@ -264,7 +264,7 @@ def test_every_part_of_an_artifact_is_saved_and_loaded(everything: Artifact, tmp
     found = load_artifact(tmp_path / "new" / "model")
     for name in ("scaler", "targets", "units", "read_options", "task"):
         assert getattr(found, name) == getattr(everything, name), name
-    for name in ("descriptors", "uncertainty", "samples"):
+    for name in ("descriptors", "uncertainty_method", "dropout_passes"):
         assert getattr(found, name) == getattr(everything, name), name
     assert len(found.models) == 3
     for a, b in zip(found.models, everything.models, strict=True):
