@@ -203,7 +203,7 @@ def test_weights_of_zero_and_one_are_one_of_the_models() -> None:
 def test_what_cannot_have_trees_is_said_before_anything_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(UsageError, match="applies to targets of molecules"):
+    with pytest.raises(UsageError, match="applies only to molecule-level targets"):
         check_trees(Regression(atom_level=True))
     monkeypatch.setitem(sys.modules, "lightgbm", None)
     with pytest.raises(UsageError, match=r"lightgbm is needed.*pip install 'molattn\[trees\]'"):
