@@ -48,7 +48,7 @@ def learn(table: Path, folder: Path, strategy: str, seed: int, arguments: argpar
     order = rng.permutation(len(rows)).tolist()
     test, rest = order[: len(rows) // 5], order[len(rows) // 5 :]
     labelled, pool = rest[: arguments.start], rest[arguments.start :]
-    test_table = write(folder / "test.csv", header, [rows[i] for i in test])
+    test_table = write(folder / "held_out.csv", header, [rows[i] for i in test])
     history = []
     for number in range(arguments.rounds + 1):
         output = folder / f"round_{number}"

@@ -246,7 +246,16 @@ _MAX_LENGTH = 60
 
 
 def molecule_level_only(what: str, instead: str = "leave it out") -> str:
-    """The message for `what`, such as an option, that was given with atom-level targets."""
+    """The message about a setting that was given with atom-level targets.
+
+    Args:
+        what: the setting, such as an option.
+        instead: what to do.
+
+    >>> from molattn.errors import molecule_level_only
+    >>> molecule_level_only("--with-trees")
+    '--with-trees applies only to molecule-level targets, and these are atom-level: leave it out'
+    """
     return f"{what} applies only to molecule-level targets, and these are atom-level: {instead}"
 
 

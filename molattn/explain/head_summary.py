@@ -67,7 +67,9 @@ class HeadSummary:
     >>> summary = HeadSummary()
     >>> weights = np.eye(3)[None, None]  # one head, where every atom attends to itself
     >>> summary.add(AttentionMap("CCO", ("C", "C", "O"), weights, {}, {}))
-    >>> key = ("distance", "any atom", "self")
+    >>> key = summary.keys("distance")[0]
+    >>> key.receiver, key.sender
+    ('any atom', 'self')
     >>> summary.share(key).tolist(), round(summary.uniform(key), 2), summary.receivers(key)
     ([[1.0]], 0.33, 3)
     """

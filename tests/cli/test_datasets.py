@@ -43,7 +43,7 @@ def test_a_card_is_shown(molattn: Molattn) -> None:
         assert text in answer.out
     assert "unknown before the first download" in molattn("datasets", "show", "toxcast").out
     shown = json.loads(molattn("datasets", "show", "qm8", "--json").out)
-    assert shown["metric"] == "mae" and not shown["verified"] and len(shown["targets"]) == 12
+    assert shown["metric"] == "mae" and not shown["sha256"] and len(shown["targets"]) == 12
 
 
 def test_an_unknown_name_is_refused(molattn: Molattn) -> None:

@@ -15,7 +15,7 @@ import molattn as package
 from molattn.data import read_table
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import InputError, UsageError
-from molattn.inference import table_engine
+from molattn.inference import output_parts, table_engine
 from molattn.models.graph_model import GraphModel
 from molattn.training.config import DataConfig
 from molattn.training.prepare import prepare

@@ -11,6 +11,7 @@ import pytest
 import molattn as library
 from molattn.cli.uncertainty_metrics import EXPLANATIONS, print_uncertainty
 from molattn.data.tables.row_stream import CHUNK_SIZE
+from molattn.inference import output_parts
 from tests.cli.conftest import QUICK, Molattn
 from tests.cli.test_long_tables import Killed, kill_after
 from tests.molecules import esol

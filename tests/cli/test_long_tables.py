@@ -26,6 +26,7 @@ from molattn.cli.table_report import TableProgress
 from molattn.data.schema import dumps_checksummed
 from molattn.data.tables.parts import Parts, parts_folder
 from molattn.data.tables.row_stream import CHUNK_SIZE
+from molattn.inference import output_parts
 from tests.assertions import assert_same_predictions
 from tests.cli.conftest import QUICK, Molattn
 

@@ -12,6 +12,7 @@ from rdkit import Chem
 from molattn.data import read_table
 from molattn.data.tables.parts import Parts
 from molattn.data.tables.row_stream import CHUNK_SIZE
+from molattn.inference import output_parts
 from tests.cli.conftest import QUICK, Molattn
 
 LONG = CHUNK_SIZE + 10

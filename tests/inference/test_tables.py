@@ -16,7 +16,7 @@ from molattn.data.tables.parts import Parts, parts_folder
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import InputError, MolattnWarning, RowsFailed, UsageError
 from molattn.explain import summarize_heads
-from molattn.inference import PredictionOptions
+from molattn.inference import PredictionOptions, output_parts
 from molattn.inference.row_counts import AttentionCounts, RowCounts
 from molattn.models.artifact_file import load_artifact
 from tests.molecules import esol

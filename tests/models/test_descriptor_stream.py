@@ -122,7 +122,7 @@ def test_a_saved_model_has_its_descriptors(predictor: Predictor, tmp_path: Path)
     before = predictor.predict(["CCO", "C"], descriptors=numbers)
     save_artifact(tmp_path, predictor._artifact)
     loaded = Predictor(load_artifact(tmp_path))
-    assert loaded.descriptors == ("logp", "mw", "constant") and loaded.dim == 19
+    assert loaded.descriptors == ("logp", "mw", "constant") and loaded.embedding_dim == 19
     np.testing.assert_array_equal(loaded.predict(["CCO", "C"], descriptors=numbers), before)
     assert not any(d["computed"] for d in json.loads((tmp_path / "config.json").read_text())["descriptors"])
 

@@ -21,6 +21,7 @@ from molattn.data.tables.parts import parts_folder
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import InputError
 from molattn.explain import AttentionMap
+from molattn.inference import output_parts
 from molattn.models.config_schema import SCHEMA
 from molattn.training.checkpoint_file import load_checkpoint
 from tests.cli.conftest import Molattn

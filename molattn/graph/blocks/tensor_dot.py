@@ -51,8 +51,8 @@ def tensor_dot_with_bias(config: BlockConfig) -> GraphNetBlock:
 
     >>> import torch
     >>> from molattn.graph import DenseGraph
-    >>> from molattn.graph.blocks import BlockConfig, molattn
-    >>> block = molattn(BlockConfig(node_dim=16, num_heads=4, edge_dim=3, normalizer='sparsemax'))
+    >>> from molattn.graph.blocks import BlockConfig, tensor_dot_with_bias
+    >>> block = tensor_dot_with_bias(BlockConfig(node_dim=16, num_heads=4, edge_dim=3, normalizer="sparsemax"))
     >>> v, e = torch.randn(2, 5, 16), torch.randn(2, 5, 5, 3)
     >>> after, messages = block.forward_with_messages(DenseGraph(v, torch.ones(2, 5, dtype=torch.bool), e))
     >>> tuple(after.v.shape), tuple(messages.weights.shape)
