@@ -9,13 +9,13 @@ from scipy import integrate, stats
 
 import molattn
 from molattn.chem import morgan_bits
+from molattn.chem.diversity import select_diverse
 from molattn.errors import MolattnWarning, UsageError
 from molattn.inference.selection import (
     Selection,
     SelectionOptions,
     entropy,
     expected_improvement,
-    select_diverse,
     select_highest,
 )
 from tests.molecules import esol
