@@ -10,15 +10,17 @@ if TYPE_CHECKING:
     from molattn.inference.predictor import Predictor, load
     from molattn.inference.row_counts import AttentionCounts, RowCounts
     from molattn.inference.rows import RowPrediction
+    from molattn.inference.selection import Selection
 
 _NAMES = {
     "options": ("PredictionOptions",),
     "predictor": ("Predictor", "load"),
     "row_counts": ("AttentionCounts", "RowCounts"),
     "rows": ("RowPrediction",),
+    "selection": ("Selection",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
-__all__ = ["AttentionCounts", "PredictionOptions", "Predictor", "RowCounts", "RowPrediction", "load"]
+__all__ = ["AttentionCounts", "PredictionOptions", "Predictor", "RowCounts", "RowPrediction", "Selection", "load"]
 
 
 def __getattr__(name: str) -> object:

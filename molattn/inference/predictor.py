@@ -323,8 +323,8 @@ class Predictor(TablePredictor):
             A `Selection`: `.rows`, indices in the pool, the first choice first; `.scores`; `.predictions`.
 
         Raises:
-            UsageError: an unknown strategy, target or goal; a `best` that is missing or not needed; a model without
-                standard deviations, or of atoms.
+            UsageError: a size below 1; an unknown strategy, target or goal; a `best` that is missing or not needed; a
+                model without standard deviations, or an atom-level one.
 
         Example::
 

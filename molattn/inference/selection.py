@@ -44,6 +44,13 @@ class Selection:
         predictions: the k predictions.
         failed: the rows of the pool that have no prediction.
         errors: why, for each of them.
+
+    >>> import numpy as np
+    >>> from molattn.inference import Selection
+    >>> pool = ["CCO", "CCN", "CCC"]
+    >>> selection = Selection(rows=np.array([2, 0]), scores=np.array([0.9, 0.4]), predictions=())  # of Predictor.select
+    >>> [pool[row] for row in selection.rows]
+    ['CCC', 'CCO']
     """
 
     rows: np.ndarray
@@ -94,12 +101,12 @@ class SelectionOptions:
         """What has to be predicted for the selection.
 
         Raises:
-            UsageError: a model of atoms; an unknown target, or none of several; expected improvement of classes; or no
-                standard deviations.
+            UsageError: an atom-level model; an unknown target, or none of several; expected improvement of classes; or
+                no standard deviations.
         """
         task = artifact.task
         if task.atom_level:
-            raise UsageError("molecules are selected by targets of molecules, and the model predicts targets of atoms")
+            raise UsageError("molecules are selected by molecule-level targets, and those of the model are atom-level")
         if self.strategy == DIVERSE:
             return PredictionOptions(uncertainty_method=self.uncertainty_method)
         self.target_index(artifact)
