@@ -50,12 +50,11 @@ def methods(cls: type) -> Iterator[tuple[str, Any]]:
     """The public methods that the classes of molattn among the bases of a class define."""
     for name in dir(cls):
         owner = next((base for base in cls.__mro__ if name in vars(base)), None)
-        # Not the class that PyG makes of a `MessagePassing` at its first call.
-        is_ours = owner is not None and owner.__module__.startswith("molattn") and "_propagate_" not in owner.__module__
-        if name[0] != "_" and is_ours:
+        if name[0] != "_" and owner is not None and owner.__module__.startswith("molattn"):
             method = inspect.getattr_static(cls, name)
             method = method.__func__ if isinstance(method, staticmethod | classmethod) else method
-            if inspect.isfunction(method):
+            # Not the methods that PyG generates for a `MessagePassing` at its first call.
+            if inspect.isfunction(method) and not method.__module__.endswith("_propagate"):
                 yield name, method
 
 
