@@ -45,7 +45,7 @@ def compiler_script(path, script):
     ("environment", "why"),
     [
         ({"MOLATTN_COMPILE": "0"}, "True MOLATTN_COMPILE is 0"),
-        ({"PATH": ""}, "True there is no C compiler"),
+        ({"PATH": "", "CC": ""}, "True there is no C compiler"),
         ({"MOLATTN_MARCH": "../x; y"}, "True MOLATTN_MARCH is '../x; y', which is not the name of a processor"),
         ({"MOLATTN_SANITIZE": "1", "LD_PRELOAD": ""}, "True MOLATTN_SANITIZE is 1, but LD_PRELOAD does not name"),
         ({"CC": "no-such-cc -m64"}, "True CC names 'no-such-cc', which is not found: install it, or unset it"),
