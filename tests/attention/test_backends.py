@@ -17,8 +17,12 @@ from molattn.attention import (
     PaddedGraphLayout,
     attend,
     backend,
+    dot,
     record_backends,
+    scaled_dot,
+    softmax,
 )
+from molattn.attention.attend import _AttendArguments
 from molattn.errors import UsageError
 from molattn.kernels import dispatch
 from tests.assertions import assert_close
@@ -104,13 +108,16 @@ def test_kernels_of_padded_graphs_run_only_where_they_apply(monkeypatch):
     assert taken(attend, *arguments, **options) == ["reference"]
 
 
-@pytest.mark.parametrize("changed", ["bias", "channels of values", "edges without channels"])
+@pytest.mark.parametrize("changed", ["bias", "channels of values", "edges without channels", "keys for all heads"])
 def test_arguments_that_kernels_of_padded_graphs_do_not_take(changed):
     arguments, options = padded_graphs(
         f=0 if changed == "edges without channels" else 3, channels=6 if changed == "channels of values" else 4
     )
     if changed == "bias":
         options["bias"] = torch.randn(2, 3, 5, 5, generator=torch.Generator().manual_seed(1))
+    if changed == "keys for all heads":
+        q, k, v, layout = arguments
+        arguments = q, k[:, :1], v[:, :1], layout
     expected = reference(*arguments, **options)
     nodes = arguments[3].node_mask
     for names in (BACKENDS, *((name,) for name in BACKENDS)):
@@ -178,6 +185,26 @@ def test_an_operation_reports_why_a_backend_does_not_run():
         assert operation.unsupported_reason("compiled", x.float(), 0.5) == "only these backends are allowed: fused"
 
 
+@pytest.mark.parametrize(
+    ("backends", "changed", "reason"),
+    [
+        (["fused"], {}, "edge features"),
+        (["fused"], {"dropout_mask": torch.ones(2, 3, 5, 5)}, "edge features"),
+        (["fused"], {"edges": None, "dropout_mask": torch.ones(2, 3, 5, 5)}, "a dropout mask"),
+        (["fused"], {"edges": None, "score": dot}, ""),
+        (["compiled", "chunked"], {"bias": torch.zeros(2, 3, 5, 5)}, "a bias"),
+        (["compiled", "chunked"], {"v": torch.zeros(2, 3, 5, 6)}, "values and keys of different shapes"),
+        (["compiled", "chunked"], {"k": torch.zeros(2, 1, 5, 4)}, "queries and keys of different shapes"),
+        (["compiled", "chunked"], {"edges": None}, "no edge features in the keys and in the values"),
+    ],
+)
+def test_the_reason_why_attention_does_not_take_a_backend(backends, changed, reason):
+    (q, k, v, layout), options = padded_graphs()
+    arguments = _AttendArguments(q, k, v, layout, None, options["edges"], scaled_dot, softmax, 0.0, None)
+    for name in backends:
+        assert OPERATIONS["attention"].unsupported_reason(name, arguments._replace(**changed)) == reason
+
+
 def in_environment(value, code="from molattn.attention import backend"):
     environment = {**os.environ, dispatch.BACKEND_VARIABLE: value}
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
@@ -202,6 +229,8 @@ PADDINGS = {
     "behind": (torch.arange(5) < torch.tensor([[5], [3]]), None),
     "in front": (torch.arange(5) >= torch.tensor([[0], [2]]), None),
     "of edges": (torch.arange(5) < torch.tensor([[5], [3]]), torch.rand(2, 5, 5) < 0.6),
+    # The first node has no valid key, and no query attends to the last one.
+    "to earlier nodes": (torch.arange(5) < torch.tensor([[5], [3]]), torch.ones(2, 5, 5, dtype=torch.bool).tril(-1)),
 }
 
 
@@ -220,6 +249,14 @@ def test_padding_that_is_not_a_number_changes_no_backend(name, padding):
     if calls[-1].backend != "reference":  # as "compiled" is where nothing can be compiled
         for gradient in torch.autograd.grad(output.square().sum(), (q, k, v)):
             assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["compiled", "chunked"])
+def test_without_padding_a_layout_needs_no_mask(name):
+    (q, k, v, _), options = padded_graphs()
+    all_nodes = PaddedGraphLayout(torch.ones(2, 5, dtype=torch.bool))
+    with backend(name):
+        assert_close(attend(q, k, v, PaddedGraphLayout(), **options), reference(q, k, v, all_nodes, **options), 1e-5)
 
 
 def test_contexts_of_two_threads_that_overlap_leave_no_trace():

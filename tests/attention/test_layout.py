@@ -130,6 +130,15 @@ def test_nodes_of_padded_graphs_attend_within_their_graph_in_every_head():
             PaddedGraphLayout(*wrong)
 
 
+def test_padding_that_is_known_to_be_finite_is_not_zeroed():
+    layout = PaddedGraphLayout(torch.tensor([[True, False]]))
+    finite = layout.with_finite_padding()
+    k = torch.ones(1, 1, 2, 3)
+    assert_identical(layout.zero_unattended(k)[0, 0, 1], torch.zeros(3))
+    assert finite.zero_unattended(k) is k
+    assert finite.node_mask is layout.node_mask and not layout.padding_is_finite
+
+
 def test_every_edge_may_have_its_own_key():
     values = torch.randn(len(RECEIVER), 2, generator=torch.Generator().manual_seed(1), dtype=F64)
     weights = torch.rand(len(RECEIVER), generator=torch.Generator().manual_seed(2), dtype=F64)

@@ -196,17 +196,17 @@ def test_the_gradient_of_sparsemax_is_centred_on_its_support_and_zero_elsewhere(
     assert_close(gradient, torch.tensor([[3 - mean, -1 - mean, 0, 2 - mean]], dtype=F64))
 
 
-@pytest.mark.parametrize("layout", ["rows", "rows, sorted", "edges"])
+@pytest.mark.parametrize("layout", ["rows", "rows, sorted", "edges", "edges, bisected"])
 def test_a_logit_at_the_threshold_of_sparsemax_is_outside_its_support(layout):
     # tau of the first two is (-0.5 - 1) / 2, which the third one reaches and does not exceed: S has two members.
     logits = torch.tensor([0.0, -0.5, -0.75], dtype=F64, requires_grad=True)
     one_receiver = EdgeListLayout(torch.arange(3), torch.zeros(3, dtype=torch.long), 1)
-    all_keys = one_receiver if layout == "edges" else DenseLayout()
+    all_keys = one_receiver if layout.startswith("edges") else DenseLayout()
 
     def of(logits):
         return sparsemax(logits, all_keys)
 
-    weights = torch.func.vmap(of)(logits[None])[0] if layout == "rows, sorted" else of(logits)
+    weights = torch.func.vmap(of)(logits[None])[0] if "," in layout else of(logits)
     assert_identical(weights.detach(), torch.tensor([0.75, 0.25, 0.0], dtype=F64))
     (gradient,) = torch.autograd.grad(weights, logits, torch.tensor([3.0, 1.0, 8.0], dtype=F64))
     assert_identical(gradient, torch.tensor([1.0, -1.0, 0.0], dtype=F64))

@@ -197,6 +197,18 @@ def test_sparsemax_of_edges_by_bisection_is_sparsemax():
     assert vmap(lambda x: sparsemax(x, layout))(logits.detach())[0, receiver == receiver[0], 0].isnan().any()
 
 
+def test_the_bisected_support_of_thousands_of_close_logits_is_exact():
+    # Sums of 1 and 2 above tau differ by some hundred logits here; Michelot's steps alone need more than two for them.
+    logits = -1e-6 * torch.arange(3000, dtype=F64)
+    layout = EdgeListLayout(torch.arange(3000), torch.zeros(3000, dtype=torch.int64), 1)
+    weights = vmap(lambda x: sparsemax(x, layout))(logits[None])[0]
+    assert weights.min() == 0
+    k = torch.arange(1, 3001)
+    size = int((1 + k * logits > logits.cumsum(0)).sum())  # Martins & Astudillo 2016, algorithm 1
+    assert int((weights > 0).sum()) == size
+    assert_close(weights, (logits - (logits[:size].sum() - 1) / size).clamp(min=0), 1e-12)
+
+
 def test_sparsemax_of_edges_has_a_shape_on_the_meta_device():
     edges = EdgeListLayout(torch.arange(3, device="meta"), torch.zeros(3, dtype=torch.int64, device="meta"), 2)
     assert sparsemax(torch.empty(3, 2, device="meta"), edges).shape == (3, 2)
