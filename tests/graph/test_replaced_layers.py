@@ -172,9 +172,10 @@ def test_the_feed_forward_network_runs_as_it_was_changed():
     torch.manual_seed(0)
     phi_v, graph = NodeUpdate(32, hidden_dim=48), graph_of()
     ebar = torch.randn(2, 4, 32)
-    phi_v.feed_forward[1] = nn.ReLU()
     x = graph.v + ebar
-    assert_close(phi_v(ebar, graph), x + phi_v.feed_forward(phi_v.norm(x)), 1e-6)
+    for activation in (nn.ReLU(), nn.GELU("tanh")):
+        phi_v.feed_forward[1] = activation
+        assert_close(phi_v(ebar, graph), x + phi_v.feed_forward(phi_v.norm(x)), 1e-6)
     phi_v.feed_forward = nn.Linear(32, 32)  # of another length, too
     assert_close(phi_v(ebar, graph), x + phi_v.feed_forward(phi_v.norm(x)), 1e-6)
 
@@ -189,10 +190,12 @@ def test_a_dropout_of_the_feed_forward_network_that_was_changed_has_an_effect():
     assert (without_last == x).float().mean() > 0.5
 
 
-def test_dropouts_that_train_apart_do_not_run_fused():
+def test_dropouts_that_differ_or_train_apart_do_not_run_fused():
     (block,) = blocks_of(count=1, dropout=0.5)
     assert not block.fused_unsupported_reason(5)
     block.phi_e.eval()
+    assert block.fused_unsupported_reason(5) == "two dropouts"
+    (block,) = blocks_of(count=1, dropout=0.5, phi_e=AttentionEdgeUpdate(32, 4, 8, 5, dropout=0.25))
     assert block.fused_unsupported_reason(5) == "two dropouts"
 
 
