@@ -1,5 +1,6 @@
 """Stacks of blocks: edges that are not looked up yet, and when blocks run one by one."""
 
+import pytest
 import torch
 
 from molattn.attention import record_backends
@@ -25,6 +26,15 @@ def test_the_features_of_a_sum_of_edge_embeddings_are_the_sum_of_theirs():
     assert_close(total.features(), sum(part.features() for part in parts), 1e-6)
 
 
+def test_codes_in_the_padding_count_as_0_which_every_table_has():
+    mask, table = graph_of().node_mask, torch.randn(1, 8)
+    padding = ~(mask.unsqueeze(-1) & mask.unsqueeze(-2))
+    edges = EdgeEmbedding((table,), (255 * padding.to(torch.uint8),))
+    assert_close(edges.features(mask), table.expand(2, 6, 6, 8), 0.0)
+    with pytest.raises(IndexError):
+        edges.features()
+
+
 def test_no_blocks_return_the_graph_and_are_not_fused():
     graph, edges = graph_of(), embedding(3, 0)
     assert run_blocks([], graph) is graph
@@ -32,6 +42,12 @@ def test_no_blocks_return_the_graph_and_are_not_fused():
     assert after.v is graph.v and after.e is not None
     assert_close(after.e, edges.features(graph.node_mask))
     assert fused_unsupported_reason([], 8) == "there are no blocks"
+
+
+def test_a_hook_of_a_block_is_a_reason_against_fusion():
+    blocks = [GraphNetBlock(32, 4, 8) for _ in range(2)]
+    blocks[1].register_forward_hook(lambda *_: None)
+    assert fused_unsupported_reason(blocks, 8) == "a hook of a block"
 
 
 def test_blocks_run_one_by_one_for_a_compiler_to_trace(monkeypatch):
