@@ -98,6 +98,8 @@ MODULES = {
     ],
     "graph/block": [
         "graph/test_block.py",
+        "graph/test_sizes.py",
+        "graph/test_replaced_layers.py",
         "kernels/test_blocks.py",
         "graph/test_aggregate.py",
         "graph/test_algorithm_1.py",
@@ -146,11 +148,17 @@ MODULES = {
     "graph/conv_inputs": ["graph/test_conv.py", "graph/test_conv_messages.py"],
     "graph/stack": [
         "graph/test_stack.py",
+        "graph/test_replaced_layers.py",
         "kernels/test_blocks.py",
         "graph/encodings/test_combine.py",
         "models/test_one_core.py",
     ],
-    "graph/updates": ["graph/test_updates.py", "graph/test_block.py"],
+    "graph/updates": [
+        "graph/test_updates.py",
+        "graph/test_block.py",
+        "graph/test_sizes.py",
+        "graph/test_replaced_layers.py",
+    ],
     "graph/virtual_node": ["graph/test_virtual_node.py", "graph/test_readout.py"],
     "graph/blocks/config": ["graph/blocks/test_blocks.py", "graph/blocks/test_references.py"],
     "graph/blocks/gaan": ["graph/blocks/test_blocks.py", "graph/blocks/test_references.py"],
