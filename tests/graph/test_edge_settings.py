@@ -123,7 +123,8 @@ def test_any_score_of_content_holds_in_every_form(score, bias, edge_roles):
             NODE_DIM, HEADS, HEAD_DIM, edge_dim, GLOBAL_DIM, edge_roles=edge_roles, score=score, bias=bias
         )
     )
-    assert all((w.bias is not None) == bias for w in (phi_e.w_q, phi_e.w_k, phi_e.w_v))
+    biased = {name for name, layer in phi_e.named_children() if name.startswith("w_") and layer.bias is not None}
+    assert biased == ({"w_q", "w_k", "w_v"} if bias else set())
     check(phi_e, edge_dim, score, 0.5)
 
 

@@ -268,6 +268,18 @@ def test_dropout_drops_in_training_and_the_returned_weights_are_those_before_it(
 
 
 @pytest.mark.parametrize("form", FORMS)
+def test_training_without_dropout_draws_no_random_numbers(form):
+    phi_e, graph = edge_update(dropout=0.0).train(), random_graphs([4, 2])
+    state = torch.get_rng_state()
+    with record_backends() as calls:
+        messages = FORMS[form](phi_e, graph)
+        total = sum_edges(messages)
+    assert "dropout mask" not in {call.operation for call in calls}
+    assert_identical(torch.get_rng_state(), state)
+    assert_close(total, sum_edges(FORMS[form](phi_e.eval(), graph)))
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_dropout_leaves_the_expectation(form):
     phi_e = edge_update(dropout=0.3)
     one, draws = random_graphs([3], seed=8), 2000

@@ -78,11 +78,12 @@ def test_a_replaced_or_hooked_layer_of_the_attention_is_called_in_every_form(phi
                 assert_close(ours, theirs)
 
 
-@pytest.mark.parametrize("name", ["w_q", "w_k", "w_v", "w_ke", "w_ve", "w_be"])
-def test_a_bias_that_the_default_layer_lacks_is_added_in_every_form(name):
+@pytest.mark.parametrize("names", ["w_q", "w_k", "w_v", "w_ke", "w_ve", "w_be", "w_q w_k w_v", "w_ke w_ve w_be"])
+def test_a_bias_that_the_default_layers_lack_is_added_in_every_form(names):
     net: Any = double(GraphNetBlock(NODE_DIM, 2, EDGE_DIM))
-    setattr(net.phi_e, name, with_bias(getattr(net.phi_e, name)))
-    assert net.fused_unsupported_reason(EDGE_DIM) == f"a bias of {name}"
+    for name in names.split():
+        setattr(net.phi_e, name, with_bias(getattr(net.phi_e, name)))
+    assert net.fused_unsupported_reason(EDGE_DIM) == f"a bias of {names.split()[0]}"
     graph = random_graphs([3, 2], globals_=False)
     expected = through(net, graph, "materialized")
     for form in FORMS:

@@ -118,6 +118,8 @@ MODULES = {
     "graph/edge_update": [
         "graph/test_edge_update.py",
         "graph/test_edge_settings.py",
+        "graph/test_replaced_layers.py",
+        "graph/test_sizes.py",
         "graph/test_aggregate.py",
         "kernels/test_chunked.py",
         "kernels/test_blocks.py",
