@@ -43,7 +43,10 @@ class EdgeEmbedding:
     codes: tuple[UInt8[Tensor, "b n n"], ...]
 
     def features(self, node_mask: Bool[Tensor, "b n"] | None = None) -> Float[Tensor, "b n n f"]:
-        """e_ij of every pair, looked up; codes in the padding count as 0 if `node_mask`, True for nodes, is given.
+        """e_ij of every pair, looked up; no block reads the features of padding.
+
+        Args:
+            node_mask: True for nodes. If it is given, codes in the padding may have no row in their table.
 
         Raises:
             IndexError: a code without a row in its table.
