@@ -272,6 +272,19 @@ def test_a_molecule_that_was_not_sanitized_is_written_as_it_is() -> None:
     assert smiles_from_mol(Chem.MolFromSmiles("CN(=O)=O", sanitize=False)) == ("CN(=O)=O", True)  # a valence of 5
 
 
+def test_a_molecule_with_more_atoms_than_a_smiles_has_characters_is_not_written(monkeypatch) -> None:
+    """Of fragments of one atom, because RDKit crashes on a chain of that length."""
+    mol = Chem.RWMol()
+    for _ in range(MAX_LENGTH + 1):
+        mol.AddAtom(Chem.Atom("C"))
+    with pytest.raises(SmilesError, match=f"it has {MAX_LENGTH + 1:,} atoms, and a SMILES has at most {MAX_LENGTH:,}"):
+        smiles_from_mol(mol)
+    monkeypatch.setattr(parse, "MAX_LENGTH", 3)  # to write ten thousand takes a second
+    assert smiles_from_mol(Chem.MolFromSmiles("CCO")) == ("CCO", True)
+    with pytest.raises(SmilesError, match="it has 4 atoms, and a SMILES has at most 3 characters"):
+        smiles_from_mol(Chem.MolFromSmiles("CCCO"))
+
+
 def test_a_molecule_is_no_smiles() -> None:
     with pytest.raises(SmilesError, match="it is an RDKit molecule where a SMILES is needed"):
         read_smiles(Chem.MolFromSmiles("CCO"))
