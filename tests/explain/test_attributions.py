@@ -26,6 +26,7 @@ from molattn.explain.methods import (
     random_attributions,
 )
 from molattn.explain.terms import Terms, repeat_batch
+from molattn.explain.tree_shap import TREE_SHAP
 from molattn.inference import Predictor, explainer
 from molattn.models.artifact import Artifact
 from molattn.models.base import build_model
@@ -237,6 +238,19 @@ def test_attention_has_no_unit_and_does_not_add_up():
     assert "do not add up" in found.equation
 
 
+@pytest.mark.parametrize(
+    ("has_unit", "values", "signed"),
+    [
+        (True, [0.25, 0.5, 1.0], True),  # all raise the prediction
+        (False, [0.0, 0.25, 0.75], False),  # shares
+        (False, [0.5, -0.25, 0.0], True),
+    ],
+)
+def test_values_have_a_sign_if_they_have_a_unit_or_one_of_them_is_negative(has_unit, values, signed):
+    found = Attribution("CCO", ("C", "C", "O"), np.array(values), "any", "y", 1.0, has_unit=has_unit)
+    assert found.signed is signed
+
+
 @pytest.mark.parametrize("virtual_node", [False, True])
 def test_what_all_atoms_of_a_mean_have_alike_is_in_the_constant(virtual_node):
     """The bias of the last normalization: of a mean it belongs to no atom, of a sum each atom brings it along."""
@@ -405,6 +419,16 @@ def test_a_model_of_atoms_has_no_attributions():
     with pytest.raises(UsageError, match="apply only to molecule-level targets"):
         choose_method(model)
     assert available_methods(model) == []
+
+
+@pytest.mark.parametrize("method", [None, *METHODS, TREE_SHAP])
+def test_a_model_without_attributions_is_refused_with_its_reason_whatever_the_method(method):
+    tokens = build_model(SmilesModelConfig(hidden_dim=16, num_heads=2, num_layers=1), 1)
+    with pytest.raises(UsageError, match="no attributions: the model 'smiles-transformer' reads tokens, not atoms"):
+        attribute(artifact_of(tokens), molecule_graph("CCO"), method)
+    of_atoms = build_model(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), 1, atom_level=True)
+    with pytest.raises(UsageError, match="no attributions: they apply only to molecule-level targets"):
+        attribute(artifact_of(of_atoms), molecule_graph("CCO"), method)
 
 
 def test_a_prediction_or_attribution_that_is_not_finite_is_an_error(monkeypatch):

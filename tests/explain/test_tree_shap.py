@@ -1,5 +1,6 @@
 """TreeSHAP of the boosted trees beside an attention model: it adds up, and every footer says which model it is of."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,17 @@ import pandas as pd
 import pytest
 
 import molattn
-from molattn.chem import feature_columns, feature_vectors
+from molattn.chem import feature_columns, feature_vectors, molecule_graph
 from molattn.errors import UsageError
+from molattn.explain.attribute import attribute
 from molattn.explain.tree_shap import ABSENT, tree_shap
 from molattn.models.blended_trees import BlendedTrees
+from molattn.models.boosted_trees import BoostedTrees
 from molattn.models.tasks import Binary
 from molattn.training import trees
 from tests.cli.conftest import QUICK, Molattn
 from tests.cli.conftest import molattn as molattn_command
+from tests.explain.test_attributions import artifact_of, model_of
 from tests.molecules import esol
 
 SMILES, VALUES = esol(100)
@@ -80,7 +84,7 @@ def test_atoms_have_the_terms_of_the_substructures_that_they_are_in() -> None:
         only = np.zeros_like(x)
         only[:, bit] = x[:, bit]
         booster = lightgbm.train(options, lightgbm.Dataset(only, x[:, bit].astype(float)), 5)
-        grown = molattn.models.boosted_trees.BoostedTrees.from_lightgbm(booster.model_to_string())
+        grown = BoostedTrees.from_lightgbm(booster.model_to_string())
         (molecule,) = molattn.models.graph_model.GraphModel.read(["O=CCC=O"])
         terms = tree_shap(BlendedTrees(("morgan_count",), (grown,), (0.5,)), molecule, 0)
         # The molecule reads the same from both ends.
@@ -89,6 +93,20 @@ def test_atoms_have_the_terms_of_the_substructures_that_they_are_in() -> None:
         assert terms.constant is not None
         predicted = grown.predict(only[:1].astype(float))[0, 0]
         assert terms.values.sum() + terms.constant == pytest.approx(predicted)
+
+
+def test_trees_whose_mean_is_0_have_a_constant_of_0_and_add_up() -> None:
+    """Grown on as many alcohols, of 1, as alkanes, of -1; shown in the unit of the target, 3 + 2 f."""
+    x = feature_vectors(["CO", "CC"] * 10, ["morgan_count"])
+    options = {"min_data_in_leaf": 1, "verbosity": -1, "num_threads": 1, "use_missing": False}
+    booster = lightgbm.train(options, lightgbm.Dataset(x, np.tile([1.0, -1.0], 10)), 5)
+    grown = BoostedTrees.from_lightgbm(booster.model_to_string())
+    artifact = replace(artifact_of(model_of()), trees=BlendedTrees(("morgan_count",), (grown,), (0.5,)))
+    for smiles, row in (("CO", x[:1]), ("CC", x[1:2])):
+        found = attribute(artifact, molecule_graph(smiles), "tree-shap")
+        assert found.constant == 3.0
+        assert found.prediction == pytest.approx(3 + 2 * grown.predict(row.astype(float))[0, 0])
+        assert sum(found.terms.values()) == pytest.approx(found.prediction)
 
 
 def test_hydrogens_and_spellings(runs: dict[str, Path]) -> None:
