@@ -67,6 +67,18 @@ def test_signs_by_hand():
     assert sign_agreement(np.zeros(6), effects) == 0.0
 
 
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+def test_signs_do_not_depend_on_the_unit_of_the_effects(unit):
+    effects = unit * np.array([2.0, -1.0, 0.5, -0.5])
+    assert sign_agreement(np.array([1.0, 9.0, 0.0, -3.0]), effects) == 0.5
+
+
+def test_signs_count_above_a_hundredth_of_the_largest_effect():
+    values = np.array([1.0, -1.0])
+    assert sign_agreement(values, np.array([100.0, 1.0])) == 1.0
+    assert sign_agreement(values, np.array([100.0, 1.001])) == 0.5
+
+
 def test_signs_are_those_of_the_truth_or_else_of_the_change_without_the_atom(adds_up, molecules, found):
     assert found.methods["additive"].sign == found.methods["occlusion"].sign == 1.0
     assert 0.3 < found.methods[RANDOM].sign < 0.7

@@ -134,6 +134,7 @@ def test_the_entropies_are_the_means_over_atoms():
     frame = summary.to_frame().to_pandas()
     assert set(frame[frame.entropy.notna()].by) == {"entropy"}
     entropies = frame[frame.by == "entropy"]
+    assert set(zip(entropies.receiver, entropies.sender, strict=True)) == {("any atom", "any")}
     np.testing.assert_allclose(entropies.entropy, nats.ravel(), rtol=1e-6)
     np.testing.assert_allclose(entropies.relative_entropy, shares.ravel(), rtol=1e-6)
     assert entropies.share.isna().all() and entropies.ratio.isna().all() and set(entropies.atoms) == {17}
