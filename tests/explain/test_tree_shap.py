@@ -67,6 +67,27 @@ def test_the_terms_add_up_to_the_prediction_of_the_trees(runs: dict[str, Path], 
             assert found.probability in artifact.task.probabilities(alone, 0)[0]
 
 
+def test_of_two_classes_beside_a_target_of_three_each_is_explained_by_its_own_log_odds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trees, "ROUNDS", 20)
+    y = np.array(VALUES)
+    three = np.array(["low", "middle", "high"])[np.digitize(y, np.quantile(y, [0.33, 0.66]))]
+    two = np.where(y > np.median(y), "yes", "no")
+    pd.DataFrame({"smiles": SMILES, "three": three, "two": two}).to_csv(tmp_path / "t.csv", index=False)
+    options: dict[str, Any] = {**TINY, "with_trees": True, "target_columns": ["three", "two"], "quiet": True}
+    molattn.train(tmp_path / "t.csv", **options, output_dir=tmp_path / "run")
+    predictor = molattn.load(tmp_path / "run")
+    for smiles in SMILES[:5]:
+        no, yes = (predictor.attributions(smiles, "tree-shap", target=f"two_prob_{name}") for name in ("no", "yes"))
+        for found, name in ((no, "no"), (yes, "yes")):
+            assert 1 / (1 + np.exp(-found.prediction)) == pytest.approx(found.probability, rel=1e-5)
+            assert found.unit == "log-odds" and found.quantity == f"log-odds of {name} of two"
+            assert sum(found.terms.values()) == pytest.approx(found.prediction)
+        np.testing.assert_allclose(no.values, -yes.values, rtol=0, atol=1e-12)
+        assert no.probability is not None and yes.probability == pytest.approx(1 - no.probability)
+
+
 def test_atoms_have_the_terms_of_the_substructures_that_they_are_in() -> None:
     """Of a model that counts one substructure, its two carbonyl oxygens have all of the term, equally."""
     smiles = ["O=CCC=O", *SMILES[:60]]
