@@ -8,7 +8,7 @@ import torch
 
 from molattn.attention import DenseLayout
 from molattn.graph import DenseGraph, Graph
-from molattn.graph.blocks import BLOCKS, BlockConfig, MixedEdgeUpdate, mat
+from molattn.graph.blocks import BLOCKS, BlockConfig, GritEdges, GritEdgeUpdate, MixedEdgeUpdate, mat
 from tests.assertions import assert_close, assert_identical
 from tests.graph.blocks.cases import HEADS, NAMES, WITHOUT_U, config, edge_dim, graphs_for, make_block
 from tests.graph.graphs import (
@@ -249,6 +249,39 @@ def test_sizes_that_a_block_does_not_support_raise(name, settings, message):
             BLOCKS[name](BlockConfig(NODE_DIM, HEADS, **settings))
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"node_dim": 0}, "node_dim must be at least 1, not 0"),
+        ({"num_heads": -1}, "num_heads must be at least 1, not -1"),
+        ({"hidden_dim": 0}, "hidden_dim must be at least 1, not 0"),
+        ({"edge_dim": -1}, "edge_dim must be at least 0, not -1"),
+        ({"global_dim": -1}, "global_dim must be at least 0, not -1"),
+        ({"dropout": 1.0}, "dropout probability must be from 0 to below 1, not 1"),
+    ],
+)
+def test_a_config_refuses_sizes_and_a_dropout_out_of_range(settings, message):
+    with pytest.raises(ValueError, match=message):
+        BlockConfig(**{"node_dim": NODE_DIM, "num_heads": HEADS, **settings})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"node_dim": 0}, "node_dim must be at least 1, not 0"),
+        ({"num_heads": 0}, "num_heads must be at least 1, not 0"),
+        ({"head_dim": -1}, "head_dim must be at least 1, not -1"),
+        ({"dropout": 1.0}, "dropout probability must be from 0 to below 1, not 1"),
+    ],
+)
+def test_the_layers_of_grit_refuse_sizes_and_a_dropout_out_of_range(settings, message):
+    with pytest.raises(ValueError, match=message):
+        GritEdgeUpdate(**{"node_dim": NODE_DIM, "num_heads": HEADS, "head_dim": 4, "edge_dim": EDGE_DIM, **settings})
+    if "dropout" in settings:
+        with pytest.raises(ValueError, match=message):
+            GritEdges(EDGE_DIM, NODE_DIM, **settings)
+
+
 @every_block
 def test_features_of_another_size_than_the_blocks_raise(name):
     net, graph = make_block(name), graphs_for(name, [3, 2])
@@ -352,14 +385,16 @@ def test_a_join_maps_the_heads_to_the_channels_of_a_node():
     assert (NODE_DIM, NODE_DIM // HEADS) not in weights  # no linear layer behind it
 
 
-@pytest.mark.parametrize("name", ["gaan", "mat", "rmat", "graphormer", "grit"])
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [("gaan", "GaAN"), ("mat", "MAT"), ("rmat", "R-MAT"), ("graphormer", "Graphormer"), ("grit", "GRIT")],
+)
 @pytest.mark.parametrize(
     "setting", [{"score": "additive"}, {"normalizer": "sparsemax"}, {"join": "mean"}, {"temperature": 0.1}], ids=str
 )
-def test_settings_of_the_default_attention_are_refused_by_blocks_with_their_own(name, setting):
+def test_settings_of_the_default_attention_are_refused_by_blocks_with_their_own(name, published, setting):
     ((key, value),) = setting.items()
     sizes = {"edge_dim": {"graphormer": HEADS}.get(name, edge_dim(name))}
-    with pytest.raises(
-        ValueError, match=f"has its own attention, without a choice of {key}: leave out {key}={value!r}"
-    ):
+    message = f"^{published} has its own attention, without a choice of {key}: leave out {key}={value!r}"
+    with pytest.raises(ValueError, match=message):
         BLOCKS[name](BlockConfig(NODE_DIM, HEADS, **sizes, **setting))
