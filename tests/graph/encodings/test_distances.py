@@ -19,11 +19,14 @@ def bases(request):
     return BASES[request.param].double()
 
 
-def test_gaussians_are_one_width_apart():
+@pytest.mark.parametrize(("num_bases", "cutoff"), [(6, 5.0), (11, 5.0), (3, 12.0)])
+def test_gaussians_are_one_width_apart(num_bases, cutoff):
     d = torch.tensor([0.0, 0.7, 5.0, 9.0], dtype=F64)
-    g = Gaussians(6, 5.0).double()(d)
+    g = Gaussians(num_bases, cutoff).double()(d)
+    width = cutoff / (num_bases - 1)
     for row, distance in zip(g.tolist(), d.tolist(), strict=True):
-        assert row == pytest.approx([math.exp(-((distance - n) ** 2) / 2) for n in range(6)], rel=1e-12)
+        expected = [math.exp(-((distance / width - n) ** 2) / 2) for n in range(num_bases)]
+        assert row == pytest.approx(expected, rel=1e-5)  # the centres are of single precision
 
 
 @pytest.mark.parametrize("p", [1, 2, 5, 6])
@@ -101,15 +104,15 @@ def test_the_smallest_arguments_are_accepted():
 
 
 def test_arguments_out_of_range_raise():
-    for wrong in ({"num_bases": 1}, {"cutoff": 0.0}):
+    for wrong in ({"num_bases": 1}, {"cutoff": 0.0}, {"cutoff": -1.0}):
         with pytest.raises(ValueError, match="not num_bases="):
             Gaussians(**wrong)
-    for wrong in ({"num_bases": 0}, {"cutoff": -1.0}, {"exponent": 0}):
+    for wrong in ({"num_bases": 0}, {"cutoff": 0.0}, {"cutoff": -1.0}, {"exponent": 0}):
         with pytest.raises(ValueError, match="not num_bases="):
             Bessel(**wrong)
 
 
 def test_bases_have_no_parameters_and_no_state():
-    for bases in BASES.values():
+    for bases in (Gaussians(6, 5.0), Bessel(6, 5.0)):
         assert not list(bases.parameters()) and not bases.state_dict()
     assert set(DistanceEncoding(3).state_dict()) == {"linear.weight", "disconnected"}

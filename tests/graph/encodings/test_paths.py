@@ -128,6 +128,7 @@ def test_longer_paths_share_the_row_of_the_longest_and_other_fragments_have_thei
     e = encoding(batch_of("CCCC.C"))[0]
     rows = encoding.path.weight
     assert_identical(e[0], rows[[0, 1, 2, 2, 3]])
+    assert len(rows) == 4  # no row that is never read
 
 
 def test_neighbourhood_order_is_one_hot_in_the_path_length():
@@ -154,11 +155,19 @@ def test_a_head_table_reads_any_codes():
     assert_identical(e[1, 0, 0], encoding.table[bonds[1, 0, 0]])
 
 
+def test_the_smallest_head_tables_are_paths_or_none_and_one_code_for_all_pairs():
+    batch = batch_of("CCCC.C")
+    paths = double(AttentionBias(2, num_heads=3))
+    assert_identical(paths(batch)[0, 0], paths.table[[0, 0, 0, 0, 1]])
+    one = double(AttentionBias(1, num_heads=3, codes=lambda molecules: torch.zeros_like(molecules.path_lengths)))
+    assert_identical(one(batch), one.table[0].expand(1, 5, 5, 3))
+
+
 def test_a_head_table_is_initialized_with_zeros():
     assert (AttentionBias(7, 2)(BATCH) == 0).all()
 
 
-@pytest.mark.parametrize("max_path", [1, 3, 30, 254, 255, 300])
+@pytest.mark.parametrize("max_path", [0, 1, 3, 30, 254, 255, 300])
 def test_the_table_by_bytes_holds_the_row_of_every_path_length(max_path):
     encoding = double(PathEncoding(4, max_path))
     embedding = encoding.edge_embedding(BATCH)
@@ -192,9 +201,16 @@ def test_any_number_of_path_lengths_has_its_columns(max_path):
 
 
 @pytest.mark.parametrize(
-    ("encoding", "sizes"),
-    [(PathEncoding, (4, -1)), (PathEncoding, (0, 3)), (PathOneHot, (-1,)), (AttentionBias, (1, 2))],
+    ("encoding", "sizes", "message"),
+    [
+        (PathEncoding, (4, -1), "max_path must be at least 0, not -1"),
+        (PathEncoding, (0, 3), "dim must be at least 1, not 0"),
+        (PathOneHot, (-1,), "max_path must be at least 0, not -1"),
+        (AttentionBias, (1, 2), "num_codes must be at least 2, not 1"),
+        (AttentionBias, (0, 2, lambda molecules: molecules.bond_codes), "num_codes must be at least 1, not 0"),
+        (AttentionBias, (4, 0), "num_heads must be at least 1, not 0"),
+    ],
 )
-def test_sizes_of_path_encodings_are_checked(encoding, sizes):
-    with pytest.raises(ValueError, match="must be at least"):
+def test_sizes_of_path_encodings_are_checked(encoding, sizes, message):
+    with pytest.raises(ValueError, match=message):
         encoding(*sizes)
