@@ -36,7 +36,7 @@ def test_the_error_for_an_unknown_task_says_upgrade() -> None:
 
 @pytest.mark.parametrize("task", ALL, ids=lambda t: f"{t.kind}-{t.loss}")
 def test_predictions_and_baseline_have_the_shapes_of_their_columns(task: Task) -> None:
-    outputs = OUTPUTS[:, : len(task.target_of_output(2))]
+    outputs = OUTPUTS[:, : task.num_outputs(2)]
     train = np.array([[0.0, 1.0], [1.0, np.nan], [1.0, 0.0]])
     scaler = task.fit_scaler(train)
     for predictions, n in ((task.decode(outputs, scaler), 7), (task.baseline_predictions(train, 4), 4)):

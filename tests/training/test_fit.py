@@ -1,6 +1,7 @@
 """Fitting: the best weights, reproducibility, and labels without a gradient."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -67,6 +68,13 @@ def test_a_training_needs_a_molecule_of_each_kind() -> None:
     for kind, train, val in (("training", none, VAL), ("validation", TRAIN, none)):
         with pytest.raises(InputError, match=f"there is no {kind} molecule: give one or more"):
             fit(GraphModel(SMALL), train, val, SCALER, TrainingConfig(accelerator="cpu"))
+
+
+@pytest.mark.parametrize("wrong", [{"mean": (np.inf,)}, {"std": (np.inf,)}, {"mean": (np.nan,)}])
+def test_targets_without_a_finite_mean_and_standard_deviation_are_an_error(wrong: dict[str, tuple[float]]) -> None:
+    scaler = replace(SCALER, **wrong)
+    with pytest.raises(InputError, match="the targets are too large: their mean or standard deviation"):
+        fit(GraphModel(SMALL), TRAIN, VAL, scaler, TrainingConfig(epochs=1, accelerator="cpu"))
 
 
 def test_the_final_weights_are_those_of_the_best_epoch() -> None:

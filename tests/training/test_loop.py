@@ -460,6 +460,19 @@ def test_that_there_is_nothing_auxiliary_to_learn_is_said_to_those_who_asked_for
     assert len(said) == explicit and all("there are none to learn" in message for message in said)
 
 
+@pytest.mark.parametrize("labels", [0.0, 1.0])
+def test_a_tracking_metric_that_is_undefined_is_said_and_the_loss_chooses_the_epoch(labels: float) -> None:
+    train = replace(TRAIN, targets=(TRAIN.targets > np.median(TRAIN.targets)).astype(float))
+    val, said = replace(VAL, targets=np.full((6, 1), labels)), []
+    config = replace(CONFIG, tracking_metric="auroc")
+    (found,) = ensemble_of(config, Binary(), train, val=val, scaler=TargetScaler.identity(1), warn=said.append).fits
+    assert said == [
+        "the AUROC of the validation molecules is undefined (one class only): their loss chooses the epoch instead"
+    ]
+    assert found.best_epoch == 1 + int(np.argmin([record.val_loss for record in found.history]))
+    assert {record.tracking_metric for record in found.history} == {"val_loss"}
+
+
 @pytest.mark.parametrize(("readout", "task"), [("sum", Regression()), ("mean", Regression()), ("sum", Binary())])
 def test_the_sum_over_no_atoms_begins_as_a_target_of_0(readout: str, task: Task) -> None:
     """For a regression whose output is a sum over the atoms; otherwise the bias is drawn."""

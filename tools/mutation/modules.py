@@ -211,7 +211,7 @@ MODULES = {
     "models/calibration": ["models/test_calibration.py", "models/test_calibration_by_others.py"],
     "training/calibrate": ["models/test_calibration.py", "models/test_calibration_by_others.py"],
     "training/build_artifact": [
-        "training/test_ensembles.py::test_a_resumed_ensemble_is_bitwise_equal",
+        "training/test_build_artifact.py",
         "models/test_applicability_domain.py",
     ],
     "training/objectives": [
