@@ -13,10 +13,10 @@ import molattn
 from molattn.chem import feature_columns, feature_vectors, molecule_graph
 from molattn.errors import UsageError
 from molattn.explain.attribute import attribute
-from molattn.explain.tree_shap import ABSENT, tree_shap
+from molattn.explain.tree_shap import ABSENT, TREE_SHAP, tree_shap
 from molattn.models.blended_trees import BlendedTrees
 from molattn.models.boosted_trees import BoostedTrees
-from molattn.models.tasks import Binary
+from molattn.models.tasks import Binary, Multiclass
 from molattn.training import trees
 from tests.cli.conftest import QUICK, Molattn
 from tests.cli.conftest import molattn as molattn_command
@@ -67,25 +67,28 @@ def test_the_terms_add_up_to_the_prediction_of_the_trees(runs: dict[str, Path], 
             assert found.probability in artifact.task.probabilities(alone, 0)[0]
 
 
-def test_of_two_classes_beside_a_target_of_three_each_is_explained_by_its_own_log_odds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trees, "ROUNDS", 20)
-    y = np.array(VALUES)
-    three = np.array(["low", "middle", "high"])[np.digitize(y, np.quantile(y, [0.33, 0.66]))]
-    two = np.where(y > np.median(y), "yes", "no")
-    pd.DataFrame({"smiles": SMILES, "three": three, "two": two}).to_csv(tmp_path / "t.csv", index=False)
-    options: dict[str, Any] = {**TINY, "with_trees": True, "target_columns": ["three", "two"], "quiet": True}
-    molattn.train(tmp_path / "t.csv", **options, output_dir=tmp_path / "run")
-    predictor = molattn.load(tmp_path / "run")
-    for smiles in SMILES[:5]:
-        no, yes = (predictor.attributions(smiles, "tree-shap", target=f"two_prob_{name}") for name in ("no", "yes"))
-        for found, name in ((no, "no"), (yes, "yes")):
-            assert 1 / (1 + np.exp(-found.prediction)) == pytest.approx(found.probability, rel=1e-5)
-            assert found.unit == "log-odds" and found.quantity == f"log-odds of {name} of two"
+def test_of_two_classes_beside_a_target_of_three_each_is_explained_by_its_own_log_odds() -> None:
+    x, y = feature_vectors(SMILES, ["morgan_count"]), np.array(VALUES)
+    options = {"verbosity": -1, "num_threads": 1, "min_data_in_leaf": 5, "use_missing": False}
+    two = lightgbm.train({**options, "objective": "binary"}, lightgbm.Dataset(x, y > np.median(y)), 5)
+    of_three = np.digitize(y, np.quantile(y, [0.33, 0.66]))
+    three = lightgbm.train({**options, "objective": "multiclass", "num_class": 3}, lightgbm.Dataset(x, of_three), 5)
+    grown = tuple(BoostedTrees.from_lightgbm(booster.model_to_string()) for booster in (two, three))
+    task = Multiclass(classes=(("no", "yes"), ("low", "middle", "high")))
+    artifact = replace(
+        artifact_of(model_of(5), ("two", "three"), task), trees=BlendedTrees(("morgan_count",), grown, (0.5, 0.5))
+    )
+    for smiles, expected in zip(SMILES[:5], two.predict(x[:5]), strict=True):
+        no, yes = (attribute(artifact, molecule_graph(smiles), TREE_SHAP, f"two_prob_{name}") for name in ("no", "yes"))
+        for found, name, probability in ((no, "no", 1 - expected), (yes, "yes", expected)):
+            assert found.probability == pytest.approx(probability)
+            assert 1 / (1 + np.exp(-found.prediction)) == pytest.approx(probability)
+            assert (found.unit, found.quantity) == ("log-odds", f"log-odds of {name} of two")
             assert sum(found.terms.values()) == pytest.approx(found.prediction)
         np.testing.assert_allclose(no.values, -yes.values, rtol=0, atol=1e-12)
-        assert no.probability is not None and yes.probability == pytest.approx(1 - no.probability)
+        assert no.terms == {term: pytest.approx(-value) for term, value in yes.terms.items()}
+        score = attribute(artifact, molecule_graph(smiles), TREE_SHAP, "three_prob_high")
+        assert (score.unit, score.quantity) == ("score", "score of class high of three")
 
 
 def test_atoms_have_the_terms_of_the_substructures_that_they_are_in() -> None:
