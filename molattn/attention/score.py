@@ -82,6 +82,9 @@ class General(nn.Module):
     Args:
         query_dim, key_dim: features of a query and of a key. `w.weight` is W^T, (key_dim, query_dim).
 
+    Raises:
+        ValueError: a size is below 1.
+
     Shapes: those of `layout`. Source: Luong et al. 2015, arXiv:1508.04025.
 
     >>> import torch
@@ -93,6 +96,7 @@ class General(nn.Module):
 
     def __init__(self, query_dim: int, key_dim: int):
         super().__init__()
+        check_sizes(query_dim=query_dim, key_dim=key_dim)
         self.w = nn.Linear(query_dim, key_dim, bias=False)
 
     def forward(self, q: Tensor, k: Tensor, layout: AttentionLayout) -> Tensor:
@@ -120,6 +124,9 @@ class Additive(nn.Module):
         query_dim, key_dim: features of a query and of a key.
         hidden_dim: features inside tanh.
 
+    Raises:
+        ValueError: a size is below 1.
+
     Shapes: those of `layout`. Source: Bahdanau et al. 2015, arXiv:1409.0473; Luong et al. 2015, arXiv:1508.04025.
 
     >>> import torch
@@ -132,6 +139,7 @@ class Additive(nn.Module):
 
     def __init__(self, query_dim: int, key_dim: int, hidden_dim: int):
         super().__init__()
+        check_sizes(query_dim=query_dim, key_dim=key_dim, hidden_dim=hidden_dim)
         self.w_q = nn.Linear(query_dim, hidden_dim, bias=False)
         self.w_k = nn.Linear(key_dim, hidden_dim)
         self.w = nn.Linear(hidden_dim, 1, bias=False)
@@ -172,6 +180,9 @@ class Location(nn.Module):
         query_dim: features of a query.
         max_length: maximum number of keys; W is (max_length, query_dim), and fewer keys use its first rows.
 
+    Raises:
+        ValueError: a size is below 1.
+
     Shapes: those of `DenseLayout`. Source: Luong et al. 2015, arXiv:1508.04025.
 
     >>> import torch
@@ -184,6 +195,7 @@ class Location(nn.Module):
 
     def __init__(self, query_dim: int, max_length: int):
         super().__init__()
+        check_sizes(query_dim=query_dim, max_length=max_length)
         self.w = nn.Linear(query_dim, max_length, bias=False)
 
     def forward(self, q: Tensor, k: Tensor, layout: AttentionLayout) -> Tensor:

@@ -66,9 +66,13 @@ def atom_contributions(smiles: str, name: str, max_atoms: int = MAX_ATOMS, add_h
     >>> abs(float(log_p.sum() - descriptors("CCO", ("MolLogP",))[0])) < 1e-9
     True
     """
+    _check_name(name)
+    return CONTRIBUTIONS[name](read_smiles(smiles, add_hs=add_hs, max_atoms=max_atoms))
+
+
+def _check_name(name: str) -> None:
     if name not in CONTRIBUTIONS:
         raise UsageError(unknown_choice("atom contribution", name, CONTRIBUTIONS))
-    return CONTRIBUTIONS[name](read_smiles(smiles, add_hs=add_hs, max_atoms=max_atoms))
 
 
 def contributions_table(name: str) -> tuple[tuple[str, ...], list[list[str]]]:
@@ -91,6 +95,7 @@ def contributions_table(name: str) -> tuple[tuple[str, ...], list[list[str]]]:
     >>> next(row for row in rows if row[0] == "CCN")
     ['CCN', '26.0200', '0.0000 0.0000 26.0200']
     """
+    _check_name(name)
     rows = []
     for smiles in nci_molecules(MAX_LENGTH):
         terms = [round(float(term), 4) + 0.0 for term in atom_contributions(smiles, name)]

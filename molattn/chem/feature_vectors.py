@@ -57,8 +57,7 @@ def feature_vectors(
     >>> feature_vectors(["CCO", "c1ccccc1"], ["rdkit_fast"]).shape
     (2, 67)
     """
-    if unknown := [name for name in featurizers if name not in FEATURE_LENGTHS]:
-        raise UsageError(unknown_choice("features", unknown[0], FEATURE_LENGTHS))
+    _check_names(featurizers)
     function = partial(_features, featurizers=tuple(featurizers), max_atoms=max_atoms)
     rows: list[np.ndarray] = []
     for row in map_rows(smiles, function, num_workers, progress=progress):
@@ -68,6 +67,11 @@ def feature_vectors(
     return np.array(rows, dtype=np.float32).reshape(len(rows), sum(FEATURE_LENGTHS[f] for f in featurizers))
 
 
+def _check_names(featurizers: Sequence[str]) -> None:
+    if unknown := [name for name in featurizers if name not in FEATURE_LENGTHS]:
+        raise UsageError(unknown_choice("features", unknown[0], FEATURE_LENGTHS))
+
+
 def feature_columns(featurizers: Sequence[str]) -> dict[str, slice]:
     """The columns of each featurizer in the result of `feature_vectors`, as slices.
 
@@ -75,13 +79,16 @@ def feature_columns(featurizers: Sequence[str]) -> dict[str, slice]:
         featurizers: names of `FEATURE_LENGTHS`, each once, in the order passed to `feature_vectors`.
 
     Raises:
-        KeyError: there is no such featurizer.
+        UsageError: there is no such featurizer, or one is named twice.
 
     >>> from molattn.chem import feature_columns
     >>> columns = feature_columns(["morgan_count", "rdkit_fast"])
     >>> columns["rdkit_fast"].start, columns["rdkit_fast"].stop
     (1024, 1091)
     """
+    _check_names(featurizers)
+    if len(set(featurizers)) < len(featurizers):
+        raise UsageError(f"features named twice: {', '.join(featurizers)}")
     ends = accumulate((FEATURE_LENGTHS[f] for f in featurizers), initial=0)
     return {f: slice(*pair) for f, pair in zip(featurizers, pairwise(ends), strict=True)}
 

@@ -8,6 +8,7 @@ from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 
 from molattn.chem.parse import MAX_ATOMS, convert_rdkit_errors, read_smiles
+from molattn.errors import UsageError
 
 RADIUS, FINGERPRINT_BITS = 2, 2048
 
@@ -130,6 +131,7 @@ def butina_clusters(
 
     Raises:
         SmilesError: a SMILES that cannot be read; raised for the first of them.
+        UsageError: a similarity that is not from 0 to 1.
 
     Source: Butina, J. Chem. Inf. Comput. Sci. 1999, 39, 747 (https://doi.org/10.1021/ci9803381).
 
@@ -138,6 +140,8 @@ def butina_clusters(
     >>> [cluster.tolist() for cluster in clusters]
     [[0, 1], [2]]
     """
+    if not 0 <= similarity <= 1:
+        raise UsageError(f"similarity must be from 0 to 1, got {similarity}")
     fingerprints = Fingerprints(smiles, max_atoms=max_atoms)
     n = len(fingerprints)
     neighbours = [np.flatnonzero(fingerprints.similarities(row) >= similarity) for row in range(n)]

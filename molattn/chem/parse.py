@@ -28,9 +28,6 @@ NO_ATOM_LIMIT = sys.maxsize
 MAX_ATOMS = 1_000
 """Largest number of atoms in a molecule, by default."""
 
-NO_ATOM_LIMIT = sys.maxsize
-"""The `max_atoms` for molecules whose number of atoms was already checked."""
-
 MAX_RINGS = 500
 """Largest number of ring closures in a SMILES: C720 needs 361; 500 take under a second in the worst case."""
 
@@ -143,12 +140,17 @@ def canonical_smiles(mol: Chem.Mol, *, max_atoms: int = MAX_ATOMS) -> str:
     >>> canonical_smiles(read_smiles("OCC"))
     'CCO'
     """
-    if mol.GetNumAtoms() > max_atoms:
-        raise InputError(f"the molecule has {mol.GetNumAtoms():,} atoms, over the limit of {max_atoms:,}")
+    check_num_atoms(mol, max_atoms)
     try:
         return Chem.MolToSmiles(mol)
     except RDKIT_ERRORS as error:
         raise InputError("RDKit fails to write the molecule as SMILES") from error
+
+
+def check_num_atoms(mol: Chem.Mol, max_atoms: int) -> None:
+    """Raises an InputError for a molecule of more than `max_atoms` atoms."""
+    if mol.GetNumAtoms() > max_atoms:
+        raise InputError(f"the molecule has {mol.GetNumAtoms():,} atoms, over the limit of {max_atoms:,}")
 
 
 def is_mol(value: object) -> TypeGuard[Chem.Mol]:

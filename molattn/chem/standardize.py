@@ -5,7 +5,7 @@ from collections.abc import Callable
 from rdkit import Chem, rdBase
 
 from molattn.chem.parse import MAX_ATOMS, canonical_smiles, convert_rdkit_errors, read_smiles
-from molattn.errors import UsageError, unknown_choice
+from molattn.errors import InputError, SmilesError, UsageError, unknown_choice
 
 
 def parent_molecule(mol: Chem.Mol) -> Chem.Mol:
@@ -44,8 +44,8 @@ def standardized_smiles(smiles: object, standardize: str, max_atoms: int = MAX_A
         max_atoms: Largest number of atoms, counterions included.
 
     Raises:
-        SmilesError: text that is not a molecule within the limits, or a molecule that RDKit fails to standardize.
-        InputError: RDKit fails to write the standard form as SMILES.
+        SmilesError: text that is not a molecule within the limits, or a molecule that RDKit fails to standardize or
+            to write as SMILES.
         UsageError: an unknown `standardize`.
 
     >>> from molattn.chem import standardized_smiles
@@ -59,14 +59,19 @@ def standardized_smiles(smiles: object, standardize: str, max_atoms: int = MAX_A
     mol = read_smiles(smiles, max_atoms=max_atoms)
     if not standardize:
         return str(smiles)
-    with convert_rdkit_errors(smiles, f"standardize it ({standardize})"), rdBase.BlockLogs():
-        before = canonical_smiles(mol, max_atoms=max_atoms)
-        # From the canonical SMILES, so that all SMILES of a molecule have the same standard form.
-        after = canonical_smiles(
-            STANDARDIZE[standardize](read_smiles(before, max_atoms=max_atoms)), max_atoms=max_atoms
-        )
-        # Parsed and written once more, because the result must be canonical.
-        after = canonical_smiles(read_smiles(after, max_atoms=max_atoms), max_atoms=max_atoms)
+    try:
+        with convert_rdkit_errors(smiles, f"standardize it ({standardize})"), rdBase.BlockLogs():
+            before = canonical_smiles(mol, max_atoms=max_atoms)
+            # From the canonical SMILES, so that all SMILES of a molecule have the same standard form.
+            form = STANDARDIZE[standardize](read_smiles(before, max_atoms=max_atoms))
+            # Parsed and written once more, because the result must be canonical.
+            after = canonical_smiles(
+                read_smiles(canonical_smiles(form, max_atoms=max_atoms), max_atoms=max_atoms), max_atoms=max_atoms
+            )
+    except SmilesError:
+        raise
+    except InputError as error:  # `canonical_smiles` does not know the SMILES
+        raise SmilesError(smiles, f"its standard form ({standardize}): {error}") from error
     return str(smiles) if after == before else after
 
 

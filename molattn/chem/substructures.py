@@ -4,7 +4,7 @@ from functools import cache
 
 from rdkit import Chem, rdBase
 
-from molattn.chem.parse import MAX_ATOMS, canonical_smiles, convert_rdkit_errors, read_smiles
+from molattn.chem.parse import MAX_ATOMS, canonical_smiles, check_num_atoms, convert_rdkit_errors, read_smiles
 
 
 def murcko_scaffold(molecule: Chem.Mol | str, *, max_atoms: int = MAX_ATOMS) -> str:
@@ -18,7 +18,7 @@ def murcko_scaffold(molecule: Chem.Mol | str, *, max_atoms: int = MAX_ATOMS) -> 
 
     Raises:
         SmilesError: SMILES that cannot be read, or a molecule whose scaffold RDKit fails to find.
-        InputError: a scaffold of more than `max_atoms` atoms.
+        InputError: a molecule of more than `max_atoms` atoms.
 
     Source: Bemis and Murcko, J. Med. Chem. 1996, 39, 2887 (https://doi.org/10.1021/jm9602928).
 
@@ -31,6 +31,7 @@ def murcko_scaffold(molecule: Chem.Mol | str, *, max_atoms: int = MAX_ATOMS) -> 
     from rdkit.Chem.Scaffolds import MurckoScaffold  # here, because it imports most of RDKit
 
     mol = molecule if isinstance(molecule, Chem.Mol) else read_smiles(molecule, max_atoms=max_atoms)
+    check_num_atoms(mol, max_atoms)
     with convert_rdkit_errors(molecule, "find its scaffold"), rdBase.BlockLogs():
         flat = Chem.Mol(mol)
         Chem.RemoveStereochemistry(flat)

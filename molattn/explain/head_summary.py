@@ -10,7 +10,7 @@ import numpy as np
 
 from molattn.chem import DISCONNECTED, MAX_ATOMS, functional_groups
 from molattn.data.files import atomic_write
-from molattn.errors import InputError, MolattnWarning, SmilesError, UsageError, describe_failures
+from molattn.errors import InputError, MolattnWarning, SmilesError, UsageError, describe_failures, short_repr
 from molattn.explain.attention_map import NOT_MEASURED, AttentionMap, normalize_rows
 
 if TYPE_CHECKING:
@@ -226,8 +226,7 @@ class HeadSummary:
             path: the file.
 
         Raises:
-            UsageError: another suffix, or a figure in a folder that does not exist.
-            FileNotFoundError: a table in a folder that does not exist.
+            UsageError: another suffix, or a folder that does not exist.
         """
         path = Path(path)
         suffix = check_summary_output(path)
@@ -252,13 +251,15 @@ def check_summary_output(path: Path) -> str:
     """The suffix of a file that `HeadSummary.save` can write.
 
     Raises:
-        UsageError: another suffix.
+        UsageError: another suffix, or a folder that does not exist.
     """
     suffix = path.suffix.lower()
     if suffix not in (*TABLE_SUFFIXES, *FIGURE_SUFFIXES):
         raise UsageError(
             f"{path}: name it {', '.join(TABLE_SUFFIXES)} for a table, {' or '.join(FIGURE_SUFFIXES)} for a figure"
         )
+    if not path.parent.is_dir():
+        raise UsageError(f"{short_repr(str(path.parent))} is not a folder: create it first")
     return suffix
 
 

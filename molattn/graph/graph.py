@@ -117,14 +117,20 @@ class Graph:
         """These graphs as a `torch_geometric.data.Batch`, the inverse of `from_pyg`; edges are ordered by graph.
 
         Raises:
-            ValueError: there are no graphs, of which PyG has no batch.
+            ValueError: there are no graphs, of which PyG has no batch; or an edge joins nodes of two graphs.
         """
         from torch_geometric.data import Batch, Data
 
         if not self.num_graphs:
             raise ValueError("there are no graphs, and PyG has no batch of none")
         graphs = []
-        edge_graph = self.node_graph[self.sender]
+        edge_graph, receiver_graph = self.node_graph[self.sender], self.node_graph[self.receiver]
+        if len(between := (edge_graph != receiver_graph).nonzero().flatten()):
+            k = int(between[0])
+            raise ValueError(
+                f"edge {k} is from a node of graph {int(edge_graph[k])} to a node of graph {int(receiver_graph[k])}: "
+                "an edge of a PyG batch is within one graph"
+            )
         for g in range(self.num_graphs):
             nodes, edges = (self.node_graph == g).nonzero().flatten(), (edge_graph == g).nonzero().flatten()
             new_index = self.node_graph.new_zeros(self.v.shape[0])

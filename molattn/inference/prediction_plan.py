@@ -49,12 +49,12 @@ class PredictionPlan:
             self.uncertainty = resolve_uncertainty_method(options.uncertainty_method, task, len(a.models), dropout)
         self.calibration = a.calibration_method
         if options.calibration_method:
+            self.calibration = resolve_calibration_method(options.calibration_method, task)
             if options.calibration_method != NONE and a.calibration is None:
                 raise UsageError(
                     f"the model was trained without calibration molecules, which {options.calibration_method} needs: "
                     "train with --calibration-size 0.1"
                 )
-            self.calibration = resolve_calibration_method(options.calibration_method, task)
         if (
             self.calibration != NONE
             and a.calibration is not None

@@ -72,7 +72,7 @@ class Bahdanau(RecurrentDecoder[BahdanauState]):
         dropout: dropout probability of the embeddings and of r_t, in training.
 
     Raises:
-        ValueError: a hidden_dim, attention_dim or readout_dim below 1.
+        ValueError: a size is below 1; dropout is not in [0, 1].
 
     Source: Bahdanau et al. 2015, arXiv:1409.0473. The GRU is torch's, with the reset gate after the recurrent
     matrix.
@@ -98,7 +98,7 @@ class Bahdanau(RecurrentDecoder[BahdanauState]):
         dropout: float = 0.0,
     ):
         super().__init__()
-        check_sizes(hidden_dim=hidden_dim, attention_dim=attention_dim, readout_dim=readout_dim)
+        check_sizes(target_vocab=target_vocab, attention_dim=attention_dim, readout_dim=readout_dim)
         memory_dim, readout_dim = 2 * hidden_dim, hidden_dim if readout_dim is None else readout_dim
         self.encoder = RecurrentEncoder(source_vocab, embed_dim, hidden_dim, bidirectional=True, dropout=dropout)
         self.w_s = nn.Linear(hidden_dim, hidden_dim)
@@ -189,8 +189,8 @@ class Luong(RecurrentDecoder[LuongState]):
         dropout: dropout probability of the embeddings, between layers and of a~_t before the output, in training.
 
     Raises:
-        ValueError: the cell or score is unknown; the location score has no max_source_length; hidden_dim or num_layers
-            is below 1; dropout is not in [0, 1].
+        ValueError: the cell or score is unknown; the location score has no max_source_length; a size is below 1;
+            dropout is not in [0, 1].
 
     Source: Luong et al. 2015, arXiv:1508.04025, sections 3.1 and 3.3.
 
@@ -218,6 +218,7 @@ class Luong(RecurrentDecoder[LuongState]):
         dropout: float = 0.0,
     ):
         super().__init__()
+        check_sizes(target_vocab=target_vocab)
         self.input_feeding = input_feeding
         self.encoder = RecurrentEncoder(
             source_vocab, embed_dim, hidden_dim, num_layers=num_layers, cell=cell, dropout=dropout

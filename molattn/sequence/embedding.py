@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from molattn.attention import DenseLayout
-from molattn.attention.arguments import resolve_name
+from molattn.attention.arguments import check_sizes, resolve_name
 from molattn.attention.dropout import Dropout
 
 PAD = 0
@@ -107,7 +107,7 @@ class PositionalEmbedding(nn.Module):
         dropout: dropout probability of the sum, in training.
 
     Raises:
-        ValueError: the channel order is unknown; dropout is not in [0, 1].
+        ValueError: the channel order is unknown; a size is below 1; dropout is not in [0, 1].
 
     Shapes: tokens (batch, n) -> (batch, n, d_model). Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.4.
 
@@ -125,6 +125,7 @@ class PositionalEmbedding(nn.Module):
         self, vocab_size: int, d_model: int, channel_order: str | ChannelOrder = "concatenated", dropout: float = 0.0
     ):
         super().__init__()
+        check_sizes(vocab_size=vocab_size, d_model=d_model)
         self.channel_order = resolve_name(channel_order, CHANNEL_ORDERS, "channel order")
         self.embedding = nn.Embedding(vocab_size, d_model, padding_idx=PAD)
         self.dropout = Dropout(dropout)

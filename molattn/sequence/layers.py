@@ -79,7 +79,7 @@ class Residual(nn.Module):
         bias: whether the layer norm has a bias.
 
     Raises:
-        ValueError: dropout is not in [0, 1].
+        ValueError: d_model is below 1; dropout is not in [0, 1].
 
     Shapes: (..., d_model) -> (..., d_model). Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.1; pre-norm:
     Xiong et al. 2020, arXiv:2002.04745.
@@ -102,6 +102,7 @@ class Residual(nn.Module):
         bias: bool = True,
     ):
         super().__init__()
+        check_sizes(d_model=d_model)
         self.norm = nn.LayerNorm(d_model, eps=layer_norm_eps, bias=bias)
         self.dropout = Dropout(dropout)
         self.norm_first = norm_first

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from molattn.attention import Additive, Score, attend
+from molattn.attention.arguments import check_sizes
 from molattn.errors import unknown_choice
 from molattn.sequence.embedding import PAD
 
@@ -83,7 +84,7 @@ class RecurrentEncoder(nn.Module):
         dropout: dropout probability of the embeddings and between layers, in training.
 
     Raises:
-        ValueError: the cell is unknown; hidden_dim or num_layers is below 1; dropout is not in [0, 1].
+        ValueError: the cell is unknown; a size is below 1; dropout is not in [0, 1].
 
     Source: Cho et al. 2014, arXiv:1406.1078, for the GRU; Hochreiter & Schmidhuber 1997,
     doi:10.1162/neco.1997.9.8.1735, for the LSTM.
@@ -110,6 +111,7 @@ class RecurrentEncoder(nn.Module):
         dropout: float = 0.0,
     ):
         super().__init__()
+        check_sizes(vocab=vocab, embed_dim=embed_dim, hidden_dim=hidden_dim, num_layers=num_layers)
         self.memory_dim = hidden_dim * (2 if bidirectional else 1)
         self.embedding = nn.Embedding(vocab, embed_dim, padding_idx=PAD)
         self.dropout = nn.Dropout(dropout)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.colors import TwoSlopeNorm
 
+from molattn.errors import UsageError
 from molattn.explain import HeadSummary
 from molattn.explain.head_summary import DISTANCES, OTHER_ATOMS, Key
 from molattn.viewer.figures import add_axes, footer_height, new_figure, render, write_footer
@@ -33,6 +34,7 @@ def heads_plot(summary: HeadSummary) -> Picture:
 
     Raises:
         TypeError: `summary` is not a HeadSummary, such as one attention map.
+        UsageError: a summary of no molecules.
 
     >>> import numpy as np
     >>> from molattn.explain import AttentionMap, summarize_heads
@@ -47,7 +49,9 @@ def heads_plot(summary: HeadSummary) -> Picture:
             f"heads_plot draws a HeadSummary, not {type(summary).__name__}: summarize_heads([...]) makes one of "
             "attention maps, and head_grid draws the heads of a single map"
         )
-    layers, heads = summary.shape or (0, 0)
+    if not summary.shape:
+        raise UsageError("the summary is of no molecules, so that there are no heads to draw")
+    layers, heads = summary.shape
     rows = layers * heads
     groups = _columns(summary, "group", _MAX_GROUPS)
     pairs = _columns(summary, "element", _MAX_PAIRS)

@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from molattn.data.tables.units import name_has_unit
+from molattn.errors import UsageError, unknown_choice
 from molattn.models.losses import LOSSES
 from molattn.training.metrics import VAL_LOSS, label_of
 from molattn.viewer.figures import REFERENCE_LINE, new_figure, render, shorten
@@ -95,7 +96,7 @@ def learning_curve(history: Sequence["EpochRecord"], loss: str = "mse") -> Pictu
         loss: the name of the loss, a key of `molattn.models.losses.LOSSES`.
 
     Raises:
-        KeyError: unknown loss.
+        UsageError: unknown loss.
 
     >>> from molattn.training.early_stopping import EpochRecord
     >>> from molattn.viewer import learning_curve
@@ -105,6 +106,8 @@ def learning_curve(history: Sequence["EpochRecord"], loss: str = "mse") -> Pictu
     >>> picture.svg.count("</svg>")
     1
     """
+    if loss not in LOSSES:
+        raise UsageError(unknown_choice("loss", loss, LOSSES))
     root = LOSSES[loss].plot_root
     epochs = np.array([r.epoch for r in history], dtype=int)
     train, val = (np.array([getattr(r, name) for r in history]) for name in ("train_loss", "val_loss"))

@@ -3,7 +3,7 @@
 import pytest
 from rdkit.Chem import Crippen, rdMolDescriptors
 
-from molattn.chem import CONTRIBUTIONS, atom_contributions, read_smiles
+from molattn.chem import CONTRIBUTIONS, atom_contributions, contributions, contributions_table, read_smiles
 from molattn.errors import UsageError
 from tests.molecules import SPECIAL, esol
 
@@ -24,6 +24,12 @@ def test_an_implicit_hydrogen_is_added_to_its_neighbour():
     assert atom_contributions("C", "log_p") == pytest.approx([0.1441 + 4 * 0.1230])
     assert atom_contributions("CO", "log_p") == pytest.approx([-0.2035 + 3 * 0.1230, -0.2893 - 0.2677])
     assert atom_contributions("CO", "tpsa") == pytest.approx([0, 20.23])
+
+
+def test_an_unknown_property_is_refused_before_a_molecule_is_read(monkeypatch):
+    monkeypatch.setattr(contributions, "nci_molecules", lambda _: pytest.fail("molecules are read"))
+    with pytest.raises(UsageError, match="unknown atom contribution 'logp': choose one of log_p, tpsa"):
+        contributions_table("logp")
 
 
 def test_an_unknown_property_is_refused():

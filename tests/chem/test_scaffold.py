@@ -38,3 +38,5 @@ def test_errors():
         murcko_scaffold("C1CC")
     with pytest.raises(InputError, match="over the limit"):
         murcko_scaffold(read_smiles("C1CCCCC1C2CCCCC2"), max_atoms=11)
+    with pytest.raises(InputError, match="the molecule has 12 atoms, over the limit of 11"):
+        murcko_scaffold(read_smiles("C1CC1CCCCCCCCC"), max_atoms=11)  # whose scaffold has three

@@ -58,6 +58,16 @@ def test_invalid_smiles_are_rejected(smiles):
         standardized_smiles(smiles, "parent")
 
 
+def test_a_standard_form_that_rdkit_cannot_write_is_an_error_of_its_smiles(monkeypatch):
+    def fail(_):
+        raise RuntimeError
+
+    read_smiles("CCO")
+    monkeypatch.setattr("rdkit.Chem.MolToSmiles", fail)
+    with pytest.raises(SmilesError, match="'CCO': its standard form .parent.: RDKit fails to write the molecule"):
+        standardized_smiles("CCO", "parent")
+
+
 def test_graphs_and_tokens_are_those_of_the_standard_form():
     salt = "CC(=O)[O-].[Na+]"
     assert molecule_graph(salt, standardize="parent") == molecule_graph("CC(=O)O")

@@ -151,6 +151,7 @@ def test_options_that_a_model_does_not_support_are_refused(
         (run, ["--interval", "0.9"], "the model has no calibration: train with --calibration-size 0.1, or add"),
         (run, ["--interval", "0.9", "--calibration-method", "none"], "has no standard deviations"),
         (run, ["--calibration-method", "zscaling"], "trained without calibration molecules, which zscaling needs"),
+        (run, ["--calibration-method", "zscalin"], "unknown calibration method 'zscalin': choose one of "),
         (numbers, ["--interval", "90"], "level of intervals and sets is above 0 and below 1, such as 0.9, not 90"),
         (
             numbers,

@@ -211,6 +211,12 @@ def test_too_few_groups_raise():
         assign_folds("random", keys, np.zeros(4), 3, 0, groups)
 
 
+@pytest.mark.parametrize("similarity", [-0.1, 1.5, float("nan")])
+def test_a_similarity_out_of_range_is_refused(similarity):
+    with pytest.raises(UsageError, match=f"similarity must be from 0 to 1, got {similarity}"):
+        butina_clusters(["CCO", "CCC"], similarity)
+
+
 def test_butina_by_hand():
     smiles = ["CCCCCCO", "CCCCCCCO", "CCCCCCCCO", "c1ccccc1", "Cc1ccccc1", "N"]
     clusters = butina_clusters(smiles, 0.4)

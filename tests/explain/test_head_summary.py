@@ -233,3 +233,10 @@ def test_a_summary_is_not_saved_under_another_suffix(tmp_path, name):
     with pytest.raises(UsageError, match=said):
         summarize_heads([attention_map("C", 1, 1)]).save(tmp_path / name)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_summary_is_not_saved_in_a_folder_that_does_not_exist(tmp_path):
+    summary = summarize_heads([attention_map("C", 1, 1)])
+    for name in ("h.csv", "h.parquet", "h.svg"):
+        with pytest.raises(UsageError, match="is not a folder: create it first"):
+            summary.save(tmp_path / "gone" / name)

@@ -5,7 +5,8 @@ import inspect
 import numpy as np
 import pytest
 
-from molattn.explain import summarize_heads
+from molattn.errors import UsageError
+from molattn.explain import HeadSummary, summarize_heads
 from molattn.viewer import heads_plot
 from tests.molecules import SPECIAL, esol
 from tests.viewer.maps import attention_map, with_virtual_node
@@ -46,6 +47,11 @@ def test_the_bars_of_a_head_are_as_long_as_its_shares():
 
 def test_one_molecule_of_one_atom_has_a_figure():
     assert_sound(heads_plot(summarize_heads([attention_map("C", 1, 2)])))
+
+
+def test_a_summary_of_no_molecules_is_refused() -> None:
+    with pytest.raises(UsageError, match="of no molecules"):
+        heads_plot(HeadSummary())
 
 
 def test_a_single_map_is_refused_with_the_functions_that_take_it() -> None:

@@ -7,6 +7,7 @@ import pytest
 from molattn.chem import molecule_graph
 from molattn.data.store.cache import Featurization, cached_molecules
 from molattn.data.store.packing import GraphPacking
+from molattn.errors import UsageError
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
@@ -141,3 +142,8 @@ def test_the_order_of_drawing_changes_no_picture():
     first, second = (parity_plot(*data(), name="y") for _ in range(2))
     png, svg = first.png, second.svg
     assert first.svg == svg and second.png == png
+
+
+def test_a_learning_curve_of_an_unknown_loss_is_refused():
+    with pytest.raises(UsageError, match="unknown loss 'msle': choose one of .*mse"):
+        learning_curve(history(3), "msle")

@@ -1,0 +1,31 @@
+"""Sizes of sequence layers and of scores are checked when they are made."""
+
+import pytest
+
+from molattn.attention import Additive, General, Location
+from molattn.sequence import Bahdanau, FeedForward, Luong, PositionalEmbedding, RecurrentEncoder, Residual
+
+LAYERS = {
+    "general": (General, {"query_dim": 4, "key_dim": 4}),
+    "additive": (Additive, {"query_dim": 4, "key_dim": 4, "hidden_dim": 8}),
+    "location": (Location, {"query_dim": 4, "max_length": 5}),
+    "feed-forward": (FeedForward, {"d_model": 4, "hidden_dim": 8}),
+    "residual": (Residual, {"d_model": 4}),
+    "embedding": (PositionalEmbedding, {"vocab_size": 7, "d_model": 4}),
+    "encoder": (RecurrentEncoder, {"vocab": 7, "embed_dim": 4, "hidden_dim": 8, "num_layers": 1}),
+    "luong": (Luong, {"source_vocab": 7, "target_vocab": 7, "embed_dim": 4, "hidden_dim": 8, "num_layers": 1}),
+    "bahdanau": (
+        Bahdanau,
+        {"source_vocab": 7, "target_vocab": 7, "embed_dim": 4, "hidden_dim": 8, "attention_dim": 8, "readout_dim": 8},
+    ),
+}
+SIZES = [(name, size) for name, (_, sizes) in LAYERS.items() for size in sizes]
+
+
+@pytest.mark.parametrize(("name", "size"), SIZES)
+@pytest.mark.parametrize("wrong", [0, -1])
+def test_a_size_below_1_is_refused_by_its_name(name, size, wrong):
+    layer, sizes = LAYERS[name]
+    layer(**sizes)
+    with pytest.raises(ValueError, match=f"{size.removeprefix('source_')} must be at least 1, not {wrong}"):
+        layer(**{**sizes, size: wrong})
