@@ -30,6 +30,7 @@ from molattn.kernels.operations import (
     differentiable_gradients,
     eager_unsupported_reason,
     has_concrete_values,
+    is_autocast_enabled,
     is_transformed,
 )
 
@@ -234,7 +235,7 @@ def _edge_kernel_unsupported_reason(args: _AttendArguments) -> str:
         return "a score or normalizer other than the softmax of scaled dot products"
     if args.bias is not None or args.k.shape != args.v.shape:
         return "a bias" if args.bias is not None else "values and keys of different shapes"
-    if torch.is_autocast_enabled(args.q.device.type):
+    if is_autocast_enabled(args.q):
         return "inside autocast"
     if is_transformed(*_tensors(args)):
         return "inside a torch.func transform"

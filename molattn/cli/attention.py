@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from molattn.cli.options import (
+    Accelerator,
     Encoding,
     Force,
     InputFormat,
@@ -42,6 +43,7 @@ def attention(
     num_workers: NumWorkers = 0,
     strict: Strict = False,
     force: Force = False,
+    accelerator: Accelerator = "cpu",
     quiet: Quiet = False,
 ) -> None:
     """Write the attention weights of every molecule of a table, one weight per row.
@@ -55,7 +57,7 @@ def attention(
     from molattn.inference.table_job import InputTable, check_attention_output
 
     check_attention_output(output, force, table)
-    predictor = load_predictor(run)
+    predictor = load_predictor(run, accelerator)
     from molattn.inference.attention_table import write_attention
 
     progress = partial(TableProgress, quiet=quiet)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from molattn.cli.options import (
+    Accelerator,
     Decimal,
     Encoding,
     Force,
@@ -14,6 +15,7 @@ from molattn.cli.options import (
     MoleculeTable,
     NoHeaderRow,
     NumWorkers,
+    Precision,
     Quiet,
     Resume,
     Run,
@@ -53,6 +55,8 @@ def embed(
     resume: Resume = False,
     strict: Strict = False,
     force: Force = False,
+    accelerator: Accelerator = "cpu",
+    precision: Precision = "32-true",
     quiet: Quiet = False,
 ) -> None:
     """Embed every row of a table: the input of the model's final linear layer.
@@ -76,7 +80,7 @@ def embed(
         quiet=quiet,
     )
     with locked_outputs([job]):
-        predictor = load_predictor(run)
+        predictor = load_predictor(run, accelerator, precision)
         from molattn.inference.added_columns import embedding_columns
         from molattn.inference.table_engine import run_jobs
 

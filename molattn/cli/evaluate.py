@@ -6,10 +6,12 @@ from typing import Annotated
 import typer
 
 from molattn.cli.options import (
+    Accelerator,
     Decimal,
     Encoding,
     NoHeaderRow,
     NumWorkers,
+    Precision,
     Quiet,
     Run,
     Sheet,
@@ -49,6 +51,8 @@ def evaluate(
     decimal: Decimal = "",
     thousands: Thousands = "",
     strict: Strict = False,
+    accelerator: Accelerator = "cpu",
+    precision: Precision = "32-true",
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the metrics as JSON.")] = False,
 ) -> None:
@@ -64,7 +68,7 @@ def evaluate(
     from molattn.cli.progress import TerminalReporter
     from molattn.cli.uncertainty_metrics import print_uncertainty
 
-    predictor = load_predictor(run)
+    predictor = load_predictor(run, accelerator, precision)
     with TerminalReporter(quiet) as reporter:
         progress = None if predictor.read_options.conformers is None else reporter.molecules
         result = predictor.evaluate(

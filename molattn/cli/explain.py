@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from molattn.cli.options import Force, Quiet, Run, Strict, Target, load_predictor
+from molattn.cli.options import Accelerator, Force, Quiet, Run, Strict, Target, load_predictor
 from molattn.cli.terminal import print_line, print_status, warn
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError
 
@@ -44,6 +44,7 @@ def explain(
     ] = None,
     strict: Strict = False,
     force: Force = False,
+    accelerator: Accelerator = "cpu",
     quiet: Quiet = False,
 ) -> None:
     """Show how much each atom contributes to a prediction.
@@ -59,7 +60,7 @@ def explain(
     """
     paths = _paths(output, len(smiles), force)
 
-    predictor = load_predictor(run)
+    predictor = load_predictor(run, accelerator)
     attributions = _attributions(predictor, smiles, method, target, strict)
     readable = [a for a in attributions if a is not None]
     if len(predictor.members) > 1 and not quiet:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from molattn.cli.options import (
+    Accelerator,
     Encoding,
     NoHeaderRow,
     Quiet,
@@ -41,6 +42,7 @@ def faithfulness(
     ] = None,
     max_molecules: Annotated[int, typer.Option(min=1, help="At most this many molecules, sampled at random.")] = 500,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the sample and of the random orders.")] = 0,
+    accelerator: Accelerator = "cpu",
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
 ) -> None:
@@ -55,7 +57,7 @@ def faithfulness(
     """
     from molattn.cli.table_report import TableProgress
 
-    predictor = load_predictor(run)
+    predictor = load_predictor(run, accelerator)
     with TableProgress(None, quiet=quiet) as report:
         result = predictor.faithfulness(
             run,

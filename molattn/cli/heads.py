@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from molattn.cli.options import (
+    Accelerator,
     Encoding,
     InputFormat,
     NoHeaderRow,
@@ -55,6 +56,7 @@ def heads(
     num_workers: NumWorkers = 0,
     strict: Strict = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the output files.")] = False,
+    accelerator: Accelerator = "cpu",
     quiet: Quiet = False,
 ) -> None:
     """Summarize what every head attends to: near or far atoms, which elements and functional groups.
@@ -81,7 +83,7 @@ def heads(
         check_summary_output(path)
         check_output(path, force, table)
 
-    predictor = load_predictor(run)
+    predictor = load_predictor(run, accelerator)
     from molattn.inference.attention_table import summarize_smiles, summarize_table
 
     if table is None:

@@ -60,6 +60,10 @@ EscapeFormulas = Annotated[
     bool, typer.Option("--escape-formulas", help="Put ' before cells that a spreadsheet would read as a formula.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output file.")]
+Accelerator = Annotated[
+    str, typer.Option(help="What computes: cpu, gpu, or auto, a GPU if there is one; or a device, such as cuda:1.")
+]
+Precision = Annotated[str, typer.Option(help="32-true, or bf16-mixed: bfloat16 with three significant digits.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and warnings.")]
 
 
@@ -82,7 +86,7 @@ def parse_shard(text: str | None) -> tuple[int, int] | None:
     return int(found[1]), int(found[2])
 
 
-def load_predictor(run: Path) -> "Predictor":
+def load_predictor(run: Path, accelerator: str = "cpu", precision: str = "32-true") -> "Predictor":
     """`molattn.load`, with the objects that it imports excluded from garbage collection.
 
     Importing torch creates half a million objects that live until the command ends: traversing them, during the import
@@ -90,7 +94,7 @@ def load_predictor(run: Path) -> "Predictor":
     imported already, as in another program.
 
     Raises:
-        InputError: as `molattn.load`.
+        InputError, UsageError: as `molattn.load`.
     """
     torch_is_new = "torch" not in sys.modules
     if torch_is_new:
@@ -98,7 +102,7 @@ def load_predictor(run: Path) -> "Predictor":
     try:
         from molattn import inference
 
-        return inference.load(run)
+        return inference.load(run, accelerator, precision)
     finally:
         if torch_is_new:
             gc.freeze()

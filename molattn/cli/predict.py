@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from molattn.cli.options import (
+    Accelerator,
     Decimal,
     Encoding,
     Engine,
@@ -15,6 +16,7 @@ from molattn.cli.options import (
     InputFormat,
     NoHeaderRow,
     NumWorkers,
+    Precision,
     Quiet,
     Resume,
     Run,
@@ -89,6 +91,8 @@ def predict(
     strict: Strict = False,
     force: Force = False,
     escape_formulas: EscapeFormulas = False,
+    accelerator: Accelerator = "cpu",
+    precision: Precision = "32-true",
     quiet: Quiet = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --smiles: print JSON.")] = False,
 ) -> None:
@@ -131,12 +135,12 @@ def predict(
         raise typer.BadParameter("--json applies only to --smiles")
     from molattn.inference.table_job import InputTable, TableJob, jobs_for_tables, locked_outputs
 
-    check_engine(engine)
+    check_engine(engine, accelerator, precision)
     options = PredictionOptions(interval, uncertainty_method or "", calibration_method or "", applicability)
     if smiles:
         from molattn.cli.predictions import predict_smiles
 
-        predict_smiles(load_predictor(run), smiles, options, as_json, strict)
+        predict_smiles(load_predictor(run, accelerator, precision), smiles, options, as_json, strict)
         return
     assert tables
     from molattn.cli.table_report import TableProgress, report_rows
@@ -155,7 +159,7 @@ def predict(
         escape_formulas=escape_formulas,
     )
     with locked_outputs(jobs_for_tables(job, tables, output)) as jobs:
-        predictor = load_predictor(run)
+        predictor = load_predictor(run, accelerator, precision)
         from molattn.inference.engines import predict_jobs
 
         progress = partial(TableProgress, quiet=quiet)

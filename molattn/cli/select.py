@@ -7,12 +7,14 @@ from typing import Annotated
 import typer
 
 from molattn.cli.options import (
+    Accelerator,
     Decimal,
     Encoding,
     Force,
     InputFormat,
     MoleculeTable,
     NoHeaderRow,
+    Precision,
     Quiet,
     Run,
     Sheet,
@@ -69,6 +71,8 @@ def select(
     num_workers: Annotated[int, typer.Option("--num-workers", min=0, help="Processes that read molecules.")] = 0,
     strict: Strict = False,
     force: Force = False,
+    accelerator: Accelerator = "cpu",
+    precision: Precision = "32-true",
     quiet: Quiet = False,
 ) -> None:
     """Select the molecules of a pool to measure next.
@@ -98,7 +102,7 @@ def select(
         quiet=quiet,
     )
     with locked_outputs([job]):
-        predictor = load_predictor(run)
+        predictor = load_predictor(run, accelerator, precision)
         from molattn.cli.table_report import TableProgress
         from molattn.inference.selection import SelectionOptions, select_from_table
 

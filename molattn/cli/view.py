@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from molattn.cli.options import (
+    Accelerator,
     Decimal,
     Encoding,
     Force,
@@ -48,6 +49,7 @@ def view(
     thousands: Thousands = "",
     strict: Strict = False,
     force: Force = False,
+    accelerator: Accelerator = "cpu",
     quiet: Quiet = False,
 ) -> None:
     """Write an interactive HTML page that shows what atoms attend to.
@@ -67,7 +69,7 @@ def view(
     check_output(output, force, table)
     from molattn.viewer.web import write_page
 
-    predictor = load_predictor(run)
+    predictor = load_predictor(run, accelerator)
     if table is None:
         texts: list[object] = list(smiles or ())
         locations, truth, note = [f"--smiles {text}" for text in texts], [None] * len(texts), ""

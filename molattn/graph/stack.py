@@ -16,7 +16,7 @@ from molattn.graph.plain import has_hooks
 from molattn.kernels import blocks as kernel
 from molattn.kernels.blocks import BlockWeights
 from molattn.kernels.dispatch import Operation
-from molattn.kernels.operations import all_true, eager_unsupported_reason
+from molattn.kernels.operations import all_true, eager_unsupported_reason, is_autocast_enabled
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _unsupported_reason(call: _BlockCall) -> str:
         return "no edge features"
     if graph.u is not None:
         return "graph features (global_dim)"
-    if torch.is_autocast_enabled(graph.v.device.type):
+    if is_autocast_enabled(graph.v):
         return "autocast is enabled"
     why = (
         eager_unsupported_reason(graph.v)  # first, since on a GPU it is the answer

@@ -6,9 +6,10 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import torch
 
 from molattn.chem import NO_GEOMETRY, Progress
 from molattn.chem.molecule import CHUNK_SIZE as WORKER_CHUNK_SIZE
@@ -22,7 +23,10 @@ from molattn.models.artifact import Artifact
 from molattn.models.artifact_file import save_artifact
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.descriptor_stream import DescriptorStream, InputRow
+from molattn.models.device import check_precision, resolve_device
 from molattn.models.task import Task
+
+P = TypeVar("P", bound="BasePredictor")
 
 
 class BasePredictor:
@@ -55,6 +59,35 @@ class BasePredictor:
         For an ensemble, its first model; see `members`.
         """
         return self._artifact.model
+
+    @property
+    def device(self) -> torch.device:
+        """The device that it predicts on."""
+        return self.model.head.weight.device
+
+    def to(self: P, device: str | torch.device, precision: str = "32-true") -> P:
+        """Move the model to a device, in place, as `torch.nn.Module.to` does; returns the predictor itself.
+
+        Args:
+            device: "cpu"; "gpu" or one of torch's names, such as "cuda:1"; "auto" for a GPU if there is one.
+            precision: "32-true", float32; or "bf16-mixed", automatic mixed precision with bfloat16 of predictions and
+                embeddings, with some three significant digits. Attention maps and attributions have float32 always.
+
+        Raises:
+            UsageError: there is no such device, on this machine or at all; an unknown precision.
+
+        >>> from molattn import MolAttentionRegressor
+        >>> smiles, boiling_points = ["CO", "CCO", "CCCO", "CCCCO"], [65, 78, 97, 118]
+        >>> model = MolAttentionRegressor(hidden_dim=8, num_layers=1, epochs=1).fit(smiles, boiling_points)
+        >>> model.predictor_.to("auto").predict("CCO").shape
+        ()
+        """
+        check_precision(precision)
+        place = resolve_device(device)
+        for model in self._artifact.models:
+            model.to(place)
+            model.precision = precision
+        return self
 
     @property
     def task(self) -> Task:

@@ -36,7 +36,7 @@ def predict_jobs(
     Raises:
         UsageError: the model does not support the options, or is not in a folder that Ray's processes can read.
     """
-    check_engine(engine)
+    check_engine(engine, predictor.device.type, predictor.model.precision)
     added = prediction_columns(predictor, options)
     if engine == LOCAL:
         return run_jobs(jobs, added, progress, warn)

@@ -38,7 +38,9 @@ DEFAULT_OPTIONS = PredictionOptions()
 """Only the outputs of the model."""
 
 
-def check_engine(engine: str) -> None:
-    """Raise UsageError for an engine that does not exist."""
+def check_engine(engine: str, accelerator: str = "cpu", precision: str = "32-true") -> None:
+    """Raise UsageError for an engine that does not exist, or that uses another accelerator or precision."""
     if engine not in ENGINES:
         raise UsageError(unknown_choice("engine", engine, ENGINES))
+    if engine != LOCAL and (accelerator, precision) != ("cpu", "32-true"):
+        raise UsageError(f"the engine {engine} predicts on CPUs in float32, not on {accelerator} with {precision}")

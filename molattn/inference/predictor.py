@@ -22,6 +22,8 @@ from molattn.models.predictions import NONE
 from molattn.training.run_status import check_has_model, model_folder
 
 if TYPE_CHECKING:
+    import torch
+
     from molattn.inference.selection import Selection
     from molattn.training.evaluation import Evaluation
 
@@ -408,16 +410,17 @@ def _raise_if_failed(rows: list[RowPrediction]) -> None:
         raise InputError(describe_bad_smiles(bad, len(rows)))
 
 
-def load(run: str | Path) -> Predictor:
-    """Load the predictor of a run folder, or of the `model` folder in it, on the CPU.
+def load(run: str | Path, device: "str | torch.device" = "cpu", precision: str = "32-true") -> Predictor:
+    """Load the predictor of a run folder, or of the `model` folder in it.
 
     Args:
         run: the folder of a run, or one that `Predictor.save` wrote.
+        device, precision: see `Predictor.to`.
 
     Raises:
         InputError: there is no model; it is damaged, of a newer molattn, or needs a plugin that is not installed; the
             run is not finished; or the folder holds several runs.
-        UsageError: a plugin cannot be loaded.
+        UsageError: a plugin cannot be loaded; there is no such device or precision.
 
     >>> import tempfile
     >>> import molattn
@@ -432,4 +435,4 @@ def load(run: str | Path) -> Predictor:
     run = Path(run)
     check_has_model(run)
     folder = model_folder(run)
-    return Predictor(load_artifact(folder), read_summaries(run, folder), folder)
+    return Predictor(load_artifact(folder), read_summaries(run, folder), folder).to(device, precision)

@@ -57,6 +57,12 @@ def is_transformed(*tensors: Tensor | None) -> bool:
     )
 
 
+def is_autocast_enabled(x: Tensor) -> bool:
+    """Whether autocast is enabled on the device of `x`; False for devices that have none, such as meta."""
+    kind = x.device.type
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+
+
 def has_concrete_values(x: Tensor) -> bool:
     """Whether Python can read the values: False inside torch.compile or a `torch.func` transform, and for meta and fake
     tensors."""

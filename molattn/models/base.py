@@ -70,6 +70,7 @@ class MoleculeModel(nn.Module, ABC):
         virtual_labels: labels of the virtual nodes, whose rows and columns of attention follow those of the positions.
         rows_sum_to_one: whether the attention weights of a position sum to 1.
         position_type: whether the positions of a molecule are atoms or tokens.
+        precision: one of `molattn.models.device.PRECISIONS`, of predictions and embeddings.
     """
 
     config: ModelConfig
@@ -80,6 +81,7 @@ class MoleculeModel(nn.Module, ABC):
     virtual_labels: tuple[str, ...] = ()
     rows_sum_to_one: bool = True
     position_type: Literal["atoms", "tokens"] = "atoms"
+    precision: str = "32-true"
 
     @abstractmethod
     def __init__(self, config: Any, num_outputs: int = 1, atom_level: bool = False, num_descriptors: int = 0):

@@ -12,6 +12,7 @@ from molattn.data.store.molecule_store import molecule_sizes, select_molecules
 from molattn.data.tables.atom_lists import label_rows, offsets_from_counts
 from molattn.errors import SmilesError
 from molattn.models.base import Molecule, MoleculeModel
+from molattn.models.device import autocast
 
 MAX_BATCH_MOLECULES = 512
 """The maximum number of molecules in a batch."""
@@ -95,7 +96,9 @@ def _run_in_batches(
         z = None if descriptors is None else descriptors[rows]
         try:
             batch = model.collate(select_molecules(molecules, rows), None, z).to(device)
-            result[label_rows(offsets, rows)] = function(batch).cpu().numpy()
+            with autocast(device, model.precision):
+                numbers = function(batch)
+            result[label_rows(offsets, rows)] = numbers.cpu().double().numpy()  # numpy has no bfloat16
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-ACCELERATORS = ("auto", "cpu", "gpu", "cuda")
 
 TERMINATION_GRACE_PERIOD = 5.0
 """Seconds after SIGTERM in which a rank can end by itself, before its process is ended."""
@@ -214,6 +213,8 @@ def select_device(config: "TrainingConfig") -> "torch.device":
         UsageError: there is no such device here, or several are requested from one process.
     """
     import torch
+
+    from molattn.models.device import ACCELERATORS
 
     name = config.accelerator
     if name not in ACCELERATORS:
