@@ -326,7 +326,7 @@ def test_invalid_labels_are_errors() -> None:
 def test_parameters_are_the_options_of_train_and_have_no_values_of_their_own() -> None:
     sections = {name for settings in RunConfig().to_dict().values() for name in settings}
     own = {"settings", "verbose", "validation_fraction", "random_state", "smiles_column", "descriptor_columns"}
-    own.add("callbacks")
+    own |= {"callbacks", "warm_start"}
     parameters = inspect.signature(MolAttentionRegressor).parameters
     assert parameters == inspect.signature(MolAttentionClassifier).parameters
     settings = set(parameters) - own

@@ -45,6 +45,8 @@ Args:
         epoch.
     random_state: an integer for reproducible models; a `RandomState`; or None for a different model each time.
     settings: any other setting of `molattn train --set`, as "section.key=value".
+    warm_start: whether `fit` continues from the weights of the call of `fit` before it, with its scaling of targets and
+        descriptors; the targets, classes and settings of the model must be the same.
     verbose: whether `fit` reports its progress on standard error.
     callbacks: instances of `molattn.training.callbacks.Callback`, which a clone copies, or names that plugins define.
 
@@ -84,6 +86,7 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         validation_fraction: float = 0.1,
         random_state: Any = 0,
         settings: Sequence[str] = (),
+        warm_start: bool = False,
         verbose: bool = False,
         callbacks: "Sequence[str | Callback] | None" = None,
         **options: Unpack[EstimatorOptions],
@@ -93,6 +96,7 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.validation_fraction = validation_fraction
         self.random_state = random_state
         self.settings = settings
+        self.warm_start = warm_start
         self.verbose = verbose
         self.callbacks = callbacks
         if unknown := [name for name in options if name not in SETTINGS]:
@@ -112,16 +116,30 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         classes: tuple[tuple[str, ...], ...],
         sample_weight: Any,
         y_is_1d: bool,
+        validation: tuple[MoleculeInput, np.ndarray] | None = None,
     ) -> Self:
-        """Fit to targets, (n, T), NaN where missing; `kind` is the kind of the task, `y_is_1d` whether y was (n,)."""
-        smiles, descriptors = molecules.smiles, _descriptor_array(molecules)
+        """Fit to targets, (n, T), NaN where missing; `kind` is the kind of the task, `y_is_1d` whether y was (n,).
+
+        `validation` has the molecules and targets, (m, T), that choose the epoch; None for a share of the others.
+        """
+        smiles, descriptors = molecules.smiles, _descriptor_array(molecules, "X")
         weights = None
         if sample_weight is not None:
             weights = check_sample_weight(sample_weight, smiles, dtype=np.float64, ensure_non_negative=True)
             if not weights.any():
                 raise ValueError("the sample weights are all zero: there is nothing to learn")
-        if len(smiles) == 1:
+        if validation is not None:
+            held, held_targets = validation
+            smiles, targets = [*smiles, *held.smiles], np.concatenate([targets, held_targets])
+            held_descriptors = _descriptor_array(held, "X of eval_set")
+            if descriptors is not None and held_descriptors is not None:
+                descriptors = np.concatenate([descriptors, held_descriptors])
+            if weights is not None:
+                weights = np.concatenate([weights, np.ones(len(held.smiles))])
+        elif len(smiles) == 1:
             raise ValueError("n_samples=1: one molecule can train or validate, not both; give two or more")
+        num_validation = 0 if validation is None else len(validation[0].smiles)
+        previous = self.predictor_._artifact if self.warm_start and hasattr(self, "predictor_") else None
         # Imported here because predictions do not need the training modules.
         from molattn.training.task_inference import resolve_task
         from molattn.training.train_arrays import train_arrays
@@ -131,7 +149,19 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             task, _ = resolve_task(kind, config.training.loss, targets, names, classes)
             reporter = PrintReporter(not self.verbose)
             callbacks = split_callbacks(self.callbacks)[1]
-            trained = train_arrays(config, smiles, targets, task, names, reporter, weights, descriptors, callbacks)
+            trained = train_arrays(
+                config,
+                smiles,
+                targets,
+                task,
+                names,
+                reporter,
+                weights,
+                descriptors,
+                callbacks,
+                num_validation,
+                previous,
+            )
         self._y_is_1d = y_is_1d
         self.predictor_ = Predictor(trained.artifact)
         self.history_ = [asdict(record) for record in trained.history]
@@ -144,7 +174,7 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _train_options(self, descriptors: tuple[str, ...]) -> dict[str, Any]:
         """The settings by their names in `molattn.train`."""
         options = self.get_params(deep=False)
-        for name in ("settings", "verbose", "smiles_column"):
+        for name in ("settings", "warm_start", "verbose", "smiles_column"):
             del options[name]
         options["callbacks"], _ = split_callbacks(self.callbacks)
         options["descriptor_columns"] = descriptors
@@ -222,7 +252,7 @@ _PARAMETERS += [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name i
 MolAttention.__init__.__signature__ = Signature(_PARAMETERS)  # pyright: ignore[reportFunctionMemberAccess]
 
 
-def _descriptor_array(molecules: MoleculeInput) -> np.ndarray | None:
+def _descriptor_array(molecules: MoleculeInput, where: str) -> np.ndarray | None:
     """The descriptors, (n, k); None if there are none.
 
     Raises:
@@ -234,7 +264,7 @@ def _descriptor_array(molecules: MoleculeInput) -> np.ndarray | None:
     for row, cells in enumerate(molecules.descriptors):
         row_numbers, reason = parse_required_numbers(cells, molecules.descriptor_names)
         if reason:
-            raise ValueError(f"row {row} (from 0) of X: {reason}")
+            raise ValueError(f"row {row} (from 0) of {where}: {reason}")
         numbers.append(row_numbers)
     return np.array(numbers)
 

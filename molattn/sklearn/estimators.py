@@ -9,7 +9,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
 from molattn.sklearn.base import PARAMETERS, MolAttention
-from molattn.sklearn.validation import drop_missing, is_missing, target_names, validate_labels, validate_values
+from molattn.sklearn.validation import (
+    class_indices,
+    drop_missing,
+    eval_pair,
+    is_missing,
+    target_names,
+    validate_labels,
+    validate_values,
+)
 
 
 class MolAttentionRegressor(RegressorMixin, MolAttention):
@@ -26,13 +34,15 @@ Raises:
 ((2,), (1, 20))
 """
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, eval_set: Any = None) -> Self:
         """Fit to n SMILES and their values.
 
         Args:
             X: n SMILES; or a table with a column of them, see `smiles_column` and `descriptor_columns`.
             y: (n,) or (n, T), NaN where a value is missing. A molecule without any value is not used.
             sample_weight: (n,), the weight of each molecule, 0 or more; it also applies to the validation molecules.
+            eval_set: a pair (X, y) of validation molecules, which choose the epoch, or a list of one such pair; None to
+                hold out `validation_fraction` of X.
 
         Returns:
             The estimator.
@@ -46,7 +56,12 @@ Raises:
         check_consistent_length(molecules.smiles, values)
         targets = values.reshape(len(values), -1)
         names = target_names(y, targets.shape[1])
-        return self._fit(molecules, targets, names, "regression", (), sample_weight, values.ndim == 1)
+        validation = None
+        if eval_set is not None:
+            X_val, y_val = eval_pair(eval_set)
+            validation = self._molecules(X_val), validate_values(y_val).reshape(-1, targets.shape[1])
+            check_consistent_length(validation[0].smiles, validation[1])
+        return self._fit(molecules, targets, names, "regression", (), sample_weight, values.ndim == 1, validation)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The values, in the shape that y had in `fit`: (n,) or (n, T); with `return_std` also standard deviations.
@@ -126,7 +141,7 @@ Raises:
 
     classes_: Any
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, eval_set: Any = None) -> Self:
         """Fit to n SMILES and their classes.
 
         Args:
@@ -134,6 +149,8 @@ Raises:
             y: (n,) or (n, T) numbers or strings; NaN or None where one is missing. A molecule without any label is not
                 used.
             sample_weight: (n,), the weight of each molecule, 0 or more; it also applies to the validation molecules.
+            eval_set: a pair (X, y) of validation molecules, which choose the epoch, or a list of one such pair; None to
+                hold out `validation_fraction` of X.
 
         Returns:
             The estimator.
@@ -152,15 +169,30 @@ Raises:
         classes = [np.unique(values) for _, values in columns]
         if max(map(len, classes)) < 2:
             raise ValueError(f"y holds one class, {classes[0].tolist()}: two or more are needed")
-        targets = np.full((len(labels), len(columns)), np.nan)
-        for t, (known, values) in enumerate(columns):
-            targets[known, t] = np.searchsorted(classes[t], values)
+        if self.warm_start and hasattr(self, "predictor_"):
+            self._check_same_classes(classes)
+        targets = class_indices(labels, classes)
         binary = max(map(len, classes)) == 2
         names = () if binary else tuple(tuple(map(str, c.tolist())) for c in classes)
         kind = "binary" if binary else "multiclass"
-        self._fit(molecules, targets, target_names(y, len(columns)), kind, names, sample_weight, y_is_1d)
+        validation = None
+        if eval_set is not None:
+            X_val, y_val = eval_pair(eval_set)
+            validation = self._molecules(X_val), class_indices(validate_labels(y_val), classes)
+            check_consistent_length(validation[0].smiles, validation[1])
+        self._fit(molecules, targets, target_names(y, len(columns)), kind, names, sample_weight, y_is_1d, validation)
         self.classes_ = classes[0] if y_is_1d else classes
         return self
+
+    def _check_same_classes(self, classes: list[np.ndarray]) -> None:
+        """Check that `fit` continues with the classes of the call before it."""
+        before = self.classes_ if isinstance(self.classes_, list) else [self.classes_]
+        for old, new in zip(before, classes, strict=False):
+            if not np.array_equal(old, new):
+                raise ValueError(
+                    f"the classes were {old.tolist()} and are {new.tolist()}, so that training cannot continue: set "
+                    "warm_start=False"
+                )
 
     def predict(self, X: Any) -> np.ndarray:
         """The most probable class of each molecule, (n,), or (n, T) if y had several columns.

@@ -162,11 +162,45 @@ def drop_missing(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return mask, np.array(values.tolist()) if values.dtype == object else values
 
 
+def class_indices(labels: np.ndarray, classes: Sequence[np.ndarray]) -> np.ndarray:
+    """(n, T) indices of labels, (n,) or (n, T), in the sorted classes of each target; NaN where a label is missing.
+
+    Raises:
+        ValueError: another number of targets, or a label that is none of the classes, by its row.
+    """
+    table = labels.reshape(len(labels), -1)
+    if table.shape[1] != len(classes):
+        raise ValueError(f"there are labels of {table.shape[1]} targets, not of {len(classes)}")
+    result = np.full(table.shape, np.nan)
+    for t, names in enumerate(classes):
+        known, values = drop_missing(table[:, t])
+        positions = np.searchsorted(names, values).clip(max=len(names) - 1) if len(values) else np.zeros(0, int)
+        if (unknown := np.flatnonzero(names[positions] != values)).size:
+            row = int(np.flatnonzero(known)[unknown[0]])
+            raise ValueError(f"row {row} (from 0): the label {table[row, t]!r} is not among {names.tolist()}")
+        result[known, t] = positions
+    return result
+
+
 def is_missing(label: object) -> bool:
     """Whether a label is None, NaN or pandas' NA."""
     if isinstance(label, float | np.floating):
         return bool(np.isnan(label))
     return label is None or type(label).__name__ == "NAType"
+
+
+def eval_pair(eval_set: Any) -> tuple[Any, Any]:
+    """X and y of an `eval_set`: a pair, or a list of one pair, as of LightGBM and XGBoost.
+
+    Raises:
+        ValueError: neither of these.
+    """
+    pair = eval_set
+    if isinstance(pair, list) and len(pair) == 1:
+        pair = pair[0]
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        raise ValueError("eval_set is a pair (X, y) of validation molecules, or a list of one such pair")
+    return pair
 
 
 def target_names(y: Any, count: int) -> list[str]:

@@ -145,7 +145,12 @@ def append_computed_descriptors(
 
 
 def standardize_descriptors(
-    data: DataConfig, values: np.ndarray, train: np.ndarray, rows: np.ndarray, location: Callable[[int], str]
+    data: DataConfig,
+    values: np.ndarray,
+    train: np.ndarray,
+    rows: np.ndarray,
+    location: Callable[[int], str],
+    scaler: DescriptorScaler | None = None,
 ) -> tuple[DescriptorScaler, np.ndarray, list[str]]:
     """Standardize the extra descriptors; returns their scaler, z of shape (n, k), and warnings about constant ones.
 
@@ -155,12 +160,13 @@ def standardize_descriptors(
         train: indices of the training molecules, to which the scaler is fitted.
         rows: indices of the molecules that are used.
         location: returns the location of a molecule, for errors.
+        scaler: one that was fitted before; None to fit it.
 
     Raises:
         InputError: a descriptor whose mean or standard deviation is not finite, or a value of a molecule in `rows` that
             is too far from those of the training molecules.
     """
-    scaler = DescriptorScaler.fit(data.descriptor_columns, values[train], computed_descriptor_names(data))
+    scaler = scaler or DescriptorScaler.fit(data.descriptor_columns, values[train], computed_descriptor_names(data))
     for name, mean, std in zip(scaler.names, scaler.mean, scaler.std, strict=True):
         if not (math.isfinite(mean) and math.isfinite(std)):
             raise InputError(

@@ -40,6 +40,7 @@ def fit_ensemble(
     on_member: Callable[[int, CheckpointFolder | None], None] = lambda _, __: None,
     checkpoints: Callable[[int], CheckpointFolder | None] = lambda _: None,
     warn: Callable[[str], None] = lambda _: None,
+    initial: Sequence[MoleculeModel] = (),
 ) -> FittedEnsemble:
     """Fit `config.training.ensemble_size` models to the same molecules, one after the other.
 
@@ -52,6 +53,7 @@ def fit_ensemble(
         on_member: called before each member is trained, with its index, from 0, and its checkpoints.
         checkpoints: returns those of a member; a member whose training is finished is not trained again.
         warn: called with messages for the user.
+        initial: trained models of the same shapes, whose weights the members start from; empty for new weights.
     """
     models, fits = [], []
     tracked = config.training.tracking_metric
@@ -66,7 +68,9 @@ def fit_ensemble(
         training = replace(config.training, seed=config.training.seed + i)
         outputs = task.num_outputs(len(scaler.mean))
         model = initialize_model(replace(config, training=training), outputs, task.atom_level)
-        if isinstance(task, Regression):
+        if initial:
+            model.load_state_dict(initial[i].state_dict())
+        elif isinstance(task, Regression):
             model.initialize_bias(scaler.scale(np.zeros((1, len(scaler.mean))))[0])
         on_cpu = training.accelerator == "cpu" or (training.accelerator == "auto" and not torch.cuda.is_available())
         if i == 0 and on_cpu and (why := model.slow_reason()):

@@ -1,16 +1,18 @@
 """The initialization of a training: from a base model, or from scratch."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
 
 from molattn.data import load_card
 from molattn.errors import InputError, UsageError
+from molattn.models.artifact import Artifact
 from molattn.models.artifact_file import load_artifact
 from molattn.models.base import MoleculeModel, build_model
 from molattn.models.config import GraphModelConfig
 from molattn.models.random_states import seeded
+from molattn.models.task import Task
 from molattn.models.uncertainty import DROPOUT
 from molattn.training.bases import (
     AUTO_BASE,
@@ -30,6 +32,9 @@ from molattn.training.parameter_groups import rate_factors
 from molattn.training.run_config import RunConfig
 from molattn.training.table_source import is_path
 from molattn.training.unlabelled import NCI_MOLECULES
+
+_FREE_SETTINGS = ("dropout",)
+"""Settings of a model that can change while its training continues."""
 
 
 def resolve_initialization(config: RunConfig, atom_level: bool = False, molecules: int = 0) -> tuple[RunConfig, str]:
@@ -86,6 +91,31 @@ def load_base_weights(model: MoleculeModel, base: str) -> None:
     with torch.no_grad():
         for name in shared:
             weights[name].copy_(pretrained[name])
+
+
+def check_continues(previous: Artifact, config: RunConfig, task: Task, num_targets: int) -> None:
+    """Check that a training can continue from the weights of an earlier model.
+
+    Args:
+        previous: the earlier model.
+        config: the settings, resolved.
+        task: of the targets.
+        num_targets: T.
+
+    Raises:
+        UsageError: another number of models or targets, task or settings; the message names the first.
+    """
+    before, after = asdict(previous.model.config), asdict(config.model)
+    pairs = {name: (before.get(name), after[name]) for name in after if name not in _FREE_SETTINGS}
+    pairs["ensemble_size"] = (len(previous.models), config.training.ensemble_size)
+    pairs["number of targets"] = (len(previous.targets), num_targets)
+    pairs["number of descriptors"] = (previous.model.num_descriptors, num_extra_descriptors(config.data))
+    pairs["task"] = (previous.task.to_dict(), task.to_dict())
+    for name, (old, new) in pairs.items():
+        if old != new:
+            raise UsageError(
+                f"the {name} was {old!r} and is {new!r}, so that training cannot continue: start a new model"
+            )
 
 
 def _incompatibility(config: RunConfig, name: str, atom_level: bool) -> str:

@@ -25,7 +25,7 @@ from molattn.training.descriptors import (
 )
 from molattn.training.early_stopping import EpochRecord
 from molattn.training.ensemble import fit_ensemble
-from molattn.training.initialization import resolve_initialization
+from molattn.training.initialization import check_continues, resolve_initialization
 from molattn.training.labels import molecule_key
 from molattn.training.metrics import check_tracking_metric, resolve_metrics
 from molattn.training.prepare import read_options
@@ -60,12 +60,17 @@ def train_arrays(
     weights: np.ndarray | None = None,
     descriptors: np.ndarray | None = None,
     callbacks: Sequence[Callback] = (),
+    num_validation: int = 0,
+    previous: Artifact | None = None,
 ) -> TrainedArrays:
     """Fit a model to n molecules; no file is written.
 
     The split of `config.data` assigns some molecules to validation, which selects the best epoch, and to calibration if
     it is configured; its fraction of test molecules is 0. Equal molecules get the same split label. Molecules without a
     label, or with a weight of 0, are not used.
+
+    Training continues from the weights of `previous`, if it is given, with its scaling of targets and descriptors, so
+    that its first predictions are those of the earlier model.
 
     Args:
         config: the settings; its data set and columns are ignored.
@@ -77,9 +82,12 @@ def train_arrays(
         weights: the weight of each molecule in the loss, (n,), 0 or more; None for equal weights.
         descriptors: (n, k) extra descriptors, of the columns that `config` names, or None.
         callbacks: called in the training after those that `config` names.
+        num_validation: the number of the last molecules that are for validation, and all others for training; 0 for a
+            split.
+        previous: the model that training continues from; None for a new one.
 
     Raises:
-        UsageError: invalid settings.
+        UsageError: invalid settings, or a model of other settings than `previous`.
         InputError: SMILES that cannot be read, descriptors too far from those of training, or too few molecules or
             labels to learn from.
     """
@@ -90,9 +98,11 @@ def train_arrays(
     read = model_class(config.model.kind).read(
         smiles, read_options(data), settings.num_workers, reporter.molecules if data.conformers else None
     )
-    bad = [(i, smiles[i], m.reason) for i, m in enumerate(read) if isinstance(m, SmilesError)]
-    if bad:
-        raise InputError(f"{describe_bad_smiles(bad, len(smiles))}; leave them out")
+    num_training = len(smiles) - num_validation
+    for first, end, where in ((0, num_training, ""), (num_training, len(smiles), "among the validation molecules, ")):
+        rows = enumerate(read[first:end])
+        if bad := [(i, smiles[first + i], m.reason) for i, m in rows if isinstance(m, SmilesError)]:
+            raise InputError(f"{where}{describe_bad_smiles(bad, end - first)}; leave them out")
     molecules = [m for m in read if not isinstance(m, SmilesError)]
     if affected := [(i, m.warnings[0]) for i, m in enumerate(molecules) if m.warnings]:
         row, warning = affected[0]
@@ -108,7 +118,10 @@ def train_arrays(
         if isinstance(key, SmilesError):
             raise key
         keys.append(key)
-    labels = split_labels(data.split, keys, targets[used], data.split_sizes, settings.seed)
+    if num_validation:
+        labels = np.where(used < num_training, "train", "val")
+    else:
+        labels = split_labels(data.split, keys, targets[used], data.split_sizes, settings.seed)
     if data.calibration_size:
         check_calibration(task, settings.calibration_method)
         labels = hold_out_calibration(labels, data.split, keys, targets[used], data.calibration_size, settings.seed)
@@ -118,7 +131,12 @@ def train_arrays(
     )
     if descriptors is not None:
         descriptor_scaler, z, warnings = standardize_descriptors(
-            data, descriptors, used[labels == "train"], used, lambda i: f"row {i} (from 0)"
+            data,
+            descriptors,
+            used[labels == "train"],
+            used,
+            lambda i: _location(i, num_training),
+            previous and previous.descriptors,
         )
         for warning in warnings:
             reporter.warning(warning)
@@ -126,19 +144,26 @@ def train_arrays(
         if not np.isfinite(values).any():
             raise InputError(f"the training molecules have no label of {short_repr(name)}: there is nothing to learn")
     splits = ("train", "val", CALIBRATION)
-    transforms = _transforms(data.target_transform, targets, names, task, used, labels)
+    transforms = _transforms(data.target_transform, targets, names, task, used, labels, num_training)
+    if previous is not None:
+        transforms = previous.scaler.transforms
     transformed = transform_targets(transforms, targets)
     train, val, cal = (_subset(molecules, transformed, weights, z, used[labels == split]) for split in splits)
 
-    scaler = task.fit_scaler(train.targets, transforms)
+    scaler = task.fit_scaler(train.targets, transforms) if previous is None else previous.scaler
     config, _ = resolve_initialization(config, task.atom_level, len(train.molecules))
+    if previous is not None:
+        check_continues(previous, config, task, len(names))
     settings = config.training
     resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
     metrics = resolve_metrics(task.kind, task.metrics, settings.metrics)
     check_tracking_metric(task.kind, metrics, settings.tracking_metric)
 
     callbacks = [ReportEpochs(reporter.epoch, settings.epochs), *callbacks]
-    fitted = fit_ensemble(config, task, scaler, train, val, metrics[0], callbacks, warn=reporter.warning)
+    initial = () if previous is None else previous.models
+    fitted = fit_ensemble(
+        config, task, scaler, train, val, metrics[0], callbacks, warn=reporter.warning, initial=initial
+    )
     for model in fitted.models:
         model.requires_grad_(False)
     train_keys = [key for key, label in zip(keys, labels, strict=True) if label == "train"]
@@ -166,6 +191,11 @@ def train_arrays(
     return TrainedArrays(artifact, fitted.fits[0].history, fitted.fits[0].best_epoch)
 
 
+def _location(i: int, num_training: int) -> str:
+    """The location of a molecule, for messages: its row, counted from the first validation molecule if it is one."""
+    return f"row {i} (from 0)" if i < num_training else f"row {i - num_training} (from 0) of the validation molecules"
+
+
 def _transforms(
     settings: Sequence[str],
     targets: np.ndarray,
@@ -173,12 +203,13 @@ def _transforms(
     task: Task,
     used: np.ndarray,
     labels: np.ndarray,
+    num_training: int,
 ) -> Transforms:
     """The transforms of the targets, (n, T), fitted to the training labels; InputError where one is undefined."""
     transforms = resolve_transforms(settings, names, ("",) * len(names), task)
     for i in used.tolist() if transforms else ():
         if reason := undefined_target(transforms, targets[i].tolist(), names):
-            raise InputError(f"row {i} (from 0): {reason}; leave it out")
+            raise InputError(f"{_location(i, num_training)}: {reason}; leave it out")
     return fit_transforms(transforms, targets[used[labels == "train"]])
 
 
