@@ -32,6 +32,7 @@ from molattn.chem.descriptors import (
 from molattn.chem.feature_vectors import FEATURE_LENGTHS, feature_columns, feature_vectors, morgan_environments
 from molattn.chem.features import Feature
 from molattn.chem.fingerprints import Fingerprints, butina_clusters, morgan_bits, morgan_counts
+from molattn.chem.fragments import Fragments
 from molattn.chem.generate import grow_molecules, mutate_molecules, nci_molecules, random_smiles, round_trip_smiles
 from molattn.chem.molecule import DEFAULT_READ_OPTIONS, MoleculeGraph, Progress, ReadOptions, featurize, molecule_graph
 from molattn.chem.parse import MAX_ATOMS, MAX_LENGTH, MAX_RINGS, canonical_smiles, is_mol, read_smiles, smiles_from_mol
@@ -74,6 +75,7 @@ __all__ = [
     "ConformerOptions",
     "Feature",
     "Fingerprints",
+    "Fragments",
     "MoleculeGraph",
     "Progress",
     "ReadOptions",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 # As in molattn.explain.methods, which is not imported for the help screen.
 _METHODS = (
+    "fragment-shapley",
     "additive",
     "occlusion",
     "integrated-gradients",
@@ -33,7 +34,7 @@ def explain(
     smiles: Annotated[list[str], typer.Option("--smiles", "-s", help="A SMILES; may be repeated.", show_default=False)],
     method: Annotated[
         str | None,
-        typer.Option("--method", help=f"{', '.join(_METHODS)}. [default: additive, or occlusion]", show_default=False),
+        typer.Option("--method", help=f"{', '.join(_METHODS)}. [default: fragment-shapley]", show_default=False),
     ] = None,
     target: Target = None,
     output: Annotated[
@@ -50,8 +51,9 @@ def explain(
     """Show how much each atom contributes to a prediction.
 
     `molattn explain runs/esol --smiles CCO -o ethanol.svg` draws a picture. For several SMILES there is a picture for
-    each, with its number from 0 in the name, or one .csv or .html for all. The default method is `additive` for a
-    readout that is a sum or a mean over atoms, and otherwise `occlusion`: positive values raise the prediction.
+    each, with its number from 0 in the name, or one .csv or .html for all. The default method is
+    `fragment-shapley`: how the prediction changes as the atom joins a growing fragment of the molecule; positive values
+    raise it. A model of conformers, of hydrogens or of descriptor columns has `additive` or `occlusion` instead.
     `grad-attention`, `rollout` and `attention` have no sign. `molattn faithfulness RUN` measures the methods for a
     model, and every picture shows the result.
 

@@ -10,7 +10,9 @@ from molattn.data.store.batches import MoleculeBatch
 from molattn.errors import SmilesError, UsageError, unknown_choice
 from molattn.explain.attention_map import NOT_MEASURED
 from molattn.explain.attribution import Attribution
-from molattn.explain.methods import METHODS, choose_method, unsupported_model_reason
+from molattn.explain.fragment_shapley import FRAGMENT_SHAPLEY, FRAGMENT_SHAPLEY_TITLE, fragment_shapley
+from molattn.explain.fragment_shapley import unsupported_reason as fragments_unsupported_reason
+from molattn.explain.methods import METHODS, available_methods, choose_method, unsupported_model_reason
 from molattn.explain.terms import Terms
 from molattn.explain.tree_shap import TREE_SHAP, TREE_SHAP_TITLE, tree_shap
 from molattn.models.artifact import Artifact
@@ -114,20 +116,39 @@ def target_index(artifact: Artifact, name: str) -> int:
     return artifact.task.target_of_output(len(artifact.targets))[output]
 
 
+def available_attribution_methods(artifact: Artifact) -> list[str]:
+    """The methods that explain the attention model of an artifact, its default first; none if there are none."""
+    names = available_methods(artifact.model)
+    return [FRAGMENT_SHAPLEY, *names] if names and not fragments_unsupported_reason(artifact) else names
+
+
 def choose_attribution_method(artifact: Artifact, name: str | None = None) -> str:
-    """As `choose_method`, with "tree-shap" for a model with boosted trees."""
-    if name != TREE_SHAP:
-        return choose_method(artifact.model, name)
+    """`name`, if that method supports the artifact; for None its default.
+
+    Raises:
+        UsageError: unknown method, or one that does not support the model, with the reason.
+    """
     if reason := unsupported_model_reason(artifact.model):
         raise UsageError(f"no attributions: {reason}")
-    if artifact.trees is None:
-        raise UsageError(f"method {TREE_SHAP}: it applies only to models with boosted trees: train with --with-trees")
+    if name is None:
+        return available_attribution_methods(artifact)[0]
+    if name == TREE_SHAP:
+        reason = "" if artifact.trees else "it applies only to models with boosted trees: train with --with-trees"
+    elif name == FRAGMENT_SHAPLEY:
+        reason = fragments_unsupported_reason(artifact)
+    elif name in METHODS:
+        return choose_method(artifact.model, name)
+    else:
+        raise UsageError(unknown_choice("method", name, (FRAGMENT_SHAPLEY, *METHODS, TREE_SHAP)))
+    if reason:
+        raise UsageError(f"method {name}: {reason}")
     return name
 
 
 def method_title(name: str) -> str:
     """What the values of a method are, in a few words."""
-    return TREE_SHAP_TITLE if name == TREE_SHAP else METHODS[name].title
+    titles = {TREE_SHAP: TREE_SHAP_TITLE, FRAGMENT_SHAPLEY: FRAGMENT_SHAPLEY_TITLE}
+    return titles[name] if name in titles else METHODS[name].title
 
 
 def attribute(
@@ -141,8 +162,8 @@ def attribute(
     """How much each atom of a molecule contributes to one prediction of a model.
 
     Args:
-        method: a key of `METHODS`, which explains the attention model, or "tree-shap", which explains the boosted trees
-            beside it; None for the default of the model.
+        method: "fragment-shapley" or a key of `METHODS`, which explain the attention model, or "tree-shap", which
+            explains the boosted trees beside it; None for the default of the model.
         target: see `explained_output`.
         faithfulness: how faithful the method was measured to be for this model, in one line.
         descriptors: (1, k), standardized; None for a model without descriptors.
@@ -162,9 +183,12 @@ def attribute(
     if name == TREE_SHAP:
         found = _attribute_trees(artifact, molecule, explained, faithfulness)
     else:
-        batch = model.collate([molecule], None, descriptors)
-        assert isinstance(batch, MoleculeBatch)
-        terms = METHODS[name].compute(model, batch, explained.output)
+        if name == FRAGMENT_SHAPLEY:
+            terms = fragment_shapley(artifact, molecule, explained.output)
+        else:
+            batch = model.collate([molecule], None, descriptors)
+            assert isinstance(batch, MoleculeBatch)
+            terms = METHODS[name].compute(model, batch, explained.output)
         output = float(outputs[explained.output])
         found = attribution_of(artifact, molecule, terms, name, explained, output, faithfulness)
         found = replace(found, **class_probability(artifact, explained, outputs))

@@ -23,9 +23,9 @@ class Attribution:
 
     If `adds_up`:    prediction = constant + sum_i values_i + sum(other_terms)    in the target's unit
 
-    Positive values raise the prediction if `signed`. From where they are counted depends on the method: with "additive"
-    from the constant, with "occlusion" from the molecule without the atom, with "integrated-gradients" from a molecule
-    of mean atoms.
+    Positive values raise the prediction if `signed`. From where they are counted depends on the method: with
+    "fragment-shapley" from fragments that the atom joins, with "additive" from the constant, with "occlusion" from the
+    molecule without the atom, with "integrated-gradients" from a molecule of mean atoms.
 
     For classes, `prediction` is what the model computes before it becomes a probability: the log-odds of a binary
     target, log(p / (1 - p)), or the score (logit) of a class before the softmax.

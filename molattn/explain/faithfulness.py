@@ -1,7 +1,7 @@
 """Scores of attribution methods: accuracy, where the true contributions of atoms are known, signs, and faithfulness."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -9,10 +9,11 @@ from molattn.chem import MoleculeGraph
 from molattn.data.store.batches import collate
 from molattn.errors import SmilesError, UsageError
 from molattn.explain.accuracy import attribution_accuracy, sign_agreement
-from molattn.explain.attribute import explained_output
+from molattn.explain.attribute import available_attribution_methods, choose_attribution_method, explained_output
+from molattn.explain.fragment_shapley import FRAGMENT_SHAPLEY, fragment_shapley
 from molattn.explain.masking import deletion_outputs, occlusion
-from molattn.explain.methods import METHODS, available_methods, choose_method, random_attributions
-from molattn.explain.terms import MoleculeOrBatch
+from molattn.explain.methods import METHODS, random_attributions
+from molattn.explain.terms import MoleculeOrBatch, Terms
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig
 from molattn.models.descriptor_stream import molecule_descriptors
@@ -111,10 +112,10 @@ def measure_faithfulness(
         raise UsageError("this model reads descriptor columns: faithfulness is measured only for models without them")
     if not molecules:
         raise UsageError("there are no molecules to measure attributions on")
-    choose_method(artifact.model)
+    choose_attribution_method(artifact)
     model = artifact.model
     assert isinstance(model, GraphModel) and isinstance(model.config, GraphModelConfig)
-    names = [choose_method(artifact.model, name) for name in methods] or available_methods(artifact.model)
+    names = [choose_attribution_method(artifact, name) for name in methods] or available_attribution_methods(artifact)
     z = (
         None
         if scaler is None
@@ -130,7 +131,7 @@ def measure_faithfulness(
     total = len(molecules) * (2 if true_contributions is not None else 1)
     report = progress or (lambda done, total: None)  # noqa: ARG005
     trained, num_with_ground_truth = _score_methods(
-        model,
+        artifact,
         molecules,
         batches,
         indices,
@@ -148,7 +149,7 @@ def measure_faithfulness(
             fresh = GraphModel(model.config, model.head.out_features, num_descriptors=k).eval().requires_grad_(False)
         fresh = fresh.to(model.head.weight.device)
         untrained, _ = _score_methods(
-            fresh,
+            replace(artifact, model=fresh, other_models=()),
             molecules,
             batches,
             indices,
@@ -164,8 +165,23 @@ def measure_faithfulness(
     )
 
 
+def _methods(
+    artifact: Artifact, names: Sequence[str], seed: int
+) -> dict[str, Callable[[MoleculeGraph, MoleculeOrBatch, int], Terms]]:
+    """The methods and the baseline: functions of a molecule, a batch of it, and the index of an output."""
+    model, random = artifact.model, random_attributions(seed)
+    assert isinstance(model, GraphModel)
+    functions: dict[str, Callable[[MoleculeGraph, MoleculeOrBatch, int], Terms]] = {}
+    for name in names:
+        if name == FRAGMENT_SHAPLEY:
+            functions[name] = lambda molecule, _, output: fragment_shapley(artifact, molecule, output)
+        else:
+            functions[name] = lambda _, batch, output, compute=METHODS[name].compute: compute(model, batch, output)
+    return functions | {RANDOM: lambda _, batch, output: random(model, batch, output)}
+
+
 def _score_methods(
-    model: GraphModel,
+    artifact: Artifact,
     molecules: Sequence[MoleculeGraph],
     batches: Sequence[MoleculeOrBatch],
     outputs: Sequence[int],
@@ -177,13 +193,14 @@ def _score_methods(
     report: Callable[[int], None],
 ) -> tuple[dict[str, MethodScores], int]:
     """The scores of the methods, and the number of molecules whose true contributions differ."""
-    functions = {**{name: METHODS[name].compute for name in names}, RANDOM: random_attributions(seed)}
+    functions, model = _methods(artifact, names, seed), artifact.model
+    assert isinstance(model, GraphModel)
     rng = np.random.default_rng(seed)
     accuracies: dict[str, list[tuple[float, float, float]]] = {name: [] for name in functions}
     signs: dict[str, list[float]] = {name: [] for name in functions}
     curves: dict[str, list[np.ndarray]] = {name: [] for name in functions}
     for done, (molecule, batch, output) in enumerate(zip(molecules, batches, outputs, strict=True)):
-        attributions = {name: function(model, batch, output) for name, function in functions.items()}
+        attributions = {name: function(molecule, batch, output) for name, function in functions.items()}
         values = {name: found.values for name, found in attributions.items()}
         _check_finite(molecule, values, "attributions")
         effects = _effects(model, molecule, batch, output, values, true_contributions)

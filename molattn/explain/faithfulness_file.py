@@ -69,12 +69,13 @@ def read_summaries(run: Path, model: Path) -> FaithfulnessSummaries:
 def summarize(m: "MethodScores", result: "Faithfulness", data: str, split: str) -> str:
     """The scores of one method, in one line.
 
-    Signs are right that are those of the true contributions, or without ground truth those of the changes of the
-    prediction without each atom.
+    Without ground truth, signs are compared with those of the changes of the prediction without each atom.
     """
     chance = result.methods["random"]
     where = " ".join(filter(None, [str(result.num_molecules), split, f"molecules of {data}"]))
     signs = "" if m.sign is None else f"{m.sign:.0%} of its signs are right"
+    if m.kendall is None and signs:
+        signs = f"{m.sign:.0%} of its signs are those of occlusion"
     if m.kendall is not None and chance.kendall is not None:
         tau = (
             f"Kendall tau {m.kendall:.2f} with the true contributions to {result.target} "

@@ -156,11 +156,11 @@ METHODS: dict[str, Method] = {
     "rollout": Method("attention received through all layers", rollout),
     "attention": Method("attention received in the last layer", received_attention),
 }
-"""The first that supports a model is its default: `additive`, or else `occlusion`, which supports every model.
+"""The methods that compute attributions from the graph of the whole molecule.
 
-Both have a sign and the unit of the target, as `integrated-gradients` and `cam` have; the others are weights without
-either. The order is roughly that of Kendall's tau in `benchmarks/faithfulness.py`; but `cam` ranks atoms as `additive`
-does where that is available, and elsewhere ignores the pooling.
+`fragment_shapley`, which reads other molecules too, is the default where it is possible; elsewhere the first of these
+that supports the model: `additive`, or else `occlusion`, which supports every model. Both have a sign and the unit of
+the target, as `integrated-gradients` and `cam` have; the others are weights without either.
 """
 
 

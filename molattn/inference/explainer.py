@@ -149,10 +149,11 @@ class Explainer(BasePredictor):
         Args:
             smiles: a SMILES or an RDKit molecule, or many, as for `predict`. `attribution_rows` makes the attributions
                 of many one by one, with errors in place of the bad ones.
-            method: "additive", "occlusion", "integrated-gradients", "cam", "grad-attention", "rollout" or
-                "attention". None for "additive" if the readout is a sum or a mean over atoms, or else "occlusion":
-                both have the unit of the target, and positive values raise the prediction. "grad-attention", "rollout"
-                and "attention" have neither sign nor unit. "tree-shap" explains the boosted trees of a model that has
+            method: "fragment-shapley", "additive", "occlusion", "integrated-gradients", "cam", "grad-attention",
+                "rollout" or "attention". None for "fragment-shapley"; for a model of conformers, of hydrogens or of
+                descriptor columns "additive" if the readout is a sum or a mean over atoms, or else "occlusion". These
+                have the unit of the target, and positive values raise the prediction. "grad-attention", "rollout" and
+                "attention" have neither sign nor unit. "tree-shap" explains the boosted trees of a model that has
                 them; the others never do.
             target: its name, required for a model of several targets. For a target of several classes it can also be
                 the prediction column of a class. For binary targets the log-odds are explained.

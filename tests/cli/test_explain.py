@@ -26,10 +26,13 @@ def test_explain_prints_the_sum_and_a_line_for_each_atom(molattn: Molattn, run: 
     answer = molattn("explain", run, "--smiles", "CCO")
     assert answer.code == 0, answer.err
     found = library.load(run).attributions("CCO")
-    assert found.method == "additive"
+    assert found.method == "fragment-shapley"
     lines = answer.out.splitlines()
     assert lines[:2] == ["CCO", found.equation]
-    assert lines[2] == "additive, the terms whose sum is the prediction; faithfulness: not measured"
+    assert (
+        lines[2]
+        == "fragment-shapley, the change of the prediction as the atom joins a fragment; faithfulness: not measured"
+    )
     rows = [(*line[2:].split(), line[:2]) for line in lines[3:]]
     shares = [*zip(("C0", "C1", "O2"), found.values, strict=True), *found.other_terms.items()]
     assert rows == [(label, f"{value:+.3f}", "  ") for label, value in shares]
@@ -78,7 +81,7 @@ def test_explain_makes_a_page_with_each_molecule_once(molattn: Molattn, run: Pat
     assert [m["smiles"] for m in molecules] == [ASPIRIN, "CCO"]
     found = library.load(run).attributions("CCO")
     (shown,) = molecules[1]["attributions"]
-    assert (shown["method"], shown["adds_up"], shown["faithfulness"]) == ("additive", True, "not measured")
+    assert (shown["method"], shown["adds_up"], shown["faithfulness"]) == ("fragment-shapley", True, "not measured")
     np.testing.assert_allclose(shown["values"], found.values, rtol=1e-6)
 
 
@@ -87,7 +90,7 @@ def test_explain_makes_a_page_with_each_molecule_once(molattn: Molattn, run: Pat
     [
         (("-s", "C", "-o", "x.pdf"), 2, "attributions are written as .svg, .png, .csv, .html"),
         (("-s", "C", "-o", "nowhere/x.svg"), 3, "there is no folder"),
-        (("-s", "C", "--method", "magic"), 2, "unknown method 'magic': choose one of additive"),
+        (("-s", "C", "--method", "magic"), 2, "unknown method 'magic': choose one of fragment-shapley"),
         (("-s", "C", "--target", "z"), 2, "unknown target 'z': choose one of y"),
         (("-s", "C1CC"), 3, "'C1CC': RDKit cannot read it"),
         (("-s", "C1CC", "-s", "CC("), 3, "none of the 2 SMILES can be read"),
@@ -206,6 +209,7 @@ def test_faithfulness_is_measured_saved_and_quoted(molattn: Molattn, own_run: Pa
     assert "sign: share of atoms whose value has the sign of the change of the prediction" in answer.out
     record = json.loads((own_run / "faithfulness.json").read_text())["targets"]["y"]
     assert set(record["methods"]) == {
+        "fragment-shapley",
         "additive",
         "occlusion",
         "integrated-gradients",
@@ -218,7 +222,7 @@ def test_faithfulness_is_measured_saved_and_quoted(molattn: Molattn, own_run: Pa
     assert record["methods"]["random"]["deletion_ratio"] == pytest.approx(1)
     assert record["methods"]["occlusion"]["sign"] == 1.0 and record["methods"]["rollout"]["sign"] is None
     assert record["truth"] == "" and record["untrained"] == {}
-    summary = record["methods"]["additive"]["summary"]
+    summary = record["methods"]["fragment-shapley"]["summary"]
     assert summary in molattn("explain", own_run, "-s", "CCO").out
     predictor = library.load(own_run)
     assert predictor.attention("CCO").faithfulness == record["methods"]["attention"]["summary"]

@@ -213,9 +213,9 @@ def test_results_are_stored_and_shown(folder, adds_up):
     assert said.startswith("Kendall tau 1.00 with the true contributions to y (random order ")
     assert said.endswith("; 1 is perfect), 100% of its signs are right, 20 test molecules of nci-logp")
     predictor = Predictor(adds_up, sentences)
-    assert predictor.attributions("CCO").faithfulness == said
+    assert predictor.attributions("CCO", "additive").faithfulness == said
     assert predictor.attributions("CCO", "occlusion").faithfulness == sentences["y"]["occlusion"]
-    assert Predictor(adds_up).attributions("CCO").faithfulness == "not measured"
+    assert Predictor(adds_up).attributions("CCO", "additive").faithfulness == "not measured"
 
 
 def test_attention_maps_show_the_faithfulness_of_attention(molecules, tmp_path):

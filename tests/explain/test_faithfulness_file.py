@@ -47,7 +47,7 @@ def test_a_summary_reports_the_best_available_score() -> None:
     # Where one of the two has no order, there is nothing to compare with.
     assert summarize(GOOD, blind, "in.csv", "") == summarize(without_truth(GOOD), FOUND, "in.csv", "") == summary
     signed = summarize(replace(without_truth(GOOD), sign=0.876), blind, "in.csv", "")
-    assert signed == summary.replace("the sign, 12", "the sign, 88% of its signs are right, 12")
+    assert signed == summary.replace("the sign, 12", "the sign, 88% of its signs are those of occlusion, 12")
     nothing = replace(without_truth(GOOD), deletion_ratio=None)
     assert summarize(nothing, blind, "esol", "test") == "not measurable on 12 test molecules of esol"
 

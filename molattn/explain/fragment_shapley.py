@@ -1,0 +1,146 @@
+"""Shapley values of atoms over connected fragments, each of them a molecule that the model predicts."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from molattn.chem import Fragments
+from molattn.errors import SmilesError
+from molattn.explain.terms import Terms
+from molattn.models.artifact import Artifact
+from molattn.models.base import Molecule
+from molattn.models.descriptor_stream import molecule_descriptors
+from molattn.models.predict import compute_outputs
+
+FRAGMENT_SHAPLEY = "fragment-shapley"
+FRAGMENT_SHAPLEY_TITLE = "the change of the prediction as the atom joins a fragment"
+
+MAX_EXACT = 1024
+"""The largest number of connected fragments of a molecule for which all orders are summed."""
+
+SAMPLED_ORDERS = 32
+"""The number of orders of a molecule with more fragments."""
+
+Fragment = frozenset[int]
+Steps = dict[tuple[Fragment, int], float]
+
+
+def fragment_shapley(artifact: Artifact, molecule: Molecule, output: int) -> Terms:
+    """The mean change of the output as an atom joins a growing fragment of the molecule (connected Shapley values).
+
+    value_i = E_o [f(S_o(i) + i) - f(S_o(i))],   constant = mean_i f({i}),   output = constant + sum_i value_i
+
+    An order o grows the molecule from a random first atom, atom by atom, each a random one of those that are bonded to
+    the fragment; S_o(i) is the fragment before i. f is the model's output for the fragment as a molecule of its own,
+    with hydrogens for the bonds that are cut: never for a graph with holes. The expectation is exact for molecules of
+    at most `MAX_EXACT` connected fragments, and else the mean over `SAMPLED_ORDERS` orders, always the same ones.
+
+    Bonded atoms of opposite charges join together and share their value, and equivalent atoms have the same value. A
+    fragment that RDKit or the model refuses has the mean output of the fragments that are one unit smaller.
+
+    Descriptors that the model computes are those of each fragment, so that what they contribute is part of the atoms'
+    values. Of a salt, a component begins where no bond is left.
+
+    Source: connected coalitions as in C-Shapley, Chen et al. (2019), ICLR, arXiv:1808.02610, and in Myerson (1977),
+    Math. Oper. Res. 2, 225, doi:10.1287/moor.2.3.225; orders that are not equally likely as in Weber (1988),
+    Probabilistic values for games; only inputs that occur as data as in Frye et al. (2021), ICLR, arXiv:2006.01272.
+    """
+    fragments = Fragments(molecule.encoded_smiles, artifact.read_options.max_atoms)
+    first, steps = growth_steps(fragments.neighbors)
+    outputs = _fragment_outputs(artifact, fragments, steps, output)
+    of_units = np.zeros(len(fragments.units))
+    for (before, unit), weight in steps.items():
+        of_units[unit] += weight * (outputs[before | {unit}] - outputs[before])
+    values = np.zeros(len(fragments.symmetry))
+    for unit, value in zip(fragments.units, of_units, strict=True):
+        values[list(unit)] = value / len(unit)
+    symmetry = np.array(fragments.symmetry)
+    values = np.array([values[symmetry == s].mean() for s in symmetry])
+    constant = sum(weight * outputs[frozenset({unit})] for unit, weight in first.items())
+    return Terms(values, float(constant), adds_up=True)
+
+
+def unsupported_reason(artifact: Artifact) -> str:
+    """Why fragments of a molecule cannot be predicted; empty if they can."""
+    options, scaler = artifact.read_options, artifact.descriptors
+    if options.add_hs:
+        return "the model reads hydrogens as atoms, which fragments share"
+    if options.conformers is not None:
+        return "the model reads 3D geometries, and those of fragments are others"
+    if scaler is not None and scaler.provided:
+        return f"the model reads descriptor columns, which fragments have not: {', '.join(scaler.provided)}"
+    return ""
+
+
+def growth_steps(neighbors: Sequence[Sequence[int]]) -> tuple[dict[int, float], Steps]:
+    """The probability of each first unit, and of each step of a growing fragment: the fragment before it and the unit.
+
+    Exact up to `MAX_EXACT` fragments, and else the frequencies in `SAMPLED_ORDERS` random orders.
+    """
+    n = len(neighbors)
+    level: dict[Fragment, float] = {frozenset({u}): 1 / n for u in range(n)}
+    first, steps, found = dict.fromkeys(range(n), 1 / n), Steps(), n
+    for _ in range(n - 1):
+        following: dict[Fragment, float] = {}
+        for fragment, probability in level.items():
+            joining = _joining(fragment, neighbors)
+            for unit in joining:
+                steps[fragment, unit] = probability / len(joining)
+                larger = fragment | {unit}
+                following[larger] = following.get(larger, 0.0) + probability / len(joining)
+        level = following
+        found += len(level)
+        if found > MAX_EXACT:
+            return _sampled_steps(neighbors)
+    return first, steps
+
+
+def _joining(fragment: Fragment, neighbors: Sequence[Sequence[int]]) -> list[int]:
+    """The units that can join a fragment: those bonded to it, or all others if there are none."""
+    bonded = {v for u in fragment for v in neighbors[u]} - fragment
+    return sorted(bonded) if bonded else [u for u in range(len(neighbors)) if u not in fragment]
+
+
+def _sampled_steps(neighbors: Sequence[Sequence[int]]) -> tuple[dict[int, float], Steps]:
+    n, rng = len(neighbors), np.random.default_rng(0)
+    starts = np.concatenate([rng.permutation(n) for _ in range(1 + SAMPLED_ORDERS // n)])[:SAMPLED_ORDERS].tolist()
+    weight = 1 / len(starts)
+    first: dict[int, float] = {}
+    steps = Steps()
+    for start in starts:
+        first[start] = first.get(start, 0.0) + weight
+        fragment = frozenset({start})
+        while len(fragment) < n:
+            unit = int(rng.choice(_joining(fragment, neighbors)))
+            steps[fragment, unit] = steps.get((fragment, unit), 0.0) + weight
+            fragment |= {unit}
+    return first, steps
+
+
+def _fragment_outputs(artifact: Artifact, fragments: Fragments, steps: Steps, output: int) -> dict[Fragment, float]:
+    """The output of every fragment of the steps."""
+    needed = {before for before, _ in steps} | {before | {unit} for before, unit in steps}
+    needed = needed or {frozenset(range(len(fragments.units)))}  # a molecule of one unit
+    by_size = sorted(needed, key=lambda fragment: (len(fragment), sorted(fragment)))
+    smiles = [fragments.smiles(fragment) for fragment in by_size]
+    by_smiles = _outputs(artifact, [s for s in dict.fromkeys(smiles) if s], output)
+    found = {fragment: by_smiles.get(s, np.nan) for fragment, s in zip(by_size, smiles, strict=True)}
+    valid_units = [y for fragment, y in found.items() if len(fragment) == 1 and np.isfinite(y)]
+    for fragment in by_size:
+        if not np.isfinite(found[fragment]):
+            smaller = [found[s] for u in fragment if (s := fragment - {u}) in found]
+            found[fragment] = float(np.mean(smaller or valid_units or [found[by_size[-1]]]))
+    return found
+
+
+def _outputs(artifact: Artifact, smiles: Sequence[str], output: int) -> dict[str, float]:
+    """The output for each SMILES that the model can read and predict."""
+    model, scaler = artifact.model, artifact.descriptors
+    read = model.read(smiles, artifact.read_options)
+    pairs = [(s, m) for s, m in zip(smiles, read, strict=True) if not isinstance(m, SmilesError)]
+    molecules = [m for _, m in pairs]
+    z = None
+    if scaler is not None:
+        z = scaler.scale(np.array([molecule_descriptors(m, scaler.computed) for m in molecules]))
+    numbers = compute_outputs(model, molecules, descriptors=z, failures={})[:, output]
+    return {s: float(y) for (s, _), y in zip(pairs, numbers, strict=True)}
