@@ -57,7 +57,7 @@ def learn(table: Path, folder: Path, strategy: str, seed: int, arguments: argpar
         split = ["--split-sizes", "0.8", "0.1", "0.1", "--seed", seed, "--quiet", "--accelerator", "cpu"]
         run([*MOLATTN, *train, *split, *arguments.options])
         evaluate = [*MOLATTN, "evaluate", output, test_table, "--json", "--quiet"]
-        metrics = json.loads(run(evaluate).stdout)["metrics"][arguments.target]
+        metrics = json.loads(run(evaluate).stdout)["targets"][arguments.target]
         history.append({"labelled": len(labelled), "rmse": metrics["rmse"]})
         print(f"seed {seed}, {strategy}: {history[-1]}", file=sys.stderr)
         if number == arguments.rounds:

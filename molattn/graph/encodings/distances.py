@@ -1,5 +1,6 @@
 """The distance between two atoms as features of their edge, and fixed attention weights by distance and adjacency."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -71,7 +72,7 @@ class Gaussians(RadialBases):
 
     def __init__(self, num_bases: int = 32, cutoff: float = 10.0):
         super().__init__()
-        if num_bases < 2 or cutoff <= 0:
+        if num_bases < 2 or not 0 < cutoff < math.inf:
             raise ValueError(f"at least two bases and a positive cutoff, not num_bases={num_bases}, cutoff={cutoff}")
         self.num_bases, self.width = num_bases, cutoff / (num_bases - 1)
         self.register_buffer("centres", torch.linspace(0.0, cutoff, num_bases), persistent=False)
@@ -115,7 +116,7 @@ class Bessel(RadialBases):
 
     def __init__(self, num_bases: int = 32, cutoff: float = 10.0, exponent: int = 6):
         super().__init__()
-        if num_bases < 1 or cutoff <= 0 or exponent < 1:
+        if num_bases < 1 or not 0 < cutoff < math.inf or exponent < 1:
             values = f"num_bases={num_bases}, cutoff={cutoff}, exponent={exponent}"
             raise ValueError(f"at least one base, a positive cutoff and an exponent of at least 1, not {values}")
         self.num_bases, self.cutoff, self.exponent = num_bases, cutoff, exponent
