@@ -40,6 +40,7 @@ def fit_ensemble(
     on_member: Callable[[int, CheckpointFolder | None], None] = lambda _, __: None,
     checkpoints: Callable[[int], CheckpointFolder | None] = lambda _: None,
     warn: Callable[[str], None] = lambda _: None,
+    task_weights: Sequence[float] = (),
 ) -> FittedEnsemble:
     """Fit `config.training.ensemble_size` models to the same molecules, one after the other.
 
@@ -52,6 +53,7 @@ def fit_ensemble(
         on_member: called before each member is trained, with its index, from 0, and its checkpoints.
         checkpoints: returns those of a member; a member whose training is finished is not trained again.
         warn: called with messages for the user.
+        task_weights: a factor on the loss of each target, see `molattn.training.task_weights`.
     """
     models, fits = [], []
     tracked = config.training.tracking_metric
@@ -87,6 +89,7 @@ def fit_ensemble(
                 checkpoints=saved,
                 callbacks=callbacks,
                 member=i,
+                task_weights=task_weights,
             )
         )
         models.append(model.cpu().eval())
