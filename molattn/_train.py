@@ -103,7 +103,7 @@ def run_and_plot(
     force: bool = False,
     resume: bool = False,
     callbacks: "Sequence[Callback]" = (),
-    loggers: "Sequence[Logger]" = (),
+    loggers: Sequence[Any] = (),
 ):
     """Train with a `RunConfig`, and draw the plots of the run folder.
 

@@ -18,7 +18,6 @@ from molattn.errors import InputError, UsageError
 from molattn.training import distributed, run_folder
 from molattn.training.bases import FINE_TUNING, FINE_TUNING_MANY, FROM_SCRATCH
 from molattn.training.callbacks import Callback
-from molattn.training.loggers import Logger
 from molattn.training.reporter import Reporter, SilentReporter
 from molattn.training.run import run
 from molattn.training.run_config import RunConfig, check_config, read_config
@@ -73,7 +72,7 @@ def run_multiple(
     resume: bool = False,
     finish: Callable[[RunResult], None] = lambda _: None,
     callbacks: Sequence[Callback] = (),
-    loggers: Sequence[Logger] = (),
+    loggers: Sequence[Any] = (),
 ) -> MultipleRunsResult:
     """Run all runs that `config` requests, one after the other, and write `metrics.json` with means and deviations.
 
@@ -112,7 +111,7 @@ def _run_each(
     reporter: Reporter,
     finish: Callable[[RunResult], None],
     callbacks: Sequence[Callback],
-    loggers: Sequence[Logger],
+    loggers: Sequence[Any],
     is_default_folder: bool,
 ) -> MultipleRunsResult:
     """Train each run in its subfolder of `path`.

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from molattn.errors import MolattnError, ProcessLost, UsageError
 from molattn.models.predictions import NONE
@@ -48,7 +49,7 @@ def run(
     force: bool = False,
     resume: bool = False,
     callbacks: Sequence[Callback] = (),
-    loggers: Sequence[Logger] = (),
+    loggers: Sequence[Any] = (),
     finish: Callable[[RunResult], None] = lambda _: None,
 ) -> RunResult:
     """Train and evaluate a model, and write everything into a new run folder.
@@ -63,7 +64,7 @@ def run(
         force: replace a run in `folder`.
         resume: resume the unfinished run in `folder`.
         callbacks: called in the training after those that `config` names.
-        loggers: used in addition to those that `config` names.
+        loggers: objects, used in addition to those that `config` names.
         finish: called on rank 0 with the result, to add files to the folder before they are logged.
 
     Raises:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from molattn.training.early_stopping import EpochRecord
 from molattn.training.ensemble import fit_ensemble
 from molattn.training.initialization import resolve_initialization
 from molattn.training.labels import molecule_key
-from molattn.training.loggers import Logger, named_loggers
+from molattn.training.loggers import named_loggers
 from molattn.training.loggers.run_log import RunLog, new_log_folder
 from molattn.training.metrics import check_tracking_metric, resolve_metrics
 from molattn.training.prepare import read_options
@@ -63,7 +64,7 @@ def train_arrays(
     weights: np.ndarray | None = None,
     descriptors: np.ndarray | None = None,
     callbacks: Sequence[Callback] = (),
-    loggers: Sequence[Logger] = (),
+    loggers: Sequence[Any] = (),
 ) -> TrainedArrays:
     """Fit a model to n molecules; no file is written, except by loggers, into a new folder in `LOGS`.
 
@@ -81,7 +82,7 @@ def train_arrays(
         weights: the weight of each molecule in the loss, (n,), 0 or more; None for equal weights.
         descriptors: (n, k) extra descriptors, of the columns that `config` names, or None.
         callbacks: called in the training after those that `config` names.
-        loggers: used in addition to those that `config` names; they log no files.
+        loggers: objects, used in addition to those that `config` names; they log no files.
 
     Raises:
         UsageError: invalid settings.

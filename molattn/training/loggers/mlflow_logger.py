@@ -28,6 +28,9 @@ class MLFlowLogger(Logger):
 
     Raises:
         MissingExtra: mlflow-skinny, sqlalchemy or alembic is not installed.
+
+    >>> MLFlowLogger(tracking_uri="http://127.0.0.1:5000").tracking_uri  # for `molattn.train(..., logger=...)`
+    'http://127.0.0.1:5000'
     """
 
     def __init__(self, save_dir: str | Path | None = None, tracking_uri: str | None = None):
@@ -71,7 +74,7 @@ class MLFlowLogger(Logger):
         self.client.log_batch(self.run_id, params=[Param(name, str(value)) for name, value in settings.items()])
 
     def log_metrics(self, metrics: Mapping[str, float], epoch: int) -> None:
-        """Log the numbers with the epoch as their step."""
+        """Log `metrics` with the epoch as their step."""
         from mlflow.entities import Metric
 
         now = int(1000 * time.time())
@@ -79,14 +82,14 @@ class MLFlowLogger(Logger):
         self.client.log_batch(self.run_id, metrics=found)
 
     def log_artifact(self, path: Path) -> None:
-        """Copy the file or the folder to the artifacts; pictures into `plots`."""
+        """Copy the file or the folder `path` to the artifacts; pictures into `plots`."""
         if path.is_dir():
             self.client.log_artifacts(self.run_id, str(path), path.name)
         else:
             self.client.log_artifact(self.run_id, str(path), "plots" if path.suffix == ".png" else None)
 
     def close(self, status: Status) -> None:
-        """End the run of MLflow."""
+        """End the run of MLflow with a status of its own: FINISHED, FAILED or KILLED."""
         client, self.client = self.client, None
         if client is not None:
             client.set_terminated(self.run_id, _STATUS[status])

@@ -76,11 +76,11 @@ class RunLog:
         self.close("finished")
         self.part = part
         name = f"{self.name}/{part}" if part else self.name
-        for key, logger in list(self.loggers.items()):
+        for key in list(self.loggers):
             state = self.state.setdefault((key, part), {"id": "", "epoch": 0})
             run = LoggedRun(name, self.folder, part, state["epoch"], state["id"])
-            state["id"] = str(self._call(key, logger.open, run) or "")
-            self._call(key, logger.log_settings, self.settings)
+            state["id"] = str(self._call(key, "open", run) or "")
+            self._call(key, "log_settings", self.settings)
         self._write_state()
         self.start = time.perf_counter()
 
@@ -95,26 +95,26 @@ class RunLog:
             "learning_rate": record.learning_rate,
             "seconds": seconds,
         }
-        for key, logger in list(self.loggers.items()):
+        for key in list(self.loggers):
             state = self.state[key, self.part or ""]
             if record.epoch > state["epoch"]:
-                self._call(key, logger.log_metrics, metrics, record.epoch)
+                self._call(key, "log_metrics", metrics, record.epoch)
                 state["epoch"] = record.epoch
         self._write_state()
 
     def log_results(self, metrics: Mapping[str, float], epoch: int, paths: list[Path]) -> None:
         """Log the test metrics, and the files and folders of the run."""
-        for key, logger in list(self.loggers.items()):
-            self._call(key, logger.log_metrics, metrics, epoch)
+        for key in list(self.loggers):
+            self._call(key, "log_metrics", metrics, epoch)
             for path in paths:
-                self._call(key, logger.log_artifact, path)
+                self._call(key, "log_artifact", path)
 
     def close(self, status: Status) -> None:
         """End what `open` began, if anything."""
         if self.part is not None:
             self.part = None
-            for key, logger in list(self.loggers.items()):
-                self._call(key, logger.close, status)
+            for key in list(self.loggers):
+                self._call(key, "close", status)
 
     @contextmanager
     def closed_after_errors(self) -> Iterator[None]:
@@ -126,20 +126,20 @@ class RunLog:
             self.close("interrupted" if stopped else "failed")
             raise
 
-    def _call(self, key: str, method: Callable[..., Any], *arguments: Any) -> Any:
-        if key not in self.loggers:
+    def _call(self, key: str, method: str, *arguments: Any) -> Any:
+        """The result of a method of a logger; None if it has failed, now or before."""
+        logger = self.loggers.get(key)
+        if logger is None:
             return None
         try:
-            return method(*arguments)
+            return getattr(logger, method)(*arguments)
         except Exception as error:
-            logger = self.loggers.pop(key)
-            if method.__name__ != "close":
+            del self.loggers[key]
+            if method != "close":
                 with suppress(Exception):
                     logger.close("failed")
-            self.warn(
-                f"the logger {key} failed in {method.__name__}, {type(error).__name__}: {error}; the training goes on "
-                "without it"
-            )
+            why = f"{type(error).__name__}: {error}"
+            self.warn(f"the logger {key} failed in {method}, {why}; the training goes on without it")
             return None
 
     def _write_state(self) -> None:

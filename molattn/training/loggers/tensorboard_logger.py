@@ -22,6 +22,9 @@ class TensorBoardLogger(Logger):
 
     Raises:
         MissingExtra: the package tensorboard is not installed.
+
+    >>> TensorBoardLogger(save_dir="logs/tensorboard").save_dir  # for `molattn.train(..., logger=...)`
+    'logs/tensorboard'
     """
 
     def __init__(self, save_dir: str | Path | None = None):
@@ -45,14 +48,14 @@ class TensorBoardLogger(Logger):
         self.writer.add_text("settings", "\n".join(["| setting | value |", "| --- | --- |", *lines]), 0)
 
     def log_metrics(self, metrics: Mapping[str, float], epoch: int) -> None:
-        """Write each number as a point of its curve."""
+        """Write each of `metrics` as a point of its curve, at the epoch."""
         self.epoch = max(self.epoch, epoch)
         for name, value in metrics.items():
             self.writer.add_scalar(name, value, epoch)
         self.writer.flush()
 
     def log_artifact(self, path: Path) -> None:
-        """Write a picture as an image, and anything else as a text."""
+        """Write the picture at `path` as an image, and anything else as a text."""
         if path.suffix == ".png":
             from matplotlib.image import imread
 
@@ -64,7 +67,7 @@ class TensorBoardLogger(Logger):
         self.writer.add_text(path.name, text, self.epoch)
 
     def close(self, status: Status) -> None:
-        """Write how the training ended, and close the file."""
+        """Write the status, how the training ended, and close the file."""
         writer, self.writer = self.writer, None
         if writer is not None:
             writer.add_text("status", status, self.epoch)

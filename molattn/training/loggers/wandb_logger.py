@@ -22,6 +22,9 @@ class WandbLogger(Logger):
 
     Raises:
         MissingExtra: the package wandb is not installed.
+
+    >>> WandbLogger(project="solubility").project  # for `molattn.train(..., logger=...)`
+    'solubility'
     """
 
     def __init__(self, save_dir: str | Path | None = None, project: str | None = None):
@@ -54,7 +57,7 @@ class WandbLogger(Logger):
         self.run.config.update(dict(settings), allow_val_change=True)
 
     def log_metrics(self, metrics: Mapping[str, float], epoch: int) -> None:
-        """Log the numbers of an epoch with the epoch as their step; the test metrics as the summary."""
+        """Log the `metrics` of an epoch with the epoch as their step; the test metrics as the summary."""
         if epoch > self.epoch:
             self.epoch = epoch
             self.run.log({"epoch": epoch, **metrics}, step=epoch)
@@ -62,7 +65,7 @@ class WandbLogger(Logger):
             self.run.summary.update(dict(metrics))
 
     def log_artifact(self, path: Path) -> None:
-        """Log a picture as an image, and anything else as an artifact."""
+        """Log the picture at `path` as an image, and anything else as an artifact."""
         import wandb
 
         if path.suffix == ".png":
@@ -74,7 +77,7 @@ class WandbLogger(Logger):
         self.run.log_artifact(artifact)
 
     def close(self, status: Status) -> None:
-        """End the run; other processes that it started end, too."""
+        """End the run, which has failed for each status but "finished"."""
         run, self.run = self.run, None
         if run is not None:
             run.finish(exit_code=0 if status == "finished" else 1)
