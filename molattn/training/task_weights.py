@@ -9,7 +9,7 @@ from molattn.errors import UsageError, short_repr, unknown_choice
 def task_weights(settings: Sequence[float | str], names: Sequence[str]) -> tuple[float, ...]:
     """The weight of each target, (T,); empty if all are 1.
 
-    >>> task_weights([1, 2.5], ["logS", "logD"]), task_weights(["logD=2.5"], ["logS", "logD"])
+    >>> task_weights([1.0, 2.5], ["logS", "logD"]), task_weights(["logD=2.5"], ["logS", "logD"])
     ((1.0, 2.5), (1.0, 2.5))
 
     Args:
