@@ -17,7 +17,11 @@ from molattn.training.run_config import RunConfig
 _PANELS = {DataConfig: "Data", TrainingConfig: "Training"}
 _RUN = "Run"
 # The type of a setting -> the type of its option.
-_TYPES: dict[Any, Any] = {tuple[str, ...]: list[str], tuple[float, ...]: list[float]}
+_TYPES: dict[Any, Any] = {
+    tuple[str, ...]: list[str],
+    tuple[float | str, ...]: list[str],
+    tuple[float, ...]: list[float],
+}
 _KIND = RunConfig().model.kind
 _OTHERS = {
     "model": Option(" or ".join(CONFIGS).replace(_KIND, f"{_KIND} (default)"), metavar="KIND", hidden=False),

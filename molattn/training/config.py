@@ -17,6 +17,8 @@ LOSS_NAMES = (
     *("bce", "cross-entropy", "dirichlet"),
 )
 
+LOGGER_NAMES = ("csv", "tensorboard", "mlflow", "wandb")
+
 DUPLICATES = ("keep", "mean", "median", "drop")
 
 
@@ -152,6 +154,8 @@ class TrainingConfig:
         rate_factors: "NAME=FACTOR" for parts of the model, such as "head=10": their learning rates, and with them their
             weight decay, are multiplied by the factor; 0 freezes a part. See
             `molattn.training.parameter_groups.rate_factors`.
+        freeze: parts of the model, named as in `rate_factors`, whose weights do not change.
+        freeze_epochs: the number of epochs after which these parts are trained too; 0 for never.
         weight_decay: of AdamW; 0 for none.
         warmup: fraction of the steps in which the learning rate rises linearly; a cosine decay follows.
         ema: decay per step of the exponential moving average of the weights, which is validated and saved; 0 for none.
@@ -196,6 +200,10 @@ class TrainingConfig:
             predictions with those of the model, with a weight that is fitted to the validation molecules.
         callbacks: what is called during the training, names in `molattn.training.callbacks.CALLBACKS`, which plugins
             define.
+        logger: what settings, metrics and files are logged to, names in `molattn.training.loggers.LOGGERS`: "csv",
+            "tensorboard", "mlflow", "wandb".
+        task_weights: a factor on the loss of each target, above 0: numbers in the order of the targets, or
+            "NAME=NUMBER" for some of them.
         class_balance: gives the classes of a target equal total weight in the loss; probabilities are then those of
             balanced classes.
         positive_weights: of binary targets, the weight of the positive class in the loss, relative to the negative
@@ -214,6 +222,8 @@ class TrainingConfig:
     rate_factors: tuple[str, ...] = option(
         (), "Learning rates of parts of the model: head=10; 0 freezes a part.", metavar="NAME=X"
     )
+    freeze: tuple[str, ...] = option((), "Parts of the model that are not trained: embed_atoms blocks.", metavar="PART")
+    freeze_epochs: int = option(0, "Epochs after which they are trained too; without it never.", metavar="N")
     weight_decay: float = 1e-2
     warmup: float = 0.05
     ema: float = 0.99
@@ -260,6 +270,10 @@ class TrainingConfig:
     with_trees: bool = option(False, "Average the model with boosted trees.", hidden=False)
     callbacks: tuple[str, ...] = option(
         (), "Callbacks that plugins define, by their names.", metavar="NAME", table="callback"
+    )
+    logger: tuple[str, ...] = option((), f"Where to log it: {', '.join(LOGGER_NAMES)}.", metavar="NAME", table="logger")
+    task_weights: tuple[float | str, ...] = option(
+        (), "Weights of the targets in the loss: 1 0.5, or NAME=0.5.", metavar="X"
     )
     class_balance: bool = option(False, "Weight classes equally in the loss.", hidden=False)
     positive_weights: tuple[float, ...] = ()
