@@ -25,11 +25,12 @@ from functools import cached_property
 import numpy as np
 
 from molattn.chem import Effect, MatchedPair, Transform, canonical_smiles, matched_pairs, measured_effects, read_smiles
+from molattn.data.splits.labels import CALIBRATION, SPLIT_LABELS
 from molattn.errors import InputError, UsageError
 from molattn.models.calibration import conformal_quantile
 
-TRAIN, TEST = "train", "test"
-CALIBRATING = ("val", "calibration")
+TRAIN, VALIDATION, TEST = SPLIT_LABELS
+CALIBRATING = (VALIDATION, CALIBRATION)
 """The splits whose molecules give the intervals."""
 PAIRS, MOLECULES, CALIBRATED_MODEL = "matched pairs", "single molecules", "the calibrated model"
 """What intervals of changes come from."""
@@ -91,7 +92,7 @@ class MeasuredTable:
         smiles: n SMILES.
         values: (n,) measured; NaN for none.
         predictions: (n,).
-        splits: n labels: "train", "val", "calibration" or "test"; empty for a molecule that has no part.
+        splits: n labels: "train", "val", "cal" or "test"; empty for a molecule that has no part.
     """
 
     name: str

@@ -1,14 +1,55 @@
 """Several properties of the same variants: which of them no other one beats, and all of it as a table."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from molattn.inference.what_if import WhatIf, WhatIfRow
+from molattn.errors import UsageError
+from molattn.inference.measured_pairs import MeasuredTable
+from molattn.inference.predict_variants import find_variants, what_if
+from molattn.inference.row_predictor import RowPredictor
+from molattn.inference.what_if import WhatIf, WhatIfOptions, WhatIfRow
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Property:
+    """One property of the variants.
+
+    Attributes:
+        name: its name, different from those of others.
+        predictor: a model.
+        options: its target and goal.
+        table: measured molecules; None for none.
+    """
+
+    name: str
+    predictor: RowPredictor
+    options: WhatIfOptions
+    table: MeasuredTable | None
+
+
+def weigh(properties: Sequence[Property], smiles: str, num_workers: int = 0) -> "TradeOffs":
+    """Predict several properties of the same variants of a molecule.
+
+    Variants are those that any of the tables knows.
+
+    Raises:
+        SmilesError: the molecule cannot be read.
+        InputError: it has no prediction.
+        UsageError: two properties of one name; and as `molattn.Predictor.what_if`.
+    """
+    names = [p.name for p in properties]
+    if len(set(names)) < len(names):
+        raise UsageError(f"two properties have the same name: {', '.join(names)}")
+    max_atoms = min(p.predictor.read_options.max_atoms for p in properties)
+    variants = find_variants(smiles, [p.table for p in properties], properties[0].options.min_pairs, max_atoms)
+    results = [what_if(p.predictor, smiles, p.options, p.table, variants, num_workers) for p in properties]
+    return TradeOffs(results, names)
 
 
 def pareto_front(values: np.ndarray) -> np.ndarray:
@@ -56,7 +97,7 @@ class TradeOffs:
         """A table with a row for each variant."""
         import pyarrow as pa
 
-        columns: dict[str, list] = {
+        columns: dict[str, Any] = {
             "smiles": [row[0].variant.smiles for row in self.rows],
             "change": [row[0].variant.name for row in self.rows],
             "kind": [row[0].variant.kind for row in self.rows],
