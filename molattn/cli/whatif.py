@@ -95,9 +95,11 @@ def whatif(
 
         write_text(output, variant_csv(found, size))
     else:
-        _write_page(output, found, properties, size or _SHOWN)
+        size = size or _SHOWN
+        _write_page(output, found, properties, size)
     if not quiet and output is not None:
-        print_status(f"{output} shows {min(size or len(found.rows), len(found.rows))} of {len(found.rows)} variants")
+        total = len(found.rows)
+        print_status(f"{output} shows {min(size or total, total)} of {total} variants")
 
 
 def _properties(
