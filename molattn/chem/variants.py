@@ -2,15 +2,14 @@
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import NamedTuple
 
 from rdkit import Chem, rdBase
 
 from molattn.chem.brackets import RDKIT_ERRORS
+from molattn.chem.edits import PARENT, Cut, cuts_of, read_parent, substituted, with_nitrogen
 from molattn.chem.features import get_atoms, output_order
-from molattn.chem.pairs import HYDROGEN, MAX_SUBSTITUENT, Transform, atom_symbol
-from molattn.chem.parse import MAX_ATOMS, canonical_smiles, read_smiles
+from molattn.chem.pairs import HYDROGEN, Transform, atom_symbol
+from molattn.chem.parse import MAX_ATOMS, canonical_smiles
 
 SUBSTITUENTS = {
     "F": "F[*:1]",
@@ -28,9 +27,6 @@ SCAN, RING_NITROGEN, MATCHED_PAIR = VARIANT_KINDS = ("scan", "ring nitrogen", "m
 
 _NAMES = {HYDROGEN: "H", **{smiles: name for name, smiles in SUBSTITUENTS.items()}}
 _BY_CARBON = {"CH3", "CN", "CF3"}
-_PARENT = "molattn_parent"
-# Where rdMMPA cuts a bond: the pattern of its documentation.
-_CUT = Chem.MolFromSmarts("[#6+0;!$(*=,#[!#6])]!@!=!#[*]")
 
 
 @dataclass(frozen=True)
@@ -64,15 +60,6 @@ class Variant:
         return self.atoms[0]
 
 
-class _Cut(NamedTuple):
-    """A substituent of the parent: the atom that it is attached to, its own first atom, all its atoms, its SMILES."""
-
-    anchor: int
-    first: int
-    atoms: frozenset[int]
-    smiles: str
-
-
 def substituent_scan(smiles: str, *, max_atoms: int = MAX_ATOMS) -> list[Variant]:
     """The substituent scan of a molecule: each hydrogen replaced by each of `SUBSTITUENTS`, and CH of rings by N.
 
@@ -95,7 +82,7 @@ def substituent_scan(smiles: str, *, max_atoms: int = MAX_ATOMS) -> list[Variant
     >>> [(variant.name, variant.smiles, variant.atoms) for variant in substituent_scan("CO")][:2]
     [('H>>F', 'OCF', (0,)), ('H>>CH3', 'CCO', (0,))]
     """
-    parent = _parent(smiles, max_atoms)
+    parent = read_parent(smiles, max_atoms)
     return _merge(parent, _scan(parent))
 
 
@@ -120,17 +107,8 @@ def matched_pair_variants(
     >>> [(variant.smiles, variant.name, variant.atoms) for variant in found]
     [('Oc1ccccc1', 'CC(=O)O[*:1]>>OH', (4,))]
     """
-    parent = _parent(smiles, max_atoms)
+    parent = read_parent(smiles, max_atoms)
     return _merge(parent, _apply(parent, transforms))
-
-
-def _parent(smiles: str, max_atoms: int) -> Chem.Mol:
-    """The molecule, each atom with its index."""
-    mol = read_smiles(smiles, max_atoms=max_atoms)
-    for atom in get_atoms(mol):
-        atom.SetAtomMapNum(0)
-        atom.SetIntProp(_PARENT, atom.GetIdx())
-    return mol
 
 
 def _merge(parent: Chem.Mol, found: Iterator[tuple[Chem.RWMol | None, Variant]]) -> list[Variant]:
@@ -153,6 +131,8 @@ def _written(mol: Chem.RWMol) -> tuple[str, tuple[int, ...]] | None:
     """The canonical SMILES of an edited molecule, and the atoms of the parent in its order; None if it is invalid."""
     try:
         Chem.SanitizeMol(mol)
+        # SMILES are written from the directions of bonds, which a new double bond does not have.
+        Chem.SetDoubleBondNeighborDirections(mol)
         Chem.AssignStereochemistry(mol, cleanIt=True, force=True)
         if any(atom.GetNumRadicalElectrons() for atom in get_atoms(mol)):
             return None
@@ -165,7 +145,7 @@ def _written(mol: Chem.RWMol) -> tuple[str, tuple[int, ...]] | None:
     if again is None or again.GetNumAtoms() != len(order):
         return None
     atoms = (mol.GetAtomWithIdx(i) for i in order)
-    return text, tuple(a.GetIntProp(_PARENT) if a.HasProp(_PARENT) else -1 for a in atoms)
+    return text, tuple(a.GetIntProp(PARENT) if a.HasProp(PARENT) else -1 for a in atoms)
 
 
 def _variant(name: str, kind: str, atom: int, transform: Transform | None = None) -> Variant:
@@ -180,11 +160,11 @@ def _scan(parent: Chem.Mol) -> Iterator[tuple[Chem.RWMol | None, Variant]]:
             continue
         for name in _suitable(atom):
             transform = Transform(HYDROGEN, SUBSTITUENTS[name], atom_symbol(atom))
-            yield _substituted(parent, i, None, transform.added), _variant(f"H>>{name}", SCAN, i, transform)
+            yield substituted(parent, i, None, transform.added), _variant(f"H>>{name}", SCAN, i, transform)
         if _can_be_nitrogen(atom):
             hydrogens = atom.GetTotalNumHs()
             names = ("CH>>N", "CH2>>NH")
-            yield _with_nitrogen(parent, i), _variant(names[hydrogens - 1], RING_NITROGEN, i)
+            yield with_nitrogen(parent, i), _variant(names[hydrogens - 1], RING_NITROGEN, i)
 
 
 def _suitable(atom: Chem.Atom) -> list[str]:
@@ -206,104 +186,18 @@ def _can_be_nitrogen(atom: Chem.Atom) -> bool:
     return single and all(other.GetAtomicNum() == 6 for other in atom.GetNeighbors())
 
 
-def _with_nitrogen(parent: Chem.Mol, i: int) -> Chem.RWMol:
-    """The parent with nitrogen in place of carbon i, and a hydrogen less."""
-    mol = Chem.RWMol(parent)
-    atom = mol.GetAtomWithIdx(i)
-    atom.SetAtomicNum(7)
-    atom.SetNumExplicitHs(0)
-    atom.SetNoImplicit(False)
-    atom.SetIsotope(0)
-    atom.SetChiralTag(Chem.ChiralType.CHI_UNSPECIFIED)
-    atom.ClearProp(_PARENT)
-    return mol
-
-
 def _apply(parent: Chem.Mol, transforms: Collection[Transform]) -> Iterator[tuple[Chem.RWMol | None, Variant]]:
     by_start: dict[tuple[str, str], list[Transform]] = {}
     for transform in transforms:
         by_start.setdefault((transform.removed, transform.environment), []).append(transform)
-    cuts = list(_cuts(parent))
+    cuts = list(cuts_of(parent))
     for atom in get_atoms(parent):
         i, symbol = atom.GetIdx(), atom_symbol(atom)
-        starts: list[tuple[str, _Cut | None]] = [(cut.smiles, cut) for cut in cuts if cut.anchor == i]
+        starts: list[tuple[str, Cut | None]] = [(cut.smiles, cut) for cut in cuts if cut.anchor == i]
         if atom.GetTotalNumHs():
             starts.insert(0, (HYDROGEN, None))
         for removed, cut in starts:
             for transform in by_start.get((removed, symbol), ()):
                 name = f"{_NAMES.get(removed, removed)}>>{_NAMES.get(transform.added, transform.added)}"
                 variant = _variant(name, MATCHED_PAIR, i, transform)
-                yield _substituted(parent, i, cut, transform.added), variant
-
-
-def _cuts(parent: Chem.Mol) -> Iterator[_Cut]:
-    """The substituents of the parent, as `matched_pairs` cuts them."""
-    plain = Chem.Mol(parent)
-    bonds = {tuple(sorted(match)) for match in parent.GetSubstructMatches(_CUT, maxMatches=10 * MAX_ATOMS)}
-    for first, second in sorted(bonds):
-        bond = plain.GetBondBetweenAtoms(first, second)
-        pieces = Chem.FragmentOnBonds(plain, [bond.GetIdx()], dummyLabels=[(0, 0)])
-        for atom in get_atoms(pieces)[parent.GetNumAtoms() :]:
-            atom.SetAtomMapNum(1)
-        sides = Chem.GetMolFrags(pieces)
-        for anchor, start in ((first, second), (second, first)):
-            side = next(atoms for atoms in sides if start in atoms)
-            size, rest = len(side) - 1, next(len(atoms) for atoms in sides if anchor in atoms) - 1
-            if size <= min(MAX_SUBSTITUENT, rest):
-                atoms = frozenset(i for i in side if i < parent.GetNumAtoms())
-                yield _Cut(anchor, start, atoms, Chem.MolFragmentToSmiles(pieces, list(side)))
-
-
-@cache
-def _substituent(smiles: str) -> Chem.Mol:
-    return Chem.MolFromSmiles(smiles)
-
-
-def _substituted(parent: Chem.Mol, anchor: int, cut: _Cut | None, added: str) -> Chem.RWMol | None:
-    """The parent with a substituent in place of that of `cut`, or of a hydrogen of the atom `anchor`."""
-    mol = Chem.RWMol(parent)
-    atom = mol.GetAtomWithIdx(anchor)
-    if added == HYDROGEN:
-        if cut is None:
-            return None
-        # The neighbors of a stereocenter change their order: it is touched.
-        atom.SetChiralTag(Chem.ChiralType.CHI_UNSPECIFIED)
-        if atom.GetNoImplicit() or (atom.GetIsAromatic() and atom.GetAtomicNum() != 6):
-            atom.SetNumExplicitHs(atom.GetNumExplicitHs() + 1)
-        _remove(mol, cut.atoms)
-        return mol
-    fragment = _substituent(added)
-    dummy = next(a for a in get_atoms(fragment) if a.GetAtomMapNum() == 1)
-    (first,) = dummy.GetNeighbors()
-    index = {}
-    for new in get_atoms(fragment):
-        if new.GetIdx() == dummy.GetIdx():
-            continue
-        copy = Chem.Atom(new)
-        if new.GetIdx() == first.GetIdx():
-            copy.SetChiralTag(Chem.ChiralType.CHI_UNSPECIFIED)  # the order of its neighbors changes
-            if cut is not None:
-                # In place, so that the bonds of the anchor keep their order, and it its configuration.
-                mol.ReplaceAtom(cut.first, copy)
-                index[new.GetIdx()] = cut.first
-                continue
-        index[new.GetIdx()] = mol.AddAtom(copy)
-    for bond in fragment.GetBonds():
-        ends = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-        if dummy.GetIdx() not in ends:
-            mol.AddBond(index[ends[0]], index[ends[1]], bond.GetBondType())
-    if cut is None:
-        # A hydrogen counts as the last neighbor, and so does the new bond: the configuration is kept.
-        mol.AddBond(anchor, index[first.GetIdx()], Chem.BondType.SINGLE)
-        atom = mol.GetAtomWithIdx(anchor)
-        atom.SetNumExplicitHs(max(0, atom.GetNumExplicitHs() - 1))
-    else:
-        _remove(mol, cut.atoms - {cut.first})
-    return mol
-
-
-def _remove(mol: Chem.RWMol, atoms: Collection[int]) -> None:
-    mol.BeginBatchEdit()
-    for i in atoms:
-        mol.RemoveAtom(i)
-    mol.CommitBatchEdit()
+                yield substituted(parent, i, cut, transform.added), variant

@@ -116,18 +116,19 @@ class MeasuredTable:
         return None if i is None or not np.isfinite(self.values[i]) else float(self.values[i])
 
     @cached_property
-    def _pairs(self) -> list[MatchedPair]:
+    def pairs(self) -> list[MatchedPair]:
+        """The matched pairs of its molecules."""
         return matched_pairs(self.smiles)
 
     @cached_property
     def effects(self) -> dict[Transform, Effect]:
         """The measured effects of the transforms that are found in the table."""
-        return measured_effects(self._pairs, self.values)
+        return measured_effects(self.pairs, self.values)
 
     @cached_property
     def _ends(self) -> np.ndarray:
         """(p, 2) the rows of the pairs with a measured change."""
-        ends = np.array([(first, second) for first, second, _ in self._pairs], dtype=np.int64).reshape(-1, 2)
+        ends = np.array([(first, second) for first, second, _ in self.pairs], dtype=np.int64).reshape(-1, 2)
         return ends[np.isfinite(self.values[ends]).all(1) & np.isfinite(self.predictions[ends]).all(1)]
 
     def _held_out(self, splits: Sequence[str], known: bool | None) -> tuple[np.ndarray, np.ndarray, int]:
