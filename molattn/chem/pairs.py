@@ -73,7 +73,7 @@ class Effect:
     Attributes:
         count: the number of matched pairs.
         mean: the mean change.
-        std: the standard deviation of the changes, with n - 1; NaN for one pair.
+        std: the standard deviation of the changes, with n - 1; None for one pair.
 
     >>> from molattn.chem import Effect
     >>> Effect(3, 0.7, 0.2).count
@@ -82,7 +82,7 @@ class Effect:
 
     count: int
     mean: float
-    std: float
+    std: float | None
 
 
 def matched_pairs(smiles: Sequence[str]) -> list[MatchedPair]:
@@ -153,16 +153,11 @@ def measured_effects(pairs: Sequence[MatchedPair], values: np.ndarray) -> dict[T
         if np.isfinite(change):
             changes[transform].append(change)
             changes[transform.reversed].append(-change)
-    return {
-        transform: Effect(
-            len(found), float(np.mean(found)), float(np.std(found, ddof=1)) if found[1:] else float("nan")
-        )
-        for transform, found in changes.items()
-    }
+    return {transform: _effect(np.array(found)) for transform, found in changes.items()}
 
 
 def _effect(changes: np.ndarray) -> Effect:
-    std = float(np.std(changes, ddof=1)) if len(changes) > 1 else float("nan")
+    std = float(np.std(changes, ddof=1)) if len(changes) > 1 else None
     return Effect(len(changes), float(changes.mean()), std)
 
 
