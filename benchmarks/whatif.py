@@ -192,8 +192,9 @@ def summary(results: dict[str, list[dict[str, Any]]]) -> str:
     better = sum(mean(of_name, "rule", "mae_model") < mean(of_name, "rule", "mae_rule") for of_name in results.values())
     text = (
         f"On {len(results)} data sets, predicted changes correlate with measured ones by r {min(r):.2f} to "
-        f"{max(r):.2f} if one of the two molecules is known. The 90% intervals of [`molattn whatif`](../guide/what_if.md) hold "
-        f"{covered[0]:.0%} of the test molecules with a known partner and {covered[1]:.0%} of those with a new one. On "
+        f"{max(r):.2f} if one of the two molecules is known. The 90% intervals of "
+        f"[`molattn whatif`](../guide/what_if.md) hold {covered[0]:.0%} of the test molecules with a known "
+        f"partner and {covered[1]:.0%} of those with a new one. On "
         f"{better} of {len(results)} the model is closer than the mean effect of the same replacement."
     )
     return textwrap.fill(text, 120)

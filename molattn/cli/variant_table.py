@@ -18,6 +18,9 @@ def print_variants(found: "TradeOffs", size: int) -> None:
     for name, result in zip(found.names, found.results, strict=True):
         print_line(_parent(name, result))
     print_line()
+    if not found.rows:
+        print_line("there is no variant: no hydrogen and no substituent can be replaced")
+        return
     heads = ["change", "atom", *(["front"] if several else [])]
     for name, result in zip(found.names, found.results, strict=True):
         heads += [name if several else "predicted", f"change, {result.level:.0%} interval", "", "measured"]

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from molattn.errors import SmilesError, UsageError
+from molattn.errors import SmilesError
 from molattn.explain import AttentionMap, Attribution
+from molattn.explain.methods import unsupported_model_reason
 from molattn.inference.explainer import Explainer
 from molattn.inference.trade_offs import Property, TradeOffs
 from molattn.viewer.web.variants import Details, page_of_variants
@@ -19,24 +20,37 @@ def variant_page(found: TradeOffs, properties: Sequence[Property], size: int) ->
 
 
 def _details(predictor: object, target: str | None, texts: Sequence[str]) -> list[Details]:
-    """The attribution and the received attention of the parent and of each variant, where the model has them."""
+    """The attribution and the received attention of the parent and of each variant, where the model has them.
+
+    Of an ensemble they are those of its first model.
+    """
     if not isinstance(predictor, Explainer):
         return [Details()] * len(texts)
-    maps = list(predictor.attentions(texts))
-    try:
-        values: list[Attribution | SmilesError | None] = [*predictor.attribution_rows(texts, target=target)]
-    except UsageError:  # a model of tokens has none
-        values = [None] * len(texts)
-    return [_detail(text, m, a) for text, m, a in zip(texts, maps, values, strict=True)]
+    count = len(predictor._artifact.models)
+    of_first = f", of the first of {count} models" if count > 1 else ""
+    # One map at a time: those of 200 large molecules would fill the memory.
+    received = [_received(text, found) for text, found in zip(texts, predictor.attentions(texts), strict=True)]
+    details = []
+    for text, attention, found in zip(texts, received, _attributions(predictor, target, texts), strict=True):
+        # Not of a molecule that the model standardized, whose atoms are others.
+        if isinstance(found, Attribution) and found.smiles == text:
+            details.append(Details(found.values, attention, f"{found.method}{of_first}", found.faithfulness))
+        else:
+            details.append(Details(None, attention))
+    return details
 
 
-def _detail(text: str, attention: AttentionMap | SmilesError, attribution: Attribution | SmilesError | None) -> Details:
-    """Those whose atoms are the atoms of the SMILES: not of a molecule that the model standardized, nor of tokens."""
-    received = values = None
-    method = faithfulness = ""
-    if isinstance(attention, AttentionMap) and attention.position_type == "atoms" and attention.smiles == text:
-        received = np.asarray(attention.matrix(attention.num_layers - 1, "mean"), dtype=np.float64).mean(0)
-        faithfulness = attention.faithfulness
-    if isinstance(attribution, Attribution) and attribution.smiles == text:
-        values, method, faithfulness = attribution.values, attribution.method, attribution.faithfulness
-    return Details(values, received, method, faithfulness)
+def _received(text: str, found: AttentionMap | SmilesError) -> np.ndarray | None:
+    """The attention that each atom receives; None for tokens, and for a molecule that the model standardized."""
+    if isinstance(found, SmilesError) or found.position_type != "atoms" or found.smiles != text:
+        return None
+    return np.asarray(found.matrix(found.num_layers - 1, "mean"), dtype=np.float64).mean(0)
+
+
+def _attributions(
+    predictor: Explainer, target: str | None, texts: Sequence[str]
+) -> Sequence[Attribution | SmilesError | None]:
+    """The attribution of each molecule; None of a model that has none."""
+    if unsupported_model_reason(predictor.model):
+        return [None] * len(texts)
+    return list(predictor.attribution_rows(texts, target=target))

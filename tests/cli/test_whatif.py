@@ -49,6 +49,11 @@ def test_the_best_variants_are_printed_with_their_intervals(molattn: Molattn, ru
     assert "held-out" in lines[12] and found.agreement_text in lines[12]
 
 
+def test_a_molecule_without_variants_says_so(molattn: Molattn, runs: tuple[Path, Path]) -> None:
+    code, out, _ = molattn("whatif", runs[0], "-s", "[Na+].[Cl-]", "--level", "0.8")
+    assert code == 0 and "there is no variant" in out
+
+
 def test_a_csv_has_all_variants(molattn: Molattn, runs: tuple[Path, Path], tmp_path: Path) -> None:
     output = tmp_path / "variants.csv"
     code, out, err = molattn("whatif", runs[0], "-s", PARENT, "--minimize", "f", "--level", "0.8", "-o", output)

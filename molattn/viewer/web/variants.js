@@ -256,7 +256,7 @@ export function showVariants(root, data) {
       paint(left, before.received.map((x) => -x), top);
       paint(right, now.received.map((x) => -x), top);
       [left, right].forEach((d) => d.showScale("0", formatNumber(top), "attention received, last layer", 0, -1));
-      setText(words, `Mean over heads and receivers. Faithfulness as an explanation: ${before.faithfulness}`);
+      setText(words, "Mean over heads and receivers. Attention is where the model looks, not what changes the prediction.");
       return;
     }
     const difference = now.values.map((x, i) => (v.parent_atoms[i] < 0 ? null : x - before.values[v.parent_atoms[i]]));
