@@ -145,6 +145,14 @@ def test_a_variant_stands_beside_its_parent(opened):
     assert tab.locator(".choose[aria-pressed=true]").count() == 1
 
 
+def test_a_model_without_attributions_shows_both_molecules_plain(opened):
+    found = trade_offs(what_if())
+    tab = opened(page_of_variants(found, 3, [[Details()] * 4]))
+    tab.locator(".choose").first.click()
+    fills = tab.evaluate("[...document.querySelectorAll('.compare svg > rect')].map((e) => e.getAttribute('fill'))")
+    assert set(fills) <= {"#fff", "none", "transparent"}
+
+
 def test_the_list_is_sorted_and_filtered(opened):
     tab = opened(document(size=100))
     every = names(tab)

@@ -212,6 +212,11 @@ export function showVariants(root, data) {
     const sides = [moleculeDrawing(parent, still), moleculeDrawing(v.molecule, still)];
     const words = h("p", {});
     if (views.length) paintSides(sides, v, now, before, words);
+    else
+      sides.forEach((side, k) => {
+        side.paint([parent, v.molecule][k].labels.map(() => null), null, null, null);
+        side.svg.querySelectorAll("rect:not([stroke]):not([class])").forEach((step) => step.remove());
+      });
     const line = (name, p) => `${name} ${formatNumber(p.prediction)}${before.unit && ` ${before.unit}`}`;
     compare.replaceChildren(
       h("h2", {}, `${v.name} at ${labels(v)}`),
