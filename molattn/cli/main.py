@@ -32,6 +32,7 @@ from molattn.cli.train import train
 from molattn.cli.train_options import list_plugins
 from molattn.cli.tune import tune
 from molattn.cli.view import view
+from molattn.cli.whatif import whatif
 from molattn.plugins import load_plugins
 
 
@@ -76,6 +77,7 @@ app.command(cls=MultiValueCommand, no_args_is_help=True)(check)
 app.command(no_args_is_help=True)(predict)
 app.command(no_args_is_help=True)(embed)
 app.command(no_args_is_help=True)(select)
+app.command(no_args_is_help=True)(whatif)
 app.command(cls=MultiValueCommand, no_args_is_help=True)(evaluate)
 app.command(no_args_is_help=True)(explain)
 app.command(no_args_is_help=True)(attention)

@@ -6,21 +6,36 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from molattn.inference.measured_pairs import Agreement
     from molattn.inference.options import PredictionOptions
     from molattn.inference.predictor import Predictor, load
     from molattn.inference.row_counts import AttentionCounts, RowCounts
     from molattn.inference.rows import RowPrediction
     from molattn.inference.selection import Selection
+    from molattn.inference.what_if import WhatIf, WhatIfRow
 
 _NAMES = {
+    "measured_pairs": ("Agreement",),
     "options": ("PredictionOptions",),
     "predictor": ("Predictor", "load"),
     "row_counts": ("AttentionCounts", "RowCounts"),
     "rows": ("RowPrediction",),
     "selection": ("Selection",),
+    "what_if": ("WhatIf", "WhatIfRow"),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
-__all__ = ["AttentionCounts", "PredictionOptions", "Predictor", "RowCounts", "RowPrediction", "Selection", "load"]
+__all__ = [
+    "Agreement",
+    "AttentionCounts",
+    "PredictionOptions",
+    "Predictor",
+    "RowCounts",
+    "RowPrediction",
+    "Selection",
+    "WhatIf",
+    "WhatIfRow",
+    "load",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -76,8 +76,19 @@ def page(
     content = payload(list(maps), list(attributions), list(truth))
     names = [m["smiles"] for m in content["molecules"]]
     title = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    return document_of(content, source("page.js") + _START, source("page.css"), title)
+
+
+def document_of(content: dict[str, Any], script: str, style: str, title: str) -> str:
+    """A page as one HTML document, which allows no other script and no other style.
+
+    Args:
+        content: its data.
+        script: an ES module that shows it.
+        style: a style sheet.
+        title: its title, shortened to 60 characters.
+    """
     title = title if len(title) <= 60 else title[:59] + "\u2026"
-    script, style = source("page.js") + _START, source("page.css")
     return _DOCUMENT.format(
         policy=_POLICY.format(script=_hash(script), style=_hash(style)),
         title=_escape(f"{title} - molattn"),
