@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from molattn.inference.options import PredictionOptions
     from molattn.inference.predictor import Predictor, load
+    from molattn.inference.report import ReportSize, write_report
     from molattn.inference.row_counts import AttentionCounts, RowCounts
     from molattn.inference.rows import RowPrediction
     from molattn.inference.selection import Selection
@@ -15,12 +16,23 @@ if TYPE_CHECKING:
 _NAMES = {
     "options": ("PredictionOptions",),
     "predictor": ("Predictor", "load"),
+    "report": ("ReportSize", "write_report"),
     "row_counts": ("AttentionCounts", "RowCounts"),
     "rows": ("RowPrediction",),
     "selection": ("Selection",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
-__all__ = ["AttentionCounts", "PredictionOptions", "Predictor", "RowCounts", "RowPrediction", "Selection", "load"]
+__all__ = [
+    "AttentionCounts",
+    "PredictionOptions",
+    "Predictor",
+    "ReportSize",
+    "RowCounts",
+    "RowPrediction",
+    "Selection",
+    "load",
+    "write_report",
+]
 
 
 def __getattr__(name: str) -> object:

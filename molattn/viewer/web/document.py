@@ -4,7 +4,7 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -77,7 +77,19 @@ def page(
     names = [m["smiles"] for m in content["molecules"]]
     title = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
     title = title if len(title) <= 60 else title[:59] + "\u2026"
-    script, style = source("page.js") + _START, source("page.css")
+    return html_document(title, source("page.css"), source("page.js"), content)
+
+
+def html_document(title: str, style: str, script: str, content: dict[str, Any]) -> str:
+    """A self-contained HTML document whose content security policy allows its own script and style, and nothing else.
+
+    Args:
+        title: its title, plain text.
+        style: its style sheet.
+        script: an ES module with a function `start(document)`, which is called.
+        content: its data, for JSON; the script finds it in the element `.molattn-data`.
+    """
+    script += _START
     return _DOCUMENT.format(
         policy=_POLICY.format(script=_hash(script), style=_hash(style)),
         title=_escape(f"{title} - molattn"),
@@ -114,12 +126,21 @@ def write_page(
     ...     Path(folder, "ethanol.html").read_text(encoding="utf-8") == page([attention])
     True
     """
+    write_document(path, lambda: page(maps, attributions, truth))
+
+
+def write_document(path: str | Path, make: Callable[[], str]) -> None:
+    """Write the document that `make` returns atomically to a file; the path is checked first.
+
+    Raises:
+        UsageError: the suffix is not .html or .htm, or the folder does not exist.
+    """
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"a page is saved as .html, not as {short_repr(path.name)}")
     if not path.absolute().parent.is_dir():
         raise UsageError(f"{short_repr(str(path.parent))} is not a folder: create it first")
-    write_bytes(path, page(maps, attributions, truth).encode("utf-8"))
+    write_bytes(path, make().encode("utf-8"))
 
 
 def framed(document: str, height: int = FRAME_HEIGHT) -> str:
@@ -147,7 +168,7 @@ def framed(document: str, height: int = FRAME_HEIGHT) -> str:
 
 @cache
 def source(name: str) -> str:
-    """The text of `page.js` or `page.css`, of which each page has its own copy."""
+    """The text of a script or a style sheet of this package, such as `page.js`: each page has its own copy."""
     return files("molattn.viewer.web").joinpath(name).read_text(encoding="utf-8")
 
 
