@@ -108,7 +108,6 @@ RING_SYSTEMS: dict[str, str] = {
     "bromine": "Br",
     "iodine": "I",
     "charged atom": "[!+0]",
-    "stereocentre": "[@,@@]",
 }
 """SMARTS by name of rings and atoms that molecules are searched for, in addition to `FUNCTIONAL_GROUPS`."""
 

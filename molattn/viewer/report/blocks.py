@@ -19,9 +19,9 @@ def section(name: str, title: str, blocks: Iterable[Block], target: int | None =
     return {"id": name, "title": title, "blocks": list(blocks), "target": target}
 
 
-def paragraph(text: str) -> Block:
-    """A paragraph of plain text."""
-    return {"kind": "text", "text": clean(text)}
+def paragraph(text: str, command: str = "") -> Block:
+    """A paragraph of plain text, which may end with a command."""
+    return {"kind": "text", "text": clean(text), "command": clean(command)}
 
 
 def not_measured(what: str, command: str = "") -> Block:

@@ -159,7 +159,7 @@ def _most_different(a: RunFiles, b: RunFiles, runs: Sequence[str], rows: np.ndar
         difference = np.abs(q - p)[rows]
         order = rows[np.argsort(-np.where(np.isfinite(difference), difference, -1), kind="stable")][:NUM_WORST]
         cells = [
-            [molecule(i), show(x, x.true[i]), shown_prediction(x, i), shown_prediction(y, i), float(q[i] - p[i])]
+            [molecule(i), show(x, x.true[i]), prediction(x, i), prediction(y, i), float(q[i] - p[i])]
             for i in order.tolist()
             if np.isfinite(q[i] - p[i])
         ]
@@ -167,10 +167,10 @@ def _most_different(a: RunFiles, b: RunFiles, runs: Sequence[str], rows: np.ndar
         yield section("differ", "Where the runs differ most", [table("", columns, cells)], t)
 
 
-def shown_prediction(target: TargetValues, i: int) -> str:
-    """A prediction as text: a number, a probability, or the name of a class."""
-    value = target.predicted[i]
-    return show(target, value) if target.kind == "multiclass" else f"{value:.4g}"
+def prediction(target: TargetValues, i: int) -> Cell:
+    """A prediction as a cell: a number, a probability, or the name of a class."""
+    value = float(target.predicted[i])
+    return show(target, value) if target.kind == "multiclass" else value
 
 
 def _learning(a: RunFiles, b: RunFiles, runs: Sequence[str]) -> Iterator[Block]:

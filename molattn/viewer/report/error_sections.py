@@ -19,6 +19,8 @@ from molattn.viewer.report.run_files import RunFiles
 from molattn.viewer.report.target_values import TargetValues
 
 NUM_WORST, MAX_SCAFFOLDS = 20, 40
+MINUS = "\u2212"
+"""As the page writes numbers."""
 
 
 def worst(run: RunFiles, rows: np.ndarray, of: str) -> Iterator[Block]:
@@ -71,14 +73,15 @@ def show(target: TargetValues, value: float) -> str:
     if not np.isfinite(value):
         return "none"
     whole = target.kind == "multiclass" or (target.kind == "binary" and value in (0.0, 1.0))
-    return target.classes[int(value)] if whole else f"{value:.4g}"
+    return target.classes[int(value)] if whole else f"{value:.4g}".replace("-", MINUS)
 
 
 def by_scaffold(run: RunFiles, scaffolds: Sequence[str], rows: np.ndarray, of: str) -> Iterator[Block]:
     """For each target the errors of `rows` by scaffold."""
     train = {s for s, split in zip(scaffolds, run.splits, strict=True) if split == "train"}
     for t, target in enumerate(run.targets):
-        found = scaffold_errors(target, scaffolds, rows)
+        every = scaffold_errors(target, scaffolds, rows)
+        found = [s for s in every if s.count > 1]
         columns = ["scaffold", "molecules", _error_name(target), "mean error", "in training", "worst"]
         cells = [
             [s.scaffold, s.count, s.mae, s.bias, "yes" if s.scaffold in train else "no", molecule(s.worst)]
@@ -88,8 +91,11 @@ def by_scaffold(run: RunFiles, scaffolds: Sequence[str], rows: np.ndarray, of: s
             columns.remove("mean error")
             cells = [[*row[:3], *row[4:]] for row in cells]
         more = f"; the {MAX_SCAFFOLDS} with most molecules are shown" if len(found) > MAX_SCAFFOLDS else ""
-        text = f"The Bemis-Murcko scaffolds of the {of} molecules: {len(found):,}{more}."
-        yield section("scaffolds", "Errors by scaffold", [paragraph(text), table("By scaffold", columns, cells)], t)
+        text = f"{len(found):,} Bemis-Murcko scaffolds have several {of} molecules{more}."
+        if single := [s.mae for s in every if s.count == 1]:
+            text += f" {len(single):,} have one, with a {_error_name(target)} of {np.mean(single):.3g}."
+        blocks = [paragraph(text), *([table("", columns, cells)] if cells else [])]
+        yield section("scaffolds", "Errors by scaffold", blocks, t)
 
 
 def _error_name(target: TargetValues) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from molattn.chem import MAX_ATOMS
+from molattn.data import ALL_SPLIT_LABELS
 from molattn.viewer.report import error_sections, run_sections
 from molattn.viewer.report.blocks import clean, number
 from molattn.viewer.report.errors_by_molecule import similar_pairs, training_similarity
@@ -88,7 +89,7 @@ def molecules(
         compact_drawing(smiles, glyphs, max_atoms, with_atoms=i in with_atoms) for i, smiles in enumerate(run.smiles)
     ]
     groups, found = present_substructures(run.smiles, smarts, max_atoms)
-    splits = list(dict.fromkeys(run.splits))
+    splits = sorted(set(run.splits), key=[*ALL_SPLIT_LABELS, *sorted(set(run.splits))].index)
     return {
         "smiles": [clean(smiles) for smiles in run.smiles],
         "rows": run.rows.tolist(),

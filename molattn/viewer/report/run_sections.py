@@ -80,11 +80,11 @@ def heads(run: RunFiles, parts: ModelParts) -> Iterator[Block]:
     entropy = summary.relative_entropy()
     layers, of_layer = parts.heads.shape
     columns = ["head", *(key.sender for key in distances), "entropy", "group with the largest ratio"]
-    rows: list[list[Any]] = [["uniform", *(100 * summary.uniform(key) for key in distances), 100.0, ""]]
+    rows: list[list[Any]] = [["uniform", *(round(100 * summary.uniform(key)) for key in distances), 100, ""]]
     for layer in range(layers):
         for head in range(of_layer):
-            shares = [100 * float(summary.share(key)[layer, head]) for key in distances]
-            part = None if entropy is None else 100 * float(entropy[layer, head])
+            shares = [round(100 * float(summary.share(key)[layer, head])) for key in distances]
+            part = None if entropy is None else round(100 * float(entropy[layer, head]))
             group, ratio = summary.top_group(layer, head)
             rows.append([f"{layer}.{head}", *shares, part, f"{group} {ratio:.1f}x" if group else ""])
     text = (
@@ -151,7 +151,7 @@ def settings(run: RunFiles) -> Iterator[Block]:
     if run.environment:
         blocks.append(folded("Environment", [table("", ("what", "value"), _pairs(run.environment))]))
     repeat = f"molattn train --config {run.folder / 'config.toml'}"
-    text = paragraph(f"The same run again: {repeat}") if run.config else not_measured("The run has no config.toml.")
+    text = paragraph("The same run again:", repeat) if run.config else not_measured("The run has no config.toml.")
     yield section("settings", "Settings", [text, *blocks])
 
 

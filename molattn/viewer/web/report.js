@@ -31,7 +31,7 @@ const columnFormat = (values) => {
   const digits = Math.min(6, Math.max(0, 3 - Math.max(0, Math.floor(Math.log10(most)))));
   return (v) => (v === null || v === undefined ? "" : minus(v.toFixed(digits)));
 };
-const ticks = (low, high, about = 6) => {
+const ticks = (low, high, about = 8) => {
   const rough = (high - low) / about,
     power = 10 ** Math.floor(Math.log10(rough)),
     step = [1, 2, 5, 10].find((f) => f * power >= rough) * power;
@@ -134,11 +134,11 @@ export function show(root, data) {
 
   // -- the plot
 
-  const W = 560,
+  // One unit is a pixel, so that its words are as large as those of the page.
+  let W = 560,
     H = 460,
-    BOX = { left: 58, top: 10, right: W - 12, bottom: H - 46 };
+    BOX;
   const plot = h("svg:svg", {
-    viewBox: `0 0 ${W} ${H}`,
     class: "plot",
     tabindex: 0,
     role: "application",
@@ -179,6 +179,10 @@ export function show(root, data) {
   }
 
   function drawPlot() {
+    W = Math.min(Math.max(plot.clientWidth, 280), 640);
+    H = Math.round(0.82 * W);
+    BOX = { left: 58, top: 10, right: W - 12, bottom: H - 46 };
+    plot.setAttribute("viewBox", `0 0 ${W} ${H}`);
     const { x, y, names, diagonal, zero, classes } = axes();
     const known = all.filter((i) => x(i) !== null && y(i) !== null);
     const range = (values) => {
@@ -194,6 +198,7 @@ export function show(root, data) {
     const px = (v) => BOX.left + ((v - xs[0]) / (xs[1] - xs[0])) * (BOX.right - BOX.left);
     const py = (v) => BOX.bottom - ((v - ys[0]) / (ys[1] - ys[0])) * (BOX.bottom - BOX.top);
     const word = (at, text, more = {}) => h("svg:text", { x: at[0], y: at[1], ...more }, text);
+    const fits = Math.floor(W / 7.2);
     plot.replaceChildren(
       h("svg:path", { class: "axis", d: `M${BOX.left} ${BOX.top}V${BOX.bottom}H${BOX.right}` }),
       ...(classes ? classes.map((name, k) => [k, short(name, 18)]) : ticks(...xs).map((v) => [v, formatNumber(v)])).map(
@@ -201,8 +206,8 @@ export function show(root, data) {
       ),
       ...ticks(...ys).map((v) => word([BOX.left - 6, py(v) + 4], formatNumber(v), { "text-anchor": "end" })),
       ...ticks(...ys).map((v) => h("svg:path", { class: "grid", d: `M${BOX.left} ${py(v)}H${BOX.right}` })),
-      word([(BOX.left + BOX.right) / 2, H - 8], short(names[0], 70), { "text-anchor": "middle" }),
-      word([0, 0], short(names[1], 58), {
+      word([(BOX.left + BOX.right) / 2, H - 8], short(names[0], fits), { "text-anchor": "middle" }),
+      word([0, 0], short(names[1], Math.floor(0.8 * fits)), {
         "text-anchor": "middle",
         transform: `translate(14 ${(BOX.top + BOX.bottom) / 2}) rotate(-90)`,
       }),
@@ -334,7 +339,7 @@ export function show(root, data) {
     }
     if (target.sets.length) list.push(plain(null, `${Math.round(100 * data.level)}% set`, (i) => target.sets[i]));
     if (target.std.length) list.push({ ...numbers(null, "standard deviation", target.std) });
-    list.push(numbers("similarity", "similarity", data.similarity));
+    list.push(numbers("similarity", "similarity to training", data.similarity));
     if (data.domain.length) list.push(plain("domain", "out of domain", (i) => data.domain[i]));
     return list;
   }
@@ -505,7 +510,7 @@ export function show(root, data) {
   // -- sections: what Python found, shown without knowing what it is about
 
   const BLOCKS = {
-    text: ({ text }) => h("p", {}, text),
+    text: ({ text, command }) => h("p", {}, text, ...(command ? [" ", h("code", {}, command)] : [])),
     missing: ({ text, command }) => h("p", { class: "missing" }, text, ...(command ? [" Measure it: ", h("code", {}, command)] : [])),
     table: sectionTable,
     cards: ({ molecules }) =>
@@ -517,16 +522,16 @@ export function show(root, data) {
   function sectionTable({ caption, columns, rows }) {
     const numeric = columns.map((_, k) => rows.some((row) => typeof row[k] === "number"));
     const cell = (value) => (value === null ? "" : typeof value === "object" ? thumbnail(value.molecule) : typeof value === "number" ? formatNumber(value) : value);
-    return scroll(
-      caption || "table",
+    const region = scroll(
+      `${caption || columns.join(", ")}, table`,
       h(
         "table",
         {},
-        ...(caption ? [h("caption", {}, caption)] : []),
         h("thead", {}, h("tr", {}, ...columns.map((name, k) => (name ? h("th", { scope: "col", class: numeric[k] && "numeric" }, name) : h("td"))))),
         h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map((value, k) => h("td", { class: numeric[k] && "numeric" }, cell(value)))))),
       ),
     );
+    return caption ? h("div", {}, h("h3", {}, caption), region) : region;
   }
   const scroll = (label, ...children) => h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, ...children);
   function curve({ x, y, lines, mark }) {
@@ -583,9 +588,12 @@ export function show(root, data) {
     }
     point(null);
     select();
+    markShown();
+    drawTable();
+  }
+  function markShown() {
     const inside = new Set(shown);
     marks.forEach((mark, i) => mark?.classList.toggle("out", !inside.has(i)));
-    drawTable();
   }
   const missing = Object.values(data.missing).map(([text, command]) => block({ kind: "missing", text, command }));
   const title = `Report of ${data.runs.join(" and ")}`;
@@ -598,21 +606,25 @@ export function show(root, data) {
       ...(data.note ? [plain(data.note)] : []),
     ),
     h("nav", { "aria-label": "Sections" }, contents),
-    metricsHere,
     h(
-      "section",
-      { id: "plot", "aria-labelledby": "plot-title" },
-      h("h2", { id: "plot-title" }, pair ? "Errors of both runs" : "Predicted and true"),
-      h("p", { id: "plot-keys", class: "hint" }, "Each point is a molecule: point at it to see it, click to open it. With the keyboard: arrows, then Enter."),
-      h("figure", { class: "plot" }, plot, tip, h("figcaption", {}, legend)),
-      status,
+      "div",
+      { class: "top" },
+      metricsHere,
+      h(
+        "section",
+        { id: "plot", "aria-labelledby": "plot-title" },
+        h("h2", { id: "plot-title" }, pair ? "Errors of both runs" : "Predicted and true"),
+        h("p", { id: "plot-keys", class: "hint" }, "Each point is a molecule: point at it to see it, click to open it. With the keyboard: arrows, then Enter."),
+        h("figure", { class: "plot" }, plot, tip, h("figcaption", {}, legend)),
+        status,
+      ),
     ),
     h(
       "section",
       { id: "molecules", "aria-labelledby": "molecules-title" },
       h("h2", { id: "molecules-title" }, "Molecules"),
       filters(),
-      scroll("Molecules", h("table", { class: "molecules" }, head, body)),
+      scroll("Table of molecules", h("table", { class: "molecules" }, head, body)),
       pager(),
       ...missing,
     ),
@@ -624,6 +636,12 @@ export function show(root, data) {
   change({});
   follow();
   window.addEventListener("hashchange", follow);
+  new ResizeObserver(() => {
+    if (Math.abs(plot.clientWidth - W) < 1 || plot.clientWidth > 640) return;
+    point(null);
+    drawPlot();
+    markShown();
+  }).observe(plot);
 }
 
 export function start(document) {
