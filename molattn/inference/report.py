@@ -26,6 +26,11 @@ class ReportSize(NamedTuple):
     Attributes:
         molecules: how many it shows.
         of: how many the run has, or both runs have in common.
+
+    >>> from molattn.inference import ReportSize
+    >>> size = ReportSize(molecules=5000, of=12000)
+    >>> f"{size.molecules} of {size.of}"
+    '5000 of 12000'
     """
 
     molecules: int

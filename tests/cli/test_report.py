@@ -37,9 +37,7 @@ def test_a_run_becomes_a_page(molattn: Molattn, run: Path, tmp_path: Path) -> No
         assert len(target["atoms"][str(i)]["values"]) == len(data["drawings"][i]["atoms"])
 
 
-def test_a_calibrated_model_adds_intervals_and_a_table_its_names(
-    molattn: Molattn, table: Path, tmp_path: Path
-) -> None:
+def test_a_calibrated_model_adds_intervals_and_a_table_its_names(molattn: Molattn, table: Path, tmp_path: Path) -> None:
     named = tmp_path / "named.csv"
     lines = table.read_text().splitlines()
     named.write_text("\n".join([f"compound,{lines[0]}", *(f"c{i},{line}" for i, line in enumerate(lines[1:]))]) + "\n")

@@ -36,7 +36,9 @@ def write_run(
     (folder / "model" / "config.json").write_text(json.dumps(model))
     metrics = {split: {name: {"rmse": 0.5, "n": 9} for name in names} for split in ("train", "val", "test")}
     (folder / "metrics.json").write_text(json.dumps(metrics))
-    (folder / "config.toml").write_text(tomli_w.dumps({"data": {"dataset": "t.csv", **config}, "training": {"seed": 0}}))
+    (folder / "config.toml").write_text(
+        tomli_w.dumps({"data": {"dataset": "t.csv", **config}, "training": {"seed": 0}})
+    )
     history = ["epoch,learning_rate,train_loss,val_loss,val_rmse,best", "1,0.1,0.9,0.8,1,True", "2,0.1,0.5,0.9,1,False"]
     (folder / "history.csv").write_text("\n".join(history) + "\n")
     return folder

@@ -386,7 +386,7 @@ export function show(root, data) {
       label,
       h(
         "select",
-        { onchange: (e) => change({ [key]: e.target.value }) },
+        { "aria-label": label, onchange: (e) => change({ [key]: e.target.value }) },
         ...options.map(([value, text]) => h("option", { value, selected: String(s[key]) === String(value) }, text)),
       ),
     );
