@@ -78,13 +78,13 @@ def test_errors_by_scaffold_are_those_of_a_group_by(run: RunFiles, frame: pd.Dat
     frame = frame.assign(scaffold=frame.smiles.map(murcko)).dropna(subset=["error"])
     groups = frame.groupby("scaffold").error
     found = scaffold_errors(run.targets[0], scaffolds(run.smiles), np.arange(100))
-    assert {s.scaffold: s.count for s in found} == groups.size().to_dict()
+    assert {s.scaffold: s.molecules for s in found} == groups.size().to_dict()
     for s in found:
         errors = groups.get_group(s.scaffold)
         assert s.mae == pytest.approx(errors.abs().mean())
         assert s.bias == pytest.approx(errors.mean())
         assert abs(frame.error[s.worst]) == errors.abs().max()
-    assert [s.count for s in found] == sorted((s.count for s in found), reverse=True)
+    assert [s.molecules for s in found] == sorted((s.molecules for s in found), reverse=True)
 
 
 def test_similar_pairs_are_those_of_all_pairs(run: RunFiles) -> None:
@@ -195,7 +195,7 @@ def test_leakage_names_molecules_on_both_sides(tmp_path: Path) -> None:
     assert leak["blocks"][0]["text"].startswith("1 molecule is in more than one subset of the split")
 
 
-def test_names_are_found_by_row_or_by_smiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_found_by_row_or_by_smiles(tmp_path: Path) -> None:
     columns = {"y": [1.0, 2.0], "y_pred": [1.0, 2.0]}
     run = read_run(write_run(tmp_path / "run", ["CCO", "CCN"], columns, rows=[0, 2], smiles_column="smiles"))
     table = tmp_path / "names.csv"

@@ -114,7 +114,7 @@ def test_points_are_reached_by_the_keyboard(opened, document, run):
     assert panel.get_by_role("heading").inner_text() == f"name {seen[-1]}"
 
 
-def test_the_panel_goes_through_the_table_in_its_order(opened, document, run):
+def test_the_panel_goes_through_the_table_in_its_order(opened, document):
     tab = opened(document)
     order = cells(tab, 2)
     tab.locator("table.molecules .thumb").first.click()
@@ -128,7 +128,7 @@ def test_the_panel_goes_through_the_table_in_its_order(opened, document, run):
     panel.wait_for(state="hidden")
 
 
-def test_an_address_opens_its_molecule(opened, document, run):
+def test_an_address_opens_its_molecule(opened, document):
     tab = opened(document)
     tab.evaluate("location.hash = '#molecule=12'")
     heading = tab.get_by_role("dialog").get_by_role("heading")

@@ -79,7 +79,7 @@ def test_special_molecules_and_missing_labels_are_shown(tmp_path: Path) -> None:
 def test_a_report_of_one_molecule_is_whole(tmp_path: Path) -> None:
     data = content(report_of(write_run(tmp_path / "run", ["C"], {"y": [1.0], "y_pred": [1.5]}, splits=["test"])))
     assert data["similarity"] == [None]
-    assert [s["id"] for s in data["sections"]][0] == "metrics"
+    assert data["sections"][0]["id"] == "metrics"
 
 
 def test_classes_and_several_targets_have_sections_of_their_own(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ The page shows any of these dictionaries without knowing what a section is about
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 Block = dict[str, Any]
@@ -49,7 +49,9 @@ def cards(indices: Iterable[int]) -> Block:
     return {"kind": "cards", "molecules": [int(i) for i in indices]}
 
 
-def curve(x_label: str, y_label: str, series: dict[str, tuple[Sequence[float], Sequence[float]]], mark: Any) -> Block:
+def curve(
+    x_label: str, y_label: str, series: Mapping[str, tuple[Sequence[float], Sequence[float]]], mark: Any
+) -> Block:
     """Lines by name, each of x and y; `mark` is a pair of a number on the x axis and its label, or None."""
     lines = [
         {"name": clean(name), "points": [[number(a), number(b)] for a, b in zip(x, y, strict=True)]}

@@ -159,7 +159,7 @@ def _most_different(a: RunFiles, b: RunFiles, runs: Sequence[str], rows: np.ndar
         difference = np.abs(q - p)[rows]
         order = rows[np.argsort(-np.where(np.isfinite(difference), difference, -1), kind="stable")][:NUM_WORST]
         cells = [
-            [molecule(i), show(x, x.true[i]), prediction(x, i), prediction(y, i), float(q[i] - p[i])]
+            [molecule(i), show(x, float(x.true[i])), prediction(x, i), prediction(y, i), float(q[i] - p[i])]
             for i in order.tolist()
             if np.isfinite(q[i] - p[i])
         ]

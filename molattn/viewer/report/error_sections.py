@@ -81,10 +81,10 @@ def by_scaffold(run: RunFiles, scaffolds: Sequence[str], rows: np.ndarray, of: s
     train = {s for s, split in zip(scaffolds, run.splits, strict=True) if split == "train"}
     for t, target in enumerate(run.targets):
         every = scaffold_errors(target, scaffolds, rows)
-        found = [s for s in every if s.count > 1]
+        found = [s for s in every if s.molecules > 1]
         columns = ["scaffold", "molecules", _error_name(target), "mean error", "in training", "worst"]
         cells = [
-            [s.scaffold, s.count, s.mae, s.bias, "yes" if s.scaffold in train else "no", molecule(s.worst)]
+            [s.scaffold, s.molecules, s.mae, s.bias, "yes" if s.scaffold in train else "no", molecule(s.worst)]
             for s in found[:MAX_SCAFFOLDS]
         ]
         if target.kind != "regression":  # it has no sign
@@ -92,7 +92,7 @@ def by_scaffold(run: RunFiles, scaffolds: Sequence[str], rows: np.ndarray, of: s
             cells = [[*row[:3], *row[4:]] for row in cells]
         more = f"; the {MAX_SCAFFOLDS} with most molecules are shown" if len(found) > MAX_SCAFFOLDS else ""
         text = f"{len(found):,} Bemis-Murcko scaffolds have several {of} molecules{more}."
-        if single := [s.mae for s in every if s.count == 1]:
+        if single := [s.mae for s in every if s.molecules == 1]:
             text += f" {len(single):,} have one, with a {_error_name(target)} of {np.mean(single):.3g}."
         blocks = [paragraph(text), *([table("", columns, cells)] if cells else [])]
         yield section("scaffolds", "Errors by scaffold", blocks, t)

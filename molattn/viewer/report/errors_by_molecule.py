@@ -38,14 +38,14 @@ class ScaffoldErrors(NamedTuple):
 
     Attributes:
         scaffold: its SMILES.
-        count: its molecules with an error.
+        molecules: how many of its molecules have an error.
         mae: their mean absolute error; for classes the mean of 1 - the probability of the true class.
         bias: their mean error.
         worst: the index of the molecule with the largest error.
     """
 
     scaffold: str
-    count: int
+    molecules: int
     mae: float
     bias: float
     worst: int
@@ -82,7 +82,7 @@ def scaffold_errors(target: TargetValues, scaffolds: Sequence[str], rows: np.nda
         )
         for scaffold, of in members.items()
     ]
-    return sorted(found, key=lambda s: (-s.count, s.scaffold))
+    return sorted(found, key=lambda s: (-s.molecules, s.scaffold))
 
 
 def similar_pairs(
@@ -102,7 +102,8 @@ def similar_pairs(
         for p in matched_pairs(smiles, max_atoms=max_atoms)
         if scaffolds[p.first] == scaffolds[p.second] != ""
     }
-    found, seconds = [], defaultdict(list)
+    found: list[SimilarPair] = []
+    seconds: dict[int, list[int]] = defaultdict(list)
     for first, second in changes:
         seconds[first].append(second)
     for first in range(len(smiles)):

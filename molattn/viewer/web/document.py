@@ -49,6 +49,7 @@ def page(
     maps: Sequence[AttentionMap],
     attributions: Sequence[Attribution] = (),
     truth: Sequence[MeasuredValues | None] = (),
+    names: Sequence[str] = (),
 ) -> str:
     """The interactive page of one or several molecules: an HTML document that needs no network and no other file.
 
@@ -59,9 +60,10 @@ def page(
         maps: the attention maps, in the order of selection; may be empty if there are attributions.
         attributions: shown in a second tab; each belongs to the first map of the same SMILES.
         truth: for each map, the measured values by target name, or None; empty for none.
+        names: a name for each map, "" for none; empty for none at all.
 
     Raises:
-        UsageError: no maps and attributions, or another number of true values than of maps.
+        UsageError: no maps and attributions, or another number of true values or names than of maps.
         InputError: atoms that are not those of the SMILES, weights that are negative or not finite, attributions that
             are not finite, or an attribution that belongs to none of the maps.
 
@@ -73,9 +75,9 @@ def page(
     >>> html.partition("<title>")[2].partition("</title>")[0]
     'CCO - molattn'
     """
-    content = payload(list(maps), list(attributions), list(truth))
-    names = [m["smiles"] for m in content["molecules"]]
-    title = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    content = payload(list(maps), list(attributions), list(truth), list(names))
+    shown = [m.get("name") or m["smiles"] for m in content["molecules"]]
+    title = shown[0] if len(shown) == 1 else f"{shown[0]} and {len(shown) - 1} more"
     title = title if len(title) <= 60 else title[:59] + "\u2026"
     return html_document(title, source("page.css"), source("page.js"), content)
 
@@ -104,12 +106,13 @@ def write_page(
     maps: Sequence[AttentionMap],
     attributions: Sequence[Attribution] = (),
     truth: Sequence[MeasuredValues | None] = (),
+    names: Sequence[str] = (),
 ) -> None:
-    """Write `page(maps, attributions, truth)` atomically to a file.
+    """Write `page(maps, attributions, truth, names)` atomically to a file.
 
     Args:
         path: the file, .html or .htm; one that exists is replaced.
-        maps, attributions, truth: as for `page`.
+        maps, attributions, truth, names: as for `page`.
 
     Raises:
         UsageError: the suffix is not .html or .htm, or the folder does not exist; and as `page`.
@@ -126,7 +129,7 @@ def write_page(
     ...     Path(folder, "ethanol.html").read_text(encoding="utf-8") == page([attention])
     True
     """
-    write_document(path, lambda: page(maps, attributions, truth))
+    write_document(path, lambda: page(maps, attributions, truth, names))
 
 
 def write_document(path: str | Path, make: Callable[[], str]) -> None:
