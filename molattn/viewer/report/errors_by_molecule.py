@@ -69,7 +69,7 @@ def scaffold_errors(target: TargetValues, scaffolds: Sequence[str], rows: np.nda
     """
     members: dict[str, list[int]] = defaultdict(list)
     error = target.error
-    for i in rows.tolist():
+    for i in map(int, rows):
         if scaffolds[i] and np.isfinite(error[i]):
             members[scaffolds[i]].append(i)
     found = [
