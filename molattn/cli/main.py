@@ -26,6 +26,7 @@ from molattn.cli.multi_value_options import MultiValueCommand
 from molattn.cli.predict import predict
 from molattn.cli.presets import presets
 from molattn.cli.pretrain import pretrain
+from molattn.cli.report import report
 from molattn.cli.select import select
 from molattn.cli.terminal import prepare_streams, print_line, printable
 from molattn.cli.train import train
@@ -84,6 +85,7 @@ app.command(no_args_is_help=True)(attention)
 app.command(no_args_is_help=True)(faithfulness)
 app.command(no_args_is_help=True)(heads)
 app.command(no_args_is_help=True)(view)
+app.command(no_args_is_help=True)(report)
 app.command(cls=MultiValueCommand, no_args_is_help=True)(tune)
 app.command()(pretrain)
 app.command()(presets)

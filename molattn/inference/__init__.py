@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from molattn.inference.measured_pairs import Agreement
     from molattn.inference.options import PredictionOptions
     from molattn.inference.predictor import Predictor, load
+    from molattn.inference.report import ReportSize, write_report
     from molattn.inference.row_counts import AttentionCounts, RowCounts
     from molattn.inference.rows import RowPrediction
     from molattn.inference.selection import Selection
@@ -18,6 +19,7 @@ _NAMES = {
     "measured_pairs": ("Agreement",),
     "options": ("PredictionOptions",),
     "predictor": ("Predictor", "load"),
+    "report": ("ReportSize", "write_report"),
     "row_counts": ("AttentionCounts", "RowCounts"),
     "rows": ("RowPrediction",),
     "selection": ("Selection",),
@@ -29,12 +31,14 @@ __all__ = [
     "AttentionCounts",
     "PredictionOptions",
     "Predictor",
+    "ReportSize",
     "RowCounts",
     "RowPrediction",
     "Selection",
     "WhatIf",
     "WhatIfRow",
     "load",
+    "write_report",
 ]
 
 

@@ -29,12 +29,15 @@ MeasuredValues = Mapping[str, float | str | None]
 
 
 def payload(
-    maps: Sequence[AttentionMap], attributions: Sequence[Attribution] = (), truth: Sequence[MeasuredValues | None] = ()
+    maps: Sequence[AttentionMap],
+    attributions: Sequence[Attribution] = (),
+    truth: Sequence[MeasuredValues | None] = (),
+    names: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The data of the page, ready for JSON; see `page` for the arguments.
 
     Raises:
-        UsageError: no maps and attributions, or another number of true values than of maps.
+        UsageError: no maps and attributions, or another number of true values or names than of maps.
         InputError: atoms that are not those of the SMILES, weights or values that are not finite, or an attribution
             that belongs to none of the maps.
     """
@@ -42,7 +45,11 @@ def payload(
         raise UsageError("a page needs at least one attention map or attribution")
     if truth and len(truth) != len(maps):
         raise UsageError(f"{len(truth)} true values for {len(maps)} attention maps: give one for each")
+    if names and len(names) != len(maps):
+        raise UsageError(f"{len(names)} names for {len(maps)} attention maps: give one for each")
     molecules = [_from_map(m, t) for m, t in zip(maps, truth or [None] * len(maps), strict=True)]
+    for molecule, name in zip(molecules, names, strict=False):
+        molecule["name"] = _text(name)
     index: dict[tuple[Any, ...], int] = {}
     for k, m in enumerate(maps):
         index.setdefault((m.smiles, m.symbols, m.add_hs), k)
