@@ -32,7 +32,7 @@ from molattn.data.splits.labels import (
     read_split_column,
     read_split_file,
 )
-from molattn.data.splits.official import official_split_labels, tdc_scaffold_split
+from molattn.data.splits.official import official_split_labels, tdc_scaffold_split, validation_labels
 from molattn.data.splits.splitters import (
     SPLITS,
     SPLITS_BY_TARGET,
@@ -102,6 +102,7 @@ __all__ = [
     "split_labels",
     "stratified_split",
     "tdc_scaffold_split",
+    "validation_labels",
     "verify",
     "write_table",
 ]

@@ -265,3 +265,14 @@ class TrainingConfig:
     )
     class_balance: bool = option(False, "Weight classes equally in the loss.", hidden=False)
     positive_weights: tuple[float, ...] = ()
+
+
+BENCHMARK_SETTINGS = {
+    "data": (
+        *("dataset", "encoding", "no_header_row", "sheet", "smiles_column", "target_columns", "weight_column"),
+        *("group_column", "descriptor_columns", "task_type", "positive_class", "max_unreadable", "decimal"),
+        *("thousands", "split", "split_sizes", "split_column", "splits_file", "num_folds", "fold"),
+    ),
+    "training": ("seed", "num_replicates", "devices", "num_nodes"),
+}
+"""The settings that the protocol of a benchmark decides, by section: see `molattn.benchmark`."""

@@ -84,6 +84,29 @@ VALIDATION: dict[str, Callable[[Sequence[str], int, float], Labels]] = {
 """How validation rows are taken from the rows that are not test rows: functions of SMILES, a seed and a share."""
 
 
+def validation_labels(official: OfficialSplit, smiles: Sequence[str], seed: int) -> Labels:
+    """The labels of the rows that are not test rows, by the rule of a benchmark.
+
+    Args:
+        official: the split, from the card of the data set.
+        smiles: n SMILES, in the order of the table.
+        seed: of the validation rows.
+
+    Returns:
+        (n,) labels, "train" or "val"; "" for SMILES that cannot be read.
+
+    Raises:
+        InputError: an unknown rule, or too few molecules.
+
+    >>> from molattn.data import OfficialSplit, validation_labels
+    >>> validation_labels(OfficialSplit("part", "random", 0.25), ["CCO", "CCN", "CCC", "CCF"], seed=1).tolist()
+    ['val', 'train', 'train', 'train']
+    """
+    if official.validation not in VALIDATION:
+        raise InputError(unknown_choice("rule for validation", official.validation, VALIDATION))
+    return VALIDATION[official.validation](smiles, seed, official.share)
+
+
 def official_split_labels(official: OfficialSplit, table: Table, smiles: Sequence[str], seed: int) -> Labels:
     """The labels of a benchmark's official split: its test rows, and the others in train and val.
 
@@ -107,8 +130,6 @@ def official_split_labels(official: OfficialSplit, table: Table, smiles: Sequenc
     >>> official_split_labels(OfficialSplit("part", "random", 0.25), table, smiles, seed=1).tolist()
     ['val', 'train', 'train', 'train', 'test']
     """
-    if official.validation not in VALIDATION:
-        raise InputError(unknown_choice("rule for validation", official.validation, VALIDATION))
     labels = np.full(len(smiles), "test", dtype="<U5")
     others = []
     for row, text in enumerate(column(table, official.column)):
@@ -119,5 +140,5 @@ def official_split_labels(official: OfficialSplit, table: Table, smiles: Sequenc
             )
         if text == "train":
             others.append(row)
-    labels[others] = VALIDATION[official.validation]([smiles[row] for row in others], seed, official.share)
+    labels[others] = validation_labels(official, [smiles[row] for row in others], seed)
     return labels
