@@ -60,6 +60,20 @@ def run_benchmark(
         UsageError: no tasks, tasks of several benchmarks, no seeds, a folder of another model, or one in which another
             process works.
         InputError: a table cannot be read or downloaded, or a prediction is missing.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from molattn.benchmark import benchmark_tasks, run_benchmark
+    >>> tasks = benchmark_tasks("tdc", ["herg"])
+    >>> with tempfile.TemporaryDirectory() as data:  # two molecules of each part, in place of the published files
+    ...     Path(data, "tdc", "herg").mkdir(parents=True)
+    ...     for part in ("train_val", "test"):
+    ...         _ = Path(data, "tdc", "herg", f"{part}.csv").write_text("Drug,Y\\nC1CC1,0\\nc1ccccc1,1\\n")
+    ...     always_one = lambda job: np.ones(len(job.test_smiles))
+    ...     (summary,) = run_benchmark(tasks, always_one, Path(data, "run"), seeds=[1, 2], data_dir=data)
+    >>> summary.task, summary.seeds, summary.mean
+    ('herg', (1, 2), 0.5)
     """
     groups = list(dict.fromkeys(task.group for task in tasks))
     if len(groups) != 1 or not seeds:

@@ -49,6 +49,18 @@ def read_test_labels(task: BenchmarkTask, data_dir: str = "") -> tuple[np.ndarra
 
     Raises:
         UsageError, InputError: as `read_task`.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from molattn.benchmark import benchmark_tasks, read_test_labels
+    >>> (task,) = benchmark_tasks("tdc", ["herg"])
+    >>> with tempfile.TemporaryDirectory() as data:  # two molecules of each part, in place of the published files
+    ...     Path(data, "tdc", "herg").mkdir(parents=True)
+    ...     for part in ("train_val", "test"):
+    ...         _ = Path(data, "tdc", "herg", f"{part}.csv").write_text("Drug,Y\\nC1CC1,0\\nc1ccccc1,1\\n")
+    ...     y, parts = read_test_labels(task, data)
+    >>> set(y.tolist()) == {0, 1}, list(parts)
+    (True, ['all'])
     """
     card, _ = fetch_dataset(task.card.name, data_dir)
     table = read_table(card.path)

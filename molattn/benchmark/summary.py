@@ -80,8 +80,15 @@ def summarize(rows: Iterable[ScoreRow], group: str) -> list[TaskSummary]:
     """The summary of each task and part, in the order of their first rows.
 
     Args:
-        rows: of `scores.csv`.
+        rows: of `scores.csv`: see `molattn.benchmark.runs.read_scores`.
         group: the benchmark.
+
+    >>> from molattn.benchmark import summarize
+    >>> row = {"task": "herg", "part": "all", "metric": "auroc", "lower": "0.7", "upper": "0.9"}
+    >>> row |= {"test": "132", "both_sides": "6"}
+    >>> (summary,) = summarize([row | {"seed": "1", "score": "0.8"}, row | {"seed": "2", "score": "0.82"}], "tdc")
+    >>> round(summary.mean, 2), round(summary.std, 2), summary.rank
+    (0.81, 0.01, 11)
     """
     found: dict[tuple[str, str], list[ScoreRow]] = {}
     for row in rows:
@@ -105,9 +112,10 @@ def summarize(rows: Iterable[ScoreRow], group: str) -> list[TaskSummary]:
 
 
 def mean_rank(summaries: Iterable[TaskSummary]) -> tuple[float, int] | None:
-    """The mean rank over the tasks whose leaderboards have at least `MIN_ENTRIES` entries, and their number.
+    """The mean rank over the tasks whose leaderboards have at least ten entries, and their number; None without any.
 
-    None if there is no such task.
+    Args:
+        summaries: of the tasks.
 
     >>> from molattn.benchmark import TaskSummary, mean_rank, published_entries
     >>> board = published_entries("tdc", "caco2_wang")

@@ -133,6 +133,18 @@ def read_task(task: BenchmarkTask, data_dir: str = "") -> TaskData:
 
     Raises:
         UsageError, InputError: as `fetch_dataset`, or a label that is not a number.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from molattn.benchmark import benchmark_tasks, read_task
+    >>> (task,) = benchmark_tasks("tdc", ["herg"])
+    >>> with tempfile.TemporaryDirectory() as data:  # two molecules of each part, in place of the published files
+    ...     Path(data, "tdc", "herg").mkdir(parents=True)
+    ...     for part in ("train_val", "test"):
+    ...         _ = Path(data, "tdc", "herg", f"{part}.csv").write_text("Drug,Y\\nC1CC1,0\\nc1ccccc1,1\\n")
+    ...     found = read_task(task, data)
+    >>> len(found.smiles) == len(found.y), set(found.y.tolist()) == {0, 1}, len(found.test_smiles) > 0
+    (True, True, True)
     """
     card, message = fetch_dataset(task.card.name, data_dir)
     table = read_table(card.path)

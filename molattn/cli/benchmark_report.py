@@ -49,8 +49,6 @@ def _as_dict(summary: "TaskSummary") -> dict[str, Any]:
 
 def _print_leaderboards(summaries: "Sequence[TaskSummary]") -> None:
     """Print a line for each task, with its rank in the leaderboard."""
-    from molattn.benchmark.published import published
-
     rows = [["task", "metric", "score", "95% interval", "rank", "not told apart", "test (both sides)"]]
     for s in summaries:
         ends = "" if s.rank_range is None else f"ranks {s.rank_range[0]} to {s.rank_range[1]}"
@@ -61,7 +59,7 @@ def _print_leaderboards(summaries: "Sequence[TaskSummary]") -> None:
     print_line("score: mean and standard deviation over the seeds. interval: bootstrap over the test molecules.")
     print_line("rank: 1 plus the number of better entries. not told apart: the ranks of the scores in the interval.")
     print_line("both sides: test molecules with the first InChIKey block of a labeled one.")
-    print_line(f"Published: {published()['sources']['tdc']}.")
+    print_line(f"published: {_source('tdc')}.")
 
 
 def _print_cliffs(summaries: "Sequence[TaskSummary]") -> None:
@@ -78,9 +76,16 @@ def _print_cliffs(summaries: "Sequence[TaskSummary]") -> None:
     print_line()
     means = [statistics.fmean(s.mean for s in part) for part in (everything, cliffs.values()) if part]
     print_line(f"Mean over {len(everything)} targets, all and on cliffs: {' and '.join(f'{m:.3f}' for m in means)}.")
-    print_line(f"Published: {published()['sources']['moleculeace']}.")
+    print_line(f"Published: {_source('moleculeace')}:")
     for name, (both, on_cliffs) in published()["moleculeace"].items():
         print_line(f"  {name}: {both:.3f} and {on_cliffs:.3f}")
+
+
+def _source(group: str) -> str:
+    """Where the published results are from."""
+    from molattn.benchmark.published import published
+
+    return published()["sources"][group].partition(":")[0]
 
 
 def _score(summary: "TaskSummary") -> str:

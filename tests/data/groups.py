@@ -17,8 +17,8 @@ def esol_smiles() -> list[str]:
 
 
 def made_up_label(smiles: str) -> float:
-    """A number that depends on the SMILES alone."""
-    return len(smiles) % 7 + len(smiles) / 100
+    """A number that depends on the SMILES alone, most of all on its carbon atoms."""
+    return smiles.upper().count("C") / 2 + len(smiles) % 7 / 4 + len(smiles) / 100
 
 
 def _text(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
@@ -33,7 +33,7 @@ def tdc_files(name: str, is_binary: bool = False) -> dict[str, str]:
     for part, rows in (("train_val", smiles[:NUM_TRAIN]), ("test", smiles[NUM_TRAIN:])):
         labels = [made_up_label(text) for text in rows]
         cells = [
-            (f"m{i}", text, int(y > 3) if is_binary else y)
+            (f"m{i}", text, int(y > 5) if is_binary else y)
             for i, (text, y) in enumerate(zip(rows, labels, strict=True))
         ]
         files[f"admet_group/{name}/{part}.csv"] = _text(("Drug_ID", "Drug", "Y"), cells)
