@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from molattn import __version__
 from molattn.cli.attention import attention
+from molattn.cli.benchmark import benchmark
 from molattn.cli.check import check
 from molattn.cli.datasets import datasets
 from molattn.cli.doctor import doctor
@@ -88,6 +89,7 @@ app.command(no_args_is_help=True)(view)
 app.command(no_args_is_help=True)(report)
 app.command(cls=MultiValueCommand, no_args_is_help=True)(tune)
 app.command()(pretrain)
+app.command(cls=MultiValueCommand, no_args_is_help=True)(benchmark)
 app.command()(presets)
 app.command()(doctor)
 app.add_typer(datasets, name="datasets")

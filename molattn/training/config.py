@@ -10,7 +10,8 @@ from molattn.training.bases import AUTO_BASE, FINE_TUNING
 from molattn.training.command_option import option
 
 # As in molattn.data, molattn.chem and molattn.models, which are not imported for the help screen.
-SPLIT_NAMES = ("random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone", "stratified")
+OFFICIAL_SPLIT = "official"
+SPLIT_NAMES = (*("random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone", "stratified"), OFFICIAL_SPLIT)
 FEATURIZER_NAMES = ("rdkit_few", "rdkit_2d")
 LOSS_NAMES = (
     *("mse", "mae", "huber", "mve", "evidential", "quantile", "bounded-mse", "bounded-mae"),
@@ -55,7 +56,8 @@ class DataConfig:
             "reject" leaves the row out, "stop" ends the run.
         duplicates: rows of one molecule, with equal descriptors: "keep" uses each; "mean" and "median" merge them into
             one label (of classes, the most frequent), "drop" leaves out molecules whose labels are in conflict.
-        split: "random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone" or "stratified".
+        split: "random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone" or "stratified"; or "official",
+            that of a benchmark's data set, which is its default.
         split_sizes: fractions of training, validation and test.
         calibration_size: fraction of all molecules that is held out from training for calibration, by `split`; 0 for
             none.
@@ -277,3 +279,14 @@ class TrainingConfig:
     )
     class_balance: bool = option(False, "Weight classes equally in the loss.", hidden=False)
     positive_weights: tuple[float, ...] = ()
+
+
+BENCHMARK_SETTINGS = {
+    "data": (
+        *("dataset", "encoding", "no_header_row", "sheet", "smiles_column", "target_columns", "weight_column"),
+        *("group_column", "descriptor_columns", "task_type", "positive_class", "max_unreadable", "decimal"),
+        *("thousands", "split", "split_sizes", "split_column", "splits_file", "num_folds", "fold"),
+    ),
+    "training": ("seed", "num_replicates", "devices", "num_nodes"),
+}
+"""The settings that the protocol of a benchmark decides, by section: see `molattn.benchmark`."""
