@@ -118,7 +118,17 @@ def train_and_evaluate(
     callbacks = [ReportEpochs(report, settings.epochs), *callbacks]
     weights = task_weights(settings.task_weights, data.target_columns)
     fitted = fit_ensemble(
-        config, task, scaler, train, val, metric_names[0], callbacks, on_member, checkpoints, reporter.warning, weights
+        config,
+        task,
+        scaler,
+        train,
+        val,
+        metric_names[0],
+        callbacks,
+        on_member,
+        checkpoints,
+        reporter.warning,
+        task_weights=weights,
     )
     if several:
         log.open()

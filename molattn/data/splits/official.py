@@ -140,5 +140,5 @@ def official_split_labels(official: OfficialSplit, table: Table, smiles: Sequenc
             )
         if text == "train":
             others.append(row)
-    labels[others] = validation_labels(official, [smiles[row] for row in others], seed)
+    labels[others] = validation_labels(official, [str(smiles[row]) for row in others], seed)
     return labels

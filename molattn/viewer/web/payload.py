@@ -49,7 +49,7 @@ def payload(
         raise UsageError(f"{len(names)} names for {len(maps)} attention maps: give one for each")
     molecules = [_from_map(m, t) for m, t in zip(maps, truth or [None] * len(maps), strict=True)]
     for molecule, name in zip(molecules, names, strict=False):
-        molecule["name"] = _text(name)
+        molecule["name"] = shown_text(name)
     index: dict[tuple[Any, ...], int] = {}
     for k, m in enumerate(maps):
         index.setdefault((m.smiles, m.symbols, m.add_hs), k)
