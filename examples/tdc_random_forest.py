@@ -17,12 +17,12 @@ from molattn.chem import feature_vectors
 
 def forest(job: TrainingJob) -> np.ndarray:
     """A random forest on counts of Morgan fingerprints; it needs no validation molecules, and leaves them out."""
-    is_class = job.task_type == "binary"
-    model = (RandomForestClassifier if is_class else RandomForestRegressor)(n_estimators=500, random_state=job.seed)
     x, x_test = (feature_vectors(smiles, ["morgan_count"]) for smiles in (job.smiles, job.test_smiles))
     train = job.split == "train"
-    model.fit(x[train], job.y[train])
-    return model.predict_proba(x_test)[:, 1] if is_class else model.predict(x_test)
+    if job.task_type == "binary":
+        model = RandomForestClassifier(n_estimators=500, random_state=job.seed).fit(x[train], job.y[train])
+        return np.asarray(model.predict_proba(x_test))[:, 1]
+    return RandomForestRegressor(n_estimators=500, random_state=job.seed).fit(x[train], job.y[train]).predict(x_test)
 
 
 def main() -> None:
