@@ -23,7 +23,5 @@ def test_it_scores_classes_and_numbers(
     assert [line[:2] for line in lines] == [["caco2_wang:", "mae"], ["hia_hou:", "auroc"]]
     # The labels depend on the number of carbon atoms, of which a forest on counts of substructures finds some.
     y = np.array([made_up_label(text) for text in esol_smiles()])
-        np.array([made_up_label(text) for text in part]) for part in np.split(np.array(esol_smiles()), [NUM_TRAIN])
-    )
     assert float(lines[0][2]) < np.abs(y[NUM_TRAIN:] - y[:NUM_TRAIN].mean()).mean() and float(lines[1][2]) > 0.8
     assert (tmp_path / "run" / "scores.csv").is_file()
