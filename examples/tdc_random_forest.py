@@ -20,8 +20,8 @@ def forest(job: TrainingJob) -> np.ndarray:
     x, x_test = (feature_vectors(smiles, ["morgan_count"]) for smiles in (job.smiles, job.test_smiles))
     train = job.split == "train"
     if job.task_type == "binary":
-        classifier = RandomForestClassifier(n_estimators=500, random_state=job.seed).fit(x[train], job.y[train])
-        return np.asarray(classifier.predict_proba(x_test))[:, 1]
+        model = RandomForestClassifier(n_estimators=500, random_state=job.seed).fit(x[train], job.y[train])
+        return np.asarray(model.predict_proba(x_test))[:, 1]
     return RandomForestRegressor(n_estimators=500, random_state=job.seed).fit(x[train], job.y[train]).predict(x_test)
 
 

@@ -107,7 +107,9 @@ def validation_labels(official: OfficialSplit, smiles: Sequence[str], seed: int)
     return VALIDATION[official.validation](smiles, seed, official.share)
 
 
-def official_split_labels(official: OfficialSplit, table: Table, smiles: Sequence[str], seed: int) -> Labels:
+def official_split_labels(
+    official: OfficialSplit, table: Table, smiles: list[str] | tuple[str, ...], seed: int
+) -> Labels:
     """The labels of a benchmark's official split: its test rows, and the others in train and val.
 
     Args:
