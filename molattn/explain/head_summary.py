@@ -249,6 +249,8 @@ class HeadSummary:
         """
         path = Path(path)
         suffix = check_summary_output(path)
+        if not path.parent.is_dir():
+            raise UsageError(f"{short_repr(str(path.parent))} is not a folder: create it first")
         if suffix in FIGURE_SUFFIXES:
             from molattn.viewer import heads_plot
 
@@ -270,15 +272,13 @@ def check_summary_output(path: Path) -> str:
     """The suffix of a file that `HeadSummary.save` can write.
 
     Raises:
-        UsageError: another suffix, or a folder that does not exist.
+        UsageError: another suffix.
     """
     suffix = path.suffix.lower()
     if suffix not in (*TABLE_SUFFIXES, *FIGURE_SUFFIXES):
         raise UsageError(
             f"{path}: name it {', '.join(TABLE_SUFFIXES)} for a table, {' or '.join(FIGURE_SUFFIXES)} for a figure"
         )
-    if not path.parent.is_dir():
-        raise UsageError(f"{short_repr(str(path.parent))} is not a folder: create it first")
     return suffix
 
 

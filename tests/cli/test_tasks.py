@@ -64,7 +64,9 @@ def test_zeros_and_ones_are_predicted_as_probabilities(molattn: Molattn, binary:
     probability = printed.split()[-1]
     explained = molattn("explain", run, "--smiles", "CCO").out.splitlines()
     assert re.match(rf"log-odds of soluble -?\d+\.\d+ \(probability {probability}\) = ", explained[1])
-    assert explained[2].startswith("additive, the terms whose sum is the prediction, in log-odds; ")
+    assert explained[2].startswith(
+        "fragment-shapley, the change of the prediction as the atom joins a fragment, in log-odds; "
+    )
     assert molattn("explain", run, "--smiles", "CCO", "-o", tmp_path / "x.csv").code == 0
     parts = {r["part"]: float(r["value"]) for r in _rows(tmp_path / "x.csv")}
     assert 1 / (1 + math.exp(-parts["prediction"])) == pytest.approx(parts["probability"])
