@@ -32,14 +32,19 @@ class BasePredictor:
         artifact: the model.
         faithfulness: one-line results of `molattn faithfulness`, by target and method.
         folder: the folder that the model was loaded from, if any.
+        address: the address and commit of a model that was loaded from the hub; empty for others.
     """
 
     def __init__(
-        self, artifact: Artifact, faithfulness: FaithfulnessSummaries | None = None, folder: Path | None = None
+        self,
+        artifact: Artifact,
+        faithfulness: FaithfulnessSummaries | None = None,
+        folder: Path | None = None,
+        address: str = "",
     ):
         self._artifact = artifact
         self._faithfulness: FaithfulnessSummaries = faithfulness or {}
-        self.folder = folder
+        self.folder, self.address = folder, address
         self.read_options = artifact.read_options
         conformers = self.read_options.conformers
         if conformers is not None and conformers.on_failure == "stop":
