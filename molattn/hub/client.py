@@ -33,16 +33,23 @@ def user_agent() -> dict[str, str]:
 @contextmanager
 def hub_errors(address: HubAddress) -> Iterator[None]:
     """Turn the errors of `huggingface_hub` about a repository into errors of molattn."""
-    errors = import_hub().errors
+    hub = import_hub()
+    errors = hub.errors
     try:
         yield
     except errors.HfHubHTTPError as error:
-        raise _http_error(errors, error, address) from error
+        raise _http_error(hub, error, address) from error
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
         raise not_in_cache(address) from error
     except errors.LocalTokenNotFoundError as error:
-        raise InputError(f"hf://{address.repository} asks who you are: {LOGIN}") from error
-    except errors.HTTPError as error:  # of the library of HTTP that it uses: no connection, or one that was lost
+        raise _no_token(address) from error
+    # HTTPError is that of the library of HTTP that it uses; the others come from hf_xet, which moves large files.
+    except (
+        errors.HTTPError,
+        ConnectionError,
+        TimeoutError,
+        getattr(errors, "XetDownloadError", TimeoutError),
+    ) as error:
         raise unreachable(address, error) from error
     except errors.HFValidationError as error:
         raise UsageError(f"{address} is not the name of a repository: {_first_line(error)}") from error
@@ -60,13 +67,17 @@ def unreachable(address: HubAddress, error: BaseException) -> InputError:
 def not_in_cache(address: HubAddress) -> InputError:
     """The message about a model that is neither on this machine nor can be downloaded."""
     return InputError(
-        f"{address} is not in the cache of the hub, and HF_HUB_OFFLINE is set: unset it, or load the model once with it "
-        "unset"
+        f"{address} is not in the cache of the hub, and HF_HUB_OFFLINE is set: load the model once without it"
     )
 
 
-def _http_error(errors: Any, error: Any, address: HubAddress) -> MolattnError:
+def _no_token(address: HubAddress) -> InputError:
+    return InputError(f"the hub asks who you are for hf://{address.repository}: {LOGIN}")
+
+
+def _http_error(hub: Any, error: Any, address: HubAddress) -> MolattnError:
     """The message about an error that the hub responds with."""
+    errors = hub.errors
     name, status = f"hf://{address.repository}", error.response.status_code
     if isinstance(error, errors.GatedRepoError):
         page = f"{str(error.response.url).partition(f'/{address.repository}/')[0].removesuffix('/api/models')}"
@@ -80,6 +91,8 @@ def _http_error(errors: Any, error: Any, address: HubAddress) -> MolattnError:
         return not_a_model(address)
     if isinstance(error, errors.DisabledRepoError):
         return InputError(f"{name} was disabled on the hub: its page says why")
+    if status == 401 and hub.get_token() is None:
+        return _no_token(address)
     if status == 401:
         return InputError(f"the hub does not accept your token for {name}: {LOGIN}")
     if status == 403:

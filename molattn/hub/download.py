@@ -28,8 +28,8 @@ _LOG = logging.getLogger("molattn")
 def download_model(address: HubAddress, optional: Sequence[str] = ()) -> tuple[Path, HubAddress]:
     """The folder of a model in the cache of the hub, and its address with the commit in it.
 
-    A branch or tag is looked up on the hub each time; if the hub cannot be reached, the commit that it was the last time
-    is used. A whole commit that is in the cache needs no network.
+    A branch or tag is looked up on the hub each time; if the hub cannot be reached, the commit that it was the last
+    time is used. A whole commit that is in the cache needs no network.
 
     Args:
         address: of the model.
@@ -37,8 +37,8 @@ def download_model(address: HubAddress, optional: Sequence[str] = ()) -> tuple[P
 
     Raises:
         MissingExtra: `huggingface_hub` is not installed.
-        InputError: no such repository or revision, or no access to it; no network, and no copy in the cache; not a model
-            of molattn; or another SHA-256 than in the address.
+        InputError: no such repository or revision, or no access to it; no network, and no copy in the cache; not a
+            model of molattn; or another SHA-256 than in the address.
     """
     hub = import_hub()
     with hub_errors(address):

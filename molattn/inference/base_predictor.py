@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,10 @@ from molattn.models.artifact_file import save_artifact
 from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.descriptor_stream import DescriptorStream, InputRow
 from molattn.models.task import Task
+from molattn.training.run_status import MODEL_FOLDER
+
+if TYPE_CHECKING:
+    from molattn.publish.push import PushedModel
 
 
 class BasePredictor:
@@ -89,6 +93,40 @@ class BasePredictor:
             OSError: the folder or a file cannot be written.
         """
         save_artifact(folder, self._artifact)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool = False,
+        revision: str = "",
+        commit_message: str = "",
+        license: str = "",
+        card: str | Path | None = None,
+        dry_run: bool = False,
+    ) -> "PushedModel":
+        """Upload the model to the Hugging Face Hub: `molattn.push` of the run that it was loaded from.
+
+        A model that is not from a run on this machine is uploaded alone, and its card says what is not recorded.
+
+        Args:
+            repo_id: "user/model", or hf://user/model.
+            private, revision, commit_message, license, card, dry_run: as for `molattn.push`.
+
+        Raises:
+            InputError, UsageError, MissingExtra: as for `molattn.push`.
+        """
+        # Imported here, because predictions do not need it.
+        from molattn.publish.push import push
+
+        options = {"private": private, "revision": revision, "commit_message": commit_message, "license": license}
+        with tempfile.TemporaryDirectory() as temporary:
+            if self.folder is None or self.address:
+                self.save(temporary)
+                run = Path(temporary)
+            else:
+                run = self.folder.parent if self.folder.name == MODEL_FOLDER else self.folder
+            return push(run, repo_id, card=card, dry_run=dry_run, **options)
 
     def config_sha256(self) -> str:
         """SHA-256 of the model's `config.json`, which holds the checksum of its weights."""

@@ -307,8 +307,8 @@ class Explainer(BasePredictor):
         if self.address and (run is None or is_hub_address(run)):
             name, _, commit = self.address.partition("#")[0].removeprefix("hf://").partition("@")
             raise UsageError(
-                f"{self.address} is in the cache of the hub, where no results are saved: `hf download {name} --revision "
-                f"{commit} --local-dir FOLDER`, and measure FOLDER"
+                f"{self.address} is in the cache of the hub, where no results are saved: run `hf download {name} "
+                f"--revision {commit} --local-dir FOLDER`, and measure FOLDER"
             )
         if run is None:
             if self.folder is None:

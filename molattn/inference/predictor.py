@@ -415,9 +415,10 @@ def load(run: str | Path) -> Predictor:
     """Load the predictor of a run folder, of the `model` folder in it, or of a model on the hub; on the CPU.
 
     Args:
-        run: the folder of a run, or one that `Predictor.save` wrote; or hf://user/model, with a branch, tag or commit as
-            hf://user/model@revision, and with #sha256= and the SHA-256 of its `config.json` only that model. The files
-            are downloaded into the hub's cache; `address` of the predictor has the commit.
+        run: the folder of a run, or one that `Predictor.save` wrote; or the address of a model on the hub:
+            hf://user/model, or hf://user/model@revision with a branch, tag or commit. With #sha256= and the SHA-256 of
+            a `config.json` at its end, it is that model or none. The files are downloaded into the hub's cache;
+            `address` of the predictor has the commit.
 
     Raises:
         InputError: there is no model; it is damaged, of a newer molattn, or needs a plugin that is not installed; the

@@ -111,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif parts[:2] == ["api", "models"]:
             self._of_repository("/".join(parts[2:4]), parts[4:])
         elif path.endswith(".git/info/lfs/objects/batch"):
-            self._lfs_batch(path.removesuffix(".git/info/lfs/objects/batch"))
+            self._lfs_batch()
         elif len(parts) > 4 and parts[2] == "resolve":
             self._of_repository("/".join(parts[:2]), parts[2:])
         else:
@@ -180,7 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
             repository.refs[branch] = repository.refs["main"]
             self._json({})
 
-    def _lfs_batch(self, name: str) -> None:
+    def _lfs_batch(self) -> None:
         href = f"{self.server.url}/lfs/"
         objects = json.loads(self.body)["objects"]
         answer = [{**o, "actions": {"upload": {"href": href + o["oid"]}}} for o in objects]
