@@ -29,15 +29,27 @@ def number(value: float | None) -> str:
 
 
 def yaml_lines(content: Mapping[str, Any] | Sequence[Any], indent: int = 0) -> list[str]:
-    """Mappings, lists, texts and numbers as YAML; every text is quoted as in JSON, which YAML includes."""
+    """Mappings, lists, texts and finite numbers as YAML, with every text in quotes."""
     pad, lines = " " * indent, []
     items = [(f"{k}:", v) for k, v in content.items()] if isinstance(content, Mapping) else [("-", v) for v in content]
     for start, value in items:
         if not isinstance(value, Mapping | list | tuple) or not value:
-            lines.append(f"{pad}{start} {json.dumps(value)}")
+            lines.append(f"{pad}{start} {_scalar(value)}")
         elif start == "-":
             first, *others = yaml_lines(value, indent + 2)
             lines += [f"{pad}- {first.lstrip()}", *others]
         else:
             lines += [f"{pad}{start}", *yaml_lines(value, indent + 2)]
     return lines
+
+
+def _scalar(value: object) -> str:
+    """A text, a number or an empty list or mapping."""
+    if isinstance(value, str):
+        text = value.replace("\\", "\\\\").replace('"', '\\"')
+        # The escapes of Python, not those of JSON, which has two of them for a character beyond the first 65,536.
+        return '"' + "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text) + '"'
+    text = json.dumps(value)
+    mantissa, e, exponent = text.partition("e")
+    # Without a point, it is a text in YAML.
+    return f"{mantissa}.0e{exponent}" if e and "." not in mantissa else text

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
+from huggingface_hub.utils import disable_progress_bars, enable_progress_bars
 
 from tests.cli.conftest import molattn, run, table  # noqa: F401
 from tests.hub.server import TOKEN, HubServer, serve_hub
@@ -16,9 +17,13 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
     constants = huggingface_hub.constants
     with serve_hub() as server:
         monkeypatch.setattr(constants, "ENDPOINT", server.url)
+        template = f"{server.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub-cache"))
         monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
         monkeypatch.setenv("HF_TOKEN", TOKEN)
+        disable_progress_bars()
         yield server
+        enable_progress_bars()
