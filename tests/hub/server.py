@@ -162,7 +162,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _create(self) -> None:
         asked = json.loads(self.body)
         name = f"{asked['organization']}/{asked['name']}"
-        if self._token() != TOKEN:
+        if self._token() == READER_TOKEN:
+            self._error(403, "", "you must use a write token")
+        elif self._token() != TOKEN:
             self._error(401, "", "Invalid username or password.")
         elif asked["organization"] != "user":
             self._error(403, "", "You don't have the rights to create a model under this namespace")
