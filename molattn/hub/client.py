@@ -39,8 +39,10 @@ def hub_errors(address: HubAddress) -> Iterator[None]:
         yield
     except errors.HfHubHTTPError as error:
         raise _http_error(hub, error, address) from error
-    except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled) as error:
-        raise not_in_cache(address) from error
+    except errors.OfflineModeIsEnabled as error:
+        raise InputError(f"{address} is on the hub, and HF_HUB_OFFLINE is set: unset it") from error
+    except errors.LocalEntryNotFoundError as error:  # the connection was lost between two files
+        raise unreachable(address, error.__cause__ or error) from error
     except errors.LocalTokenNotFoundError as error:
         raise _no_token(address) from error
     # HTTPError is that of the library of HTTP that it uses; the others come from hf_xet, which moves large files.

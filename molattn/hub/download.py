@@ -71,8 +71,12 @@ def _fetch(hub: Any, address: HubAddress, name: str, max_bytes: int, required: b
     """
     which = {"repo_id": address.repository, "filename": name, "revision": address.revision or None}
     cached = hub.try_to_load_from_cache(**which)
-    if address.is_commit and cached is not None:
-        return Path(cached) if isinstance(cached, str) else None
+    if address.is_commit and isinstance(cached, str):
+        return Path(cached)
+    if address.is_commit and cached is not None:  # it is known that there is no such file
+        if required:
+            raise not_a_model(address)
+        return None
     try:
         found = hub.get_hf_file_metadata(hub.hf_hub_url(**which), **user_agent())
     except hub.errors.EntryNotFoundError:

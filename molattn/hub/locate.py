@@ -49,5 +49,5 @@ def errors_name(model: LocatedModel) -> Iterator[None]:
     except InputError as error:
         if model.address is None:
             raise
-        remove = f"hf cache rm model/{model.address.repository}"
-        raise InputError(f"{model.address}: {error}, after `{remove}` if only this copy of it is damaged") from error
+        remove = f", after `hf cache rm model/{model.address.repository}` if only this copy of it is damaged"
+        raise InputError(f"{model.address}: {error}{remove if 'is damaged' in str(error) else ''}") from error

@@ -17,7 +17,7 @@ from molattn.errors import MolattnWarning, SmilesError, UsageError
 from molattn.explain import NOT_MEASURED, AttentionMap, Attribution
 from molattn.explain.attribute import attribute, choose_attribution_method, target_index
 from molattn.explain.tree_shap import TREE_SHAP
-from molattn.hub.address import is_hub_address
+from molattn.hub.address import is_hub_address, parse_address
 from molattn.inference.attention_maps import iter_maps
 from molattn.inference.base_predictor import BasePredictor
 from molattn.inference.molecules import as_smiles
@@ -306,10 +306,10 @@ class Explainer(BasePredictor):
                 the hub.
         """
         if self.address and (run is None or is_hub_address(run)):
-            name, _, commit = self.address.partition("#")[0].removeprefix("hf://").partition("@")
+            address = parse_address(self.address)
             raise UsageError(
-                f"{self.address} is in the cache of the hub, where no results are saved: run `hf download {name} "
-                f"--revision {commit} --local-dir FOLDER`, and measure FOLDER"
+                f"{address} is in the cache of the hub, where no results are saved: run `hf download "
+                f"{address.repository} --revision {address.revision} --local-dir FOLDER`, and measure FOLDER"
             )
         if run is None:
             if self.folder is None:

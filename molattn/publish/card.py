@@ -95,19 +95,25 @@ def _base_sections(facts: RunFacts, address: HubAddress) -> list[Any]:
 
 def _usage(facts: RunFacts, address: HubAddress) -> list[str]:
     text = f"hf://{address.repository}" + (f"@{address.revision}" if address.revision else "")
+    commands = [f"molattn predict {text} in.csv -o out.csv"]
+    python = [f'predictor = molattn.load("{text}")']
+    if facts.needed_columns:
+        python.append('predictor.predict(pandas.read_csv("in.csv"))')
+    else:
+        commands.insert(0, f"molattn predict {text} --smiles CCO")
+        commands.append(f"molattn view {text} --smiles CCO -o page.html")
+        python.append('predictor.predict(["CCO", "c1ccccc1"])')
+    modules = ["import molattn", *(["import pandas"] if facts.needed_columns else [])]
     return [
         "```bash",
         "pip install 'molattn[hub]'",
-        f"molattn predict {text} --smiles CCO",
-        f"molattn predict {text} in.csv -o out.csv",
-        f"molattn view {text} --smiles CCO -o page.html",
+        *commands,
         "```",
         "",
         "```python",
-        "import molattn",
+        *modules,
         "",
-        f'predictor = molattn.load("{text}")',
-        'predictor.predict(["CCO", "c1ccccc1"])',
+        *python,
         "```",
         "",
         "This address with a commit and the checksum loads this model and no other:",

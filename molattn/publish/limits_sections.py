@@ -1,9 +1,10 @@
 """Sections of a model card about where a model applies, and how it was made."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from molattn.models.applicability_domain import NUM_NEIGHBOURS
+from molattn.models.config import GraphModelConfig
 from molattn.publish.markdown import code, escaped, number, table
 from molattn.publish.run_facts import RunFacts
 from molattn.publish.training_molecules import TrainingMolecules
@@ -25,10 +26,10 @@ def domain_section(facts: RunFacts) -> list[str]:
 
 def limits_section(facts: RunFacts, training: TrainingMolecules | None) -> list[str]:
     """What the training molecules were, and what the model cannot represent."""
-    return [f"- {text}" for text in [*_training(training), *_representation(facts), *_needs(facts)]]
+    return [f"- {text}" for text in [*_training(facts, training), *_representation(facts), *_needs(facts)]]
 
 
-def _training(found: TrainingMolecules | None) -> list[str]:
+def _training(facts: RunFacts, found: TrainingMolecules | None) -> list[str]:
     if found is None:
         return [
             "The elements and sizes of the training molecules are not recorded: the run's predictions.csv is missing."
@@ -36,32 +37,41 @@ def _training(found: TrainingMolecules | None) -> list[str]:
     examined = "" if found.examined == found.count else f", of which {found.examined:,} were examined"
     elements = ", ".join(f"{escaped(symbol)} {n:,}" for symbol, n in found.elements.items())
     smallest, median, largest = found.sizes
-    return [
+    lines = [
         f"Trained on {found.count:,} molecules{examined}.",
         f"Elements in them, and molecules with each: {elements}. Predictions for other elements are extrapolations.",
         f"Their heavy atoms: {smallest} to {largest}, median {median:g}. Larger molecules are extrapolations.",
-        f"{found.not_represented:,} of them have a property that the model does not see, such as an isotope.",
     ]
+    unseen = f"{found.not_represented:,} of them have a property that the model does not see, such as an isotope."
+    return [*lines, unseen] if _reads_graphs(facts) else lines
+
+
+def _reads_graphs(facts: RunFacts) -> bool:
+    return facts.config["model"]["kind"] == GraphModelConfig.kind
 
 
 def _representation(facts: RunFacts) -> list[str]:
     molecules = facts.config["molecules"]
     standardize = molecules["standardize"]
     lines = [f"Molecules of more than {molecules['max_atoms']:,} atoms are refused."]
-    if molecules["conformers"] is None:
+    if not _reads_graphs(facts):
+        lines.append("It reads the tokens of canonical SMILES, from which it has to infer bonds and rings.")
+    elif molecules["conformers"] is None:
         lines.append("It sees no 3D geometry: all conformers of a molecule have one prediction.")
     if standardize:
         lines.append(f"Molecules are brought to the standard form {code(standardize)} first.")
     else:
         lines.append("Molecules are read as written: salts, charges and tautomers are not standardized.")
-    hydrogens = "Hydrogens are atoms of their own." if molecules["add_hs"] else "Hydrogens are counted at their atoms."
-    return [*lines, hydrogens]
+    if _reads_graphs(facts):
+        own = molecules["add_hs"]
+        lines.append("Hydrogens are atoms of their own." if own else "Hydrogens are counted at their atoms.")
+    return lines
 
 
 def _needs(facts: RunFacts) -> list[str]:
     """Columns that a table has to have beside the SMILES."""
-    names = [d["name"] for d in facts.config["descriptors"] if not d["computed"]]
-    return [f"Every molecule needs these values too: {', '.join(map(code, names))}."] if names else []
+    names = ", ".join(map(code, facts.needed_columns))
+    return [f"Every molecule needs these values too, as columns of its table: {names}."] if names else []
 
 
 def made_section(facts: RunFacts) -> list[str]:
@@ -91,8 +101,12 @@ def made_section(facts: RunFacts) -> list[str]:
 def _epochs(metrics: Mapping[str, Any]) -> str:
     if "epochs" not in metrics:
         return ""
-    best = metrics.get("best_epoch")
-    return f"{metrics['epochs']}" + (f", of which {escaped(best)} is kept" if best is not None else "")
+    return f"{_each(metrics['epochs'])}, of which {_each(metrics['best_epoch'])} is kept"
+
+
+def _each(value: int | Sequence[int]) -> str:
+    """A number, or that of each model of an ensemble."""
+    return str(value) if isinstance(value, int) else " / ".join(map(str, value))
 
 
 def _versions(environment: Mapping[str, Any]) -> dict[str, str]:

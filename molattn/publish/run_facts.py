@@ -62,6 +62,11 @@ class RunFacts:
         return load_card(self.data_name) if self.data_name in dataset_names() else None
 
     @property
+    def needed_columns(self) -> list[str]:
+        """The descriptors that a table has to have beside the SMILES."""
+        return [d["name"] for d in self.config["descriptors"] if not d["computed"]]
+
+    @property
     def is_base(self) -> bool:
         """Whether it is a base model, which predicts nothing of its own."""
         return bool(self.base)

@@ -11,7 +11,7 @@ from molattn.hub.locate import locate_model
 from molattn.models.config import ModelConfig
 
 AUTO_BASE, NO_BASE = "auto", "none"
-"""Values of `training.base`, besides the name or folder of a base model."""
+"""Values of `training.base`, besides the name, folder or address of a base model."""
 
 DEFAULT_BASE = "nci"
 """The base model that `AUTO_BASE` selects."""
@@ -48,7 +48,7 @@ class BaseModel:
     """A base model on disk.
 
     Attributes:
-        name: the name or folder by which it was requested.
+        name: the name or folder by which it was requested; of a model on the hub its address with the commit.
         folder: the folder of its files: card.toml, and those of a saved model.
         model: its settings.
         add_hs: whether hydrogens are atoms of its molecules.

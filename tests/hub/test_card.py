@@ -16,6 +16,7 @@ from molattn.hub.address import parse_address
 from molattn.publish.card import model_card
 from molattn.publish.markdown import code, escaped, number, table, yaml_lines
 from molattn.publish.training_molecules import training_molecules
+from tests.cli.conftest import Molattn
 from tests.molecules import esol
 
 ADDRESS = parse_address("hf://user/solubility")
@@ -120,6 +121,37 @@ def test_classes_and_hostile_names(classes: Path) -> None:
     _, *measured = rows_of(card, "Uncertainty")
     assert measured[1][:3] == ["`active`", "test", number(found)]
     assert "The sets of classes for a probability of 90%:" in card
+
+
+@pytest.fixture(scope="module")
+def columns(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two token models that read a column of the table, too."""
+    folder = tmp_path_factory.mktemp("columns")
+    rows = [f"{s},{y},{len(s)}" for s, y in zip(*esol(40), strict=True)]
+    (folder / "in.csv").write_text("\n".join(["smiles,y,length", *rows]) + "\n")
+    sizes = {"hidden_dim": 8, "num_layers": 1, "num_heads": 2, "epochs": 1, "ensemble_size": 2}
+    kind = {"model": "smiles-transformer", "target_columns": ["y"], "descriptor_columns": ["length"]}
+    library.train(folder / "in.csv", output_dir=folder / "run", quiet=True, **sizes, **kind)
+    return folder / "run"
+
+
+@pytest.mark.usefixtures("hub")
+def test_what_a_card_says_to_run_runs(
+    run: Path, columns: Path, tmp_path: Path, molattn: Molattn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(columns.parent / "in.csv", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for k, folder in enumerate((run, columns)):
+        card = library.push(folder, f"hf://user/model-{k}").card
+        bash, python = (section_of(card, "Use").partition(f"```{name}\n")[2] for name in ("bash", "python"))
+        exec(python.partition("```")[0], {})
+        commands = [line.split()[1:] for line in bash.partition("```")[0].splitlines()[1:]]
+        assert len(commands) == (3, 1)[k]
+        assert [molattn(*command, "--force").code for command in commands] == [0] * len(commands)
+    limits = section_of(card, "Limits")
+    assert "Every molecule needs these values too, as columns of its table: `length`." in limits
+    assert "It reads the tokens of canonical SMILES" in limits and "Hydrogens" not in limits
+    assert "| epochs | 1 / 1, of which 1 / 1 is kept |" in card
 
 
 def test_a_data_set_with_a_card_is_cited(run: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import huggingface_hub.constants as hub_constants
 import numpy as np
 import pytest
 
@@ -217,6 +218,10 @@ def test_without_permission(
     with pytest.raises(InputError, match=message):
         library.push(run, address)
     assert public.files() == {}
+    monkeypatch.setattr(hub_constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(InputError, match="hf://user/new is on the hub, and HF_HUB_OFFLINE is set: unset it"):
+        library.push(run, "hf://user/new")
+    monkeypatch.setattr(hub_constants, "HF_HUB_OFFLINE", False)
     hub.status = 503
     with pytest.raises(InputError, match="the hub responds to .* with 503 Service Unavailable: try again later"):
         library.push(run, "hf://user/new")
