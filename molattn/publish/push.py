@@ -10,7 +10,7 @@ import tomli_w
 
 from molattn.errors import InputError, UsageError
 from molattn.explain.faithfulness_file import FILE as FAITHFULNESS_FILE
-from molattn.hub.address import HubAddress, is_hub_address, parse_address
+from molattn.hub.address import HubAddress, address_text, is_hub_address, parse_address
 from molattn.hub.client import hub_errors, import_hub, user_agent
 from molattn.models.artifact_file import load_artifact
 from molattn.models.config_file import CONFIG_JSON, WEIGHTS
@@ -129,7 +129,7 @@ def _target(address: str, revision: str) -> HubAddress:
 
 def _local_run(run: str | Path) -> Path:
     if is_hub_address(run):
-        raise UsageError(f"{run} is on the hub already: give the folder of a run on this machine")
+        raise UsageError(f"{address_text(run)} is on the hub already: give the folder of a run on this machine")
     return Path(run)
 
 

@@ -271,6 +271,11 @@ def test_commands_take_an_address_as_a_run(
     assert molattn("view", "hf://user/model", "--smiles", "CCO", "-o", tmp_path / "page.html").code == 0
     code, _, err = molattn("heads", "hf://user/model")
     assert code == 2 and "error: hf://user/model has no predictions.csv" in err
+    for runs in (("hf://user/model",), (run, "hf://user/model")):
+        code, _, err = molattn("report", *runs, "-o", tmp_path / "report.html")
+        assert code == 2 and err.startswith("error: hf://user/model is on the hub, without predictions.csv: a report")
+    code, _, err = molattn("push", "hf://user/model", "hf://user/other")
+    assert code == 2 and err.startswith("error: hf://user/model is on the hub already: give the folder of a run")
     assert "predictions.csv" not in downloaded(hub)
 
 
