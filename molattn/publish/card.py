@@ -126,8 +126,6 @@ def _metadata(facts: RunFacts, address: HubAddress, license: str) -> dict[str, A
     metadata: dict[str, Any] = {"library_name": "molattn", "pipeline_tag": "graph-ml", "tags": list(TAGS)}
     if license:
         metadata["license"] = license
-    if facts.dataset_card is not None:
-        metadata["datasets"] = [facts.data_name]
     results = [] if facts.is_base else _results(facts)
     if results:
         metadata["model-index"] = [{"name": address.repository.partition("/")[2], "results": results}]

@@ -113,12 +113,19 @@ def metrics_section(facts: RunFacts) -> list[str]:
             )
     header = ["metric", "validation", "test", f"{INTERVAL:.0%} interval of test", "constant prediction, test"]
     lines = [*table(header, rows), *_more(len(metrics["test"])), ""]
-    n = ", ".join(f"{metrics['test'][t]['n']:,} of {code(t)}" for t in [*metrics["test"]][:MAX_TARGETS])
+    counts = {target: metrics["test"][target]["n"] for target in [*metrics["test"]][:MAX_TARGETS]}
+    n = ", ".join(f"{count:,} of {code(target)}{_bounds(facts, target)}" for target, count in counts.items())
     lines.append(f"Test labels: {n}. Intervals are bootstrap intervals of the test molecules; a constant prediction is")
     lines.append(
         f"{escaped(baseline.get('what', 'that of a model without input'))}. The epoch was chosen by validation."
     )
     return lines
+
+
+def _bounds(facts: RunFacts, target: str) -> str:
+    """How many test labels are bounds, which the metrics leave out."""
+    count = facts.metrics["test"][target].get("censored", 0)
+    return f" (and {count:,} bounds, which no metric reads)" if count else ""
 
 
 def _unit(facts: RunFacts, target: str, metric: str) -> str:

@@ -41,7 +41,6 @@ def test_the_metadata_is_what_the_hub_reads(run: Path) -> None:
     found = {result.metric_type: result.metric_value for result in data.eval_results}
     assert found == {name: pytest.approx(metrics[name], rel=1e-5) for name in ("rmse", "mae", "r2", "spearman")}
     assert {result.dataset_name for result in data.eval_results} == {"solubility.csv"}
-    assert data.datasets is None  # a table of one's own is no data set of the hub
     assert ModelCard(model_card(run, ADDRESS)).data.license is None
 
 
@@ -161,7 +160,18 @@ def test_a_data_set_with_a_card_is_cited(run: Path, tmp_path: Path) -> None:
     (tmp_path / "run" / "config.toml").write_text(config.replace(line, 'dataset = "esol"'))
     card = model_card(tmp_path / "run", ADDRESS)
     assert "doi:10.1021/ci034243x" in section_of(card, "Data")
-    assert ModelCard(card).data.datasets == ["esol"]
+    assert ModelCard(card).data.datasets is None  # names there are those of data sets of the hub
+
+
+def test_bounds_are_counted_beside_the_labels_of_a_metric(tmp_path: Path) -> None:
+    rows = [f"{s},{'>' * (i % 3 == 0)}{y}" for i, (s, y) in enumerate(zip(*esol(40), strict=True))]
+    (tmp_path / "in.csv").write_text("\n".join(["smiles,y", *rows]) + "\n")
+    sizes = {"hidden_dim": 8, "num_layers": 1, "num_heads": 2, "epochs": 1, "base": "none"}
+    library.train(tmp_path / "in.csv", output_dir=tmp_path / "run", split_sizes=(0.4, 0.2, 0.4), quiet=True, **sizes)
+    test = json.loads((tmp_path / "run" / "metrics.json").read_text())["test"]["y"]
+    assert test["n"] + test["censored"] == 16 and test["censored"] > 0
+    counts = f"Test labels: {test['n']} of `y` (and {test['censored']} bounds, which no metric reads)."
+    assert counts in model_card(tmp_path / "run", ADDRESS)
 
 
 @pytest.mark.parametrize(
