@@ -17,18 +17,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from molattn._train import train
     from molattn.inference import Predictor, load
+    from molattn.publish.push import push
     from molattn.sklearn import MolAttentionClassifier, MolAttentionRegressor
 
 __version__ = "0.1.0"
 """The version of molattn."""
 
-__all__ = ["MolAttentionClassifier", "MolAttentionRegressor", "Predictor", "__version__", "load", "train"]
+__all__ = ["MolAttentionClassifier", "MolAttentionRegressor", "Predictor", "__version__", "load", "push", "train"]
 
 
 _MODULES = {
     "train": "molattn._train",
     "Predictor": "molattn.inference",
     "load": "molattn.inference",
+    "push": "molattn.publish.push",
     "MolAttentionClassifier": "molattn.sklearn",
     "MolAttentionRegressor": "molattn.sklearn",
 }

@@ -4,8 +4,13 @@ import ctypes
 import os
 
 
-def set_environment() -> None:
-    """Set the environment variables that torch reads, unless the user has; before torch is imported."""
+def set_environment(progress_bars: bool = True) -> None:
+    """Set the environment variables that libraries read, unless the user has; before they are imported.
+
+    progress_bars: whether huggingface_hub may draw them.
+    """
+    if not progress_bars:
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     # OpenMP threads that spin while they wait are very slow when another process needs the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # oneDNN and torch each cache primitives for 1,024 matrix shapes. Every batch brings new shapes, so that a long

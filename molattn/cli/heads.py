@@ -24,6 +24,7 @@ from molattn.cli.options import (
 )
 from molattn.cli.terminal import print_status, warn
 from molattn.errors import UsageError
+from molattn.hub.address import address_text
 
 
 def heads(
@@ -113,7 +114,8 @@ def _molecules(run: Path, smiles: Sequence[str] | None, max_rows: int | None) ->
     from molattn.explain.run_faithfulness import molecules_of_run
 
     if not (run / "predictions.csv").is_file():
-        raise UsageError(f"{run} has no predictions.csv, which lists its test molecules: give a table or --smiles")
+        name = address_text(run)
+        raise UsageError(f"{name} has no predictions.csv, which lists its test molecules: give a table or --smiles")
     molecules = molecules_of_run(run)
     texts = molecules.smiles[:max_rows]
     source = f"{len(texts):,} test molecules of {molecules.data}"

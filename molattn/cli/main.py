@@ -27,6 +27,7 @@ from molattn.cli.multi_value_options import MultiValueCommand
 from molattn.cli.predict import predict
 from molattn.cli.presets import presets
 from molattn.cli.pretrain import pretrain
+from molattn.cli.push import push
 from molattn.cli.report import report
 from molattn.cli.select import select
 from molattn.cli.terminal import prepare_streams, print_line, printable
@@ -90,6 +91,7 @@ app.command(no_args_is_help=True)(report)
 app.command(cls=MultiValueCommand, no_args_is_help=True)(tune)
 app.command()(pretrain)
 app.command(cls=MultiValueCommand, no_args_is_help=True)(benchmark)
+app.command(no_args_is_help=True)(push)
 app.command()(presets)
 app.command()(doctor)
 app.add_typer(datasets, name="datasets")
@@ -117,14 +119,15 @@ def _molattn(
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    set_environment()
     prepare_streams()
     keep_memory()
     # `--debug` is also accepted after the subcommand, where users add it after an error.
     debug, arguments = "--debug" in sys.argv[1:], [a for a in sys.argv[1:] if a != "--debug"]
+    quiet = _has_flag(arguments, "--quiet")
+    set_environment(progress_bars=not quiet and sys.stderr.isatty())
     if not debug:
         warnings.showwarning = show_warning
-    if not _has_flag(arguments, "--quiet"):
+    if not quiet:
         show_log(verbose=_has_flag(arguments, "--verbose"))
     with errors_as_exit_codes(debug):
         if load_plugins():

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from molattn.inference import Predictor
 
 
-Run = Annotated[Path, typer.Argument(help="The folder of a trained run.", show_default=False)]
+Run = Annotated[
+    Path, typer.Argument(help="The folder of a trained run, or hf://user/model on the hub.", show_default=False)
+]
 MoleculeTable = Annotated[
     Path,
     typer.Argument(

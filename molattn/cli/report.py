@@ -11,7 +11,6 @@ from molattn.cli.options import (
     Force,
     NoHeaderRow,
     Quiet,
-    Run,
     Sheet,
     SmilesColumn,
     Thousands,
@@ -22,7 +21,7 @@ from molattn.errors import UsageError, short_repr
 
 
 def report(
-    run: Run,
+    run: Annotated[Path, typer.Argument(help="The folder of a trained run.", show_default=False)],
     other: Annotated[
         Path | None, typer.Argument(help="The folder of a second run, to compare with.", show_default=False)
     ] = None,

@@ -49,8 +49,8 @@ def interval_source(result: "WhatIf") -> str:
 def _parent(name: str, result: "WhatIf") -> str:
     unit = f" {result.unit}" if result.unit else ""
     measured = "" if result.measured is None else f", measured {result.measured:.3g}"
-    seen = "in" if result.known else "not in"
-    return f"{result.smiles}: {name} {result.prediction:.3g}{unit}{measured}; {seen} the training set; {result.goal}"
+    seen = {True: "; in the training set", False: "; not in the training set", None: ""}[result.known]
+    return f"{result.smiles}: {name} {result.prediction:.3g}{unit}{measured}{seen}; {result.goal}"
 
 
 def _cells(row: "WhatIfRow") -> list[str]:

@@ -17,7 +17,12 @@ _PRINTED, _SHOWN = 20, 200
 
 
 def whatif(
-    runs: Annotated[list[Path], typer.Argument(help="The folders of one or several trained runs.", show_default=False)],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="The folders of one or several trained runs, or hf://user/model on the hub.", show_default=False
+        ),
+    ],
     smiles: Annotated[str, typer.Option("--smiles", "-s", help="The SMILES of the parent.", show_default=False)],
     size: Annotated[
         int | None,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -25,6 +25,10 @@ from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.descriptor_stream import DescriptorStream, InputRow
 from molattn.models.device import check_precision, resolve_device
 from molattn.models.task import Task
+from molattn.training.run_status import MODEL_FOLDER
+
+if TYPE_CHECKING:
+    from molattn.publish.push import PushedModel
 
 P = TypeVar("P", bound="BasePredictor")
 
@@ -36,14 +40,19 @@ class BasePredictor:
         artifact: the model.
         faithfulness: one-line results of `molattn faithfulness`, by target and method.
         folder: the folder that the model was loaded from, if any.
+        address: the address and commit of a model that was loaded from the hub; empty for others.
     """
 
     def __init__(
-        self, artifact: Artifact, faithfulness: FaithfulnessSummaries | None = None, folder: Path | None = None
+        self,
+        artifact: Artifact,
+        faithfulness: FaithfulnessSummaries | None = None,
+        folder: Path | None = None,
+        address: str = "",
     ):
         self._artifact = artifact
         self._faithfulness: FaithfulnessSummaries = faithfulness or {}
-        self.folder = folder
+        self.folder, self.address = folder, address
         self.read_options = artifact.read_options
         conformers = self.read_options.conformers
         if conformers is not None and conformers.on_failure == "stop":
@@ -117,6 +126,40 @@ class BasePredictor:
             OSError: the folder or a file cannot be written.
         """
         save_artifact(folder, self._artifact)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool = False,
+        revision: str = "",
+        commit_message: str = "",
+        license: str = "",
+        card: str | Path | None = None,
+        dry_run: bool = False,
+    ) -> "PushedModel":
+        """Upload the model to the Hugging Face Hub: `molattn.push` of the run that it was loaded from.
+
+        A model that is not from a run on this machine is uploaded alone, and its card says what is not recorded.
+
+        Args:
+            repo_id: "user/model", or hf://user/model.
+            private, revision, commit_message, license, card, dry_run: as for `molattn.push`.
+
+        Raises:
+            InputError, UsageError, MissingExtra: as for `molattn.push`.
+        """
+        # Imported here, because predictions do not need it.
+        from molattn.publish.push import push
+
+        options = {"private": private, "revision": revision, "commit_message": commit_message, "license": license}
+        with tempfile.TemporaryDirectory() as temporary:
+            if self.folder is None or self.address:
+                self.save(temporary)
+                run = Path(temporary)
+            else:
+                run = self.folder.parent if self.folder.name == MODEL_FOLDER else self.folder
+            return push(run, repo_id, card=card, dry_run=dry_run, **options)
 
     def config_sha256(self) -> str:
         """SHA-256 of the model's `config.json`, which holds the checksum of its weights."""

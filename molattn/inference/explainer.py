@@ -17,6 +17,7 @@ from molattn.errors import MolattnWarning, SmilesError, UsageError
 from molattn.explain import NOT_MEASURED, AttentionMap, Attribution
 from molattn.explain.attribute import attribute, choose_attribution_method, target_index
 from molattn.explain.tree_shap import TREE_SHAP
+from molattn.hub.address import is_hub_address, parse_address
 from molattn.inference.attention_maps import iter_maps
 from molattn.inference.base_predictor import BasePredictor
 from molattn.inference.molecules import as_smiles
@@ -301,8 +302,15 @@ class Explainer(BasePredictor):
         """The folder of the run of this model: `run`, or None for the one that it was loaded from.
 
         Raises:
-            UsageError: the folder holds another model, or the model was not loaded from a folder.
+            UsageError: the folder holds another model, the model was not loaded from a folder, or it is in the cache of
+                the hub.
         """
+        if self.address and (run is None or is_hub_address(run)):
+            address = parse_address(self.address)
+            raise UsageError(
+                f"{address} is in the cache of the hub, where no results are saved: run `hf download "
+                f"{address.repository} --revision {address.revision} --local-dir FOLDER`, and measure FOLDER"
+            )
         if run is None:
             if self.folder is None:
                 raise UsageError("the model was not loaded from a run: pass the folder that it is saved in")

@@ -58,8 +58,8 @@ def what_if(
     parent, *rows = predictor.predict_rows([smiles, *(v.smiles for v in variants)], num_workers, options=plan.options)
     if parent.values is None:
         raise InputError(f"{short_repr(smiles)} has no prediction: {parent.error}")
-    known = table is not None and molecule_key(smiles) in table.known
-    interval = plan.interval(parent, known)
+    known = None if table is None else molecule_key(smiles) in table.known
+    interval = plan.interval(parent, bool(known))
     usable = [(variant, row) for variant, row in zip(variants, rows, strict=True) if row.values is not None]
     texts = [smiles, *(variant.smiles for variant, _ in usable)]
     own, *scores = synthetic_accessibility(texts, max_atoms=max_atoms)

@@ -10,7 +10,9 @@ import numpy as np
 from molattn.chem import Progress
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.errors import InputError, UsageError, describe_bad_smiles, unknown_choice
+from molattn.explain.faithfulness_file import FILE as FAITHFULNESS_FILE
 from molattn.explain.faithfulness_file import read_summaries
+from molattn.hub.locate import errors_name, locate_model
 from molattn.inference.molecules import as_smiles
 from molattn.inference.options import PredictionOptions
 from molattn.inference.prediction_plan import PredictionPlan
@@ -36,6 +38,7 @@ class Predictor(TablePredictor):
         artifact: the model.
         faithfulness: one-line results of `molattn faithfulness`, by target and method; None for none.
         folder: the folder that the model was loaded from; None for none.
+        address: its address on the hub with the commit, hf://user/model@COMMIT; empty for a model of this machine.
 
     Attributes:
         targets: what it predicts, T names.
@@ -44,7 +47,7 @@ class Predictor(TablePredictor):
         descriptors: names of the k descriptors that it reads in addition to each molecule; empty for none.
         read_options: how molecules are read, as in training; but if training stops at a molecule without a 3D
             geometry, prediction reports an error for its row.
-        folder: as the argument.
+        folder, address: as the arguments.
 
     >>> from molattn import MolAttentionRegressor
     >>> smiles = [n * "C" + "O" for n in range(1, 11)]  # methanol to decanol
@@ -478,16 +481,21 @@ def _raise_if_failed(rows: list[RowPrediction]) -> None:
 
 
 def load(run: str | Path, device: "str | torch.device" = "cpu", precision: str = "32-true") -> Predictor:
-    """Load the predictor of a run folder, or of the `model` folder in it.
+    """Load the predictor of a run folder, of the `model` folder in it, or of a model on the hub.
 
     Args:
-        run: the folder of a run, or one that `Predictor.save` wrote.
+        run: the folder of a run, or one that `Predictor.save` wrote; or the address of a model on the hub:
+            hf://user/model, or hf://user/model@revision with a branch, tag or commit. With #sha256= and the SHA-256 of
+            a `config.json` at its end, it is that model or none. The files are downloaded into the hub's cache;
+            `address` of the predictor has the commit.
         device, precision: see `Predictor.to`.
 
     Raises:
         InputError: there is no model; it is damaged, of a newer molattn, or needs a plugin that is not installed; the
-            run is not finished; or the folder holds several runs.
-        UsageError: a plugin cannot be loaded; there is no such device or precision.
+            run is not finished; the folder holds several runs; or the hub does not respond, refuses access, or has
+            another model than the address describes.
+        UsageError: a plugin cannot be loaded; an address that is malformed; there is no such device or precision.
+        MissingExtra: a model on the hub, and huggingface_hub is not installed.
 
     >>> import tempfile
     >>> import molattn
@@ -499,7 +507,11 @@ def load(run: str | Path, device: "str | torch.device" = "cpu", precision: str =
     >>> predictor
     Predictor(targets=('y',), model='graph')
     """
-    run = Path(run)
-    check_has_model(run)
-    folder = model_folder(run)
-    return Predictor(load_artifact(folder), read_summaries(run, folder), folder).to(device, precision)
+    located = locate_model(run, (FAITHFULNESS_FILE,))
+    check_has_model(located.folder)
+    folder = model_folder(located.folder)
+    with errors_name(located):
+        artifact = load_artifact(folder)
+    return Predictor(artifact, read_summaries(located.folder, folder), folder, str(located.address or "")).to(
+        device, precision
+    )

@@ -70,7 +70,7 @@ class WhatIf:
         level: of the intervals.
         prediction: the prediction of the parent.
         measured: its measured value; None if it is in no table.
-        known: whether it is a training molecule.
+        known: whether it is a training molecule; None if the training molecules are not known.
         rows: the variants.
         source: what the intervals come from.
         molecules: the number of held-out molecules that they come from.
@@ -94,7 +94,7 @@ class WhatIf:
     level: float
     prediction: float
     measured: float | None
-    known: bool
+    known: bool | None
     rows: tuple[WhatIfRow, ...]
     source: str
     molecules: int

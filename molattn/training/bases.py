@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from molattn.errors import InputError, UsageError, short_repr
+from molattn.hub.locate import locate_model
 from molattn.models.config import ModelConfig
 
 AUTO_BASE, NO_BASE = "auto", "none"
-"""Values of `training.base`, besides the name or folder of a base model."""
+"""Values of `training.base`, besides the name, folder or address of a base model."""
 
 DEFAULT_BASE = "nci"
 """The base model that `AUTO_BASE` selects."""
@@ -47,7 +48,7 @@ class BaseModel:
     """A base model on disk.
 
     Attributes:
-        name: the name or folder by which it was requested.
+        name: the name or folder by which it was requested; of a model on the hub its address with the commit.
         folder: the folder of its files: card.toml, and those of a saved model.
         model: its settings.
         add_hs: whether hydrogens are atoms of its molecules.
@@ -79,19 +80,23 @@ def base_names() -> tuple[str, ...]:
 
 
 def find_base(name: str) -> BaseModel:
-    """The base model with this name, or in this folder.
+    """The base model with this name, in this folder, or at this address on the hub.
+
+    A base model of the hub gets a name with its commit, so that the settings of a run name what it started from.
 
     Raises:
         UsageError: there is none.
-        InputError: its files are damaged.
+        InputError: its files are damaged, or cannot be downloaded.
+        MissingExtra: a model on the hub, and huggingface_hub is not installed.
     """
     folder = bases_dir()
-    path = Path(name) if folder is None or name not in base_names() else folder / name
+    located = locate_model(name if folder is None or name not in base_names() else folder / name, (CARD,))
+    path, name = located.folder, str(located.address or name)
     if not (path / CARD).is_file():
         names = ", ".join(base_names()) or "none comes with molattn"
         raise UsageError(
             f"there is no base model {short_repr(name)}: give one of {names}, the folder that `molattn pretrain` "
-            f"wrote, or {NO_BASE} to train from scratch"
+            f"wrote or its address on the hub, or {NO_BASE} to train from scratch"
         )
     # Imported here, because molattn.data imports numpy, which help texts do not need.
     from molattn.data.schema import PartialRecord, String

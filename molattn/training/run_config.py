@@ -119,8 +119,11 @@ def resolve(
         explicit_model_keys = {
             name.removeprefix("model.") for name in resolved.explicit_keys if name.startswith("model.")
         }
+        base = find_base(resolved.training.base)
         resolved = dataclasses.replace(
-            resolved, model=with_base_settings(find_base(resolved.training.base), resolved.model, explicit_model_keys)
+            resolved,
+            model=with_base_settings(base, resolved.model, explicit_model_keys),
+            training=dataclasses.replace(resolved.training, base=base.name),
         )
     if resolved.model.needs_3d and not resolved.data.conformers:
         raise UsageError("model.edges reads 3D distances, which are not computed: add --set data.conformers=true")

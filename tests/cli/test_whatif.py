@@ -49,6 +49,21 @@ def test_the_best_variants_are_printed_with_their_intervals(molattn: Molattn, ru
     assert "held-out" in lines[12] and found.agreement_text in lines[12]
 
 
+def test_a_model_without_its_table_does_not_say_what_is_in_it(
+    molattn: Molattn, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    import molattn as library
+
+    options = {"num_layers": 1, "hidden_dim": 16, "num_heads": 2, "epochs": 1, "base": "none", "accelerator": "cpu"}
+    table, run = runs[0].parent / "first.csv", tmp_path / "run"
+    library.train(table, target_columns=["f"], output_dir=run, calibration_size=0.3, quiet=True, **options)
+    library.load(run).save(tmp_path / "alone")
+    for folder, said in ((run, True), (tmp_path / "alone", False)):
+        code, out, _ = molattn("whatif", folder, "-s", PARENT, "--level", "0.5")
+        assert code == 0 and ("the training set" in out.splitlines()[0]) == said
+        assert out.splitlines()[0].endswith("; maximize")
+
+
 def test_a_molecule_without_variants_says_so(molattn: Molattn, runs: tuple[Path, Path]) -> None:
     code, out, _ = molattn("whatif", runs[0], "-s", "[Na+].[Cl-]", "--level", "0.8")
     assert code == 0 and "there is no variant" in out

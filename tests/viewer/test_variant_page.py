@@ -117,8 +117,10 @@ def test_what_is_not_known_is_null():
     result = what_if()
     for row in result.rows:
         row.in_domain = row.similarity = row.accessibility = row.effect = None
+    result.known = None
     found = trade_offs(result)
     data = variants_payload(found, 3, [[Details()] * 4])
+    assert data["properties"][0]["known"] is None
     assert all(v["accessibility"] is None and v["properties"][0]["values"] is None for v in data["variants"])
 
 

@@ -11,6 +11,7 @@ from molattn.data import read_table
 from molattn.data.schema import parse_json
 from molattn.data.tables.table import Table, column
 from molattn.errors import InputError, MolattnWarning, UsageError
+from molattn.hub.address import address_text, is_hub_address
 from molattn.models.names import ATOM_PREFIX
 from molattn.training.run_config import read_config
 from molattn.training.run_status import CONFIG_FILE, METRICS_FILE, is_unfinished, model_folder, resume_hint
@@ -74,9 +75,15 @@ def read_run(folder: str | Path) -> RunFiles:
         folder: the folder of a finished run.
 
     Raises:
-        UsageError: the folder does not exist, is unfinished or has no predictions.csv, or its targets are atom-level.
+        UsageError: the folder does not exist, is unfinished or has no predictions.csv, or its targets are atom-level;
+            or it is a model on the hub, which has no predictions.
         InputError: a file that cannot be read.
     """
+    if is_hub_address(folder):
+        raise UsageError(
+            f"{address_text(folder)} is on the hub, without {PREDICTIONS_FILE}: a report is made of a run that molattn "
+            "train has written on this machine"
+        )
     folder = Path(folder)
     if not folder.is_dir():
         raise UsageError(f"there is no run {folder}")

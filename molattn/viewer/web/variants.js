@@ -311,7 +311,8 @@ export function showVariants(root, data) {
     h("b", {}, p.name),
     ` ${formatNumber(p.prediction)}${p.unit && ` ${p.unit}`}` +
       (p.measured === null ? "" : `, measured ${formatNumber(p.measured)}`) +
-      `, ${p.known ? "in" : "not in"} the training set; ${p.goal === "maximize" ? "the higher the better" : "the lower the better"}.`,
+      (p.known === null ? "" : `, ${p.known ? "in" : "not in"} the training set`) +
+      `; ${p.goal === "maximize" ? "the higher the better" : "the lower the better"}.`,
   ];
   const trust = (p) =>
     h(

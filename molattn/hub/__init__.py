@@ -1,0 +1,1 @@
+"""Models on the Hugging Face Hub: their addresses, and how they are downloaded."""
