@@ -21,9 +21,10 @@ from molattn.explain.faithfulness_file import FaithfulnessSummaries
 from molattn.inference.molecules import SmilesInput
 from molattn.models.artifact import Artifact
 from molattn.models.artifact_file import save_artifact
-from molattn.models.base import Molecule, MoleculeModel
+from molattn.models.base import MoleculeModel
 from molattn.models.descriptor_stream import DescriptorStream, InputRow
 from molattn.models.device import check_precision, resolve_device
+from molattn.models.molecule import Molecule
 from molattn.models.task import Task
 
 P = TypeVar("P", bound="BasePredictor")

@@ -6,7 +6,7 @@ from typing import Any
 
 from molattn.data.schema import CHECKSUMS, ValidationError, loads_checksummed
 from molattn.errors import InputError, short_repr
-from molattn.models.artifact_parts import CALIBRATION_KEY, DOMAIN_KEY, TREES_KEY, read_transform
+from molattn.models.artifact_settings import CALIBRATION_KEY, DOMAIN_KEY, TREES_KEY, read_transform
 from molattn.models.config import CONFIGS, GraphModelConfig, ModelConfig
 from molattn.models.config_schema import CONFIG_SCHEMA, MODEL_FIELDS, SCHEMA, WORD
 from molattn.models.losses import LOSSES
