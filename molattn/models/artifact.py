@@ -69,6 +69,11 @@ class Artifact:
         """All models of the ensemble, or the single model."""
         return (self.model, *self.other_models)
 
+    @property
+    def embedding_dim(self) -> int:
+        """The length of an embedding, descriptors included: see `embed`."""
+        return self.model.head.in_features
+
     def extra_columns(self, uncertainty_method: str = "") -> list[str]:
         """The names of the columns of `Predictions.extra_values`, with the default uncertainty method or another."""
         has_std = (uncertainty_method or self.uncertainty_method) != NONE
