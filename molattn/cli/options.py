@@ -12,7 +12,7 @@ from molattn.errors import short_repr
 
 if TYPE_CHECKING:
     from molattn.data.tables.options import TableOptions
-    from molattn.inference import Predictor
+    from molattn.inference import OnnxPredictor, Predictor
 
 
 Run = Annotated[Path, typer.Argument(help="The folder of a trained run.", show_default=False)]
@@ -54,7 +54,10 @@ Target = Annotated[
     typer.Option("--target", help="Target to explain; required if the model has several.", show_default=False),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue an unfinished output.")]
-Engine = Annotated[str, typer.Option(help="local, or ray: on the CPUs of a Ray cluster or of this machine.")]
+Engine = Annotated[
+    str,
+    typer.Option(help="local; ray: on the CPUs of a Ray cluster or of this machine; onnx: `molattn export`, no torch."),
+]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row or a SMILES fails.")]
 EscapeFormulas = Annotated[
     bool, typer.Option("--escape-formulas", help="Put ' before cells that a spreadsheet would read as a formula.")
@@ -107,3 +110,16 @@ def load_predictor(run: Path, accelerator: str = "cpu", precision: str = "32-tru
         if torch_is_new:
             gc.freeze()
             gc.enable()
+
+
+def load_engine(run: Path, engine: str, accelerator: str, precision: str) -> "Predictor | OnnxPredictor":
+    """The predictor of a run, or of an ONNX file, by an engine that `molattn.inference.options.engine_of` returned.
+
+    Raises:
+        InputError, UsageError: as `molattn.load` and `OnnxPredictor`.
+    """
+    if engine != "onnx":
+        return load_predictor(run, accelerator, precision)
+    from molattn.inference import OnnxPredictor
+
+    return OnnxPredictor(run)

@@ -6,6 +6,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from molattn.inference.onnx_predictor import OnnxPredictor
     from molattn.inference.options import PredictionOptions
     from molattn.inference.predictor import Predictor, load
     from molattn.inference.row_counts import AttentionCounts, RowCounts
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from molattn.inference.selection import Selection
 
 _NAMES = {
+    "onnx_predictor": ("OnnxPredictor",),
     "options": ("PredictionOptions",),
     "predictor": ("Predictor", "load"),
     "row_counts": ("AttentionCounts", "RowCounts"),
@@ -20,7 +22,16 @@ _NAMES = {
     "selection": ("Selection",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
-__all__ = ["AttentionCounts", "PredictionOptions", "Predictor", "RowCounts", "RowPrediction", "Selection", "load"]
+__all__ = [
+    "AttentionCounts",
+    "OnnxPredictor",
+    "PredictionOptions",
+    "Predictor",
+    "RowCounts",
+    "RowPrediction",
+    "Selection",
+    "load",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,7 +27,12 @@ class BasePredictor(ABC):
         artifact: the model.
         faithfulness: one-line results of `molattn faithfulness`, by target and method.
         folder: the folder that the model was loaded from, if any.
+
+    Attributes:
+        is_onnx: whether ONNX Runtime computes it.
     """
+
+    is_onnx: ClassVar[bool] = False
 
     def __init__(
         self, artifact: Artifact, faithfulness: FaithfulnessSummaries | None = None, folder: Path | None = None
@@ -51,6 +56,11 @@ class BasePredictor(ABC):
     def precision(self) -> str:
         """The precision of predictions and embeddings: "32-true" or "bf16-mixed"."""
         return self._artifact.model.precision
+
+    @property
+    def accelerator(self) -> str:
+        """The type of the device that it predicts on: "cpu", "cuda", ..."""
+        return "cpu"
 
     def slow_reason(self) -> str:
         """Why the model runs slower than it could; empty if it does not."""

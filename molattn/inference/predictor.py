@@ -170,6 +170,32 @@ class Predictor(ArrayPredictor, TablePredictor, AttentionTablePredictor):
             table_options=table_options,
         )
 
+    def export(self, path: str | Path, format: str = "onnx") -> None:
+        """Write the model as one file for other programs: what `molattn export` does.
+
+        The file predicts any number of molecules of any size, in the units of the targets; its metadata says what its
+        tensors are. `OnnxPredictor` and `molattn predict` read an ONNX file without torch.
+
+        Args:
+            path: the file, such as "esol.onnx"; an existing one is replaced.
+            format: "onnx", or "torch" for a program of `torch.export`, whose suffix is .pt2.
+
+        Raises:
+            UsageError: an unknown format; torch is older than 2.13; or a model that cannot be exported: one with
+                boosted trees, with standard deviations from dropout, or with parts of a plugin that torch cannot
+                export.
+            MissingExtra: onnx or onnxscript is not installed, for "onnx".
+            OSError: the file cannot be written.
+
+        Example::
+
+            molattn.load("runs/esol").export("esol.onnx")
+        """
+        # Imported here: it imports the exporters of torch.
+        from molattn.models.exported.write import export_artifact
+
+        export_artifact(self._artifact, path, format, self.config_sha256())
+
     def __repr__(self) -> str:
         a = self._artifact
         count = f", ensemble of {len(a.models)}" if len(a.models) > 1 else ""
@@ -186,7 +212,7 @@ def load(run: str | Path, device: "str | torch.device" = "cpu", precision: str =
     Raises:
         InputError: there is no model; it is damaged, of a newer molattn, or needs a plugin that is not installed; the
             run is not finished; or the folder holds several runs.
-        UsageError: a plugin cannot be loaded; there is no such device or precision.
+        UsageError: a plugin cannot be loaded; there is no such device or precision; or `run` is an ONNX file.
 
     >>> import tempfile
     >>> import molattn
@@ -199,6 +225,8 @@ def load(run: str | Path, device: "str | torch.device" = "cpu", precision: str =
     Predictor(targets=('y',), model='graph')
     """
     run = Path(run)
+    if run.suffix == ".onnx":
+        raise UsageError(f"{run} is a model in ONNX: molattn.inference.OnnxPredictor({str(run)!r}) loads it")
     check_has_model(run)
     folder = model_folder(run)
     return Predictor(load_artifact(folder), read_summaries(run, folder), folder).to(device, precision)

@@ -63,7 +63,8 @@ class TablePredictor(RowPredictor):
             shard: (i, n) predicts the i-th of n shards of the rows, from 1; the outputs of all shards, one after the
                 other, are the output of the whole table.
             num_workers: processes that read molecules; 0 to read them in this process.
-            engine: "local", or "ray" for the processors of the Ray cluster in RAY_ADDRESS, or of this machine.
+            engine: "local"; "ray" for the processors of the Ray cluster in RAY_ADDRESS, or of this machine; or "onnx",
+                which only an `OnnxPredictor` has, and which is its "local" too.
             resume: continue with an unfinished output.
             strict: raise at the first row without a prediction.
             force: replace the output.

@@ -38,6 +38,11 @@ class TorchPredictor(BasePredictor):
         """The device that it predicts on."""
         return self.model.head.weight.device
 
+    @property
+    def accelerator(self) -> str:
+        """The type of `device`."""
+        return self.device.type
+
     def to(self: P, device: str | torch.device, precision: str = "32-true") -> P:
         """Move the model to a device, in place, as `torch.nn.Module.to` does; returns the predictor itself.
 

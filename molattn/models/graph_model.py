@@ -255,6 +255,11 @@ class GraphModel(MoleculeModel):
             return self.apply_head(to_float64(self.norm(graph.v[:, first:][graph.node_mask[:, first:]])))
         return self.apply_head(self.append_descriptors(self.pool(graph), batch))
 
+    def padded_atom_outputs(self, batch: MoleculeBatch) -> Tensor:
+        """(b, n, outputs), the outputs of a model with atom-level targets, also for the padding: see `forward`."""
+        first = 0 if self.virtual_node is None else 1
+        return self.apply_head(to_float64(self.norm(self.forward_features(batch).v[:, first:])))
+
     def pool(self, graph: DenseGraph) -> Tensor:
         """(b, d), the readout of the output of the last block."""
         if self.readout is None:
