@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from molattn.data.store.molecule_store import molecule_sizes, select_molecules
-from molattn.data.store.padding import batches_by_size
+from molattn.data.store.padding import MAX_PAIRS, batches_by_size
 from molattn.data.tables.atom_lists import label_rows, offsets_from_counts
 from molattn.errors import SmilesError
 from molattn.models.molecule import Molecule
@@ -33,6 +33,7 @@ def run_in_batches(
     atom_level: bool = False,
     position_type: str = "atoms",
     batch_size: int = MAX_BATCH_MOLECULES,
+    max_pairs: int = MAX_PAIRS,
     failures: dict[int, str] | None = None,
 ) -> np.ndarray:
     """Apply `run` batch by batch; return a row of `width` numbers for each molecule or atom, float64.
@@ -45,6 +46,7 @@ def run_in_batches(
         position_type: "atoms" or "tokens", for messages.
         batch_size: the maximum number of molecules in a batch; batches of large molecules have fewer, see
             `batches_by_size`.
+        max_pairs: the maximum pairs of positions in a batch, as there.
         failures: receives, by index, the error message of each molecule without a valid output. Either it is too large
             for the memory even in a batch of its own, and its outputs are NaN, or its outputs are not finite. If
             `failures` is None, the former raises, and the latter is not reported.
@@ -66,7 +68,7 @@ def run_in_batches(
             return False
         return True
 
-    pending = batches_by_size(sizes, batch_size)[::-1]
+    pending = batches_by_size(sizes, batch_size, max_pairs)[::-1]
     while pending:
         rows = pending.pop()
         if fits(rows):

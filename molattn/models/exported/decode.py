@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from molattn.models.artifact import Artifact
@@ -92,7 +91,7 @@ class Decoder(nn.Module):
         values = first * self.scale + self.mean
         if task.loss_function.spread is None:
             return Decoded(values)
-        spread = [F.softplus(o) for o in others]
+        spread = [_softplus(o) for o in others]
         if task.loss == "mve":
             return Decoded(values, None, self.scale * (spread[0] + MIN_VARIANCE).sqrt())
         if task.loss == "quantile":
@@ -107,7 +106,7 @@ class Decoder(nn.Module):
     def _probabilities(self, outputs: Tensor) -> tuple[Tensor, Tensor | None]:
         """The probabilities of the classes of a target and their standard deviations, (..., C)."""
         if self.task.loss == "dirichlet":
-            a = 1 + F.softplus(outputs)
+            a = 1 + _softplus(outputs)
             total = a.sum(-1, keepdim=True)
             p = a / total
             return p, (p * (1 - p) / (total + 1)).sqrt()
@@ -248,6 +247,11 @@ def _interpolate(x: Tensor, xs: Sequence[float] | np.ndarray, ys: Sequence[float
 def _count(compare: Callable[[Tensor, Tensor], Tensor], x: Tensor, knots: Sequence[float] | np.ndarray) -> Tensor:
     """The number of knots for which `compare` is true."""
     return compare(x.unsqueeze(-1), _constant(knots)).to(torch.int64).sum(-1)
+
+
+def _softplus(x: Tensor) -> Tensor:
+    """log(1 + e^x), of operations that ONNX Runtime has in float64."""
+    return x.clamp_min(0) + (1 + (-x.abs()).exp()).log()
 
 
 def _constant(numbers: Sequence[float] | np.ndarray) -> Tensor:
