@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from molattn.chem import Progress
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
+from molattn.errors import UsageError
 from molattn.explain.faithfulness_file import read_summaries
 from molattn.inference.array_predictor import ArrayPredictor
 from molattn.inference.attention_table_predictor import AttentionTablePredictor

@@ -56,6 +56,8 @@ def export_artifact(artifact: Artifact, path: str | Path, format: str = "onnx", 
         try:
             program = trace(artifact)
             model = None if format == "torch" else _to_onnx(artifact, program, metadata)
+        except ImportError as error:
+            raise UsageError(f"torch {torch.__version__} needs a newer onnxscript: {error}; upgrade it") from error
         except Exception as error:  # the exporters raise errors of many classes
             why = str(error).strip().partition("\n")[0]
             raise UsageError(f"torch cannot export this model, a part of it depends on values: {why}") from error
