@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from molattn.errors import short_repr
+from molattn.errors import UsageError, short_repr
 
 if TYPE_CHECKING:
     from molattn.data.tables.options import TableOptions
@@ -97,7 +97,7 @@ def load_predictor(run: Path, accelerator: str = "cpu", precision: str = "32-tru
     imported already, as in another program.
 
     Raises:
-        InputError, UsageError: as `molattn.load`.
+        InputError, UsageError: as `molattn.load`; or torch is not installed.
     """
     torch_is_new = "torch" not in sys.modules
     if torch_is_new:
@@ -106,6 +106,12 @@ def load_predictor(run: Path, accelerator: str = "cpu", precision: str = "32-tru
         from molattn import inference
 
         return inference.load(run, accelerator, precision)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise UsageError(
+            "torch is not installed: molattn predict --engine onnx needs none, see molattn export"
+        ) from None
     finally:
         if torch_is_new:
             gc.freeze()

@@ -33,16 +33,11 @@ class OnnxPredictor(ArrayPredictor, TablePredictor):
         MissingExtra: onnxruntime is not installed.
         UsageError: a plugin cannot be loaded.
 
-    >>> import tempfile
-    >>> import molattn
-    >>> from molattn.inference import OnnxPredictor
-    >>> smiles, boiling_points = ["CO", "CCO", "CCCO", "CCCCO"], [65, 78, 97, 118]
-    >>> model = molattn.MolAttentionRegressor(hidden_dim=8, num_layers=1, epochs=1).fit(smiles, boiling_points)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     model.predictor_.export(f"{folder}/alcohols.onnx")
-    ...     predictor = OnnxPredictor(f"{folder}/alcohols.onnx")
-    >>> bool(abs(predictor.predict("CCO") - model.predictor_.predict("CCO")) < 1e-3)
-    True
+    Example::
+
+        molattn.load("runs/esol").export("esol.onnx")
+        predictor = molattn.inference.OnnxPredictor("esol.onnx")
+        predictor.predict(["CCO", "c1ccccc1"])
     """
 
     is_onnx = True

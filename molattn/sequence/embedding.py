@@ -48,7 +48,7 @@ CHANNEL_ORDERS: dict[str, ChannelOrder] = {"concatenated": concatenated, "interl
 
 
 def sinusoidal_positions(
-    length: int,
+    length: int | torch.SymInt,
     d_model: int,
     channel_order: str | ChannelOrder = "concatenated",
     *,
@@ -65,7 +65,7 @@ def sinusoidal_positions(
     With an odd d_model the last cosine is left out.
 
     Args:
-        length: number of positions.
+        length: number of positions; torch.export passes a symbol.
         d_model: channels.
         channel_order: a name in `CHANNEL_ORDERS` or a function that combines sines and cosines.
         offset: the first position, for decoding token by token.

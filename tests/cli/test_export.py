@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import QUICK, Molattn
+from tests.exports import needs_export
 from tests.molecules import esol
 
-pytest.importorskip("onnxscript")
-pytest.importorskip("onnxruntime")
+pytestmark = needs_export
 
 WITHOUT_TORCH = "import sys; sys.modules['torch'] = None; from molattn.cli.main import main; main()"
 """`molattn` in a process in which `import torch` fails."""
@@ -89,6 +89,15 @@ def test_a_file_anywhere_without_torch(molattn: Molattn, calibrated: Path, pool:
     output = tmp_path / "out.parquet"
     done = without_torch("predict", tmp_path / "my model.onnx", pool, "-o", output, "--num-workers", "2", "-q")
     assert (done.returncode, output.is_file()) == (0, True)
+
+
+def test_where_torch_is_missing_the_engine_is_named(calibrated: Path) -> None:
+    script = "import sys; sys.meta_path.insert(0, type('No', (), {'find_spec': staticmethod(find)}))"
+    find = "def find(name, *_):\n    if name == 'torch': raise ModuleNotFoundError('no torch', name='torch')\n"
+    code = f"{find}{script}\nfrom molattn.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "predict", str(calibrated), "-s", "C"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, "torch is not installed: molattn predict --engine onnx" in done.stderr) == (2, True)
 
 
 def test_other_engines_and_devices_are_refused(molattn: Molattn, calibrated: Path, pool: Path) -> None:

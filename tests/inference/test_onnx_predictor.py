@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 import torch
 
@@ -29,11 +31,11 @@ from molattn.models.exported.write import MIN_TORCH
 from molattn.models.presets import PRESETS
 from molattn.models.tasks import Binary, Multiclass, Regression
 from tests.assertions import assert_same_predictions
+from tests.exports import needs_export
 from tests.models.forms import FORMS, GRAPH, TOKENS, _artifact
 from tests.models.forms import SCORES as CALIBRATION
 
-pytest.importorskip("onnxscript")
-onnxruntime: Any = pytest.importorskip("onnxruntime")
+pytestmark = needs_export
 
 SMILES = [
     "CCO",
@@ -298,7 +300,6 @@ def test_a_graph_that_differs_from_the_model_is_not_written(tmp_path: Path, monk
 
 
 def test_files_that_are_not_exported_models(default: tuple[Predictor, OnnxPredictor], tmp_path: Path) -> None:
-    onnx: Any = pytest.importorskip("onnx")
     path = tmp_path / "model.onnx"
     with pytest.raises(InputError, match="there is no file"):
         OnnxPredictor(path)
