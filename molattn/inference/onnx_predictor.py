@@ -38,6 +38,14 @@ class OnnxPredictor(ArrayPredictor, TablePredictor):
         molattn.load("runs/esol").export("esol.onnx")
         predictor = molattn.inference.OnnxPredictor("esol.onnx")
         predictor.predict(["CCO", "c1ccccc1"])
+
+    >>> from molattn.errors import InputError
+    >>> from molattn.inference import OnnxPredictor
+    >>> try:
+    ...     OnnxPredictor("missing.onnx")
+    ... except InputError as error:
+    ...     print(error)
+    there is no file missing.onnx: write it with molattn export
     """
 
     is_onnx = True

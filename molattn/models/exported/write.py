@@ -136,7 +136,9 @@ def _rename_values(graph: Any, names: dict[str, str]) -> None:
 
 def _gelu_translation() -> Any:
     """GELU in float32, also where the model has it in float64: ONNX Runtime has no float64 kernel of it."""
-    from onnxscript import opset20 as op
+    from onnxscript import opset20
+
+    op: Any = opset20
 
     def gelu(self: Any, approximate: str = "none") -> Any:
         return op.CastLike(op.Gelu(op.Cast(self, to=1), approximate=approximate), self)
