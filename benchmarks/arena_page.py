@@ -1,31 +1,27 @@
 """The page docs/arena.md, made from the files of results of `arena.py` and the published results."""
 
-import json
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 from arena_budget import QUESTIONS
 from arena_statistics import Difference, decide, differences, mean_standardized_difference, rank, rank_range
 from arena_tasks import MOLECULEACE, TASKS, TDC, tasks_of
 from report import markdown
 
+from molattn.benchmark.published import MIN_ENTRIES, published, published_entries
 from molattn.training.metrics import METRICS
 
 Row = Mapping[str, str]
-PUBLISHED: dict[str, Any] = json.loads((Path(__file__).parent / "arena_published.json").read_text(encoding="utf-8"))
+PUBLISHED = published()
 REFERENCE = "MapLight"
-MIN_ENTRIES = 10
-"""Smallest number of entries of a leaderboard whose ranks are in the mean rank."""
 
 INTRODUCTION = """# TDC's ADMET group and MoleculeACE
 
 Made by `python benchmarks/arena.py --page docs/arena.md` from `benchmarks/results/arena.csv` (a row for each score),
 `arena_reads.csv` (a row for each read of labels of test molecules) and `arena_folds.csv` (a row for each training in a
 fold). The help of the command describes the protocol; the published results and their sources are in
-`benchmarks/arena_published.json`. The data sets and their labels are not part of the project.
+`molattn/benchmark/published.json`. The data sets and their labels are not part of the project.
 
 **Scores.** The test molecules of TDC's tasks are fixed. For each of the seeds 1 to 5 the other molecules are split by
 scaffold, 87.5% for training and the others for validation, and one model is trained; the mean and standard deviation
@@ -102,7 +98,7 @@ def cell(rows: Sequence[Row]) -> str:
 
 def means_of(task: str) -> list[float]:
     """The published means in the leaderboard of a task, the best first."""
-    return [mean for _, mean, _ in PUBLISHED["tdc"][task]["entries"]]
+    return [entry.mean for entry in published_entries(TDC, task)]
 
 
 def _tdc(results: Sequence[Row], reads: Sequence[Row]) -> str:

@@ -20,13 +20,14 @@ from pathlib import Path
 
 import numpy as np
 from arena_statistics import metric_value
-from arena_tasks import TASKS, TDC, Task, TaskData, count_shared, is_readable, protocol_split, read_task
+from arena_tasks import TASKS, TDC, Task, TaskData, is_readable, protocol_split, read_task
 from compared_models import ARENA_MODELS, Trainer, TrainingJob, molattn
 from folds import fold_labels
 from peers import FOLDER, PEERS
 from report import describe_machine, machine
 from tables import read_column, write_rows
 
+from molattn.benchmark.tasks import count_shared
 from molattn.errors import UsageError
 
 ENVIRONMENTS = {"catboost": "catboost", "chemprop": "chemprop", "chemprop-rdkit": "chemprop", "attentivefp": "pyg"}

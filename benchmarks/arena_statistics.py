@@ -1,4 +1,4 @@
-"""Statistics of `arena.py`: confidence intervals and ranks of scores, and the decision rule for settings."""
+"""Statistics of `arena.py`: the decision rule for settings. Intervals and ranks of scores are those of the package."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,44 +6,19 @@ from dataclasses import dataclass
 import numpy as np
 from report import bootstrap_over_groups, corrected_half_interval
 
-from molattn.training.metrics import METRICS, compute_metrics
+from molattn.benchmark.statistics import bootstrap_interval, metric_value, rank, rank_range
+from molattn.training.metrics import METRICS
 
-NUM_SAMPLES = 1000
-"""Bootstrap samples of the test molecules."""
-
-
-def metric_value(metric: str, y: np.ndarray, predictions: np.ndarray) -> float:
-    """A metric by its name, of (n,) labels and predictions; NaN if it is undefined."""
-    value = compute_metrics(y, predictions, (metric,))[metric]
-    return float("nan") if value is None else float(value)
-
-
-def bootstrap_interval(
-    metric: str, y: np.ndarray, predictions: np.ndarray, num_samples: int = NUM_SAMPLES
-) -> tuple[float, float, float]:
-    """A score, and the ends of its 95% percentile bootstrap interval over the test molecules.
-
-    The samples depend only on the number of molecules, so they are the same for all models. Samples for which the
-    metric is undefined, because they have one class only, are ignored.
-
-    Shapes: y and predictions (n,).
-    """
-    samples = np.random.default_rng(0).integers(len(y), size=(num_samples, len(y)))
-    scores = [metric_value(metric, y[rows], predictions[rows]) for rows in samples]
-    low, high = np.nanpercentile(scores, (2.5, 97.5))
-    return metric_value(metric, y, predictions), float(low), float(high)
-
-
-def rank(value: float, published: Sequence[float], metric: str) -> int:
-    """The rank of a value among published ones: 1 plus the number of better ones."""
-    sign = 1 if METRICS[metric].larger_is_better else -1
-    return 1 + sum(sign * other > sign * value for other in published)
-
-
-def rank_range(lower: float, upper: float, published: Sequence[float], metric: str) -> tuple[int, int]:
-    """The best and the worst rank of the values in an interval."""
-    ends = rank(lower, published, metric), rank(upper, published, metric)
-    return min(ends), max(ends)
+__all__ = [
+    "Difference",
+    "bootstrap_interval",
+    "decide",
+    "differences",
+    "mean_standardized_difference",
+    "metric_value",
+    "rank",
+    "rank_range",
+]
 
 
 @dataclass(frozen=True)

@@ -5,30 +5,21 @@ tdc/TASK with the tables train_val.csv and test.csv, columns Drug and Y; a targe
 columns smiles, `y [pEC50/pKi]`, cliff_mol and split.
 """
 
-import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import numpy as np
-from rdkit import Chem, rdBase
-from rdkit.Chem.Scaffolds import MurckoScaffold
 from tables import read_rows
 
-from molattn.chem import canonical_smiles, inchi_key, read_smiles
-from molattn.data import random_split
+from molattn.chem import canonical_smiles, read_smiles
+from molattn.data import random_split, tdc_scaffold_split
 from molattn.errors import InputError, MolattnError
 
 TDC, MOLECULEACE = "tdc", "moleculeace"
-TDC_TRAIN_SHARE = 0.875
-"""Share of the labeled molecules of a TDC task that are trained on; the others are for validation."""
-
 MOLECULEACE_SIZES = (0.9, 0.1, 0.0)
 MOLECULEACE_LABEL = "y [pEC50/pKi]"
-INCHIKEY_BLOCK = 14
-"""Length of the first block of an InChIKey, which encodes the bonds without stereochemistry or charges."""
-
 TASK_TYPES = {"mae": "regression", "rmse": "regression", "spearman": "regression", "auroc": "binary", "auprc": "binary"}
 
 
@@ -170,41 +161,6 @@ def read_table(path: Path) -> list[dict[str, str]]:
     return read_rows(path)
 
 
-@cache
-def scaffold(smiles: str) -> str:
-    """The Bemis-Murcko scaffold as TDC computes it, by RDKit without stereochemistry; '' without rings."""
-    with rdBase.BlockLogs():
-        return MurckoScaffold.MurckoScaffoldSmiles(mol=Chem.MolFromSmiles(smiles), includeChirality=False)
-
-
-def tdc_scaffold_split(smiles: Sequence[str], seed: int) -> np.ndarray:
-    """TDC's split of the labeled molecules into train and val, by scaffold.
-
-    Scaffolds, in the order of their first molecules, are shuffled by Python's generator with the seed; each is then
-    added to train if train has at most int(0.875 n) molecules with it, and to val otherwise. TDC puts scaffolds with
-    more molecules than half of the validation or the test share first, and shuffles those and the others apart. Its
-    benchmarks have a test share of 0, so that all scaffolds are of the first kind, and there is one shuffle.
-
-    Differences from a split by TDC's package are possible: scaffolds depend on the version of RDKit, and the order of
-    the rows here is that of the published table. `molattn.data.scaffold_balanced_split` is similar, but is independent
-    of the order of the rows and uses another random generator, so its splits differ.
-
-    Returns: (n,) "train" or "val".
-    """
-    groups: dict[str, list[int]] = {}
-    for row, text in enumerate(smiles):
-        groups.setdefault(scaffold(text), []).append(row)
-    shuffled = list(groups.values())
-    random.Random(seed).shuffle(shuffled)
-    max_train, labels = int(TDC_TRAIN_SHARE * len(smiles)), np.full(len(smiles), "val", dtype="<U5")
-    num_train = 0
-    for rows in shuffled:
-        if num_train + len(rows) <= max_train:
-            labels[rows] = "train"
-            num_train += len(rows)
-    return labels
-
-
 def protocol_split(task: Task, smiles: Sequence[str], seed: int) -> np.ndarray:
     """(n,) train or val: by scaffold for TDC; a random tenth of the molecules for MoleculeACE.
 
@@ -213,10 +169,3 @@ def protocol_split(task: Task, smiles: Sequence[str], seed: int) -> np.ndarray:
     if task.group == TDC:
         return tdc_scaffold_split(smiles, seed)
     return random_split([canonical_smiles(read_smiles(text)) for text in smiles], MOLECULEACE_SIZES, seed)
-
-
-@cache
-def count_shared(labeled: tuple[str, ...], test: tuple[str, ...]) -> int:
-    """The number of test molecules whose first InChIKey block is that of a labeled molecule."""
-    blocks = {inchi_key(text)[:INCHIKEY_BLOCK] for text in labeled if is_readable(text)} - {""}
-    return sum(inchi_key(text)[:INCHIKEY_BLOCK] in blocks for text in test if is_readable(text))

@@ -167,11 +167,11 @@ def tables(content: dict[str, Any]) -> str:
     """The tables of all data sets."""
     parts = []
     for name, result in content["results"].items():
-        pairs, cores = len(result["cores"]), len(set(result["cores"]))
+        pairs, cores = result["pairs"], result["cores"]
         parts.append(
             f"## {name}\n\n{pairs:,} pairs with {cores:,} cores among {result['test_molecules']:,} test molecules; "
             f"test RMSE {result['rmse']:.3f}, standard deviation {result['std']:.2f}.\n\n"
-            + markdown(["method", "r, measured", "95% interval", "measured sign", "r, model"], rows_of(result))
+            + markdown(["method", "r, measured", "95% interval", "measured sign", "r, model"], result["rows"])
         )
     return "\n\n".join(parts)
 
@@ -189,8 +189,14 @@ def main() -> None:
         for text in arguments.tables:
             name, _, rest = text.partition("=")
             table, _, target = rest.rpartition(":")
-            results[name] = measure(table, target, arguments.epochs)
-            print(markdown(["method", "r", "interval", "sign", "model"], rows_of(results[name])), flush=True)
+            found = measure(table, target, arguments.epochs)
+            # No value and no structure of a table that is not part of the project is kept.
+            results[name] = {key: found[key] for key in ("test_molecules", "rmse", "std")} | {
+                "pairs": len(found["cores"]),
+                "cores": len(set(found["cores"])),
+                "rows": rows_of(found),
+            }
+            print(markdown(["method", "r", "interval", "sign", "model"], results[name]["rows"]), flush=True)
         save_results(arguments.output, "attribution_pairs", {}, results, machine(("torch", "rdkit"), 1))
     content = json.loads(arguments.output.read_text())
     if arguments.page:

@@ -36,6 +36,8 @@ MODULES = {
     "safetensors": "safetensors.torch",
     "scipy": "scipy.stats",
     "matplotlib": "matplotlib.figure",
+    "mlflow-skinny": "mlflow",
+    "tensorboard": "torch.utils.tensorboard",
 }
 """What is imported of a package, if that is not its name with underscores."""
 

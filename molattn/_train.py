@@ -14,6 +14,7 @@ from molattn.training.run_status import resolve_resume
 
 if TYPE_CHECKING:
     from molattn.training.callbacks import Callback
+    from molattn.training.loggers import Logger
 
 SECONDS_BETWEEN_LINES = 5.0
 """The minimum time between two progress lines about the molecules read."""
@@ -29,6 +30,7 @@ def train(
     resume: str | Path | None = None,
     quiet: bool = False,
     callbacks: "Sequence[str | Callback]" = (),
+    logger: "str | Logger | Sequence[str | Logger]" = (),
     **options: Unpack[TrainOptions],
 ):
     """Train a model and write its run folder, with plots: what `molattn train` does.
@@ -44,6 +46,8 @@ def train(
         quiet: issue only warnings; by default progress is printed to standard error.
         callbacks: instances of `molattn.training.callbacks.Callback`, or names that plugins define. A run that is
             resumed needs the same.
+        logger: where settings, metrics and files are logged: "csv", "tensorboard", "mlflow", "wandb", a
+            `molattn.training.loggers.Logger`, or a list of these.
         options: any setting by its name, `epochs`, `seed`, `split`, `target_columns`, ..., as in `TrainOptions`; they
             are described in `molattn.training.config` and `molattn.models.config`.
 
@@ -55,7 +59,7 @@ def train(
         UsageError: an option or a data set that does not exist, an option that is invalid, a folder that exists, or a
             run that cannot be resumed.
         InputError: data that cannot be used.
-        MissingExtra: openpyxl is not installed, for a table that is a workbook.
+        MissingExtra: openpyxl is not installed, for a table that is a workbook, or the package of a logger.
         ProcessLost: with several devices, a process that the others depend on has ended.
 
     >>> import tempfile
@@ -77,17 +81,19 @@ def train(
 
         dataset = cache_frame(dataset)
     given: dict[str, Any] = {**options, "dataset": str(dataset)} if dataset else {**options}
-    given["callbacks"], objects = split_callbacks(callbacks)
+    given["callbacks"], objects = split_names(callbacks)
+    given["logger"], loggers = split_names(logger)
     if resume is not None:
         config, output_dir = resolve_resume(resume, config, output_dir, force)
     resolved = resolve(config, given, settings)
-    return run_and_plot(resolved, output_dir, PrintReporter(quiet), force, resume is not None, objects)
+    return run_and_plot(resolved, output_dir, PrintReporter(quiet), force, resume is not None, objects, loggers)
 
 
-def split_callbacks(callbacks: "Sequence[str | Callback] | None") -> "tuple[tuple[str, ...] | None, list[Callback]]":
-    """The setting `training.callbacks` for the names among the callbacks, None without any, and the others."""
-    names = tuple(c for c in callbacks or () if isinstance(c, str))
-    return names or None, [c for c in callbacks or () if not isinstance(c, str)]
+def split_names(given: Any) -> tuple[tuple[str, ...] | None, list[Any]]:
+    """The names among callbacks or loggers, one or several, as a setting, None without any; and the other objects."""
+    several = () if given is None else given if isinstance(given, list | tuple) else (given,)
+    names = tuple(each for each in several if isinstance(each, str))
+    return names or None, [each for each in several if not isinstance(each, str)]
 
 
 def run_and_plot(
@@ -97,23 +103,20 @@ def run_and_plot(
     force: bool = False,
     resume: bool = False,
     callbacks: "Sequence[Callback]" = (),
+    loggers: Sequence[Any] = (),
 ):
     """Train with a `RunConfig`, and draw the plots of the run folder.
 
     With `resume`, continue the unfinished run in `output_dir`. Folds and replicates return a `MultipleRunsResult`.
     """
     # Imported here, because prediction does not need the training modules.
-    from molattn.training.distributed import is_main_process
     from molattn.training.multiple_runs import planned_runs, run_multiple
     from molattn.training.run import run
     from molattn.viewer import write_plots
 
     if planned_runs(config):
-        return run_multiple(config, output_dir, reporter, force, resume, write_plots, callbacks)
-    result = run(config, output_dir, reporter, force, resume, callbacks)
-    if is_main_process():
-        write_plots(result)
-    return result
+        return run_multiple(config, output_dir, reporter, force, resume, write_plots, callbacks, loggers)
+    return run(config, output_dir, reporter, force, resume, callbacks, loggers, write_plots)
 
 
 class PrintReporter:

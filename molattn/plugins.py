@@ -42,6 +42,7 @@ REGISTRIES: Mapping[str, tuple[str, ...]] = {
     "loss": ("molattn.models.losses:LOSSES",),
     "metric": ("molattn.training.metrics:METRICS",),
     "callback": ("molattn.training.callbacks:CALLBACKS",),
+    "logger": ("molattn.training.loggers:LOGGERS",),
     "split": ("molattn.data.splits.splitters:SPLITS", "molattn.data.splits.splitters:SPLITS_BY_TARGET"),
     "preset": ("molattn.models.presets:PRESETS",),
 }

@@ -326,7 +326,7 @@ def test_invalid_labels_are_errors() -> None:
 def test_parameters_are_the_options_of_train_and_have_no_values_of_their_own() -> None:
     sections = {name for settings in RunConfig().to_dict().values() for name in settings}
     own = {"settings", "verbose", "validation_fraction", "random_state", "smiles_column", "descriptor_columns"}
-    own |= {"callbacks", "warm_start"}
+    own |= {"callbacks", "logger", "warm_start"}
     parameters = inspect.signature(MolAttentionRegressor).parameters
     assert parameters == inspect.signature(MolAttentionClassifier).parameters
     settings = set(parameters) - own
@@ -339,10 +339,11 @@ def test_parameters_are_the_options_of_train_and_have_no_values_of_their_own() -
 
 def test_every_setting_is_an_option_of_train_by_its_type() -> None:
     kinds = {tuple[str, ...]: Sequence[str] | str | None, tuple[float, ...]: Sequence[float] | float | None}
+    kinds[tuple[float | str, ...]] = Sequence[float | str] | float | str | None
     hints: dict[str, Any] = {}
     for kind in (DataConfig, TrainingConfig, *CONFIGS.values()):
         hints |= {name: kinds.get(hint, hint | None) for name, hint in get_type_hints(kind).items()}
-    del hints["kind"], hints["dataset"], hints["callbacks"]  # arguments of their own
+    del hints["kind"], hints["dataset"], hints["callbacks"], hints["logger"]  # arguments of their own
     assert get_type_hints(TrainOptions) == {"preset": str | None, "model": str | None, **hints}
 
 

@@ -5,6 +5,7 @@ continues after a bad row, `conformer` embeds a molecule in 3D. Importing this p
 `to_pyg` and `from_pyg` are imported at their first use. Only this package and the viewer import RDKit.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from molattn.chem.atoms import ATOM_FEATURES, AtomFeature, atom_codes
@@ -42,7 +43,10 @@ from molattn.chem.substructures import FUNCTIONAL_GROUPS, functional_groups, mur
 from molattn.chem.tokens import TOKENS, SmilesTokens, smiles_tokens, tokenize, tokenize_all
 
 if TYPE_CHECKING:
+    from molattn.chem.pairs import Effect, MatchedPair, Transform, matched_pairs, measured_effects
     from molattn.chem.pyg import from_pyg, to_pyg
+    from molattn.chem.suitability import structural_alerts, synthetic_accessibility
+    from molattn.chem.variants import Variant, matched_pair_variants, substituent_scan
 
     DESCRIPTORS: tuple[str, ...]
     """The names of RDKit's descriptors and fragment counts (`fr_...`), without Ipc, which grows without bounds."""
@@ -73,13 +77,17 @@ __all__ = [
     "AtomFeature",
     "Conformer",
     "ConformerOptions",
+    "Effect",
     "Feature",
     "Fingerprints",
     "Fragments",
+    "MatchedPair",
     "MoleculeGraph",
     "Progress",
     "ReadOptions",
     "SmilesTokens",
+    "Transform",
+    "Variant",
     "atom_codes",
     "atom_contributions",
     "bond_codes",
@@ -98,6 +106,9 @@ __all__ = [
     "inchi_key",
     "inchikey_skeletons",
     "is_mol",
+    "matched_pair_variants",
+    "matched_pairs",
+    "measured_effects",
     "molecule_graph",
     "morgan_bits",
     "morgan_counts",
@@ -115,12 +126,26 @@ __all__ = [
     "smiles_from_molblock",
     "smiles_tokens",
     "standardized_smiles",
+    "structural_alerts",
+    "substituent_scan",
+    "synthetic_accessibility",
     "to_pyg",
     "tokenize",
     "tokenize_all",
     "unknown_descriptors",
     "unpack_bond",
 ]
+
+_LATE = {
+    name: module
+    for module, names in {
+        "pairs": ("Effect", "MatchedPair", "Transform", "matched_pairs", "measured_effects"),
+        "pyg": ("from_pyg", "to_pyg"),
+        "suitability": ("structural_alerts", "synthetic_accessibility"),
+        "variants": ("Variant", "matched_pair_variants", "substituent_scan"),
+    }.items()
+    for name in names
+}
 
 
 def __getattr__(name: str) -> object:
@@ -129,10 +154,8 @@ def __getattr__(name: str) -> object:
         from molattn.chem.descriptors import DESCRIPTORS
 
         return DESCRIPTORS
-    if name in ("to_pyg", "from_pyg"):
-        from molattn.chem import pyg
-
-        return getattr(pyg, name)
+    if name in _LATE:
+        return getattr(import_module(f"molattn.chem.{_LATE[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -19,6 +19,7 @@ class Fingerprints:
     Args:
         smiles: n SMILES.
         max_atoms: largest number of atoms of a molecule.
+        counts: whether to count how often each substructure occurs. Without counts, chains of any length are alike.
 
     Raises:
         SmilesError: a SMILES that cannot be read; raised for the first of them.
@@ -31,8 +32,9 @@ class Fingerprints:
     (3, [1.0, 0.56, 0.0])
     """
 
-    def __init__(self, smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS):
-        fingerprint = _generator().GetFingerprint
+    def __init__(self, smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS, counts: bool = False):
+        fingerprint = _generator().GetCountFingerprint if counts else _generator().GetFingerprint
+        self._counts = counts
         self._bits = [_compute(fingerprint, text, max_atoms) for text in smiles]
 
     def __len__(self) -> int:
@@ -41,7 +43,8 @@ class Fingerprints:
     def similarities(self, row: int) -> np.ndarray:
         """Tanimoto similarities of one molecule to all molecules, (n,) float64 from 0 to 1.
 
-        s_j = |bits_row and bits_j| / |bits_row or bits_j|; 1 for two molecules without any bit.
+        s_j = |bits_row and bits_j| / |bits_row or bits_j|; with counts, the sum of the smaller counts divided by that
+        of the larger ones; 1 for two molecules without any bit.
 
         Args:
             row: index of the molecule among the `smiles`.
@@ -49,9 +52,12 @@ class Fingerprints:
         Raises:
             IndexError: there is no such row.
         """
-        if not self._bits[row].GetNumOnBits():
-            return np.array([1.0 - (bits.GetNumOnBits() > 0) for bits in self._bits])
+        if not self._size(self._bits[row]):
+            return np.array([1.0 - (self._size(bits) > 0) for bits in self._bits])
         return np.array(DataStructs.BulkTanimotoSimilarity(self._bits[row], self._bits))
+
+    def _size(self, bits: Any) -> int:
+        return bits.GetTotalVal() if self._counts else bits.GetNumOnBits()
 
 
 def morgan_bits(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.ndarray:

@@ -1,10 +1,13 @@
 """Substructures of a molecule: its Bemis-Murcko scaffold, and its functional groups."""
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 
+import numpy as np
 from rdkit import Chem, rdBase
 
 from molattn.chem.parse import MAX_ATOMS, canonical_smiles, check_num_atoms, convert_rdkit_errors, read_smiles
+from molattn.errors import UsageError, short_repr
 
 
 def murcko_scaffold(molecule: Chem.Mol | str, *, max_atoms: int = MAX_ATOMS) -> str:
@@ -89,6 +92,54 @@ def functional_groups(smiles: object, *, add_hs: bool = False, max_atoms: int = 
         atoms = {i for match in mol.GetSubstructMatches(_pattern(name), parameters) for i in match}
         if atoms:
             found[name] = sorted(atoms)
+    return found
+
+
+RING_SYSTEMS: dict[str, str] = {
+    "any ring": "[R]",
+    "fused rings": "[R2]@[R2]",
+    "spiro atom": "[x4;R2]",
+    "benzene ring": "c1ccccc1",
+    "pyridine ring": "n1ccccc1",
+    "aromatic five-membered ring": "a1aaaa1",
+    "saturated six-membered ring": "[AR]1@[AR]@[AR]@[AR]@[AR]@[AR]1",
+    "small ring": "[r3,r4]",
+    "fluorine": "F",
+    "chlorine": "Cl",
+    "bromine": "Br",
+    "iodine": "I",
+    "charged atom": "[!+0]",
+}
+"""SMARTS by name of rings and atoms that molecules are searched for, in addition to `FUNCTIONAL_GROUPS`."""
+
+
+def substructure_matches(
+    smiles: Sequence[str], patterns: Mapping[str, str], *, max_atoms: int = MAX_ATOMS
+) -> np.ndarray:
+    """Whether each molecule has each substructure, (n, p) bool.
+
+    Args:
+        smiles: n SMILES.
+        patterns: p SMARTS by name.
+        max_atoms: largest number of atoms of a molecule.
+
+    Raises:
+        SmilesError: a SMILES that cannot be read; raised for the first of them.
+        UsageError: a SMARTS that cannot be read.
+
+    >>> from molattn.chem.substructures import substructure_matches
+    >>> substructure_matches(["CCO", "Oc1ccccc1"], {"hydroxyl": "[OX2H]", "aromatic": "a"}).tolist()
+    [[True, False], [True, True]]
+    """
+    with rdBase.BlockLogs():
+        queries = [Chem.MolFromSmarts(smarts) for smarts in patterns.values()]
+    for (name, smarts), query in zip(patterns.items(), queries, strict=True):
+        if query is None or not query.GetNumAtoms():
+            raise UsageError(f"{short_repr(smarts)}, the SMARTS of {short_repr(name)}, cannot be read")
+    found = np.zeros((len(smiles), len(queries)), dtype=bool)
+    for i, text in enumerate(smiles):
+        mol = read_smiles(text, max_atoms=max_atoms)
+        found[i] = [mol.HasSubstructMatch(query) for query in queries]
     return found
 
 

@@ -1,15 +1,14 @@
 """`molattn datasets`: the data sets that are available by name."""
 
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from molattn.cli.terminal import console, print_json, print_line, warn
-
-if TYPE_CHECKING:
-    from molattn.data import DatasetCard
+from molattn.cli.dataset_list import locate, print_list, units_of
+from molattn.cli.terminal import console, print_json, print_line
 
 datasets = typer.Typer(
     no_args_is_help=True,
@@ -26,36 +25,44 @@ _Name = Annotated[str, typer.Argument(help="A name from `molattn datasets list`.
 
 
 @datasets.command("list")
-def list_all(data_dir: _DataDir = None, as_json: _Json = False) -> None:
-    """List all data sets: rows, targets, task, unit, and the origin of the table.
+def list_all(
+    group: Annotated[
+        str | None,
+        typer.Argument(help="A group of data sets, such as tdc. [default: those without a group]", show_default=False),
+    ] = None,
+    data_dir: _DataDir = None,
+    as_json: _Json = False,
+) -> None:
+    """List data sets: rows, targets, task, unit, and the origin of the table.
 
-    A table is here, or it is downloaded, or computed by RDKit, at its first use.
+    A table is here, or it is downloaded, or computed by RDKit, at its first use. Groups, which are the tasks of
+    benchmarks, have a line each; `molattn datasets list tdc` lists one, and `--json` without a group everything.
     """
-    from molattn.data import dataset_names, load_card
+    from molattn.data import dataset_names, group_of, load_card
+    from molattn.errors import UsageError, unknown_choice
 
-    listed = [(card, *_locate(card, data_dir)) for card in map(load_card, dataset_names())]
+    names = dataset_names()
+    groups = Counter(filter(None, map(group_of, names)))
+    if group is not None and group not in groups:
+        raise UsageError(unknown_choice("group of data sets", group, groups))
+    if group is not None or not as_json:
+        names = [name for name in names if group_of(name) == (group or "")]
+    listed = [(card, *locate(card, data_dir)) for card in map(load_card, names)]
     if as_json:
         keys = ("name", "title", "target_columns", "task", "metric", "split")
         contents = [
-            {key: getattr(card, key) for key in keys} | {"rows": rows, "units": _units(card), "path": path}
+            {key: getattr(card, key) for key in keys} | {"rows": rows, "units": units_of(card), "path": path}
             for card, path, _, rows in listed
         ]
         print_json([{"targets" if k == "target_columns" else k: v for k, v in c.items()} for c in contents])
         return
-    width = max(len(card.name) for card, *_ in listed)
-    print_line(f"{'name'.ljust(width)}  {'rows':>7}  {'targets':>7}  {'task':<14}  {'unit':<13}  table")
-    for card, _, where, rows in listed:
-        count = "" if rows is None else f"{rows:,}"
-        units = _units(card)
-        unit = units[0] if len(units) == 1 else "several" if units else ""
-        line = (
-            f"{card.name.ljust(width)}  {count:>7}  {len(card.targets) or '':>7}  {card.task:<14}  {unit:<13}  {where}"
-        )
-        print_line(line)
-        print_line(f"  {card.title}")
+    print_list(listed)
     print_line()
+    if group is None:
+        for name, number in groups.items():
+            print_line(f"{name}/  the {number} tasks of a benchmark: molattn datasets list {name}")
     print_line("Without a number of rows: not downloaded. Without a number of targets: all other columns are targets.")
-    print_line("Train on one with: molattn train --dataset esol")
+    print_line(f"Train on one with: molattn train --dataset {names[0] if group else 'esol'}")
 
 
 @datasets.command()
@@ -64,7 +71,7 @@ def show(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None
     from molattn.data import load_card
 
     card = load_card(name)
-    path, where, rows = _locate(card, data_dir)
+    path, where, rows = locate(card, data_dir)
     content = {key: value for key, value in asdict(card).items() if key != "folder"} | {"rows": rows, "path": path}
     if as_json:
         print_json(content)
@@ -116,28 +123,3 @@ def get(name: _Name, data_dir: _DataDir = None, as_json: _Json = False) -> None:
         return
     print_line(f"{card.path}: {rows:,} rows, sha256 {sha256}")
     print_line(f"Train on it with: molattn train --dataset {name}{f' --data-dir {data_dir}' if data_dir else ''}")
-
-
-def _units(card: "DatasetCard") -> list[str]:
-    """The units of the targets, each once."""
-    return list(dict.fromkeys(target.unit for target in card.targets if target.unit))
-
-
-def _locate(card: "DatasetCard", data_dir: Path | None) -> tuple[str | None, str, int | None]:
-    """The path of a data set's table, None if missing; its origin in a word; and the number of its rows.
-
-    Warns of a damaged table. The rows are those on the card, or of the table that was downloaded; None if unknown.
-    """
-    from molattn.data import find_dataset
-    from molattn.data.datasets.cards import read_pin
-    from molattn.errors import InputError
-
-    try:
-        found = find_dataset(card, data_dir or "")
-    except InputError as error:
-        warn(error)
-        return None, "damaged", card.rows
-    if found is None:
-        return None, "RDKit" if card.computed else "download", card.rows
-    pin = read_pin(found)
-    return str(found.path), "here", card.rows if pin is None else pin.rows

@@ -52,13 +52,5 @@ def _percent(share: float) -> str:
 
 
 def _top_group(summary: "HeadSummary", layer: int, head: int) -> str:
-    """The functional group with the highest ratio above 1, among groups that at least 100 atoms could attend to."""
-    from molattn.explain.head_summary import OTHER_ATOMS
-
-    ratios = {
-        key.sender: float(summary.share(key)[layer, head] / summary.uniform(key))
-        for key in summary.keys("group")
-        if key.receiver == OTHER_ATOMS and summary.receivers(key) >= 100 and summary.uniform(key)
-    }
-    best = max(ratios, key=lambda name: ratios[name], default="")
-    return f"{best} {ratios[best]:.1f}x" if best and ratios[best] > 1 else ""
+    group, ratio = summary.top_group(layer, head)
+    return f"{group} {ratio:.1f}x" if group else ""

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from molattn import __version__
 from molattn.cli.attention import attention
+from molattn.cli.benchmark import benchmark
 from molattn.cli.check import check
 from molattn.cli.datasets import datasets
 from molattn.cli.doctor import doctor
@@ -27,12 +28,14 @@ from molattn.cli.multi_value_options import MultiValueCommand
 from molattn.cli.predict import predict
 from molattn.cli.presets import presets
 from molattn.cli.pretrain import pretrain
+from molattn.cli.report import report
 from molattn.cli.select import select
 from molattn.cli.terminal import prepare_streams, print_line, printable
 from molattn.cli.train import train
 from molattn.cli.train_options import list_plugins
 from molattn.cli.tune import tune
 from molattn.cli.view import view
+from molattn.cli.whatif import whatif
 from molattn.plugins import load_plugins
 
 
@@ -77,15 +80,18 @@ app.command(cls=MultiValueCommand, no_args_is_help=True)(check)
 app.command(no_args_is_help=True)(predict)
 app.command(no_args_is_help=True)(embed)
 app.command(no_args_is_help=True)(select)
+app.command(no_args_is_help=True)(whatif)
 app.command(cls=MultiValueCommand, no_args_is_help=True)(evaluate)
 app.command(no_args_is_help=True)(explain)
 app.command(no_args_is_help=True)(attention)
 app.command(no_args_is_help=True)(faithfulness)
 app.command(no_args_is_help=True)(heads)
 app.command(no_args_is_help=True)(view)
+app.command(no_args_is_help=True)(report)
 app.command(no_args_is_help=True)(export)
 app.command(cls=MultiValueCommand, no_args_is_help=True)(tune)
 app.command()(pretrain)
+app.command(cls=MultiValueCommand, no_args_is_help=True)(benchmark)
 app.command()(presets)
 app.command()(doctor)
 app.add_typer(datasets, name="datasets")

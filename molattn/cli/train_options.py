@@ -17,7 +17,11 @@ from molattn.training.run_config import RunConfig
 _PANELS = {DataConfig: "Data", TrainingConfig: "Training"}
 _RUN = "Run"
 # The type of a setting -> the type of its option.
-_TYPES: dict[Any, Any] = {tuple[str, ...]: list[str], tuple[float, ...]: list[float]}
+_TYPES: dict[Any, Any] = {
+    tuple[str, ...]: list[str],
+    tuple[float | str, ...]: list[str],
+    tuple[float, ...]: list[float],
+}
 _KIND = RunConfig().model.kind
 _OTHERS = {
     "model": Option(" or ".join(CONFIGS).replace(_KIND, f"{_KIND} (default)"), metavar="KIND", hidden=False),
@@ -26,18 +30,18 @@ _OTHERS = {
 """Options that change several settings."""
 
 Command = Callable[..., None]
-_decorated: list[tuple[Command, inspect.Signature, tuple[str, ...]]] = []
+_decorated: list[tuple[Command, inspect.Signature, tuple[str, ...], tuple[str, ...]]] = []
 
 
-def with_settings(*names: str) -> Callable[[Command], Command]:
-    """A decorator: the command has an option for each of these settings, or for all that declare one.
+def with_settings(*names: str, without: tuple[str, ...] = ()) -> Callable[[Command], Command]:
+    """A decorator: the command has an option for each of these settings, or for all that declare one but `without`.
 
     It receives them as keyword arguments, None for those that are not given, so that a configuration file can set them.
     Among them are "model", the kind of model, and "preset".
     """
 
     def decorate(command: Command) -> Command:
-        _decorated.append((command, inspect.signature(command), names))
+        _decorated.append((command, inspect.signature(command), names, without))
         _add_options(*_decorated[-1])
         return command
 
@@ -63,14 +67,16 @@ def list_plugins() -> None:
         _add_options(*decorated)
 
 
-def _add_options(command: Command, own: inspect.Signature, names: tuple[str, ...]) -> None:
+def _add_options(command: Command, own: inspect.Signature, names: tuple[str, ...], without: tuple[str, ...]) -> None:
     """Set the signature that typer reads: the command's arguments, the settings, and its other options."""
     declared = {name: (str, other, "Training") for name, other in _OTHERS.items()}
     for section, panel in _PANELS.items():
         hints, options = get_type_hints(section), [f for f in fields(section) if "option" in f.metadata]
         of_section = {f.name: (hints[f.name], f.metadata["option"], panel) for f in options}
         declared = of_section | declared if section is DataConfig else declared | of_section
-    settings = [_parameter(name, *declared[name], hidden=not names) for name in names or declared]
+    settings = [
+        _parameter(name, *declared[name], hidden=not names) for name in names or declared if name not in without
+    ]
     others = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
     arguments = [p for p in others if p.kind is not p.KEYWORD_ONLY]
     parameters = [*arguments, *settings, *others[len(arguments) :]]

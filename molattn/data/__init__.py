@@ -8,12 +8,14 @@ from molattn.data.datasets.cards import (
     DATA_VARIABLE,
     DatasetCard,
     Download,
+    OfficialSplit,
     Pin,
     TargetColumn,
     cache_dir,
     data_dirs,
     dataset_names,
     datasets_dir,
+    group_of,
     load_card,
     verify,
 )
@@ -30,6 +32,7 @@ from molattn.data.splits.labels import (
     read_split_column,
     read_split_file,
 )
+from molattn.data.splits.official import official_split_labels, tdc_scaffold_split, validation_labels
 from molattn.data.splits.splitters import (
     SPLITS,
     SPLITS_BY_TARGET,
@@ -58,6 +61,7 @@ __all__ = [
     "DatasetCard",
     "Download",
     "Leak",
+    "OfficialSplit",
     "Pin",
     "Records",
     "RejectedRow",
@@ -78,11 +82,13 @@ __all__ = [
     "find_leakage",
     "fold_labels",
     "format_list",
+    "group_of",
     "guess_smiles_column",
     "hold_out_calibration",
     "kennard_stone_split",
     "label_rows",
     "load_card",
+    "official_split_labels",
     "offsets_from_counts",
     "parse_list",
     "random_split",
@@ -95,6 +101,8 @@ __all__ = [
     "scaffold_split",
     "split_labels",
     "stratified_split",
+    "tdc_scaffold_split",
+    "validation_labels",
     "verify",
     "write_table",
 ]

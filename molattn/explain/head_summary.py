@@ -20,6 +20,8 @@ DISTANCES = ("self", "bonded", "2 bonds", "3 bonds", "farther", "other fragment"
 """Classes of the distance between sender and receiver; the shares of an atom sum to 1 over them."""
 
 OTHER_ATOMS, OWN_ATOMS = "other atoms", "its own atoms"
+MIN_RECEIVERS = 100
+"""Atoms that a ratio is computed from, at least, before a group is called the one that a head favours."""
 """Receivers for which a functional group is the sender: atoms outside and inside of it."""
 
 COLUMNS = {
@@ -183,6 +185,23 @@ class HeadSummary:
             key: one of `keys`.
         """
         return self._uniform[key] / self.receivers(key)
+
+    def top_group(self, layer: int, head: int) -> tuple[str, float]:
+        """The functional group that a head favours most, and the ratio of its attention to uniform attention.
+
+        Counted is the attention of atoms outside of the group; groups that less than 100 atoms could attend to are left
+        out. ("", 1.0) if no ratio is above 1.
+
+        Args:
+            layer, head: indices, from 0.
+        """
+        ratios = {
+            key.sender: float(self.share(key)[layer, head] / self.uniform(key))
+            for key in self.keys("group")
+            if key.receiver == OTHER_ATOMS and self.receivers(key) >= MIN_RECEIVERS and self.uniform(key)
+        }
+        best = max(ratios, key=lambda name: ratios[name], default="")
+        return (best, ratios[best]) if best and ratios[best] > 1 else ("", 1.0)
 
     def entropy(self) -> np.ndarray:
         """The mean entropy of an atom's attention, (layers, heads), in nats."""

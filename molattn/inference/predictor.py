@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import torch
 
     from molattn.inference.selection import Selection
+    from molattn.inference.what_if import WhatIf
     from molattn.training.evaluation import Evaluation
 
 
@@ -124,6 +125,72 @@ class Predictor(ArrayPredictor, TablePredictor, AttentionTablePredictor):
         warn_failed(rows, "prediction")
         return select(self._artifact, rows, options)
 
+    def what_if(
+        self,
+        smiles: Any,
+        *,
+        target: str | None = None,
+        goal: str = "maximize",
+        level: float = 0.9,
+        min_pairs: int = 3,
+        data: str | Path | None = None,
+        smiles_column: str | None = None,
+        target_column: str = "",
+        table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
+        num_workers: int = 0,
+    ) -> "WhatIf":
+        """The variants of a molecule, each with its predicted change and the interval of that change.
+
+        Variants are those of `molattn.chem.substituent_scan`, and the replacements of substituents that are found in
+        the matched pairs of the run's molecules. The interval of a change is conformal, from the errors of predicted
+        changes in matched pairs that were held out of the training: see `molattn.inference.measured_pairs`. It says
+        nothing about molecules unlike these: `in_domain` marks variants unlike the training set.
+
+        Args:
+            smiles: the parent, a SMILES or an RDKit molecule.
+            target: its property; required if the model has several.
+            goal: "maximize" or "minimize": which change is the best.
+            level: the probability that a measured change is within its interval.
+            min_pairs: in how many matched pairs a replacement must have been measured to be tried.
+            data: a table of measured molecules, instead of the `predictions.csv` of the run; see
+                `molattn.inference.measured_tables.data_table`.
+            smiles_column, target_column: its columns; found by their names when empty.
+            table_options: encoding, header and sheet of the table, and the number format of the target.
+            num_workers: processes that read molecules; 0 to read them in this process.
+
+        Returns:
+            A `WhatIf`: `.rows`, the best first; `.best(10)`, `.atom_changes()`, `.agreement`, `.to_frame()`.
+
+        Raises:
+            SmilesError: the molecule cannot be read.
+            InputError: it has no prediction, or the table cannot be read.
+            TypeError: `smiles` is not one molecule.
+            UsageError: a model of classes or atoms, or with descriptors of one's own; an unknown target or goal;
+                nothing is known about the uncertainty of a change, or too little for the level.
+
+        Example::
+
+            found = molattn.load("runs/esol").what_if("CC(=O)Oc1ccccc1C(=O)O")
+            for row in found.best(5):
+                print(row.variant.smiles, row.variant.name, row.change, (row.lower, row.upper), row.in_domain)
+        """
+        # Imported here, because most predictions need neither matched pairs nor alerts.
+        from molattn.inference.measured_tables import data_table, table_of_run
+        from molattn.inference.predict_variants import what_if
+        from molattn.inference.what_if import WhatIfOptions
+
+        options = WhatIfOptions(target, goal, level, min_pairs)
+        name = options.target_of(self)
+        molecules = as_smiles(smiles, atom_order=True)
+        if not molecules.single:
+            raise TypeError("what_if takes one molecule, a SMILES or an RDKit molecule")
+        if data is None:
+            table = table_of_run(self, name)
+        else:
+            table = data_table(self, data, name, smiles_column, target_column, table_options, num_workers)
+        (parent,) = molecules.smiles
+        return what_if(self, str(parent), options, table, num_workers=num_workers)
+
     def evaluate(
         self,
         table: str | Path,
@@ -183,8 +250,8 @@ class Predictor(ArrayPredictor, TablePredictor, AttentionTablePredictor):
 
         Raises:
             UsageError: an unknown format; torch is older than 2.13; or a model that cannot be exported: one with
-                boosted trees, with standard deviations from dropout, or with parts of a plugin that torch cannot
-                export.
+                boosted trees, with standard deviations from dropout, with parts of a plugin that torch cannot export,
+                or on another device than the CPU.
             MissingExtra: onnx or onnxscript is not installed, for "onnx".
             OSError: the file cannot be written.
 
@@ -192,6 +259,8 @@ class Predictor(ArrayPredictor, TablePredictor, AttentionTablePredictor):
 
             molattn.load("runs/esol").export("esol.onnx")
         """
+        if self.accelerator != "cpu":
+            raise UsageError(f"a model is exported on the CPU, and this one is on {self.device}: call to('cpu') first")
         # Imported here: it imports the exporters of torch.
         from molattn.models.exported.write import export_artifact
 

@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight as check_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
-from molattn._train import PrintReporter, split_callbacks
+from molattn._train import PrintReporter, split_names
 from molattn.data.tables.cells import parse_required_numbers
 from molattn.errors import MolattnError, unknown_choice
 from molattn.inference import Predictor, load
@@ -28,6 +28,7 @@ from molattn.training.run_config import resolve
 
 if TYPE_CHECKING:
     from molattn.training.callbacks import Callback
+    from molattn.training.loggers import Logger
 
 # A model in a pickle: the content of each file of its folder, by file name.
 _Files = dict[str, bytes]
@@ -49,6 +50,9 @@ Args:
         descriptors; the targets, classes and settings of the model must be the same.
     verbose: whether `fit` reports its progress on standard error.
     callbacks: instances of `molattn.training.callbacks.Callback`, which a clone copies, or names that plugins define.
+    logger: where `fit` logs settings and metrics: "csv", "tensorboard", "mlflow", "wandb", a
+        `molattn.training.loggers.Logger`, which a clone copies, or a list of these. Each call of `fit` has a new folder
+        in `logs`, of the working directory.
 
     All others are settings of `molattn train`; None is the default of each, that of the preset or base model if there
     is one.
@@ -89,6 +93,7 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         warm_start: bool = False,
         verbose: bool = False,
         callbacks: "Sequence[str | Callback] | None" = None,
+        logger: "str | Logger | Sequence[str | Logger] | None" = None,
         **options: Unpack[EstimatorOptions],
     ):
         self.smiles_column = smiles_column
@@ -99,6 +104,7 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.warm_start = warm_start
         self.verbose = verbose
         self.callbacks = callbacks
+        self.logger = logger
         if unknown := [name for name in options if name not in SETTINGS]:
             raise TypeError(unknown_choice(f"parameter of {type(self).__name__}", unknown[0], SETTINGS))
         for name in SETTINGS:
@@ -148,7 +154,6 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
             config = resolve(None, self._train_options(molecules.descriptor_names), self.settings)
             task, _ = resolve_task(kind, config.training.loss, targets, names, classes)
             reporter = PrintReporter(not self.verbose)
-            callbacks = split_callbacks(self.callbacks)[1]
             trained = train_arrays(
                 config,
                 smiles,
@@ -158,7 +163,8 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
                 reporter,
                 weights,
                 descriptors,
-                callbacks,
+                split_names(self.callbacks)[1],
+                split_names(self.logger)[1],
                 num_validation,
                 previous,
             )
@@ -176,7 +182,7 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         options = self.get_params(deep=False)
         for name in ("settings", "warm_start", "verbose", "smiles_column"):
             del options[name]
-        options["callbacks"], _ = split_callbacks(self.callbacks)
+        options["callbacks"], options["logger"] = split_names(self.callbacks)[0], split_names(self.logger)[0]
         options["descriptor_columns"] = descriptors
         options["seed"] = _seed(options.pop("random_state"))
         share = options.pop("validation_fraction")

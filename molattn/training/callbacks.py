@@ -1,6 +1,6 @@
 """Callbacks: what a user adds to a training, called at its start, after its steps and epochs, and at its end.
 
-A logger is a callback: an `EpochRecord` holds the losses and the metric of an epoch. In Python callbacks are objects,
+To log the losses and metrics of epochs, see `molattn.training.loggers`. In Python callbacks are objects,
 `molattn.train(..., callbacks=[MyCallback()])`. A plugin adds functions that make them to `CALLBACKS`; the setting
 `training.callbacks` then accepts their names, also on the command line and with several devices.
 """

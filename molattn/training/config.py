@@ -10,12 +10,15 @@ from molattn.training.bases import AUTO_BASE, FINE_TUNING
 from molattn.training.command_option import option
 
 # As in molattn.data, molattn.chem and molattn.models, which are not imported for the help screen.
-SPLIT_NAMES = ("random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone", "stratified")
+OFFICIAL_SPLIT = "official"
+SPLIT_NAMES = (*("random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone", "stratified"), OFFICIAL_SPLIT)
 FEATURIZER_NAMES = ("rdkit_few", "rdkit_2d")
 LOSS_NAMES = (
     *("mse", "mae", "huber", "mve", "evidential", "quantile", "bounded-mse", "bounded-mae"),
     *("bce", "cross-entropy", "dirichlet"),
 )
+
+LOGGER_NAMES = ("csv", "tensorboard", "mlflow", "wandb")
 
 DUPLICATES = ("keep", "mean", "median", "drop")
 
@@ -53,7 +56,8 @@ class DataConfig:
             "reject" leaves the row out, "stop" ends the run.
         duplicates: rows of one molecule, with equal descriptors: "keep" uses each; "mean" and "median" merge them into
             one label (of classes, the most frequent), "drop" leaves out molecules whose labels are in conflict.
-        split: "random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone" or "stratified".
+        split: "random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone" or "stratified"; or "official",
+            that of a benchmark's data set, which is its default.
         split_sizes: fractions of training, validation and test.
         calibration_size: fraction of all molecules that is held out from training for calibration, by `split`; 0 for
             none.
@@ -152,6 +156,8 @@ class TrainingConfig:
         rate_factors: "NAME=FACTOR" for parts of the model, such as "head=10": their learning rates, and with them their
             weight decay, are multiplied by the factor; 0 freezes a part. See
             `molattn.training.parameter_groups.rate_factors`.
+        freeze: parts of the model, named as in `rate_factors`, whose weights do not change.
+        freeze_epochs: the number of epochs after which these parts are trained too; 0 for never.
         weight_decay: of AdamW; 0 for none.
         warmup: fraction of the steps in which the learning rate rises linearly; a cosine decay follows.
         ema: decay per step of the exponential moving average of the weights, which is validated and saved; 0 for none.
@@ -196,6 +202,10 @@ class TrainingConfig:
             predictions with those of the model, with a weight that is fitted to the validation molecules.
         callbacks: what is called during the training, names in `molattn.training.callbacks.CALLBACKS`, which plugins
             define.
+        logger: what settings, metrics and files are logged to, names in `molattn.training.loggers.LOGGERS`: "csv",
+            "tensorboard", "mlflow", "wandb".
+        task_weights: a factor on the loss of each target, above 0: numbers in the order of the targets, or
+            "NAME=NUMBER" for some of them.
         class_balance: gives the classes of a target equal total weight in the loss; probabilities are then those of
             balanced classes.
         positive_weights: of binary targets, the weight of the positive class in the loss, relative to the negative
@@ -214,6 +224,8 @@ class TrainingConfig:
     rate_factors: tuple[str, ...] = option(
         (), "Learning rates of parts of the model: head=10; 0 freezes a part.", metavar="NAME=X"
     )
+    freeze: tuple[str, ...] = option((), "Parts of the model that are not trained: embed_atoms blocks.", metavar="PART")
+    freeze_epochs: int = option(0, "Epochs after which they are trained too; without it never.", metavar="N")
     weight_decay: float = 1e-2
     warmup: float = 0.05
     ema: float = 0.99
@@ -261,5 +273,20 @@ class TrainingConfig:
     callbacks: tuple[str, ...] = option(
         (), "Callbacks that plugins define, by their names.", metavar="NAME", table="callback"
     )
+    logger: tuple[str, ...] = option((), f"Where to log it: {', '.join(LOGGER_NAMES)}.", metavar="NAME", table="logger")
+    task_weights: tuple[float | str, ...] = option(
+        (), "Weights of the targets in the loss: 1 0.5, or NAME=0.5.", metavar="X"
+    )
     class_balance: bool = option(False, "Weight classes equally in the loss.", hidden=False)
     positive_weights: tuple[float, ...] = ()
+
+
+BENCHMARK_SETTINGS = {
+    "data": (
+        *("dataset", "encoding", "no_header_row", "sheet", "smiles_column", "target_columns", "weight_column"),
+        *("group_column", "descriptor_columns", "task_type", "positive_class", "max_unreadable", "decimal"),
+        *("thousands", "split", "split_sizes", "split_column", "splits_file", "num_folds", "fold"),
+    ),
+    "training": ("seed", "num_replicates", "devices", "num_nodes"),
+}
+"""The settings that the protocol of a benchmark decides, by section: see `molattn.benchmark`."""

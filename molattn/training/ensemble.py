@@ -41,6 +41,7 @@ def fit_ensemble(
     checkpoints: Callable[[int], CheckpointFolder | None] = lambda _: None,
     warn: Callable[[str], None] = lambda _: None,
     initial: Sequence[MoleculeModel] = (),
+    task_weights: Sequence[float] = (),
 ) -> FittedEnsemble:
     """Fit `config.training.ensemble_size` models to the same molecules, one after the other.
 
@@ -54,6 +55,7 @@ def fit_ensemble(
         checkpoints: returns those of a member; a member whose training is finished is not trained again.
         warn: called with messages for the user.
         initial: trained models of the same shapes, whose weights the members start from; empty for new weights.
+        task_weights: a factor on the loss of each target, see `molattn.training.task_weights`.
     """
     models, fits = [], []
     tracked = config.training.tracking_metric
@@ -91,6 +93,7 @@ def fit_ensemble(
                 checkpoints=saved,
                 callbacks=callbacks,
                 member=i,
+                task_weights=task_weights,
             )
         )
         models.append(model.cpu().eval())

@@ -47,6 +47,7 @@ def fit(
     checkpoints: CheckpointFolder | None = None,
     callbacks: Sequence[Callback] = (),
     member: int = 0,
+    task_weights: Sequence[float] = (),
 ) -> FitResult:
     """Fit `model` in place to `train`; it ends with the weights of the best epoch.
 
@@ -77,6 +78,7 @@ def fit(
         checkpoints: to save the training, and to resume it if there is one already; None for neither.
         callbacks: called in this order.
         member: the index of the model in its ensemble, for the callbacks.
+        task_weights: a factor on the loss of each target, (T,); empty for none.
 
     Raises:
         InputError: there is no training or validation molecule, the targets have no finite mean and standard deviation,
@@ -99,7 +101,7 @@ def fit(
     steps = config.epochs * len(sampler)
     tracked = config.tracking_metric
     metric = metric or task.metrics[0] if tracked == VAL_LOSS else tracked
-    learner = Learner(model, train, scaler, config, task, metric, auxiliary_objective, steps)
+    learner = Learner(model, train, scaler, config, task, metric, auxiliary_objective, steps, task_weights)
     early_stopping = EarlyStopping(config.patience, model.state_dict(), tracked)
     checkpointer = None if checkpoints is None else Checkpointer(checkpoints, early_stopping, callbacks)
     val_batches = [
@@ -134,6 +136,7 @@ def fit(
             start, stopped_by = checkpointer.restore(learner, config.epochs), checkpointer.stopped_by
         for epoch in range(start, config.epochs):
             _seed_epoch(sampler, epoch, device)
+            learner.start_epoch(epoch)
             for step, inputs in enumerate(loader, start=epoch * len(sampler) + 1):
                 loss = learner.training_step(_to_device(device, inputs))
                 for callback in callbacks:

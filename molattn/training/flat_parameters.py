@@ -4,7 +4,7 @@ A small model has seventy parameter tensors of a few thousand numbers. For tenso
 the optimizer takes longer than computing them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from copy import deepcopy
 from types import MappingProxyType
 
@@ -23,36 +23,55 @@ class FlatParameters:
     Args:
         model: on its device.
         factors: the factor on the learning rate of each parameter, by its name; 1 for the others.
+        frozen: the names of parameters that need no gradient until `thaw`. Theirs are flat parameters of their own,
+            without a gradient, which an optimizer skips.
 
     Attributes:
         flat: the flat parameters, one for each factor and dtype.
         factors: the factor of each flat parameter.
-        gradients: the gradient of each.
+        gradients: the gradient of each that is not frozen.
     """
 
-    def __init__(self, model: nn.Module, factors: Mapping[str, float] = NO_FACTORS):
-        groups: dict[tuple[float, torch.dtype], list[nn.Parameter]] = {}
+    def __init__(self, model: nn.Module, factors: Mapping[str, float] = NO_FACTORS, frozen: Container[str] = ()):
+        groups: dict[tuple[bool, float, torch.dtype], list[nn.Parameter]] = {}
         for name, w in model.named_parameters():
-            if w.requires_grad:
-                groups.setdefault((factors.get(name, 1.0), w.dtype), []).append(w)
+            if w.requires_grad or name in frozen:
+                groups.setdefault((name in frozen, factors.get(name, 1.0), w.dtype), []).append(w)
         self.weights = [w for weights in groups.values() for w in weights]
         self.gradients: list[Tensor] = []
         self._gradients: list[tuple[nn.Parameter, Tensor]] = []
-        self.flat = [self._join(weights) for weights in groups.values()]
-        self.factors = [factor for factor, _ in groups]
+        self._frozen: list[tuple[nn.Parameter, list[nn.Parameter]]] = []
+        self.flat = [self._join(weights, is_frozen) for (is_frozen, *_), weights in groups.items()]
+        self.factors = [factor for _, factor, _ in groups]
 
-    def _join(self, weights: Sequence[nn.Parameter]) -> nn.Parameter:
+    def _join(self, weights: list[nn.Parameter], is_frozen: bool) -> nn.Parameter:
         flat = nn.Parameter(torch.cat([w.detach().flatten() for w in weights]))
+        start = 0
+        for w in weights:
+            w.data = flat.data[start : start + w.numel()].view_as(w)
+            start += w.numel()
+        if is_frozen:
+            self._frozen.append((flat, weights))
+        else:
+            self._add_gradients(flat, weights)
+        return flat
+
+    def _add_gradients(self, flat: nn.Parameter, weights: Sequence[nn.Parameter]) -> None:
         gradient = torch.zeros_like(flat)
         self.gradients.append(gradient)
         self._gradients.append((flat, gradient))
         start = 0
         for w in weights:
-            end = start + w.numel()
-            w.data = flat.data[start:end].view_as(w)
-            self._gradients.append((w, gradient[start:end].view_as(w)))
-            start = end
-        return flat
+            self._gradients.append((w, gradient[start : start + w.numel()].view_as(w)))
+            start += w.numel()
+
+    def thaw(self) -> None:
+        """Let the frozen parameters have gradients from the next `zero_grad` on."""
+        for flat, weights in self._frozen:
+            for w in weights:
+                w.requires_grad_(True)
+            self._add_gradients(flat, weights)
+        self._frozen = []
 
     def zero_grad(self) -> None:
         """Set all gradients to zero, as views of the flat gradients."""
@@ -91,12 +110,18 @@ class ExponentialMovingAverage(nn.Module):
         self.module, self.decay = deepcopy(model), decay
         self.register_buffer("n_averaged", torch.tensor(0))
 
-    def attach(self, model: nn.Module, weights: Sequence[Tensor], factors: Mapping[str, float] = NO_FACTORS) -> None:
+    def attach(
+        self,
+        model: nn.Module,
+        weights: Sequence[Tensor],
+        factors: Mapping[str, float] = NO_FACTORS,
+        frozen: Container[str] = (),
+    ) -> None:
         """Average the flat `weights` of `model` from now on; this module and `model` are already on their device.
 
-        factors: as for the `FlatParameters` of `model`.
+        factors, frozen: as for the `FlatParameters` of `model`. The average of a frozen weight is the weight itself.
         """
-        self._averaged = [flat.data for flat in FlatParameters(self.module, factors).flat]
+        self._averaged = [flat.data for flat in FlatParameters(self.module, factors, frozen).flat]
         self._weights = [w.detach() for w in weights]
         self._copied = list(zip(self.module.buffers(), model.buffers(), strict=True))
 

@@ -28,7 +28,7 @@ from molattn.training.bases import (
 )
 from molattn.training.config import DataConfig
 from molattn.training.descriptors import num_extra_descriptors
-from molattn.training.parameter_groups import rate_factors
+from molattn.training.parameter_groups import trained_parts
 from molattn.training.run_config import RunConfig
 from molattn.training.table_source import is_path
 from molattn.training.unlabelled import NCI_MOLECULES
@@ -183,13 +183,13 @@ def initialize_model(config: RunConfig, outputs: int, atom_level: bool) -> Molec
     The same seed gives the same model, and the caller's random state is unchanged.
 
     Raises:
-        UsageError: inconsistent settings of the model, a base model that differs, or rate factors that do not fit it.
+        UsageError: inconsistent settings of the model, a base model that differs, or parts to train that do not fit it.
     """
     with seeded(config.training.seed):
         try:
             model = build_model(config.model, outputs, atom_level, num_extra_descriptors(config.data))
         except ValueError as error:
             raise UsageError(f"[model]: {error}") from None
-    rate_factors(model, config.training.rate_factors)  # raises errors before molecules are trained on
+    trained_parts(model, config.training)  # raises errors before molecules are trained on
     load_base_weights(model, config.training.base)
     return model

@@ -2,6 +2,7 @@
 
 import inspect
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -17,7 +18,7 @@ from molattn.training.dataset import LabelledMolecules, StepInputs
 from molattn.training.flat_parameters import ExponentialMovingAverage, FlatParameters
 from molattn.training.metrics import mean_over_targets, metrics_by_target
 from molattn.training.objectives import AuxiliaryObjective, TaskLoss, class_weights, mean_loss
-from molattn.training.parameter_groups import rate_factors
+from molattn.training.parameter_groups import frozen_norms, trained_parts
 
 
 class Learner(nn.Module):
@@ -32,13 +33,15 @@ class Learner(nn.Module):
         metric: the validation metric.
         auxiliary_objective: an additional loss, or None.
         steps: of the whole training, for the scheduler.
+        task_weights: a factor on the loss of each target; empty for none.
 
     Attributes:
         optimizer, scheduler: created by `prepare`.
-        frozen: the parameters that `config.rate_factors` freezes, until `release`.
+        frozen: the parameters that are frozen, until `release`, or for those of `frozen_for_now` until a later epoch.
+        frozen_for_now: the names of the parameters that `start_epoch` will thaw.
 
     Raises:
-        UsageError: `config.rate_factors` do not fit the model.
+        UsageError: `config.rate_factors` or `config.freeze` do not fit the model.
     """
 
     auxiliary_objective: AuxiliaryObjective | None
@@ -55,30 +58,35 @@ class Learner(nn.Module):
         metric: str = "rmse",
         auxiliary_objective: AuxiliaryObjective | None = None,
         steps: int = 1,
+        task_weights: Sequence[float] = (),
     ):
         super().__init__()
-        self.factors = rate_factors(model, config.rate_factors)
-        self.frozen = [w for name, w in model.named_parameters() if w.requires_grad and not self.factors[name]]
+        self.factors, self.frozen_for_now = trained_parts(model, config)
+        named = {name: w for name, w in model.named_parameters() if w.requires_grad}
+        self._frozen_names = {n for n in named if n in self.frozen_for_now or not self.factors[n]}
+        self.frozen = [named[name] for name in named if name in self._frozen_names]
         for w in self.frozen:
             w.requires_grad_(False)
+        for norm in frozen_norms(model, self._frozen_names):
+            norm.eval()
         self.auxiliary_objective = auxiliary_objective
         self.model, self.config, self.task, self.scaler, self.metric = model, config, task, scaler, metric
         self.average = ExponentialMovingAverage(model, config.ema)
         self.flat_parameters: FlatParameters | None = None
         self.steps = max(1, steps)
         weights = class_weights(task, train.targets, config.class_balance, config.positive_weights)
-        self.loss = TaskLoss(task, scaler, weights, config.evidential_regularization)
+        self.loss = TaskLoss(task, scaler, weights, config.evidential_regularization, task_weights)
         self.train_losses, self.val_losses = _MeanLoss(), _MeanLoss()
         self.validation_outputs: list[tuple[np.ndarray, np.ndarray]] = []
 
     def prepare(self, device: torch.device | str = "cpu") -> None:
         """Move to a device, flatten the parameters, and create the optimizer and its scheduler."""
         self.to(device)
-        self.flat_parameters = FlatParameters(self.model, self.factors)
+        self.flat_parameters = FlatParameters(self.model, self.factors, self.frozen_for_now)
         auxiliary = [] if self.auxiliary_objective is None else list(self.auxiliary_objective.parameters())
         others = [w for w in self.model.parameters() if not w.requires_grad]
         distributed.broadcast(x.data for x in (*self.flat_parameters.flat, *auxiliary, *others, *self.model.buffers()))
-        self.average.attach(self.model, self.flat_parameters.flat, self.factors)
+        self.average.attach(self.model, self.flat_parameters.flat, self.factors, self.frozen_for_now)
         # The fused implementation if the device has one, otherwise torch's default.
         fused = True if torch.device(device).type in ("cpu", "cuda") else None
         rate, decay = self.config.learning_rate, self.config.weight_decay
@@ -97,6 +105,21 @@ class Learner(nn.Module):
             return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warmup) / max(1, self.steps - warmup))))
 
         self.scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimizer, schedule)
+
+    def start_epoch(self, epoch: int) -> None:
+        """Thaw the parts that were frozen for the epochs before this one, from 0.
+
+        The optimizer sees their gradients for the first time then, so that its moments of them begin there.
+        """
+        if self.frozen_for_now and epoch >= self.config.freeze_epochs:
+            assert self.flat_parameters is not None, "call prepare first"
+            self.flat_parameters.thaw()
+            norms = frozen_norms(self.model, self._frozen_names)
+            self._frozen_names -= self.frozen_for_now
+            still_frozen = frozen_norms(self.model, self._frozen_names)
+            for norm in norms:
+                norm.train(norm not in still_frozen)
+            self.frozen_for_now = set()
 
     def release(self) -> None:
         """Unflatten the parameters of the model, without gradients, unfreeze them, and move it to the CPU."""

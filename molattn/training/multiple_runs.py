@@ -72,6 +72,7 @@ def run_multiple(
     resume: bool = False,
     finish: Callable[[RunResult], None] = lambda _: None,
     callbacks: Sequence[Callback] = (),
+    loggers: Sequence[Any] = (),
 ) -> MultipleRunsResult:
     """Run all runs that `config` requests, one after the other, and write `metrics.json` with means and deviations.
 
@@ -79,8 +80,7 @@ def run_multiple(
     others can be resumed.
 
     Args:
-        config, folder, reporter, force, resume, callbacks: as for `run`.
-        finish: called after each run.
+        config, folder, reporter, force, resume, finish, callbacks, loggers: as for `run`.
 
     Raises:
         UsageError, InputError: as `run` does.
@@ -101,7 +101,7 @@ def run_multiple(
     with distributed.process_group(config.training), ExitStack() as locks:
         reporter = reporter if distributed.is_main_process() else SilentReporter()
         path = distributed.broadcast_object(open_folder)
-        return _run_each(config, runs, path, reporter, finish, callbacks, folder is None)
+        return _run_each(config, runs, path, reporter, finish, callbacks, loggers, folder is None)
 
 
 def _run_each(
@@ -111,6 +111,7 @@ def _run_each(
     reporter: Reporter,
     finish: Callable[[RunResult], None],
     callbacks: Sequence[Callback],
+    loggers: Sequence[Any],
     is_default_folder: bool,
 ) -> MultipleRunsResult:
     """Train each run in its subfolder of `path`.
@@ -130,9 +131,7 @@ def _run_each(
             if distributed.broadcast_object(partial(is_pending, name)):
                 reporter.stage(f"{name}, {number} of {len(runs)}")
                 resumed = distributed.broadcast_object(partial(is_unfinished, path / name))
-                result = run(single, path / name, reporter, resume=resumed, callbacks=callbacks)
-                if distributed.is_main_process():
-                    finish(result)
+                run(single, path / name, reporter, False, resumed, callbacks, loggers, finish)
     except BaseException as error:
         if any((path / name).is_dir() for name in runs) or not distributed.is_main_process():
             if not isinstance(error, UsageError | InputError):
@@ -232,7 +231,8 @@ def _check_settings(path: Path, config: RunConfig) -> None:
         for section, name in _DATA_DEPENDENT:
             if f"{section}.{name}" not in config.explicit_keys and name in before[section]:
                 now[section][name] = before[section][name]
-        del before["training"]["num_workers"], now["training"]["num_workers"]
+        for name in ("num_workers", "logger"):
+            del before["training"][name], now["training"][name]
         if changed := differences(before, now):
             raise UsageError(
                 f"{path} cannot be resumed, since {'; '.join(changed)}: undo the change, or start over with --force"

@@ -36,6 +36,7 @@ class TaskLoss(nn.Module):
         weights: w of the positive class of each target, (T,), or w of every class of every target, one after the other;
             empty for none.
         regularization: see `LossArguments`.
+        task_weights: a factor on the loss of each target, (T,); empty for none.
 
     Attributes:
         target_of_output: the target of each output, (outputs,).
@@ -45,6 +46,7 @@ class TaskLoss(nn.Module):
     std: Tensor
     target_of_output: Tensor
     weights: Tensor | None
+    task_weights: Tensor | None
 
     def __init__(
         self,
@@ -52,6 +54,7 @@ class TaskLoss(nn.Module):
         scaler: TargetScaler,
         weights: Sequence[float] = (),
         regularization: float = DEFAULT_REGULARIZATION,
+        task_weights: Sequence[float] = (),
     ):
         super().__init__()
         # In the precision of targets and scaler: a large mean in float32 would differ from that of the predictions.
@@ -59,6 +62,7 @@ class TaskLoss(nn.Module):
         self.register_buffer("std", torch.tensor(scaler.std, dtype=torch.float64))
         self.register_buffer("target_of_output", torch.tensor(task.target_of_output(len(scaler.mean))))
         self.register_buffer("weights", torch.tensor(tuple(weights)) if len(weights) else None)
+        self.register_buffer("task_weights", torch.tensor(tuple(task_weights)) if len(task_weights) else None)
         self.function = task.loss_function.function
         self.reads_bounds = task.loss_function.reads_bounds
         self.alpha = getattr(task, "alpha", DEFAULT_ALPHA)
@@ -82,7 +86,10 @@ class TaskLoss(nn.Module):
         outputs = outputs.masked_fill(~labelled[:, self.target_of_output], 0.0)
         weights = None if self.weights is None else self.weights.to(outputs.dtype)
         arguments = LossArguments(self.target_of_output, weights, self.alpha, self.regularization, is_lower, is_upper)
-        return self.function(outputs, z, arguments).masked_fill(~labelled, 0.0), labelled
+        losses = self.function(outputs, z, arguments).masked_fill(~labelled, 0.0)
+        if self.task_weights is not None:
+            losses = losses * self.task_weights.to(losses.dtype)
+        return losses, labelled
 
 
 def mean_loss(losses: Tensor, labelled: Tensor, weights: Tensor | None = None) -> Tensor:

@@ -58,6 +58,8 @@ class EstimatorOptions(TypedDict, total=False):
     batch_size: int | None
     learning_rate: float | None
     rate_factors: Sequence[str] | str | None
+    freeze: Sequence[str] | str | None
+    freeze_epochs: int | None
     weight_decay: float | None
     warmup: float | None
     ema: float | None
@@ -79,6 +81,7 @@ class EstimatorOptions(TypedDict, total=False):
     domain_size: int | None
     metrics: Sequence[str] | str | None
     with_trees: bool | None
+    task_weights: Sequence[float | str] | float | str | None
     class_balance: bool | None
     positive_weights: Sequence[float] | float | None
 

@@ -1,11 +1,12 @@
-"""Learning rates of the parts of a model, and parts that are frozen: `training.rate_factors`."""
+"""Learning rates of the parts of a model, and parts that are frozen: `training.rate_factors` and `training.freeze`."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from torch import nn
 
 from molattn.errors import UsageError, short_repr, unknown_choice
+from molattn.training.config import TrainingConfig
 
 ALL = "*"
 
@@ -39,13 +40,77 @@ def rate_factors(model: nn.Module, settings: Sequence[str]) -> dict[str, float]:
                 f"training.rate_factors holds {short_repr(setting)}: write NAME=FACTOR with a factor of 0 or more, for "
                 "example head=10"
             )
-        found = [name for name in factors if part in (ALL, name) or name.startswith(f"{part}.")]
-        if not found:
-            raise UsageError(f"training.rate_factors: {unknown_choice('part of the model', part, _parts(model))}")
-        factors |= dict.fromkeys(found, factor)
+        factors |= dict.fromkeys(_parameters(model, part, "training.rate_factors"), factor)
     if settings and not any(factors.values()):
         raise UsageError("training.rate_factors freezes the whole model: leave a part out")
     return factors
+
+
+def frozen_parameters(model: nn.Module, parts: Sequence[str]) -> set[str]:
+    """The names of the parameters in parts of a model.
+
+    >>> model = nn.ModuleDict({"body": nn.Linear(2, 3), "head": nn.Linear(3, 1)})
+    >>> sorted(frozen_parameters(model, ["body"]))
+    ['body.bias', 'body.weight']
+
+    Args:
+        model: whose parameters and modules are named.
+        parts: names of parameters or modules, as for `rate_factors`.
+
+    Raises:
+        UsageError: a name that fits no parameter.
+    """
+    return {name for part in parts for name in _parameters(model, part.strip(), "--freeze")}
+
+
+def trained_parts(model: nn.Module, config: TrainingConfig) -> tuple[dict[str, float], set[str]]:
+    """The factor on the learning rate of each parameter, and those that are frozen for `config.freeze_epochs`.
+
+    A part that is frozen for the whole training has the factor 0.
+
+    Args:
+        model: to train.
+        config: `rate_factors`, `freeze` and `freeze_epochs`.
+
+    Raises:
+        UsageError: they do not fit the model, or leave nothing to train.
+    """
+    factors, frozen = rate_factors(model, config.rate_factors), frozen_parameters(model, config.freeze)
+    if factors.keys() == frozen or not any(f for name, f in factors.items() if name not in frozen):
+        raise UsageError("training.freeze and training.rate_factors freeze the whole model: leave a part out")
+    if config.freeze_epochs:
+        return factors, {name for name in frozen if factors[name]}
+    return factors | dict.fromkeys(frozen, 0.0), set()
+
+
+def frozen_norms(model: nn.Module, frozen: Container[str]) -> list[nn.Module]:
+    """The norms with running statistics in frozen parts, which stay as they are in evaluation mode.
+
+    A norm without parameters is frozen with the module that it is in.
+
+    Args:
+        model: whose modules are searched.
+        frozen: names of parameters.
+    """
+    found = []
+    for name, module in model.named_modules():
+        if not getattr(module, "track_running_stats", False):
+            continue
+        owner = name
+        while owner and not any(True for _ in model.get_submodule(owner).parameters()):
+            owner = owner.rpartition(".")[0]
+        names = [f"{owner}.{own}" if owner else own for own, _ in model.get_submodule(owner).named_parameters()]
+        if all(n in frozen for n in names):
+            found.append(module)
+    return found
+
+
+def _parameters(model: nn.Module, part: str, setting: str) -> list[str]:
+    """The names of the parameters in a part; UsageError if there are none."""
+    found = [name for name, _ in model.named_parameters() if part in (ALL, name) or name.startswith(f"{part}.")]
+    if not found:
+        raise UsageError(f"{setting}: {unknown_choice('part of the model', part, _parts(model))}")
+    return found
 
 
 def _parts(model: nn.Module) -> list[str]:

@@ -39,7 +39,7 @@ from molattn.training.initialization import resolve_initialization
 from molattn.training.labels import check_atom_targets, match_labels, molecule_means
 from molattn.training.merge_duplicates import KEEP, check_duplicates_setting, merge_rows
 from molattn.training.run_config import RunConfig
-from molattn.training.split_rows import assign_splits, check_splits, given_split_labels
+from molattn.training.split_rows import assign_splits, check_splits, given_split_labels, with_default_split
 from molattn.training.table_source import find_table, table_options_of
 from molattn.training.targets import encode_targets, has_atom_targets
 from molattn.training.task_inference import resolve_task
@@ -133,7 +133,7 @@ def prepare(
     config = replace(config, task_type=task.name)
     smiles = column(table, config.smiles_column)
     split_labels = np.full(len(smiles), "", dtype="<U5")
-    given, origin = given_split_labels(config, table, smiles)
+    given, origin = given_split_labels(config, table, smiles, seed)
     # Two SMILES of one molecule have the same key, so they get the same split label.
     usable = UsableRows.of_records(
         records, matched.indices, molecules.canonical_smiles, matched.targets, matched.rejected, matched.bounds
@@ -205,12 +205,13 @@ def _add_descriptors(dataset: PreparedDataset, values: np.ndarray, table: Table)
 
 
 def prepare_run(config: RunConfig, progress: Progress | None = None) -> PreparedDataset:
-    """`prepare` with the settings of a run, which include defaults that depend on the base model.
+    """`prepare` with the settings of a run, which include defaults that depend on the base model and the data set.
 
     Raises:
         UsageError, InputError: as `prepare` does; also for featurizers of molecules with atom-level targets.
     """
     data, settings = resolve_initialization(config)[0].data, config.training
+    data = with_default_split(data, config.explicit_keys)
     model = model_class(config.model.kind)
     dataset = prepare(data, model, settings.seed, settings.num_workers, progress, settings.loss, settings.alpha)
     check_featurizers(config, dataset.task.atom_level)

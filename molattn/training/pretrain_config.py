@@ -70,5 +70,7 @@ def check_pretraining(config: PretrainConfig) -> None:
             "a base model is trained on molecules as they are: leave out conformers, standardize and descriptors"
         )
     training = config.run.training
+    if training.logger or training.task_weights:
+        raise UsageError("a pretraining has no loggers and no weights of targets: leave out logger and task_weights")
     if training.auxiliary or training.loss or training.metrics or training.tracking_metric != VAL_LOSS:
         raise UsageError("a base model is trained on descriptors: leave out auxiliary targets, losses and metrics")

@@ -1,10 +1,11 @@
 """A run: train and evaluate a model, and write its run folder."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from molattn.errors import MolattnError, ProcessLost, UsageError
 from molattn.models.predictions import NONE
@@ -16,12 +17,24 @@ from molattn.training.callbacks import Callback
 from molattn.training.config import DataConfig
 from molattn.training.dataset import PreparedDataset
 from molattn.training.initialization import initialize_model, resolve_initialization
+from molattn.training.loggers import Logger, named_loggers
+from molattn.training.loggers.run_log import RunLog
 from molattn.training.metrics import check_tracking_metric, resolve_metrics
 from molattn.training.objectives import class_weights
 from molattn.training.prepare import prepare_run
 from molattn.training.reporter import Reporter, SilentReporter
 from molattn.training.run_config import RunConfig, check_config
-from molattn.training.run_status import CHECKPOINT_FOLDER, check_resumable, check_resume, resume_hint
+from molattn.training.run_metrics import test_metrics_to_log
+from molattn.training.run_status import (
+    CHECKPOINT_FOLDER,
+    CONFIG_FILE,
+    METRICS_FILE,
+    MODEL_FOLDER,
+    check_resumable,
+    check_resume,
+    resume_hint,
+)
+from molattn.training.task_weights import task_weights
 from molattn.training.train_and_evaluate import RunResult, train_and_evaluate
 from molattn.training.transforms import describe_transforms
 from molattn.training.trees import check_trees
@@ -36,6 +49,8 @@ def run(
     force: bool = False,
     resume: bool = False,
     callbacks: Sequence[Callback] = (),
+    loggers: Sequence[Any] = (),
+    finish: Callable[[RunResult], None] = lambda _: None,
 ) -> RunResult:
     """Train and evaluate a model, and write everything into a new run folder.
 
@@ -49,17 +64,21 @@ def run(
         force: replace a run in `folder`.
         resume: resume the unfinished run in `folder`.
         callbacks: called in the training after those that `config` names.
+        loggers: objects, used in addition to those that `config` names.
+        finish: called on rank 0 with the result, to add files to the folder before they are logged.
 
     Raises:
-        UsageError: invalid settings, a folder that exists, nothing to resume, or a run to resume that has other
-            settings, callbacks or data.
+        UsageError: invalid settings, an object that is no logger, a folder that exists, nothing to resume, or a run to
+            resume that has other settings, callbacks or data.
         InputError: the data cannot be used.
+        MissingExtra: the package of a logger is not installed.
     """
     check_config(config)
     check_resume(resume, folder)
+    named = named_loggers(config.training.logger, loggers)
     with distributed.process_group(config.training):
         reporter = reporter if distributed.is_main_process() else SilentReporter()
-        return _run(config, folder, reporter, force, resume, callbacks)
+        return _run(config, folder, reporter, force, resume, callbacks, named, finish)
 
 
 def _run(
@@ -69,6 +88,8 @@ def _run(
     force: bool,
     resume: bool,
     callbacks: Sequence[Callback],
+    loggers: Mapping[str, Logger],
+    finish: Callable[[RunResult], None],
 ) -> RunResult:
     resolve_initialization(config)  # raises errors before anything is read
     if resume and folder is not None:
@@ -95,6 +116,7 @@ def _run(
     # Called here so that invalid settings are an error before the folder is created.
     check_tracking_metric(task.kind, metric_names, settings.tracking_metric)
     class_weights(task, dataset.subset("train").targets, settings.class_balance, settings.positive_weights)
+    task_weights(settings.task_weights, dataset.config.target_columns)
     config, message = resolve_initialization(
         replace(config, data=dataset.config), task.atom_level, len(dataset.indices("train"))
     )
@@ -114,7 +136,25 @@ def _run(
 
     with ExitStack() as locks:
         path = distributed.broadcast_object(open_folder)
-        return _train_in_folder(config, dataset, metric_names, path, reporter, resume, callbacks, folder is None)
+        # Rank 0 logs. The run of several has their folder in its name.
+        loggers = loggers if distributed.is_main_process() else {}
+        name = "/".join(path.parts[-2:]) if (path.parent / CONFIG_FILE).is_file() else path.name
+        log = RunLog(loggers, path, name, config.to_dict(), reporter.warning)
+        result = _train_in_folder(config, dataset, metric_names, path, reporter, resume, callbacks, log, folder is None)
+        if distributed.is_main_process():
+            _finish(result, log, finish)
+        return result
+
+
+def _finish(result: RunResult, log: RunLog, finish: Callable[[RunResult], None]) -> None:
+    """Complete the files of a run, and log its results."""
+    with log.closed_after_errors():
+        finish(result)
+        folder, best = result.folder, result.metrics["best_epoch"]
+        files = [folder / name for name in (CONFIG_FILE, METRICS_FILE, "env.json")]
+        files += [*sorted(folder.glob("plots/*.png")), folder / MODEL_FOLDER]
+        log.log_results(test_metrics_to_log(result.metrics), max(best) if isinstance(best, list) else best, files)
+    log.close("finished")
 
 
 def _train_in_folder(
@@ -125,6 +165,7 @@ def _train_in_folder(
     reporter: Reporter,
     resume: bool,
     callbacks: Sequence[Callback],
+    log: RunLog,
     is_default_folder: bool,
 ) -> RunResult:
     """Train in a folder; after a failure remove it unless it can be resumed.
@@ -132,7 +173,8 @@ def _train_in_folder(
     is_default_folder: whether it is in runs/, which is also removed if it is empty.
     """
     try:
-        return train_and_evaluate(config, dataset, metric_names, path, reporter, callbacks)
+        with log.closed_after_errors():
+            return train_and_evaluate(config, dataset, metric_names, path, reporter, callbacks, log)
     except BaseException as error:
         stopped = isinstance(error, ProcessLost) or not isinstance(error, MolattnError)
         if resume or ((path / CHECKPOINT_FOLDER).is_dir() and stopped) or not distributed.is_main_process():

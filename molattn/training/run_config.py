@@ -9,6 +9,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -184,6 +185,10 @@ def _coerced(value: Any, hint: Any, where: str) -> Any:
         item = typing.get_args(hint)[0]
         values = value if isinstance(value, list | tuple) else [value]
         return tuple(_coerced(v, item, where) for v in values)
+    if hint == float | str:
+        with suppress(UsageError, ValueError):
+            return float(_coerced(value, str, where))  # a command line has numbers as text
+        return _coerced(value, str, where)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if hint is str and isinstance(value, int | float) and not isinstance(value, bool):
@@ -202,7 +207,7 @@ _MINIMA: dict[str, dict[str, int]] = {
         **dict.fromkeys(("epochs", "batch_size", "patience", "checkpoint_every", "threads"), 1),
         **dict.fromkeys(("num_nodes", "num_replicates", "ensemble_size"), 1),
         **dict.fromkeys(("auxiliary", "num_workers", "seed", "evidential_regularization", "domain_size"), 0),
-        **dict.fromkeys(("weight_decay", "grad_clip"), 0),
+        **dict.fromkeys(("weight_decay", "grad_clip", "freeze_epochs"), 0),
         "dropout_sampling_size": 2,
     },
 }
@@ -224,6 +229,7 @@ def check_config(config: RunConfig) -> None:
     from molattn.models.uncertainty import uncertainty_methods
     from molattn.training.callbacks import CALLBACKS
     from molattn.training.distributed import check_world_size
+    from molattn.training.loggers import build_loggers
     from molattn.training.transforms import check_transforms
 
     data, training = config.data, config.training
@@ -266,6 +272,9 @@ def check_config(config: RunConfig) -> None:
     for name in training.callbacks:
         if name not in CALLBACKS:
             raise UsageError(unknown_choice("callback", name, CALLBACKS))
+    build_loggers(training.logger)  # raises errors before anything is read
+    if training.freeze_epochs and not training.freeze:
+        raise UsageError("freeze_epochs is given without freeze: name the parts to freeze, such as --freeze blocks")
     check_transforms(data.target_transform)
     check_world_size(training)
     for name, value, choices in (

@@ -16,6 +16,7 @@ import numpy as np
 import tomli_w
 
 from molattn.data import RejectedRow, format_list
+from molattn.data.datasets.cards import file_stem
 from molattn.data.files import clear_folder, remove_temporary_files, write_text
 from molattn.data.locks import lock_folder
 from molattn.data.tables.cells import format_bound
@@ -31,7 +32,7 @@ _PACKAGES = ("molattn", "torch", "rdkit", "numpy", "torch-geometric", "safetenso
 
 
 def create(locks: ExitStack, folder: str | Path | None, name: str, force: bool = False) -> Path:
-    """Create an empty folder for a new run: `folder`, or runs/NAME, runs/NAME-2 and so on.
+    """Create an empty folder for a new run: `folder`, or runs/NAME, runs/NAME-2 and so on; a slash becomes a hyphen.
 
     With `force`, an existing run in the folder is removed, but nothing else.
 
@@ -42,6 +43,7 @@ def create(locks: ExitStack, folder: str | Path | None, name: str, force: bool =
     Raises:
         UsageError: the folder exists without `force` or is not a run, or another process works in it.
     """
+    name = file_stem(name)
     path = Path("runs") / name if folder is None else Path(folder)
     if path.is_file() and folder is not None:
         raise UsageError(f"{path} is a file: give another --output-dir")

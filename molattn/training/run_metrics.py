@@ -1,5 +1,6 @@
 """The metrics of a run, the content of its `metrics.json`: of every split, with intervals, and of uncertainties."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ from molattn.data import ALL_SPLIT_LABELS, SPLIT_LABELS
 from molattn.models.artifact import Artifact
 from molattn.models.predictions import Predictions
 from molattn.training.dataset import PreparedDataset
-from molattn.training.metrics import intervals_by_target, mean_over_targets, metrics_by_target
+from molattn.training.metrics import METRICS, intervals_by_target, mean_over_targets, metrics_by_target
 from molattn.training.transforms import transformed_metrics
 from molattn.training.uncertainty_metrics import evaluate_uncertainty
 
@@ -72,3 +73,20 @@ def uncertainty_by_split(dataset: PreparedDataset, artifact: Artifact, uncalibra
         artifact, {split: (dataset.targets[rows], uncalibrated[rows]) for split, rows in rows_by_split.items()}
     )
     return {"uncertainty": found} if found else {}
+
+
+def test_metrics_to_log(metrics: dict[str, Any]) -> dict[str, float]:
+    """The test metrics of `metrics.json` for loggers: "test_rmse", of several targets their mean, and "test_rmse/NAME".
+
+    A metric that is undefined is NaN.
+    """
+    by_target = metrics["test"]
+    parts = {"": next(iter(by_target.values()))} if len(by_target) == 1 else {"": metrics["mean"]["test"]}
+    if len(by_target) > 1:
+        parts |= {f"/{target}": found for target, found in by_target.items()}
+    return {
+        f"test_{name}{suffix}": math.nan if value is None else float(value)
+        for suffix, found in parts.items()
+        for name, value in found.items()
+        if name in METRICS
+    }

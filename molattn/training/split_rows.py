@@ -1,37 +1,70 @@
-"""The split of the usable rows of a run: given by a column or a file, or made by a method."""
+"""The split of the usable rows of a run: given by a column, a file or a benchmark, or made by a method."""
+
+from collections.abc import Collection
+from dataclasses import replace
 
 import numpy as np
 
 from molattn.data import (
     CALIBRATION,
     SPLIT_LABELS,
+    OfficialSplit,
     Table,
     fold_labels,
     hold_out_calibration,
+    load_card,
+    official_split_labels,
     read_split_column,
     read_split_file,
     split_labels,
 )
 from molattn.errors import InputError, UsageError
-from molattn.training.config import DataConfig
+from molattn.training.config import OFFICIAL_SPLIT, DataConfig
 from molattn.training.data_messages import describe_rejected
 from molattn.training.dataset import PreparedDataset
+from molattn.training.table_source import is_path
 from molattn.training.usable_rows import UsableRows
 
 
-def given_split_labels(config: DataConfig, table: Table, smiles: list[str]) -> tuple[np.ndarray | None, str]:
-    """The split labels of all rows from a column or a file, None for neither, and where they come from."""
+def with_default_split(config: DataConfig, explicit_keys: Collection[str]) -> DataConfig:
+    """The settings with the official split of their data set, if it has one and no other is requested.
+
+    explicit_keys: the settings that were set explicitly, as "section.key".
+    """
+    chosen = "data.split" in explicit_keys or config.split_column or config.splits_file or config.num_folds > 1
+    if chosen or not config.dataset or is_path(config.dataset) or load_card(config.dataset).official_split is None:
+        return config
+    return replace(config, split=OFFICIAL_SPLIT)
+
+
+def given_split_labels(config: DataConfig, table: Table, smiles: list[str], seed: int) -> tuple[np.ndarray | None, str]:
+    """The split labels of all rows from a column, a file or a benchmark, None for neither, and where they come from."""
     options = (("split_column", config.split_column), ("splits_file", config.splits_file))
     given = [name for name, value in options if value]
     if len(given) > 1:
         raise UsageError("split_column and splits_file both define the split: give one of them")
-    if given and config.num_folds > 1:
-        raise UsageError(f"{given[0]} is one split, not {config.num_folds} folds: leave out one or the other")
+    is_official = config.split == OFFICIAL_SPLIT and not given
+    if (given or is_official) and config.num_folds > 1:
+        name = given[0] if given else f"the split {OFFICIAL_SPLIT!r}"
+        raise UsageError(f"{name} is one split, not {config.num_folds} folds: leave out one or the other")
+    if is_official:
+        labels = official_split_labels(_official_split(config), table, smiles, seed)
+        return labels, f"the official split of {config.dataset} is taken as it is"
     if config.splits_file:
         return read_split_file(config.splits_file, smiles), f"{config.splits_file} is taken as it is"
     if config.split_column:
         return read_split_column(table, config.split_column), f"column {config.split_column!r} is taken as it is"
     return None, ""
+
+
+def _official_split(config: DataConfig) -> OfficialSplit:
+    """The official split of the data set."""
+    official = None if is_path(config.dataset) else load_card(config.dataset).official_split
+    if official is None:
+        raise UsageError(
+            f"{config.dataset} has no official split: give --split-column for a split of the table, or another --split"
+        )
+    return official
 
 
 def assign_splits(

@@ -24,6 +24,7 @@ from molattn.training.data_report import check_data
 from molattn.training.dataset import PreparedDataset
 from molattn.training.early_stopping import PATIENCE, EpochRecord, FitResult
 from molattn.training.ensemble import fit_ensemble
+from molattn.training.loggers.run_log import RunLog
 from molattn.training.metrics import label_of
 from molattn.training.prepare import read_options
 from molattn.training.reporter import Reporter
@@ -35,6 +36,7 @@ from molattn.training.run_metrics import (
     uncertainty_by_split,
 )
 from molattn.training.run_status import CHECKPOINT_FOLDER, METRICS_FILE, MODEL_FOLDER
+from molattn.training.task_weights import task_weights
 from molattn.training.trees import describe_trees, fit_trees_of
 
 
@@ -68,6 +70,7 @@ def train_and_evaluate(
     path: Path,
     reporter: Reporter,
     callbacks: Sequence[Callback],
+    log: RunLog,
 ) -> RunResult:
     """Train the models of a run, calibrate and evaluate them, and write everything into its folder.
 
@@ -78,6 +81,7 @@ def train_and_evaluate(
         path: the run folder, which may hold checkpoints to resume from.
         reporter: of the progress.
         callbacks: called in the training after those that `config` names.
+        log: of the run; it is open when this returns.
     """
     identity, settings, data = _identity(config, dataset, callbacks), config.training, dataset.config
     several = settings.ensemble_size > 1
@@ -104,11 +108,30 @@ def train_and_evaluate(
             reporter.stage(f"training{which}")
         elif not several or not last.state["finished"]:
             reporter.stage(f"training{which} continues after epoch {last.state['epoch'] + 1}")
+        if not several or last is None or not last.state["finished"]:
+            log.open(f"member_{member}" if several else "")
 
-    callbacks = [ReportEpochs(reporter.epoch, settings.epochs), *callbacks]
+    def report(record: EpochRecord, epochs: int) -> None:
+        reporter.epoch(record, epochs)
+        log.log_epoch(record)
+
+    callbacks = [ReportEpochs(report, settings.epochs), *callbacks]
+    weights = task_weights(settings.task_weights, data.target_columns)
     fitted = fit_ensemble(
-        config, task, scaler, train, val, metric_names[0], callbacks, on_member, checkpoints, reporter.warning
+        config,
+        task,
+        scaler,
+        train,
+        val,
+        metric_names[0],
+        callbacks,
+        on_member,
+        checkpoints,
+        reporter.warning,
+        task_weights=weights,
     )
+    if several:
+        log.open()
     seconds = earlier_seconds + time.perf_counter() - start
     first = fitted.fits[0]
     tracked = first.history[0].tracking_metric
@@ -218,9 +241,9 @@ def _forest(
 
 
 def _identity(config: RunConfig, dataset: PreparedDataset, callbacks: Sequence[Callback]) -> dict[str, Any]:
-    """What must be equal when a run is resumed; the number of workers may differ."""
+    """What must be equal when a run is resumed; the number of workers and the loggers may differ."""
     settings = config.to_dict()
-    del settings["training"]["num_workers"]
+    del settings["training"]["num_workers"], settings["training"]["logger"]
     labels = "\n".join(map(str, dataset.split_labels))
     return {
         "config": settings,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -27,10 +28,13 @@ from molattn.training.early_stopping import EpochRecord
 from molattn.training.ensemble import fit_ensemble
 from molattn.training.initialization import check_continues, resolve_initialization
 from molattn.training.labels import molecule_key
+from molattn.training.loggers import named_loggers
+from molattn.training.loggers.run_log import RunLog, new_log_folder
 from molattn.training.metrics import check_tracking_metric, resolve_metrics
 from molattn.training.prepare import read_options
 from molattn.training.reporter import Reporter
 from molattn.training.run_config import RunConfig, check_config
+from molattn.training.task_weights import task_weights
 from molattn.training.transforms import Transforms, fit_transforms, resolve_transforms, undefined_target
 from molattn.training.trees import check_trees, fit_trees_of
 
@@ -60,10 +64,11 @@ def train_arrays(
     weights: np.ndarray | None = None,
     descriptors: np.ndarray | None = None,
     callbacks: Sequence[Callback] = (),
+    loggers: Sequence[Any] = (),
     num_validation: int = 0,
     previous: Artifact | None = None,
 ) -> TrainedArrays:
-    """Fit a model to n molecules; no file is written.
+    """Fit a model to n molecules; no file is written, except by loggers, into a new folder in `LOGS`.
 
     The split of `config.data` assigns some molecules to validation, which selects the best epoch, and to calibration if
     it is configured; its fraction of test molecules is 0. Equal molecules get the same split label. Molecules without a
@@ -82,16 +87,20 @@ def train_arrays(
         weights: the weight of each molecule in the loss, (n,), 0 or more; None for equal weights.
         descriptors: (n, k) extra descriptors, of the columns that `config` names, or None.
         callbacks: called in the training after those that `config` names.
+        loggers: objects, used in addition to those that `config` names; they log no files.
         num_validation: the number of the last molecules that are for validation, and all others for training; 0 for a
             split.
         previous: the model that training continues from; None for a new one.
 
     Raises:
         UsageError: invalid settings, or a model of other settings than `previous`.
+        MissingExtra: the package of a logger is not installed.
         InputError: SMILES that cannot be read, descriptors too far from those of training, or too few molecules or
             labels to learn from.
     """
     check_config(config)
+    named = named_loggers(config.training.logger, loggers)
+    weights_of_targets = task_weights(config.training.task_weights, names)
     data, settings = resolve_initialization(config, task.atom_level)[0].data, config.training
     if settings.with_trees:
         check_trees(task)
@@ -159,11 +168,28 @@ def train_arrays(
     metrics = resolve_metrics(task.kind, task.metrics, settings.metrics)
     check_tracking_metric(task.kind, metrics, settings.tracking_metric)
 
-    callbacks = [ReportEpochs(reporter.epoch, settings.epochs), *callbacks]
-    initial = () if previous is None else previous.models
-    fitted = fit_ensemble(
-        config, task, scaler, train, val, metrics[0], callbacks, warn=reporter.warning, initial=initial
-    )
+    folder = new_log_folder(named)
+    log = RunLog(named, folder, folder.name, config.to_dict(), reporter.warning)
+
+    def report(record: EpochRecord, epochs: int) -> None:
+        reporter.epoch(record, epochs)
+        log.log_epoch(record)
+
+    with log.closed_after_errors():
+        fitted = fit_ensemble(
+            config,
+            task,
+            scaler,
+            train,
+            val,
+            metrics[0],
+            [ReportEpochs(report, settings.epochs), *callbacks],
+            lambda member, _: log.open(f"member_{member}" if settings.ensemble_size > 1 else ""),
+            warn=reporter.warning,
+            initial=() if previous is None else previous.models,
+            task_weights=weights_of_targets,
+        )
+    log.close("finished")
     for model in fitted.models:
         model.requires_grad_(False)
     train_keys = [key for key, label in zip(keys, labels, strict=True) if label == "train"]

@@ -19,6 +19,7 @@ from molattn.training.reporter import TuneReporter
 from molattn.training.run_config import RunConfig, check_config
 from molattn.training.search_space import Categorical, NumericRange, Space, search_space, with_settings
 from molattn.training.study import SharedStudy, is_default
+from molattn.training.task_weights import task_weights
 
 if TYPE_CHECKING:
     import optuna
@@ -135,7 +136,8 @@ def _objective(
     initialize_model(single, task.num_outputs(len(scaler.mean)), task.atom_level)
     pruning = _PruneTrial(trial)
     report = ReportEpochs(reporter.epoch, config.training.epochs)
-    fit_ensemble(single, task, scaler, train, val, metric, [report, pruning])
+    weights = task_weights(config.training.task_weights, dataset.config.target_columns)
+    fit_ensemble(single, task, scaler, train, val, metric, [report, pruning], task_weights=weights)
     if not math.isfinite(pruning.best):
         raise InputError(
             f"the {METRICS[metric].label} of the validation molecules is undefined: choose another --metric"

@@ -25,7 +25,9 @@ from scipy import stats
 from sklearn.metrics import average_precision_score, mean_absolute_error, roc_auc_score
 from tables import append_rows, read_rows
 
-from molattn.data import column, load_card, read_table
+from molattn.benchmark.tasks import count_shared
+from molattn.chem import murcko_scaffold
+from molattn.data import column, load_card, read_table, tdc_scaffold_split
 from molattn.errors import InputError, UsageError
 from molattn.training.metrics import METRICS
 
@@ -87,8 +89,8 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[TrainingJob]:
 
 
 def test_the_protocol_splits_by_scaffold_as_the_published_description_says(smiles: list[str]) -> None:
-    sides = {seed: arena_tasks.tdc_scaffold_split(smiles, seed) for seed in (1, 2, 3)}
-    scaffolds = np.array([arena_tasks.scaffold(text) for text in smiles])
+    sides = {seed: tdc_scaffold_split(smiles, seed) for seed in (1, 2, 3)}
+    scaffolds = np.array([murcko_scaffold(text) for text in smiles])
     room = int(0.875 * len(smiles))
     for found in sides.values():
         assert set(found) == {"train", "val"}
@@ -96,7 +98,7 @@ def test_the_protocol_splits_by_scaffold_as_the_published_description_says(smile
         # Filled as far as groups allow: the smallest group that validates would not have fitted.
         trained = (found == "train").sum()
         assert trained <= room < trained + min(Counter(scaffolds[found == "val"]).values())
-    assert sides[1].tolist() == arena_tasks.tdc_scaffold_split(smiles, 1).tolist() != sides[2].tolist()
+    assert sides[1].tolist() == tdc_scaffold_split(smiles, 1).tolist() != sides[2].tolist()
     # The first scaffold of the shuffled order trains, if it is not too large.
     order = list(dict.fromkeys(scaffolds))
     random.Random(3).shuffle(order)
@@ -313,7 +315,7 @@ def test_molecules_that_cannot_be_read_are_answered_by_the_mean_and_counted(
 
 
 def test_molecules_on_both_sides_are_those_with_the_same_bonds() -> None:
-    assert arena_tasks.count_shared(("C[C@H](O)CC", "CCO"), ("C[C@@H](O)CC", "OCC", "CCC", "no molecule")) == 2
+    assert count_shared(("C[C@H](O)CC", "CCO"), ("C[C@@H](O)CC", "OCC", "CCC", "no molecule")) == 2
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from molattn.data import dataset_names, load_card
+from molattn.data import dataset_names, group_of, load_card
 from tests.cli.conftest import QUICK, Molattn
 
 
@@ -20,7 +20,8 @@ def test_all_are_listed(molattn: Molattn) -> None:
     answer = molattn("datasets", "list")
     assert answer.code == 0
     for name in dataset_names():
-        assert name in answer.out
+        assert (name in answer.out) == (not group_of(name))
+    assert "tdc/  the 22 tasks of a benchmark: molattn datasets list tdc" in answer.out
     lines = answer.out.splitlines()
     assert lines[0].split() == ["name", "rows", "targets", "task", "unit", "table"]
     rows = {line.split()[0]: line.split()[1:] for line in lines[1:] if line and not line.startswith(" ")}
@@ -29,6 +30,12 @@ def test_all_are_listed(molattn: Molattn) -> None:
     assert rows["sider"] == ["classification", "download"]  # neither rows nor targets are known before
     assert lines[lines.index(next(x for x in lines if x.startswith("esol "))) + 1].strip() == load_card("esol").title
     assert max(map(len, lines[:-2])) <= 80
+    answer = molattn("datasets", "list", "tdc")
+    rows = {line.split()[0]: line.split()[1:] for line in answer.out.splitlines() if line.startswith("tdc/")}
+    assert len(rows) == 22 and rows["tdc/caco2_wang"] == ["910", "1", "regression", "log10(cm/s)", "download"]
+    assert answer.out.endswith("molattn train --dataset tdc/ames\n")
+    refused = molattn("datasets", "list", "tcd")
+    assert refused.code == 2 and "'tcd'" in refused.err and "tdc" in refused.err
     listed = {d["name"]: d for d in json.loads(molattn("datasets", "list", "--json").out)}
     assert set(listed) == set(dataset_names())
     assert listed["esol"]["path"] == str(load_card("esol").path)

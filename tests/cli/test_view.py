@@ -68,6 +68,18 @@ def test_true_values_have_the_number_format_of_their_column(molattn, run, tmp_pa
     assert shown(path)[0]["predictions"][0]["true"] == 1.7
 
 
+def test_names_are_those_of_a_column_of_the_table(molattn, run, tmp_path):
+    table, path = tmp_path / "in.csv", tmp_path / "page.html"
+    table.write_text("Compound ID,smiles,other\nA-1,CCO,x\nA-2,C1CC,y\nA-3,C,z\n")
+    assert molattn("view", run, table, "-o", path).code == 0
+    assert [(m["name"], m["smiles"]) for m in shown(path)] == [("A-1", "CCO"), ("A-3", "C")]
+    assert molattn("view", run, table, "-o", path, "--force", "--names-column", "other").code == 0
+    assert [m["name"] for m in shown(path)] == ["x", "z"]
+    answer = molattn("view", run, table, "-o", path, "--force", "--names-column", "oter")
+    assert answer.code == 2 and "did you mean 'other'?" in answer.err
+    assert molattn("view", run, "--smiles", "CCO", "--names-column", "other", "-o", path, "--force").code == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

@@ -4,7 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 from zipfile import ZipFile
@@ -47,11 +47,12 @@ def test_a_card_matches_its_table(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_card_has_the_required_fields(name):
     card = cards.load_card(name)
-    assert card.file == f"{name}.csv"
-    assert card.split in SPLITS
+    assert card.file == f"{name.replace('/', '-')}.csv"
+    assert card.split in SPLITS or (card.split == "official") == (card.official_split is not None)
     assert (card.task, card.metric) in {
         ("regression", "rmse"),
         ("regression", "mae"),
+        ("regression", "spearman"),
         ("classification", "auroc"),
         ("classification", "auprc"),
     }
@@ -65,7 +66,30 @@ def test_a_card_has_the_required_fields(name):
     assert (card.download is not None) + bool(card.computed) + card.path.is_file() == 1
     if card.download is not None:
         assert set(card.download.columns) == set(card.target_columns)
-        assert all(url.startswith("https://") and url.endswith("/" + card.download.file) for url in card.download.urls)
+        assert all(url.startswith("https://") for url in card.download.urls)
+        # An address of Dataverse has the number of a file in place of its name.
+        named = [url for url in card.download.urls if "dataverse" not in url]
+        assert all(url.endswith("/" + card.download.file) for url in named)
+
+
+def test_the_groups_are_the_tasks_of_benchmarks_with_their_official_splits():
+    found = [cards.load_card(name) for name in NAMES if cards.group_of(name)]
+    assert Counter(card.group for card in found) == {"tdc": 22, "moleculeace": 20}
+    for card in found:
+        validation = ("tdc-scaffold", 0.125) if card.group == "tdc" else ("random", 0.1)
+        assert card.official_split == cards.OfficialSplit("split", *validation)
+        assert card.rows and card.sha256 and len(card.target_columns) == 1
+        assert any("sha256 and rows are those of the table that molattn makes" in note for note in card.notes)
+        assert re.search("unclear|CC BY|MIT", card.licence)
+    # The archive of TDC is one file for all tasks; it was not held, the files in it were.
+    assert {(c.download.file, c.download.sha256) for c in found if c.group == "tdc"} == {("admet_group.zip", "")}
+    assert all(c.download.sha256 for c in found if c.group == "moleculeace")
+
+
+def test_names_do_not_read_the_cards(monkeypatch):
+    monkeypatch.delenv(cards.DATA_VARIABLE, raising=False)
+    monkeypatch.setattr(cards.tomllib, "loads", lambda _: pytest.fail("a card was read"))
+    assert "tdc/herg" in cards.dataset_names()
 
 
 def test_the_numbers_on_the_card_of_esol():
@@ -101,6 +125,12 @@ def test_an_unknown_data_set_raises_with_the_available_ones():
         cards.load_card("eslo")
     with pytest.raises(UsageError, match="There are bace-"):
         cards.load_card("../pyproject")
+    with pytest.raises(UsageError, match=r"There are bace-.*, 20 of moleculeace/, 22 of tdc/$"):
+        cards.load_card("xyzzy")
+    with pytest.raises(
+        UsageError, match=r"did you mean 'moleculeace/CHEMBL214_Ki'\? There are moleculeace/CHEMBL1862_Ki, "
+    ):
+        cards.load_card("moleculeace/chembl214_ki")
 
 
 def test_a_changed_or_missing_table_is_refused(tmp_path):
@@ -173,9 +203,13 @@ print("installed")
 
 def test_every_data_set_has_a_page_in_the_documentation():
     folder = Path(__file__).parents[2] / "docs" / "reference" / "datasets"
-    assert {path.stem for path in folder.glob("*.md")} == {*cards.dataset_names(), "index"}
-    for name in cards.dataset_names():
+    groups = {cards.group_of(name) for name in NAMES} - {""}
+    single = {name for name in NAMES if not cards.group_of(name)}
+    assert {path.stem for path in folder.glob("*.md")} == {*single, *groups, "index"}
+    for name in single:
         assert f"<!-- dataset: {name} -->" in (folder / f"{name}.md").read_text(encoding="utf-8")
+    for group in groups:
+        assert f"<!-- dataset group: {group} -->" in (folder / f"{group}.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

@@ -60,6 +60,9 @@ MORE_FORMS: dict[str, Callable[[], Artifact]] = {
     ),
     "mve of an ensemble": lambda: _artifact("yz", task=Regression("mve"), size=3),
     "classes of atoms": lambda: _artifact("yz", task=Binary(atom_level=True), size=2),
+    "atoms and a virtual node": lambda: _artifact(
+        "q", config=replace(GRAPH, virtual_node=True), task=Regression(atom_level=True)
+    ),
     "tokens and hydrogens": lambda: _artifact(config=TOKENS, read_options=ReadOptions(add_hs=True)),
 }
 

@@ -21,7 +21,7 @@ CASES: dict[str, dict[str, Any]] = {
     "weights": {"weight_column": "w", "target_columns": ["y", "z"], "settings": ["training.auxiliary=0.3"]},
     "classes": {"target_columns": ["c"], "tracking_metric": "auroc"},
     "ensemble": {"ensemble_size": 2},
-    "folds": {"num_folds": 2},
+    "folds": {"num_folds": 2, "logger": "csv"},
 }
 
 

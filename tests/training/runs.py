@@ -6,15 +6,18 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 import molattn
+from molattn.training.callbacks import Callback
 from tests.molecules import esol
 
 SMALL = ["model.num_layers=2", "model.hidden_dim=16"]
+TINY = ["model.num_layers=1", "model.hidden_dim=8", "training.base=none"]
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -29,6 +32,26 @@ def train_small(table: Path, folder: Path, settings: tuple[str, ...] = (), **opt
     """Train for six epochs."""
     options = {"epochs": 6, "batch_size": 16, "accelerator": "cpu", "quiet": True, **options}
     return molattn.train(table, output_dir=folder, settings=[*SMALL, *settings], **options)
+
+
+def train_forty(folder: str | Path = "run", *, targets: int = 1, **options: Any) -> Any:
+    """Train for two epochs on forty molecules, written to t.csv in the working directory."""
+    names = ["y", "z"][:targets]
+    rows = [",".join([s, *(str(y + i) for i in range(targets))]) for s, y in zip(*esol(40), strict=True)]
+    Path("t.csv").write_text("\n".join([",".join(["smiles", *names]), *rows]) + "\n")
+    options = {"epochs": 2, "batch_size": 16, "accelerator": "cpu", "quiet": True, "settings": TINY, **options}
+    return molattn.train("t.csv", output_dir=folder, target_columns=names, **options)
+
+
+class StopIn(Callback):
+    """Raises an error at the end of an epoch, before that is saved."""
+
+    def __init__(self, epoch: int, error: type[BaseException] = KeyboardInterrupt):
+        self.epoch, self.error = epoch, error
+
+    def on_epoch_end(self, learner: Any, record: Any) -> None:  # noqa: ARG002
+        if record.epoch == self.epoch:
+            raise self.error
 
 
 def resume(folder: Path, quiet: bool = True, **options: object):

@@ -277,11 +277,11 @@ def test_a_molecule_is_selected_and_predictions_are_shown(opened):
     tab = opened(page(maps, truth=[{"logS": -0.876}, None, None]))
     assert tab.locator("h1").inner_text() == CAFFEINE
     assert tab.locator(".predictions").inner_text() == "logS predicted -1.000 true -0.876 mol/L"
-    tab.locator("select").select_option(index=1)
+    tab.locator("select").first.select_option(index=1)
     assert tab.locator("h1").inner_text() == "C"
     assert rows(tab) == [("C0", 1.0)]
     assert tab.locator(".predictions").inner_text() == "logS predicted -1.000 mol/L"
-    tab.locator("select").select_option(index=2)
+    tab.locator("select").first.select_option(index=2)
     assert tab.locator(".hit").count() == 2
 
 
@@ -578,10 +578,98 @@ def test_molecules_of_other_models_may_share_a_page(opened):
     few, many = attention_map("CCO", layers=1, heads=1), attention_map(ASPIRIN, layers=3, heads=4)
     tab = opened(page([many, few]))
     tab.get_by_role("radio", name="layer 2, head 3").click()
-    tab.locator("select").select_option(index=1)
+    tab.locator("select").first.select_option(index=1)
     assert tab.locator("h2").inner_text() == "Layer 0 (the last), its only head"
     assert tab.locator("[role=radio][aria-checked=true]").count() == 1
-    tab.locator("select").select_option(index=0)
+    tab.locator("select").first.select_option(index=0)
     assert tab.locator("[role=radio][aria-checked=true]").count() == 1
     atom(tab, 3).hover()
     assert status(tab).startswith("O3 attends most to")
+
+
+NAMED = ["methane", "caffeine", "aspirin", "salt"]
+
+
+@pytest.fixture(scope="module")
+def several():
+    """A page of four molecules with names; each is predicted as -1, and three have a true value."""
+    maps = [attention_map(smiles, layers=2, heads=3) for smiles in ("C", CAFFEINE, ASPIRIN, SALT)]
+    return page(maps, truth=[{"logS": -1.5}, {"logS": 1.0}, None, {"logS": -0.75}], names=NAMED)
+
+
+def listed(tab):
+    return tab.locator(".index tbody button").all_inner_texts()
+
+
+def test_the_index_is_sorted_and_searched_and_opens_molecules(opened, several):
+    tab = opened(several)
+    assert tab.locator(".index table").is_hidden()
+    tab.locator("summary").first.click()
+    assert listed(tab) == NAMED
+    errors = [-1 + 1.5, -1 - 1.0, None, -1 + 0.75]
+    shown = tab.locator(".index tbody td:nth-child(5)").all_inner_texts()
+    assert [float(text) if text else None for text in shown] == errors
+    tab.get_by_role("button", name="error").click()
+    assert listed(tab) == ["caffeine", "methane", "salt", "aspirin"]  # without an error: last, either way
+    tab.get_by_role("button", name="error").press("Enter")
+    assert listed(tab) == ["salt", "methane", "caffeine", "aspirin"]
+    tab.locator(".index").get_by_role("button", name="caffeine").click()
+    assert tab.locator("h1").inner_text() == f"caffeine: {CAFFEINE}"
+    assert tab.locator(".index [aria-current]").inner_text() == "caffeine"
+    tab.get_by_role("button", name="Previous").click()
+    assert tab.locator("h1").inner_text() == "methane: C"
+    tab.get_by_label("Find").fill("a")
+    assert listed(tab) == ["salt", "methane", "caffeine", "aspirin"]
+    tab.get_by_label("Find").fill("aspirin")
+    assert listed(tab) == ["aspirin"]
+    tab.get_by_role("button", name="Next", exact=True).click()
+    assert tab.locator("h1").inner_text() == f"aspirin: {ASPIRIN}"
+    assert tab.get_by_role("button", name="Next", exact=True).is_disabled()
+
+
+def test_the_address_has_molecule_layer_and_head(opened, several):
+    tab = opened(several)
+    assert "#" not in tab.url
+    tab.get_by_role("radio", name="layer 0, head 2").click()
+    tab.get_by_role("button", name="Next", exact=True).click()
+    assert tab.url.endswith("#molecule=1&layer=0&head=2")
+    tab.evaluate("location.hash = '#molecule=2&layer=1&head=max'")
+    tab.get_by_role("heading", name=f"aspirin: {ASPIRIN}").wait_for()
+    assert tab.get_by_role("radio", name="layer 1, max of the heads").get_attribute("aria-checked") == "true"
+    tab.evaluate("location.hash = '#molecule=99&layer=99&head=<img>'")
+    tab.get_by_role("heading", name="salt: ").wait_for()
+    assert tab.locator("h2", has_text="Layer 1 (the last)").count() == 1
+
+
+def test_two_molecules_are_beside_each_other_at_one_layer_and_head(opened, several):
+    tab = opened(several)
+    tab.get_by_label("Beside it").select_option(label="2. caffeine")
+    titles = tab.locator(".title")
+    assert titles.all_inner_texts() == ["methane: C", f"caffeine: {CAFFEINE}"]
+    for side, head in ((0, 1), (1, 2)):
+        tab.get_by_role("radio", name=f"layer 0, head {head}").nth(side).click()
+        for other in (0, 1):
+            radio = tab.get_by_role("radio", name=f"layer 0, head {head}").nth(other)
+            assert radio.get_attribute("aria-checked") == "true"
+    tab.get_by_role("button", name="Next", exact=True).click()
+    assert titles.all_inner_texts() == [f"caffeine: {CAFFEINE}"] * 2
+    assert status_of(tab, 0) == status_of(tab, 1)
+    tab.get_by_label("Beside it").select_option(label="none")
+    assert titles.count() == 1
+
+
+def status_of(tab, side):
+    return tab.locator("[role=status]").nth(side).inner_text()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_of_several_molecules_has_no_accessibility_findings(opened, several, width):
+    axe = pytest.importorskip("axe_playwright_python.base")
+    tab = opened(several)
+    tab.set_viewport_size({"width": width, "height": 800})
+    tab.locator("summary").first.click()
+    tab.get_by_label("Beside it").select_option(index=2)
+    tab.evaluate(axe.AXE_SCRIPT)
+    violations = tab.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
+    assert [(v["id"], v["nodes"][0]["html"][:200]) for v in violations] == []
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width

@@ -1,6 +1,7 @@
 """The pages of the data sets: their cards, and pictures of the tables that come along."""
 
 import re
+from collections import Counter
 from html import escape
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import numpy as np
 from rdkit import Chem
 
 from molattn.chem import read_smiles
-from molattn.data import DatasetCard, column, dataset_names, load_card, read_table
+from molattn.data import DatasetCard, column, dataset_names, group_of, load_card, read_table
 from molattn.errors import SmilesError
 from molattn_docs.dataset_pictures import histogram, molecule_grid
 
@@ -19,13 +20,48 @@ _DOI = re.compile(r"doi:(10\.\S+?)(?=[.,;)]?(?:\s|$))")
 
 
 def write_index(_: str) -> str:
-    """A table of all data sets, and the contents of the part."""
+    """A table of the data sets without a group, one of the groups, and the contents of the part."""
+    names = [name for name in dataset_names() if not group_of(name)]
+    groups = Counter(filter(None, map(group_of, dataset_names())))
     rows = [
         [f"[`{card.name}`]({card.name}.md)", _rows(card), _targets_in_short(card), card.task, _where(card)]
-        for card in map(load_card, dataset_names())
+        for card in map(load_card, names)
     ]
     table = _table(["data set", "rows", "targets", "task", "the table"], rows)
-    return "\n".join([table, "", "```{toctree}", ":hidden:", "", *dataset_names(), "```"])
+    others = _table(["group", "data sets"], [[f"[`{group}`]({group}.md)", f"{n}"] for group, n in groups.items()])
+    return "\n".join([table, "", others, "", "```{toctree}", ":hidden:", "", *names, *groups, "```"])
+
+
+def write_group(group: str) -> str:
+    """The page of a group of data sets, as Markdown, without its title."""
+    cards = [load_card(name) for name in dataset_names() if group_of(name) == group]
+    rows = [
+        [f"`{card.name}`", _linked(card.title.partition(": ")[2]), _rows(card), _targets_in_short(card), card.metric]
+        for card in cards
+    ]
+    urls = {url for card in cards if card.download is not None for url in card.download.urls}
+    parts = [
+        _table(["data set", "what", "rows", "target", "metric"], rows),
+        f"From {' '.join(f'<{url}>' for url in sorted(urls))}." if len(urls) == 1 else "",
+        "## Licence",
+        _shared([(card.name, card.licence) for card in cards]),
+        "## Notes",
+        _shared([(card.name, note) for card in cards for note in card.notes]),
+        "## To cite",
+        _shared([(card.name, text) for card in cards for text in card.citation]),
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def _shared(texts: list[tuple[str, str]]) -> str:
+    """A list of the texts of data sets, each once, with the names of the data sets unless it is of all of them."""
+    names: dict[str, list[str]] = {}
+    for name, text in texts:
+        names.setdefault(text, []).append(f"`{name}`")
+    count = len(dict(texts))
+    return "\n".join(
+        f"- {_linked(text)}" + ("" if len(of) == count else f" ({', '.join(of)})") for text, of in names.items()
+    )
 
 
 def write_page(name: str) -> str:

@@ -17,6 +17,7 @@ CONTENTS = Path(__file__).parents[2] / "_site" / "contents.md"
 WRITERS: dict[str, Callable[[str], str]] = {
     "commands": commands.write,
     "dataset": datasets.write_page,
+    "dataset group": datasets.write_group,
     "datasets": datasets.write_index,
     "exit codes": exit_codes.write,
     "package": python_api.write_package,

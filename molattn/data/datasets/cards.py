@@ -1,14 +1,16 @@
 """Dataset cards: one TOML file for each data set, in one folder, with its table (CSV) if it is bundled with molattn.
 
-To add a data set, add its card to that folder, with its table or the address of its download; no code changes.
+To add a data set, add its card to that folder, with its table or the address of its download; no code changes. The
+cards of a group, the tasks of a benchmark, are in a folder of their own, whose name is the first part of theirs.
 """
 
 import difflib
 import json
 import os
 import tomllib
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +98,9 @@ class Download:
         leave_out: columns that are not targets, if `columns` is empty.
         sha256: the checksum of the file; if empty, that of the first download is pinned on the user's machine.
         member: the name of the table within an archive.
+        other_columns: from the name of each further column of the table to its name in the file.
+        parts: from each label of the official split to the table of its rows within an archive; empty if the file is
+            one table. The rows are joined in this order.
 
     >>> from molattn.data import load_card
     >>> download = load_card("freesolv").download
@@ -110,6 +115,27 @@ class Download:
     leave_out: tuple[str, ...] = ()
     sha256: str = ""
     member: str = ""
+    other_columns: dict[str, str] = field(default_factory=dict)
+    parts: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OfficialSplit:
+    """The split of a benchmark: fixed test rows, and a rule that takes validation rows from the others by a seed.
+
+    Attributes:
+        column: the table's column with "train" or "test" in each row.
+        validation: the rule: a key of `molattn.data.splits.official.VALIDATION`.
+        share: the share of the rows that are not test rows, for validation.
+
+    >>> from molattn.data import load_card
+    >>> load_card("tdc/caco2_wang").official_split
+    OfficialSplit(column='split', validation='tdc-scaffold', share=0.125)
+    """
+
+    column: str
+    validation: str
+    share: float
 
 
 @dataclass(frozen=True)
@@ -117,7 +143,7 @@ class DatasetCard:
     """What a data set is, where it comes from and how results on it are reported.
 
     Attributes:
-        name: the value of `--dataset`.
+        name: the value of `--dataset`; that of a data set in a group begins with the group and a slash.
         title: the data set in one line.
         folder: the folder of the table; before `find_dataset`, that of the card.
         file: the table's file name in `folder`.
@@ -127,7 +153,7 @@ class DatasetCard:
         targets: the target columns. If empty, every column of the table except `smiles_column` is a target.
         task: "regression" or "classification".
         metric: the metric of reported results, such as "rmse" or "auroc".
-        split: the split that results are usually reported on, such as "scaffold"; training does not read it.
+        split: the split that results are usually reported on, such as "scaffold"; training reads `official_split` only.
         source: where the table comes from, in a sentence.
         citation: the publications to cite.
         licence: the terms of the table.
@@ -136,6 +162,7 @@ class DatasetCard:
         atom_targets: columns with a list of values, one for each atom, in the order of the SMILES.
         computed: the atomic contribution that RDKit computes for the molecules bundled with it: a key of
             `molattn.chem.CONTRIBUTIONS`; empty for measured targets.
+        official_split: the split that training uses by default; None if there is none.
 
     >>> from molattn.data import load_card
     >>> card = load_card("esol")
@@ -161,6 +188,12 @@ class DatasetCard:
     download: Download | None = None
     atom_targets: tuple[TargetColumn, ...] = ()
     computed: str = ""
+    official_split: OfficialSplit | None = None
+
+    @property
+    def group(self) -> str:
+        """The group that the data set belongs to; empty for none."""
+        return group_of(self.name)
 
     @property
     def path(self) -> Path:
@@ -204,9 +237,24 @@ def dataset_names() -> tuple[str, ...]:
     return tuple(sorted(_card_paths()))
 
 
+def group_of(name: str) -> str:
+    """The group of a data set, by its name; empty for none.
+
+    >>> from molattn.data import group_of
+    >>> group_of("tdc/caco2_wang"), group_of("esol")
+    ('tdc', '')
+    """
+    return name.rpartition("/")[0]
+
+
+def file_stem(name: str) -> str:
+    """The name of a data set as a part of file names."""
+    return name.replace("/", "-")
+
+
 def _card_paths() -> dict[str, Path]:
     """The card of each data set; a bundled one is not replaced by another of its name."""
-    paths: dict[str, Path] = {}
+    paths = {f"{path.parent.name}/{path.stem}": path for path in datasets_dir().glob("*/*.toml")}
     for folder in (datasets_dir(), *_user_dirs()):
         for path in sorted(folder.glob("*.toml")):
             if folder == datasets_dir() or _has_card(path):
@@ -320,7 +368,7 @@ class Pin:
 
 def pin_path(card: DatasetCard) -> Path:
     """The file of the pin, next to the table."""
-    return card.folder / f"{card.name}.pin.json"
+    return card.folder / f"{file_stem(card.name)}.pin.json"
 
 
 def read_pin(card: DatasetCard) -> Pin | None:
@@ -339,9 +387,15 @@ def read_pin(card: DatasetCard) -> Pin | None:
 
 def _check_name(name: str, names: Sequence[str]) -> None:
     if name not in names:
-        close = difflib.get_close_matches(name.lower(), names, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else "a table of your own is a path, such as my.csv."
-        raise UsageError(f"there is no data set {short_repr(name)}: {hint} There are {', '.join(names)}")
+        lower = {known.lower(): known for known in names}
+        close = difflib.get_close_matches(name.lower(), lower, n=1)
+        hint = f"did you mean {lower[close[0]]!r}?" if close else "a table of your own is a path, such as my.csv."
+        group = group_of(name)
+        listed = [known for known in names if group_of(known) == group]
+        if not listed or not group:
+            listed = [known for known in names if not group_of(known)]
+            listed += [f"{count} of {of}/" for of, count in Counter(filter(None, map(group_of, names))).items()]
+        raise UsageError(f"there is no data set {short_repr(name)}: {hint} There are {', '.join(listed)}")
 
 
 def _card(folder: Path, fields: dict[str, Any]) -> DatasetCard:
@@ -367,6 +421,7 @@ def _card(folder: Path, fields: dict[str, Any]) -> DatasetCard:
         notes=tuple(fields["notes"]),
         download=None if download is None else _download(download),
         computed=fields.get("computed", ""),
+        official_split=OfficialSplit(**fields["official_split"]) if "official_split" in fields else None,
     )
 
 
@@ -379,4 +434,6 @@ def _download(fields: dict[str, Any]) -> Download:
         leave_out=tuple(fields.get("leave_out", ())),
         sha256=fields["sha256"] if fields.get("verified", True) else "",
         member=fields.get("member", ""),
+        other_columns=dict(fields.get("other_columns", {})),
+        parts=dict(fields.get("parts", {})),
     )

@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from molattn.data.datasets.archives import read_archive_member
 from molattn.data.datasets.cards import (
     DATA_VARIABLE,
     DatasetCard,
@@ -21,14 +20,22 @@ from molattn.data.datasets.cards import (
     cache_dir,
     data_dirs,
     dataset_names,
+    file_stem,
     load_card,
     pin_path,
     read_pin,
     verify,
 )
+from molattn.data.datasets.public_files import (
+    DOWNLOADS,
+    find_packed,
+    find_unpacked,
+    read_public_file,
+    select_columns,
+)
 from molattn.data.files import atomic_write, file_sha256, write_text
 from molattn.data.locks import wait_for_lock
-from molattn.data.tables.table import Table, column_index, read_table, read_table_bytes, write_table
+from molattn.data.tables.table import read_table, write_table
 from molattn.errors import InputError, UsageError, short_repr
 
 DownloadProgress = Callable[[int, int], None]
@@ -113,10 +120,6 @@ def _check_scheme(url: str) -> None:
         raise InputError(f"{short_repr(url)} is not downloaded: its scheme must be https")
 
 
-DOWNLOADS = "downloads"
-"""The folder, within a data folder, of unchanged downloads."""
-
-
 def find_dataset(card: DatasetCard, data_dir: str | Path = "") -> DatasetCard | None:
     """The card with the folder of its table, verified; None if no folder has the table.
 
@@ -145,8 +148,9 @@ def fetch_dataset(
     """The card of the data set `name` with the folder of its table, and a message on how the table was obtained.
 
     `data_dir`, the folders of MOLATTN_DATA, the package and the user's cache are searched for the table, then the
-    folder `downloads` of each for the public file. If neither is found, the table is downloaded or computed, into
-    `data_dir` or else the cache. Concurrent processes wait for the first.
+    folder `downloads` of each for the public file; that of a group is found unpacked, too: see `find_unpacked`. If
+    nothing is found, the table is downloaded or computed, into `data_dir` or else the cache. Concurrent processes wait
+    for the first.
 
     Args:
         name: one of `dataset_names()`.
@@ -175,7 +179,7 @@ def fetch_dataset(
     folder = Path(data_dir).expanduser() if data_dir else cache_dir()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with wait_for_lock(folder / f".{name}.lock", f"another process is fetching {name}: waiting for it"):
+        with wait_for_lock(folder / f".{file_stem(name)}.lock", f"another process is fetching {name}: waiting for it"):
             found = find_dataset(card, data_dir)  # another process may have been faster
             if found is not None:
                 return found, ""
@@ -195,30 +199,39 @@ def _build(card: DatasetCard, data_dir: str | Path, progress: DownloadProgress |
         message = f"{card.name} was computed with {source}, in {card.path}"
     else:
         assert card.download is not None
-        raw, source, source_sha256, message = _public_file(card, card.download, data_dir, progress)
-        columns, rows = _select_columns(card, card.download, _read(raw, card.download))
+        folders = [card.folder, *data_dirs(data_dir)]
+        unpacked = find_unpacked(card, card.download, folders)
+        if unpacked:
+            source, source_sha256 = str(next(iter(unpacked.values())).parent), ""
+            message = f"{card.name} was read from {source}, into {card.path}"
+            tables = {label: read_table(path, number_duplicate_columns=True) for label, path in unpacked.items()}
+        else:
+            raw, source, source_sha256, message = _public_file(card, card.download, folders, progress)
+            tables = read_public_file(raw, card.download)
+        columns, rows = select_columns(card, card.download, tables)
     # The pin comes first: another process that finds the table without its pin would report a damaged table.
     draft = card.path.with_name(f".{card.path.stem}.draft.csv")
     write_table(draft, columns, rows)
     pin = Pin(source, source_sha256, file_sha256(draft), len(rows))
+    if card.group and card.sha256 not in ("", pin.table_sha256):
+        message += f"; the table is not the one of the card, which has {card.rows:,} rows and sha256 {card.sha256}"
     write_text(pin_path(card), json.dumps(asdict(pin), indent=1) + "\n")
     os.replace(draft, card.path)
     return card, message
 
 
 def _public_file(
-    card: DatasetCard, public_file: Download, data_dir: str | Path, progress: DownloadProgress | None
+    card: DatasetCard, public_file: Download, folders: Sequence[Path], progress: DownloadProgress | None
 ) -> tuple[Path, str, str, str]:
     """The path of the public file, its source, its sha256, and the message about it."""
     pin = read_pin(card)
     expected = public_file.sha256 or (pin.source_sha256 if pin is not None else "")
-    for folder in dict.fromkeys([card.folder, *data_dirs(data_dir)]):
-        raw = folder / DOWNLOADS / public_file.file
-        if raw.is_file():
-            found = file_sha256(raw)
-            if expected and found != expected:
-                raise InputError(f"{raw}: sha256 is {found}, {expected} is expected: remove it to download it again")
-            return raw, str(raw), found, f"{card.name} was read from {raw}, sha256 {found}, into {card.path}"
+    raw = find_packed(card, public_file, folders)
+    if raw is not None:
+        found = file_sha256(raw)
+        if expected and found != expected:
+            raise InputError(f"{raw}: sha256 is {found}, {expected} is expected: remove it to download it again")
+        return raw, str(raw), found, f"{card.name} was read from {raw}, sha256 {found}, into {card.path}"
     raw = card.folder / DOWNLOADS / public_file.file
     unreachable: UnreachableError | None = None
     for url in public_file.urls:
@@ -235,31 +248,12 @@ def _public_file(
     ) from unreachable
 
 
-def _read(raw: Path, public_file: Download) -> Table:
-    """The public file as a table."""
-    if public_file.member:
-        return read_table_bytes(
-            read_archive_member(raw, public_file.member), public_file.member, number_duplicate_columns=True
-        )
-    return read_table(raw, number_duplicate_columns=True)
-
-
-def _select_columns(card: DatasetCard, public_file: Download, table: Table) -> tuple[Sequence[str], list[list[str]]]:
-    """The columns of the card, by their names in the card, and the cells of all rows, in order and unchanged."""
-    try:
-        indices = [column_index(table, public_file.smiles_column)]
-        if public_file.columns:
-            names = [*card.target_columns]
-            indices += [column_index(table, public_file.columns[name]) for name in names]
-        else:
-            not_targets = {public_file.smiles_column, *public_file.leave_out}
-            names = [name for name in table.columns if name.strip() not in not_targets]
-            indices += [column_index(table, name) for name in names]
-    except UsageError as error:
-        raise InputError(f"{error}: the file is not the one that the card of {card.name} describes") from error
-    if not table.rows:
-        raise InputError(f"{table.source} has no rows")
-    return [card.smiles_column, *names], [[row[index] for index in indices] for row in table.rows]
+def has_public_file(card: DatasetCard, data_dir: str | Path = "") -> bool:
+    """Whether the public file of a data set is on this machine, packed or unpacked, so that nothing is downloaded."""
+    if card.download is None:
+        return False
+    folders = data_dirs(data_dir)
+    return bool(find_unpacked(card, card.download, folders) or find_packed(card, card.download, folders))
 
 
 def describe_datasets() -> str:

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -18,7 +18,8 @@ from molattn.viewer.web.payload import MeasuredValues, payload
 FRAME_HEIGHT = 980
 """Height of the page in a notebook, in pixels; its content scrolls."""
 
-_START = "\nstart(document);\n"
+START = "\nstart(document);\n"
+"""The call of the function that a script exports."""
 # Only this script and this style are allowed; the page can neither fetch nor send data, nor embed frames.
 _POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data: blob:; "
@@ -49,6 +50,7 @@ def page(
     maps: Sequence[AttentionMap],
     attributions: Sequence[Attribution] = (),
     truth: Sequence[MeasuredValues | None] = (),
+    names: Sequence[str] = (),
 ) -> str:
     """The interactive page of one or several molecules: an HTML document that needs no network and no other file.
 
@@ -59,9 +61,10 @@ def page(
         maps: the attention maps, in the order of selection; may be empty if there are attributions.
         attributions: shown in a second tab; each belongs to the first map of the same SMILES.
         truth: for each map, the measured values by target name, or None; empty for none.
+        names: a name for each map, "" for none; empty for none at all.
 
     Raises:
-        UsageError: no maps and attributions, or another number of true values than of maps.
+        UsageError: no maps and attributions, or another number of true values or names than of maps.
         InputError: atoms that are not those of the SMILES, weights that are negative or not finite, attributions that
             are not finite, or an attribution that belongs to none of the maps.
 
@@ -73,11 +76,22 @@ def page(
     >>> html.partition("<title>")[2].partition("</title>")[0]
     'CCO - molattn'
     """
-    content = payload(list(maps), list(attributions), list(truth))
-    names = [m["smiles"] for m in content["molecules"]]
-    title = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    content = payload(list(maps), list(attributions), list(truth), list(names))
+    shown = [m.get("name") or m["smiles"] for m in content["molecules"]]
+    title = shown[0] if len(shown) == 1 else f"{shown[0]} and {len(shown) - 1} more"
+    return html_document(title, source("page.css"), source("page.js") + START, content)
+
+
+def html_document(title: str, style: str, script: str, content: dict[str, Any]) -> str:
+    """A self-contained HTML document whose content security policy allows its own script and style, and nothing else.
+
+    Args:
+        title: its title, plain text, shortened to 60 characters.
+        style: its style sheet.
+        script: an ES module that shows the data; see `START`.
+        content: its data, for JSON; the script finds it in the element `.molattn-data`.
+    """
     title = title if len(title) <= 60 else title[:59] + "\u2026"
-    script, style = source("page.js") + _START, source("page.css")
     return _DOCUMENT.format(
         policy=_POLICY.format(script=_hash(script), style=_hash(style)),
         title=_escape(f"{title} - molattn"),
@@ -92,12 +106,13 @@ def write_page(
     maps: Sequence[AttentionMap],
     attributions: Sequence[Attribution] = (),
     truth: Sequence[MeasuredValues | None] = (),
+    names: Sequence[str] = (),
 ) -> None:
-    """Write `page(maps, attributions, truth)` atomically to a file.
+    """Write `page(maps, attributions, truth, names)` atomically to a file.
 
     Args:
         path: the file, .html or .htm; one that exists is replaced.
-        maps, attributions, truth: as for `page`.
+        maps, attributions, truth, names: as for `page`.
 
     Raises:
         UsageError: the suffix is not .html or .htm, or the folder does not exist; and as `page`.
@@ -114,12 +129,21 @@ def write_page(
     ...     Path(folder, "ethanol.html").read_text(encoding="utf-8") == page([attention])
     True
     """
+    write_document(path, lambda: page(maps, attributions, truth, names))
+
+
+def write_document(path: str | Path, make: Callable[[], str]) -> None:
+    """Write the document that `make` returns atomically to a file; the path is checked first.
+
+    Raises:
+        UsageError: the suffix is not .html or .htm, or the folder does not exist.
+    """
     path = Path(path)
     if path.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"a page is saved as .html, not as {short_repr(path.name)}")
     if not path.absolute().parent.is_dir():
         raise UsageError(f"{short_repr(str(path.parent))} is not a folder: create it first")
-    write_bytes(path, page(maps, attributions, truth).encode("utf-8"))
+    write_bytes(path, make().encode("utf-8"))
 
 
 def framed(document: str, height: int = FRAME_HEIGHT) -> str:
@@ -147,7 +171,7 @@ def framed(document: str, height: int = FRAME_HEIGHT) -> str:
 
 @cache
 def source(name: str) -> str:
-    """The text of `page.js` or `page.css`, of which each page has its own copy."""
+    """The text of a script or a style sheet of this package, such as `page.js`: each page has its own copy."""
     return files("molattn.viewer.web").joinpath(name).read_text(encoding="utf-8")
 
 

@@ -259,7 +259,7 @@ const csv = (rows) => new Blob([rows.map((row) => row.map(quoted).join(",") + "\
 
 // ---- the page -------------------------------------------------------------------------------------------------------
 
-export function show(root, data, start = {}, changed = () => {}) {
+export function show(root, data, { nested = false, ...start } = {}, changed = () => {}) {
   const s = {
     molecule: 0,
     tab: 0,
@@ -274,7 +274,7 @@ export function show(root, data, start = {}, changed = () => {}) {
     hover: null,
     ...start,
   };
-  let m, n, map, parts, reported;
+  let m, n, map, parts, reported, beside;
   root.classList.add("molattn");
   root.addEventListener("keydown", (e) => e.key === "Escape" && pin(null));
   const resized = new ResizeObserver(() => parts?.heat?.draw());
@@ -525,7 +525,7 @@ export function show(root, data, start = {}, changed = () => {}) {
     h(
       "table",
       {},
-      h("thead", {}, h("tr", {}, ...heads.map((t) => h("th", { scope: "col" }, t)))),
+      h("thead", {}, h("tr", {}, ...heads.map((t) => (t ? h("th", { scope: "col" }, t) : h("td"))))),
       h("tbody", {}, ...rows),
     );
 
@@ -824,8 +824,127 @@ export function show(root, data, start = {}, changed = () => {}) {
     );
   }
 
+  // -- several molecules: an index to sort and to search, and a second one beside the first
+
+  const titleOf = (o) => o.name || o.smiles;
+  const error = ({ predicted, true: measured }) =>
+    Number.isFinite(predicted) && Number.isFinite(measured) ? predicted - measured : null;
+  const shownValue = (v) => (v === null || v === undefined ? "" : v.at ? v : formatNumber(v));
+  function thumbnail({ drawing: d }) {
+    const path = (p, more) => h("svg:path", { d: p || "", fill: "none", stroke: "#000", "stroke-width": 2, ...more });
+    const box = [d.left, d.top, d.width, d.height].join(" ");
+    const solid = path(d.solid, { fill: "#000", stroke: "none" });
+    return h("svg:svg", { viewBox: box, "aria-hidden": "true" }, path(d.lines), path(d.thin), path(d.dashed), solid);
+  }
+  function index() {
+    const VALUES = {
+      molecule: (k) => titleOf(data.molecules[k]),
+      predicted: (k) => data.molecules[k].predictions[0]?.predicted ?? null,
+      true: (k) => data.molecules[k].predictions[0]?.true ?? null,
+      error: (k) => error(data.molecules[k].predictions[0] ?? {}),
+    };
+    const all = [...data.molecules.keys()],
+      shown = Object.keys(VALUES).filter((name) => all.some((k) => VALUES[name](k) !== null)),
+      head = h("thead"),
+      body = h("tbody"),
+      search = h("input", { type: "search", oninput: fill }),
+      box = h(
+        "details",
+        { class: "index" },
+        h("summary", {}, `All ${all.length} molecules`),
+        h("label", {}, "Find ", search),
+        h("div", { tabindex: 0, role: "region", "aria-label": "All molecules" }, h("table", {}, head, body)),
+      );
+    let key = "",
+      down = false,
+      order = all;
+    function fill() {
+      const value = VALUES[key],
+        size = (v) => (key === "error" ? Math.abs(v) : v);
+      order = all.filter((k) => `${data.molecules[k].name || ""} ${data.molecules[k].smiles}`.includes(search.value.trim()));
+      if (value)
+        order.sort((a, b) => {
+          const [x, y] = [value(a), value(b)];
+          if (x === null || y === null) return (x === null) - (y === null) || a - b;
+          return (down ? -1 : 1) * (size(x) > size(y) ? 1 : size(x) < size(y) ? -1 : 0) || a - b;
+        });
+      const sort = (name) => {
+        [key, down] = [name, key === name ? !down : name === "error"];
+        fill();
+        head.querySelector("[aria-sort] button").focus();
+      };
+      const heads = shown.map((name) => {
+        const sorted = name === key && (down ? "descending" : "ascending");
+        return h("th", { scope: "col", "aria-sort": sorted }, h("button", { type: "button", onclick: () => sort(name) }, name));
+      });
+      head.replaceChildren(h("tr", {}, h("th", { scope: "col" }, "structure"), ...heads));
+      body.replaceChildren(
+        ...order.map((k) => {
+          const go = h("button", { type: "button", "aria-current": k === s.molecule && "true", onclick: () => choose(k) }, truncate(titleOf(data.molecules[k]), 60));
+          const cells = shown.slice(1).map((name) => h("td", {}, shownValue(VALUES[name](k))));
+          return h("tr", {}, h("td", {}, thumbnail(data.molecules[k])), h("td", {}, go), ...cells);
+        }),
+      );
+    }
+    const step = (by) => order[order.indexOf(s.molecule) + by];
+    return { box, fill, step };
+  }
+  const contents = data.molecules.length > 1 && !nested ? index() : null;
+  function choose(k) {
+    s.molecule = k;
+    s.pinned = null;
+    build();
+  }
+  const options = (chosen) =>
+    data.molecules.map((o, k) => h("option", { value: k, selected: k === chosen }, `${k + 1}. ${truncate(titleOf(o), 70)}`));
+  // The second molecule has the layer and head of the first, whichever of the two is changed.
+  function compare(k) {
+    beside = null;
+    if (k !== "") {
+      const { layer, head } = s;
+      beside = h("div");
+      beside.k = Number(k);
+      beside.view = show(beside, data, { molecule: beside.k, layer, head, nested: true }, ({ layer, head }) => {
+        if (beside?.view) set({ layer, head });
+      });
+    }
+    build();
+    root.querySelector(".second").focus();
+  }
+  function bar() {
+    const go = (by, text) =>
+      h("button", { type: "button", disabled: contents.step(by) === undefined, onclick: () => choose(contents.step(by)) }, text);
+    const pick = h(
+      "select",
+      {
+        onchange: () => {
+          choose(pick.selectedIndex);
+          root.querySelector("select").focus();
+        },
+      },
+      ...options(s.molecule),
+    );
+    const second = h(
+      "select",
+      { class: "second", onchange: () => compare(second.value) },
+      h("option", { value: "" }, "none"),
+      ...options(beside ? beside.k : -1),
+    );
+    contents.fill();
+    return h(
+      "div",
+      { class: "pick" },
+      h("label", {}, "Molecule ", pick),
+      go(-1, "Previous"),
+      go(1, "Next"),
+      h("label", {}, "Beside it ", second),
+      contents.box,
+    );
+  }
+
   function build() {
     resized.disconnect();
+    s.molecule = clamp(s.molecule, 0, data.molecules.length - 1);
     m = data.molecules[s.molecule];
     n = m.labels.length;
     if (s.pinned >= n) s.pinned = null;
@@ -854,57 +973,72 @@ export function show(root, data, start = {}, changed = () => {}) {
         name,
       ),
     );
-    const pick = h(
-      "select",
-      {
-        onchange: () => {
-          s.molecule = pick.selectedIndex;
-          s.pinned = null;
-          build();
-          root.querySelector("select").focus();
-        },
-      },
-      ...data.molecules.map((o, k) => h("option", { selected: k === s.molecule }, `${k + 1}. ${truncate(o.smiles, 70)}`)),
-    );
     parts = panels[s.tab][2]();
-    root.replaceChildren(
+    const whole = [
       h(
         "header",
         {},
-        data.molecules.length > 1 ? h("label", { class: "pick" }, "Molecule", pick) : "",
-        h("h1", {}, m.smiles),
+        h(nested ? "h2" : "h1", { class: "title" }, m.name ? `${m.name}: ${m.smiles}` : m.smiles),
         h("div", { class: "predictions" }, ...m.predictions.map(prediction)),
       ),
-      tabs.length > 1 ? h("div", { role: "tablist" }, ...tabs) : "",
+      tabs.length > 1 ? h("div", { role: "tablist", "aria-label": truncate(titleOf(m), 60) }, ...tabs) : "",
       parts.view,
+    ];
+    root.replaceChildren(
+      contents ? bar() : "",
+      ...(beside ? [h("div", { class: "beside" }, h("div", {}, ...whole), beside)] : whole),
     );
     parts.view.classList.toggle("big", m.drawing.width > 700);
-    setAttributes(parts.view, { role: "tabpanel", "aria-label": panels[s.tab][0] });
+    const panel = panels[s.tab][0];
+    setAttributes(parts.view, { role: "tabpanel", "aria-label": nested ? `${panel} of the molecule beside` : panel });
     update();
   }
 
   function update() {
     parts.draw();
-    const now = [s.pinned, s.layer, s.head].join();
+    const now = [s.molecule, s.pinned, s.layer, s.head].join();
     if (now === reported) return;
     reported = now;
-    changed({ pinned: s.pinned, layer: s.layer, head: s.head });
+    beside?.view?.set({ layer: s.layer, head: s.head });
+    changed({ molecule: s.molecule, pinned: s.pinned, layer: s.layer, head: s.head });
   }
+  const set = (values) => {
+    if (!Object.entries(values).some(([k, v]) => s[k] !== v)) return;
+    const another = (values.molecule ?? s.molecule) !== s.molecule;
+    Object.assign(s, values);
+    if (another) build();
+    else update();
+  };
 
   build();
-  return {
-    set: (values) => {
-      if (Object.entries(values).some(([k, v]) => s[k] !== v)) change(values);
-    },
-  };
+  return { set };
 }
 
 // ---- entry points: a document, or anywidget -------------------------------------------------------------------------
 
+// The molecule, layer and head of an address, "#molecule=1&layer=0&head=mean", all from 0.
+function fromAddress(hash) {
+  const given = new URLSearchParams(hash.slice(1)),
+    found = {};
+  for (const key of ["molecule", "layer", "head"]) {
+    const text = given.get(key) ?? "";
+    if (/^\d{1,6}$/.test(text)) found[key] = Number(text);
+    else if (key === "head" && ["mean", "max"].includes(text)) found.head = text;
+  }
+  return found;
+}
+
 export function start(document) {
   for (const data of document.querySelectorAll("script.molattn-data")) {
     const root = data.parentElement.querySelector(".molattn");
-    root.view = show(root, JSON.parse(data.textContent));
+    let opened = false;
+    root.view = show(root, JSON.parse(data.textContent), fromAddress(location.hash), ({ molecule, layer, head }) => {
+      const layers = layer === null ? "" : `&layer=${layer}&head=${head}`;
+      // A frame of a notebook has no address of its own.
+      if (opened && location.protocol !== "about:") history.replaceState(null, "", `#molecule=${molecule}${layers}`);
+      opened = true;
+    });
+    window.addEventListener("hashchange", () => root.view.set(fromAddress(location.hash)));
   }
 }
 

@@ -29,12 +29,15 @@ MeasuredValues = Mapping[str, float | str | None]
 
 
 def payload(
-    maps: Sequence[AttentionMap], attributions: Sequence[Attribution] = (), truth: Sequence[MeasuredValues | None] = ()
+    maps: Sequence[AttentionMap],
+    attributions: Sequence[Attribution] = (),
+    truth: Sequence[MeasuredValues | None] = (),
+    names: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The data of the page, ready for JSON; see `page` for the arguments.
 
     Raises:
-        UsageError: no maps and attributions, or another number of true values than of maps.
+        UsageError: no maps and attributions, or another number of true values or names than of maps.
         InputError: atoms that are not those of the SMILES, weights or values that are not finite, or an attribution
             that belongs to none of the maps.
     """
@@ -42,7 +45,11 @@ def payload(
         raise UsageError("a page needs at least one attention map or attribution")
     if truth and len(truth) != len(maps):
         raise UsageError(f"{len(truth)} true values for {len(maps)} attention maps: give one for each")
+    if names and len(names) != len(maps):
+        raise UsageError(f"{len(names)} names for {len(maps)} attention maps: give one for each")
     molecules = [_from_map(m, t) for m, t in zip(maps, truth or [None] * len(maps), strict=True)]
+    for molecule, name in zip(molecules, names, strict=False):
+        molecule["name"] = shown_text(name)
     index: dict[tuple[Any, ...], int] = {}
     for k, m in enumerate(maps):
         index.setdefault((m.smiles, m.symbols, m.add_hs), k)
@@ -88,14 +95,14 @@ def _from_map(attention: AttentionMap, truth: MeasuredValues | None) -> dict[str
             "weights": _base64(weights),
             "scales": _base64(scales),
             "rows_sum_to_one": attention.rows_sum_to_one,
-            "faithfulness": _text(attention.faithfulness),
+            "faithfulness": shown_text(attention.faithfulness),
         },
         "predictions": [
             {
-                "target": _text(name),
-                "predicted": _number(attention.prediction.get(name)),
+                "target": shown_text(name),
+                "predicted": number(attention.prediction.get(name)),
                 "true": _true_value((truth or {}).get(name)),
-                "unit": _text(attention.units.get(name, "")),
+                "unit": shown_text(attention.units.get(name, "")),
             }
             for name in names
         ],
@@ -105,7 +112,12 @@ def _from_map(attention: AttentionMap, truth: MeasuredValues | None) -> dict[str
 def _from_attribution(a: Attribution) -> dict[str, Any]:
     # For a class, its probability, as in the predictions of attention maps.
     predicted, unit = (a.prediction, a.unit) if a.probability is None else (_probability(a), "")
-    prediction = {"target": _text(a.target), "predicted": _number(predicted), "true": None, "unit": _text(unit)}
+    prediction = {
+        "target": shown_text(a.target),
+        "predicted": number(predicted),
+        "true": None,
+        "unit": shown_text(unit),
+    }
     molecule = _molecule(a, a.labels, "atoms", (), "the attribution")
     return {**molecule, "attention": None, "predictions": [prediction]}
 
@@ -114,7 +126,7 @@ def _molecule(
     source: AttentionMap | Attribution, labels: Sequence[str], position_type: str, virtual: Sequence[str], owner: str
 ) -> dict[str, Any]:
     """The SMILES and labels of a molecule, and the drawing of its atoms or tokens; `owner` names `source` in errors."""
-    symbols = [_text(symbol) for symbol in (*source.symbols, *virtual)]
+    symbols = [shown_text(symbol) for symbol in (*source.symbols, *virtual)]
     n = len(source.symbols)
     if position_type == "tokens":
         drawing = draw_tokens(symbols[:n], symbols[n:])
@@ -122,9 +134,9 @@ def _molecule(
         mol = drawable_molecule(source.smiles, source.symbols, source.add_hs, owner)
         drawing = draw_molecule(mol, symbols[n:])
     return {
-        "smiles": _text(source.smiles),
+        "smiles": shown_text(source.smiles),
         "node_type": position_type.removesuffix("s"),
-        "labels": [_text(label) for label in labels],
+        "labels": [shown_text(label) for label in labels],
         "symbols": symbols,
         "num_atoms": n,
         "drawing": drawing,
@@ -139,20 +151,20 @@ def _attribution(a: Attribution) -> dict[str, Any]:
             f"the attribution of {short_repr(a.smiles)} by {a.method} is not one finite number for each atom"
         )
     return {
-        "method": _text(a.method),
-        "target": _text(a.target),
-        "unit": _text(a.unit),
+        "method": shown_text(a.method),
+        "target": shown_text(a.target),
+        "unit": shown_text(a.unit),
         "values": [float(f"{v:.7g}") for v in values],
         "texts": format_values(values, plus=a.signed),
         "signed": a.signed,
         "has_unit": a.has_unit,
-        "prediction": _number(a.prediction),
-        "quantity": _text(a.quantity),
-        "probability": _number(_probability(a)),
-        "constant": _number(a.constant),
-        "other_terms": [[_text(name), _number(value)] for name, value in a.other_terms.items()],
+        "prediction": number(a.prediction),
+        "quantity": shown_text(a.quantity),
+        "probability": number(_probability(a)),
+        "constant": number(a.constant),
+        "other_terms": [[shown_text(name), number(value)] for name, value in a.other_terms.items()],
         "adds_up": a.adds_up,
-        "faithfulness": _text(a.faithfulness),
+        "faithfulness": shown_text(a.faithfulness),
     }
 
 
@@ -161,18 +173,18 @@ def _probability(a: Attribution) -> float | None:
     return a.probability if a.calibrated_probability is None else a.calibrated_probability
 
 
-def _text(text: str) -> str:
+def shown_text(text: str) -> str:
     """Text with control characters, lone surrogates and direction marks replaced."""
     return _INVISIBLE.sub("\ufffd", str(text))
 
 
-def _number(value: Any) -> float | None:
+def number(value: Any) -> float | None:
     """A number for JSON; None for NaN and infinity, which JSON lacks."""
     return None if value is None or not math.isfinite(value) else float(f"{float(value):.9g}")
 
 
 def _true_value(value: float | str | None) -> float | str | None:
-    return _text(value) if isinstance(value, str) else _number(value)
+    return shown_text(value) if isinstance(value, str) else number(value)
 
 
 def _base64(array: np.ndarray) -> str:

@@ -1,0 +1,148 @@
+"""A benchmark: all trainings of its tasks and seeds, scored one by one, in a folder from which it can go on."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from molattn.benchmark.scores import score
+from molattn.benchmark.summary import TaskSummary, summarize
+from molattn.benchmark.tasks import BenchmarkTask, count_shared, read_task
+from molattn.benchmark.trainings import Trainer, train_and_predict
+from molattn.data import column, read_table, write_table
+from molattn.data.files import write_text
+from molattn.data.locks import lock_folder
+from molattn.errors import InputError, UsageError
+
+SEEDS = (1, 2, 3, 4, 5)
+"""The seeds of TDC's protocol."""
+SCORES_FILE, MODEL_FILE, PREDICTIONS_FOLDER = "scores.csv", "model.json", "predictions"
+COLUMNS = (
+    *("task", "seed", "part", "metric", "score", "lower", "upper"),
+    *("train", "val", "test", "both_sides", "unreadable", "seconds", "version"),
+)
+"""The columns of `scores.csv`: a row for each training and part of the test molecules."""
+
+
+def run_benchmark(
+    tasks: Sequence[BenchmarkTask],
+    train: Trainer,
+    output_dir: str | Path,
+    seeds: Sequence[int] = SEEDS,
+    model: Any = "",
+    data_dir: str = "",
+    on_training: Callable[[str], None] | None = None,
+) -> list[TaskSummary]:
+    """Train a model for each task and seed by the protocol of a benchmark, and score it on the test molecules.
+
+    Training gets no labels of test molecules. Trainings that are in `scores.csv` of the folder are not repeated, so
+    that a benchmark that was interrupted goes on, and seeds and tasks can be added.
+
+    Args:
+        tasks: of one benchmark: see `benchmark_tasks`.
+        train: the model: a function from a `molattn.benchmark.trainings.TrainingJob` to predictions of its m test
+            molecules, (m,): numbers, or probabilities of the class 1.
+        output_dir: of `scores.csv`, and of `predictions/TASK-SEED.csv`, the predictions of the test molecules.
+        seeds: of the trainings.
+        model: what identifies the model and its settings, as JSON: a folder has trainings of one model.
+        data_dir: a folder of data sets that is searched first.
+        on_training: called with a sentence before each training, and with messages on downloads.
+
+    Returns:
+        A summary of each task, and of each part of its test molecules.
+
+    Raises:
+        UsageError: no tasks, tasks of several benchmarks, no seeds, a folder of another model, or one in which another
+            process works.
+        InputError: a table cannot be read or downloaded, or a prediction is missing.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from molattn.benchmark import benchmark_tasks, run_benchmark
+    >>> tasks = benchmark_tasks("tdc", ["herg"])
+    >>> with tempfile.TemporaryDirectory() as data:  # two molecules of each part, in place of the published files
+    ...     Path(data, "tdc", "herg").mkdir(parents=True)
+    ...     for part in ("train_val", "test"):
+    ...         _ = Path(data, "tdc", "herg", f"{part}.csv").write_text("Drug,Y\\nC1CC1,0\\nc1ccccc1,1\\n")
+    ...     always_one = lambda job: np.ones(len(job.test_smiles))
+    ...     (summary,) = run_benchmark(tasks, always_one, Path(data, "run"), seeds=[1, 2], data_dir=data)
+    >>> summary.task, summary.seeds, summary.mean
+    ('herg', (1, 2), 0.5)
+    """
+    groups = list(dict.fromkeys(task.group for task in tasks))
+    if len(groups) != 1 or not seeds:
+        raise UsageError(f"a benchmark needs tasks of one group and seeds, not {groups} and {list(seeds)}")
+    folder, say = Path(output_dir), on_training or (lambda _: None)
+    with ExitStack() as locks:
+        locks.enter_context(lock_folder(folder))
+        (folder / PREDICTIONS_FOLDER).mkdir(exist_ok=True)
+        _check_model(folder, {"benchmark": groups[0], "model": model})
+        rows = read_scores(folder)
+        done = {(row["task"], row["seed"]) for row in rows}
+        missing = [(task, seed) for task in tasks for seed in seeds if (task.name, str(seed)) not in done]
+        for number, (task, seed) in enumerate(missing, 1):
+            say(f"{number} of {len(missing)}: {task.card.name}, seed {seed}")
+            rows += _train_and_score(task, train, seed, folder, data_dir, say)
+            write_table(folder / SCORES_FILE, COLUMNS, [[row[name] for name in COLUMNS] for row in rows])
+    names, wanted = [task.name for task in tasks], set(map(str, seeds))
+    chosen = [row for row in rows if row["task"] in names and row["seed"] in wanted]
+    return summarize(sorted(chosen, key=lambda row: names.index(row["task"])), groups[0])
+
+
+def _train_and_score(
+    task: BenchmarkTask, train: Trainer, seed: int, folder: Path, data_dir: str, say: Callable[[str], None]
+) -> list[dict[str, str]]:
+    """Train once, write the predictions, and score them: rows of `scores.csv`."""
+    start, data = time.perf_counter(), read_task(task, data_dir)
+    if data.source:
+        say(data.source)
+    predictions, labels, unreadable = train_and_predict(task, data, train, seed)
+    seconds = time.perf_counter() - start
+    cells = [[text, repr(y)] for text, y in zip(data.test_smiles, predictions.tolist(), strict=True)]
+    write_table(folder / PREDICTIONS_FOLDER / f"{task.name}-{seed}.csv", ["smiles", "prediction"], cells)
+    common = {"task": task.name, "seed": seed, "metric": task.metric, "unreadable": unreadable}
+    common |= {f"{side}": int(np.count_nonzero(labels == side)) for side in ("train", "val")}
+    common |= {"both_sides": count_shared(data.smiles, data.test_smiles), "seconds": round(seconds, 1)}
+    common |= {"version": version("molattn")}
+    return [
+        {key: str(value) for key, value in common.items()}
+        | {"part": found.part, "test": str(found.molecules)}
+        | {name: f"{number:.5g}" for name, number in zip(("score", "lower", "upper"), found[1:4], strict=True)}
+        for found in score(task, predictions, data_dir)
+    ]
+
+
+def _check_model(folder: Path, model: dict[str, Any]) -> None:
+    """Write what the trainings of a folder are of, or raise UsageError if they are of something else."""
+    path, text = folder / MODEL_FILE, json.dumps(model, indent=1, sort_keys=True) + "\n"
+    if not path.is_file():
+        write_text(path, text)
+    elif path.read_text(encoding="utf-8") != text:
+        raise UsageError(
+            f"{folder} has trainings of another model or other settings, see {path.name}: give another --output-dir"
+        )
+
+
+def read_scores(folder: str | Path) -> list[dict[str, str]]:
+    """The rows of `scores.csv` in the folder of a benchmark; none if there is no file yet.
+
+    Args:
+        folder: the folder.
+
+    Raises:
+        InputError: the file is not one of a benchmark.
+    """
+    path = Path(folder) / SCORES_FILE
+    if not path.is_file():
+        return []
+    table = read_table(path)
+    if set(COLUMNS) - set(table.columns):
+        raise InputError(f"{path} is not a file of scores: its columns are {', '.join(table.columns)}")
+    columns = {name: column(table, name) for name in COLUMNS}
+    return [{name: columns[name][row] for name in COLUMNS} for row in range(len(table.rows))]

@@ -1,0 +1,203 @@
+"""Variants of a molecule: one substituent changed, or one atom of a ring, each with the atoms that it kept."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+
+from rdkit import Chem, rdBase
+
+from molattn.chem.brackets import RDKIT_ERRORS
+from molattn.chem.edits import PARENT, Cut, cuts_of, read_parent, substituted, with_nitrogen
+from molattn.chem.features import get_atoms, output_order
+from molattn.chem.pairs import HYDROGEN, Transform, atom_symbol
+from molattn.chem.parse import MAX_ATOMS, canonical_smiles
+
+SUBSTITUENTS = {
+    "F": "F[*:1]",
+    "Cl": "Cl[*:1]",
+    "CH3": "C[*:1]",
+    "OH": "O[*:1]",
+    "NH2": "N[*:1]",
+    "CN": "N#C[*:1]",
+    "OCH3": "CO[*:1]",
+    "CF3": "FC(F)(F)[*:1]",
+}
+"""What replaces a hydrogen in the substituent scan, by name."""
+SCAN, RING_NITROGEN, MATCHED_PAIR = VARIANT_KINDS = ("scan", "ring nitrogen", "matched pair")
+"""Where a variant comes from."""
+
+_NAMES = {HYDROGEN: "H", **{smiles: name for name, smiles in SUBSTITUENTS.items()}}
+_BY_CARBON = {"CH3", "CN", "CF3"}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A variant of a molecule, the parent.
+
+    Attributes:
+        smiles: its canonical SMILES.
+        name: what changed, such as "H>>Cl" or "CH>>N".
+        kind: one of `VARIANT_KINDS`.
+        atoms: the atoms of the parent at which it can be made; several if they are equivalent by symmetry.
+        parent_atoms: for each atom of `smiles` the index of the same atom in the parent, or -1 for a new one.
+        transform: the replacement of the substituent; None for a change in a ring.
+
+    >>> from molattn.chem import substituent_scan
+    >>> chlorobenzene = next(v for v in substituent_scan("c1ccccc1") if v.name == "H>>Cl")
+    >>> chlorobenzene.smiles, chlorobenzene.atoms, sorted(chlorobenzene.parent_atoms)
+    ('Clc1ccccc1', (0, 1, 2, 3, 4, 5), [-1, 0, 1, 2, 3, 4, 5])
+    """
+
+    smiles: str
+    name: str
+    kind: str
+    atoms: tuple[int, ...]
+    parent_atoms: tuple[int, ...]
+    transform: Transform | None = None
+
+    @property
+    def atom(self) -> int:
+        """The first of `atoms`."""
+        return self.atoms[0]
+
+
+def substituent_scan(smiles: str, *, max_atoms: int = MAX_ATOMS) -> list[Variant]:
+    """The substituent scan of a molecule: each hydrogen replaced by each of `SUBSTITUENTS`, and CH of rings by N.
+
+    Every variant is a molecule that RDKit sanitizes, without radicals. A substituent that is attached by a heteroatom
+    is not put on a heteroatom, nor on a carbon that has one and is not aromatic (fluorine is); nitrogen, oxygen and
+    sulfur get CH3 only. Nitrogen replaces an aromatic CH, and a CH or CH2 with single bonds to carbons only.
+    Stereochemistry is kept where nothing changes; a new stereocenter has none.
+
+    Args:
+        smiles: the parent.
+        max_atoms: largest number of atoms of the parent.
+
+    Returns:
+        The variants, each molecule once, in the order of the parent's atoms.
+
+    Raises:
+        SmilesError: text that is not a molecule within the limits.
+
+    >>> from molattn.chem import substituent_scan
+    >>> [(variant.name, variant.smiles, variant.atoms) for variant in substituent_scan("CO")][:2]
+    [('H>>F', 'OCF', (0,)), ('H>>CH3', 'CCO', (0,))]
+    """
+    parent = read_parent(smiles, max_atoms)
+    return _merge(parent, _scan(parent))
+
+
+def matched_pair_variants(
+    smiles: str, transforms: Collection[Transform], *, max_atoms: int = MAX_ATOMS
+) -> list[Variant]:
+    """The variants that known transforms make of a molecule: one of its substituents, or a hydrogen, replaced.
+
+    Args:
+        smiles: the parent.
+        transforms: those to try, such as the keys of `measured_effects`.
+        max_atoms: largest number of atoms of the parent.
+
+    Returns:
+        The variants, each molecule once, in the order of the parent's atoms.
+
+    Raises:
+        SmilesError: text that is not a molecule within the limits.
+
+    >>> from molattn.chem import Transform, matched_pair_variants
+    >>> found = matched_pair_variants("CC(=O)Oc1ccccc1", [Transform("CC(=O)O[*:1]", "O[*:1]", "c")])
+    >>> [(variant.smiles, variant.name, variant.atoms) for variant in found]
+    [('Oc1ccccc1', 'CC(=O)O[*:1]>>OH', (4,))]
+    """
+    parent = read_parent(smiles, max_atoms)
+    return _merge(parent, _apply(parent, transforms))
+
+
+def _merge(parent: Chem.Mol, found: Iterator[tuple[Chem.RWMol | None, Variant]]) -> list[Variant]:
+    """The edited molecules that are valid, without the parent; equal ones are one variant at several atoms."""
+    own = canonical_smiles(parent, max_atoms=parent.GetNumAtoms())
+    merged: dict[str, Variant] = {}
+    with rdBase.BlockLogs():
+        for mol, variant in found:
+            if mol is None or (written := _written(mol)) is None or written[0] == own:
+                continue
+            text, parent_atoms = written
+            if (known := merged.get(text)) is None:
+                merged[text] = replace(variant, smiles=text, parent_atoms=parent_atoms)
+            elif variant.atom not in known.atoms:
+                merged[text] = replace(known, atoms=(*known.atoms, variant.atom))
+    return list(merged.values())
+
+
+def _written(mol: Chem.RWMol) -> tuple[str, tuple[int, ...]] | None:
+    """The canonical SMILES of an edited molecule, and the atoms of the parent in its order; None if it is invalid."""
+    try:
+        Chem.SanitizeMol(mol)
+        # SMILES are written from the directions of bonds, which a new double bond does not have.
+        Chem.SetDoubleBondNeighborDirections(mol)
+        Chem.AssignStereochemistry(mol, cleanIt=True, force=True)
+        if any(atom.GetNumRadicalElectrons() for atom in get_atoms(mol)):
+            return None
+        text = Chem.MolToSmiles(mol)
+        again = Chem.MolFromSmiles(text)
+    except RDKIT_ERRORS:
+        return None
+    order = output_order(mol)
+    # Hydrogens that were atoms of the parent can become implicit; then the order is not that of the text.
+    if again is None or again.GetNumAtoms() != len(order):
+        return None
+    atoms = (mol.GetAtomWithIdx(i) for i in order)
+    return text, tuple(a.GetIntProp(PARENT) if a.HasProp(PARENT) else -1 for a in atoms)
+
+
+def _variant(name: str, kind: str, atom: int, transform: Transform | None = None) -> Variant:
+    """A variant whose molecule is not written yet."""
+    return Variant("", name, kind, (atom,), (), transform)
+
+
+def _scan(parent: Chem.Mol) -> Iterator[tuple[Chem.RWMol | None, Variant]]:
+    for atom in get_atoms(parent):
+        i = atom.GetIdx()
+        if not atom.GetTotalNumHs():
+            continue
+        for name in _suitable(atom):
+            transform = Transform(HYDROGEN, SUBSTITUENTS[name], atom_symbol(atom))
+            yield substituted(parent, i, None, transform.added), _variant(f"H>>{name}", SCAN, i, transform)
+        if _can_be_nitrogen(atom):
+            hydrogens = atom.GetTotalNumHs()
+            names = ("CH>>N", "CH2>>NH")
+            yield with_nitrogen(parent, i), _variant(names[hydrogens - 1], RING_NITROGEN, i)
+
+
+def _suitable(atom: Chem.Atom) -> list[str]:
+    """The names of the substituents for an atom with hydrogens."""
+    if atom.GetAtomicNum() != 6:
+        return ["CH3"] if atom.GetAtomicNum() in (7, 8, 16) and not atom.GetFormalCharge() else []
+    hetero = any(other.GetAtomicNum() != 6 for other in atom.GetNeighbors())
+    if hetero and not atom.GetIsAromatic():
+        return [name for name in SUBSTITUENTS if name in _BY_CARBON or name == "F"]
+    return list(SUBSTITUENTS)
+
+
+def _can_be_nitrogen(atom: Chem.Atom) -> bool:
+    if atom.GetAtomicNum() != 6 or atom.GetFormalCharge() or not atom.IsInRing():
+        return False
+    if atom.GetIsAromatic():
+        return True
+    single = all(bond.GetBondType() == Chem.BondType.SINGLE for bond in atom.GetBonds())
+    return single and all(other.GetAtomicNum() == 6 for other in atom.GetNeighbors())
+
+
+def _apply(parent: Chem.Mol, transforms: Collection[Transform]) -> Iterator[tuple[Chem.RWMol | None, Variant]]:
+    by_start: dict[tuple[str, str], list[Transform]] = {}
+    for transform in transforms:
+        by_start.setdefault((transform.removed, transform.environment), []).append(transform)
+    cuts = list(cuts_of(parent))
+    for atom in get_atoms(parent):
+        i, symbol = atom.GetIdx(), atom_symbol(atom)
+        starts: list[tuple[str, Cut | None]] = [(cut.smiles, cut) for cut in cuts if cut.anchor == i]
+        if atom.GetTotalNumHs():
+            starts.insert(0, (HYDROGEN, None))
+        for removed, cut in starts:
+            for transform in by_start.get((removed, symbol), ()):
+                name = f"{_NAMES.get(removed, removed)}>>{_NAMES.get(transform.added, transform.added)}"
+                variant = _variant(name, MATCHED_PAIR, i, transform)
+                yield substituted(parent, i, cut, transform.added), variant

@@ -1,0 +1,85 @@
+"""Measured tables with a model's predictions: that of its run, and one of the user."""
+
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from molattn.data import read_records, read_table
+from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
+from molattn.data.tables.table import column
+from molattn.inference.measured_pairs import CALIBRATING, TEST, TRAIN, MeasuredTable, molecule_key
+from molattn.inference.row_predictor import RowPredictor
+from molattn.training.run_status import MODEL_FOLDER, SPLITS_FILE
+
+
+def run_folder(predictor: RowPredictor) -> Path | None:
+    """The folder of the run that a model was loaded from; None if it was made in this process."""
+    folder = predictor.folder
+    return folder if folder is None or folder.name != MODEL_FOLDER else folder.parent
+
+
+def table_of_run(predictor: RowPredictor, target: str) -> MeasuredTable | None:
+    """The table of a run's `predictions.csv`; None if there is none, or not of this target."""
+    folder = run_folder(predictor)
+    path = None if folder is None else folder / "predictions.csv"
+    if path is None or not path.is_file():
+        return None
+    return _read_predictions(path, target, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=4)
+def _read_predictions(path: Path, target: str, _: int) -> MeasuredTable | None:
+    """The table of a file of its time of change: matched pairs are then found once, not for each parent."""
+    table = read_table(path)
+    if not {target, f"{target}_pred", "smiles", "split"} <= set(table.columns):
+        return None
+    values, predictions = (
+        np.array([float(cell) if cell else np.nan for cell in column(table, name)])
+        for name in (target, f"{target}_pred")
+    )
+    return MeasuredTable(str(path), column(table, "smiles"), values, predictions, np.array(column(table, "split")))
+
+
+def data_table(
+    predictor: RowPredictor,
+    path: str | Path,
+    target: str,
+    smiles_column: str | None = None,
+    target_column: str = "",
+    options: TableOptions = DEFAULT_TABLE_OPTIONS,
+    num_workers: int = 0,
+) -> MeasuredTable:
+    """A table of measured molecules, with the predictions of the model and the part of each molecule in its training.
+
+    A molecule of the run's `splits.csv` has its label there. Of the others, every second one counts for the intervals,
+    and the others are test molecules. If the run has no `splits.csv`, it is not known which molecules the model was
+    trained on: then all of them are training molecules, from which only effects are read.
+
+    Raises:
+        UsageError: a column that does not exist.
+        InputError: a table that cannot be read.
+    """
+    records = read_records(read_table(path, options), smiles_column, [target_column or target], options=options)
+    t = predictor.targets.index(target)
+    predictions = [
+        np.nan if row.values is None else float(row.values[t])  # pyright: ignore[reportArgumentType]
+        for row in predictor.predict_rows(records.smiles, num_workers)
+    ]
+    labels = _split_labels(run_folder(predictor))
+    found = [labels.get(molecule_key(text), "" if labels else TRAIN) for text in records.smiles]
+    unseen = [i for i, label in enumerate(found) if not label]
+    for number, i in enumerate(unseen):
+        found[i] = (CALIBRATING[0], TEST)[number % 2]
+    values = records.targets[:, 0]
+    return MeasuredTable(str(path), records.smiles, values, np.array(predictions), np.array(found))
+
+
+def _split_labels(folder: Path | None) -> dict[str, str]:
+    """The label of each molecule in a run's `splits.csv`; none without the file."""
+    path = None if folder is None else folder / SPLITS_FILE
+    if path is None or not path.is_file():
+        return {}
+    table = read_table(path)
+    rows = zip(column(table, "smiles"), column(table, "split"), strict=True)
+    return {molecule_key(smiles): label for smiles, label in rows if label}

@@ -1,0 +1,145 @@
+"""The predictions of the variants of a molecule, with the intervals of their changes."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from molattn.chem import (
+    Transform,
+    Variant,
+    matched_pair_variants,
+    structural_alerts,
+    substituent_scan,
+    synthetic_accessibility,
+)
+from molattn.errors import InputError, UsageError, short_repr
+from molattn.inference.measured_pairs import CALIBRATED_MODEL, CALIBRATING, MeasuredTable, molecule_key
+from molattn.inference.options import PredictionOptions
+from molattn.inference.row_predictor import RowPredictor
+from molattn.inference.rows import RowPrediction
+from molattn.inference.what_if import WhatIf, WhatIfOptions, WhatIfRow
+
+Ends = tuple[float, float]
+
+
+def find_variants(
+    smiles: str, tables: Sequence[MeasuredTable | None], min_pairs: int, max_atoms: int
+) -> tuple[Variant, ...]:
+    """The substituent scan of a molecule, and the variants by transforms that were measured in one of the tables.
+
+    Raises:
+        SmilesError: the molecule cannot be read.
+    """
+    known: dict[Transform, None] = {}
+    for table in tables:
+        if table is not None:
+            known.update(dict.fromkeys(t for t, effect in table.effects.items() if effect.count >= min_pairs))
+    found = {variant.smiles: variant for variant in substituent_scan(smiles, max_atoms=max_atoms)}
+    for variant in matched_pair_variants(smiles, known, max_atoms=max_atoms):
+        found.setdefault(variant.smiles, variant)
+    return tuple(found.values())
+
+
+def what_if(
+    predictor: RowPredictor,
+    smiles: str,
+    options: WhatIfOptions,
+    table: MeasuredTable | None,
+    variants: Sequence[Variant] | None = None,
+    num_workers: int = 0,
+) -> WhatIf:
+    """Predict the variants of a molecule, and rank them by the predicted change; see `Predictor.what_if`."""
+    target = options.target_of(predictor)
+    max_atoms = predictor.read_options.max_atoms
+    if variants is None:
+        variants = find_variants(smiles, [table], options.min_pairs, max_atoms)
+    t = predictor.targets.index(target)
+    plan = _Plan(predictor, t, options.level, table)
+    parent, *rows = predictor.predict_rows([smiles, *(v.smiles for v in variants)], num_workers, options=plan.options)
+    if parent.values is None:
+        raise InputError(f"{short_repr(smiles)} has no prediction: {parent.error}")
+    known = table is not None and molecule_key(smiles) in table.known
+    interval = plan.interval(parent, known)
+    usable = [(variant, row) for variant, row in zip(variants, rows, strict=True) if row.values is not None]
+    texts = [smiles, *(variant.smiles for variant, _ in usable)]
+    own, *scores = synthetic_accessibility(texts, max_atoms=max_atoms)
+    own_alerts, *alerts = structural_alerts(texts, max_atoms=max_atoms)
+    found = []
+    for (variant, row), score, names in zip(usable, scores, alerts, strict=True):
+        change = plan.value(row) - plan.value(parent)
+        low, high = interval(row, change)
+        new = tuple(name for name in names if name not in own_alerts)
+        effect = None if table is None or variant.transform is None else table.effects.get(variant.transform)
+        found.append(
+            WhatIfRow(variant, plan.value(row), change, low, high, *plan.domain(row), score, names, new, effect)
+        )
+    sign = -1.0 if options.goal == "maximize" else 1.0
+    failed = ((v.smiles, row.error) for v, row in zip(variants, rows, strict=True) if row.values is None)
+    return WhatIf(
+        smiles=smiles,
+        target=target,
+        unit=predictor.units[t],
+        goal=options.goal,
+        level=options.level,
+        prediction=plan.value(parent),
+        measured=None if table is None else table.measured(smiles),
+        known=known,
+        rows=tuple(sorted(found, key=lambda row: sign * row.change)),
+        source=plan.source,
+        molecules=plan.molecules,
+        agreement=None if table is None or plan.source == CALIBRATED_MODEL else table.agreement(options.level),
+        failed=tuple(failed),
+        accessibility=own,
+        alerts=own_alerts,
+    )
+
+
+class _Plan:
+    """What is predicted for each molecule, and where its interval comes from.
+
+    Raises:
+        UsageError: nothing is known about the uncertainty of a change.
+    """
+
+    def __init__(self, predictor: RowPredictor, t: int, level: float, table: MeasuredTable | None):
+        self.t, self.level, self.table = t, level, table
+        self.has_domain = predictor._artifact.domain is not None
+        self.source, self.molecules = "", 0
+        self.held_out = table is not None and np.isin(table.splits, CALIBRATING).any()
+        single = None
+        if not self.held_out:
+            if predictor._artifact.calibration is None:
+                raise UsageError(
+                    "nothing is known about the uncertainty of a change: the run's folder has no predictions.csv with "
+                    "measured validation molecules, and the model no calibration; train with --calibration-size 0.1"
+                )
+            single, self.source = (1 + level) / 2, CALIBRATED_MODEL
+            self.molecules = len(next(iter(predictor._artifact.calibration.scores[t].values())))
+        self.options = PredictionOptions(level=single, applicability=self.has_domain)
+        self.columns = [column.name for column in predictor.extra_value_columns(self.options)]
+        self.target = predictor.targets[t]
+
+    def value(self, row: RowPrediction) -> float:
+        assert row.values is not None
+        return float(row.values[self.t])  # pyright: ignore[reportArgumentType]
+
+    def domain(self, row: RowPrediction) -> tuple[bool | None, float | None]:
+        if not self.has_domain:
+            return None, None
+        similarity, flag = row.extra_values[-2:]
+        return flag == "no", float(similarity)  # pyright: ignore[reportArgumentType]
+
+    def interval(self, parent: RowPrediction, known: bool) -> Callable[[RowPrediction, float], Ends]:
+        """A function from a row and its change to the ends of the interval of the change."""
+        if self.held_out:
+            assert self.table is not None
+            half = self.table.half_width(known, self.level)
+            self.source, self.molecules = half.source, half.molecules
+            return lambda _, change: (change - half.value, change + half.value)
+
+        def ends(row: RowPrediction) -> Ends:
+            low, high = (self.columns.index(f"{self.target}_{end}") for end in ("lower", "upper"))
+            return row.extra_values[low], row.extra_values[high]  # pyright: ignore[reportReturnType]
+
+        own_low, own_high = ends(parent)
+        return lambda row, _: (ends(row)[0] - own_high, ends(row)[1] - own_low)

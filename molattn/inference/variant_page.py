@@ -1,0 +1,56 @@
+"""The page of the variants of a molecule: what each atom contributes, and what it gets of the attention, beside it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from molattn.errors import SmilesError
+from molattn.explain import AttentionMap, Attribution
+from molattn.explain.methods import unsupported_model_reason
+from molattn.inference.explainer import Explainer
+from molattn.inference.trade_offs import Property, TradeOffs
+from molattn.viewer.web.variants import Details, page_of_variants
+
+
+def variant_page(found: TradeOffs, properties: Sequence[Property], size: int) -> str:
+    """The page of the first `size` variants: an HTML document that needs no network and no other file."""
+    texts = [found.results[0].smiles, *(row[0].variant.smiles for row in found.rows[:size])]
+    details = [_details(p.predictor, p.options.target, texts) for p in properties]
+    return page_of_variants(found, size, details)
+
+
+def _details(predictor: object, target: str | None, texts: Sequence[str]) -> list[Details]:
+    """The attribution and the received attention of the parent and of each variant, where the model has them.
+
+    Of an ensemble they are those of its first model.
+    """
+    if not isinstance(predictor, Explainer):
+        return [Details()] * len(texts)
+    count = len(predictor._artifact.models)
+    of_first = f", of the first of {count} models" if count > 1 else ""
+    # One map at a time: those of 200 large molecules would fill the memory.
+    received = [_received(text, found) for text, found in zip(texts, predictor.attentions(texts), strict=True)]
+    details = []
+    for text, attention, found in zip(texts, received, _attributions(predictor, target, texts), strict=True):
+        # Not of a molecule that the model standardized, whose atoms are others.
+        if isinstance(found, Attribution) and found.smiles == text:
+            details.append(Details(found.values, attention, f"{found.method}{of_first}", found.faithfulness))
+        else:
+            details.append(Details(None, attention))
+    return details
+
+
+def _received(text: str, found: AttentionMap | SmilesError) -> np.ndarray | None:
+    """The attention that each atom receives; None for tokens, and for a molecule that the model standardized."""
+    if isinstance(found, SmilesError) or found.position_type != "atoms" or found.smiles != text:
+        return None
+    return np.asarray(found.matrix(found.num_layers - 1, "mean"), dtype=np.float64).mean(0)
+
+
+def _attributions(
+    predictor: Explainer, target: str | None, texts: Sequence[str]
+) -> Sequence[Attribution | SmilesError | None]:
+    """The attribution of each molecule; None of a model that has none."""
+    if unsupported_model_reason(predictor.model):
+        return [None] * len(texts)
+    return list(predictor.attribution_rows(texts, target=target))

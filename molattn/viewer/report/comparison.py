@@ -1,0 +1,209 @@
+"""The report of two runs: which molecules they have in common, and how their errors and settings differ."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from molattn.chem import MAX_ATOMS
+from molattn.errors import InputError
+from molattn.viewer.report.blocks import Block, Cell, clean, curve, molecule, paragraph, section, table
+from molattn.viewer.report.error_sections import NUM_WORST, show
+from molattn.viewer.report.payload import molecules, numbers, target_values
+from molattn.viewer.report.run_files import RunFiles
+from molattn.viewer.report.run_sections import format_interval, metric_label
+from molattn.viewer.report.structures import canonical
+from molattn.viewer.report.target_values import TargetValues
+
+NUM_RESAMPLES = 1000
+
+
+def align(a: RunFiles, b: RunFiles, max_atoms: int = MAX_ATOMS) -> tuple[RunFiles, RunFiles]:
+    """Both runs with only the molecules and targets in common, in the order of the first.
+
+    Runs of one table are aligned by its rows, others by canonical SMILES, the first row of each molecule.
+
+    Raises:
+        InputError: they have no molecule, or no target of one kind, in common.
+    """
+    kinds = {target.name: (target.kind, target.classes) for target in b.targets}
+    names = [t.name for t in a.targets if kinds.get(t.name) == (t.kind, t.classes)]
+    if not names:
+        raise InputError(f"{a.folder} and {b.folder} have no target in common that is of the same kind")
+    of_b: dict[Any, int] = {}
+    by_row = [(row, smiles) for row, smiles in zip(b.rows.tolist(), b.smiles, strict=True)]
+    keys: list[Any] = list(zip(a.rows.tolist(), a.smiles, strict=True))
+    if not set(keys) & set(by_row) or {row for row, _ in set(keys) ^ set(by_row)} & {row for row, _ in by_row} & {
+        row for row, _ in keys
+    }:
+        # Some row is another molecule in the other run: the tables differ.
+        by_row, keys = canonical(b.smiles, max_atoms), canonical(a.smiles, max_atoms)
+    for i, key in enumerate(by_row):
+        of_b.setdefault(key, i)
+    common = {key: i for i, key in reversed([*enumerate(keys)]) if key in of_b}
+    first = sorted(common.values())
+    if not first:
+        raise InputError(f"{a.folder} and {b.folder} have no molecule in common")
+    second = [of_b[keys[i]] for i in first]
+    return _of(a, first, names), _of(b, second, names)
+
+
+def _of(run: RunFiles, indices: Sequence[int], names: Sequence[str]) -> RunFiles:
+    chosen = run.select(np.array(indices))
+    by_name = {target.name: target for target in chosen.targets}
+    return RunFiles(**{**vars(chosen), "targets": tuple(by_name[name] for name in names)})
+
+
+def comparison_payload(
+    a: RunFiles,
+    b: RunFiles,
+    *,
+    names: Sequence[str] = (),
+    smarts: Mapping[str, str] | None = None,
+    max_atoms: int = MAX_ATOMS,
+    note: str = "",
+) -> dict[str, Any]:
+    """The data of the report of two runs, ready for JSON; the true values are those of the first.
+
+    Args:
+        a, b: two runs of the same n molecules and targets: see `align`.
+        names, smarts, max_atoms, note: as for `report_payload`.
+    """
+    runs = (a.name, b.name) if a.name != b.name else (str(a.folder), str(b.folder))
+    splits = [x if x == y else f"{x} / {y}" for x, y in zip(a.splits, b.splits, strict=True)]
+    shown = RunFiles(**{**vars(a), "splits": splits})
+    rows = np.flatnonzero(np.array(splits) == "test")
+    sections = chain(
+        _metrics(a, b, runs),
+        _paired(a, b, runs, rows),
+        _most_different(a, b, runs, rows if len(rows) else np.arange(len(splits))),
+        _learning(a, b, runs),
+        _splits(a, b, runs),
+        _settings(a, b, runs),
+    )
+    second = [
+        {"predicted": numbers(t.predicted), "error": numbers(_against(t, s))}
+        for s, t in zip(a.targets, b.targets, strict=True)
+    ]
+    return {
+        "runs": [clean(name) for name in runs],
+        "folder": clean(a.folder),
+        "note": clean(note),
+        **molecules(shown, names, smarts or {}, max_atoms),
+        "similarity": [],
+        "domain": [],
+        "level": 0.9,
+        "targets": [
+            {**target_values(t), "low": [], "high": [], "sets": [], "second": s}
+            for t, s in zip(a.targets, second, strict=True)
+        ],
+        "missing": {},
+        "sections": list(sections),
+    }
+
+
+def _against(target: TargetValues, first: TargetValues) -> np.ndarray:
+    """The errors of the second run, measured with the labels of the first where its own are numbers."""
+    return target.predicted - first.true if target.kind == "regression" else target.error
+
+
+def _metrics(a: RunFiles, b: RunFiles, runs: Sequence[str]) -> Iterator[Block]:
+    for t, target in enumerate(a.targets):
+        scores = [run.metrics.get("test", {}).get(target.name, {}) for run in (a, b)]
+        ends = [run.metrics.get("test_intervals", {}).get(target.name, {}) for run in (a, b)]
+        names = [name for name in dict.fromkeys(chain(*scores)) if name not in ("n", "why", "censored")]
+        rows: list[list[Cell]] = []
+        for name in names:
+            cells = ((s.get(name), format_interval(e.get(name))) for s, e in zip(scores, ends, strict=True))
+            rows.append([metric_label(name), *chain(*cells)])
+        rows.append(["molecules", *chain(*([s.get("n"), ""] for s in scores))])
+        columns = ["", runs[0], "95% interval", runs[1], "95% interval"]
+        text = "Each run on its own test molecules."
+        yield section("metrics", "Metrics", [table(f"{target.name}, test", columns, rows), paragraph(text)], t)
+
+
+def _paired(a: RunFiles, b: RunFiles, runs: Sequence[str], rows: np.ndarray) -> Iterator[Block]:
+    """The errors on the molecules that are test molecules of both runs."""
+    for t, (x, y) in enumerate(zip(a.targets, b.targets, strict=True)):
+        errors = [np.abs(e[rows]) for e in (x.error, _against(y, x))]
+        known = np.isfinite(errors[0]) & np.isfinite(errors[1])
+        p, q = (e[known] for e in errors)
+        title = "The same test molecules"
+        if not len(p):
+            yield section("paired", title, [paragraph("The runs have no test molecule with a label in common.")], t)
+            continue
+        low, high = paired_interval(q - p)
+        what = "mean absolute error" if x.kind == "regression" else "mean of 1 - p(true class)"
+        better = float((q < p).mean())
+        text = (
+            f"{len(p):,} test molecules of both runs: the {what} is {p.mean():.4g} in {runs[0]} and {q.mean():.4g} in "
+            f"{runs[1]}. The difference is {(q - p).mean():+.3g}, with a 95% interval {low:+.3g} to {high:+.3g}, by "
+            f"{NUM_RESAMPLES:,} resamples of the molecules. {runs[1]} has the smaller error on {better:.0%} of them."
+        )
+        yield section("paired", title, [paragraph(text)], t)
+
+
+def paired_interval(differences: np.ndarray, seed: int = 0) -> tuple[float, float]:
+    """The 95% percentile bootstrap interval of the mean of paired differences, (n,)."""
+    rng = np.random.default_rng(seed)
+    means = [rng.choice(differences, len(differences)).mean() for _ in range(NUM_RESAMPLES)]
+    low, high = np.quantile(means, (0.025, 0.975))
+    return float(low), float(high)
+
+
+def _most_different(a: RunFiles, b: RunFiles, runs: Sequence[str], rows: np.ndarray) -> Iterator[Block]:
+    for t, (x, y) in enumerate(zip(a.targets, b.targets, strict=True)):
+        p, q = (z.predicted if z.kind == "regression" or z.kind == "binary" else z.error for z in (x, y))
+        difference = np.abs(q - p)[rows]
+        order = rows[np.argsort(-np.where(np.isfinite(difference), difference, -1), kind="stable")][:NUM_WORST]
+        cells = [
+            [molecule(i), show(x, float(x.true[i])), prediction(x, i), prediction(y, i), float(q[i] - p[i])]
+            for i in order.tolist()
+            if np.isfinite(q[i] - p[i])
+        ]
+        columns = ("molecule", "true", *runs, "difference")
+        yield section("differ", "Where the runs differ most", [table("", columns, cells)], t)
+
+
+def prediction(target: TargetValues, i: int) -> Cell:
+    """A prediction as a cell: a number, a probability, or the name of a class."""
+    value = float(target.predicted[i])
+    return show(target, value) if target.kind == "multiclass" else value
+
+
+def _learning(a: RunFiles, b: RunFiles, runs: Sequence[str]) -> Iterator[Block]:
+    lines = {
+        name: (run.history["epoch"], run.history["val_loss"])
+        for name, run in zip(runs, (a, b), strict=True)
+        if {"epoch", "val_loss"} <= run.history.keys() and "member" not in run.history
+    }
+    if lines:
+        yield section("learning", "Validation loss", [curve("epoch", "validation loss", lines, None)])
+
+
+def _splits(a: RunFiles, b: RunFiles, runs: Sequence[str]) -> Iterator[Block]:
+    pairs = list(zip(a.splits, b.splits, strict=True))
+    if all(x == y for x, y in pairs):
+        texts = [f"Both runs split the {len(pairs):,} molecules that they have in common alike."]
+    else:
+        texts = [f"The runs split their {len(pairs):,} common molecules differently."]
+        for name, learned, tested in ((runs[0], 0, 1), (runs[1], 1, 0)):
+            count = sum(pair[learned] == "train" and pair[tested] == "test" for pair in pairs)
+            texts.append(f"{count:,} test molecules of the other run are training molecules of {name}.")
+    yield section("splits", "Split", map(paragraph, texts))
+
+
+def _settings(a: RunFiles, b: RunFiles, runs: Sequence[str]) -> Iterator[Block]:
+    x, y = _flat(a.config), _flat(b.config)
+    rows = [[name, x.get(name, ""), y.get(name, "")] for name in dict.fromkeys((*x, *y)) if x.get(name) != y.get(name)]
+    blocks = [table("", ("setting", *runs), rows)] if rows else [paragraph("All settings are the same.")]
+    yield section("settings", "Settings that differ", blocks)
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in values.items():
+        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": json.dumps(value)}
+    return found

@@ -1,0 +1,111 @@
+"""The true and predicted values of one target, read from predictions.csv, and their errors."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from molattn.data.tables.table import Table, column
+from molattn.errors import InputError, short_repr
+
+
+@dataclass(frozen=True)
+class TargetValues:
+    """The values of one target for n molecules.
+
+    Attributes:
+        name, unit: of the target; the unit is empty if unknown.
+        kind: "regression", "binary" or "multiclass".
+        classes: names of the classes; empty for regression.
+        true: (n,) the labels: numbers, or indices of classes; NaN where there is none.
+        predicted: (n,) the predictions: numbers in the unit, or indices of classes; for two classes the probability of
+            the second.
+        probability: (n,) for classes, the probability of the true one; NaN without a label. For regression all NaN.
+        std: (n,) standard deviations; None if the model has none.
+        bounds: n texts of labels that are bounds, as ">10.0"; empty without any.
+    """
+
+    name: str
+    unit: str
+    kind: str
+    classes: tuple[str, ...]
+    true: np.ndarray
+    predicted: np.ndarray
+    probability: np.ndarray
+    std: np.ndarray | None = None
+    bounds: tuple[str, ...] = ()
+
+    @property
+    def error(self) -> np.ndarray:
+        """(n,) predicted - true; for classes, 1 - the probability of the true class. NaN without a label."""
+        return self.predicted - self.true if self.kind == "regression" else 1 - self.probability
+
+    @property
+    def has_class_probabilities(self) -> bool:
+        """Whether the probabilities of the true classes are known: multiclass tables may lack them."""
+        return self.kind != "regression" and bool(np.isfinite(self.probability).any())
+
+    def select(self, indices: Sequence[int]) -> "TargetValues":
+        """The values of some of the molecules."""
+        rows = list(indices)
+        return replace(
+            self,
+            true=self.true[rows],
+            predicted=self.predicted[rows],
+            probability=self.probability[rows],
+            std=None if self.std is None else self.std[rows],
+            bounds=tuple(self.bounds[i] for i in rows) if self.bounds else (),
+        )
+
+    @classmethod
+    def read(cls, table: Table, name: str, unit: str, kind: str, classes: tuple[str, ...]) -> "TargetValues":
+        """Read a target from predictions.csv.
+
+        Args:
+            table: the file.
+            name, unit, kind, classes: see the class; classes that are not known are those of the table, in order.
+
+        Raises:
+            InputError: a cell that is not a number, or not one of the classes.
+        """
+        labels, answers = column(table, name), column(table, f"{name}_pred")
+        nothing = np.full(len(labels), np.nan)
+        std = _numbers(table, f"{name}_std") if f"{name}_std" in table.columns else None
+        bounds = tuple(column(table, f"{name}_bound")) if f"{name}_bound" in table.columns else ()
+        if kind == "regression":
+            true, predicted = _numbers(table, name), _numbers(table, f"{name}_pred")
+            return cls(name, unit, kind, (), true, predicted, nothing, std, bounds)
+        if kind == "binary":
+            true, predicted = _numbers(table, name), _numbers(table, f"{name}_pred")
+            probability = np.where(true == 1, predicted, 1 - predicted)
+            probability[np.isnan(true)] = np.nan
+            return cls(name, unit, kind, classes or ("0", "1"), true, predicted, probability, std)
+        classes = classes or tuple(sorted({*labels, *answers} - {""}))
+        true, predicted = (_indices(table, cells, classes) for cells in (labels, answers))
+        columns = [f"{name}_prob_{c}" for c in classes]
+        probability = nothing
+        if all(c in table.columns for c in columns):
+            p = np.stack([_numbers(table, c) for c in columns], 1)
+            known = np.isfinite(true)
+            probability = np.where(known, p[np.arange(len(p)), np.where(known, true, 0).astype(int)], np.nan)
+        return cls(name, unit, kind, classes, true, predicted, probability, std)
+
+
+def _numbers(table: Table, name: str) -> np.ndarray:
+    values = np.full(len(table.rows), np.nan)
+    for i, cell in enumerate(column(table, name)):
+        try:
+            values[i] = float(cell) if cell else np.nan
+        except ValueError:
+            raise InputError(
+                f"{table.source}, {table.location(i)}: {short_repr(cell)} in column {short_repr(name)} is not a number"
+            ) from None
+    return values
+
+
+def _indices(table: Table, cells: Sequence[str], classes: Sequence[str]) -> np.ndarray:
+    index = {name: float(k) for k, name in enumerate(classes)}
+    for i, cell in enumerate(cells):
+        if cell and cell not in index:
+            raise InputError(f"{table.source}, {table.location(i)}: {short_repr(cell)} is none of the classes")
+    return np.array([index.get(cell, np.nan) for cell in cells], dtype=float)

@@ -1,0 +1,367 @@
+
+// ---- the page of the variants of a molecule: after page.js, whose functions it uses. variants.py defines `data` ------
+
+const signed = (v) => (v > 0 ? "+" : v < 0 ? "\u2212" : "") + Math.abs(v).toFixed(Math.abs(v) < 0.0995 && v ? 3 : 2);
+const most = (values) => values.reduce((top, v) => (v === null ? top : Math.max(top, Math.abs(v))), 0) || 1;
+const total = (values) => values.reduce((x, v) => x + v, 0);
+
+export function showVariants(root, data) {
+  const { parent, properties, variants } = data;
+  const several = properties.length > 1;
+  const s = { property: 0, chosen: null, atom: null, near: false, sure: false, front: false, sort: ["", 1], view: "values" };
+  root.classList.add("molattn", "variants");
+  const id = Math.random().toString(36).slice(2);
+  const of = (v) => v.properties[s.property];
+  const property = () => properties[s.property];
+  const labels = (v) => v.atoms.map((i) => parent.labels[i]).join(", ");
+
+  const radios = (words, name, options) =>
+    h(
+      "fieldset",
+      {},
+      h("legend", {}, words),
+      ...options.map(([value, text]) =>
+        h(
+          "label",
+          {},
+          h("input", {
+            type: "radio",
+            name: `${name} ${id}`,
+            checked: s[name] === value,
+            onchange: () => {
+              s[name] = value;
+              update();
+            },
+          }),
+          h("span", {}, text),
+        ),
+      ),
+    );
+  const check = (name, words) => {
+    const input = h("input", {
+      type: "checkbox",
+      onchange: () => {
+        s[name] = input.checked;
+        list();
+      },
+    });
+    return h("label", {}, input, words);
+  };
+
+  // -- the parent: the best and the worst change at each atom
+
+  const status = h("p", { role: "status" });
+  const handlers = {
+    hover: (i) => setText(status, i === null ? filtered() : describe(i)),
+    pin: (i) => {
+      s.atom = i === s.atom ? null : i;
+      update();
+    },
+  };
+  const drawings = { best: moleculeDrawing(parent, handlers), worst: moleculeDrawing(parent, handlers) };
+
+  function describe(i) {
+    const p = property();
+    if (p.best[i] === null) return `${parent.labels[i]}: no variant.`;
+    return `${parent.labels[i]}: from ${signed(p.worst[i])} (worst) to ${signed(p.best[i])} (best).`;
+  }
+  const filtered = () =>
+    s.atom === null ? "Choose an atom for its variants alone." : `Variants at ${parent.labels[s.atom]}; Escape shows all.`;
+
+  function paintParent() {
+    const p = property(),
+      unit = p.unit && `, ${p.unit}`;
+    for (const kind of ["best", "worst"]) {
+      const top = most(p[kind]);
+      drawings[kind].paint(
+        p[kind].map((v) => (v === null ? null : v / top)),
+        s.atom,
+        null,
+        s.atom,
+      );
+      drawings[kind].showScale(signed(-top), signed(top), `${kind} change of ${p.name}${unit}`, -1, 1);
+    }
+    setText(status, filtered());
+  }
+
+  // -- the list
+
+  const thumbnail = ({ drawing: d }) =>
+    h(
+      "svg:svg",
+      { viewBox: [d.left, d.top, d.width, d.height].join(" "), class: "thumbnail", "aria-hidden": "true", fill: "none" },
+      h("svg:path", { d: d.lines || "", stroke: "#000", "stroke-width": 2 }),
+      h("svg:path", { d: d.thin || "", stroke: "#000" }),
+      h("svg:path", { d: d.dashed || "", stroke: "#000", "stroke-dasharray": "2 2" }),
+      h("svg:path", { d: d.solid || "", fill: "#000" }),
+    );
+  const small = (...words) => h("small", {}, ...words);
+  const rows = variants.map((v, k) => {
+    const choose = h(
+      "button",
+      { type: "button", class: "choose", onclick: () => pick(k), onkeydown: (e) => walk(e, k) },
+      thumbnail(v.molecule),
+      h("span", {}, v.name, small(` at ${labels(v)}`)),
+    );
+    const changes = v.properties.flatMap((p) => [
+      h(
+        "td",
+        {},
+        h("b", {}, signed(p.change)),
+        small(`${signed(p.lower)} to ${signed(p.upper)}`),
+        ...(p.lower > 0 || p.upper < 0 ? [] : [h("span", { class: "mark" }, "direction unknown")]),
+        ...(p.in_domain === false ? [h("span", { class: "mark" }, "unlike the training set")] : []),
+      ),
+      h("td", {}, formatNumber(p.prediction)),
+      h("td", {}, ...(p.effect ? [signed(p.effect[1]), small(`${p.effect[0]} pairs`)] : [])),
+    ]);
+    const alerts = v.alerts.map((name) => (v.new_alerts.includes(name) ? `new: ${name}` : name)).join(", ");
+    const element = h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, choose),
+      ...(several ? [h("td", {}, v.front ? "yes" : "")] : []),
+      ...changes,
+      h("td", {}, v.accessibility === null ? "" : v.accessibility.toFixed(1)),
+      h("td", { class: "alerts" }, alerts.replaceAll("_", " ")),
+    );
+    return { v, k, element, choose };
+  });
+  const columns = [
+    ["variant", null],
+    ...(several ? [["Pareto front", null]] : []),
+    ...properties.flatMap((p, k) => [
+      [several ? `${p.name}: change` : "change", (v) => v.properties[k].change, p.goal === "maximize" ? -1 : 1],
+      ["predicted", null],
+      ["measured in pairs", (v) => v.properties[k].effect?.[1] ?? null, p.goal === "maximize" ? -1 : 1],
+    ]),
+    ["synthetic accessibility", (v) => v.accessibility, 1],
+    ["alerts", (v) => v.new_alerts.length, 1],
+  ];
+  const heads = columns.map(([name, value, first], column) =>
+    h("th", { scope: "col" }, value ? h("button", { type: "button", onclick: () => sortBy(column, first) }, name) : name),
+  );
+  const body = h("tbody"),
+    count = h("p", { class: "name", role: "status" });
+
+  function sortBy(column, first) {
+    s.sort = [column, s.sort[0] === column ? -s.sort[1] : first];
+    list();
+  }
+  const shown = () =>
+    rows.filter(
+      ({ v }) =>
+        (s.atom === null || v.atoms.includes(s.atom)) &&
+        (!s.near || of(v).in_domain !== false) &&
+        (!s.sure || of(v).lower > 0 || of(v).upper < 0) &&
+        (!s.front || v.front),
+    );
+  function list() {
+    const [column, direction] = s.sort,
+      value = column === "" ? null : columns[column][1];
+    const found = shown();
+    if (value)
+      found.sort((a, b) => {
+        const [x, y] = [value(a.v), value(b.v)];
+        return (x === null) - (y === null) || direction * (x - y) || a.k - b.k;
+      });
+    body.replaceChildren(...found.map((row) => row.element));
+    heads.forEach((head, k) => head.setAttribute("aria-sort", k !== column ? "none" : direction > 0 ? "ascending" : "descending"));
+    setText(count, `${found.length} of ${data.total} variants${data.total > variants.length ? `; -n ${data.total} lists all` : ""}.`);
+  }
+  function walk(e, k) {
+    const step = ARROWS[e.key]?.[1];
+    if (!step) return;
+    e.preventDefault();
+    const buttons = [...body.querySelectorAll(".choose")];
+    buttons[clamp(buttons.indexOf(rows[k].choose) + step, 0, buttons.length - 1)].focus();
+  }
+
+  // -- a variant beside its parent
+
+  const compare = h("section", { class: "compare", "aria-label": "A variant beside its parent", tabindex: -1 });
+
+  function pick(k) {
+    s.chosen = k;
+    update();
+    compare.scrollIntoView({ block: "nearest" });
+  }
+
+  function compareWith() {
+    rows.forEach((row) => {
+      row.element.classList.toggle("on", row.k === s.chosen);
+      row.choose.setAttribute("aria-pressed", row.k === s.chosen);
+    });
+    if (s.chosen === null) {
+      compare.replaceChildren(h("p", { class: "name" }, "Choose a variant to see it beside its parent."));
+      return;
+    }
+    const v = variants[s.chosen],
+      now = of(v),
+      before = property();
+    const views = [
+      ...(now.values && before.values
+        ? [
+            ["values", "what each atom contributes"],
+            ["difference", "the difference"],
+          ]
+        : []),
+      ...(now.received && before.received ? [["received", "attention received"]] : []),
+    ];
+    if (views.length && !views.some(([name]) => name === s.view)) s.view = views[0][0];
+    const sides = [moleculeDrawing(parent, still), moleculeDrawing(v.molecule, still)];
+    const words = h("p", {});
+    if (views.length) paintSides(sides, v, now, before, words);
+    else
+      sides.forEach((side, k) => {
+        side.paint([parent, v.molecule][k].labels.map(() => null), null, null, null);
+        side.svg.querySelectorAll("rect:not([stroke]):not([class])").forEach((step) => step.remove());
+      });
+    const line = (name, p) => `${name} ${formatNumber(p.prediction)}${before.unit && ` ${before.unit}`}`;
+    compare.replaceChildren(
+      h("h2", {}, `${v.name} at ${labels(v)}`),
+      h(
+        "p",
+        {},
+        `${before.name} changes by `,
+        h("b", {}, signed(now.change)),
+        `, ${Math.round(100 * before.level)}% interval ${signed(now.lower)} to ${signed(now.upper)}`,
+        now.lower > 0 || now.upper < 0 ? "." : ": its direction is not known.",
+        now.in_domain === false ? " The variant is unlike the training set, where the interval may be too narrow." : "",
+        now.effect
+          ? ` Measured in ${now.effect[0]} matched pairs: ${signed(now.effect[1])}${now.effect[2] === null ? "" : ` \u00b1 ${now.effect[2].toFixed(2)}`}.`
+          : "",
+      ),
+      views.length ? h("div", { class: "bar" }, radios("Show", "view", views)) : "",
+      h(
+        "div",
+        { class: "sides" },
+        ...[
+          [line("Parent:", before), parent.smiles],
+          [line("Variant:", now), v.molecule.smiles],
+        ].map(([name, smiles], k) =>
+          h(
+            "figure",
+            { class: "drawing" },
+            h("figcaption", {}, h("b", {}, name), ` ${smiles}`),
+            sides[k].svg,
+          ),
+        ),
+      ),
+      words,
+    );
+  }
+  const still = { hover: () => {}, pin: () => {} };
+
+  function paintSides([left, right], v, now, before, words) {
+    const paint = (drawing, values, top) => drawing.paint(values.map((x) => (x === null ? null : x / top)), null, null, null);
+    const back = new Map(v.parent_atoms.flatMap((p, i) => (p < 0 ? [] : [[p, i]])));
+    if (s.view === "received") {
+      const top = most([...now.received, ...before.received]);
+      paint(left, before.received.map((x) => -x), top);
+      paint(right, now.received.map((x) => -x), top);
+      [left, right].forEach((d) => d.showScale("0", formatNumber(top), "attention received, last layer", 0, -1));
+      setText(words, "Mean over heads and receivers. Attention is where the model looks, not what changes the prediction.");
+      return;
+    }
+    const difference = now.values.map((x, i) => (v.parent_atoms[i] < 0 ? null : x - before.values[v.parent_atoms[i]]));
+    const common = total(difference),
+      fresh = total(now.values.filter((_, i) => v.parent_atoms[i] < 0)),
+      lost = total(before.values.filter((_, p) => !back.has(p)));
+    const [a, b] =
+      s.view === "values"
+        ? [before.values, now.values]
+        : [before.values.map((_, p) => (back.has(p) ? difference[back.get(p)] : null)), difference];
+    const top = most([...a, ...b]);
+    paint(left, a, top);
+    paint(right, b, top);
+    [
+      [left, a],
+      [right, b],
+    ].forEach(([d, values]) => {
+      d.label(values.map((x) => (x === null ? "" : signed(x))));
+      d.showScale(signed(-top), signed(top), s.view === "values" ? "contribution" : "difference of the contributions", -1, 1);
+    });
+    setText(
+      words,
+      `Contributions by ${before.method}: the shared atoms differ by ${signed(common)}, the new ones have ${signed(fresh)}, ` +
+        `the lost ones had ${signed(lost)}. Faithfulness: ${before.faithfulness}`,
+    );
+  }
+
+  // -- all of it
+
+  function update() {
+    paintParent();
+    list();
+    compareWith();
+  }
+  const choice = h(
+    "select",
+    {
+      onchange: () => {
+        s.property = choice.selectedIndex;
+        update();
+      },
+    },
+    ...properties.map((p) => h("option", {}, p.name)),
+  );
+  root.addEventListener("keydown", (e) => e.key === "Escape" && handlers.pin(s.atom));
+  const about = (p) => [
+    h("b", {}, p.name),
+    ` ${formatNumber(p.prediction)}${p.unit && ` ${p.unit}`}` +
+      (p.measured === null ? "" : `, measured ${formatNumber(p.measured)}`) +
+      `, ${p.known ? "in" : "not in"} the training set; ${p.goal === "maximize" ? "the higher the better" : "the lower the better"}.`,
+  ];
+  const trust = (p) =>
+    h(
+      "p",
+      {},
+      h("b", {}, `${p.name}: `),
+      `${Math.round(100 * p.level)}% intervals of the changes from ${p.source}. Predicted beside measured changes: ${p.agreement}.`,
+    );
+  const near = properties.some((_, k) => variants.some((v) => v.properties[k].in_domain === false));
+  root.replaceChildren(
+    h("header", {}, h("h1", {}, parent.smiles), ...properties.map((p) => h("p", {}, ...about(p)))),
+    h("div", { class: "trust" }, ...properties.map(trust)),
+    several ? h("div", { class: "bar" }, h("label", {}, "Property ", choice)) : "",
+    status,
+    h(
+      "div",
+      { class: "parents" },
+      ...["best", "worst"].map((kind) =>
+        h("figure", { class: "drawing" }, h("figcaption", {}, h("b", {}, `The ${kind} change at each atom`)), drawings[kind].svg),
+      ),
+    ),
+    compare,
+    h(
+      "div",
+      { class: "bar" },
+      near ? check("near", "hide those unlike the training set") : "",
+      check("sure", "hide those of unknown direction"),
+      several ? check("front", "only the Pareto front") : "",
+      count,
+    ),
+    h(
+      "div",
+      { class: "list", tabindex: 0, role: "region", "aria-label": "Variants" },
+      h("table", {}, h("thead", {}, h("tr", {}, ...heads)), body),
+    ),
+    h(
+      "footer",
+      {},
+      h(
+        "p",
+        {},
+        "Synthetic accessibility is a score from 1, easy, to 10, hard. Alerts are patterns of BRENK and PAINS: reasons to look, " +
+          "no verdicts. A predicted change is no measurement.",
+      ),
+    ),
+  );
+  update();
+}
+
+export function startVariants(document) {
+  for (const data of document.querySelectorAll("script.molattn-data"))
+    showVariants(data.parentElement.querySelector(".molattn"), JSON.parse(data.textContent));
+}

@@ -1,0 +1,44 @@
+"""Run folders that are written here, without a training, for tests of reports."""
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import tomli_w
+
+SPLITS = ("train", "train", "train", "val", "test")
+
+
+def write_run(
+    folder: Path,
+    smiles: Sequence[str],
+    columns: Mapping[str, Sequence[object]],
+    splits: Sequence[str] = (),
+    rows: Sequence[int] = (),
+    task: Mapping[str, object] | None = None,
+    units: Mapping[str, str] | None = None,
+    **config: object,
+) -> Path:
+    """Write the files of a run, as `molattn train` does, from the columns of its predictions.csv."""
+    folder.mkdir(parents=True)
+    splits = splits or [SPLITS[i % len(SPLITS)] for i in range(len(smiles))]
+    with (folder / "predictions.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["row", "split", "smiles", *columns])
+        for i, row in enumerate(zip(splits, smiles, *columns.values(), strict=True)):
+            writer.writerow([rows[i] if rows else i, *("" if cell is None else cell for cell in row)])
+    names = [name for name in columns if f"{name}_pred" in columns]
+    task = task or {"kind": "regression"}
+    model = {"task": task, "targets": [{"name": name, "unit": (units or {}).get(name, "")} for name in names]}
+    # The model itself is not there: what a report says without it.
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").write_text(json.dumps(model))
+    metrics = {split: {name: {"rmse": 0.5, "n": 9} for name in names} for split in ("train", "val", "test")}
+    (folder / "metrics.json").write_text(json.dumps(metrics))
+    (folder / "config.toml").write_text(
+        tomli_w.dumps({"data": {"dataset": "t.csv", **config}, "training": {"seed": 0}})
+    )
+    history = ["epoch,learning_rate,train_loss,val_loss,val_rmse,best", "1,0.1,0.9,0.8,1,True", "2,0.1,0.5,0.9,1,False"]
+    (folder / "history.csv").write_text("\n".join(history) + "\n")
+    return folder

@@ -1,0 +1,187 @@
+"""The report in a browser: the plot by pointer and keyboard, sorting, searching, the panel, and accessibility."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from molattn.viewer.report.comparison import align, comparison_payload
+from molattn.viewer.report.document import report_document
+from molattn.viewer.report.payload import report_payload
+from molattn.viewer.report.run_files import RunFiles, read_run
+from tests.molecules import esol
+from tests.viewer.run_folders import write_run
+
+SIZE = 60
+PLOT = "svg[role=application]"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> RunFiles:
+    smiles, true = esol(SIZE)
+    predicted = np.array(true) + np.random.default_rng(0).normal(0, 0.5, SIZE)
+    return read_run(write_run(tmp_path_factory.mktemp("r") / "run", smiles, {"y": true, "y_pred": predicted.tolist()}))
+
+
+@pytest.fixture(scope="module")
+def document(run: RunFiles) -> str:
+    return report_document(report_payload(run, names=[f"name {i}" for i in range(SIZE)], smarts={"chloride": "CCl"}))
+
+
+def cells(tab, column: int) -> list[str]:
+    return tab.locator(f"table.molecules tbody tr td:nth-child({column})").all_inner_texts()
+
+
+def numbers(tab, column: int) -> list[float]:
+    return [float(text.replace("\u2212", "-")) for text in cells(tab, column)]
+
+
+def test_the_table_is_sorted_by_each_column_both_ways(opened, document, run):
+    tab = opened(document)
+    errors = run.targets[0].error
+    assert np.abs(numbers(tab, 6)) == pytest.approx(np.sort(np.abs(errors))[::-1][:25], abs=1e-3)
+    header = tab.locator("table.molecules th").nth(3)
+    header.locator("button").click()
+    assert header.get_attribute("aria-sort") == "descending"
+    assert numbers(tab, 4) == pytest.approx(np.sort(run.targets[0].true)[::-1][:25], abs=1e-3)
+    header.locator("button").press("Enter")
+    assert header.get_attribute("aria-sort") == "ascending"
+    assert numbers(tab, 4) == pytest.approx(np.sort(run.targets[0].true)[:25], abs=1e-3)
+    tab.get_by_role("button", name="Next").click()
+    assert numbers(tab, 4) == pytest.approx(np.sort(run.targets[0].true)[25:50], abs=1e-3)
+
+
+def test_molecules_are_found_by_name_split_and_substructure(opened, document, run):
+    tab = opened(document)
+    marks = tab.locator(f"{PLOT} .mark:not(.out)")
+    assert marks.count() == SIZE
+    tab.get_by_label("Find").fill("NAME 1")
+    expected = [f"name {i}" for i in range(SIZE) if "name 1" in f"name {i}"]
+    assert sorted(cells(tab, 2)) == sorted(expected)
+    assert marks.count() == len(expected)
+    tab.get_by_label("Find").fill("")
+    tab.get_by_role("combobox", name="Split").select_option("test")
+    assert set(cells(tab, 3)) == {"test"}
+    assert tab.locator("output").inner_text() == f"{run.splits.count('test')} of {SIZE} molecules"
+    tab.get_by_role("combobox", name="Split").select_option("")
+    from rdkit import Chem
+
+    query = Chem.MolFromSmarts("CCl")
+    has = [Chem.MolFromSmiles(s).HasSubstructMatch(query) for s in run.smiles]
+    tab.get_by_role("combobox", name="Has", exact=True).select_option("chloride")
+    assert sorted(cells(tab, 2)) == sorted(f"name {i}" for i in range(SIZE) if has[i])
+    tab.get_by_role("combobox", name="Has", exact=True).select_option("")
+    tab.get_by_role("combobox", name="Has not").select_option("chloride")
+    assert tab.locator("output").inner_text() == f"{has.count(False)} of {SIZE} molecules"
+    tab.get_by_label("Find").fill("nobody")
+    assert cells(tab, 1) == []
+
+
+def test_a_point_is_reached_by_pointer_and_opens_its_molecule(opened, document, run):
+    tab = opened(document)
+    tab.get_by_label("Find").fill("name 7")
+    mark = tab.locator(f"{PLOT} .mark:not(.out)")
+    assert mark.count() == 1
+    box = mark.bounding_box()
+    at = (box["x"] + box["width"] / 2 + 6, box["y"] + box["height"] / 2)
+    tab.mouse.move(*at)
+    assert tab.locator(".tip").is_visible()
+    assert tab.locator(".tip p").first.inner_text() == "name 7"
+    assert tab.locator(".tip svg").count() == 1
+    tab.mouse.click(*at)
+    panel = tab.get_by_role("dialog")
+    assert panel.get_by_role("heading").inner_text() == "name 7"
+    assert run.smiles[7] in panel.inner_text()
+    assert tab.url.endswith("#molecule=7")
+    tab.keyboard.press("Escape")
+    panel.wait_for(state="hidden")
+    tab.wait_for_url(lambda url: "#" not in url)
+
+
+def test_points_are_reached_by_the_keyboard(opened, document, run):
+    tab = opened(document)
+    tab.locator(PLOT).focus()
+    true, smallest = run.targets[0].true, int(np.argmin(run.targets[0].true))
+    tab.keyboard.press("Home")
+    assert tab.locator(".status").inner_text().startswith(f"name {smallest}: ")
+    seen = [smallest]
+    for _ in range(5):
+        tab.keyboard.press("ArrowRight")
+        seen.append(int(tab.locator(".status").inner_text().split(":")[0].split()[1]))
+    assert [true[i] for i in seen] == sorted(true)[:6]
+    tab.keyboard.press("Enter")
+    panel = tab.get_by_role("dialog")
+    assert panel.get_by_role("heading").inner_text() == f"name {seen[-1]}"
+
+
+def test_the_panel_goes_through_the_table_in_its_order(opened, document):
+    tab = opened(document)
+    order = cells(tab, 2)
+    tab.locator("table.molecules .thumb").first.click()
+    panel = tab.get_by_role("dialog")
+    found = [panel.get_by_role("heading").inner_text()]
+    for _ in range(3):
+        panel.get_by_role("button", name="Next").press("Enter")
+        found.append(panel.get_by_role("heading").inner_text())
+    assert found == order[:4]
+    panel.get_by_role("button", name="Close").click()
+    panel.wait_for(state="hidden")
+
+
+def test_an_address_opens_its_molecule(opened, document):
+    tab = opened(document)
+    tab.evaluate("location.hash = '#molecule=12'")
+    heading = tab.get_by_role("dialog").get_by_role("heading")
+    heading.wait_for()
+    assert heading.inner_text() == "name 12"
+
+
+def test_the_table_is_saved_as_it_is_shown(opened, document, run):
+    tab = opened(document)
+    tab.get_by_role("combobox", name="Split").select_option("val")
+    with tab.expect_download() as download:
+        tab.get_by_role("button", name="Save CSV").click()
+    lines = Path(download.value.path()).read_text().splitlines()
+    assert lines[0] == "row,smiles,name,split,true,predicted"
+    assert len(lines) - 1 == run.splits.count("val")
+
+
+def test_another_target_has_its_own_plot_and_sections(opened, tmp_path):
+    columns = {"a": [1.0, 2.0, 3.0], "a_pred": [1.0, 2.5, 3.0], "b": [5.0, 6.0, None], "b_pred": [5.0, 6.0, 8.0]}
+    folder = write_run(tmp_path / "two", ["CCO", "CCN", "CCCl"], columns, splits=["train", "test", "test"])
+    tab = opened(report_document(report_payload(read_run(folder))))
+    assert tab.locator(f"{PLOT} .mark").count() == 3
+    tab.get_by_role("combobox", name="Target").select_option("b")
+    assert tab.locator(f"{PLOT} .mark").count() == 2
+    assert "b, predicted" in tab.locator(PLOT).inner_html()
+    assert tab.locator("#metrics h3").inner_text() == "b"
+
+
+def test_two_runs_are_beside_each_other(opened, tmp_path):
+    smiles, true = esol(20)
+    folders = [
+        write_run(tmp_path / name, smiles, {"y": true, "y_pred": [y + shift for y in true]})
+        for name, shift in (("first", 0.25), ("second", -0.5))
+    ]
+    tab = opened(report_document(comparison_payload(*align(*map(read_run, folders)))))
+    assert tab.locator("h1").inner_text() == "Report of first and second"
+    assert set(cells(tab, 7)) == {"0.250"} and set(cells(tab, 8)) == {"\u22120.500"}
+    assert set(cells(tab, 9)) == {"0.250"}
+    tab.locator("table.molecules .thumb").first.click()
+    assert "error 0.25" in tab.get_by_role("dialog").inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark", "forced"])
+@pytest.mark.parametrize("width", [1280, 800, 390])
+def test_there_are_no_accessibility_findings_at_any_size(opened, document, width, scheme):
+    axe = pytest.importorskip("axe_playwright_python.base")
+    colours = {"forced_colors": "active"} if scheme == "forced" else {"color_scheme": scheme}
+    tab = opened(document, **colours)
+    tab.set_viewport_size({"width": width, "height": 800})
+    tab.evaluate(axe.AXE_SCRIPT)
+    violations = tab.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
+    assert [(v["id"], v["nodes"][0]["html"][:200]) for v in violations] == []
+    tab.locator("table.molecules .thumb").first.click()
+    violations = tab.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
+    assert [(v["id"], v["nodes"][0]["html"][:200]) for v in violations] == []
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
