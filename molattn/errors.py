@@ -138,7 +138,9 @@ class MissingExtra(MolattnError):
         super().__init__(f"{what_for} needs {package}: pip install 'molattn[{extra}]'")
 
 
-EXTRAS = ("excel", "hub", "keras", "mlflow", "notebook", "ray", "tensorboard", "trees", "tune", "wandb", "widget")
+EXTRAS = (
+    *("excel", "hub", "keras", "mlflow", "notebook", "onnx", "ray", "tensorboard", "trees", "tune", "wandb", "widget"),
+)
 """The optional parts of molattn, as in `pip install molattn[tune]`, without those for tests, documentation and
 development."""
 

@@ -45,11 +45,11 @@ def linear(
 
 def _use_onednn(x: Tensor, weight: Tensor) -> bool:
     return (
-        x.dim() > 1
+        not torch.compiler.is_compiling()  # first: torch.export would remember on which side of the limit its sizes are
+        and x.dim() > 1
         and x.numel() * weight.shape[0] >= _MIN_PRODUCTS
         and x.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32
-        and not torch.compiler.is_compiling()
         and not torch.is_autocast_enabled("cpu")
         and _HAS_ONEDNN
         and bool(torch.backends.mkldnn.enabled)

@@ -21,6 +21,7 @@ from molattn.cli.environment import keep_memory, set_environment
 from molattn.cli.errors import errors_as_exit_codes, show_log, show_warning
 from molattn.cli.evaluate import evaluate
 from molattn.cli.explain import explain
+from molattn.cli.export import export
 from molattn.cli.faithfulness import faithfulness
 from molattn.cli.heads import heads
 from molattn.cli.multi_value_options import MultiValueCommand
@@ -88,6 +89,7 @@ app.command(no_args_is_help=True)(faithfulness)
 app.command(no_args_is_help=True)(heads)
 app.command(no_args_is_help=True)(view)
 app.command(no_args_is_help=True)(report)
+app.command(no_args_is_help=True)(export)
 app.command(cls=MultiValueCommand, no_args_is_help=True)(tune)
 app.command()(pretrain)
 app.command(cls=MultiValueCommand, no_args_is_help=True)(benchmark)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from molattn.errors import short_repr
+from molattn.errors import UsageError, short_repr
 
 if TYPE_CHECKING:
     from molattn.data.tables.options import TableOptions
-    from molattn.inference import Predictor
+    from molattn.inference import OnnxPredictor, Predictor
 
 
 Run = Annotated[
@@ -56,7 +56,10 @@ Target = Annotated[
     typer.Option("--target", help="Target to explain; required if the model has several.", show_default=False),
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue an unfinished output.")]
-Engine = Annotated[str, typer.Option(help="local, or ray: on the CPUs of a Ray cluster or of this machine.")]
+Engine = Annotated[
+    str,
+    typer.Option(help="local; ray: on the CPUs of a Ray cluster or of this machine; onnx: `molattn export`, no torch."),
+]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop with code 4 if a row or a SMILES fails.")]
 EscapeFormulas = Annotated[
     bool, typer.Option("--escape-formulas", help="Put ' before cells that a spreadsheet would read as a formula.")
@@ -96,7 +99,7 @@ def load_predictor(run: Path, accelerator: str = "cpu", precision: str = "32-tru
     imported already, as in another program.
 
     Raises:
-        InputError, UsageError: as `molattn.load`.
+        InputError, UsageError: as `molattn.load`; or torch is not installed.
     """
     torch_is_new = "torch" not in sys.modules
     if torch_is_new:
@@ -105,7 +108,26 @@ def load_predictor(run: Path, accelerator: str = "cpu", precision: str = "32-tru
         from molattn import inference
 
         return inference.load(run, accelerator, precision)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise UsageError(
+            "torch is not installed: molattn predict --engine onnx needs none, see molattn export"
+        ) from None
     finally:
         if torch_is_new:
             gc.freeze()
             gc.enable()
+
+
+def load_engine(run: Path, engine: str, accelerator: str, precision: str) -> "Predictor | OnnxPredictor":
+    """The predictor of a run, or of an ONNX file, by an engine that `molattn.inference.options.engine_of` returned.
+
+    Raises:
+        InputError, UsageError: as `molattn.load` and `OnnxPredictor`.
+    """
+    if engine != "onnx":
+        return load_predictor(run, accelerator, precision)
+    from molattn.inference import OnnxPredictor
+
+    return OnnxPredictor(run)

@@ -26,12 +26,12 @@ from molattn.cli.options import (
     SmilesColumn,
     Strict,
     Thousands,
-    load_predictor,
+    load_engine,
     parse_shard,
     table_options,
 )
 from molattn.cli.terminal import stdout_writer, warn
-from molattn.inference.options import LOCAL, PredictionOptions, check_engine
+from molattn.inference.options import LOCAL, ONNX, PredictionOptions, check_engine, engine_of
 
 
 def predict(
@@ -109,7 +109,9 @@ def predict(
 
     Several tables are written to a folder, under their own names: `molattn predict runs/esol data/*.parquet -o out/`.
     `--engine ray` (extra `ray`) distributes them, part by part, over the CPUs of the Ray cluster in RAY_ADDRESS, whose
-    machines read the same files, or of this machine; `--num-workers` limits their number.
+    machines read the same files, or of this machine; `--num-workers` limits their number. `--engine onnx` (extra
+    `onnx`) computes with what `molattn export` wrote into the run folder, and an ONNX file can stand in place of the
+    folder: `molattn predict esol.onnx in.csv`. Neither needs torch.
 
     `--interval 0.9` adds `<target>_lower` and `<target>_upper`, or for classes `<target>_set`, from the calibration
     molecules of `molattn train --calibration-size 0.1`. `--applicability` adds the distance to the nearest training
@@ -129,18 +131,19 @@ def predict(
         shard,
         resume,
     )
-    if smiles and (engine != LOCAL or any(value not in (None, False, "") for value in table_only)):
+    if smiles and (engine not in (LOCAL, ONNX) or any(value not in (None, False, "") for value in table_only)):
         raise typer.BadParameter("options for tables, such as --output or --encoding, do not apply to --smiles")
     if tables and as_json:
         raise typer.BadParameter("--json applies only to --smiles")
     from molattn.inference.table_job import InputTable, TableJob, jobs_for_tables, locked_outputs
 
+    engine = engine_of(run, engine)
     check_engine(engine, accelerator, precision)
     options = PredictionOptions(interval, uncertainty_method or "", calibration_method or "", applicability)
     if smiles:
         from molattn.cli.predictions import predict_smiles
 
-        predict_smiles(load_predictor(run, accelerator, precision), smiles, options, as_json, strict)
+        predict_smiles(load_engine(run, engine, accelerator, precision), smiles, options, as_json, strict)
         return
     assert tables
     from molattn.cli.table_report import TableProgress, report_rows
@@ -159,7 +162,7 @@ def predict(
         escape_formulas=escape_formulas,
     )
     with locked_outputs(jobs_for_tables(job, tables, output)) as jobs:
-        predictor = load_predictor(run, accelerator, precision)
+        predictor = load_engine(run, engine, accelerator, precision)
         from molattn.inference.engines import predict_jobs
 
         progress = partial(TableProgress, quiet=quiet)

@@ -7,7 +7,7 @@ from molattn.cli.terminal import console, print_json, print_line, printable, war
 from molattn.errors import RowsFailed, describe_failures
 
 if TYPE_CHECKING:
-    from molattn.inference import PredictionOptions, Predictor, RowPrediction
+    from molattn.inference import OnnxPredictor, PredictionOptions, Predictor, RowPrediction
     from molattn.inference.rows import Value
 
 MAX_COLUMNS = 4
@@ -15,7 +15,7 @@ MAX_COLUMNS = 4
 
 
 def predict_smiles(
-    predictor: "Predictor",
+    predictor: "Predictor | OnnxPredictor",
     smiles: Sequence[str],
     options: "PredictionOptions",
     as_json: bool,
@@ -43,7 +43,9 @@ def _format(value: "Value") -> str:
     return value if isinstance(value, str) else f"{value:.3f}"
 
 
-def _print_json(predictor: "Predictor", extra_names: Sequence[str], rows: Sequence["RowPrediction"]) -> None:
+def _print_json(
+    predictor: "Predictor | OnnxPredictor", extra_names: Sequence[str], rows: Sequence["RowPrediction"]
+) -> None:
     """Print a JSON object for each SMILES; values are null where a row failed."""
     content = []
     for r in rows:
@@ -54,7 +56,7 @@ def _print_json(predictor: "Predictor", extra_names: Sequence[str], rows: Sequen
     print_json(content)
 
 
-def _print(predictor: "Predictor", extra_names: Sequence[str], rows: Sequence["RowPrediction"]) -> None:
+def _print(predictor: "Predictor | OnnxPredictor", extra_names: Sequence[str], rows: Sequence["RowPrediction"]) -> None:
     """Print the predictions as text, and the molecules' warnings."""
     from molattn.data.tables.units import name_has_unit
 

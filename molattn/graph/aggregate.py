@@ -320,7 +320,8 @@ class AttentionReadout(nn.Module):
         """
         is_edge_list = isinstance(graph, Graph)
         layout = graph.readout_layout() if is_edge_list else graph.node_mask.unsqueeze(-2)
-        b = graph.num_graphs if is_edge_list else len(graph.node_mask)
+        # Not len(): torch.export would take it for a constant.
+        b = graph.num_graphs if is_edge_list else graph.node_mask.shape[0]
         q = self.query.to(x.dtype).expand(b, -1)
         read = torch.zeros_like(q)
         for _ in range(self.steps):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from molattn.inference.measured_pairs import Agreement
+    from molattn.inference.onnx_predictor import OnnxPredictor
     from molattn.inference.options import PredictionOptions
     from molattn.inference.predictor import Predictor, load
     from molattn.inference.report import ReportSize, write_report
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "measured_pairs": ("Agreement",),
+    "onnx_predictor": ("OnnxPredictor",),
     "options": ("PredictionOptions",),
     "predictor": ("Predictor", "load"),
     "report": ("ReportSize", "write_report"),
@@ -29,6 +31,7 @@ _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = [
     "Agreement",
     "AttentionCounts",
+    "OnnxPredictor",
     "PredictionOptions",
     "Predictor",
     "ReportSize",

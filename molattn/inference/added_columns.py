@@ -65,10 +65,10 @@ def prediction_columns(predictor: RowPredictor, options: PredictionOptions = DEF
         columns=[*(NewColumn(name, kind) for name, kind in kinds), *STATUS_COLUMNS],
         cells=partial(_cells, len(kinds), False),
         config_sha256=predictor.config_sha256,
-        options=f"{options} {predictor.model.precision}",
+        options=f"{options} {predictor.precision}",
         descriptors=predictor.descriptors,
         max_atoms=predictor.read_options.max_atoms,
-        slow_reason=predictor.model.slow_reason,
+        slow_reason=predictor.slow_reason,
     )
 
 
@@ -86,11 +86,11 @@ def embedding_columns(predictor: RowPredictor, output: Path) -> AddedColumns:
         columns=numbers if numbers_only else [*numbers, *STATUS_COLUMNS],
         cells=partial(_cells, predictor.embedding_dim, numbers_only),
         config_sha256=predictor.config_sha256,
-        options=predictor.model.precision,
+        options=predictor.precision,
         numbers_only=numbers_only,
         descriptors=predictor.descriptors,
         max_atoms=predictor.read_options.max_atoms,
-        slow_reason=predictor.model.slow_reason,
+        slow_reason=predictor.slow_reason,
     )
 
 

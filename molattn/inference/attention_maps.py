@@ -8,7 +8,8 @@ from molattn.errors import SmilesError
 from molattn.explain import AttentionMap
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
-from molattn.models.predict import NOT_FINITE, iter_attention
+from molattn.models.batch_runs import NOT_FINITE
+from molattn.models.predict import iter_attention
 from molattn.models.tasks import Multiclass
 
 

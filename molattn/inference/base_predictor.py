@@ -1,39 +1,26 @@
-"""A loaded model, and how it reads molecules."""
+"""A loaded model, and how it reads molecules; without torch, which a model in ONNX does not need."""
 
-import tempfile
-import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
-import torch
 
-from molattn.chem import NO_GEOMETRY, Progress
 from molattn.chem.molecule import CHUNK_SIZE as WORKER_CHUNK_SIZE
 from molattn.chem.molecule import CHUNK_SIZE_3D as WORKER_CHUNK_SIZE_3D
 from molattn.chem.workers import map_chunks
-from molattn.data.files import file_sha256
-from molattn.errors import MolattnWarning, SmilesError, UsageError, short_repr
+from molattn.errors import UsageError
 from molattn.explain.faithfulness_file import FaithfulnessSummaries
 from molattn.inference.molecules import SmilesInput
 from molattn.models.artifact import Artifact
-from molattn.models.artifact_file import save_artifact
-from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.descriptor_stream import DescriptorStream, InputRow
-from molattn.models.device import check_precision, resolve_device
 from molattn.models.task import Task
-from molattn.training.run_status import MODEL_FOLDER
-
-if TYPE_CHECKING:
-    from molattn.publish.push import PushedModel
-
-P = TypeVar("P", bound="BasePredictor")
 
 
-class BasePredictor:
+class BasePredictor(ABC):
     """A loaded model, and how it reads molecules.
 
     Args:
@@ -41,7 +28,12 @@ class BasePredictor:
         faithfulness: one-line results of `molattn faithfulness`, by target and method.
         folder: the folder that the model was loaded from, if any.
         address: the address and commit of a model that was loaded from the hub; empty for others.
+
+    Attributes:
+        is_onnx: whether ONNX Runtime computes it.
     """
+
+    is_onnx: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -61,42 +53,23 @@ class BasePredictor:
         self.extra_columns = tuple(artifact.extra_columns())
         self.descriptors = () if artifact.descriptors is None else artifact.descriptors.provided
 
-    @property
-    def model(self) -> MoleculeModel:
-        """The model itself, a torch module in evaluation mode, with raw outputs: standardized values, logits, ...
-
-        For an ensemble, its first model; see `members`.
-        """
-        return self._artifact.model
+    @abstractmethod
+    def config_sha256(self) -> str:
+        """A checksum of the model."""
 
     @property
-    def device(self) -> torch.device:
-        """The device that it predicts on."""
-        return self.model.head.weight.device
+    def precision(self) -> str:
+        """The precision of predictions and embeddings: "32-true" or "bf16-mixed"."""
+        return self._artifact.model.precision
 
-    def to(self: P, device: str | torch.device, precision: str = "32-true") -> P:
-        """Move the model to a device, in place, as `torch.nn.Module.to` does; returns the predictor itself.
+    @property
+    def accelerator(self) -> str:
+        """The type of the device that it predicts on: "cpu", "cuda", ..."""
+        return "cpu"
 
-        Args:
-            device: "cpu"; "gpu" or one of torch's names, such as "cuda:1"; "auto" for a GPU if there is one.
-            precision: "32-true", float32; or "bf16-mixed", automatic mixed precision with bfloat16 of predictions and
-                embeddings, with some three significant digits. Attention maps and attributions have float32 always.
-
-        Raises:
-            UsageError: there is no such device, on this machine or at all; an unknown precision.
-
-        >>> from molattn import MolAttentionRegressor
-        >>> smiles, boiling_points = ["CO", "CCO", "CCCO", "CCCCO"], [65, 78, 97, 118]
-        >>> model = MolAttentionRegressor(hidden_dim=8, num_layers=1, epochs=1).fit(smiles, boiling_points)
-        >>> model.predictor_.to("auto").predict("CCO").shape
-        ()
-        """
-        check_precision(precision)
-        place = resolve_device(device)
-        for model in self._artifact.models:
-            model.to(place)
-            model.precision = precision
-        return self
+    def slow_reason(self) -> str:
+        """Why the model runs slower than it could; empty if it does not."""
+        return self._artifact.model.slow_reason()
 
     @property
     def task(self) -> Task:
@@ -114,80 +87,13 @@ class BasePredictor:
             raise UsageError(
                 f"the model predicts atom-level targets ({', '.join(self.targets)}): it has no embedding of a molecule"
             )
-        return self._artifact.model.head.in_features
-
-    def save(self, folder: str | Path) -> None:
-        """Write the model as `model.safetensors` and `config.json`, which `load` and the commands read.
-
-        Args:
-            folder: created if it does not exist; a model in it is replaced atomically.
-
-        Raises:
-            OSError: the folder or a file cannot be written.
-        """
-        save_artifact(folder, self._artifact)
-
-    def push_to_hub(
-        self,
-        repo_id: str,
-        *,
-        private: bool = False,
-        revision: str = "",
-        commit_message: str = "",
-        license: str = "",
-        card: str | Path | None = None,
-        dry_run: bool = False,
-    ) -> "PushedModel":
-        """Upload the model to the Hugging Face Hub: `molattn.push` of the run that it was loaded from.
-
-        A model that is not from a run on this machine is uploaded alone, and its card says what is not recorded.
-
-        Args:
-            repo_id: "user/model", or hf://user/model.
-            private, revision, commit_message, license, card, dry_run: as for `molattn.push`.
-
-        Raises:
-            InputError, UsageError, MissingExtra: as for `molattn.push`.
-        """
-        # Imported here, because predictions do not need it.
-        from molattn.publish.push import push
-
-        options = {"private": private, "revision": revision, "commit_message": commit_message, "license": license}
-        with tempfile.TemporaryDirectory() as temporary:
-            if self.folder is None or self.address:
-                self.save(temporary)
-                run = Path(temporary)
-            else:
-                run = self.folder.parent if self.folder.name == MODEL_FOLDER else self.folder
-            return push(run, repo_id, card=card, dry_run=dry_run, **options)
-
-    def config_sha256(self) -> str:
-        """SHA-256 of the model's `config.json`, which holds the checksum of its weights."""
-        if self.folder is not None:
-            return file_sha256(self.folder / "config.json")
-        with tempfile.TemporaryDirectory() as folder:
-            self.save(folder)
-            return file_sha256(Path(folder) / "config.json")
+        return self._artifact.embedding_dim
 
     def _descriptors_of(self, molecules: SmilesInput, descriptors: Any) -> Any:
         """Rows of descriptors: those that were passed, or else the columns of the data frame of the molecules."""
         if descriptors is None and self.descriptors:
             return molecules.frame
         return descriptor_rows(descriptors, molecules.single)
-
-    def _read_list(self, smiles: list[object], descriptors: Any) -> list[tuple[Molecule, np.ndarray | None]]:
-        """Molecules with their descriptors; raises SmilesError at the first bad one, warns of missing 3D geometries."""
-        found = []
-        stream = DescriptorStream(self._artifact.descriptors, descriptors)
-        for row in stream.join(smiles, self._read_molecules(smiles)):
-            if isinstance(row.molecule, SmilesError):
-                raise row.molecule
-            for warning in row.molecule.warnings:
-                if warning.startswith(NO_GEOMETRY):
-                    warnings.warn(MolattnWarning(f"{short_repr(row.smiles)}: {warning}"), stacklevel=4)
-            found.append((row.molecule, row.descriptors))
-        stream.check_end()
-        return found
 
     def _read_rows(
         self,
@@ -197,7 +103,7 @@ class BasePredictor:
         descriptors: DescriptorStream,
     ) -> Generator[list[InputRow], None, None]:
         """A row for each SMILES, in order, in chunks; read as in training."""
-        reader = self.model.reader(self.read_options)
+        reader = self._artifact.model.reader(self.read_options)
         size = WORKER_CHUNK_SIZE if self.read_options.conformers is None else WORKER_CHUNK_SIZE_3D
         done = 0
         with closing(map_chunks(smiles, descriptors.reader(reader), num_workers, size)) as chunks:
@@ -207,12 +113,6 @@ class BasePredictor:
                     progress(done)
                 yield descriptors.join(smiles_of_chunk, molecules)
         descriptors.check_end()
-
-    def _read_molecules(
-        self, smiles: Iterable[object], num_workers: int = 0, progress: Progress | None = None
-    ) -> Sequence[Molecule | SmilesError]:
-        """The molecules, read as in training."""
-        return self.model.read(smiles, self.read_options, num_workers, progress)
 
 
 def descriptor_rows(descriptors: Any, single: bool) -> Any:

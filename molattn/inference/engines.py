@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from molattn.data.tables.options import Warn
 from molattn.errors import UsageError
 from molattn.inference.added_columns import prediction_columns
-from molattn.inference.options import LOCAL, PredictionOptions, check_engine
+from molattn.inference.options import LOCAL, ONNX, PredictionOptions, check_engine
 from molattn.inference.row_counts import RowCounts
 from molattn.inference.row_predictor import RowPredictor
 from molattn.inference.table_engine import ProgressFactory, run_jobs
@@ -30,15 +30,18 @@ def predict_jobs(
         predictor: the model.
         jobs: the tables.
         options: what is computed in addition to the predictions.
-        engine: "local", one after the other in this process, or "ray".
+        engine: "local" or "onnx", one after the other in this process, or "ray".
         progress, warn: as for `run_jobs`.
 
     Raises:
-        UsageError: the model does not support the options, or is not in a folder that Ray's processes can read.
+        UsageError: the model does not support the options, is not in a folder that Ray's processes can read, or is one
+            of torch while the engine is "onnx".
     """
-    check_engine(engine, predictor.device.type, predictor.model.precision)
+    check_engine(engine, predictor.accelerator, predictor.precision)
     added = prediction_columns(predictor, options)
-    if engine == LOCAL:
+    if engine == ONNX and not predictor.is_onnx:
+        raise UsageError("the engine onnx is that of molattn.inference.OnnxPredictor, which loads an exported model")
+    if engine in (LOCAL, ONNX):
         return run_jobs(jobs, added, progress, warn)
     from molattn.inference.ray_engine import run_on_ray  # needs an extra
 

@@ -19,9 +19,9 @@ from molattn.explain.attribute import attribute, choose_attribution_method, targ
 from molattn.explain.tree_shap import TREE_SHAP
 from molattn.hub.address import is_hub_address, parse_address
 from molattn.inference.attention_maps import iter_maps
-from molattn.inference.base_predictor import BasePredictor
 from molattn.inference.molecules import as_smiles
 from molattn.inference.row_counts import RowCounts
+from molattn.inference.torch_predictor import TorchPredictor
 from molattn.models.base import Molecule
 from molattn.models.descriptor_stream import DescriptorStream, InputRow, usable_molecules
 from molattn.models.predict import MAX_ATTENTION_PAIRS
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from molattn.explain.run_faithfulness import RunFaithfulness
 
 
-class Explainer(BasePredictor):
+class Explainer(TorchPredictor):
     """The part of a `Predictor` that explains its predictions.
 
     For an ensemble, maps, attributions and embeddings are those of its first model, with that model's own prediction:

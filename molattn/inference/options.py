@@ -1,12 +1,13 @@
 """Options of predictions, and the engines. Neither torch nor RDKit is imported: the command line checks these first."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from molattn.errors import UsageError, unknown_choice
 
-LOCAL = "local"
-ENGINES = (LOCAL, "ray")
-"""What predicts tables: this process, or the processes that Ray starts."""
+LOCAL, ONNX = "local", "onnx"
+ENGINES = (LOCAL, "ray", ONNX)
+"""What predicts tables: this process, the processes that Ray starts, or this process with ONNX Runtime."""
 
 
 @dataclass(frozen=True)
@@ -44,3 +45,16 @@ def check_engine(engine: str, accelerator: str = "cpu", precision: str = "32-tru
         raise UsageError(unknown_choice("engine", engine, ENGINES))
     if engine != LOCAL and (accelerator, precision) != ("cpu", "32-true"):
         raise UsageError(f"the engine {engine} predicts on CPUs in float32, not on {accelerator} with {precision}")
+
+
+def engine_of(run: Path, engine: str) -> str:
+    """The engine that predicts with `run`: "onnx" for an .onnx file, otherwise as given.
+
+    Raises:
+        UsageError: an .onnx file and "ray".
+    """
+    if run.suffix.lower() != ".onnx":
+        return engine
+    if engine == "ray":
+        raise UsageError(f"the engine ray predicts with a run folder, not with {run}")
+    return ONNX

@@ -11,12 +11,10 @@ from molattn.errors import UsageError
 from molattn.inference.options import DEFAULT_OPTIONS, PredictionOptions
 from molattn.inference.rows import RowValues, Value
 from molattn.models.artifact import Artifact
-from molattn.models.base import Molecule
 from molattn.models.calibration import NONE, check_level, prediction_sets, resolve_calibration_method
-from molattn.models.predict import compute_embeddings
+from molattn.models.molecule import Molecule
 from molattn.models.predictions import Predictions
 from molattn.models.tasks import Regression
-from molattn.models.uncertainty import resolve_uncertainty_method
 
 DOMAIN_COLUMNS = (
     NewColumn("embedding_distance", "float64"),
@@ -45,8 +43,7 @@ class PredictionPlan:
         a, task = artifact, artifact.task
         self.uncertainty = a.uncertainty_method
         if options.uncertainty_method:
-            dropout = a.model.config.dropout
-            self.uncertainty = resolve_uncertainty_method(options.uncertainty_method, task, len(a.models), dropout)
+            self.uncertainty = a.resolve_uncertainty(options.uncertainty_method)
         self.calibration = a.calibration_method
         if options.calibration_method:
             self.calibration = resolve_calibration_method(options.calibration_method, task)
@@ -118,7 +115,7 @@ class PredictionPlan:
                 extra = [row + new for row, new in zip(extra, intervals, strict=True)]
             if self.options.applicability and a.domain is not None and len(molecules):
                 bits = morgan_bits([m.smiles for m in molecules], max_atoms=a.read_options.max_atoms)
-                vectors = compute_embeddings(a.model, molecules, descriptors=z, failures=failures)
+                vectors = a.embed(molecules, z, failures)
                 distances, similarities, out_of_domain = a.domain.measure(vectors, bits)
                 columns = zip(distances.tolist(), similarities.tolist(), out_of_domain, strict=True)
                 extra = [row + list(new) for row, new in zip(extra, columns, strict=True)]

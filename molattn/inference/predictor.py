@@ -3,24 +3,20 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from molattn.chem import Progress
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
-from molattn.errors import InputError, UsageError, describe_bad_smiles, unknown_choice
+from molattn.errors import UsageError
 from molattn.explain.faithfulness_file import FILE as FAITHFULNESS_FILE
 from molattn.explain.faithfulness_file import read_summaries
 from molattn.hub.locate import errors_name, locate_model
+from molattn.inference.array_predictor import ArrayPredictor
+from molattn.inference.attention_table_predictor import AttentionTablePredictor
 from molattn.inference.molecules import as_smiles
-from molattn.inference.options import PredictionOptions
-from molattn.inference.prediction_plan import PredictionPlan
 from molattn.inference.row_counts import warn_failed
-from molattn.inference.rows import RowPrediction, rows_to_arrays, split_atoms
 from molattn.inference.table_predictor import TablePredictor
 from molattn.models.artifact_file import load_artifact
-from molattn.models.predictions import NONE
 from molattn.training.run_status import check_has_model, model_folder
 
 if TYPE_CHECKING:
@@ -31,7 +27,7 @@ if TYPE_CHECKING:
     from molattn.training.evaluation import Evaluation
 
 
-class Predictor(TablePredictor):
+class Predictor(ArrayPredictor, TablePredictor, AttentionTablePredictor):
     """A trained model that predicts molecules, from SMILES or from tables; `molattn.load` reads it from a run folder.
 
     Args:
@@ -71,223 +67,6 @@ class Predictor(TablePredictor):
             return (self,)
         a = replace(self._artifact, other_models=(), uncertainty_method="", calibration=None, domain=None)
         return tuple(Predictor(replace(a, model=model)) for model in self._artifact.models)
-
-    @overload
-    def predict(
-        self,
-        smiles: Any,
-        num_workers: int = 0,
-        on_error: Literal["nan", "raise"] = "nan",
-        descriptors: Any = None,
-        return_std: Literal[False] = False,
-        uncertainty_method: str = "",
-    ) -> Any: ...
-    @overload
-    def predict(
-        self,
-        smiles: Any,
-        num_workers: int = 0,
-        on_error: Literal["nan", "raise"] = "nan",
-        descriptors: Any = None,
-        *,
-        return_std: Literal[True],
-        uncertainty_method: str = "",
-    ) -> tuple[Any, Any]: ...
-    def predict(
-        self,
-        smiles: Any,
-        num_workers: int = 0,
-        on_error: Literal["nan", "raise"] = "nan",
-        descriptors: Any = None,
-        return_std: bool = False,
-        uncertainty_method: str = "",
-    ) -> Any:
-        """The predictions, in the order of `smiles`: numbers in units, or probabilities of the positive class.
-
-        Shapes: (n,) for one target, (n, T) for several; a single string has no first axis. Targets of
-        several classes add an axis with the probability of every class, in the order of `task.classes`.
-
-        A model that was trained with descriptors needs those of every SMILES: (n, k) numbers, in the order of
-        `self.descriptors`, or a data frame that has their columns; for a single string its k numbers.
-
-        For atom-level targets the result is a list of arrays, one for each SMILES: (atoms,) for one target, (atoms, T)
-        for several, the atoms in the order of the SMILES, followed by the hydrogens that training added.
-
-        The result for a SMILES that cannot be read is NaN, or an empty array of atoms. A `MolattnWarning` reports how
-        many there are, with the first reason; `predict_rows` gives all. Another warning reports molecules with path
-        lengths instead of a 3D geometry.
-
-        With `return_std` the result is a pair: the predictions and their standard deviations, in the same unit: see
-        `molattn.models.uncertainty.predict_with_uncertainty`. For classification it is the standard deviation of the
-        probability of the positive, or the predicted, class, (n,) or (n, T).
-
-        Args:
-            smiles: a SMILES or an RDKit molecule; or many of them: a list, an array, a Series, a data frame with a
-                column of SMILES.
-            descriptors: see above; those of a data frame of molecules are taken from its columns by default.
-            num_workers: processes that read molecules; 0 to read them in this process.
-            on_error: "nan", or "raise" to raise InputError for SMILES that cannot be read.
-            return_std: whether to return standard deviations as well.
-            uncertainty_method: how standard deviations are computed, such as "dropout"; the model's default when empty.
-
-        Raises:
-            InputError: SMILES that cannot be read, by their rows, if `on_error` is "raise".
-            TypeError: `smiles` is neither a molecule nor a list of them.
-            UsageError: another `on_error`; a data frame without a column of SMILES; descriptors that are missing, too
-                few, too many or not read by the model; an unknown `uncertainty_method`, or one that the model does not
-                support; standard deviations of a model that has none.
-        """
-        plan = PredictionPlan(self._artifact, PredictionOptions(uncertainty_method=uncertainty_method))
-        if return_std and plan.uncertainty == NONE:
-            raise UsageError(
-                "the model has no standard deviations: train with ensemble_size=5, or with the loss mve, "
-                "evidential, quantile or dirichlet, or pass uncertainty_method='dropout'"
-            )
-        rows, single = self._rows(smiles, num_workers, descriptors, plan.options, on_error)
-        groups = [split_atoms(row) for row in rows] if self.task.atom_level else [rows]
-        pairs = [rows_to_arrays(self.task, group, len(self.targets), len(plan.columns)) for group in groups]
-        warn_failed(rows, "prediction")
-        results: list[Any] = [[self._squeeze(pair[k]) for pair in pairs] for k in range(1 + return_std)]
-        if not self.task.atom_level:
-            results = [result[0] for result in results]
-        if single:
-            results = [result[0] for result in results]
-        return tuple(results) if return_std else results[0]
-
-    def predict_interval(
-        self,
-        smiles: Any,
-        level: float = 0.9,
-        num_workers: int = 0,
-        descriptors: Any = None,
-        calibration_method: str = "",
-        on_error: Literal["nan", "raise"] = "nan",
-    ) -> tuple[Any, Any]:
-        """Lower and upper ends of prediction intervals: (lower, upper), each shaped as predictions.
-
-        The true value is between them with a probability of `level`.
-
-        The intervals are conformal, unless the model was trained with another calibration method: see
-        `molattn.models.calibration.prediction_intervals`.
-
-        Args:
-            smiles, num_workers, descriptors, on_error: as for `predict`.
-            level: above 0 and below 1.
-            calibration_method: "conformal-regression", "zscaling" or "isotonic"; "none" for the model's own,
-                uncalibrated ones; the model's default when empty.
-
-        Raises:
-            InputError: SMILES that cannot be read, by their rows, if `on_error` is "raise".
-            TypeError: `smiles` is neither a molecule nor a list of them.
-            UsageError: a model of classes or of atoms; a model without calibration, unless `calibration_method` is
-                "none" and it has standard deviations; too few calibration molecules for the level, or an invalid level
-                or method; and as `predict`.
-        """
-        if self.task.kind != "regression":
-            raise UsageError("intervals apply only to regression, and the model predicts classes: use predict_set")
-        options = PredictionOptions(level=level, calibration_method=calibration_method)
-        rows, single = self._rows(smiles, num_workers, descriptors, options, on_error)
-        ends = np.full((len(rows), len(self.targets), 2), np.nan)
-        for i, row in enumerate(rows):
-            if row.values is not None:
-                ends[i] = np.reshape(row.extra_values[len(self.extra_columns) :], (-1, 2))
-        warn_failed(rows, "prediction")
-        lower, upper = (self._squeeze(ends[..., k]) for k in range(2))
-        return (lower[0], upper[0]) if single else (lower, upper)
-
-    def predict_set(
-        self,
-        smiles: Any,
-        level: float = 0.9,
-        num_workers: int = 0,
-        descriptors: Any = None,
-        calibration_method: str = "",
-        on_error: Literal["nan", "raise"] = "nan",
-    ) -> Any:
-        """Prediction sets: a tuple of class names for each SMILES, the true one among them with probability `level`.
-
-        For several targets a tuple of such tuples; None for a SMILES that cannot be read. See
-        `molattn.models.calibration.prediction_sets`.
-
-        Args:
-            smiles, num_workers, descriptors, on_error: as for `predict`.
-            level: above 0 and below 1.
-            calibration_method: "conformal-multiclass", "conformal-adaptive" or "isotonic"; "none" for sets from the
-                uncalibrated probabilities; the model's default when empty.
-
-        Raises:
-            InputError: SMILES that cannot be read, by their rows, if `on_error` is "raise".
-            TypeError: `smiles` is neither a molecule nor a list of them.
-            UsageError: a model of numbers or of atoms; a model without calibration, unless `calibration_method` is
-                "none"; too few calibration molecules for the level, or an invalid level or method; and as `predict`.
-        """
-        if self.task.kind == "regression":
-            raise UsageError("sets apply only to classification, and the model predicts numbers: use predict_interval")
-        options = PredictionOptions(level=level, calibration_method=calibration_method)
-        rows, single = self._rows(smiles, num_workers, descriptors, options, on_error)
-        several = len(self.targets) > 1
-        first = len(self.extra_columns)
-        found = [
-            None if row.values is None else (row.extra_values[first:] if several else row.extra_values[first])
-            for row in rows
-        ]
-        warn_failed(rows, "prediction")
-        return found[0] if single else found
-
-    def _rows(
-        self,
-        smiles: Any,
-        num_workers: int,
-        descriptors: Any,
-        options: PredictionOptions,
-        on_error: str,
-    ) -> tuple[list[RowPrediction], bool]:
-        """The predictions of molecules, and whether `smiles` was a single one."""
-        _check_on_error(on_error)
-        molecules = as_smiles(smiles, atom_order=self.task.atom_level)
-        z = self._descriptors_of(molecules, descriptors)
-        rows = list(self.predict_rows(molecules.smiles, num_workers, None, z, options))
-        if on_error == "raise":
-            _raise_if_failed(rows)
-        return rows, molecules.single
-
-    def _squeeze(self, values: np.ndarray) -> np.ndarray:
-        """`values` without the axis of targets if there is only one target."""
-        return values[:, 0] if len(self.targets) == 1 else values
-
-    def embed(
-        self,
-        smiles: Any,
-        num_workers: int = 0,
-        descriptors: Any = None,
-        on_error: Literal["nan", "raise"] = "nan",
-    ) -> np.ndarray:
-        """Learned embeddings, in the order of `smiles`: the input of the model's final linear layer.
-
-        Shapes: (n, d); (d,) for a single molecule. The descriptors are the last numbers of an embedding, standardized.
-        Of an ensemble, they are those of its first model, `members[0]`.
-
-        The result for a SMILES that cannot be read is NaN. A `MolattnWarning` reports how many there are, with the
-        first reason; `embed_rows` gives all.
-
-        Args:
-            smiles, num_workers, descriptors, on_error: as for `predict`.
-
-        Raises:
-            InputError: SMILES that cannot be read, by their rows, if `on_error` is "raise".
-            TypeError: `smiles` is neither a molecule nor a list of them.
-            UsageError: a model of atoms, which has no embedding of a molecule; another `on_error`; and as `predict`.
-        """
-        _check_on_error(on_error)
-        missing = (np.nan,) * self.embedding_dim
-        molecules = as_smiles(smiles)
-        z = self._descriptors_of(molecules, descriptors)
-        rows = list(self.embed_rows(molecules.smiles, num_workers, None, z))
-        if on_error == "raise":
-            _raise_if_failed(rows)
-        values = np.array([missing if r.values is None else r.values for r in rows]).reshape(-1, self.embedding_dim)
-        warn_failed(rows, "embedding")
-        return values[0] if molecules.single else values
 
     def select(
         self,
@@ -462,22 +241,38 @@ class Predictor(TablePredictor):
             table_options=table_options,
         )
 
+    def export(self, path: str | Path, format: str = "onnx") -> None:
+        """Write the model as one file for other programs: what `molattn export` does.
+
+        The file predicts any number of molecules of any size, in the units of the targets; its metadata says what its
+        tensors are. `OnnxPredictor` and `molattn predict` read an ONNX file without torch.
+
+        Args:
+            path: the file, such as "esol.onnx"; an existing one is replaced.
+            format: "onnx", or "torch" for a program of `torch.export`, whose suffix is .pt2.
+
+        Raises:
+            UsageError: an unknown format; torch is older than 2.13; or a model that cannot be exported: one with
+                boosted trees, with standard deviations from dropout, with parts of a plugin that torch cannot export,
+                or on another device than the CPU.
+            MissingExtra: onnx or onnxscript is not installed, for "onnx".
+            OSError: the file cannot be written.
+
+        Example::
+
+            molattn.load("runs/esol").export("esol.onnx")
+        """
+        if self.accelerator != "cpu":
+            raise UsageError(f"a model is exported on the CPU, and this one is on {self.device}: call to('cpu') first")
+        # Imported here: it imports the exporters of torch.
+        from molattn.models.exported.write import export_artifact
+
+        export_artifact(self._artifact, path, format, self.config_sha256())
+
     def __repr__(self) -> str:
         a = self._artifact
         count = f", ensemble of {len(a.models)}" if len(a.models) > 1 else ""
         return f"Predictor(targets={self.targets!r}, model={a.model.config.kind!r}{count})"
-
-
-def _check_on_error(on_error: str) -> None:
-    """Refuse an unknown `on_error` before molecules are predicted."""
-    if on_error not in ("nan", "raise"):
-        raise UsageError(unknown_choice("on_error", on_error, ("nan", "raise")))
-
-
-def _raise_if_failed(rows: list[RowPrediction]) -> None:
-    """Raise an InputError about the rows without a result, if there are any."""
-    if bad := [(i, r.smiles, r.error) for i, r in enumerate(rows) if r.error]:
-        raise InputError(describe_bad_smiles(bad, len(rows)))
 
 
 def load(run: str | Path, device: "str | torch.device" = "cpu", precision: str = "32-true") -> Predictor:
@@ -494,7 +289,8 @@ def load(run: str | Path, device: "str | torch.device" = "cpu", precision: str =
         InputError: there is no model; it is damaged, of a newer molattn, or needs a plugin that is not installed; the
             run is not finished; the folder holds several runs; or the hub does not respond, refuses access, or has
             another model than the address describes.
-        UsageError: a plugin cannot be loaded; an address that is malformed; there is no such device or precision.
+        UsageError: a plugin cannot be loaded; an address that is malformed; there is no such device or precision; or
+            `run` is an ONNX file.
         MissingExtra: a model on the hub, and huggingface_hub is not installed.
 
     >>> import tempfile
@@ -507,6 +303,8 @@ def load(run: str | Path, device: "str | torch.device" = "cpu", precision: str =
     >>> predictor
     Predictor(targets=('y',), model='graph')
     """
+    if Path(run).suffix == ".onnx":
+        raise UsageError(f"{run} is a model in ONNX: molattn.inference.OnnxPredictor({str(run)!r}) loads it")
     located = locate_model(run, (FAITHFULNESS_FILE,))
     check_has_model(located.folder)
     folder = model_folder(located.folder)

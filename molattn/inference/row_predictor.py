@@ -15,9 +15,9 @@ from molattn.inference.molecules import as_smiles
 from molattn.inference.options import DEFAULT_OPTIONS, PredictionOptions
 from molattn.inference.prediction_plan import PredictionPlan
 from molattn.inference.rows import RowPrediction, RowValues, all_finite, merge_predictions, transpose
-from molattn.models.base import Molecule
+from molattn.models.batch_runs import NOT_FINITE, rows_per_molecule
 from molattn.models.descriptor_stream import DescriptorStream, InputRow
-from molattn.models.predict import NOT_FINITE, compute_embeddings
+from molattn.models.molecule import Molecule
 
 
 class RowPredictor(BasePredictor):
@@ -84,13 +84,13 @@ class RowPredictor(BasePredictor):
         predicted: list[RowValues | str] = [*plan.predict(molecules, z, failures)]
         if self.task.atom_level:
             atoms: Any = iter(predicted)
-            by_molecule = (list(islice(atoms, n)) for n in self._artifact.model.rows_per_molecule(molecules).tolist())
+            by_molecule = (list(islice(atoms, n)) for n in rows_per_molecule(molecules, True).tolist())
             predicted = [(transpose(v for v, _ in rows), transpose(e for _, e in rows)) for rows in by_molecule]
         return _with_failures(predicted, failures)
 
     def _embed_batch(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> list[RowValues | str]:
         failures: dict[int, str] = {}
-        vectors = compute_embeddings(self._artifact.model, molecules, descriptors=z, failures=failures)
+        vectors = self._artifact.embed(molecules, z, failures)
         return _with_failures([(tuple(vector), ()) for vector in vectors.tolist()], failures)
 
     def _iter_rows(

@@ -9,8 +9,8 @@ import numpy as np
 
 from molattn.chem import NO_GEOMETRY
 from molattn.errors import SmilesError
-from molattn.models.base import Molecule
 from molattn.models.descriptor_stream import InputRow, usable_molecules
+from molattn.models.molecule import Molecule
 from molattn.models.predictions import Predictions
 from molattn.models.task import Task
 

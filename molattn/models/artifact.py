@@ -2,19 +2,23 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from molattn.chem import DEFAULT_READ_OPTIONS, ReadOptions
 from molattn.models.applicability_domain import ApplicabilityDomain
-from molattn.models.base import Molecule, MoleculeModel
 from molattn.models.blended_trees import BlendedTrees
 from molattn.models.calibration import Calibration, apply_calibration, prediction_intervals
+from molattn.models.molecule import Molecule
 from molattn.models.predictions import NONE, Predictions
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from molattn.models.task import Task, prior_predictions
 from molattn.models.tasks import REGRESSION, Regression
 from molattn.models.uncertainty import predict_with_uncertainty, resolve_uncertainty_method
+
+if TYPE_CHECKING:
+    from molattn.models.base import MoleculeModel
 
 
 @dataclass(frozen=True)
@@ -39,14 +43,14 @@ class Artifact:
         class_priors: see `Task.class_priors`; empty for regression, and for models that were saved without them.
     """
 
-    model: MoleculeModel
+    model: "MoleculeModel"
     scaler: TargetScaler
     targets: tuple[str, ...]
     units: tuple[str, ...]
     read_options: ReadOptions = DEFAULT_READ_OPTIONS
     task: Task = REGRESSION
     descriptors: DescriptorScaler | None = None
-    other_models: tuple[MoleculeModel, ...] = ()
+    other_models: "tuple[MoleculeModel, ...]" = ()
     uncertainty_method: str = ""
     dropout_passes: int = 10
     calibration: Calibration | None = None
@@ -61,9 +65,14 @@ class Artifact:
             )
 
     @property
-    def models(self) -> tuple[MoleculeModel, ...]:
+    def models(self) -> "tuple[MoleculeModel, ...]":
         """All models of the ensemble, or the single model."""
         return (self.model, *self.other_models)
+
+    @property
+    def embedding_dim(self) -> int:
+        """The length of an embedding, descriptors included: see `embed`."""
+        return self.model.head.in_features
 
     def extra_columns(self, uncertainty_method: str = "") -> list[str]:
         """The names of the columns of `Predictions.extra_values`, with the default uncertainty method or another."""
@@ -99,6 +108,25 @@ class Artifact:
         return predict_with_uncertainty(
             self.models, self.task, self.scaler, molecules, method, self.dropout_passes, descriptors, failures
         )
+
+    def embed(
+        self,
+        molecules: Sequence[Molecule],
+        descriptors: np.ndarray | None = None,
+        failures: dict[int, str] | None = None,
+    ) -> np.ndarray:
+        """The embeddings of the first model: see `molattn.models.predict.compute_embeddings`."""
+        from molattn.models.predict import compute_embeddings  # imports torch
+
+        return compute_embeddings(self.model, molecules, descriptors=descriptors, failures=failures)
+
+    def resolve_uncertainty(self, requested: str) -> str:
+        """The uncertainty method of this name: see `molattn.models.uncertainty.resolve_uncertainty_method`.
+
+        Raises:
+            UsageError: an unknown method, or one that this model does not support.
+        """
+        return resolve_uncertainty_method(requested, self.task, len(self.models), self.model.config.dropout)
 
     @property
     def calibration_method(self) -> str:

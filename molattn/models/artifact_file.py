@@ -15,32 +15,23 @@ from typing import Any
 from safetensors.torch import save
 from torch import Tensor
 
-from molattn.chem import STANDARDIZE, ConformerOptions, ReadOptions
 from molattn.data.files import file_sha256, write_bytes
 from molattn.data.schema import CHECKSUMS, ValidationError, dumps_checksummed, parse_json
-from molattn.errors import InputError, UsageError, short_repr
+from molattn.errors import InputError, UsageError
 from molattn.models.artifact import Artifact
-from molattn.models.artifact_parts import (
+from molattn.models.artifact_parts import count_numbers, expected_specs, member_prefix, part_tensors, read_trees
+from molattn.models.artifact_settings import (
     CALIBRATION_KEY,
     DOMAIN_KEY,
     MEMBERS_KEY,
     TREES_KEY,
-    calibration_tensors,
-    count_numbers,
+    check_featurizer,
     descriptor_settings,
-    domain_tensors,
-    expected_specs,
-    member_prefix,
-    read_calibration,
-    read_descriptor_scaler,
-    read_domain,
-    read_target_scaler,
-    read_trees,
+    read_parts,
     select_prefix,
     target_settings,
-    trees_tensors,
 )
-from molattn.models.base import MoleculeModel, build_model, model_class
+from molattn.models.base import MoleculeModel, build_model
 from molattn.models.config_file import (
     CONFIG_JSON,
     MAX_CONFIG_BYTES,
@@ -60,7 +51,6 @@ from molattn.models.tensor_file import (
     read_tensor_specs,
     read_tensors,
 )
-from molattn.models.uncertainty import resolve_uncertainty_method
 from molattn.plugins import load_plugins
 
 MAX_BUFFER_NUMBERS = 10_000_000
@@ -71,12 +61,23 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
     """Write the model into `folder`; an existing model there is replaced atomically."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    tensors, calibration, domain = _weights(artifact.model), artifact.calibration, artifact.domain
-    trees = artifact.trees
+    config, weights = model_files(artifact)
+    _finish_replacement(folder)
+    try:
+        write_bytes(folder / NEXT_CONFIG, config)
+        write_bytes(folder / WEIGHTS, weights)
+    finally:
+        _finish_replacement(folder)
+
+
+def model_files(artifact: Artifact) -> tuple[bytes, bytes]:
+    """The contents of `config.json` and of `model.safetensors`."""
+    tensors = _weights(artifact.model)
     for i, member in enumerate(artifact.other_models, start=1):
         tensors |= {f"{member_prefix(i)}.{name}": x for name, x in _weights(member).items()}
-    tensors |= calibration_tensors(calibration) | domain_tensors(domain) | trees_tensors(trees)
+    tensors |= part_tensors(artifact)
     weights = save({name: x.detach().cpu().contiguous() for name, x in tensors.items()})
+    calibration, domain, trees = artifact.calibration, artifact.domain, artifact.trees
     config = {
         "schema": SCHEMA,
         "molattn": version("molattn"),
@@ -94,12 +95,7 @@ def save_artifact(folder: str | Path, artifact: Artifact) -> None:
     }
     if trees is not None:
         config[TREES_KEY] = {"featurizers": list(trees.featurizers), "weights": list(trees.weights)}
-    _finish_replacement(folder)
-    try:
-        write_bytes(folder / NEXT_CONFIG, dumps_checksummed(config, CONFIG_JSON))
-        write_bytes(folder / WEIGHTS, weights)
-    finally:
-        _finish_replacement(folder)
+    return dumps_checksummed(config, CONFIG_JSON), weights
 
 
 def _weights(model: MoleculeModel) -> dict[str, Tensor]:
@@ -166,15 +162,8 @@ def _current_config(folder: Path) -> str:
 
 def _build_artifact(config: dict[str, Any], specs: dict[str, TensorSpec], folder: Path) -> Artifact:
     targets, descriptors, settings = config["targets"], config["descriptors"], model_config_of(config)
-    task, molecules = task_from_dict(config["task"]), config["molecules"]
-    standardize, conformers = molecules["standardize"], molecules["conformers"]
-    if standardize and standardize not in STANDARDIZE:
-        raise UsageError(f"the standard form {short_repr(standardize)}; upgrade molattn")
-    if config["vocabulary"] != model_class(settings.kind).vocabulary():
-        raise InputError(
-            f"{folder} was trained with another vocabulary of molecules than that of this molattn; use molattn "
-            f"{config['molattn']} or train again"
-        )
+    task = task_from_dict(config["task"])
+    check_featurizer(config, folder)
     count = 1 + config[MEMBERS_KEY]
     build_args = settings, task.num_outputs(len(targets)), task.atom_level, len(descriptors)
     if max(count, settings.num_layers) > len(specs):
@@ -191,20 +180,10 @@ def _build_artifact(config: dict[str, Any], specs: dict[str, TensorSpec], folder
     for i, model in enumerate(models):
         model.load_state_dict(select_prefix(tensors, member_prefix(i)))
         model.eval().requires_grad_(False)
-    method = config["uncertainty"]
+    arrays = {name: x.numpy() for name, x in tensors.items()}
     return Artifact(
         model=first,
-        scaler=read_target_scaler(targets),
-        targets=tuple(t["name"] for t in targets),
-        units=tuple(t["unit"] for t in targets),
-        read_options=ReadOptions(**{**molecules, "conformers": conformers and ConformerOptions(**conformers)}),
-        task=task,
-        descriptors=read_descriptor_scaler(descriptors),
         other_models=tuple(models[1:]),
-        uncertainty_method=resolve_uncertainty_method(method["method"], task, count, settings.dropout),
-        dropout_passes=method["samples"],
-        calibration=read_calibration(config, tensors, task),
-        domain=read_domain(config, tensors),
-        trees=read_trees(config, tensors, task),
-        class_priors=tuple(tuple(t["class_priors"]) for t in targets if "class_priors" in t),
+        trees=read_trees(config, arrays, task),
+        **read_parts(config, arrays, task),
     )

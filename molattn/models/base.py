@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib import import_module
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -14,39 +14,16 @@ from torch import Tensor, nn
 
 from molattn.chem import DEFAULT_READ_OPTIONS, Progress, ReadOptions
 from molattn.data.store.batches import Batch
-from molattn.data.store.molecule_store import molecule_sizes
 from molattn.data.store.packing import Packing
 from molattn.errors import SmilesError
+from molattn.models.batch_runs import rows_per_molecule
 from molattn.models.config import ModelConfig
+from molattn.models.molecule import Molecule
 
 if hasattr(os, "register_at_fork"):
     # A forked process has one thread, and torch would wait forever for the threads of its parent. The DataLoader
     # workers of torch also set one thread.
     os.register_at_fork(after_in_child=partial(torch.set_num_threads, 1))
-
-
-@runtime_checkable
-class Molecule(Protocol):
-    """The input of a model for one SMILES: a graph of atoms, or a row of tokens.
-
-    Attributes:
-        smiles: the SMILES as in the input, or that of the standard form if molecules are standardized.
-        encoded_smiles: the SMILES whose atoms or tokens are encoded, in their order.
-        labels: the labels of its positions (atoms or tokens), in order.
-        size: the number of positions.
-        warnings: features of the molecule that the model cannot represent, one sentence each.
-    """
-
-    @property
-    def smiles(self) -> str: ...
-    @property
-    def encoded_smiles(self) -> str: ...
-    @property
-    def labels(self) -> tuple[str, ...]: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def warnings(self) -> tuple[str, ...]: ...
 
 
 class MoleculeModel(nn.Module, ABC):
@@ -181,7 +158,7 @@ class MoleculeModel(nn.Module, ABC):
 
     def rows_per_molecule(self, molecules: Sequence[Molecule]) -> np.ndarray:
         """(n,) the number of rows of the output for each molecule: one, or one for each atom."""
-        return molecule_sizes(molecules) if self.atom_level else np.ones(len(molecules), dtype=np.int64)
+        return rows_per_molecule(molecules, self.atom_level)
 
     def apply_head(self, molecules: Tensor) -> Tensor:
         """The head, (b, d + k) -> (b, outputs), in the dtype of `molecules`; see `to_float64`."""

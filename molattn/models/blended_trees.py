@@ -7,8 +7,8 @@ import numpy as np
 
 from molattn.chem import FEATURE_LENGTHS, feature_vectors
 from molattn.errors import SmilesError
-from molattn.models.base import Molecule
 from molattn.models.boosted_trees import BoostedTrees
+from molattn.models.molecule import Molecule
 from molattn.models.predictions import Predictions, empty_distribution
 from molattn.models.scaler import TargetScaler
 from molattn.models.task import Task

@@ -6,7 +6,7 @@ from typing import Any
 
 from molattn.data.schema import CHECKSUMS, ValidationError, loads_checksummed
 from molattn.errors import InputError, short_repr
-from molattn.models.artifact_parts import CALIBRATION_KEY, DOMAIN_KEY, TREES_KEY, read_transform
+from molattn.models.artifact_settings import CALIBRATION_KEY, DOMAIN_KEY, TREES_KEY, read_transform
 from molattn.models.config import CONFIGS, GraphModelConfig, ModelConfig
 from molattn.models.config_schema import CONFIG_SCHEMA, MODEL_FIELDS, SCHEMA, WORD
 from molattn.models.losses import LOSSES
@@ -31,14 +31,7 @@ def read_config_file(folder: Path, name: str = CONFIG_JSON) -> dict[str, Any]:
     try:
         if path.stat().st_size > MAX_CONFIG_BYTES:
             raise ValidationError(f"it has over {MAX_CONFIG_BYTES:,} bytes")
-        content, whole = loads_checksummed(path.read_bytes(), CONFIG_JSON)
-        _check_schema(folder, content)
-        if not whole:
-            raise ValidationError("its content does not match the checksum in it")
-        config = CONFIG_SCHEMA.validate(content, "")
-        _check_checksums(config)
-        config["model"] = _model(config["model"], folder)
-        _check_consistency(config)
+        return parse_config(path.read_bytes(), folder)
     except FileNotFoundError:
         raise InputError(f"{folder} contains no model: {name} is missing; give the folder of a finished run") from None
     except ValidationError as error:
@@ -48,6 +41,27 @@ def read_config_file(folder: Path, name: str = CONFIG_JSON) -> dict[str, Any]:
     except ValueError as error:
         why = str(error).partition("\n")[0]
         raise InputError(f"{path} is damaged, it cannot be read ({why}); copy it again") from error
+
+
+def parse_config(data: bytes, model: Path) -> dict[str, Any]:
+    """The configuration in the content of `config.json`, validated as by `read_config_file`.
+
+    Args:
+        data: the content.
+        model: the path of the model, for messages.
+
+    Raises:
+        ValueError: it is damaged or invalid.
+        InputError: it is newer than this molattn, or of an unknown kind.
+    """
+    content, whole = loads_checksummed(data, CONFIG_JSON)
+    _check_schema(model, content)
+    if not whole:
+        raise ValidationError("its content does not match the checksum in it")
+    config = CONFIG_SCHEMA.validate(content, "")
+    _check_checksums(config)
+    config["model"] = _model(config["model"], model)
+    _check_consistency(config)
     return config
 
 

@@ -13,7 +13,7 @@ from molattn.data.tables.cells import parse_required_numbers
 from molattn.data.tables.columns import format_names
 from molattn.data.tables.number_columns import NumberColumns
 from molattn.errors import SmilesError, UsageError
-from molattn.models.base import Molecule
+from molattn.models.molecule import Molecule
 from molattn.models.scaler import DescriptorScaler
 
 

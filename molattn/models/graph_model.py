@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import fields
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,13 +11,11 @@ from torch import Tensor, nn
 from molattn.attention import JOINS, NORMALIZERS, SCORES, SCORES_WITH_WEIGHTS
 from molattn.chem import (
     ATOM_FEATURES,
-    BOND_FEATURES,
     DEFAULT_READ_OPTIONS,
     MoleculeGraph,
     Progress,
     ReadOptions,
     featurize,
-    molecule_graph,
 )
 from molattn.data.store.batches import MoleculeBatch, collate
 from molattn.data.store.packing import GraphPacking
@@ -38,6 +35,7 @@ from molattn.kernels.loader import COMPILE_DISABLED
 from molattn.models.base import MoleculeModel, to_float64
 from molattn.models.config import GraphModelConfig
 from molattn.models.encodings import check_choice, edge_encoding, node_encodings
+from molattn.models.readers import graph_reader, graph_vocabulary
 
 NEIGHBOURS = ("all", "bonded")
 
@@ -118,7 +116,7 @@ class GraphModel(MoleculeModel):
     @staticmethod
     def reader(options: ReadOptions = DEFAULT_READ_OPTIONS) -> Callable[[object], MoleculeGraph]:
         """A function from one SMILES to its graph: see `molattn.chem.molecule_graph`."""
-        return partial(molecule_graph, **vars(options))
+        return graph_reader(options)
 
     @staticmethod
     def packing(*, conformers: bool = False) -> GraphPacking:
@@ -128,10 +126,7 @@ class GraphModel(MoleculeModel):
     @staticmethod
     def vocabulary() -> dict[str, dict[str, list[str]]]:
         """The labels of every atom and bond feature."""
-        return {
-            "atoms": {f.name: list(f.labels) for f in ATOM_FEATURES},
-            "bonds": {f.name: list(f.labels) for f in BOND_FEATURES},
-        }
+        return graph_vocabulary()
 
     def forward(self, batch: MoleculeBatch) -> Tensor:
         """(b, outputs) raw outputs, or (N, outputs) for atom-level targets; see `MoleculeModel.forward`."""
@@ -247,7 +242,7 @@ class GraphModel(MoleculeModel):
         return DenseGraph(
             v=v,
             node_mask=batch.mask,
-            u=None if self.u is None else self.u.expand(len(batch), -1),
+            u=None if self.u is None else self.u.expand(batch.mask.shape[0], -1),
             edge_mask=bonded,
             degree=adjacency(batch).sum(-1) if self.needs_degree else None,
         )
@@ -259,6 +254,11 @@ class GraphModel(MoleculeModel):
             first = 0 if self.virtual_node is None else 1
             return self.apply_head(to_float64(self.norm(graph.v[:, first:][graph.node_mask[:, first:]])))
         return self.apply_head(self.append_descriptors(self.pool(graph), batch))
+
+    def padded_atom_outputs(self, batch: MoleculeBatch) -> Tensor:
+        """(b, n, outputs), the outputs of a model with atom-level targets, also for the padding: see `forward`."""
+        first = 0 if self.virtual_node is None else 1
+        return self.apply_head(to_float64(self.norm(self.forward_features(batch).v[:, first:])))
 
     def pool(self, graph: DenseGraph) -> Tensor:
         """(b, d), the readout of the output of the last block."""

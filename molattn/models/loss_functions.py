@@ -4,16 +4,25 @@ In the equations, o are the outputs of a model and z the targets, w is 1 without
 `training.evidential_regularization`.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-import torch.nn.functional as F
-from torch import Tensor
 
+from molattn.lazy import LazyModule
 from molattn.models.predictions import normal_quantile
+
+if TYPE_CHECKING:
+    import torch
+    import torch.nn.functional as F
+    from torch import Tensor
+else:
+    # Outputs are decoded without torch.
+    torch, F = LazyModule("torch"), LazyModule("torch.nn.functional")
 
 DEFAULT_ALPHA = 0.1
 """The quantiles of the loss "quantile" are alpha / 2 and 1 - alpha / 2."""

@@ -4,14 +4,19 @@ To add your own, `register_loss(Loss(...))` in a module that `MOLATTN_PLUGINS` n
 in the group `molattn.plugins`; `--loss-function` then accepts its name.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import Tensor
 
 from molattn.models import loss_functions as functions
 from molattn.models.loss_functions import LossArguments, Spread
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

@@ -7,29 +7,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from molattn.data.store.batches import Batch, batches_by_size
-from molattn.data.store.molecule_store import molecule_sizes, select_molecules
-from molattn.data.tables.atom_lists import label_rows, offsets_from_counts
-from molattn.errors import SmilesError
-from molattn.models.base import Molecule, MoleculeModel
+from molattn.data.store.batches import Batch
+from molattn.data.store.molecule_store import select_molecules
+from molattn.data.tables.atom_lists import offsets_from_counts
+from molattn.models.base import MoleculeModel
+from molattn.models.batch_runs import MAX_BATCH_MOLECULES, run_in_batches
 from molattn.models.device import autocast
-
-MAX_BATCH_MOLECULES = 512
-"""The maximum number of molecules in a batch."""
-
-NOT_FINITE = (
-    "the model's output for it is not a finite number: its weights are too large for it, or the molecule is too far "
-    "from those of training; use another model"
-)
-"""The error for a molecule whose outputs are not finite."""
+from molattn.models.molecule import Molecule
 
 MAX_ATTENTION_PAIRS = 2**17
 """Pairs of positions in a batch, padding included, when attention is computed: 16 MB with 4 layers of 8 heads."""
-
-
-# Parts of the messages of memory errors without an exception class of their own: of torch's CPU allocator (on Linux and
-# macOS, and on Windows), and of C++.
-_OUT_OF_MEMORY_MESSAGES = ("can't allocate memory", "not enough memory", "std::bad_alloc")
 
 
 def compute_outputs(
@@ -88,62 +75,24 @@ def _run_in_batches(
 ) -> np.ndarray:
     """Apply `function` batch by batch; return a row of `width` numbers for each molecule or atom, float64."""
     device = next(model.parameters()).device
-    offsets, sizes = offsets_from_counts(model.rows_per_molecule(molecules)), molecule_sizes(molecules)
-    result = np.full((offsets[-1], width), np.nan)
 
-    def run(rows: np.ndarray) -> bool:
-        """Run one batch; False if there is not enough memory."""
+    def run(rows: np.ndarray) -> np.ndarray:
         z = None if descriptors is None else descriptors[rows]
-        try:
-            batch = model.collate(select_molecules(molecules, rows), None, z).to(device)
-            with autocast(device, model.precision):
-                numbers = function(batch)
-            result[label_rows(offsets, rows)] = numbers.cpu().double().numpy()  # numpy has no bfloat16
-        except (MemoryError, RuntimeError) as error:
-            if not is_out_of_memory(error):
-                raise
-            return False
-        return True
+        batch = model.collate(select_molecules(molecules, rows), None, z).to(device)
+        with autocast(device, model.precision):
+            numbers = function(batch)
+        return numbers.cpu().double().numpy()  # numpy has no bfloat16
 
-    pending = batches_by_size(sizes, batch_size)[::-1]
     with torch.inference_mode():
-        while pending:
-            rows = pending.pop()
-            if run(rows):
-                continue
-            if len(rows) > 1:
-                pending += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
-                continue
-            size = f"{sizes[rows[0]]} {model.position_type}"
-            reason = f"there is not enough memory for its {size}: close other programs, or use a larger machine"
-            if failures is None:
-                raise SmilesError(select_molecules(molecules, rows)[0].smiles, reason)
-            failures[int(rows[0])] = reason
-    if failures is not None:
-        record_not_finite(result, offsets, failures)
-    return result
-
-
-def record_not_finite(numbers: np.ndarray, offsets: np.ndarray, failures: dict[int, str]) -> None:
-    """Add `NOT_FINITE` to `failures` for each molecule i with a non-finite number in its rows.
-
-    These are the rows from `offsets[i]` up to, not including, `offsets[i + 1]` of `numbers`.
-    """
-    rows = np.flatnonzero(~np.isfinite(numbers).all(1))
-    if len(rows):
-        for i in np.unique(np.searchsorted(offsets, rows, side="right") - 1).tolist():
-            failures.setdefault(i, NOT_FINITE)
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error of Python, numpy, torch or compiled attention means that memory ran out.
-
-    >>> is_out_of_memory(MemoryError()), is_out_of_memory(ValueError("can't allocate memory"))
-    (True, False)
-    """
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(message in str(error) for message in _OUT_OF_MEMORY_MESSAGES)
+        return run_in_batches(
+            run,
+            width,
+            molecules,
+            atom_level=model.atom_level,
+            position_type=model.position_type,
+            batch_size=batch_size,
+            failures=failures,
+        )
 
 
 def iter_attention(

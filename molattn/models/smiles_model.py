@@ -1,17 +1,17 @@
 """The SMILES model: a Transformer encoder over tokens, instead of the graph."""
 
 from collections.abc import Callable, Iterable
-from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from molattn.chem import DEFAULT_READ_OPTIONS, TOKENS, Progress, ReadOptions, SmilesTokens, smiles_tokens, tokenize_all
+from molattn.chem import DEFAULT_READ_OPTIONS, TOKENS, Progress, ReadOptions, SmilesTokens, tokenize_all
 from molattn.data.store.batches import TokenBatch, collate_tokens
 from molattn.data.store.packing import TokenPacking
-from molattn.errors import SmilesError, UsageError
+from molattn.errors import SmilesError
 from molattn.models.base import MoleculeModel, to_float64
 from molattn.models.config import SmilesModelConfig
+from molattn.models.readers import check_no_conformers, token_reader, token_vocabulary
 from molattn.sequence import PAD, Encoder, PositionalEmbedding, padding_mask
 
 
@@ -67,7 +67,7 @@ class SmilesModel(MoleculeModel):
         Raises:
             UsageError: conformers; tokens have no distances.
         """
-        _check(options)
+        check_no_conformers(options)
         return tokenize_all(
             smiles,
             add_hs=options.add_hs,
@@ -84,10 +84,7 @@ class SmilesModel(MoleculeModel):
         Raises:
             UsageError: conformers; tokens have no distances.
         """
-        _check(options)
-        return partial(
-            smiles_tokens, add_hs=options.add_hs, max_atoms=options.max_atoms, standardize=options.standardize
-        )
+        return token_reader(options)
 
     @staticmethod
     def packing(*, conformers: bool = False) -> TokenPacking:  # noqa: ARG004 (tokens have none)
@@ -97,7 +94,7 @@ class SmilesModel(MoleculeModel):
     @staticmethod
     def vocabulary() -> dict[str, list[str]]:
         """Every token."""
-        return {"tokens": list(TOKENS)}
+        return token_vocabulary()
 
     def forward(self, batch: TokenBatch) -> Tensor:
         """(b, outputs) raw outputs, see `MoleculeModel.forward`."""
@@ -121,8 +118,3 @@ class SmilesModel(MoleculeModel):
         mask = (tokens != PAD).unsqueeze(-1)
         total = to_float64(x).masked_fill(~mask, 0.0).sum(1)
         return total / mask.sum(1)
-
-
-def _check(options: ReadOptions) -> None:
-    if options.conformers is not None:
-        raise UsageError("the model 'smiles-transformer' reads no 3D: leave out data.conformers, or --model graph")

@@ -2,19 +2,21 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
-from torch import nn
 
 from molattn.data.tables.atom_lists import offsets_from_counts
 from molattn.errors import UsageError, unknown_choice
-from molattn.models.base import Molecule, MoleculeModel
+from molattn.models.batch_runs import record_not_finite, rows_per_molecule
 from molattn.models.losses import methods_of_losses
-from molattn.models.predict import compute_outputs, record_not_finite
+from molattn.models.molecule import Molecule
 from molattn.models.predictions import NONE, Predictions
-from molattn.models.random_states import seeded
 from molattn.models.scaler import TargetScaler
 from molattn.models.task import Task
+
+if TYPE_CHECKING:
+    from molattn.models.base import MoleculeModel
 
 ENSEMBLE, DROPOUT = "ensemble", "dropout"
 
@@ -56,7 +58,7 @@ def resolve_uncertainty_method(requested: str, task: Task, num_models: int, drop
 # Overflows are reported in `failures`, not as warnings.
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def predict_with_uncertainty(
-    models: Sequence[MoleculeModel],
+    models: "Sequence[MoleculeModel]",
     task: Task,
     scaler: TargetScaler,
     molecules: Sequence[Molecule],
@@ -87,22 +89,45 @@ def predict_with_uncertainty(
         samples: passes of the method "dropout".
         descriptors, failures: as for `compute_outputs`.
     """
+    from molattn.models.predict import compute_outputs  # imports torch
+
     method = method or resolve_uncertainty_method("", task, len(models), 0.0)
 
-    def predict(model: MoleculeModel) -> Predictions:
+    def predict(model: "MoleculeModel") -> Predictions:
         return task.decode(compute_outputs(model, molecules, descriptors=descriptors, failures=failures), scaler)
 
-    members = [predict(model) for model in models]
-    mean = task.ensemble_mean(members) if len(members) > 1 else replace(members[0], std=None, epistemic_share=None)
-    if method != NONE:
-        samples_of_y = members if method == ENSEMBLE else []
-        if method == DROPOUT:
-            samples_of_y = [predict(m) for i, model in enumerate(models) for m in _dropout_passes(model, samples, i)]
-        mean = _with_std(mean, members, samples_of_y, task, method)
+    members, samples_of_y = [predict(model) for model in models], []
+    if method == DROPOUT:
+        samples_of_y = [predict(m) for i, model in enumerate(models) for m in _dropout_passes(model, samples, i)]
+    mean = combine_members(members, task, method, samples_of_y)
     if failures is not None:
-        offsets = offsets_from_counts(models[0].rows_per_molecule(molecules))
-        record_not_finite(np.concatenate([mean.values, mean.extra_values], 1), offsets, failures)
+        record_failures(mean, molecules, task.atom_level, failures)
     return mean
+
+
+def combine_members(
+    members: Sequence[Predictions], task: Task, method: str, samples_of_y: Sequence[Predictions] = ()
+) -> Predictions:
+    """The prediction of one model or of an ensemble, with its standard deviations: see `predict_with_uncertainty`.
+
+    Args:
+        members: the predictions of each model.
+        task: of the models.
+        method: one of `uncertainty_methods()`.
+        samples_of_y: the passes of the method "dropout".
+    """
+    mean = task.ensemble_mean(members) if len(members) > 1 else replace(members[0], std=None, epistemic_share=None)
+    if method == NONE:
+        return mean
+    return _with_std(mean, members, members if method == ENSEMBLE else samples_of_y, task, method)
+
+
+def record_failures(
+    predictions: Predictions, molecules: Sequence[Molecule], atom_level: bool, failures: dict[int, str]
+) -> None:
+    """Add an error to `failures` for each molecule with a prediction that is not finite."""
+    offsets = offsets_from_counts(rows_per_molecule(molecules, atom_level))
+    record_not_finite(np.concatenate([predictions.values, predictions.extra_values], 1), offsets, failures)
 
 
 def _with_std(
@@ -130,8 +155,12 @@ def _model_variance(member: Predictions, method: str) -> np.ndarray:
     return member.std**2 * (member.epistemic_share if part == "epistemic" else 1 - member.epistemic_share)
 
 
-def _dropout_passes(model: MoleculeModel, samples: int, seed: int) -> Iterator[MoleculeModel]:
+def _dropout_passes(model: "MoleculeModel", samples: int, seed: int) -> "Iterator[MoleculeModel]":
     """The model with dropout enabled, `samples` times; the caller's random state is not changed."""
+    from torch import nn
+
+    from molattn.models.random_states import seeded
+
     with seeded(seed, model.head.weight.device):
         model.train()
         for module in model.modules():

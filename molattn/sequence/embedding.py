@@ -1,6 +1,7 @@
 """Token embeddings with sinusoidal positions."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -48,7 +49,7 @@ CHANNEL_ORDERS: dict[str, ChannelOrder] = {"concatenated": concatenated, "interl
 
 
 def sinusoidal_positions(
-    length: int,
+    length: int | torch.SymInt,
     d_model: int,
     channel_order: str | ChannelOrder = "concatenated",
     *,
@@ -65,7 +66,7 @@ def sinusoidal_positions(
     With an odd d_model the last cosine is left out.
 
     Args:
-        length: number of positions.
+        length: number of positions; torch.export passes a symbol.
         d_model: channels.
         channel_order: a name in `CHANNEL_ORDERS` or a function that combines sines and cosines.
         offset: the first position, for decoding token by token.
@@ -88,7 +89,8 @@ def sinusoidal_positions(
     # Computed in float64 for any dtype: float32 angles are off by 1e-4 at position 2000. Apple's GPUs have no float64.
     device = torch.get_default_device() if device is None else torch.device(device)
     at = torch.device("cpu") if device.type == "mps" else device
-    p = torch.arange(offset, offset + length, dtype=torch.float64, device=at)
+    end: Any = offset + length  # torch's types know no symbols here
+    p = torch.arange(offset, end, dtype=torch.float64, device=at)
     i = torch.arange((d_model + 1) // 2, dtype=torch.float64, device=at)
     angles = torch.outer(p, 10000.0 ** (-2 * i / d_model))
     positions = combine(angles.sin(), angles.cos()[:, : d_model // 2])

@@ -23,6 +23,7 @@ from typer.main import get_command
 
 import molattn
 from molattn.cli.main import app
+from tests.exports import needs_export
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -41,7 +42,11 @@ def blocks(text: str, language: str) -> list[tuple[int, str]]:
 
 def pages_with(language: str) -> list[Any]:
     texts = ((page, page.read_text(encoding="utf-8")) for page in PAGES)
-    return [pytest.param(page, id=str(page.relative_to(ROOT))) for page, text in texts if blocks(text, language)]
+    return [
+        pytest.param(page, id=str(page.relative_to(ROOT)), marks=[needs_export] if '.export("' in text else [])
+        for page, text in texts
+        if blocks(text, language)
+    ]
 
 
 # Python

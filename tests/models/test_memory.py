@@ -13,12 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from molattn.chem import molecule_graph
-from molattn.data.store.batches import MAX_PAIRS, Batch, MoleculeBatch, batches_by_size
+from molattn.data.store.batches import Batch, MoleculeBatch
+from molattn.data.store.padding import MAX_PAIRS, batches_by_size
 from molattn.errors import SmilesError
 from molattn.inference import Predictor
 from molattn.models.artifact import Artifact
 from molattn.models.artifact_file import save_artifact
-from molattn.models.predict import compute_outputs, is_out_of_memory
+from molattn.models.batch_runs import is_out_of_memory
+from molattn.models.predict import compute_outputs
 from tests.molecules import esol
 
 SMILES = [*esol(40)[0], "C" * 60, "CO", "C" * 50]

@@ -197,6 +197,7 @@ MODULES = {
     "models/artifact": ["models/test_artifact.py"],
     "models/artifact_file": ["models/test_artifact.py"],
     "models/artifact_parts": ["models/test_artifact.py"],
+    "models/artifact_settings": ["models/test_artifact.py"],
     "training/checkpoint": ["training/test_checkpoint.py", "training/test_callbacks.py"],
     "training/checkpoint_file": ["training/test_checkpoint.py"],
     "models/task": ["models/test_tasks.py"],

@@ -5,19 +5,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from molattn.chem import MoleculeGraph, SmilesTokens
 from molattn.data.store.molecule_store import MoleculeStore
+from molattn.data.store.padding import batches_by_size, pad_graphs, pad_tokens
 
 B = TypeVar("B", bound=Any)
-
-MAX_PAIRS = 2**16
-"""Maximum pairs of atoms or tokens in a batch for prediction, padding included. With 16 channels per pair they take
-4 MB, which fit into the cache of a processor. Measured, 2**15 and 2**17 are as fast. Batches of a fixed 128 molecules
-are 1.5 times slower, because each molecule is padded to the largest of its batch."""
 
 MAX_TRAINING_PAIRS = 2**18
 """The same for a batch in training, after which the optimizer takes a step: 32 molecules of 90 atoms."""
@@ -90,32 +85,9 @@ def collate(
     Raises:
         ValueError: some of the molecules have distances and others have none.
     """
-    arrays = molecules.padded() if isinstance(molecules, MoleculeStore) else _pad_graphs(molecules)
+    arrays = molecules.padded() if isinstance(molecules, MoleculeStore) else pad_graphs(molecules)
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     return MoleculeBatch(**tensors, targets=_tensor(targets, np.float64), descriptors=_tensor(descriptors, np.float32))
-
-
-def _pad_graphs(molecules: Sequence[MoleculeGraph]) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of a `MoleculeBatch`."""
-    b, n = len(molecules), max(molecule.num_atoms for molecule in molecules)
-    arrays: dict[str, npt.NDArray[Any]] = {
-        "atom_codes": np.zeros((b, n, molecules[0].atom_codes.shape[1]), np.uint8),
-        "bond_codes": np.zeros((b, n, n), np.uint8),
-        "path_lengths": np.zeros((b, n, n), np.uint8),
-        "mask": np.zeros((b, n), bool),
-    }
-    if count := sum(molecule.distances is not None for molecule in molecules):
-        if count < b:
-            raise ValueError(f"{count} of {b} molecules have distances: read all of one batch with conformers, or none")
-        arrays["distances"] = np.zeros((b, n, n), np.float32)
-    matrices = arrays.keys() - {"atom_codes", "mask"}
-    for i, molecule in enumerate(molecules):
-        k = molecule.num_atoms
-        arrays["atom_codes"][i, :k] = molecule.atom_codes
-        arrays["mask"][i, :k] = True
-        for name in matrices:
-            arrays[name][i, :k, :k] = getattr(molecule, name)
-    return arrays
 
 
 @dataclass(frozen=True)
@@ -150,13 +122,9 @@ def collate_tokens(
     descriptors: np.ndarray | None = None,
 ) -> TokenBatch:
     """One batch of tokens, in order, padded with zeros to the longest molecule; otherwise as `collate`."""
-    if isinstance(molecules, MoleculeStore):
-        codes = molecules.padded()["codes"]
-    else:
-        codes = np.zeros((len(molecules), max(molecule.size for molecule in molecules)), np.uint8)
-        for i, molecule in enumerate(molecules):
-            codes[i, : molecule.size] = molecule.codes
-    return TokenBatch(torch.from_numpy(codes), _tensor(targets, np.float64), _tensor(descriptors, np.float32))
+    arrays = molecules.padded() if isinstance(molecules, MoleculeStore) else pad_tokens(molecules)
+    codes = torch.from_numpy(arrays["codes"])
+    return TokenBatch(codes, _tensor(targets, np.float64), _tensor(descriptors, np.float32))
 
 
 def _tensor(numbers: np.ndarray | None, dtype: type[np.floating]) -> Tensor | None:
@@ -228,24 +196,3 @@ class BucketBatchSampler:
         batches += self._large
         for i in rng.permutation(len(batches)):
             yield batches[i][self.rank :: self.world_size].tolist()
-
-
-def batches_by_size(sizes: Sequence[int] | np.ndarray, batch_size: int, max_pairs: int = MAX_PAIRS) -> list[np.ndarray]:
-    """Batches for prediction: the indices of molecules, sorted by size and cut into batches.
-
-    Args:
-        sizes: atoms, or tokens, of each molecule.
-        batch_size: the maximum number of molecules in a batch.
-        max_pairs: the maximum pairs of atoms or tokens in a batch, padding included; a molecule that has more is a
-            batch by itself.
-
-    >>> [batch.tolist() for batch in batches_by_size([3, 100, 2, 4, 3], batch_size=3, max_pairs=40)]
-    [[2, 0, 4], [3], [1]]
-    """
-    order = np.argsort(np.asarray(sizes), kind="stable")
-    batches, start = [], 0
-    for end, size in enumerate(np.asarray(sizes)[order].tolist()):
-        if end > start and (end == start + batch_size or (end + 1 - start) * size**2 > max_pairs):
-            batches.append(order[start:end])
-            start = end
-    return [*batches, order[start:]] if len(order) else []

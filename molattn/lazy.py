@@ -1,0 +1,24 @@
+"""Modules that are imported at first use, for code that a prediction without torch imports too."""
+
+from importlib import import_module
+from typing import Any
+
+
+class LazyModule:
+    """A stand-in for a module, which is imported when an attribute is first read.
+
+    Args:
+        name: of the module.
+
+    >>> from molattn.lazy import LazyModule
+    >>> LazyModule("math").sqrt(9.0)
+    3.0
+    """
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        found = getattr(import_module(self._name), attribute)
+        setattr(self, attribute, found)
+        return found
