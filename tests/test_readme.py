@@ -171,7 +171,7 @@ def test_every_setting_exists(page: Path) -> None:
     known = {f"{section}.{f.name}" for section, kinds in SECTIONS.items() for kind in kinds for f in fields(kind)}
     lines = "\n".join(code_lines(page))
     named = re.findall(r"(?:--set|--search) ['\"]?(\w+\.\w+)=", lines)
-    named += re.findall(rf"^((?:{'|'.join(SECTIONS)})\.(?!safetensors$)\w+)$", lines, re.MULTILINE)
+    named += re.findall(rf"^((?:{'|'.join(SECTIONS)})\.(?!safetensors$|onnx$|pt2$)\w+)$", lines, re.MULTILINE)
     assert [setting for setting in named if setting not in known] == []
 
 

@@ -155,8 +155,7 @@ class Predictor(ArrayPredictor, TablePredictor, AttentionTablePredictor):
             goal: "maximize" or "minimize": which change is the best.
             level: the probability that a measured change is within its interval.
             min_pairs: in how many matched pairs a replacement must have been measured to be tried.
-            data: a table of measured molecules, instead of the `predictions.csv` of the run; see
-                `molattn.inference.measured_tables.data_table`.
+            data: a table of measured molecules, instead of the `predictions.csv` of the run.
             smiles_column, target_column: its columns; found by their names when empty.
             table_options: encoding, header and sheet of the table, and the number format of the target.
             num_workers: processes that read molecules; 0 to read them in this process.
@@ -174,8 +173,7 @@ class Predictor(ArrayPredictor, TablePredictor, AttentionTablePredictor):
         Example::
 
             found = molattn.load("runs/esol").what_if("CC(=O)Oc1ccccc1C(=O)O")
-            for row in found.best(5):
-                print(row.variant.smiles, row.variant.name, row.change, (row.lower, row.upper), row.in_domain)
+            [(row.variant.smiles, row.change, row.lower, row.upper, row.in_domain) for row in found.best(5)]
         """
         # Imported here, because most predictions need neither matched pairs nor alerts.
         from molattn.inference.measured_tables import data_table, table_of_run

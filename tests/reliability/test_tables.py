@@ -66,7 +66,7 @@ def test_47_hostile_tables(
     score: Score, molattn: Molattn, run: Path, predictor: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The model is read once. The command has the name of its module, which cannot be imported by it.
-    monkeypatch.setattr(sys.modules["molattn.cli.predict"], "load_predictor", lambda *_: predictor)
+    monkeypatch.setattr(sys.modules["molattn.cli.predict"], "load_engine", lambda *_: predictor)
     wanted, tried = score.times(24, 1000), set[bytes]()
     for number in range(10 * wanted):
         table = hostile(number)

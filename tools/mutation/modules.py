@@ -38,6 +38,7 @@ MODULES = {
     "data/tables/records": ["data/test_records.py", "data/test_sdf_atom_lists.py", "data/test_atom_lists.py"],
     "data/tables/parts": ["data/test_parts.py"],
     "data/store/batches": ["data/test_batches.py"],
+    "data/store/padding": ["data/test_batches.py"],
     "data/store/packing": ["data/test_packing.py"],
     "data/store/ragged": ["data/test_ragged.py"],
     "data/files": ["data/test_files.py", "data/test_tables.py", "data/test_locks.py"],
