@@ -26,6 +26,7 @@ from molattn.graph.aggregate import READOUTS
 from molattn.models.encodings import EDGE_ENCODINGS, NODE_ENCODINGS
 from molattn.models.losses import Loss, register_loss
 from molattn.models.presets import PRESETS, Preset
+from molattn.training.loggers import LOGGERS, Logger
 from molattn.training.callbacks import CALLBACKS, Callback
 from molattn.training.metrics import METRICS, Metric
 
@@ -67,6 +68,14 @@ class Shout(Callback):
 
 
 CALLBACKS["shout"] = lambda config: Shout()
+
+
+class Printed(Logger):
+    def log_metrics(self, metrics, epoch):
+        print_line(f"LOGGED {epoch}")
+
+
+LOGGERS["printed"] = Printed
 METRICS["largest-error"] = Metric("largest error", ("regression",), False, lambda y, p: float(abs(y - p).max()))
 SPLITS["mine"] = lambda keys, sizes, seed, *, groups: random_split(keys, sizes, seed + 1, groups)
 PRESETS["tiny"] = Preset("a small one", "mine", "", {"model": {"hidden_dim": 16, "num_layers": 1}})
@@ -98,15 +107,15 @@ def _molattn(folder: Path, *arguments: str, plugins: str = "mine.py", code: int 
 @pytest.mark.slow
 def test_a_plugin_adds_to_every_table_and_the_command_line_uses_it(folder: Path) -> None:
     help_text = " ".join(_molattn(folder, "train", "--help-all").replace("│", "").split())
-    for name in ("mine", "tiny", "log-cosh", "largest-error", "shout"):
+    for name in ("mine", "tiny", "log-cosh", "largest-error", "shout", "printed"):
         assert f"By plugins: {name}." in help_text
     settings = ("model.score=half_dot", "model.normalizer=sharp", "model.join=mine", "model.readout=mine")
     encodings = ('model.edges=["bond", "path", "close"]', 'model.nodes=["ones"]')
     options = [word for setting in (*settings, *encodings) for word in ("--set", setting)]
     how = ("--loss-function", "log-cosh", "--metric", "largest-error", "--split", "mine", "--preset", "tiny")
-    how = (*how, "--callbacks", "shout")
+    how = (*how, "--callbacks", "shout", "--logger", "printed")
     shown = _molattn(folder, "train", "table.csv", *how, *options, "--epochs", "2", "-o", "run")
-    assert "largest error" in shown and "EPOCH 2" in shown
+    assert "largest error" in shown and "EPOCH 2" in shown and "LOGGED 2" in shown
     assert (folder / "run/plots/learning_curve.png").is_file()
     assert "CCO" in _molattn(folder, "predict", "run", "--smiles", "CCO")
     assert "largest error" in _molattn(folder, "evaluate", "run", "table.csv", "--metric", "largest-error")
