@@ -42,12 +42,11 @@ def table_of(name: str, arena: Path, lipophilicity: Path, folder: Path) -> tuple
     if name in ("esol", "lipophilicity"):
         return (DATASETS / "esol.csv", "log_solubility") if name == "esol" else (lipophilicity, "log_d")
     if ARENA[name] == "tdc":
-        source, smiles, value, keep = arena / "tdc" / name / "train_val.csv", "Drug", "Y", lambda _: True
+        source, smiles, value = arena / "tdc" / name / "train_val.csv", "Drug", "Y"
     else:
         source, smiles, value = arena / "moleculeace" / f"{name}.csv", "smiles", "y [pEC50/pKi]"
-        keep = lambda row: row["split"] == "train"  # noqa: E731
     with source.open(newline="", encoding="utf-8") as file:
-        rows = [(row[smiles], row[value]) for row in csv.DictReader(file) if keep(row)]
+        rows = [(row[smiles], row[value]) for row in csv.DictReader(file) if row.get("split", "train") == "train"]
     path = folder / f"{name}.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("smiles", "value"), *rows])

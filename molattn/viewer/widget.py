@@ -1,11 +1,11 @@
 """The interactive page as a Jupyter widget; Python can read and set its selection."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from molattn.errors import MissingExtra, UsageError
 from molattn.explain import AttentionMap, Attribution
+from molattn.viewer.web.document import script, source
 from molattn.viewer.web.payload import MeasuredValues, payload
 
 try:
@@ -13,8 +13,6 @@ try:
     import traitlets
 except ImportError as error:
     raise MissingExtra("anywidget", "widget", "a widget in a notebook") from error
-
-_HERE = Path(__file__).parent / "web"
 
 
 class AttentionWidget(anywidget.AnyWidget):
@@ -48,8 +46,8 @@ class AttentionWidget(anywidget.AnyWidget):
     >>> widget.head = 3
     """
 
-    _esm = _HERE / "page.js"
-    _css = _HERE / "page.css"
+    _esm = script("page.js")
+    _css = source("page.css")
     content = traitlets.Dict().tag(sync=True)
     pinned = traitlets.Int(None, allow_none=True).tag(sync=True)
     layer = traitlets.Int(0).tag(sync=True)

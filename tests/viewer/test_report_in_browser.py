@@ -185,3 +185,10 @@ def test_there_are_no_accessibility_findings_at_any_size(opened, document, width
     violations = tab.evaluate("axe.run({resultTypes: ['violations']})")["violations"]
     assert [(v["id"], v["nodes"][0]["html"][:200]) for v in violations] == []
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_a_wide_table_scrolls_by_itself(opened, document):
+    tab = opened(document)
+    tab.set_viewport_size({"width": 390, "height": 800})
+    tab.evaluate("document.querySelectorAll('.scroll td').forEach((cell) => cell.append('wide'.repeat(40)))")
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390

@@ -12,7 +12,7 @@ from molattn.viewer.report.comparison import align, comparison_payload
 from molattn.viewer.report.document import report_document
 from molattn.viewer.report.payload import report_payload
 from molattn.viewer.report.run_files import read_run
-from molattn.viewer.web.document import source
+from molattn.viewer.web.document import script, source
 from tests.molecules import SPECIAL
 from tests.viewer.run_folders import write_run
 from tests.viewer.test_page import HOSTILE, Elements, content
@@ -35,7 +35,7 @@ def test_the_whole_of_esol_is_small(tmp_path: Path) -> None:
 
 
 def test_code_and_style_are_small() -> None:
-    assert len((source("report.js") + source("report.css")).encode()) <= 48_000
+    assert len((script("report.js") + source("report.css")).encode()) <= 48_000
 
 
 def test_only_the_report_s_own_script_and_style_may_run(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def page(
     content = payload(list(maps), list(attributions), list(truth), list(names))
     shown = [m.get("name") or m["smiles"] for m in content["molecules"]]
     title = shown[0] if len(shown) == 1 else f"{shown[0]} and {len(shown) - 1} more"
-    return html_document(title, source("page.css"), source("page.js") + START, content)
+    return html_document(title, source("page.css"), script("page.js") + START, content)
 
 
 def html_document(title: str, style: str, script: str, content: dict[str, Any]) -> str:
@@ -173,6 +173,11 @@ def framed(document: str, height: int = FRAME_HEIGHT) -> str:
 def source(name: str) -> str:
     """The text of a script or a style sheet of this package, such as `page.js`: each page has its own copy."""
     return files("molattn.viewer.web").joinpath(name).read_text(encoding="utf-8")
+
+
+def script(name: str) -> str:
+    """The text of the script of a page, such as `page.js`, behind what all pages share."""
+    return source("elements.js") + source(name)
 
 
 def _json(content: dict[str, Any]) -> str:

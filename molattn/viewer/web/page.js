@@ -3,19 +3,6 @@
 
 // ---- elements -------------------------------------------------------------------------------------------------------
 
-function h(name, attributes = {}, ...children) {
-  const svg = name.startsWith("svg:");
-  const element = svg
-    ? document.createElementNS("http://www.w3.org/2000/svg", name.slice(4))
-    : document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-    else if (value != null && value !== false) element.setAttribute(key, value === true ? "" : value);
-  }
-  element.append(...children);
-  return element;
-}
-
 const divmod = (k, n) => [(k / n) | 0, k % n];
 const setAttributes = (element, attributes) => Object.entries(attributes).forEach(([k, v]) => element.setAttribute(k, v));
 const setText = (element, text) => element.textContent === text || (element.textContent = text);
@@ -302,24 +289,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
   // -- controls
 
   const radios = (words, name, options) =>
-    h(
-      "fieldset",
-      {},
-      h("legend", {}, words),
-      ...options.map(([value, text]) =>
-        h(
-          "label",
-          {},
-          h("input", {
-            type: "radio",
-            name: `${name} ${id}`,
-            checked: s[name] === value,
-            onchange: () => change({ [name]: value }),
-          }),
-          h("span", {}, text),
-        ),
-      ),
-    );
+    radioGroup(words, `${name} ${id}`, options, s[name], (value) => change({ [name]: value }));
   const id = Math.random().toString(36).slice(2);
   const downloads = () =>
     h(

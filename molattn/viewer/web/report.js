@@ -3,19 +3,6 @@
 
 // ---- elements and numbers -------------------------------------------------------------------------------------------
 
-function h(name, attributes = {}, ...children) {
-  const svg = name.startsWith("svg:");
-  const element = svg
-    ? document.createElementNS("http://www.w3.org/2000/svg", name.slice(4))
-    : document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
-    else if (value != null && value !== false) element.setAttribute(key, value === true ? "" : value);
-  }
-  element.append(...children);
-  return element;
-}
-
 const short = (text, length) => (text.length > length ? text.slice(0, length - 1) + "\u2026" : text);
 const minus = (text) => text.replace("-", "\u2212");
 const count = (n) => n.toLocaleString("en-US");

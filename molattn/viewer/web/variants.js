@@ -16,27 +16,10 @@ export function showVariants(root, data) {
   const labels = (v) => v.atoms.map((i) => parent.labels[i]).join(", ");
 
   const radios = (words, name, options) =>
-    h(
-      "fieldset",
-      {},
-      h("legend", {}, words),
-      ...options.map(([value, text]) =>
-        h(
-          "label",
-          {},
-          h("input", {
-            type: "radio",
-            name: `${name} ${id}`,
-            checked: s[name] === value,
-            onchange: () => {
-              s[name] = value;
-              update();
-            },
-          }),
-          h("span", {}, text),
-        ),
-      ),
-    );
+    radioGroup(words, `${name} ${id}`, options, s[name], (value) => {
+      s[name] = value;
+      update();
+    });
   const check = (name, words) => {
     const input = h("input", {
       type: "checkbox",
