@@ -33,6 +33,12 @@ def pretrain(
     encoding: Encoding = None,
     no_header_row: NoHeaderRow = False,
     sheet: Sheet = None,
+    max_molecules: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="At most this many rows of the table, sampled at random. [default: all]", show_default=False
+        ),
+    ] = None,
     grow: Annotated[int, typer.Option(min=0, help="Number of molecules to generate from these and add.")] = 0,
     exclude: Annotated[
         list[Path] | None,
@@ -80,8 +86,9 @@ def pretrain(
 ) -> None:
     """Pretrain a base model on unlabeled molecules; `molattn train --base FOLDER` starts from it.
 
-    It learns to predict RDKit descriptors and masked atoms. The molecules of the benchmark data sets ESOL, FreeSolv,
-    Lipophilicity, BBBP and Tox21 are always excluded. After an interruption, the same command with --resume continues.
+    It learns to predict RDKit descriptors and masked atoms. The molecules of ESOL, FreeSolv, Lipophilicity, BBBP and
+    Tox21 and the test molecules of TDC's ADMET group and MoleculeACE are always excluded. After an interruption, the
+    same command with --resume continues.
     """
     if table is not None and molecules is not None:
         raise typer.BadParameter("give a table or --molecules, not both")
@@ -99,6 +106,7 @@ def pretrain(
     weights = {"masked_atoms": masked_atoms, "masked_weight": masked_weight}
     config = PretrainConfig(
         molecules=NCI_MOLECULES if table is None else str(table),
+        max_molecules=max_molecules or 0,
         grow=grow,
         exclude=tuple(map(str, exclude or ())),
         run=resolve(None, {**options, "base": "none", "num_workers": num_workers}, settings or ()),

@@ -22,6 +22,7 @@ class PretrainConfig:
 
     Attributes:
         molecules: the path of a table, or `NCI_MOLECULES`.
+        max_molecules: of a larger table, so many rows are sampled at random; 0 for all.
         grow: the number of molecules to generate from them, see `molattn.chem.grow_molecules`.
         exclude: paths of tables with molecules to exclude, in addition to those for evaluation.
         masked_atoms: the fraction of atoms to mask and predict; 0 for none.
@@ -30,6 +31,7 @@ class PretrainConfig:
     """
 
     molecules: str = NCI_MOLECULES
+    max_molecules: int = 0
     grow: int = 0
     exclude: tuple[str, ...] = ()
     masked_atoms: float = 0.15
@@ -39,6 +41,7 @@ class PretrainConfig:
     def command(self) -> str:
         """The command line with these settings, without the output folder."""
         words = ["molattn", "pretrain", *([] if self.molecules == NCI_MOLECULES else [self.molecules])]
+        words += ["--max-molecules", str(self.max_molecules)] if self.max_molecules else []
         words += ["--grow", str(self.grow)] if self.grow else []
         words += [word for path in self.exclude for word in ("--exclude", path)]
         default = PretrainConfig()
@@ -59,8 +62,8 @@ def check_pretraining(config: PretrainConfig) -> None:
     check_config(config.run)
     data = config.run.data
     check_molecules(config.molecules)
-    if config.grow < 0:
-        raise UsageError("a setting is out of range: grow is 0 or more")
+    if config.max_molecules < 0 or config.grow < 0:
+        raise UsageError("a setting is out of range: max_molecules and grow are 0 or more")
     if not 0 <= config.masked_atoms < 1:
         raise UsageError("a setting is out of range: masked_atoms is at least 0 and below 1")
     if not config.masked_weight > 0:

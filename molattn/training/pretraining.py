@@ -101,6 +101,7 @@ def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: b
         config.molecules,
         smiles_column=run.data.smiles_column,
         table_options=table_options_of(run.data),
+        max_molecules=config.max_molecules,
         num_generated=config.grow,
         seed=run.training.seed,
         exclude=config.exclude,

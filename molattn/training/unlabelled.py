@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from molattn.chem import MAX_ATOMS, MAX_LENGTH, Progress, grow_molecules, inchi_key, inchikey_skeletons, nci_molecules
 from molattn.chem.molecule import map_rows
 from molattn.data import RejectedRow, column, guess_smiles_column, read_table
@@ -50,6 +52,7 @@ def collect_molecules(
     *,
     smiles_column: str = "",
     table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
+    max_molecules: int = 0,
     num_generated: int = 0,
     seed: int = 0,
     exclude: Sequence[str] = (),
@@ -63,8 +66,9 @@ def collect_molecules(
         molecules: the path of a table, or `NCI_MOLECULES`.
         smiles_column: the SMILES column of the table; found by its name when empty.
         table_options: its encoding, header and sheet; a `MolattnWarning` reports what was detected or assumed.
+        max_molecules: of a larger table, so many rows are sampled at random; 0 for all.
         num_generated: the number of molecules to generate, see `molattn.chem.grow_molecules`.
-        seed: of the generated molecules.
+        seed: of the sampled rows and of the generated molecules.
         exclude: paths of tables with further molecules to exclude.
         max_atoms: larger molecules are rejected.
         num_workers: processes that read molecules.
@@ -90,8 +94,10 @@ def collect_molecules(
     reasons: dict[int, str] = {} if table is None else dict(table.structure_errors)
     seen: set[str] = set()
     unique: list[str] = []
-    identities = map_rows(texts, partial(_identity, max_atoms=max_atoms), num_workers, progress=progress)
-    for row, found in enumerate(identities):
+    rows = _sampled_rows(len(texts), max_molecules, seed)
+    sampled = [texts[row] for row in rows]
+    identities = map_rows(sampled, partial(_identity, max_atoms=max_atoms), num_workers, progress=progress)
+    for row, found in zip(rows, identities, strict=True):
         if row in reasons:
             continue
         if isinstance(found, SmilesError):
@@ -114,6 +120,13 @@ def collect_molecules(
         rejected=[] if table is None else [table.reject(row, texts[row], reasons[row]) for row in sorted(reasons)],
         rejection_counts=dict(Counter(_short_reason(reason) for reason in reasons.values()).most_common()),
     )
+
+
+def _sampled_rows(count: int, max_molecules: int, seed: int) -> Sequence[int]:
+    """The rows to read, in order: all, or a random sample of `max_molecules`."""
+    if not 0 < max_molecules < count:
+        return range(count)
+    return np.sort(np.random.default_rng(seed).choice(count, max_molecules, replace=False)).tolist()
 
 
 def check_molecules(molecules: str) -> None:

@@ -101,6 +101,19 @@ def test_further_molecules_can_be_excluded(table: Path, tmp_path: Path) -> None:
     assert found.rejection_counts["it is one of the molecules to exclude"] >= 25
 
 
+def test_rows_of_a_large_table_are_sampled_at_random_in_their_order(table: Path) -> None:
+    whole = collect_molecules(str(table)).smiles
+    samples = [collect_molecules(str(table), max_molecules=30, seed=seed) for seed in (0, 0, 1)]
+    first, again, other = (sample.smiles for sample in samples)
+    assert first == again != other
+    assert set(first) < set(whole)
+    assert [s for s in whole if s in first] == list(first)
+    for sample in samples:
+        # Rows that are not sampled are not counted as rejected.
+        assert len(sample.smiles) + len(sample.rejected) == 30
+    assert collect_molecules(str(table), max_molecules=1_000).smiles == whole
+
+
 def test_a_table_of_evaluation_molecules_only_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "t.smi").write_text("\n".join(EVALUATED) + "\n")
     with pytest.raises(InputError, match="leaves no molecule to learn from; the first, .*evaluated on"):
@@ -192,7 +205,8 @@ def test_a_folder_is_not_overwritten(config: PretrainConfig, base: Path, tmp_pat
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"grow": -1}, "grow is 0 or more"),
+        ({"grow": -1}, "grow are 0 or more"),
+        ({"max_molecules": -1}, "max_molecules and grow are 0 or more"),
         ({"masked_atoms": 1.0}, "masked_atoms is at least 0 and below 1"),
         ({"masked_weight": 0.0}, "masked_weight is above 0"),
         ({"run": SMALL.updated({"data": {"conformers": True}}, "t")}, "molecules as they are"),

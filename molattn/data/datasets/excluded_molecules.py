@@ -10,7 +10,10 @@ from molattn.data.datasets.cards import datasets_dir
 from molattn.errors import InputError, SmilesError
 
 EVALUATION_SETS = ("esol", "freesolv", "lipophilicity", "bbbp", "tox21")
-"""The data sets that results are reported on, by name."""
+"""The data sets that results are reported on with several splits, by name: all their molecules are excluded."""
+
+EVALUATION_GROUPS = ("tdc", "moleculeace")
+"""The groups of data sets with a fixed test split: their test molecules are excluded."""
 
 HASH_FILE = "evaluation-molecules.txt"
 """The file of hashes in the folder of data sets, one per line; lines that begin with # are comments."""
@@ -62,7 +65,7 @@ class ExcludedMolecules:
 
 @cache
 def evaluation_molecules() -> ExcludedMolecules:
-    """The molecules of `EVALUATION_SETS`.
+    """The molecules of `EVALUATION_SETS`, the test molecules of `EVALUATION_GROUPS`, and those of further test sets.
 
     Raises:
         InputError: the file of hashes is missing or invalid.
