@@ -53,6 +53,9 @@ def whatif(
         Path | None,
         typer.Option(help="A table of measured molecules. [default: predictions.csv of the run]", show_default=False),
     ] = None,
+    data_unseen: Annotated[
+        bool, typer.Option("--data-unseen", help="The model was neither trained nor selected with molecules of --data.")
+    ] = False,
     smiles_column: SmilesColumn = None,
     encoding: Encoding = None,
     no_header_row: NoHeaderRow = False,
@@ -70,8 +73,9 @@ def whatif(
     """
     if output is not None and output.suffix.lower() not in _FORMATS:
         raise UsageError(f"{output.name}: variants are written as {' or '.join(_FORMATS)}")
-    if data is None and (smiles_column or encoding or no_header_row or sheet):
-        raise typer.BadParameter("--smiles-column, --encoding, --no-header-row and --sheet apply only to --data")
+    if data is None and (data_unseen or smiles_column or encoding or no_header_row or sheet):
+        names = "--data-unseen, --smiles-column, --encoding, --no-header-row and --sheet"
+        raise typer.BadParameter(f"{names} apply only to --data")
     from molattn.inference.table_job import check_output
 
     if output is not None:
@@ -83,7 +87,10 @@ def whatif(
         from molattn.inference.measured_tables import data_table
 
         options = table_options(encoding, no_header_row, sheet)
-        tables = [data_table(p.predictor, data, p.options.target or "", smiles_column, "", options) for p in properties]
+        tables = [
+            data_table(p.predictor, data, p.options.target or "", smiles_column, "", options, unseen=data_unseen)
+            for p in properties
+        ]
         properties = [replace(p, table=table) for p, table in zip(properties, tables, strict=True)]
     from molattn.inference.trade_offs import weigh
 

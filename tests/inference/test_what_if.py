@@ -189,6 +189,22 @@ def test_a_table_of_one_s_own_keeps_the_parts_of_the_run(runs: Path) -> None:
     assert found.rows
 
 
+def test_without_splits_it_is_not_known_which_molecules_of_a_table_the_model_was_trained_on(
+    runs: Path, tmp_path: Path
+) -> None:
+    for name in ("one", "calibrated"):
+        molattn.load(runs / name).save(tmp_path / name)
+    predictor = molattn.load(tmp_path / "one")
+    table = data_table(predictor, runs / "t.csv", "y")
+    assert not table.has_splits and set(table.splits.tolist()) == {""} and table.effects
+    with pytest.raises(UsageError, match=r"no splits.csv that says which molecules of .*t.csv .* --data-unseen"):
+        predictor.what_if(table.smiles[0], data=runs / "t.csv")
+    found = predictor.what_if(table.smiles[0], level=0.8, data=runs / "t.csv", data_unseen=True)
+    assert (found.known, found.source) == (False, PAIRS)
+    found = molattn.load(tmp_path / "calibrated").what_if(table.smiles[0], level=0.6, data=runs / "t.csv")
+    assert (found.known, found.source, found.measured) == (None, CALIBRATED_MODEL, pytest.approx(table.values[0]))
+
+
 def test_no_other_variant_beats_one_of_the_front(runs: Path) -> None:
     predictor = molattn.load(runs / "two")
     goals = {"y": "maximize", "z": "maximize"}
