@@ -78,9 +78,7 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
             }
             out = None if log is None else subprocess.DEVNULL
             command = [*COMMAND, *arguments]
-            processes.append(
-                subprocess.Popen(command, env=environment, stdout=out, stderr=log, start_new_session=True)
-            )
+            processes.append(subprocess.Popen(command, env=environment, stdout=out, stderr=log, start_new_session=True))
         failed = _wait(processes)
         if received:
             return 128 + received[0]

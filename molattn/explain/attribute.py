@@ -207,7 +207,7 @@ def _attribute_trees(
     assert blended is not None
     t, c = explained.class_of or (explained.output, None)
     terms = tree_shap(blended, molecule, t, c)
-    if isinstance(task, Multiclass) and blended.trees[t].outputs == 1:
+    if isinstance(task, Multiclass) and c is not None and blended.trees[t].outputs == 1:
         name = f"log-odds of {task.class_names(t)[c]} of {artifact.targets[t]}"
         explained = replace(explained, unit="log-odds", quantity=name)
     output = (terms.constant or 0.0) + float(terms.values.sum()) + sum(terms.other_terms.values())

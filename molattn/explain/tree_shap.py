@@ -28,8 +28,8 @@ def tree_shap(blended: BlendedTrees, molecule: Molecule, target: int, class_inde
         blended: the trees of a model.
         molecule: as the model reads it; hydrogens that are atoms have the value 0.
         target: index of the target.
-        class_index: the class of a target with several; None for a number. The trees of two classes have one output, the
-            log-odds of the second: those of the first are its negative.
+        class_index: the class of a target with several; None for a number. The trees of two classes have one
+            output, the log-odds of the second: those of the first are its negative.
 
     Raises:
         UsageError: LightGBM, which computes TreeSHAP values, is not installed.

@@ -115,9 +115,7 @@ def test_descriptors_are_taken_from_the_frame_of_the_molecules(root: Path) -> No
         (target,) = predictor.targets
         rows = [row.values for row in predictor.predict_rows(table)]
         assert_same_predictions(np.ravel(np.array(rows)), expected)
-        assert_same_predictions(
-            np.array([row.values for row in predictor.embed_rows(table)]), predictor.embed(table)
-        )
+        assert_same_predictions(np.array([row.values for row in predictor.embed_rows(table)]), predictor.embed(table))
         maps = [found for found in predictor.attentions(table) if isinstance(found, AttentionMap)]
         assert_same_predictions([found.prediction[target] for found in maps], expected)
     without = [found for found in predictor.attentions(SMILES) if isinstance(found, AttentionMap)]
