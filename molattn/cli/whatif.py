@@ -89,9 +89,9 @@ def whatif(
             for p in properties
         ]
         properties = [replace(p, table=table) for p, table in zip(properties, tables, strict=True)]
-    from molattn.inference.trade_offs import weigh
+    from molattn.inference.trade_offs import predict_trade_offs
 
-    found = weigh(properties, smiles)
+    found = predict_trade_offs(properties, smiles)
     if failed := found.results[0].failed:
         warn(f"{len(failed)} variants have no prediction, the first {failed[0][0]}: {failed[0][1]}")
     if output is None:

@@ -13,7 +13,7 @@ from molattn.errors import SmilesError, UsageError
 from molattn.inference import WhatIf
 from molattn.inference.measured_pairs import CALIBRATED_MODEL, MOLECULES, PAIRS, TEST, TRAIN, MeasuredTable
 from molattn.inference.measured_tables import data_table, table_of_run
-from molattn.inference.trade_offs import Property, pareto_front, weigh
+from molattn.inference.trade_offs import Property, pareto_front, predict_trade_offs
 from molattn.inference.what_if import WhatIfOptions
 from tests.molecules import esol
 
@@ -212,7 +212,7 @@ def test_no_other_variant_beats_one_of_the_front(runs: Path) -> None:
         Property(name, predictor, WhatIfOptions(name, goal, 0.8), table_of_run(predictor, name))
         for name, goal in goals.items()
     ]
-    found = weigh(properties, PARENT)
+    found = predict_trade_offs(properties, PARENT)
     changes = np.array([[one.change for one in row] for row in found.rows])
     for mine, on_front in zip(changes, found.front, strict=True):
         beaten = [other for other in (*changes, np.zeros(2)) if (other >= mine).all() and (other > mine).any()]
@@ -221,7 +221,7 @@ def test_no_other_variant_beats_one_of_the_front(runs: Path) -> None:
     assert not any(found.front[first:])
     assert found.to_frame()["pareto_front"].to_pylist() == list(found.front)
     with pytest.raises(UsageError, match="same name"):
-        weigh([properties[0], properties[0]], PARENT)
+        predict_trade_offs([properties[0], properties[0]], PARENT)
 
 
 def test_equal_rows_are_both_on_the_front() -> None:
