@@ -81,6 +81,8 @@ def attention_weights(
     layout, bias = _as_layout(layout, bias)
     score = _look_up_score(score)
     _check_queries_and_keys(q, k, layout, score)
+    if isinstance(layout, DenseLayout):
+        q = layout.zero_queries_without_keys(q)
     logits = score(q, k, layout) if edges is None else edges.logits(q, k, layout, score)
     if bias is not None:
         logits = logits + bias
@@ -293,7 +295,7 @@ def _padded_graphs(kernel: Callable[..., Tensor], args: _AttendArguments) -> Ten
         mask = draw_dropout_mask(args.q, (b, h, n, n), args.dropout)
     q, k, v = args.q, args.k, args.v
     if layout.mask is not None and not layout.padding_is_finite:
-        q = _zero_rows(mask_any(layout.mask, -1).unsqueeze(-1), q)[0]
+        q = layout.zero_queries_without_keys(q)
         k, v = _zero_rows(layout.attended_keys(), k, v)
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     output = kernel(q, k, v, edges.e, edges.w_ke, edges.w_ve, edges.w_be, layout.node_mask, layout.edge_mask, mask)
@@ -320,6 +322,8 @@ def _fused(args: _AttendArguments) -> Tensor:
     no_valid_key = None if all_true(has_valid_key) else ~has_valid_key.unsqueeze(-1)
     if no_valid_key is not None:
         mask = mask_or(mask, no_valid_key)
+        if not layout.padding_is_finite:
+            q = q.masked_fill(no_valid_key, 0.0)
     if bias is not None:
         mask = bias.masked_fill(~mask, torch.finfo(bias.dtype).min)
     output = _sdpa(q, k, v, mask, dropout, scale)

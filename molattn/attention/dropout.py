@@ -10,6 +10,11 @@ from molattn.kernels.elementwise import new_key
 from molattn.kernels.operations import eager_unsupported_reason
 
 
+def active_dropout(p: float, training: bool) -> float:
+    """The dropout probability that a module applies: p in training, 0 in evaluation."""
+    return p if training else 0.0
+
+
 def draw_dropout_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
     """A dropout mask: 0 with probability p, else 1 / (1 - p); dtype and device are those of `like`.
 
@@ -35,7 +40,7 @@ def add_dropout(a: Tensor, x: Tensor, p: float, training: bool = True) -> Tensor
 
 def dropout_gelu(x: Tensor, p: float = 0.0, training: bool = True) -> Tensor:
     """dropout(gelu(x)), gelu(x) = x Phi(x), Phi the standard normal CDF; any shape."""
-    return _dropout_gelu_op(x, p if training else 0.0)
+    return _dropout_gelu_op(x, active_dropout(p, training))
 
 
 class Dropout(nn.Dropout):

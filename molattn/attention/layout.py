@@ -82,8 +82,8 @@ class DenseLayout:
 
     Attributes:
         mask: boolean, broadcastable to the logits, True where i may attend to j; None for no mask.
-        padding_is_finite: True if the caller has made keys and values that no query attends to finite; a weight of zero
-            then hides them, and they are not zeroed again.
+        padding_is_finite: True if the caller has made finite the keys and values that no query attends to, and the
+            queries without a valid key; a weight of zero then hides them, and they are not zeroed again.
 
     Raises:
         TypeError: the mask is not boolean.
@@ -154,6 +154,16 @@ class DenseLayout:
         # Each value may be a single number, v (j,), as in the book's example.
         attended = self.attended_keys()
         return k.masked_fill(~(attended if k.dim() > 1 else attended.squeeze(-1)), 0.0)
+
+    def zero_queries_without_keys(self, q: Tensor) -> Tensor:
+        """Queries `q`, (..., i, d), with zeros for those without a valid key: NaN in them would reach gradients of k.
+
+        With `padding_is_finite` they are returned unchanged.
+        """
+        if self.mask is None or self.padding_is_finite:
+            return q
+        has_valid_key = mask_any(self.mask, -1).unsqueeze(-1)
+        return q if all_true(has_valid_key) else q.masked_fill(~has_valid_key, 0.0)
 
     def attended_keys(self) -> Tensor:
         """(..., j, 1), True for the keys that at least one query attends to; the layout must have a mask."""

@@ -6,34 +6,17 @@ from typing import Annotated
 
 import typer
 
-from molattn.cli.options import (
-    Accelerator,
-    Encoding,
-    Force,
-    InputFormat,
-    MoleculeTable,
-    NoHeaderRow,
-    NumWorkers,
-    Quiet,
-    Run,
-    Sheet,
-    SmilesColumn,
-    Strict,
-    load_predictor,
-    table_options,
-)
+from molattn.cli.options import Accelerator, Force, MoleculeTable, NumWorkers, Quiet, Run, Strict, load_predictor
+from molattn.cli.table_reading import DEFAULT_READING, TableReading, reads_table
 from molattn.cli.terminal import print_status, warn
 
 
+@reads_table(without=("decimal", "thousands"))
 def attention(
     run: Run,
     table: MoleculeTable,
     output: Annotated[Path, typer.Option("--output", "-o", help="Output file: .parquet or .csv.", show_default=False)],
-    smiles_column: SmilesColumn = None,
-    input_format: InputFormat = None,
-    encoding: Encoding = None,
-    no_header_row: NoHeaderRow = False,
-    sheet: Sheet = None,
+    reading: TableReading = DEFAULT_READING,
     layer: Annotated[
         int | None, typer.Option(help="Only this layer; negative numbers count from the last.", show_default=False)
     ] = None,
@@ -54,14 +37,14 @@ def attention(
     be read are left out; a warning reports how many there are, and the first.
     """
     from molattn.cli.table_report import TableProgress
-    from molattn.inference.table_job import InputTable, check_attention_output
+    from molattn.inference.table_job import check_attention_output
 
     check_attention_output(output, force, table)
     predictor = load_predictor(run, accelerator)
     from molattn.inference.attention_table import write_attention
 
     progress = partial(TableProgress, quiet=quiet)
-    source = InputTable(table, smiles_column, input_format, table_options(encoding, no_header_row, sheet))
+    source = reading.input_table(table)
     counts = write_attention(predictor, source, output, progress, warn, layer, head, num_workers, strict)
     if not quiet:
         print_status(f"{counts.weights:,} weights of {counts.rows - counts.failed} molecules, written to {output}")

@@ -36,8 +36,8 @@ def locate(card: "DatasetCard", data_dir: Path | None) -> tuple[str | None, str,
     Warns of a damaged table. The rows are those on the card, or of the table that was downloaded; None if unknown.
     """
     from molattn.data import find_dataset
-    from molattn.data.datasets.cards import read_pin
     from molattn.data.datasets.fetch import has_public_file
+    from molattn.data.datasets.pins import read_pin
     from molattn.errors import InputError
 
     try:

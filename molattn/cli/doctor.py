@@ -129,7 +129,7 @@ def _datasets() -> str:
 def _cache() -> str:
     """The folder of files that can be downloaded or computed again, and its size."""
     from molattn.cache import CACHE_VARIABLE, cache_folder
-    from molattn.data.datasets.cards import molecule_cache_dir
+    from molattn.data.datasets.folders import molecule_cache_dir
 
     try:
         home, molecules = cache_folder(), molecule_cache_dir()

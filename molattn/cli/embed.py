@@ -8,29 +8,23 @@ import typer
 
 from molattn.cli.options import (
     Accelerator,
-    Decimal,
-    Encoding,
     Force,
-    InputFormat,
     MoleculeTable,
-    NoHeaderRow,
     NumWorkers,
     Precision,
     Quiet,
     Resume,
     Run,
     Shard,
-    Sheet,
-    SmilesColumn,
     Strict,
-    Thousands,
     load_predictor,
     parse_shard,
-    table_options,
 )
+from molattn.cli.table_reading import DEFAULT_READING, TableReading, reads_table
 from molattn.cli.terminal import warn
 
 
+@reads_table()
 def embed(
     run: Run,
     table: MoleculeTable,
@@ -43,13 +37,7 @@ def embed(
             show_default=False,
         ),
     ],
-    smiles_column: SmilesColumn = None,
-    input_format: InputFormat = None,
-    encoding: Encoding = None,
-    no_header_row: NoHeaderRow = False,
-    sheet: Sheet = None,
-    decimal: Decimal = "",
-    thousands: Thousands = "",
+    reading: TableReading = DEFAULT_READING,
     num_workers: NumWorkers = 0,
     shard: Shard = None,
     resume: Resume = False,
@@ -66,11 +54,10 @@ def embed(
     the table, NaN where a molecule cannot be read. All other options are those of `molattn predict`.
     """
     from molattn.cli.table_report import TableProgress, report_rows
-    from molattn.inference.table_job import InputTable, TableJob, locked_outputs
+    from molattn.inference.table_job import TableJob, locked_outputs
 
-    options = table_options(encoding, no_header_row, sheet, decimal, thousands)
     job = TableJob(
-        input=InputTable(table, smiles_column, input_format, options),
+        input=reading.input_table(table),
         output=output,
         shard=parse_shard(shard),
         num_workers=num_workers,

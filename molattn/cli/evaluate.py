@@ -5,26 +5,13 @@ from typing import Annotated
 
 import typer
 
-from molattn.cli.options import (
-    Accelerator,
-    Decimal,
-    Encoding,
-    NoHeaderRow,
-    NumWorkers,
-    Precision,
-    Quiet,
-    Run,
-    Sheet,
-    SmilesColumn,
-    Strict,
-    Thousands,
-    load_predictor,
-    table_options,
-)
+from molattn.cli.options import Accelerator, NumWorkers, Precision, Quiet, Run, Strict, load_predictor
+from molattn.cli.table_reading import DEFAULT_READING, TableReading, reads_table
 from molattn.cli.terminal import print_json, print_status, warn
 from molattn.errors import RowsFailed, UsageError, describe_failures
 
 
+@reads_table(without=("input_format",))
 def evaluate(
     run: Run,
     table: Annotated[Path, typer.Argument(help="A table with SMILES and labels.", show_default=False)],
@@ -32,7 +19,7 @@ def evaluate(
         Path | None,
         typer.Option("--output-dir", "-o", help="A new folder for metrics.json and plots.", show_default=False),
     ] = None,
-    smiles_column: SmilesColumn = None,
+    reading: TableReading = DEFAULT_READING,
     target_columns: Annotated[
         list[str] | None,
         typer.Option(
@@ -41,15 +28,10 @@ def evaluate(
             show_default=False,
         ),
     ] = None,
-    encoding: Encoding = None,
-    no_header_row: NoHeaderRow = False,
-    sheet: Sheet = None,
     metrics: Annotated[
         list[str] | None, typer.Option("--metric", help="Metric to report; may be repeated.", show_default=False)
     ] = None,
     num_workers: NumWorkers = 0,
-    decimal: Decimal = "",
-    thousands: Thousands = "",
     strict: Strict = False,
     accelerator: Accelerator = "cpu",
     precision: Precision = "32-true",
@@ -73,12 +55,12 @@ def evaluate(
         progress = None if predictor.read_options.conformers is None else reporter.molecules
         result = predictor.evaluate(
             table,
-            smiles_column=smiles_column or "",
+            smiles_column=reading.smiles_column or "",
             target_columns=target_columns or (),
             metrics=tuple(metrics or ()),
             num_workers=num_workers,
             progress=progress,
-            table_options=table_options(encoding, no_header_row, sheet, decimal, thousands),
+            table_options=reading.options,
         )
     for warning in result.warnings:
         warn(warning)

@@ -5,24 +5,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from molattn.cli.options import (
-    Accelerator,
-    Encoding,
-    NoHeaderRow,
-    Quiet,
-    Run,
-    Sheet,
-    SmilesColumn,
-    Target,
-    load_predictor,
-    table_options,
-)
+from molattn.cli.options import Accelerator, Quiet, Run, Target, load_predictor
+from molattn.cli.table_reading import DEFAULT_READING, TableReading, reads_table
 from molattn.cli.terminal import console, print_json, print_line, warn
 
 if TYPE_CHECKING:
     from molattn.explain.run_faithfulness import RunFaithfulness
 
 
+@reads_table(without=("input_format", "decimal", "thousands"))
 def faithfulness(
     run: Run,
     table: Annotated[
@@ -31,10 +22,7 @@ def faithfulness(
             help="A table of molecules to measure on. [default: the run's test molecules]", show_default=False
         ),
     ] = None,
-    smiles_column: SmilesColumn = None,
-    encoding: Encoding = None,
-    no_header_row: NoHeaderRow = False,
-    sheet: Sheet = None,
+    reading: TableReading = DEFAULT_READING,
     target: Target = None,
     method: Annotated[
         list[str] | None,
@@ -55,6 +43,7 @@ def faithfulness(
     compared with random numbers and an untrained model. The result is saved as
     `faithfulness.json` in the run, and pictures of attention and attributions show the result of their method.
     """
+    reading.check_has_table(table)
     from molattn.cli.table_report import TableProgress
 
     predictor = load_predictor(run, accelerator)
@@ -62,8 +51,8 @@ def faithfulness(
         result = predictor.faithfulness(
             run,
             table=table,
-            smiles_column=smiles_column or "",
-            table_options=table_options(encoding, no_header_row, sheet),
+            smiles_column=reading.smiles_column or "",
+            table_options=reading.options,
             target=target,
             methods=tuple(method or ()),
             max_molecules=max_molecules,

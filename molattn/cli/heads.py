@@ -7,26 +7,14 @@ from typing import Annotated
 
 import typer
 
-from molattn.cli.options import (
-    Accelerator,
-    Encoding,
-    InputFormat,
-    NoHeaderRow,
-    NumWorkers,
-    Quiet,
-    Run,
-    Sheet,
-    Smiles,
-    SmilesColumn,
-    Strict,
-    load_predictor,
-    table_options,
-)
+from molattn.cli.options import Accelerator, NumWorkers, Quiet, Run, Smiles, Strict, load_predictor
+from molattn.cli.table_reading import DEFAULT_READING, TableReading, reads_table
 from molattn.cli.terminal import print_status, warn
 from molattn.errors import UsageError
 from molattn.hub.address import address_text
 
 
+@reads_table(without=("decimal", "thousands"))
 def heads(
     run: Run,
     table: Annotated[
@@ -49,11 +37,7 @@ def heads(
     max_rows: Annotated[
         int | None, typer.Option(min=1, help="Read only the first N rows.", metavar="N", show_default=False)
     ] = None,
-    smiles_column: SmilesColumn = None,
-    input_format: InputFormat = None,
-    encoding: Encoding = None,
-    no_header_row: NoHeaderRow = False,
-    sheet: Sheet = None,
+    reading: TableReading = DEFAULT_READING,
     num_workers: NumWorkers = 0,
     strict: Strict = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the output files.")] = False,
@@ -71,14 +55,11 @@ def heads(
     from molattn.cli.head_report import print_summary
     from molattn.cli.table_report import TableProgress
     from molattn.explain.head_summary import check_summary_output
-    from molattn.inference.table_job import InputTable, check_output
+    from molattn.inference.table_job import check_output
 
     if table is not None and smiles:
         raise typer.BadParameter("give a table or --smiles, not both")
-    if table is None and (smiles_column or input_format or encoding or no_header_row or sheet):
-        raise typer.BadParameter(
-            "--smiles-column, --input-format, --encoding, --no-header-row and --sheet apply only to a table"
-        )
+    reading.check_has_table(table)
     outputs = list(outputs or ())
     for path in outputs:
         check_summary_output(path)
@@ -93,7 +74,7 @@ def heads(
             print_status(source)
         summary, counts = summarize_smiles(predictor, texts, locations, num_workers, strict)
     else:
-        source = InputTable(table, smiles_column, input_format, table_options(encoding, no_header_row, sheet))
+        source = reading.input_table(table)
         progress = partial(TableProgress, quiet=quiet)
         summary, counts = summarize_table(predictor, source, progress, warn, max_rows, num_workers, strict)
     if counts.failed:

@@ -31,8 +31,8 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
     """Run `molattn` with these arguments in a process for each device of this machine; returns the exit code.
 
     Rank 0 writes to the terminal; the error of another rank is shown if rank 0 reports none. When one process fails,
-    all others are terminated. Ctrl-C and SIGTERM reach all of them, and so does SIGINT from another process, unless
-    this one runs in the foreground of a terminal.
+    all others are terminated. Each is in a session of its own, which Ctrl-C and other signals to the process group of
+    this one do not reach: SIGINT and SIGTERM are passed on, once, and Ctrl-Z stops all of them until SIGCONT.
 
     Args:
         arguments: of the command.
@@ -52,12 +52,19 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
 
     def forward(number: int, _: FrameType | None) -> None:
         received.append(number)
-        if number == signal.SIGINT and _in_foreground():  # a terminal sends it to all processes
-            return
+        send(number)
+
+    def suspend(*_: object) -> None:
+        send(signal.SIGSTOP)  # not SIGTSTP, which has no effect in a session without a terminal
+        os.kill(os.getpid(), signal.SIGSTOP)
+        send(signal.SIGCONT)
+
+    def send(number: int) -> None:
         for process in processes:
             process.send_signal(number)
 
-    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {signal.SIGINT: forward, signal.SIGTERM: forward, signal.SIGTSTP: suspend}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         for i, log in enumerate(logs):
             environment = {
@@ -70,7 +77,8 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
                 PARENT: str(os.getpid()),
             }
             out = None if log is None else subprocess.DEVNULL
-            processes.append(subprocess.Popen([*COMMAND, *arguments], env=environment, stdout=out, stderr=log))
+            command = [*COMMAND, *arguments]
+            processes.append(subprocess.Popen(command, env=environment, stdout=out, stderr=log, start_new_session=True))
         failed = _wait(processes)
         if received:
             return 128 + received[0]
@@ -92,13 +100,6 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
             log.close()
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _in_foreground() -> bool:
-    """Whether Ctrl-C in a terminal interrupts this process, and with it all that it has started."""
-    with suppress(OSError), open("/dev/tty", "rb", buffering=0) as terminal:
-        return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
-    return False
 
 
 def _variables(nodes: int) -> dict[str, str]:

@@ -11,7 +11,6 @@ import typer
 from molattn.errors import UsageError, short_repr
 
 if TYPE_CHECKING:
-    from molattn.data.tables.options import TableOptions
     from molattn.inference import OnnxPredictor, Predictor
 
 
@@ -27,27 +26,6 @@ MoleculeTable = Annotated[
 ]
 Smiles = Annotated[
     list[str] | None, typer.Option("--smiles", "-s", help="A SMILES; may be repeated.", show_default=False)
-]
-SmilesColumn = Annotated[
-    str | None, typer.Option(help="Name of the SMILES column. [default: detected]", show_default=False)
-]
-InputFormat = Annotated[
-    str | None,
-    typer.Option(help="csv, tsv, smi, sdf, parquet or xlsx. [default: by the name; csv for -]", show_default=False),
-]
-Encoding = Annotated[
-    str | None,
-    typer.Option(help="Text encoding, such as cp1252. [default: UTF-8, UTF-16 or cp1252]", show_default=False),
-]
-NoHeaderRow = Annotated[bool, typer.Option("--no-header-row", help="The first row is data; columns are column_1, ...")]
-Sheet = Annotated[
-    str | None, typer.Option(help="Sheet of a workbook. [default: the first]", metavar="NAME", show_default=False)
-]
-Decimal = Annotated[
-    str, typer.Option("--decimal", metavar="MARK", help="Decimal mark of the numbers; detected if not given.")
-]
-Thousands = Annotated[
-    str, typer.Option("--thousands", metavar="MARK", help="Thousands separator of the numbers; detected if not given.")
 ]
 Shard = Annotated[str | None, typer.Option(help="i/n: only the i-th of n shards of the rows.", show_default=False)]
 NumWorkers = Annotated[int, typer.Option("--num-workers", "-n", min=0, help="Processes that read molecules.")]
@@ -70,15 +48,6 @@ Accelerator = Annotated[
 ]
 Precision = Annotated[str, typer.Option(help="32-true, or bf16-mixed: bfloat16 with three significant digits.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and warnings.")]
-
-
-def table_options(
-    encoding: str | None, no_header_row: bool, sheet: str | None, decimal: str = "", thousands: str = ""
-) -> "TableOptions":
-    """How a table is read, from the options of a command."""
-    from molattn.data.tables.options import TableOptions
-
-    return TableOptions(encoding or "", not no_header_row, sheet or "", decimal, thousands)
 
 
 def parse_shard(text: str | None) -> tuple[int, int] | None:

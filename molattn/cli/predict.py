@@ -8,32 +8,26 @@ import typer
 
 from molattn.cli.options import (
     Accelerator,
-    Decimal,
-    Encoding,
     Engine,
     EscapeFormulas,
     Force,
-    InputFormat,
-    NoHeaderRow,
     NumWorkers,
     Precision,
     Quiet,
     Resume,
     Run,
     Shard,
-    Sheet,
     Smiles,
-    SmilesColumn,
     Strict,
-    Thousands,
     load_engine,
     parse_shard,
-    table_options,
 )
+from molattn.cli.table_reading import DEFAULT_READING, TableReading, reads_table
 from molattn.cli.terminal import stdout_writer, warn
 from molattn.inference.options import LOCAL, ONNX, PredictionOptions, check_engine, engine_of
 
 
+@reads_table()
 def predict(
     run: Run,
     tables: Annotated[
@@ -55,13 +49,7 @@ def predict(
             show_default=False,
         ),
     ] = None,
-    smiles_column: SmilesColumn = None,
-    input_format: InputFormat = None,
-    encoding: Encoding = None,
-    no_header_row: NoHeaderRow = False,
-    sheet: Sheet = None,
-    decimal: Decimal = "",
-    thousands: Thousands = "",
+    reading: TableReading = DEFAULT_READING,
     num_workers: NumWorkers = 0,
     shard: Shard = None,
     resume: Resume = False,
@@ -119,23 +107,11 @@ def predict(
     """
     if (not tables) == (not smiles):
         raise typer.BadParameter("give either a table or --smiles")
-    table_only = (
-        output,
-        smiles_column,
-        input_format,
-        encoding,
-        no_header_row,
-        sheet,
-        decimal,
-        thousands,
-        shard,
-        resume,
-    )
-    if smiles and (engine not in (LOCAL, ONNX) or any(value not in (None, False, "") for value in table_only)):
-        raise typer.BadParameter("options for tables, such as --output or --encoding, do not apply to --smiles")
+    other_engine = engine if engine not in (LOCAL, ONNX) else ""
+    reading.check_has_table(tables, output=output, shard=shard, resume=resume, engine=other_engine)
     if tables and as_json:
         raise typer.BadParameter("--json applies only to --smiles")
-    from molattn.inference.table_job import InputTable, TableJob, jobs_for_tables, locked_outputs
+    from molattn.inference.table_job import TableJob, jobs_for_tables, locked_outputs
 
     engine = engine_of(run, engine)
     check_engine(engine, accelerator, precision)
@@ -148,9 +124,8 @@ def predict(
     assert tables
     from molattn.cli.table_report import TableProgress, report_rows
 
-    read_options = table_options(encoding, no_header_row, sheet, decimal, thousands)
     job = TableJob(
-        input=InputTable(tables[0], smiles_column, input_format, read_options),
+        input=reading.input_table(tables[0]),
         output=None if output is None else Path(output),
         write_text=stdout_writer() if output is None else None,
         shard=parse_shard(shard),

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from molattn.cli.options import Encoding, NoHeaderRow, NumWorkers, Quiet, Sheet, SmilesColumn
+from molattn.cli.options import NumWorkers, Quiet
+from molattn.cli.table_reading import DEFAULT_READING, TableReading, reads_table
 from molattn.cli.terminal import print_line
 from molattn.errors import UsageError
 
@@ -14,6 +15,7 @@ from molattn.errors import UsageError
 DEFAULTS = {"masked_atoms": 0.15, "masked_weight": 1.0, "epochs": 50, "batch_size": 64}
 
 
+@reads_table(without=("input_format", "decimal", "thousands"))
 def pretrain(
     table: Annotated[
         Path | None,
@@ -29,10 +31,7 @@ def pretrain(
             help="nci: the molecules that RDKit includes. [default: nci, without a table]", show_default=False
         ),
     ] = None,
-    smiles_column: SmilesColumn = None,
-    encoding: Encoding = None,
-    no_header_row: NoHeaderRow = False,
-    sheet: Sheet = None,
+    reading: TableReading = DEFAULT_READING,
     max_molecules: Annotated[
         int | None,
         typer.Option(
@@ -100,8 +99,8 @@ def pretrain(
 
     if molecules not in (None, NCI_MOLECULES):
         raise UsageError(f"--molecules is {NCI_MOLECULES}, or give the path of a table instead")
-    options = {"epochs": epochs, "batch_size": batch_size, "seed": seed, "smiles_column": smiles_column}
-    options |= {"encoding": encoding, "no_header_row": no_header_row or None, "sheet": sheet}
+    options = {"epochs": epochs, "batch_size": batch_size, "seed": seed, "smiles_column": reading.smiles_column}
+    options |= {"encoding": reading.encoding, "no_header_row": reading.no_header_row or None, "sheet": reading.sheet}
     options = {**PRETRAINING, **{name: value for name, value in options.items() if value is not None}}
     weights = {"masked_atoms": masked_atoms, "masked_weight": masked_weight}
     config = PretrainConfig(

@@ -5,21 +5,13 @@ from typing import Annotated
 
 import typer
 
-from molattn.cli.options import (
-    Decimal,
-    Encoding,
-    Force,
-    NoHeaderRow,
-    Quiet,
-    Sheet,
-    SmilesColumn,
-    Thousands,
-    table_options,
-)
+from molattn.cli.options import Force, Quiet
+from molattn.cli.table_reading import DEFAULT_READING, TableReading, reads_table
 from molattn.cli.terminal import print_status
 from molattn.errors import UsageError, short_repr
 
 
+@reads_table(without=("input_format",))
 def report(
     run: Annotated[Path, typer.Argument(help="The folder of a trained run.", show_default=False)],
     other: Annotated[
@@ -48,12 +40,7 @@ def report(
     max_molecules: Annotated[
         int, typer.Option(min=1, help="Show at most N molecules, those of the test first.", metavar="N")
     ] = 5000,
-    smiles_column: SmilesColumn = None,
-    encoding: Encoding = None,
-    no_header_row: NoHeaderRow = False,
-    sheet: Sheet = None,
-    decimal: Decimal = "",
-    thousands: Thousands = "",
+    reading: TableReading = DEFAULT_READING,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
@@ -66,9 +53,7 @@ def report(
 
     `molattn report runs/a runs/b` compares two runs: metrics, the errors of each molecule, and settings that differ.
     """
-    if data is None and (smiles_column or encoding or no_header_row or sheet or decimal or thousands):
-        names = "--smiles-column, --encoding, --no-header-row, --sheet, --decimal and --thousands"
-        raise typer.BadParameter(f"{names} apply only to --data")
+    reading.check_has_table(data, "--data")
     if output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{output.name}: the report is written as .html")
     from molattn.inference.table_job import check_output
@@ -83,8 +68,8 @@ def report(
         other,
         table=data,
         names_column=names_column or "",
-        smiles_column=smiles_column or "",
-        table_options=table_options(encoding, no_header_row, sheet, decimal, thousands),
+        smiles_column=reading.smiles_column or "",
+        table_options=reading.options,
         targets=tuple(targets or ()),
         smarts=patterns,
         max_molecules=max_molecules,

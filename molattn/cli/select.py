@@ -6,27 +6,12 @@ from typing import Annotated
 
 import typer
 
-from molattn.cli.options import (
-    Accelerator,
-    Decimal,
-    Encoding,
-    Force,
-    InputFormat,
-    MoleculeTable,
-    NoHeaderRow,
-    Precision,
-    Quiet,
-    Run,
-    Sheet,
-    SmilesColumn,
-    Strict,
-    Thousands,
-    load_predictor,
-    table_options,
-)
+from molattn.cli.options import Accelerator, Force, MoleculeTable, Precision, Quiet, Run, Strict, load_predictor
+from molattn.cli.table_reading import DEFAULT_READING, TableReading, reads_table
 from molattn.cli.terminal import print_status, stdout_writer, warn
 
 
+@reads_table()
 def select(
     run: Run,
     table: MoleculeTable,
@@ -61,13 +46,7 @@ def select(
             show_default=False,
         ),
     ] = None,
-    smiles_column: SmilesColumn = None,
-    input_format: InputFormat = None,
-    encoding: Encoding = None,
-    no_header_row: NoHeaderRow = False,
-    sheet: Sheet = None,
-    decimal: Decimal = "",
-    thousands: Thousands = "",
+    reading: TableReading = DEFAULT_READING,
     num_workers: Annotated[int, typer.Option("--num-workers", min=0, help="Processes that read molecules.")] = 0,
     strict: Strict = False,
     force: Force = False,
@@ -89,11 +68,10 @@ def select(
     Rows that cannot be read are not selected; a warning reports how many there are, and the first. The table is kept in
     memory.
     """
-    from molattn.inference.table_job import InputTable, TableJob, locked_outputs
+    from molattn.inference.table_job import TableJob, locked_outputs
 
-    table_format = table_options(encoding, no_header_row, sheet, decimal, thousands)
     job = TableJob(
-        input=InputTable(table, smiles_column, input_format, table_format),
+        input=reading.input_table(table),
         output=output,
         write_text=stdout_writer() if output is None else None,
         num_workers=num_workers,

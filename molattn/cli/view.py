@@ -5,22 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from molattn.cli.options import (
-    Accelerator,
-    Decimal,
-    Encoding,
-    Force,
-    NoHeaderRow,
-    Quiet,
-    Run,
-    Sheet,
-    Smiles,
-    SmilesColumn,
-    Strict,
-    Thousands,
-    load_predictor,
-    table_options,
-)
+from molattn.cli.options import Accelerator, Force, Quiet, Run, Smiles, Strict, load_predictor
+from molattn.cli.table_reading import DEFAULT_READING, TableReading, reads_table
 from molattn.cli.terminal import print_status, warn
 from molattn.cli.viewed_rows import ViewedRows, first_rows
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError, describe_failures
@@ -31,6 +17,7 @@ if TYPE_CHECKING:
     from molattn.viewer.web.payload import MeasuredValues
 
 
+@reads_table()
 def view(
     run: Run,
     table: Annotated[
@@ -43,12 +30,7 @@ def view(
     names_column: Annotated[
         str | None, typer.Option(help="Name of the column of names. [default: detected]", show_default=False)
     ] = None,
-    smiles_column: SmilesColumn = None,
-    encoding: Encoding = None,
-    no_header_row: NoHeaderRow = False,
-    sheet: Sheet = None,
-    decimal: Decimal = "",
-    thousands: Thousands = "",
+    reading: TableReading = DEFAULT_READING,
     strict: Strict = False,
     force: Force = False,
     accelerator: Accelerator = "cpu",
@@ -62,12 +44,10 @@ def view(
     """
     if (table is None) == (not smiles):
         raise typer.BadParameter("give either a table or --smiles")
-    if smiles and (smiles_column or names_column or encoding or no_header_row or sheet or decimal or thousands):
-        names = "--smiles-column, --names-column, --encoding, --no-header-row, --sheet, --decimal and --thousands"
-        raise typer.BadParameter(f"{names} apply only to a table")
+    reading.check_has_table(table, names_column=names_column)
     if output.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{output.name}: the page is written as .html")
-    from molattn.inference.table_job import InputTable, check_output
+    from molattn.inference.table_job import check_output
 
     check_output(output, force, table)
     from molattn.viewer.web import write_page
@@ -76,9 +56,7 @@ def view(
     if table is None:
         rows = ViewedRows(list(smiles or ()), [f"--smiles {text}" for text in smiles or ()], [None] * len(smiles or ()))
     else:
-        options = table_options(encoding, no_header_row, sheet, decimal, thousands)
-        source = InputTable(table, smiles_column, options=options)
-        rows = first_rows(predictor, source, max_rows, names_column)
+        rows = first_rows(predictor, reading.input_table(table), max_rows, names_column)
     maps: list[AttentionMap] = []
     truth_of_maps: list[MeasuredValues | None] = []
     names_of_maps: list[str] = []

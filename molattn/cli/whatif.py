@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from molattn.cli.options import Encoding, Force, NoHeaderRow, Quiet, Sheet, SmilesColumn, load_predictor, table_options
+from molattn.cli.options import Force, Quiet, load_predictor
+from molattn.cli.table_reading import DEFAULT_READING, TableReading, reads_table
 from molattn.cli.terminal import print_status, warn
 from molattn.errors import UsageError, unknown_choice
 
@@ -16,6 +17,7 @@ _FORMATS = (".html", ".csv")
 _PRINTED, _SHOWN = 20, 200
 
 
+@reads_table(without=("input_format",))
 def whatif(
     runs: Annotated[
         list[Path],
@@ -53,10 +55,10 @@ def whatif(
         Path | None,
         typer.Option(help="A table of measured molecules. [default: predictions.csv of the run]", show_default=False),
     ] = None,
-    smiles_column: SmilesColumn = None,
-    encoding: Encoding = None,
-    no_header_row: NoHeaderRow = False,
-    sheet: Sheet = None,
+    data_unseen: Annotated[
+        bool, typer.Option("--data-unseen", help="The model was neither trained nor selected with molecules of --data.")
+    ] = False,
+    reading: TableReading = DEFAULT_READING,
     force: Force = False,
     quiet: Quiet = False,
 ) -> None:
@@ -70,8 +72,7 @@ def whatif(
     """
     if output is not None and output.suffix.lower() not in _FORMATS:
         raise UsageError(f"{output.name}: variants are written as {' or '.join(_FORMATS)}")
-    if data is None and (smiles_column or encoding or no_header_row or sheet):
-        raise typer.BadParameter("--smiles-column, --encoding, --no-header-row and --sheet apply only to --data")
+    reading.check_has_table(data, "--data", data_unseen=data_unseen)
     from molattn.inference.table_job import check_output
 
     if output is not None:
@@ -82,12 +83,15 @@ def whatif(
 
         from molattn.inference.measured_tables import data_table
 
-        options = table_options(encoding, no_header_row, sheet)
-        tables = [data_table(p.predictor, data, p.options.target or "", smiles_column, "", options) for p in properties]
+        smiles_column, options = reading.smiles_column, reading.options
+        tables = [
+            data_table(p.predictor, data, p.options.target or "", smiles_column, "", options, unseen=data_unseen)
+            for p in properties
+        ]
         properties = [replace(p, table=table) for p, table in zip(properties, tables, strict=True)]
-    from molattn.inference.trade_offs import weigh
+    from molattn.inference.trade_offs import predict_trade_offs
 
-    found = weigh(properties, smiles)
+    found = predict_trade_offs(properties, smiles)
     if failed := found.results[0].failed:
         warn(f"{len(failed)} variants have no prediction, the first {failed[0][0]}: {failed[0][1]}")
     if output is None:

@@ -5,21 +5,17 @@ for splits. Molecules are parsed in `molattn.chem`.
 """
 
 from molattn.data.datasets.cards import (
-    DATA_VARIABLE,
     DatasetCard,
     Download,
     OfficialSplit,
-    Pin,
     TargetColumn,
-    cache_dir,
-    data_dirs,
     dataset_names,
-    datasets_dir,
     group_of,
     load_card,
-    verify,
 )
 from molattn.data.datasets.fetch import fetch_dataset, find_dataset
+from molattn.data.datasets.folders import DATA_VARIABLE, cache_dir, data_dirs, datasets_dir
+from molattn.data.datasets.pins import Pin, verify
 from molattn.data.splits.folds import assign_folds, fold_labels, hold_out_calibration
 from molattn.data.splits.labels import (
     ALL_SPLIT_LABELS,

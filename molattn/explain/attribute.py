@@ -205,27 +205,17 @@ def _attribute_trees(
     """The contributions of atoms to the prediction of the boosted trees."""
     blended, task = artifact.trees, artifact.task
     assert blended is not None
-    t, c = explained.class_of or (explained.output, 0)
-    if blended.trees[t].outputs > 1:
-        terms = tree_shap(blended, molecule, t, c)
-    else:
-        terms = tree_shap(blended, molecule, t)
-        if isinstance(task, Multiclass):  # two of its classes: the trees have the log-odds of the second
-            name = f"log-odds of {task.class_names(t)[c]} of {artifact.targets[t]}"
-            explained = replace(explained, unit="log-odds", quantity=name)
-            terms = terms if c == 1 else _negative(terms)
+    t, c = explained.class_of or (explained.output, None)
+    terms = tree_shap(blended, molecule, t, c)
+    if isinstance(task, Multiclass) and c is not None and blended.trees[t].outputs == 1:
+        name = f"log-odds of {task.class_names(t)[c]} of {artifact.targets[t]}"
+        explained = replace(explained, unit="log-odds", quantity=name)
     output = (terms.constant or 0.0) + float(terms.values.sum()) + sum(terms.other_terms.values())
     found = attribution_of(artifact, molecule, terms, TREE_SHAP, explained, output, faithfulness)
     if explained.class_of is None:
         return found
     predictions = blended.predict(task, artifact.scaler, blended.features([molecule]))
     return replace(found, probability=float(task.probabilities(predictions, t)[0, c]))
-
-
-def _negative(terms: Terms) -> Terms:
-    assert terms.constant is not None
-    other_terms = {name: -value for name, value in terms.other_terms.items()}
-    return replace(terms, values=-terms.values, constant=-terms.constant, other_terms=other_terms)
 
 
 def attribution_of(

@@ -15,7 +15,7 @@ OTHER_TERMS = {"avalon_count": "Avalon counts", "erg": "pharmacophore pairs", "r
 ABSENT = "absent substructures"
 
 
-def tree_shap(blended: BlendedTrees, molecule: Molecule, target: int, output: int = 0) -> Terms:
+def tree_shap(blended: BlendedTrees, molecule: Molecule, target: int, class_index: int | None = None) -> Terms:
     """TreeSHAP values of the trees of one target, those of Morgan substructures mapped to atoms.
 
     f(x) = mean + sum_k shap_k;   value_i = sum_k shap_k / c_k sum_e [i in e] / |e|
@@ -28,14 +28,19 @@ def tree_shap(blended: BlendedTrees, molecule: Molecule, target: int, output: in
         blended: the trees of a model.
         molecule: as the model reads it; hydrogens that are atoms have the value 0.
         target: index of the target.
-        output: of the trees of a target with several classes, the index of the class.
+        class_index: the class of a target with several; None for a number. The trees of two classes have one
+            output, the log-odds of the second: those of the first are its negative.
 
     Raises:
         UsageError: LightGBM, which computes TreeSHAP values, is not installed.
 
     Source: Lundberg et al. (2020), Nat. Mach. Intell. 2, 56, doi:10.1038/s42256-019-0138-9.
     """
-    shap = blended.trees[target].shap_values(blended.features([molecule]).astype(np.float64))[0, output]
+    by_output = blended.trees[target].shap_values(blended.features([molecule]).astype(np.float64))[0]
+    if class_index is None or len(by_output) > 1:
+        shap = by_output[class_index or 0]
+    else:
+        shap = by_output[0] if class_index == 1 else -by_output[0]
     columns = feature_columns(blended.featurizers)
     others = {OTHER_TERMS[name]: float(shap[c].sum()) for name, c in columns.items() if name != MORGAN}
     values = np.zeros(len(molecule.labels))

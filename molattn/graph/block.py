@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from molattn.attention import ConcatHeads
 from molattn.attention.arguments import check_dropout, check_sizes, resolve_name
+from molattn.attention.dropout import active_dropout
 from molattn.graph.aggregate import (
     EDGES_TO_GRAPH,
     EDGES_TO_NODES,
@@ -303,7 +304,7 @@ class GraphNetBlock(nn.Module):
             return "a norm or a linear layer that was replaced or has a hook"
         if not all(map(has_bias, (*norms, *linear_layers))):
             return "a norm or a linear layer without a bias"
-        if phi_e.dropout != phi_v.dropout or (phi_v.dropout and phi_e.training is not phi_v.training):
+        if active_dropout(phi_e.dropout, phi_e.training) != active_dropout(phi_v.dropout, phi_v.training):
             return "two dropouts"
         return ""
 
@@ -322,7 +323,7 @@ class GraphNetBlock(nn.Module):
             **{"o_w": o.weight, "o_b": o.bias, "norm_x_w": norm_x.weight, "norm_x_b": norm_x.bias},
             **{"first_w": first.weight, "first_b": first.bias, "last_w": last.weight, "last_b": last.bias},
         }
-        dropout = phi_v.dropout if phi_v.training else 0.0
+        dropout = active_dropout(phi_v.dropout, phi_v.training)
         return BlockWeights(phi_e.num_heads, (norm_v.eps, norm_x.eps), dropout, BlockTensors(**tensors))
 
     def _normed(self, graph: AnyGraph) -> AnyGraph:

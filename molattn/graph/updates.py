@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from molattn.attention.arguments import check_dropout, check_sizes
-from molattn.attention.dropout import Dropout, add_dropout, dropout_gelu
+from molattn.attention.dropout import Dropout, active_dropout, add_dropout, dropout_gelu
 from molattn.graph.graph import AnyGraph
 from molattn.graph.messages import Messages
 from molattn.graph.plain import are_plain
@@ -80,8 +80,7 @@ class NodeUpdate(nn.Module):
             are_plain(nn.GELU, gelu)
             and are_plain(Dropout, dropout)
             and gelu.approximate == "none"
-            and dropout.p == self.dropout
-            and dropout.training is self.training
+            and active_dropout(dropout.p, dropout.training) == active_dropout(self.dropout, self.training)
         )
 
 

@@ -85,13 +85,14 @@ class Explainer(TorchPredictor):
 
         For any number of SMILES: a few maps are in memory at a time. A `MolattnWarning` at the end reports how many
         molecules had path lengths instead of a 3D geometry. Maps of a model with descriptors have no prediction if no
-        descriptors are passed.
+        descriptors are passed, for example with the SMILES of a data frame, `frame["smiles"]`, in place of the frame.
 
         Args:
             smiles: as for `predict`; any iterable.
             num_workers: processes that read molecules; 0 to read them in this process.
             progress: called after each chunk with the number of SMILES read so far.
-            descriptors: an iterable of a row for each SMILES, or a data frame; never taken from `smiles`.
+            descriptors: an iterable of a row for each SMILES, or a data frame; those of a data frame of molecules are
+                taken from its columns by default.
 
         Raises:
             TypeError: when the first map is asked for: `smiles` is neither a molecule nor a list of them.
@@ -99,11 +100,10 @@ class Explainer(TorchPredictor):
         """
         waiting: list[InputRow] = []
         pairs, counts = 0, RowCounts()
-        scaler = None if descriptors is None and self.descriptors else self._artifact.descriptors
-        molecules = as_smiles(smiles, atom_order=True).smiles
-        with closing(
-            self._read_rows(molecules, num_workers, progress, DescriptorStream(scaler, descriptors))
-        ) as chunks:
+        molecules = as_smiles(smiles, atom_order=True)
+        z = self._descriptors_of(molecules, descriptors)
+        stream = DescriptorStream(None if z is None and self.descriptors else self._artifact.descriptors, z)
+        with closing(self._read_rows(molecules.smiles, num_workers, progress, stream)) as chunks:
             for row in chain.from_iterable(chunks):
                 waiting.append(row)
                 counts.rows += 1

@@ -101,6 +101,11 @@ class MeasuredTable:
     predictions: np.ndarray
     splits: np.ndarray
 
+    @property
+    def has_splits(self) -> bool:
+        """Whether it is recorded which of its molecules the model was trained on."""
+        return bool((self.splits != "").any())
+
     @cached_property
     def known(self) -> Mapping[str, int]:
         """The row of each training molecule, by its canonical SMILES."""

@@ -8,7 +8,7 @@ import numpy as np
 from molattn.data import read_records, read_table
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.data.tables.table import column
-from molattn.inference.measured_pairs import CALIBRATING, TEST, TRAIN, MeasuredTable, molecule_key
+from molattn.inference.measured_pairs import CALIBRATING, TEST, MeasuredTable, molecule_key
 from molattn.inference.row_predictor import RowPredictor
 from molattn.training.run_status import MODEL_FOLDER, SPLITS_FILE
 
@@ -49,12 +49,23 @@ def data_table(
     target_column: str = "",
     options: TableOptions = DEFAULT_TABLE_OPTIONS,
     num_workers: int = 0,
+    unseen: bool = False,
 ) -> MeasuredTable:
     """A table of measured molecules, with the predictions of the model and the part of each molecule in its training.
 
     A molecule of the run's `splits.csv` has its label there. Of the others, every second one counts for the intervals,
-    and the others are test molecules. If the run has no `splits.csv`, it is not known which molecules the model was
-    trained on: then all of them are training molecules, from which only effects are read.
+    and the others are test molecules. A model without a `splits.csv`, such as one on the hub, does not record which
+    molecules it was trained on: then no molecule has a label, and only effects are read, unless all are `unseen`.
+
+    Args:
+        predictor: the model.
+        path: of the table.
+        target: of the model.
+        smiles_column, target_column: found by their names when empty.
+        options: how the table is read.
+        num_workers: processes that read molecules; 0 to read them in this process.
+        unseen: the molecules that are not in a `splits.csv` were not used to train or select the model. True is assumed
+            for a model that has one.
 
     Raises:
         UsageError: a column that does not exist.
@@ -67,10 +78,10 @@ def data_table(
         for row in predictor.predict_rows(records.smiles, num_workers)
     ]
     labels = _split_labels(run_folder(predictor))
-    found = [labels.get(molecule_key(text), "" if labels else TRAIN) for text in records.smiles]
-    unseen = [i for i, label in enumerate(found) if not label]
-    for number, i in enumerate(unseen):
-        found[i] = (CALIBRATING[0], TEST)[number % 2]
+    found = [labels.get(molecule_key(text), "") for text in records.smiles]
+    if labels or unseen:
+        for number, i in enumerate([i for i, label in enumerate(found) if not label]):
+            found[i] = (CALIBRATING[0], TEST)[number % 2]
     values = records.targets[:, 0]
     return MeasuredTable(str(path), records.smiles, values, np.array(predictions), np.array(found))
 

@@ -58,7 +58,7 @@ def what_if(
     parent, *rows = predictor.predict_rows([smiles, *(v.smiles for v in variants)], num_workers, options=plan.options)
     if parent.values is None:
         raise InputError(f"{short_repr(smiles)} has no prediction: {parent.error}")
-    known = None if table is None else molecule_key(smiles) in table.known
+    known = None if table is None or not table.has_splits else molecule_key(smiles) in table.known
     interval = plan.interval(parent, bool(known))
     usable = [(variant, row) for variant, row in zip(variants, rows, strict=True) if row.values is not None]
     texts = [smiles, *(variant.smiles for variant, _ in usable)]
@@ -94,6 +94,19 @@ def what_if(
     )
 
 
+def _no_interval_reason(table: MeasuredTable | None) -> str:
+    """Why a model that is not calibrated has no interval of a change, and what gives one."""
+    if table is not None and not table.has_splits:
+        return (
+            f"the model has no calibration, and no splits.csv that says which molecules of {table.name} it was trained "
+            "on; if it was trained on none of them, pass --data-unseen, data_unseen=True in Python"
+        )
+    return (
+        "the run's folder has no predictions.csv with measured validation molecules, and the model no calibration; "
+        "train with --calibration-size 0.1"
+    )
+
+
 class _Plan:
     """What is predicted for each molecule, and where its interval comes from.
 
@@ -109,10 +122,7 @@ class _Plan:
         single = None
         if not self.held_out:
             if predictor._artifact.calibration is None:
-                raise UsageError(
-                    "nothing is known about the uncertainty of a change: the run's folder has no predictions.csv with "
-                    "measured validation molecules, and the model no calibration; train with --calibration-size 0.1"
-                )
+                raise UsageError(f"nothing is known about the uncertainty of a change: {_no_interval_reason(table)}")
             single, self.source = (1 + level) / 2, CALIBRATED_MODEL
             self.molecules = len(next(iter(predictor._artifact.calibration.scores[t].values())))
         self.options = PredictionOptions(level=single, applicability=self.has_domain)

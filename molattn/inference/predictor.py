@@ -140,6 +140,7 @@ class Predictor(ArrayPredictor, TablePredictor, AttentionTablePredictor):
         smiles_column: str | None = None,
         target_column: str = "",
         table_options: TableOptions = DEFAULT_TABLE_OPTIONS,
+        data_unseen: bool = False,
         num_workers: int = 0,
     ) -> "WhatIf":
         """The variants of a molecule, each with its predicted change and the interval of that change.
@@ -158,6 +159,8 @@ class Predictor(ArrayPredictor, TablePredictor, AttentionTablePredictor):
             data: a table of measured molecules, instead of the `predictions.csv` of the run.
             smiles_column, target_column: its columns; found by their names when empty.
             table_options: encoding, header and sheet of the table, and the number format of the target.
+            data_unseen: the model was neither trained nor selected with the molecules of the table. A run's
+                `splits.csv` says it for each molecule; a model without one, such as one on the hub, does not.
             num_workers: processes that read molecules; 0 to read them in this process.
 
         Returns:
@@ -188,7 +191,7 @@ class Predictor(ArrayPredictor, TablePredictor, AttentionTablePredictor):
         if data is None:
             table = table_of_run(self, name)
         else:
-            table = data_table(self, data, name, smiles_column, target_column, table_options, num_workers)
+            table = data_table(self, data, name, smiles_column, target_column, table_options, num_workers, data_unseen)
         (parent,) = molecules.smiles
         return what_if(self, str(parent), options, table, num_workers=num_workers)
 

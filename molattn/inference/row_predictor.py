@@ -37,7 +37,8 @@ class RowPredictor(BasePredictor):
             smiles: as for `predict`; any iterable.
             num_workers: processes that read molecules; 0 to read them in this process.
             progress: called after each chunk with the number of SMILES read so far.
-            descriptors: an iterable of a row for each SMILES, or a data frame; never taken from `smiles`.
+            descriptors: an iterable of a row for each SMILES, or a data frame; those of a data frame of molecules are
+                taken from its columns by default.
             options: what is computed in addition; `extra_value_columns` has the names.
 
         Raises:
@@ -103,8 +104,9 @@ class RowPredictor(BasePredictor):
     ) -> Generator[RowPrediction, None, None]:
         """A row for each SMILES, `CHUNK_SIZE` of them predicted together, in bounded memory."""
         waiting: list[InputRow] = []
-        stream = DescriptorStream(self._artifact.descriptors, descriptors)
-        with closing(self._read_rows(as_smiles(smiles).smiles, num_workers, progress, stream)) as chunks:
+        molecules = as_smiles(smiles)
+        stream = DescriptorStream(self._artifact.descriptors, self._descriptors_of(molecules, descriptors))
+        with closing(self._read_rows(molecules.smiles, num_workers, progress, stream)) as chunks:
             for rows in chunks:
                 waiting += rows
                 while len(waiting) >= CHUNK_SIZE:

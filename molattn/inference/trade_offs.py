@@ -33,7 +33,7 @@ class Property:
     table: MeasuredTable | None
 
 
-def weigh(properties: Sequence[Property], smiles: str, num_workers: int = 0) -> "TradeOffs":
+def predict_trade_offs(properties: Sequence[Property], smiles: str, num_workers: int = 0) -> "TradeOffs":
     """Predict several properties of the same variants of a molecule.
 
     Variants are those that any of the tables knows.

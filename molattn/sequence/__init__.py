@@ -13,6 +13,7 @@ All three models have the same interface, and each is a `StepDecoder` for `greed
 """
 
 from molattn.attention import causal_mask, causal_padding_mask, padding_mask
+from molattn.sequence.caches import DecoderLayerCache, KVCache
 from molattn.sequence.decoders import LUONG_SCORES, Bahdanau, BahdanauState, Luong, LuongState
 from molattn.sequence.decoding import DecodedSequences, DecodingState, StepDecoder, beam_search, greedy_search
 from molattn.sequence.embedding import (
@@ -21,15 +22,7 @@ from molattn.sequence.embedding import (
     PositionalEmbedding,
     sinusoidal_positions,
 )
-from molattn.sequence.layers import (
-    ACTIVATIONS,
-    DecoderLayer,
-    DecoderLayerCache,
-    EncoderLayer,
-    FeedForward,
-    KVCache,
-    Residual,
-)
+from molattn.sequence.layers import ACTIVATIONS, DecoderLayer, EncoderLayer, FeedForward, Residual
 from molattn.sequence.recurrent import CELLS, RecurrentEncoder
 from molattn.sequence.stacks import Decoder, DecoderWeights, Encoder
 from molattn.sequence.transformer import Transformer, TransformerState, TransformerWeights

@@ -6,8 +6,9 @@ from typing import ClassVar, Literal, cast, overload
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from molattn.sequence.caches import DecoderLayerCache
 from molattn.sequence.embedding import zero_nonfinite_padding
-from molattn.sequence.layers import Activation, DecoderLayer, DecoderLayerCache, EncoderLayer
+from molattn.sequence.layers import Activation, DecoderLayer, EncoderLayer
 
 
 @dataclass(frozen=True)

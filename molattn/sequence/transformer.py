@@ -8,8 +8,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from molattn.attention import causal_padding_mask, padding_mask
+from molattn.sequence.caches import DecoderLayerCache
 from molattn.sequence.embedding import PAD, ChannelOrder, PositionalEmbedding
-from molattn.sequence.layers import Activation, DecoderLayerCache
+from molattn.sequence.layers import Activation
 from molattn.sequence.stacks import Decoder, Encoder
 
 

@@ -243,12 +243,11 @@ def test_padding_that_is_not_a_number_changes_no_backend(name, padding):
     clean = reference(q, k, v, layout, **options)
     hidden = ~node_mask[:, None, :, None]
     q, k, v = (x.masked_fill(hidden, torch.nan).requires_grad_() for x in (q, k, v))
-    with backend(name), record_backends() as calls:
+    with backend(name):
         output = attend(q, k, v, layout, **options)
     assert_close(output, clean, 1e-5)
-    if calls[-1].backend != "reference":  # as "compiled" is where nothing can be compiled
-        for gradient in torch.autograd.grad(output.square().sum(), (q, k, v)):
-            assert gradient.isfinite().all()
+    for gradient in torch.autograd.grad(output.square().sum(), (q, k, v)):
+        assert gradient.isfinite().all()
 
 
 @pytest.mark.parametrize("name", ["compiled", "chunked"])

@@ -147,6 +147,26 @@ def test_unattended_keys_change_nothing_forward_or_backward(score, normalizer, l
         assert_identical(dirty, clean)
 
 
+@pytest.mark.parametrize("score", reference.SCORE_NAMES)
+@pytest.mark.parametrize("normalizer", NORMALIZERS)
+def test_queries_without_a_valid_key_change_nothing_forward_or_backward(score, normalizer):
+    (ours, _), score = NORMALIZERS[normalizer], scored(score)
+    q, k, mask = problem()
+    mask[1] = False
+
+    def run(fill):
+        q_, k_ = q.clone(), k.clone().requires_grad_()
+        q_[:, 1] = fill
+        q_.requires_grad_()
+        output = attend(q_, k_, k_, mask, score=score, normalizer=ours)
+        weights = list(score.parameters()) if isinstance(score, torch.nn.Module) else []
+        return [output, *torch.autograd.grad(output.sin().sum(), [q_, k_, *weights])]
+
+    for clean, dirty in zip(run(0.0), run(torch.nan), strict=True):
+        assert clean.isfinite().all()
+        assert_identical(dirty, clean)
+
+
 @pytest.mark.parametrize("name", ["dot", "scaled_dot", "general", "additive", "location"])
 def test_a_score_that_is_a_dot_product_names_its_transform_of_the_queries(name):
     """So that the terms of edges are added without a key for each pair."""

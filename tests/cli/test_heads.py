@@ -67,7 +67,7 @@ def test_smiles_are_given_one_by_one(molattn, run, table, tmp_path):
         ((table, "-s", "CCO"), 2, "not both"),
         (("-s", "C1CC"), 3, "no molecule can be read; the first, --smiles number 0"),
         (("-s", "C1CC", "-s", "C", "--strict"), 4, "--smiles number 0: 'C1CC'"),
-        (("--smiles-column", "x"), 2, "apply only to a table"),
+        (("--smiles-column", "x"), 2, "--smiles-column needs a table"),
     ]:
         answer = molattn("heads", run, *arguments)
         assert answer.code == code and message in answer.err, answer

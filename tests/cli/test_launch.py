@@ -101,23 +101,67 @@ def test_processes_that_ignore_sigterm_are_killed(monkeypatch: pytest.MonkeyPatc
     assert is_gone(int((tmp_path / "0").read_text()))
 
 
+def launcher_of(child: str) -> "subprocess.Popen[bytes]":
+    """A process that launches two others with the program `child`, in a group of its own as a terminal has it."""
+    program = f"""
+import sys
+from molattn.cli import launch
+launch.COMMAND = (sys.executable, "-c", {SAYS + child!r})
+sys.exit(launch.launch([], 2, 1))
+"""
+    return subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, process_group=0, stderr=subprocess.DEVNULL)
+
+
+def wait_for_files(folder: Path) -> None:
+    until = time.monotonic() + 60
+    while not all((folder / i).exists() and (folder / i).read_text() for i in "01"):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("to_group", [True, False])
+def test_each_process_is_interrupted_once(tmp_path: Path, to_group: bool) -> None:
+    child = f"""
+received = []
+signal.signal(signal.SIGINT, lambda *_: received.append(time.monotonic()))
+open(f'{tmp_path}/{{rank}}', 'w').write('ready')
+while not received: time.sleep(0.01)
+until = received[0] + 1.0
+while time.monotonic() < until: time.sleep(0.01)
+open(f'{tmp_path}/count{{rank}}', 'w').write(str(len(received)))
+"""
+    process = launcher_of(child)
+    wait_for_files(tmp_path)
+    (os.killpg if to_group else os.kill)(process.pid, signal.SIGINT)
+    assert process.wait(30) == 128 + signal.SIGINT
+    assert [(tmp_path / f"count{i}").read_text() for i in "01"] == ["1", "1"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the state of a process is read from /proc")
+def test_ctrl_z_stops_all_processes_until_they_are_continued(tmp_path: Path) -> None:
+    process = launcher_of(f"open(f'{tmp_path}/{{rank}}', 'w').write(str(os.getpid())); time.sleep(60)")
+    wait_for_files(tmp_path)
+    pids = [process.pid, *(int((tmp_path / i).read_text()) for i in "01")]
+
+    def are_stopped() -> set[bool]:
+        return {Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "T" for pid in pids}
+
+    for number, stopped in ((signal.SIGTSTP, True), (signal.SIGCONT, False)):
+        os.killpg(process.pid, number)
+        until = time.monotonic() + 30
+        while are_stopped() != {stopped}:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+    process.terminate()
+    assert process.wait(30) == 128 + signal.SIGTERM
+
+
 @pytest.mark.parametrize(
     ("number", "to_group"), [(signal.SIGTERM, False), (signal.SIGINT, True), (signal.SIGINT, False)]
 )
 def test_signals_reach_all_processes(tmp_path: Path, number: signal.Signals, to_group: bool) -> None:
-    child = SAYS + f"open(f'{tmp_path}/{{rank}}', 'w').write(str(os.getpid())); {WAITS}"
-    program = f"""
-import sys
-from molattn.cli import launch
-launch.COMMAND = (sys.executable, "-c", {child!r})
-sys.exit(launch.launch([], 2, 1))
-"""
-    # In a group of its own, as a terminal has it, which sends Ctrl-C to the whole group; `kill` sends to one process.
-    process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, process_group=0, stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 60
-    while not all((tmp_path / i).exists() and (tmp_path / i).read_text() for i in "01"):
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    process = launcher_of(f"open(f'{tmp_path}/{{rank}}', 'w').write(str(os.getpid())); {WAITS}")
+    wait_for_files(tmp_path)
     if to_group:
         os.killpg(process.pid, number)
     else:

@@ -127,7 +127,7 @@ def test_workers_change_nothing(molattn: Molattn, run: Path, molecules: Path) ->
     [
         (["RUN"], 2, "either a table or --smiles"),
         (["RUN", "IN", "--smiles", "C"], 2, "either a table or --smiles"),
-        (["RUN", "--smiles", "C", "--engine", "ray"], 2, "do not apply to --smiles"),
+        (["RUN", "--smiles", "C", "--engine", "ray"], 2, "--engine needs a table"),
         (["nowhere", "--smiles", "C"], 3, "contains no model"),
         (["RUN", "nowhere.csv"], 3, "nowhere.csv"),
         (["RUN", "IN", "-o", "IN"], 2, "is the input itself"),

@@ -112,7 +112,7 @@ def test_a_given_encoding_is_that_of_the_table(molattn: Molattn, run: Path, tmp_
     assert answer.code == 3 and "line 2, byte 5 of it: 0xb5 is not UTF-8" in answer.err
     assert "--encoding cp1252" in answer.err
     answer = molattn("predict", run, "--smiles", "CCO", "--encoding", "cp1252")
-    assert answer.code == 2 and "options for tables" in answer.err
+    assert answer.code == 2 and "--encoding needs a table" in answer.err
 
 
 def test_a_table_without_a_header(molattn: Molattn, run: Path, table: Path, tmp_path: Path) -> None:

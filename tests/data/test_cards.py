@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from molattn.data import SPLITS, read_records, read_split_file, read_table
-from molattn.data.datasets import cards
+from molattn.data.datasets import cards, folders, pins
 from molattn.data.datasets.fetch import fetch_dataset
 from molattn.errors import InputError, UsageError
 
@@ -37,7 +37,7 @@ def test_common_data_sets_are_available():
 @pytest.mark.parametrize("name", CARRIED)
 def test_a_card_matches_its_table(name):
     card = cards.load_card(name)
-    cards.verify(card)
+    pins.verify(card)
     assert hashlib.sha256(card.path.read_bytes()).hexdigest() == card.sha256
     records = read(card)
     assert len(records.smiles) == card.rows
@@ -87,7 +87,7 @@ def test_the_groups_are_the_tasks_of_benchmarks_with_their_official_splits():
 
 
 def test_names_do_not_read_the_cards(monkeypatch):
-    monkeypatch.delenv(cards.DATA_VARIABLE, raising=False)
+    monkeypatch.delenv(folders.DATA_VARIABLE, raising=False)
     monkeypatch.setattr(cards.tomllib, "loads", lambda _: pytest.fail("a card was read"))
     assert "tdc/herg" in cards.dataset_names()
 
@@ -109,7 +109,7 @@ def test_the_numbers_on_the_card_of_esol():
 
 def test_the_splits_of_esol_fit_its_table():
     card = cards.load_card("esol")
-    found = sorted((cards.datasets_dir() / "splits").glob("esol-*.csv"))
+    found = sorted((folders.datasets_dir() / "splits").glob("esol-*.csv"))
     names = [*(f"random{seed}" for seed in range(10)), "scaffold", "scaffold-balanced0"]
     assert {path.name for path in found} == {f"esol-{name}.csv" for name in names}
     for path in found:
@@ -136,12 +136,12 @@ def test_an_unknown_data_set_raises_with_the_available_ones():
 def test_a_changed_or_missing_table_is_refused(tmp_path):
     card = replace(cards.load_card("esol"), folder=tmp_path)
     with pytest.raises(InputError, match="cannot be read"):
-        cards.verify(card)
+        pins.verify(card)
     data = bytearray(cards.load_card("esol").path.read_bytes())
     data[1000] ^= 1
     card.path.write_bytes(data)
     with pytest.raises(InputError, match=r"esol\.csv: sha256 is \w{64}, that in the card is a90d6ae1"):
-        cards.verify(card)
+        pins.verify(card)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_changed_or_missing_table_is_refused(tmp_path):
     ],
 )
 def test_an_invalid_card_raises_with_the_reason(tmp_path, monkeypatch, old, new, message):
-    text = (cards.datasets_dir() / "esol.toml").read_text(encoding="utf-8")
+    text = (folders.datasets_dir() / "esol.toml").read_text(encoding="utf-8")
     assert old in text
     (tmp_path / "esol.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
     monkeypatch.setattr(cards, "datasets_dir", lambda: tmp_path)
@@ -164,16 +164,16 @@ def test_an_invalid_card_raises_with_the_reason(tmp_path, monkeypatch, old, new,
 
 def test_the_folder_in_the_package_comes_first_and_folders_without_cards_are_skipped(tmp_path, monkeypatch):
     package = tmp_path / "molattn"
-    monkeypatch.setattr(cards, "__file__", str(package / "data" / "datasets" / "cards.py"))
+    monkeypatch.setattr(folders, "__file__", str(package / "data" / "datasets" / "folders.py"))
     (tmp_path / "datasets").mkdir()
     (tmp_path / "datasets" / "__init__.py").touch()
     with pytest.raises(InputError, match="no data sets were found"):
-        cards.datasets_dir()
+        folders.datasets_dir()
     (tmp_path / "datasets" / "one.toml").touch()
-    assert cards.datasets_dir() == tmp_path / "datasets"
+    assert folders.datasets_dir() == tmp_path / "datasets"
     (package / "_datasets").mkdir(parents=True)
     (package / "_datasets" / "two.toml").touch()
-    assert cards.datasets_dir() == package / "_datasets"
+    assert folders.datasets_dir() == package / "_datasets"
     assert cards.dataset_names() == ("two",)
 
 
@@ -242,7 +242,7 @@ def test_the_data_are_in_the_wheel_and_the_sdist(tmp_path):
 
 
 def test_a_card_in_a_folder_of_molattn_data_is_found_with_its_table(tmp_path, monkeypatch):
-    text = (cards.datasets_dir() / "esol.toml").read_text(encoding="utf-8")
+    text = (folders.datasets_dir() / "esol.toml").read_text(encoding="utf-8")
     table = "smiles,log_solubility\nCCO,1.0\n"
     (tmp_path / "mine.csv").write_text(table)
     own = re.sub(r'sha256 = ".*"', f'sha256 = "{hashlib.sha256(table.encode()).hexdigest()}"', text)
@@ -251,7 +251,7 @@ def test_a_card_in_a_folder_of_molattn_data_is_found_with_its_table(tmp_path, mo
     (tmp_path / "esol.toml").write_text("name = 'esol'\nsmiles_column = 'another'\n")
     (tmp_path / "settings.toml").write_text("[tool]\n")
     (tmp_path / "broken.toml").write_text("[")
-    monkeypatch.setenv(cards.DATA_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(folders.DATA_VARIABLE, str(tmp_path))
     assert set(cards.dataset_names()) == {*NAMES, "mine"}
     card, message = fetch_dataset("mine")
     assert (card.path, message) == (tmp_path / "mine.csv", "")

@@ -18,7 +18,7 @@ from rdkit import RDConfig
 
 from molattn.chem import ConformerOptions, canonical_smiles, featurize, molecule_graph, read_smiles, smiles_tokens
 from molattn.chem import tokenize_all as tokenized
-from molattn.data.datasets.cards import molecule_cache_dir
+from molattn.data.datasets.folders import molecule_cache_dir
 from molattn.data.store import ragged
 from molattn.data.store.batches import collate, collate_tokens
 from molattn.data.store.cache import HEADER, Featurization, _code_texts, cached_molecules

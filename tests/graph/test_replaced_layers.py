@@ -7,8 +7,10 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 
+from molattn.attention import record_backends
 from molattn.graph import AttentionEdgeUpdate, DenseGraph, EdgeEmbedding, GraphNetBlock, NodeUpdate, run_blocks
 from molattn.graph.blocks import RelativeEdgeUpdate
+from molattn.kernels.blocks import LIBRARY
 from tests.assertions import assert_close
 from tests.graph.graphs import EDGE_DIM, F64, FORMS, GLOBAL_DIM, NODE_DIM, double, random_graphs, through
 
@@ -197,6 +199,21 @@ def test_dropouts_that_differ_or_train_apart_do_not_run_fused():
     block.phi_e.eval()
     assert block.fused_unsupported_reason(5) == "two dropouts"
     (block,) = blocks_of(count=1, dropout=0.5, phi_e=AttentionEdgeUpdate(32, 4, 8, 5, dropout=0.25))
+    assert block.fused_unsupported_reason(5) == "two dropouts"
+
+
+def test_dropouts_that_differ_run_fused_in_evaluation_where_there_is_none():
+    (block,), graph = blocks_of(count=1, dropout=0.5, phi_e=AttentionEdgeUpdate(32, 4, 8, 5, dropout=0.25)), graph_of()
+    block.phi_v.feed_forward[2].p = 0.1
+    assert block.fused_unsupported_reason(5)
+    block.eval()
+    assert not block.fused_unsupported_reason(5)
+    with record_backends() as calls:
+        v = block(graph).v
+    compiled = LIBRARY.unavailable_reason() == ""
+    assert not compiled or [call.backend for call in calls if call.operation == "blocks"] == ["compiled"]
+    assert_close(v[graph.node_mask], block.forward_unfused(graph).v[graph.node_mask], 1e-5)
+    block.phi_e.train()
     assert block.fused_unsupported_reason(5) == "two dropouts"
 
 

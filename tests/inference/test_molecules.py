@@ -14,6 +14,7 @@ from rdkit import Chem
 
 import molattn
 from molattn.errors import MolattnWarning, UsageError
+from molattn.explain import AttentionMap
 from molattn.inference import Predictor, molecules
 from molattn.inference.molecules import as_smiles
 from molattn.sklearn import MolAttentionRegressor
@@ -111,8 +112,18 @@ def test_descriptors_are_taken_from_the_frame_of_the_molecules(root: Path) -> No
         assert_same_predictions(predictor.predict(table), expected)
         assert_same_predictions(predictor.predict(table, descriptors=[[3], [8], [9]])[:2], expected[:2])
         assert predictor.attributions(table)[0].smiles == "CCO"
-    with pytest.raises(UsageError, match="length"):
-        predictor.predict(pd.DataFrame({"smiles": SMILES}))
+        (target,) = predictor.targets
+        rows = [row.values for row in predictor.predict_rows(table)]
+        assert_same_predictions(np.ravel(np.array(rows)), expected)
+        assert_same_predictions(np.array([row.values for row in predictor.embed_rows(table)]), predictor.embed(table))
+        maps = [found for found in predictor.attentions(table) if isinstance(found, AttentionMap)]
+        assert_same_predictions([found.prediction[target] for found in maps], expected)
+    without = [found for found in predictor.attentions(SMILES) if isinstance(found, AttentionMap)]
+    assert [found.prediction for found in without] == [{}, {}, {}]
+    bare = pd.DataFrame({"smiles": SMILES})
+    for method in (predictor.predict, predictor.predict_rows, predictor.embed_rows, predictor.attentions):
+        with pytest.raises(UsageError, match="length"):
+            list(method(bare))
 
 
 @pytest.mark.parametrize("wrong", [None, 3, 1.5, b"CCO", {"smiles": SMILES}, set(SMILES), np.array([SMILES, SMILES])])

@@ -13,7 +13,7 @@ from molattn.errors import SmilesError, UsageError
 from molattn.inference import WhatIf
 from molattn.inference.measured_pairs import CALIBRATED_MODEL, MOLECULES, PAIRS, TEST, TRAIN, MeasuredTable
 from molattn.inference.measured_tables import data_table, table_of_run
-from molattn.inference.trade_offs import Property, pareto_front, weigh
+from molattn.inference.trade_offs import Property, pareto_front, predict_trade_offs
 from molattn.inference.what_if import WhatIfOptions
 from tests.molecules import esol
 
@@ -189,6 +189,22 @@ def test_a_table_of_one_s_own_keeps_the_parts_of_the_run(runs: Path) -> None:
     assert found.rows
 
 
+def test_without_splits_it_is_not_known_which_molecules_of_a_table_the_model_was_trained_on(
+    runs: Path, tmp_path: Path
+) -> None:
+    for name in ("one", "calibrated"):
+        molattn.load(runs / name).save(tmp_path / name)
+    predictor = molattn.load(tmp_path / "one")
+    table = data_table(predictor, runs / "t.csv", "y")
+    assert not table.has_splits and set(table.splits.tolist()) == {""} and table.effects
+    with pytest.raises(UsageError, match=r"no splits.csv that says which molecules of .*t.csv .* --data-unseen"):
+        predictor.what_if(table.smiles[0], data=runs / "t.csv")
+    found = predictor.what_if(table.smiles[0], level=0.8, data=runs / "t.csv", data_unseen=True)
+    assert (found.known, found.source) == (False, PAIRS)
+    found = molattn.load(tmp_path / "calibrated").what_if(table.smiles[0], level=0.6, data=runs / "t.csv")
+    assert (found.known, found.source, found.measured) == (None, CALIBRATED_MODEL, pytest.approx(table.values[0]))
+
+
 def test_no_other_variant_beats_one_of_the_front(runs: Path) -> None:
     predictor = molattn.load(runs / "two")
     goals = {"y": "maximize", "z": "maximize"}
@@ -196,7 +212,7 @@ def test_no_other_variant_beats_one_of_the_front(runs: Path) -> None:
         Property(name, predictor, WhatIfOptions(name, goal, 0.8), table_of_run(predictor, name))
         for name, goal in goals.items()
     ]
-    found = weigh(properties, PARENT)
+    found = predict_trade_offs(properties, PARENT)
     changes = np.array([[one.change for one in row] for row in found.rows])
     for mine, on_front in zip(changes, found.front, strict=True):
         beaten = [other for other in (*changes, np.zeros(2)) if (other >= mine).all() and (other > mine).any()]
@@ -205,7 +221,7 @@ def test_no_other_variant_beats_one_of_the_front(runs: Path) -> None:
     assert not any(found.front[first:])
     assert found.to_frame()["pareto_front"].to_pylist() == list(found.front)
     with pytest.raises(UsageError, match="same name"):
-        weigh([properties[0], properties[0]], PARENT)
+        predict_trade_offs([properties[0], properties[0]], PARENT)
 
 
 def test_equal_rows_are_both_on_the_front() -> None:

@@ -5,8 +5,6 @@ cards of a group, the tasks of a benchmark, are in a folder of their own, whose 
 """
 
 import difflib
-import json
-import os
 import tomllib
 from collections import Counter
 from collections.abc import Sequence
@@ -14,55 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from molattn.cache import cache_folder
-from molattn.data.files import file_sha256
+from molattn.data.datasets.folders import datasets_dir, user_dirs
 from molattn.errors import InputError, UsageError, short_repr
-
-DATA_VARIABLE = "MOLATTN_DATA"
-"""The environment variable of folders that are searched first; several are separated as in PATH."""
-
-
-def data_dirs(data_dir: str | Path = "") -> list[Path]:
-    """The folders that are searched for a table, in this order.
-
-    `data_dir`, the folders in MOLATTN_DATA, the bundled data sets and the user's cache. They need not exist.
-
-    Args:
-        data_dir: the folder that is searched first; "" for none.
-
-    Raises:
-        InputError: the bundled data sets are missing: see `datasets_dir`.
-
-    >>> from molattn.data import cache_dir, data_dirs, datasets_dir
-    >>> folders = data_dirs("my-tables")
-    >>> folders[0].name, folders[-2:] == [datasets_dir(), cache_dir()]
-    ('my-tables', True)
-    """
-    first = [Path(data_dir).expanduser()] if data_dir else []
-    return [*first, *_user_dirs(), datasets_dir(), cache_dir()]
-
-
-def _user_dirs() -> list[Path]:
-    """The folders in MOLATTN_DATA."""
-    return [Path(folder).expanduser() for folder in os.environ.get(DATA_VARIABLE, "").split(os.pathsep) if folder]
-
-
-def cache_dir() -> Path:
-    """The folder of downloaded and computed tables; it may not exist yet.
-
-    It is `datasets` in the folder of the environment variable MOLATTN_CACHE, if that is set; else in the folder
-    `molattn` of the user's cache folder, such as `~/.cache` on Linux.
-
-    >>> from molattn.data import cache_dir
-    >>> cache_dir().name
-    'datasets'
-    """
-    return cache_folder() / "datasets"
-
-
-def molecule_cache_dir() -> Path:
-    """The folder of featurized molecules: see `cache_folder`."""
-    return cache_folder() / "molecules"
 
 
 @dataclass(frozen=True)
@@ -206,24 +157,6 @@ class DatasetCard:
         return tuple(target.name for target in self.targets)
 
 
-def datasets_dir() -> Path:
-    """The folder of cards and of bundled tables: in the package, or next to it in a checkout.
-
-    Raises:
-        InputError: neither exists.
-
-    >>> from molattn.data import datasets_dir
-    >>> (datasets_dir() / "esol.csv").is_file()
-    True
-    """
-    package = Path(__file__).resolve().parents[2]
-    for folder in (package / "_datasets", package.parent / "datasets"):
-        # A folder is recognized by its cards: the package of another project may be called `datasets` as well.
-        if any(folder.glob("*.toml")):
-            return folder
-    raise InputError(f"no data sets were found next to {package}: reinstall molattn, or give a file of your own")
-
-
 def dataset_names() -> tuple[str, ...]:
     """The names of all data sets that have a card, bundled or in a folder of MOLATTN_DATA, sorted.
 
@@ -255,7 +188,7 @@ def file_stem(name: str) -> str:
 def _card_paths() -> dict[str, Path]:
     """The card of each data set; a bundled one is not replaced by another of its name."""
     paths = {f"{path.parent.name}/{path.stem}": path for path in datasets_dir().glob("*/*.toml")}
-    for folder in (datasets_dir(), *_user_dirs()):
+    for folder in (datasets_dir(), *user_dirs()):
         for path in sorted(folder.glob("*.toml")):
             if folder == datasets_dir() or _has_card(path):
                 paths.setdefault(path.stem, path)
@@ -298,91 +231,6 @@ def load_card(name: str) -> DatasetCard:
     if card.name != name:
         raise InputError(f"{path}: its name is {short_repr(card.name)}, that of its file is {short_repr(name)}")
     return card
-
-
-def verify(card: DatasetCard) -> None:
-    """Check that a table is, byte for byte, the one that its card describes.
-
-    A table that molattn downloaded or computed is compared with the checksum that it stored then, in `NAME.pin.json`
-    next to it: see `Pin`. A table without any checksum is accepted.
-
-    Args:
-        card: the card, with the folder of the table.
-
-    Raises:
-        InputError: the table or its pin cannot be read, or the sha256 of the table differs.
-
-    >>> from dataclasses import replace
-    >>> from molattn.data import load_card, verify
-    >>> from molattn.errors import InputError
-    >>> card = load_card("esol")
-    >>> verify(card)  # no error
-    >>> try:
-    ...     verify(replace(card, sha256="0" * 64))
-    ... except InputError:
-    ...     print("the table is another one")
-    the table is another one
-    """
-    try:
-        found = file_sha256(card.path)
-    except OSError as error:
-        raise InputError(f"{card.path}: cannot be read ({error.strerror}): reinstall molattn") from error
-    pin = read_pin(card)
-    expected, described_by = (pin.table_sha256, pin_path(card).name) if pin is not None else (card.sha256, "the card")
-    if expected and found != expected:
-        bundled = card.download is None and not card.computed
-        advice = (
-            "restore the original, or reinstall molattn"
-            if bundled
-            else "remove it, and it is downloaded or computed again"
-        )
-        raise InputError(
-            f"{card.path}: sha256 is {found}, that in {described_by} is {expected}: "
-            f"the file was changed or damaged; {advice}"
-        )
-
-
-@dataclass(frozen=True)
-class Pin:
-    """What molattn stores about a table that it downloaded or computed, in `NAME.pin.json` next to it.
-
-    Attributes:
-        source: the address of the download, or the path of a file that was there; or the program that computed the
-            table.
-        source_sha256: the checksum of the downloaded file; empty for a computed table.
-        table_sha256: the checksum of the table.
-        rows: its number of rows, without the header.
-
-    >>> import json
-    >>> from molattn.data import Pin
-    >>> text = '{"source": "RDKit 2025.09.1", "source_sha256": "", "table_sha256": "8d96cc", "rows": 4999}'
-    >>> Pin(**json.loads(text)).rows
-    4999
-    """
-
-    source: str
-    source_sha256: str
-    table_sha256: str
-    rows: int
-
-
-def pin_path(card: DatasetCard) -> Path:
-    """The file of the pin, next to the table."""
-    return card.folder / f"{file_stem(card.name)}.pin.json"
-
-
-def read_pin(card: DatasetCard) -> Pin | None:
-    """The pin of the table in `card.folder`, or None.
-
-    Raises InputError if it cannot be read.
-    """
-    path = pin_path(card)
-    try:
-        return Pin(**json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
-    except (OSError, TypeError, ValueError) as error:
-        raise InputError(f"{path} is damaged: remove it together with {card.file}") from error
 
 
 def _check_name(name: str, names: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from molattn.chem import inchikey_skeletons
-from molattn.data.datasets.cards import datasets_dir
+from molattn.data.datasets.folders import datasets_dir
 from molattn.errors import InputError, SmilesError
 
 EVALUATION_SETS = ("esol", "freesolv", "lipophilicity", "bbbp", "tox21")

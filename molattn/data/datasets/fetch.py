@@ -12,20 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from molattn.data.datasets.cards import (
-    DATA_VARIABLE,
-    DatasetCard,
-    Download,
-    Pin,
-    cache_dir,
-    data_dirs,
-    dataset_names,
-    file_stem,
-    load_card,
-    pin_path,
-    read_pin,
-    verify,
-)
+from molattn.data.datasets.cards import DatasetCard, Download, dataset_names, file_stem, load_card
+from molattn.data.datasets.folders import DATA_VARIABLE, cache_dir, data_dirs
+from molattn.data.datasets.pins import Pin, pin_path, read_pin, verify
 from molattn.data.datasets.public_files import (
     DOWNLOADS,
     find_packed,

@@ -20,7 +20,7 @@ from molattn import chem
 from molattn.cache import CACHE_VARIABLE, check_parent_folders
 from molattn.chem import Progress, binary, rdkit_version
 from molattn.chem.workers import WorkerDied, map_chunks
-from molattn.data.datasets.cards import molecule_cache_dir
+from molattn.data.datasets.folders import molecule_cache_dir
 from molattn.data.locks import wait_for_lock
 from molattn.data.store.molecule_store import MoleculeStore, pack_error, pack_row, store_dtypes
 from molattn.data.store.packing import Packing

@@ -1,5 +1,6 @@
 """The sizes and settings of a block, which every function in `BLOCKS` takes."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,10 @@ from molattn.attention.heads import KEEPS_HEAD_DIM
 
 LAMBDAS = (1 / 3, 1 / 3, 1 / 3)
 """MAT's weights of attention, distance and adjacency."""
+
+TENSOR_DOT_SETTINGS = ("score", "normalizer", "join", "temperature")
+ATTENTION_SETTINGS = (*TENSOR_DOT_SETTINGS, "lambdas")
+"""The settings of the attention; a block reads those of tensor-dot attention, MAT's lambdas, or none of them."""
 
 
 def require_edge_features(edge_dim: int) -> None:
@@ -32,7 +37,7 @@ class BlockConfig:
         score, normalizer, join: for "molattn" and "tensor-dot" only: names in `molattn.attention.SCORES` or
             `SCORES_WITH_WEIGHTS`, in `NORMALIZERS` and in `JOINS`. The other blocks have their own, and refuse them.
         temperature: of the softmax, for the same two.
-        lambdas: for "mat" only, see `MixedEdgeUpdate`.
+        lambdas: for "mat" only, see `MixedEdgeUpdate`; the other blocks refuse them.
 
     Raises:
         ValueError: a size below 1, or below 0 for edge_dim and global_dim; dropout is not in [0, 1).
@@ -61,15 +66,12 @@ class BlockConfig:
         check_sizes(0, edge_dim=self.edge_dim, global_dim=self.global_dim)
         check_dropout(self.dropout)
 
-    def check_default_attention(self, name: str) -> None:
-        """Raise a ValueError for settings that the layer `name`, whose attention is its own, would ignore."""
+    def check_ignored(self, name: str, ignored: Sequence[str] = ATTENTION_SETTINGS) -> None:
+        """Raise a ValueError if a setting in `ignored`, which the layer `name` does not read, is not its default."""
         defaults = type(self)(self.node_dim, self.num_heads)
-        for setting in ("score", "normalizer", "join", "temperature"):
-            if getattr(self, setting) != getattr(defaults, setting):
-                raise ValueError(
-                    f"{name} has its own attention, without a choice of {setting}: leave out {setting}="
-                    f"{getattr(self, setting)!r}"
-                )
+        for setting in ignored:
+            if (value := getattr(self, setting)) != getattr(defaults, setting):
+                raise ValueError(f"{name} has no choice of {setting}: leave out {setting}={value!r}")
 
     @property
     def head_dim(self) -> int:

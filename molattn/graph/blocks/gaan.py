@@ -65,7 +65,7 @@ def gaan(config: BlockConfig) -> GraphNetBlock:
         config: the sizes and settings of the block; those of the attention, and lambdas, keep their defaults.
 
     Raises:
-        ValueError: a score, normalizer, join or temperature; num_heads does not divide node_dim; an unknown
+        ValueError: a score, normalizer, join, temperature or lambdas; num_heads does not divide node_dim; an unknown
             global_aggr.
 
     Source: Zhang et al. 2018, arXiv:1803.07294.
@@ -79,7 +79,7 @@ def gaan(config: BlockConfig) -> GraphNetBlock:
     >>> tuple(after.v.shape), tuple(messages.weights.shape)
     ((2, 5, 16), (2, 4, 5, 5))
     """
-    config.check_default_attention("GaAN")
+    config.check_ignored("GaAN")
     return GraphNetBlock(
         **config.block_args,
         phi_e=AttentionEdgeUpdate(

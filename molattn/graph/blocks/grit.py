@@ -149,6 +149,9 @@ class GritEdges(nn.Module):
         width: h * d, the channels of h_k.
         dropout: dropout probability, in training.
 
+    Raises:
+        ValueError: dropout is not in [0, 1).
+
     Source: Ma et al. 2023, arXiv:2305.17589.
 
     >>> import torch
@@ -187,8 +190,8 @@ def grit(config: BlockConfig) -> GraphNetBlock:
         config: the sizes and settings of the block; those of the attention, and lambdas, keep their defaults.
 
     Raises:
-        ValueError: a global_dim, since GRIT has no graph features; no edge features; a score, normalizer, join or
-            temperature; num_heads does not divide node_dim; an unknown global_aggr.
+        ValueError: a global_dim, since GRIT has no graph features; no edge features; a score, normalizer, join,
+            temperature or lambdas; num_heads does not divide node_dim; an unknown global_aggr.
 
     Source: Ma et al. 2023, arXiv:2305.17589.
 
@@ -203,7 +206,7 @@ def grit(config: BlockConfig) -> GraphNetBlock:
     """
     if config.global_dim:
         raise ValueError("GRIT has no graph features: set global_dim to 0")
-    config.check_default_attention("GRIT")
+    config.check_ignored("GRIT")
     return GraphNetBlock(
         **config.block_args,
         phi_e=GritEdgeUpdate(config.node_dim, config.num_heads, config.head_dim, config.edge_dim, config.dropout),

@@ -10,7 +10,7 @@ from molattn.attention import EdgeTerms
 from molattn.attention.dropout import Dropout
 from molattn.attention.edges import dot_edges, matmul_per_head
 from molattn.graph.block import GraphNetBlock
-from molattn.graph.blocks.config import LAMBDAS, BlockConfig, require_edge_features
+from molattn.graph.blocks.config import LAMBDAS, TENSOR_DOT_SETTINGS, BlockConfig, require_edge_features
 from molattn.graph.edge_update import AttentionEdgeUpdate, edge_factors
 from molattn.graph.graph import AnyGraph, Graph
 from molattn.graph.messages import not_none
@@ -100,7 +100,7 @@ def mat(config: BlockConfig) -> GraphNetBlock:
     >>> tuple(after.v.shape), tuple(messages.weights.shape)
     ((2, 5, 16), (2, 4, 5, 5))
     """
-    config.check_default_attention("MAT")
+    config.check_ignored("MAT", TENSOR_DOT_SETTINGS)
     return GraphNetBlock(**config.block_args, phi_e=MixedEdgeUpdate(**config.edge_update_args, lambdas=config.lambdas))
 
 
@@ -190,8 +190,8 @@ def rmat(config: BlockConfig) -> GraphNetBlock:
         config: the sizes and settings of the block; those of the attention, and lambdas, keep their defaults.
 
     Raises:
-        ValueError: no edge features; a score, normalizer, join or temperature; num_heads does not divide node_dim; an
-            unknown global_aggr.
+        ValueError: no edge features; a score, normalizer, join, temperature or lambdas; num_heads does not divide
+            node_dim; an unknown global_aggr.
 
     Source: Maziarka et al. 2021, arXiv:2110.05841.
 
@@ -204,5 +204,5 @@ def rmat(config: BlockConfig) -> GraphNetBlock:
     >>> tuple(after.v.shape), tuple(messages.weights.shape)
     ((2, 5, 16), (2, 4, 5, 5))
     """
-    config.check_default_attention("R-MAT")
+    config.check_ignored("R-MAT")
     return GraphNetBlock(**config.block_args, phi_e=RelativeEdgeUpdate(**config.edge_update_args))

@@ -11,13 +11,12 @@ def tensor_dot(config: BlockConfig) -> GraphNetBlock:
     e'_k = softmax_k( (W_q v_r) . (W_k v_s + W_ke e_k) / sqrt(d) ) (W_v v_s + W_ve e_k)
 
     Args:
-        config: the sizes and settings of the block; it can choose another score, normalizer and join. Its `lambdas` are
-            not used.
+        config: the sizes and settings of the block; it can choose another score, normalizer and join.
 
     Raises:
         ValueError: an unknown score, normalizer, join or global_aggr; the score "location"; a temperature that is
-            negative or infinite, or other than 1 with a normalizer other than the softmax; num_heads does not divide
-            node_dim.
+            negative or infinite, or other than 1 with a normalizer other than the softmax; lambdas; num_heads does not
+            divide node_dim.
 
     Source: Battaglia et al. 2018, arXiv:1806.01261; Vaswani et al. 2017, arXiv:1706.03762.
 
@@ -39,13 +38,12 @@ def tensor_dot_with_bias(config: BlockConfig) -> GraphNetBlock:
     e'_k = softmax_k( (W_q v_r) . (W_k v_s + W_ke e_k) / sqrt(d) + w_be . e_k ) (W_v v_s + W_ve e_k)
 
     Args:
-        config: the sizes and settings of the block; it can choose another score, normalizer and join. Its `lambdas` are
-            not used.
+        config: the sizes and settings of the block; it can choose another score, normalizer and join.
 
     Raises:
         ValueError: an unknown score, normalizer, join or global_aggr; the score "location"; a temperature that is
-            negative or infinite, or other than 1 with a normalizer other than the softmax; num_heads does not divide
-            node_dim.
+            negative or infinite, or other than 1 with a normalizer other than the softmax; lambdas; num_heads does not
+            divide node_dim.
 
     Source: Battaglia et al. 2018, arXiv:1806.01261; Vaswani et al. 2017, arXiv:1706.03762.
 
@@ -74,8 +72,8 @@ def graphormer(config: BlockConfig) -> GraphNetBlock:
         config: the sizes and settings of the block; those of the attention, and lambdas, keep their defaults.
 
     Raises:
-        ValueError: edge_dim is neither 0 nor num_heads; a score, normalizer, join or temperature; num_heads does not
-            divide node_dim; an unknown global_aggr.
+        ValueError: edge_dim is neither 0 nor num_heads; a score, normalizer, join, temperature or lambdas; num_heads
+            does not divide node_dim; an unknown global_aggr.
 
     Source: Ying et al. 2021, arXiv:2106.05234, equations 5 to 9.
 
@@ -88,13 +86,14 @@ def graphormer(config: BlockConfig) -> GraphNetBlock:
     >>> tuple(after.v.shape), tuple(messages.weights.shape)
     ((2, 5, 16), (2, 4, 5, 5))
     """
-    config.check_default_attention("Graphormer")
+    config.check_ignored("Graphormer")
     return GraphNetBlock(
         **config.block_args, phi_e=AttentionEdgeUpdate(**config.edge_update_args, edge_roles=("logits",), bias=True)
     )
 
 
 def _block(config: BlockConfig, edge_roles: tuple[str, ...]) -> GraphNetBlock:
+    config.check_ignored("tensor-dot attention", ("lambdas",))
     phi_e = AttentionEdgeUpdate(
         **config.edge_update_args, edge_roles=edge_roles, score=config.score, normalizer=config.normalizer_fn
     )

@@ -68,18 +68,19 @@ class Gaussians(RadialBases):
     [[1.0, 0.61, 0.14], [0.32, 0.88, 0.88]]
     """
 
-    centres: Tensor
+    orders: Tensor
 
     def __init__(self, num_bases: int = 32, cutoff: float = 10.0):
         super().__init__()
         if num_bases < 2 or not 0 < cutoff < math.inf:
             raise ValueError(f"at least two bases and a positive cutoff, not num_bases={num_bases}, cutoff={cutoff}")
         self.num_bases, self.width = num_bases, cutoff / (num_bases - 1)
-        self.register_buffer("centres", torch.linspace(0.0, cutoff, num_bases), persistent=False)
+        # Not the centres: whole numbers stay exact when the module is converted to float64.
+        self.register_buffer("orders", torch.arange(float(num_bases)), persistent=False)
 
     def forward(self, d: Float[Tensor, "*pairs"]) -> Float[Tensor, "*pairs k"]:
         """g_n(d) of the finite distances `d`, (...,), in angstrom: (..., N)."""
-        return torch.exp(-0.5 * ((d.unsqueeze(-1) - self.centres) / self.width).square())
+        return torch.exp(-0.5 * (d.unsqueeze(-1) / self.width - self.orders).square())
 
 
 class Bessel(RadialBases):

@@ -115,11 +115,11 @@ def canonical(smiles: Sequence[str], max_atoms: int = MAX_ATOMS) -> list[str]:
 def present_substructures(
     smiles: Sequence[str], own: Mapping[str, str], max_atoms: int = MAX_ATOMS
 ) -> tuple[list[str], np.ndarray]:
-    """The names of all substructures, and whether each molecule has each, (n, p); those of nobody are left out.
+    """The names of all substructures, and whether each molecule has each, (n, p); without those of no molecule.
 
     Args:
         smiles: n SMILES.
-        own: SMARTS by name of the user; they come first, and stay if nobody has them.
+        own: SMARTS by name of the user; they come first, and are kept if no molecule has them.
         max_atoms: largest number of atoms of a molecule.
     """
     patterns = {**own, **{name: smarts for name, smarts in SUBSTRUCTURES.items() if name not in own}}

@@ -40,11 +40,6 @@ class TargetValues:
         """(n,) predicted - true; for classes, 1 - the probability of the true class. NaN without a label."""
         return self.predicted - self.true if self.kind == "regression" else 1 - self.probability
 
-    @property
-    def has_class_probabilities(self) -> bool:
-        """Whether the probabilities of the true classes are known: multiclass tables may lack them."""
-        return self.kind != "regression" and bool(np.isfinite(self.probability).any())
-
     def select(self, indices: Sequence[int]) -> "TargetValues":
         """The values of some of the molecules."""
         rows = list(indices)

@@ -26,7 +26,7 @@ def test_gaussians_are_one_width_apart(num_bases, cutoff):
     width = cutoff / (num_bases - 1)
     for row, distance in zip(g.tolist(), d.tolist(), strict=True):
         expected = [math.exp(-((distance / width - n) ** 2) / 2) for n in range(num_bases)]
-        assert row == pytest.approx(expected, rel=1e-5)  # the centres are of single precision
+        assert row == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("p", [1, 2, 5, 6])
