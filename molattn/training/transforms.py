@@ -1,14 +1,14 @@
 """The target transforms of the settings: which target each applies to, and rows for which one is undefined."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from molattn.data import Records, Table
 from molattn.errors import UsageError, short_repr, unknown_choice
-from molattn.models.names import NEG_LOG10_MOLAR, TRANSFORMS
+from molattn.models.names import AUTO_TRANSFORM, LOG10, NEG_LOG10_MOLAR, TRANSFORM_CHOICES
 from molattn.models.predictions import Predictions
 from molattn.models.target_transform import (
     MOLAR,
@@ -26,7 +26,7 @@ Transforms = tuple[TargetTransform | None, ...]
 
 
 def resolve_transforms(settings: Sequence[str], names: Sequence[str], units: Sequence[str], task: Task) -> Transforms:
-    """The transform of each target, None for none; empty if no target has one.
+    """The transform of each target, None for none and for "auto"; empty if no target can have one.
 
     Args:
         settings: `data.target_transform`: "log10" for all targets, or "name=log10" for one of them.
@@ -37,14 +37,19 @@ def resolve_transforms(settings: Sequence[str], names: Sequence[str], units: Seq
         UsageError: a transform or target that does not exist, two for one target, targets that are not numbers of
             molecules, or a unit that is needed and not known.
     """
-    check_transforms(settings)
-    if not settings:
+    chosen = _chosen_transforms(settings, names, task)
+    if not chosen:
         return ()
-    if not isinstance(task, Regression) or task.atom_level:
-        raise UsageError(
-            f"--target-transform applies only to molecule-level regression, and the task is {task.name}: leave it out, "
-            "or add --task-type regression"
-        )
+    found = [
+        _transform(chosen[name], name, unit) if chosen.get(name, AUTO_TRANSFORM) != AUTO_TRANSFORM else None
+        for name, unit in zip(names, units, strict=True)
+    ]
+    return tuple(found)
+
+
+def _chosen_transforms(settings: Sequence[str], names: Sequence[str], task: Task) -> dict[str, str]:
+    """The setting of each target that has one, by its name; UsageError as for `resolve_transforms`."""
+    check_transforms(settings)
     chosen: dict[str, str] = {}
     for setting in settings:
         target, equals, transform = setting.rpartition("=")
@@ -54,11 +59,14 @@ def resolve_transforms(settings: Sequence[str], names: Sequence[str], units: Seq
             if name in chosen:
                 raise UsageError(f"--target-transform gives {short_repr(name)} two transforms: give it one")
             chosen[name] = transform.strip()
-    found = [
-        _transform(chosen[name], name, unit) if name in chosen else None
-        for name, unit in zip(names, units, strict=True)
-    ]
-    return tuple(found)
+    if isinstance(task, Regression) and not task.atom_level:
+        return chosen
+    if any(transform != AUTO_TRANSFORM for transform in chosen.values()):
+        raise UsageError(
+            f"--target-transform applies only to molecule-level regression, and the task is {task.name}: leave it out, "
+            "or add --task-type regression"
+        )
+    return {}
 
 
 def check_transforms(settings: Sequence[str]) -> None:
@@ -66,8 +74,8 @@ def check_transforms(settings: Sequence[str]) -> None:
     for setting in settings:
         text = setting.rpartition("=")[2].strip()
         kind, _, given = text.partition(":")
-        if kind not in TRANSFORMS or (given and kind != NEG_LOG10_MOLAR):
-            raise UsageError(unknown_choice("target transform", text, TRANSFORMS))
+        if kind not in TRANSFORM_CHOICES or (given and kind != NEG_LOG10_MOLAR):
+            raise UsageError(unknown_choice("target transform", text, TRANSFORM_CHOICES))
 
 
 def _transform(text: str, name: str, unit: str) -> TargetTransform:
@@ -84,9 +92,117 @@ def _transform(text: str, name: str, unit: str) -> TargetTransform:
     )
 
 
-def fit_transforms(transforms: Transforms, train: np.ndarray) -> Transforms:
-    """The transforms, fitted to the training targets, (n, T)."""
-    return tuple(f and f.fit(y) for f, y in zip(transforms, train.T, strict=True)) if transforms else ()
+@dataclass(frozen=True)
+class FittedTransforms:
+    """The transforms of the targets, fitted to the training targets.
+
+    Attributes:
+        transforms: of each target, None for none; empty if no target has one.
+        reasons: for each target with the setting "auto" what was recognized and why, a phrase.
+    """
+
+    transforms: Transforms = ()
+    reasons: tuple[str, ...] = ()
+
+
+def fit_transforms(
+    transforms: Transforms,
+    settings: Sequence[str],
+    names: Sequence[str],
+    task: Task,
+    targets: np.ndarray,
+    train: np.ndarray,
+    bounds: np.ndarray | None = None,
+) -> FittedTransforms:
+    """The transforms, fitted to the training targets; for "auto", recognized by them with `recognize_transform`.
+
+    Args:
+        transforms: of `resolve_transforms`, with the same settings, names and task.
+        settings: `data.target_transform`.
+        names: of the targets.
+        task: of the targets.
+        targets: (n, T) of all rows, NaN where missing.
+        train: (n,) of booleans, or indices: the training rows.
+        bounds: (n, T, 2) of all rows, NaN where there is none; None if no target is a bound.
+    """
+    chosen = _chosen_transforms(settings, names, task)
+    fitted: list[TargetTransform | None] = []
+    reasons = []
+    for t, (name, f) in enumerate(zip(names, transforms, strict=False)):
+        if chosen.get(name) == AUTO_TRANSFORM:
+            labels = targets[:, t] if bounds is None else np.hstack([targets[:, t], bounds[:, t].ravel()])
+            f, reason = recognize_transform(targets[train, t], labels)
+            learned = "the target itself" if f is None else f"log10 of {name}"
+            reasons.append(f"{name}: {reason}, so the model learns {learned}")
+        fitted.append(f and f.fit(targets[train, t]))
+    return FittedTransforms(tuple(fitted) if any(fitted) else (), tuple(reasons))
+
+
+def describe_recognized(reasons: Sequence[str]) -> list[str]:
+    """The `FittedTransforms.reasons` as messages, those of the first three targets and a count of the others."""
+    more = [f"and {len(reasons) - 3:,} more targets with --target-transform {AUTO_TRANSFORM}"]
+    return [*reasons[:3], *(more if len(reasons) > 3 else [])]
+
+
+MIN_SKEWNESS = 1.0
+"""The skewness from which "auto" takes a target to be skewed."""
+
+MIN_LOG_LIKELIHOOD = 1.92
+"""How much better the logarithm must fit, in log-likelihood: half the 95% quantile of chi^2 with one degree of
+freedom."""
+
+
+def recognize_transform(train: np.ndarray, labels: np.ndarray) -> tuple[TargetTransform | None, str]:
+    """log10 if the targets are positive and skewed and have a normal distribution rather on a logarithmic scale.
+
+    The rule:    y > 0 for all labels,   g > 1,   l(0) - l(1) > 1.92
+    g = mean ((y - mean y) / std y)^3 is the skewness, and l(lambda) the log-likelihood of a normal distribution of the
+    Box-Cox transform of y, log y for lambda = 0 and y - 1 for lambda = 1, at its best mean and variance:
+    l(0) - l(1) = -n/2 log(var(log y) / var(y)) - sum log y,   over the n training labels
+
+    A distribution with a skewness above 1 is called highly skewed by Bulmer. If lambda = 1 is worse than lambda = 0 by
+    1.92, half the 95% quantile of chi^2 with one degree of freedom, it is outside the 95% interval of lambda.
+
+    Args:
+        train: (n,) the training labels, NaN where missing. They alone decide between log10 and none.
+        labels: all labels of the table, and bounds, NaN where missing: log10 must be defined for each of them.
+
+    Returns:
+        The transform, None for none, and the reason, a phrase.
+
+    Sources: Box and Cox, J. R. Stat. Soc. B 1964, 26, 211 (https://doi.org/10.1111/j.2517-6161.1964.tb00553.x); Bulmer,
+    Principles of Statistics, 2nd ed., 1967, Oliver and Boyd.
+
+    >>> import numpy as np
+    >>> from molattn.training.transforms import recognize_transform
+    >>> y = np.exp(np.random.default_rng(0).normal(size=200))
+    >>> recognize_transform(y, y)[0].name
+    'log10'
+    >>> recognize_transform(np.log(y), np.log(y))
+    (None, 'not all labels are above 0')
+    """
+    labels, y = labels[np.isfinite(labels)], train[np.isfinite(train)]
+    if len(labels) and labels.min() <= 0:
+        return None, "not all labels are above 0"
+    # In units of the largest label, which changes neither number: squares of large labels would overflow.
+    y = y / y.max() if len(y) else y
+    skew = skewness(y)
+    if not skew > MIN_SKEWNESS:
+        return None, f"the skewness of the training labels is {skew:.1f}, not above {MIN_SKEWNESS:g}"
+    log = np.log(y)
+    skews = f"the training labels are above 0, their skewness is {skew:.1f} and that of their logarithms"
+    skews = f"{skews} {skewness(log):.1f}"
+    with np.errstate(divide="ignore"):
+        gain = -len(y) / 2 * (np.log(log.var()) - np.log(y.var())) - log.sum()
+    if gain <= MIN_LOG_LIKELIHOOD:
+        return None, f"{skews}, which fit a normal distribution no better (log-likelihood {gain:+.1f})"
+    return TargetTransform(LOG10), f"{skews}, which fit a normal distribution better (log-likelihood {gain:+.0f})"
+
+
+def skewness(x: np.ndarray) -> float:
+    """mean ((x - mean x) / std x)^3; 0 for equal numbers, and for none."""
+    std = float(x.std()) if len(x) else 0.0
+    return float(np.mean(((x - x.mean()) / std) ** 3)) if std > 0 else 0.0
 
 
 def undefined_target(transforms: Transforms, targets: Sequence[float], names: Sequence[str]) -> str:
