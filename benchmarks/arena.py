@@ -126,8 +126,8 @@ def defaults_row(rows: list[dict[str, str]], task: str, options: str, fold: int,
     key = (task, "", str(fold), str(seed))
     for row in rows:
         if (row["task"], row["options"], row["fold"], row["seed"]) == key:
-            copied = {name: value for name, value in row.items() if name != "question"}
-            return copied | {"options": options, "seconds": 0}
+            copied: dict[str, object] = {name: value for name, value in row.items() if name != "question"}
+            return {**copied, "options": options, "seconds": 0}
     return None
 
 

@@ -29,7 +29,7 @@ from tables import read_column, write_rows
 
 from molattn.benchmark.tasks import count_shared
 from molattn.errors import UsageError
-from molattn.training.transforms import recognize_transform
+from molattn.training.skewed_targets import recognize_transform
 
 ENVIRONMENTS = {"catboost": "catboost", "chemprop": "chemprop", "chemprop-rdkit": "chemprop", "attentivefp": "pyg"}
 """The environment in `peers.py` of each model of another project."""

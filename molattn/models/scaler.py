@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -141,17 +142,23 @@ class DescriptorScaler:
 
     def scale(self, descriptors: np.ndarray) -> np.ndarray:
         """(n, k) in their own units -> standardized float32; infinite where that overflows."""
-        std = np.array(self.std)
+        mean, divisor, is_constant = self._arrays
         with np.errstate(over="ignore"):
-            z = (descriptors - np.array(self.mean)) / np.where(std == 0, 1.0, std)
+            z = (descriptors - mean) / divisor
             computed = slice(len(self.provided), None)
             z[..., computed] = np.nan_to_num(z[..., computed], nan=0.0).clip(-self.MAX_ABS_Z, self.MAX_ABS_Z)
-            return np.where(std == 0, 0.0, z).astype(np.float32)
+            return np.where(is_constant, 0.0, z).astype(np.float32)
+
+    @cached_property
+    def _arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Mean, std but 1 where it is 0, and where it is 0; (k,) each."""
+        std = np.array(self.std)
+        return np.array(self.mean), np.where(std == 0, 1.0, std), std == 0
 
     def range_error(self, descriptors: Sequence[float]) -> str:
         """Why the k descriptors of a molecule cannot be standardized; empty if they can."""
         z = self.scale(np.array(descriptors)[None])[0]
-        bad = next((i for i in range(len(z)) if not np.isfinite(z[i])), None)
-        if bad is None:
+        if np.isfinite(z).all():
             return ""
+        bad = int(np.isfinite(z).argmin())
         return f"column {short_repr(self.names[bad])}: {descriptors[bad]:g} is too far from the numbers of training"

@@ -17,7 +17,7 @@ from molattn.models.target_transform import parse_molar, transform_targets
 from molattn.training.data_messages import MAX_EXAMPLES, Finding, count_noun, join_words
 from molattn.training.dataset import PreparedDataset
 from molattn.training.duplicates import CONFLICT, find_conflicts, find_duplicates, label_spread
-from molattn.training.transforms import skewness
+from molattn.training.skewed_targets import skewness
 
 LARGE = 150
 """Molecules with more atoms than this are reported."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from molattn.data import Records, Table
 from molattn.errors import UsageError, short_repr, unknown_choice
-from molattn.models.names import AUTO_TRANSFORM, LOG10, NEG_LOG10_MOLAR, TRANSFORM_CHOICES
+from molattn.models.names import AUTO_TRANSFORM, NEG_LOG10_MOLAR, TRANSFORM_CHOICES
 from molattn.models.predictions import Predictions
 from molattn.models.target_transform import (
     MOLAR,
@@ -21,6 +21,7 @@ from molattn.models.tasks import Regression
 from molattn.training.data_messages import no_row_error
 from molattn.training.labels import MatchedLabels
 from molattn.training.metrics import metrics_by_target
+from molattn.training.skewed_targets import recognize_transform
 
 Transforms = tuple[TargetTransform | None, ...]
 
@@ -142,67 +143,6 @@ def describe_recognized(reasons: Sequence[str]) -> list[str]:
     """The `FittedTransforms.reasons` as messages, those of the first three targets and a count of the others."""
     more = [f"and {len(reasons) - 3:,} more targets with --target-transform {AUTO_TRANSFORM}"]
     return [*reasons[:3], *(more if len(reasons) > 3 else [])]
-
-
-MIN_SKEWNESS = 1.0
-"""The skewness from which "auto" takes a target to be skewed."""
-
-MIN_LOG_LIKELIHOOD = 1.92
-"""How much better the logarithm must fit, in log-likelihood: half the 95% quantile of chi^2 with one degree of
-freedom."""
-
-
-def recognize_transform(train: np.ndarray, labels: np.ndarray) -> tuple[TargetTransform | None, str]:
-    """log10 if the targets are positive and skewed and have a normal distribution rather on a logarithmic scale.
-
-    The rule:    y > 0 for all labels,   g > 1,   l(0) - l(1) > 1.92
-    g = mean ((y - mean y) / std y)^3 is the skewness, and l(lambda) the log-likelihood of a normal distribution of the
-    Box-Cox transform of y, log y for lambda = 0 and y - 1 for lambda = 1, at its best mean and variance:
-    l(0) - l(1) = -n/2 log(var(log y) / var(y)) - sum log y,   over the n training labels
-
-    A distribution with a skewness above 1 is called highly skewed by Bulmer. If lambda = 1 is worse than lambda = 0 by
-    1.92, half the 95% quantile of chi^2 with one degree of freedom, it is outside the 95% interval of lambda.
-
-    Args:
-        train: (n,) the training labels, NaN where missing. They alone decide between log10 and none.
-        labels: all labels of the table, and bounds, NaN where missing: log10 must be defined for each of them.
-
-    Returns:
-        The transform, None for none, and the reason, a phrase.
-
-    Sources: Box and Cox, J. R. Stat. Soc. B 1964, 26, 211 (https://doi.org/10.1111/j.2517-6161.1964.tb00553.x); Bulmer,
-    Principles of Statistics, 2nd ed., 1967, Oliver and Boyd.
-
-    >>> import numpy as np
-    >>> from molattn.training.transforms import recognize_transform
-    >>> y = np.exp(np.random.default_rng(0).normal(size=200))
-    >>> recognize_transform(y, y)[0].name
-    'log10'
-    >>> recognize_transform(np.log(y), np.log(y))
-    (None, 'not all labels are above 0')
-    """
-    labels, y = labels[np.isfinite(labels)], train[np.isfinite(train)]
-    if len(labels) and labels.min() <= 0:
-        return None, "not all labels are above 0"
-    # In units of the largest label, which changes neither number: squares of large labels would overflow.
-    y = y / y.max() if len(y) else y
-    skew = skewness(y)
-    if not skew > MIN_SKEWNESS:
-        return None, f"the skewness of the training labels is {skew:.1f}, not above {MIN_SKEWNESS:g}"
-    log = np.log(y)
-    skews = f"the training labels are above 0, their skewness is {skew:.1f} and that of their logarithms"
-    skews = f"{skews} {skewness(log):.1f}"
-    with np.errstate(divide="ignore"):
-        gain = -len(y) / 2 * (np.log(log.var()) - np.log(y.var())) - log.sum()
-    if gain <= MIN_LOG_LIKELIHOOD:
-        return None, f"{skews}, which fit a normal distribution no better (log-likelihood {gain:+.1f})"
-    return TargetTransform(LOG10), f"{skews}, which fit a normal distribution better (log-likelihood {gain:+.0f})"
-
-
-def skewness(x: np.ndarray) -> float:
-    """mean ((x - mean x) / std x)^3; 0 for equal numbers, and for none."""
-    std = float(x.std()) if len(x) else 0.0
-    return float(np.mean(((x - x.mean()) / std) ** 3)) if std > 0 else 0.0
 
 
 def undefined_target(transforms: Transforms, targets: Sequence[float], names: Sequence[str]) -> str:

@@ -19,12 +19,8 @@ from molattn.sklearn import MolAttentionRegressor
 from molattn.training import train_arrays as arrays_module
 from molattn.training.config import DataConfig
 from molattn.training.prepare import prepare
-from molattn.training.transforms import (
-    describe_recognized,
-    fit_transforms,
-    recognize_transform,
-    resolve_transforms,
-)
+from molattn.training.skewed_targets import recognize_transform
+from molattn.training.transforms import describe_recognized, fit_transforms, resolve_transforms
 from tests.molecules import esol
 from tests.training.runs import SMALL
 
