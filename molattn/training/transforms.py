@@ -18,7 +18,7 @@ from molattn.models.target_transform import (
 )
 from molattn.models.task import Task
 from molattn.models.tasks import Regression
-from molattn.training.data_messages import no_row_error
+from molattn.training.data_messages import count_noun, no_row_error
 from molattn.training.labels import MatchedLabels
 from molattn.training.metrics import metrics_by_target
 from molattn.training.skewed_targets import recognize_transform
@@ -141,8 +141,10 @@ def fit_transforms(
 
 def describe_recognized(reasons: Sequence[str]) -> list[str]:
     """The `FittedTransforms.reasons` as messages, those of the first three targets and a count of the others."""
-    more = [f"and {len(reasons) - 3:,} more targets with --target-transform {AUTO_TRANSFORM}"]
-    return [*reasons[:3], *(more if len(reasons) > 3 else [])]
+    if len(reasons) <= 3:
+        return list(reasons)
+    count = count_noun(len(reasons) - 3, "more target", "more targets")
+    return [*reasons[:3], f"and {count} with --target-transform {AUTO_TRANSFORM}"]
 
 
 def undefined_target(transforms: Transforms, targets: Sequence[float], names: Sequence[str]) -> str:

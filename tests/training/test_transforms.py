@@ -291,7 +291,7 @@ def test_auto_is_log10_of_the_targets_that_are_skewed_and_nothing_else() -> None
         assert fit_transforms((), AUTO, ("a",), task, targets[:, :1], np.arange(100)).transforms == ()
     with pytest.raises(UsageError, match="gives 'a' two transforms"):
         resolve_transforms(("auto", "a=log10"), names, ("",) * 4, Regression())
-    assert describe_recognized("abcd") == ["a", "b", "c", "and 1 more targets with --target-transform auto"]
+    assert describe_recognized("abcd") == ["a", "b", "c", "and 1 more target with --target-transform auto"]
 
 
 def test_only_training_labels_decide_but_no_row_is_left_out_for_it() -> None:
