@@ -199,7 +199,7 @@ def _folds(folds: Sequence[Row]) -> str:
         parts.append("No settings have been compared yet.")
         return "\n".join(parts)
     parts += [
-        "Differences from the defaults: positive is better. Trainings that a setting does not change are not repeated.\n",
+        "Differences from the defaults: positive is better. Trainings that a setting leaves as they are count as 0.\n",
         table_of_options(folds, others),
     ]
     for options in others:
