@@ -198,7 +198,10 @@ def _folds(folds: Sequence[Row]) -> str:
     if not others:
         parts.append("No settings have been compared yet.")
         return "\n".join(parts)
-    parts += ["Differences from the defaults: positive is better.\n", table_of_options(folds, others)]
+    parts += [
+        "Differences from the defaults: positive is better. Trainings that a setting leaves as they are count as 0.\n",
+        table_of_options(folds, others),
+    ]
     for options in others:
         if found := differences(folds, options):
             parts += ["", table_of_tasks(options, found)]

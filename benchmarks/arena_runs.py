@@ -29,9 +29,12 @@ from tables import read_column, write_rows
 
 from molattn.benchmark.tasks import count_shared
 from molattn.errors import UsageError
+from molattn.training.skewed_targets import recognize_transform
 
 ENVIRONMENTS = {"catboost": "catboost", "chemprop": "chemprop", "chemprop-rdkit": "chemprop", "attentivefp": "pyg"}
 """The environment in `peers.py` of each model of another project."""
+
+AUTO_TRANSFORM_OPTION = "--target-transform auto"
 
 
 @dataclass(frozen=True)
@@ -185,7 +188,7 @@ def train_fold(data: Path, name: str, options: str, fold: int, seed: int, peers:
         options: options of `molattn train`, or the name of another model.
     """
     task, data_of_task = TASKS[name], read_task(data, name)
-    labels = fold_labels(list(data_of_task.smiles), "scaffold" if task.group == TDC else "random", fold)
+    labels = _labels_of_fold(data, name, fold)
     is_held_out = labels == "test"
     smiles = np.array(data_of_task.smiles, dtype=object)
     fold_data = TaskData(tuple(smiles[~is_held_out]), data_of_task.y[~is_held_out], tuple(smiles[is_held_out]))
@@ -206,6 +209,25 @@ def train_fold(data: Path, name: str, options: str, fold: int, seed: int, peers:
         "version": model_version(model),
         "machine": describe_machine(machine()),
     }
+
+
+def is_default_training(data: Path, name: str, options: str, fold: int) -> bool:
+    """Whether the training in a fold with these options is that with the defaults, which need not be repeated.
+
+    True of `--target-transform auto` for classes, and where it recognizes no transform in the training labels.
+    """
+    if options != AUTO_TRANSFORM_OPTION:
+        return False
+    if TASKS[name].task_type != "regression":
+        return True
+    labels, y = _labels_of_fold(data, name, fold), read_task(data, name).y
+    return recognize_transform(y[labels == "train"], y[labels != "test"])[0] is None
+
+
+def _labels_of_fold(data: Path, name: str, fold: int) -> np.ndarray:
+    """(n,) train, val or test for each labeled molecule of a task."""
+    smiles = list(read_task(data, name).smiles)
+    return fold_labels(smiles, "scaffold" if TASKS[name].group == TDC else "random", fold)
 
 
 def model_and_options(options: str) -> tuple[str, str]:

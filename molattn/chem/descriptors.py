@@ -9,6 +9,7 @@ import rdkit
 from rdkit import Chem, rdBase
 
 from molattn.chem.brackets import RDKIT_ERRORS
+from molattn.chem.morgan import MORGAN_COUNT, MORGAN_COUNTS, log_counts, morgan_columns
 from molattn.chem.parse import MAX_ATOMS, read_smiles
 from molattn.errors import UsageError, unknown_choice
 
@@ -45,8 +46,9 @@ FAST_DESCRIPTORS: tuple[str, ...] = (
 """`FEW_DESCRIPTORS`, and surface areas by charge, refractivity and log P, shape indices, partial charges and counts of
 rings: together they take a tenth of the time of all descriptors."""
 
-MOLECULE_FEATURIZERS: tuple[str, ...] = ("rdkit_few", "rdkit_2d")
-"""Sets of descriptors that can be extra inputs of a model: `FEW_DESCRIPTORS`, or all `DESCRIPTORS`."""
+MOLECULE_FEATURIZERS: tuple[str, ...] = ("rdkit_few", "rdkit_2d", MORGAN_COUNT)
+"""Sets of descriptors that can be extra inputs of a model: `FEW_DESCRIPTORS`, all `DESCRIPTORS`, or the counted Morgan
+fingerprint, log(1 + count) of each of its 1,024 columns."""
 
 
 def featurizer_descriptors(featurizers: Sequence[str]) -> tuple[str, ...]:
@@ -64,12 +66,12 @@ def featurizer_descriptors(featurizers: Sequence[str]) -> tuple[str, ...]:
     """
     if unknown := [name for name in featurizers if name not in MOLECULE_FEATURIZERS]:
         raise UsageError(unknown_choice("molecule featurizer", unknown[0], MOLECULE_FEATURIZERS))
-    names = [name for f in featurizers for name in (FEW_DESCRIPTORS if f == "rdkit_few" else _functions())]
-    return tuple(dict.fromkeys(names))
+    sets = {"rdkit_few": FEW_DESCRIPTORS, MORGAN_COUNT: MORGAN_COUNTS}
+    return tuple(dict.fromkeys(name for f in featurizers for name in sets.get(f) or _functions()))
 
 
 def unknown_descriptors(names: Sequence[str]) -> list[str]:
-    """The names that are not in `DESCRIPTORS`.
+    """The names that are neither in `DESCRIPTORS` nor columns of the Morgan fingerprint.
 
     Args:
         names: any names.
@@ -78,7 +80,8 @@ def unknown_descriptors(names: Sequence[str]) -> list[str]:
     >>> unknown_descriptors(["TPSA", "LogP"])
     ['LogP']
     """
-    return [name for name in names if name not in _functions()]
+    known = {*_functions(), *MORGAN_COUNTS}
+    return [name for name in names if name not in known]
 
 
 def __getattr__(name: str) -> tuple[str, ...]:
@@ -100,13 +103,18 @@ def descriptors(
 ) -> npt.NDArray[np.float64]:
     """The descriptors `names` of one molecule, (k,); NaN where RDKit returns no finite number, as for some metals.
 
+    "morgan_count_0" to "morgan_count_1023" are descriptors too: log(1 + c), where c is the number of substructures of
+    radius 0 to 2 in that column of the Morgan fingerprint.
+
     Args:
         smiles, max_atoms: as for `read_smiles`.
-        names: elements of `DESCRIPTORS`; None for all.
+        names: elements of `DESCRIPTORS`, or columns of the fingerprint; None for all `DESCRIPTORS`.
 
     Raises:
         SmilesError: text that is not a molecule within the limits.
-        UsageError: a name that is not in `DESCRIPTORS`.
+        UsageError: there is no such descriptor.
+
+    Source: Rogers and Hahn, J. Chem. Inf. Model. 2010, 50, 742 (https://doi.org/10.1021/ci100050t).
 
     >>> from molattn.chem import descriptors
     >>> descriptors("CCO", ("NumHDonors", "TPSA")).round(2).tolist()
@@ -120,10 +128,18 @@ def descriptor_values(mol: Chem.Mol, names: Sequence[str] | None = None) -> npt.
     # Looked up before RDKit is called: a KeyError within the call would count as an error of RDKit.
     functions = _functions()
     names = tuple(functions) if names is None else names
-    if unknown := [name for name in names if name not in functions]:
+    indices, columns, others = morgan_columns(tuple(names))
+    if unknown := [name for _, name in others if name not in functions]:
         raise UsageError(unknown_choice("descriptor", unknown[0], functions))
+    numbers = np.empty(len(names))
     with rdBase.BlockLogs():
-        numbers = np.array([_number(functions[name], mol) for name in names], dtype=np.float64)
+        if len(columns):
+            try:
+                numbers[indices] = log_counts(mol)[columns]
+            except RDKIT_ERRORS:
+                numbers[indices] = np.nan
+        for i, name in others:
+            numbers[i] = _number(functions[name], mol)
     return np.where(np.isfinite(numbers), numbers, np.nan)
 
 

@@ -1,9 +1,8 @@
 """Feature vectors of molecules: counted fingerprints and descriptors, for models that do not read graphs."""
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any
 
 import numpy as np
 from rdkit import Chem, DataStructs, rdBase
@@ -11,15 +10,16 @@ from rdkit.Chem import rdFingerprintGenerator, rdReducedGraphs
 
 from molattn.chem.descriptors import FAST_DESCRIPTORS, descriptor_values
 from molattn.chem.molecule import Progress, map_rows
+from molattn.chem.morgan import MORGAN_COLUMNS, MORGAN_COUNT, morgan_count, morgan_generator
 from molattn.chem.parse import NO_ATOM_LIMIT, convert_rdkit_errors, read_smiles
 from molattn.errors import SmilesError, UsageError, unknown_choice
 
-RADIUS, FEATURE_BITS = 2, 1024
+AVALON_BITS = 1024
 ERG_LENGTH = 315
 
 FEATURE_LENGTHS: dict[str, int] = {
-    "morgan_count": FEATURE_BITS,
-    "avalon_count": FEATURE_BITS,
+    MORGAN_COUNT: MORGAN_COLUMNS,
+    "avalon_count": AVALON_BITS,
     "erg": ERG_LENGTH,
     "rdkit_fast": len(FAST_DESCRIPTORS),
 }
@@ -119,7 +119,7 @@ def morgan_environments(smiles: str, *, max_atoms: int = NO_ATOM_LIMIT) -> dict[
     output = rdFingerprintGenerator.AdditionalOutput()
     output.AllocateBitInfoMap()
     with convert_rdkit_errors(smiles, "make its fingerprint"):
-        _morgan().GetCountFingerprint(mol, additionalOutput=output)
+        morgan_generator().GetCountFingerprint(mol, additionalOutput=output)
         found = output.GetBitInfoMap()
         return {bit: [_environment(mol, atom, radius) for atom, radius in places] for bit, places in found.items()}
 
@@ -140,21 +140,16 @@ def _features(smiles: object, featurizers: tuple[str, ...], max_atoms: int) -> n
     return np.clip(np.nan_to_num(np.concatenate(parts)), -limit, limit).astype(np.float32)
 
 
-@cache
-def _morgan() -> Any:
-    return rdFingerprintGenerator.GetMorganGenerator(radius=RADIUS, fpSize=FEATURE_BITS)
-
-
 def _avalon_count(mol: Chem.Mol) -> np.ndarray:
     from rdkit.Avalon.pyAvalonTools import GetAvalonCountFP  # here, because few models need it
 
-    counts = np.zeros(FEATURE_BITS)
-    DataStructs.ConvertToNumpyArray(GetAvalonCountFP(mol, nBits=FEATURE_BITS), counts)
+    counts = np.zeros(AVALON_BITS)
+    DataStructs.ConvertToNumpyArray(GetAvalonCountFP(mol, nBits=AVALON_BITS), counts)
     return counts
 
 
 _FUNCTIONS: dict[str, Callable[[Chem.Mol], np.ndarray]] = {
-    "morgan_count": lambda mol: _morgan().GetCountFingerprintAsNumPy(mol),
+    MORGAN_COUNT: morgan_count,
     "avalon_count": _avalon_count,
     "erg": rdReducedGraphs.GetErGFingerprint,
     "rdkit_fast": lambda mol: descriptor_values(mol, FAST_DESCRIPTORS),

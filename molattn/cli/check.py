@@ -87,6 +87,8 @@ def _check(config: "RunConfig", quiet: bool) -> "DataReport":
 
 def _print_report(report: "DataReport") -> None:
     """Print the counts, and the findings, first those that need attention."""
+    from molattn.training.transforms import describe_recognized
+
     content, dataset = report.to_dict(), report.dataset
     targets = ", ".join(content["targets"][:6]) + (", ..." if len(content["targets"]) > 6 else "")
     merged = f", {content['merged']:,} merged into those" if content["merged"] else ""
@@ -96,6 +98,8 @@ def _print_report(report: "DataReport") -> None:
     )
     if dataset.task_message:
         print_line(dataset.task_message)
+    for message in describe_recognized(dataset.transform_reasons):
+        print_line(message)
     print_line(", ".join(f"{label} {count:,}" for label, count in content["split"].items()))
     for title, needs_attention in (("needs attention", True), ("for information", False)):
         messages = [f.message for f in report.findings if f.needs_attention == needs_attention]

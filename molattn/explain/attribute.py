@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from molattn.chem import MoleculeGraph
+from molattn.chem.morgan import MORGAN_COUNTS
 from molattn.data.store.batches import MoleculeBatch
 from molattn.errors import SmilesError, UsageError, unknown_choice
 from molattn.explain.attention_map import NOT_MEASURED
@@ -20,7 +21,11 @@ from molattn.models.base import Molecule
 from molattn.models.batch_runs import NOT_FINITE
 from molattn.models.graph_model import GraphModel
 from molattn.models.predict import compute_outputs
+from molattn.models.scaler import DescriptorScaler
 from molattn.models.tasks import Binary, Multiclass
+
+MORGAN_TERM = "Morgan counts"
+"""The name of the term of all columns of the Morgan fingerprint, which have no meaning one by one."""
 
 
 @dataclass(frozen=True)
@@ -229,8 +234,7 @@ def attribution_of(
 ) -> Attribution:
     """`terms` in the unit of the explained target."""
     scale = explained.std if terms.has_unit else 1.0
-    names = () if artifact.descriptors is None else artifact.descriptors.names
-    descriptor_terms = dict(zip(names, [] if terms.descriptors is None else terms.descriptors.tolist(), strict=False))
+    descriptor_terms = _descriptor_terms(artifact.descriptors, terms.descriptors)
     return Attribution(
         smiles=molecule.encoded_smiles,
         symbols=molecule.labels,
@@ -247,3 +251,15 @@ def attribution_of(
         has_unit=terms.has_unit,
         quantity=explained.quantity,
     )
+
+
+def _descriptor_terms(scaler: DescriptorScaler | None, terms: np.ndarray | None) -> dict[str, float]:
+    """The term of each descriptor by its name, and one for all columns of the Morgan fingerprint."""
+    found: dict[str, float] = {}
+    if scaler is None or terms is None:
+        return found
+    for i, (name, term) in enumerate(zip(scaler.names, terms.tolist(), strict=True)):
+        is_column = i >= len(scaler.provided) and name in MORGAN_COUNTS
+        label = MORGAN_TERM if is_column else name
+        found[label] = found.get(label, 0.0) + term
+    return found

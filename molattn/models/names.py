@@ -9,4 +9,8 @@ TASK_TYPES = (*TASK_KINDS, *(f"{ATOM_PREFIX}{kind}" for kind in TASK_KINDS))
 
 LOG10, LOG1P, NEG_LOG10_MOLAR, RANK = "log10", "log1p", "neg-log10-molar", "rank"
 TRANSFORMS = (LOG10, LOG1P, NEG_LOG10_MOLAR, RANK)
-"""The choices of `--target-transform`."""
+"""The transforms of targets."""
+
+AUTO_TRANSFORM = "auto"
+TRANSFORM_CHOICES = (*TRANSFORMS, AUTO_TRANSFORM)
+"""The choices of `--target-transform`: a transform, or the one that the training targets suggest."""

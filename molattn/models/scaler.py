@@ -1,11 +1,14 @@
 """Scalers: models are trained on standardized targets and descriptors; predictions are in the units of the targets."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
+from molattn.chem.morgan import MORGAN_COUNTS
 from molattn.errors import short_repr
 from molattn.models.predictions import Predictions
 from molattn.models.target_transform import TargetTransform, transform_targets
@@ -87,6 +90,10 @@ class TargetScaler:
 class DescriptorScaler:
     """z = (x - mean) / std, descriptor by descriptor; z = 0 where std is 0.
 
+    The columns of the Morgan fingerprint have one std, the root of the sum of their variances, so that the mean of
+    |z|^2 over the training molecules is 1 for all columns together: with stds of their own, columns that are 0 for most
+    molecules would have the largest z.
+
     Computed descriptors also have z = 0 where RDKit has no finite number, and z is clipped to [-MAX_ABS_Z, MAX_ABS_Z],
     since users cannot correct them.
 
@@ -117,7 +124,11 @@ class DescriptorScaler:
         scaler = TargetScaler.fit(filled)
         finite = [x[np.isfinite(x)] for x in filled.T]
         std = [s if (x != x[0]).any() else 0.0 for s, x in zip(scaler.std, finite, strict=True)]
-        return cls((*names, *computed), scaler.mean, tuple(std), tuple(computed))
+        all_names = (*names, *computed)
+        in_fingerprint = [name in MORGAN_COUNTS and i >= len(names) for i, name in enumerate(all_names)]
+        norm = math.hypot(*(s for s, is_column in zip(std, in_fingerprint, strict=True) if is_column))
+        std = [norm if is_column and s else s for s, is_column in zip(std, in_fingerprint, strict=True)]
+        return cls(all_names, scaler.mean, tuple(std), tuple(computed))
 
     @property
     def provided(self) -> tuple[str, ...]:
@@ -131,17 +142,23 @@ class DescriptorScaler:
 
     def scale(self, descriptors: np.ndarray) -> np.ndarray:
         """(n, k) in their own units -> standardized float32; infinite where that overflows."""
-        std = np.array(self.std)
+        mean, divisor, is_constant = self._arrays
         with np.errstate(over="ignore"):
-            z = (descriptors - np.array(self.mean)) / np.where(std == 0, 1.0, std)
+            z = (descriptors - mean) / divisor
             computed = slice(len(self.provided), None)
             z[..., computed] = np.nan_to_num(z[..., computed], nan=0.0).clip(-self.MAX_ABS_Z, self.MAX_ABS_Z)
-            return np.where(std == 0, 0.0, z).astype(np.float32)
+            return np.where(is_constant, 0.0, z).astype(np.float32)
+
+    @cached_property
+    def _arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Mean, std but 1 where it is 0, and where it is 0; (k,) each."""
+        std = np.array(self.std)
+        return np.array(self.mean), np.where(std == 0, 1.0, std), std == 0
 
     def range_error(self, descriptors: Sequence[float]) -> str:
         """Why the k descriptors of a molecule cannot be standardized; empty if they can."""
         z = self.scale(np.array(descriptors)[None])[0]
-        bad = next((i for i in range(len(z)) if not np.isfinite(z[i])), None)
-        if bad is None:
+        if np.isfinite(z).all():
             return ""
+        bad = int(np.isfinite(z).argmin())
         return f"column {short_repr(self.names[bad])}: {descriptors[bad]:g} is too far from the numbers of training"

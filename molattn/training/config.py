@@ -5,14 +5,14 @@ Each is declared here, and named again in `molattn.training.options` for type ch
 
 from dataclasses import dataclass
 
-from molattn.models.names import TRANSFORMS
+from molattn.models.names import TRANSFORM_CHOICES
 from molattn.training.bases import AUTO_BASE, FINE_TUNING
 from molattn.training.command_option import option
 
 # As in molattn.data, molattn.chem and molattn.models, which are not imported for the help screen.
 OFFICIAL_SPLIT = "official"
 SPLIT_NAMES = (*("random", "scaffold", "scaffold-balanced", "cluster", "kennard-stone", "stratified"), OFFICIAL_SPLIT)
-FEATURIZER_NAMES = ("rdkit_few", "rdkit_2d")
+FEATURIZER_NAMES = ("rdkit_few", "rdkit_2d", "morgan_count")
 LOSS_NAMES = (
     *("mse", "mae", "huber", "mve", "evidential", "quantile", "bounded-mse", "bounded-mae"),
     *("bce", "cross-entropy", "dirichlet"),
@@ -43,8 +43,8 @@ class DataConfig:
         descriptor_columns: the table's columns of extra descriptors, standardized and concatenated to the readout;
             named as `target_columns`.
         molecule_featurizers: extra descriptors that RDKit computes, also standardized and concatenated to the readout,
-            names in `molattn.chem.MOLECULE_FEATURIZERS`. The default of a graph model from scratch is "rdkit_few", a
-            dozen.
+            names in `molattn.chem.MOLECULE_FEATURIZERS`: "rdkit_few", a dozen, the default of a graph model from
+            scratch; "rdkit_2d", all; "morgan_count", 1,024 counts of substructures.
         add_hs: whether hydrogens become atoms of the graph.
         max_atoms: the maximum number of atoms; larger molecules are rejected.
         standardize: standardization of the molecules: "parent" (groups normalized, the largest fragment, neutral if
@@ -66,7 +66,8 @@ class DataConfig:
         num_folds: of a cross-validation; 1 for none.
         fold: the test fold of this run, from 0; -1 for all of them, one after the other.
         target_transform: what is learned in place of the targets: "log10", "log1p", "neg-log10-molar" or "rank" for all
-            of them, or "NAME=log10" for one; predictions and metrics are in the units of the targets. Empty for none.
+            of them, or "NAME=log10" for one; "auto" takes log10 of each target that is skewed and positive. Predictions
+            and metrics are in the units of the targets. Empty for none.
         task_type: "regression", "binary" or "multiclass", or if each cell holds a list with a value for every atom
             "atom-regression", "atom-binary" or "atom-multiclass"; inferred from the targets when empty.
         positive_class: of targets with two classes, the word (or number) of the class whose probability is predicted;
@@ -100,7 +101,7 @@ class DataConfig:
     )
     max_unreadable: float = option(0.1, "Share of target values that may be unreadable.", metavar="SHARE")
     target_transform: tuple[str, ...] = option(
-        (), f"Learn a transform: {', '.join(TRANSFORMS)}, for one target NAME=log10.", metavar="NAME"
+        (), f"Learn a transform: {', '.join(TRANSFORM_CHOICES)}, for one target NAME=log10.", metavar="NAME"
     )
     decimal: str = option("", "Decimal mark of the numbers, such as a comma; found if not given.", metavar="MARK")
     thousands: str = option("", "Thousands separator of the numbers; found if not given.", metavar="MARK")

@@ -17,6 +17,7 @@ from molattn.models.target_transform import parse_molar, transform_targets
 from molattn.training.data_messages import MAX_EXAMPLES, Finding, count_noun, join_words
 from molattn.training.dataset import PreparedDataset
 from molattn.training.duplicates import CONFLICT, find_conflicts, find_duplicates, label_spread
+from molattn.training.skewed_targets import skewness
 
 LARGE = 150
 """Molecules with more atoms than this are reported."""
@@ -162,7 +163,7 @@ def check_ranges(dataset: PreparedDataset) -> list[Finding]:
             continue
         low, high = np.quantile(labels, [0.01, 0.99])
         orders = float(np.log10(high) - np.log10(low))
-        skew, skew_of_log = _skewness(labels), _skewness(np.log10(labels))
+        skew, skew_of_log = skewness(labels), skewness(np.log10(labels))
         if orders >= ORDERS and math.isfinite(skew) and skew > max(1.0, abs(skew_of_log)):
             transform = NEG_LOG10_MOLAR if parse_molar(dataset.units[t]) else LOG10
             message = (
@@ -171,12 +172,6 @@ def check_ranges(dataset: PreparedDataset) -> list[Finding]:
             )
             found.append(Finding("range", message, True, {"target": name, "orders": orders, "skewness": skew}))
     return found
-
-
-def _skewness(x: np.ndarray) -> float:
-    """mean ((x - mean x) / std x)^3; 0 for equal numbers."""
-    std = float(x.std())
-    return float(np.mean(((x - x.mean()) / std) ** 3)) if std > 0 else 0.0
 
 
 def check_classes(dataset: PreparedDataset) -> list[Finding]:

@@ -128,6 +128,7 @@ class PreparedDataset:
             bound. None if no target has bounds.
         transforms: the transform of each target, fitted to the training molecules, None for none; empty if no target
             has one.
+        transform_reasons: for each target with the setting "auto", what was recognized and why.
         duplicates: how the rows of molecules in several rows were merged; empty if rows are not merged.
         lines: where each row of the table starts in its source, in `line_kind`.
         line_kind: "line", "record" or "row".
@@ -154,6 +155,7 @@ class PreparedDataset:
     offsets: np.ndarray | None = None
     bounds: np.ndarray | None = None
     transforms: tuple[TargetTransform | None, ...] = ()
+    transform_reasons: tuple[str, ...] = ()
     duplicates: tuple[DuplicateRow, ...] = ()
     lines: Sequence[int] = ()
     line_kind: str = "line"

@@ -149,6 +149,15 @@ def prepare(
     for duplicate in merged.duplicates if merged else ():
         if duplicate.merged_into is not None:
             split_labels[duplicate.row] = split_labels[duplicate.merged_into]
+    fitted = fit_transforms(
+        transforms,
+        config.target_transform,
+        config.target_columns,
+        task,
+        targets,
+        split_labels[rows] == "train",
+        usable.bounds,
+    )
     dataset = PreparedDataset(
         config=config,
         name=source.name,
@@ -176,7 +185,8 @@ def prepare(
         groups=groups,
         cache_folder=cache_folder,
         offsets=matched.offsets,
-        transforms=fit_transforms(transforms, targets[split_labels[rows] == "train"]) if transforms else (),
+        transforms=fitted.transforms,
+        transform_reasons=fitted.reasons,
         duplicates=merged.duplicates if merged else (),
         lines=table.lines,
         line_kind=table.line_kind,

@@ -36,7 +36,7 @@ from molattn.training.run_status import (
 )
 from molattn.training.task_weights import task_weights
 from molattn.training.train_and_evaluate import RunResult, train_and_evaluate
-from molattn.training.transforms import describe_transforms
+from molattn.training.transforms import describe_recognized, describe_transforms
 from molattn.training.trees import check_trees
 
 _log = logging.getLogger(__name__)
@@ -103,6 +103,8 @@ def _run(
         _log.debug("loaded the molecules from the cache in %s", dataset.cache_folder)
     if dataset.task_message:
         reporter.stage(dataset.task_message)
+    for message in describe_recognized(dataset.transform_reasons):
+        reporter.stage(message)
     if message := describe_transforms(dataset.transforms, dataset.config.target_columns, dataset.units):
         reporter.stage(message)
     for warning in dataset.warnings:

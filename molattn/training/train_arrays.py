@@ -35,7 +35,13 @@ from molattn.training.prepare import read_options
 from molattn.training.reporter import Reporter
 from molattn.training.run_config import RunConfig, check_config
 from molattn.training.task_weights import task_weights
-from molattn.training.transforms import Transforms, fit_transforms, resolve_transforms, undefined_target
+from molattn.training.transforms import (
+    Transforms,
+    describe_recognized,
+    fit_transforms,
+    resolve_transforms,
+    undefined_target,
+)
 from molattn.training.trees import check_trees, fit_trees_of
 
 
@@ -153,8 +159,9 @@ def train_arrays(
         if not np.isfinite(values).any():
             raise InputError(f"the training molecules have no label of {short_repr(name)}: there is nothing to learn")
     splits = ("train", "val", CALIBRATION)
-    transforms = _transforms(data.target_transform, targets, names, task, used, labels, num_training)
-    if previous is not None:
+    if previous is None:
+        transforms = _transforms(data.target_transform, targets, names, task, used, labels, num_training, reporter)
+    else:
         transforms = previous.scaler.transforms
     transformed = transform_targets(transforms, targets)
     train, val, cal = (_subset(molecules, transformed, weights, z, used[labels == split]) for split in splits)
@@ -230,13 +237,20 @@ def _transforms(
     used: np.ndarray,
     labels: np.ndarray,
     num_training: int,
+    reporter: Reporter,
 ) -> Transforms:
-    """The transforms of the targets, (n, T), fitted to the training labels; InputError where one is undefined."""
+    """The transforms of the targets, (n, T), fitted to the training labels; InputError where one is undefined.
+
+    What was recognized is reported.
+    """
     transforms = resolve_transforms(settings, names, ("",) * len(names), task)
     for i in used.tolist() if transforms else ():
         if reason := undefined_target(transforms, targets[i].tolist(), names):
             raise InputError(f"{_location(i, num_training)}: {reason}; leave it out")
-    return fit_transforms(transforms, targets[used[labels == "train"]])
+    fitted = fit_transforms(transforms, settings, names, task, targets[used], labels == "train")
+    for message in describe_recognized(fitted.reasons):
+        reporter.stage(message)
+    return fitted.transforms
 
 
 def _subset(

@@ -1,14 +1,14 @@
 """The target transforms of the settings: which target each applies to, and rows for which one is undefined."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from molattn.data import Records, Table
 from molattn.errors import UsageError, short_repr, unknown_choice
-from molattn.models.names import NEG_LOG10_MOLAR, TRANSFORMS
+from molattn.models.names import AUTO_TRANSFORM, NEG_LOG10_MOLAR, TRANSFORM_CHOICES
 from molattn.models.predictions import Predictions
 from molattn.models.target_transform import (
     MOLAR,
@@ -18,15 +18,16 @@ from molattn.models.target_transform import (
 )
 from molattn.models.task import Task
 from molattn.models.tasks import Regression
-from molattn.training.data_messages import no_row_error
+from molattn.training.data_messages import count_noun, no_row_error
 from molattn.training.labels import MatchedLabels
 from molattn.training.metrics import metrics_by_target
+from molattn.training.skewed_targets import recognize_transform
 
 Transforms = tuple[TargetTransform | None, ...]
 
 
 def resolve_transforms(settings: Sequence[str], names: Sequence[str], units: Sequence[str], task: Task) -> Transforms:
-    """The transform of each target, None for none; empty if no target has one.
+    """The transform of each target, None for none and for "auto"; empty if no target can have one.
 
     Args:
         settings: `data.target_transform`: "log10" for all targets, or "name=log10" for one of them.
@@ -37,14 +38,19 @@ def resolve_transforms(settings: Sequence[str], names: Sequence[str], units: Seq
         UsageError: a transform or target that does not exist, two for one target, targets that are not numbers of
             molecules, or a unit that is needed and not known.
     """
-    check_transforms(settings)
-    if not settings:
+    chosen = _chosen_transforms(settings, names, task)
+    if not chosen:
         return ()
-    if not isinstance(task, Regression) or task.atom_level:
-        raise UsageError(
-            f"--target-transform applies only to molecule-level regression, and the task is {task.name}: leave it out, "
-            "or add --task-type regression"
-        )
+    found = [
+        _transform(chosen[name], name, unit) if chosen.get(name, AUTO_TRANSFORM) != AUTO_TRANSFORM else None
+        for name, unit in zip(names, units, strict=True)
+    ]
+    return tuple(found)
+
+
+def _chosen_transforms(settings: Sequence[str], names: Sequence[str], task: Task) -> dict[str, str]:
+    """The setting of each target that has one, by its name; UsageError as for `resolve_transforms`."""
+    check_transforms(settings)
     chosen: dict[str, str] = {}
     for setting in settings:
         target, equals, transform = setting.rpartition("=")
@@ -54,11 +60,14 @@ def resolve_transforms(settings: Sequence[str], names: Sequence[str], units: Seq
             if name in chosen:
                 raise UsageError(f"--target-transform gives {short_repr(name)} two transforms: give it one")
             chosen[name] = transform.strip()
-    found = [
-        _transform(chosen[name], name, unit) if name in chosen else None
-        for name, unit in zip(names, units, strict=True)
-    ]
-    return tuple(found)
+    if isinstance(task, Regression) and not task.atom_level:
+        return chosen
+    if any(transform != AUTO_TRANSFORM for transform in chosen.values()):
+        raise UsageError(
+            f"--target-transform applies only to molecule-level regression, and the task is {task.name}: leave it out, "
+            "or add --task-type regression"
+        )
+    return {}
 
 
 def check_transforms(settings: Sequence[str]) -> None:
@@ -66,8 +75,8 @@ def check_transforms(settings: Sequence[str]) -> None:
     for setting in settings:
         text = setting.rpartition("=")[2].strip()
         kind, _, given = text.partition(":")
-        if kind not in TRANSFORMS or (given and kind != NEG_LOG10_MOLAR):
-            raise UsageError(unknown_choice("target transform", text, TRANSFORMS))
+        if kind not in TRANSFORM_CHOICES or (given and kind != NEG_LOG10_MOLAR):
+            raise UsageError(unknown_choice("target transform", text, TRANSFORM_CHOICES))
 
 
 def _transform(text: str, name: str, unit: str) -> TargetTransform:
@@ -84,9 +93,58 @@ def _transform(text: str, name: str, unit: str) -> TargetTransform:
     )
 
 
-def fit_transforms(transforms: Transforms, train: np.ndarray) -> Transforms:
-    """The transforms, fitted to the training targets, (n, T)."""
-    return tuple(f and f.fit(y) for f, y in zip(transforms, train.T, strict=True)) if transforms else ()
+@dataclass(frozen=True)
+class FittedTransforms:
+    """The transforms of the targets, fitted to the training targets.
+
+    Attributes:
+        transforms: of each target, None for none; empty if no target has one.
+        reasons: for each target with the setting "auto" what was recognized and why, a phrase.
+    """
+
+    transforms: Transforms = ()
+    reasons: tuple[str, ...] = ()
+
+
+def fit_transforms(
+    transforms: Transforms,
+    settings: Sequence[str],
+    names: Sequence[str],
+    task: Task,
+    targets: np.ndarray,
+    train: np.ndarray,
+    bounds: np.ndarray | None = None,
+) -> FittedTransforms:
+    """The transforms, fitted to the training targets; for "auto", recognized by them with `recognize_transform`.
+
+    Args:
+        transforms: of `resolve_transforms`, with the same settings, names and task.
+        settings: `data.target_transform`.
+        names: of the targets.
+        task: of the targets.
+        targets: (n, T) of all rows, NaN where missing.
+        train: (n,) of booleans, or indices: the training rows.
+        bounds: (n, T, 2) of all rows, NaN where there is none; None if no target is a bound.
+    """
+    chosen = _chosen_transforms(settings, names, task)
+    fitted: list[TargetTransform | None] = []
+    reasons = []
+    for t, (name, f) in enumerate(zip(names, transforms, strict=False)):
+        if chosen.get(name) == AUTO_TRANSFORM:
+            labels = targets[:, t] if bounds is None else np.hstack([targets[:, t], bounds[:, t].ravel()])
+            f, reason = recognize_transform(targets[train, t], labels)
+            learned = "the target itself" if f is None else f"log10 of {name}"
+            reasons.append(f"{name}: {reason}, so the model learns {learned}")
+        fitted.append(f and f.fit(targets[train, t]))
+    return FittedTransforms(tuple(fitted) if any(fitted) else (), tuple(reasons))
+
+
+def describe_recognized(reasons: Sequence[str]) -> list[str]:
+    """The `FittedTransforms.reasons` as messages, those of the first three targets and a count of the others."""
+    if len(reasons) <= 3:
+        return list(reasons)
+    count = count_noun(len(reasons) - 3, "more target", "more targets")
+    return [*reasons[:3], f"and {count} with --target-transform {AUTO_TRANSFORM}"]
 
 
 def undefined_target(transforms: Transforms, targets: Sequence[float], names: Sequence[str]) -> str:

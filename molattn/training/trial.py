@@ -20,6 +20,7 @@ from molattn.training.run_config import RunConfig, check_config
 from molattn.training.search_space import Categorical, NumericRange, Space, search_space, with_settings
 from molattn.training.study import SharedStudy, is_default
 from molattn.training.task_weights import task_weights
+from molattn.training.transforms import describe_recognized
 
 if TYPE_CHECKING:
     import optuna
@@ -55,6 +56,8 @@ def prepare_trials(
     for warning in default.dataset.warnings:
         reporter.warning(warning)
     dataset = default.dataset
+    for message in describe_recognized(dataset.transform_reasons):
+        reporter.stage(message)
     resolved, message = resolve_initialization(default.config, dataset.task.atom_level, len(dataset.indices("train")))
     space = search_space(search, resolved)
     reporter.stage(message or "training starts from scratch")

@@ -444,6 +444,40 @@ def test_the_page_has_means_intervals_ranks_and_reads() -> None:
     assert re.search(r"\| molattn \| the default .* \| 0\.1 \|", text)
 
 
+def test_a_setting_that_changes_nothing_has_the_scores_of_the_defaults(
+    data: Path, tmp_path: Path, jobs: list[TrainingJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ARENA_MODELS, "molattn", ARENA_MODELS["forest"])
+    monkeypatch.setattr(arena_runs, "molattn", lambda job, **_: ARENA_MODELS["forest"](job) + 1)
+    command = [
+        str(data),
+        "folds",
+        "--options",
+        "",
+        "--target-transform auto",
+        "--folds",
+        "0",
+        "--results",
+        str(tmp_path),
+    ]
+    arena.main([*command, "--tasks", "hia_hou", "caco2_wang"])
+    default, copied, *_ = rows = [row for row in read_rows(tmp_path / "arena_folds.csv") if row["task"] == "hia_hou"]
+    assert copied == {**default, "options": "--target-transform auto", "seconds": "0"} and len(rows) == 2
+    # The made-up numbers are not skewed, so that their training would be the same, too.
+    assert len(jobs) == 2
+    path = data / "tdc" / "caco2_wang" / "train_val.csv"
+    header, *lines = path.read_text().splitlines()
+    skewed = [f"{line.rpartition(',')[0]},{np.exp(float(line.rpartition(',')[2])):g}" for line in lines]
+    path.write_text("\n".join([header, *skewed]) + "\n")
+    arena_tasks.read_task.cache_clear()
+    (tmp_path / "arena_folds.csv").unlink()
+    arena.main([*command, "--tasks", "caco2_wang"])
+    default, other = read_rows(tmp_path / "arena_folds.csv")
+    assert len(jobs) == 4 and other["score"] != default["score"]
+    # Without a row of the defaults the training is made.
+    assert arena.defaults_row([], "hia_hou", "--target-transform auto", 0, 0) is None
+
+
 def test_the_page_of_folds_says_what_the_rule_says() -> None:
     rows = [
         {

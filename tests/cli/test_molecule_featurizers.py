@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import molattn as package
-from molattn.chem import FEW_DESCRIPTORS, MOLECULE_FEATURIZERS, descriptors
+from molattn.chem import FEW_DESCRIPTORS, MOLECULE_FEATURIZERS, descriptors, featurizer_descriptors
 from molattn.errors import UsageError
 from molattn.models.graph_model import GraphModel
 from molattn.sklearn import MolAttentionRegressor
@@ -53,7 +53,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_help_names_the_featurizers(molattn: Molattn) -> None:
     assert FEATURIZER_NAMES == MOLECULE_FEATURIZERS
-    assert "rdkit_few" in molattn("train", "--help-all").out
+    out = molattn("train", "--help-all").out
+    assert all(name in out for name in FEATURIZER_NAMES)
 
 
 def test_they_are_scaled_by_the_training_molecules(run: Path) -> None:
@@ -111,8 +112,8 @@ def test_unknown_and_duplicate_featurizers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'TPSA' would be a descriptor twice, as a column and computed"):
         prepare(twice, GraphModel, seed=0)
     # Raised before anything is read.
-    with pytest.raises(UsageError, match="unknown molecule featurizer 'morgan'"):
-        prepare(DataConfig(str(table), molecule_featurizers=("morgan",)), GraphModel, seed=0)
+    with pytest.raises(UsageError, match="unknown molecule featurizer 'mordred'"):
+        prepare(DataConfig(str(table), molecule_featurizers=("mordred",)), GraphModel, seed=0)
     config = PretrainConfig(molecules=str(table), run=resolve(None, {"molecule_featurizers": ["rdkit_few"]}))
     with pytest.raises(UsageError, match="a base model is trained on molecules as they are"):
         pretrain(config, tmp_path / "base", SilentReporter())
@@ -143,3 +144,25 @@ def test_estimators_compute_them() -> None:
     made = MolAttentionRegressor(molecule_featurizers=["rdkit_few"], **settings).fit(SMILES, VALUES)
     assert made.predictor_._artifact.descriptors.computed == FEW_DESCRIPTORS
     assert np.isfinite(made.predict(SMILES)).all()
+
+
+def test_counted_fingerprints_are_computed_with_others_and_with_a_base(molattn: Molattn, tmp_path: Path) -> None:
+    table = write(tmp_path / "my.csv")
+    fast = ("--epochs", "1", "--accelerator", "cpu", "-q")
+    answer = molattn(
+        "train", table, "--molecule-featurizers", "rdkit_few", "morgan_count", *fast, "-o", tmp_path / "run"
+    )
+    assert answer.code == 0, answer.err
+    own = pd.read_csv(tmp_path / "run" / "predictions.csv")
+    predictor = package.load(tmp_path / "run")
+    np.testing.assert_allclose(predictor.predict(SMILES), own["y_pred"], atol=1e-6)
+    assert predictor._artifact.descriptors.computed == featurizer_descriptors(["rdkit_few", "morgan_count"])
+    # Predictions depend on the counts: those of a wrong molecule are other ones.
+    molecules = predictor._artifact.model.read(SMILES[:2])
+    x = np.array([descriptors(s, predictor._artifact.descriptors.computed) for s in SMILES[:2]])
+    z = predictor._artifact.descriptors.scale(x)
+    right, wrong = (predictor._artifact.predict(molecules, rows).values for rows in (z, z[::-1]))
+    np.testing.assert_allclose(right[:, 0], own["y_pred"][:2], atol=1e-6)
+    assert np.abs(right - wrong).max() > 1e-3
+    answer = molattn("explain", tmp_path / "run", "--smiles", "CCO", "-o", tmp_path / "x.svg")
+    assert answer.code == 0, answer.err

@@ -11,7 +11,14 @@ import torch
 from rdkit import Chem
 from rdkit.Chem import Crippen, rdMolDescriptors
 
-from molattn.chem import DESCRIPTORS, FEW_DESCRIPTORS, ReadOptions, featurizer_descriptors, standardized_smiles
+from molattn.chem import (
+    DESCRIPTORS,
+    FEW_DESCRIPTORS,
+    ReadOptions,
+    descriptors,
+    featurizer_descriptors,
+    standardized_smiles,
+)
 from molattn.errors import InputError, MolattnWarning, UsageError
 from molattn.inference import Predictor
 from molattn.models.artifact import Artifact
@@ -20,8 +27,10 @@ from molattn.models.base import build_model
 from molattn.models.config import GraphModelConfig
 from molattn.models.scaler import DescriptorScaler, TargetScaler
 from tests.assertions import assert_same_predictions
+from tests.molecules import esol
 
 SMILES = ["CC(=O)Oc1ccccc1C(=O)O", "C", "[Na+].[Cl-]", "CCO"]
+MANY, _ = esol(30)
 NAMES = ("MolLogP", "TPSA")
 SCALER = DescriptorScaler(NAMES, (1.0, 20.0), (2.0, 30.0), NAMES)
 
@@ -157,5 +166,53 @@ def test_featurizers_name_descriptors_of_rdkit() -> None:
     assert set(featurizer_descriptors(["rdkit_few", "rdkit_2d"])) == set(DESCRIPTORS)
     assert featurizer_descriptors(["rdkit_few", "rdkit_2d"])[:12] == FEW_DESCRIPTORS
     assert featurizer_descriptors([]) == ()
-    with pytest.raises(UsageError, match="unknown molecule featurizer 'morgan': choose one of rdkit_few, rdkit_2d"):
-        featurizer_descriptors(["morgan"])
+    both = featurizer_descriptors(["rdkit_few", "morgan_count"])
+    assert both == (*FEW_DESCRIPTORS, *featurizer_descriptors(["morgan_count"])) and len(both) == 12 + 1024
+    with pytest.raises(UsageError, match="unknown molecule featurizer 'mordred': choose one of rdkit_few, rdkit_2d"):
+        featurizer_descriptors(["mordred"])
+
+
+def test_columns_of_the_fingerprint_have_one_standard_deviation() -> None:
+    names = featurizer_descriptors(["morgan_count", "rdkit_few"])
+    x = np.array([descriptors(s, names) for s in MANY])
+    scaler = DescriptorScaler.fit((), x, names)
+    z, columns = scaler.scale(x), slice(0, 1024)
+    assert set(scaler.std[columns]) == {0.0, max(scaler.std[columns])}
+    np.testing.assert_array_equal(np.array(scaler.std[columns]) == 0, np.ptp(x[:, columns], axis=0) == 0)
+    np.testing.assert_allclose(z.mean(0), 0, atol=1e-6)
+    assert (z[:, columns].astype(float) ** 2).sum(1).mean() == pytest.approx(1, rel=1e-5)
+    # Distances between molecules are those of log(1 + count), in one unit; nothing is clipped.
+    between = np.linalg.norm(z[0, columns] - z[1, columns]) * max(scaler.std[columns])
+    assert between == pytest.approx(np.linalg.norm(x[0, columns] - x[1, columns]), rel=1e-5)
+    # The other descriptors are as without the fingerprint, as are columns of the table of such a name.
+    alone = DescriptorScaler.fit((), x[:, 1024:], names[1024:])
+    assert alone.std == scaler.std[1024:] and alone.mean == scaler.mean[1024:]
+    provided = DescriptorScaler.fit(names[:40], x[:, :40])
+    np.testing.assert_allclose(provided.std, x[:, :40].std(0), atol=1e-12)
+
+
+def test_substructures_that_training_has_not_seen_change_nothing() -> None:
+    names = featurizer_descriptors(["morgan_count"])
+    scaler = DescriptorScaler.fit((), np.array([descriptors(s, names) for s in ["C", "CC", "CCC"]]), names)
+    model = predictor(scaler)
+    seen = np.array(scaler.std) > 0
+    x = np.array([descriptors(s, names) for s in ["CCO", "C[Se]C"]])
+    masked = np.where(seen, x, 0.0)
+    assert (x != masked).any()
+    np.testing.assert_array_equal(scaler.scale(x), scaler.scale(masked))
+    assert np.isfinite(model.predict(["CCO", "C[Se]C"])).all()
+
+
+def test_the_fingerprint_is_saved_with_the_model_and_has_one_term(tmp_path: Path) -> None:
+    names = (*NAMES, *featurizer_descriptors(["morgan_count"]))
+    model = predictor(DescriptorScaler.fit((), np.array([descriptors(s, names) for s in MANY]), names))
+    save_artifact(tmp_path, model._artifact)
+    loaded = Predictor(load_artifact(tmp_path))
+    np.testing.assert_array_equal(loaded.predict(SMILES), model.predict(SMILES))
+    provided = predictor(replace(model._artifact.descriptors, computed=()))
+    rows = [descriptors(s, names).tolist() for s in SMILES]
+    np.testing.assert_allclose(loaded.predict(SMILES), provided.predict(SMILES, descriptors=rows), rtol=1e-5)
+    found = loaded.attributions("CC(=O)O", "additive")
+    assert set(found.other_terms) == {*NAMES, "Morgan counts"}
+    total = found.constant + found.values.sum() + sum(found.other_terms.values())
+    assert total == pytest.approx(found.prediction, rel=1e-5)

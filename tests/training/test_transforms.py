@@ -1,12 +1,14 @@
 """Training with a target transform: predictions, metrics and intervals are in the unit of the target."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import molattn
 from molattn.errors import UsageError
@@ -17,7 +19,8 @@ from molattn.sklearn import MolAttentionRegressor
 from molattn.training import train_arrays as arrays_module
 from molattn.training.config import DataConfig
 from molattn.training.prepare import prepare
-from molattn.training.transforms import resolve_transforms
+from molattn.training.skewed_targets import recognize_transform
+from molattn.training.transforms import describe_recognized, fit_transforms, resolve_transforms
 from tests.molecules import esol
 from tests.training.runs import SMALL
 
@@ -236,3 +239,114 @@ def test_a_target_without_a_label_to_train_on_is_named_before_its_transform(monk
     regressor = MolAttentionRegressor(target_transform=("rank",), epochs=1, accelerator="cpu")
     with pytest.raises(ValueError, match=r"the training molecules have no label of '.*1': there is nothing to learn"):
         regressor.fit(SMILES[:8], targets)
+
+
+AUTO = ("auto",)
+SKEWED = np.random.default_rng(0).lognormal(sigma=1.5, size=200)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-3, 1.0, 1e200])
+def test_a_log_normal_target_is_recognized_in_any_unit(scale: float) -> None:
+    found, reason = recognize_transform(scale * SKEWED, scale * SKEWED)
+    assert found == TargetTransform("log10")
+    assert f"their skewness is {stats.skew(SKEWED):.1f} and that of their logarithms" in reason
+    gain = stats.boxcox_llf(0, SKEWED) - stats.boxcox_llf(1, SKEWED)
+    assert f"(log-likelihood {gain:+.0f})" in reason
+    missing = np.append(SKEWED, np.nan)
+    assert recognize_transform(missing, missing) == recognize_transform(SKEWED, SKEWED)
+
+
+@pytest.mark.parametrize(
+    ("y", "reason"),
+    [
+        (np.random.default_rng(0).normal(100, 10, 200), r"the skewness of the training labels is -?0.\d, not above 1"),
+        (np.log(SKEWED), "not all labels are above 0"),
+        (np.append(SKEWED, 0.0), "not all labels are above 0"),
+        (100 - np.minimum(SKEWED, 90), r"the skewness of the training labels is -\d.\d, not above 1"),
+        (np.full(50, 3.0), "the skewness of the training labels is 0.0, not above 1"),
+        (np.array([1.0]), "the skewness of the training labels is 0.0, not above 1"),
+        (np.array([]), "the skewness of the training labels is 0.0, not above 1"),
+        # Far above 0 the logarithm is linear: it fits no better.
+        (1e6 + np.random.default_rng(0).exponential(size=200), "which fit a normal distribution no better"),
+    ],
+)
+def test_other_targets_are_learned_as_they_are(y: np.ndarray, reason: str) -> None:
+    found, why = recognize_transform(y, y)
+    assert found is None
+    assert re.search(reason, why)
+
+
+def test_auto_is_log10_of_the_targets_that_are_skewed_and_nothing_else() -> None:
+    targets = np.stack([SKEWED, np.log(SKEWED), SKEWED, SKEWED], 1)
+    names, settings, task = ("a", "b", "c", "d"), ("a=auto", "b=auto", "d=log1p"), Regression()
+    resolved = resolve_transforms(settings, names, ("",) * 4, task)
+    assert resolved == (None, None, None, TargetTransform("log1p"))
+    fitted = fit_transforms(resolved, settings, names, task, targets, np.arange(100))
+    assert fitted.transforms == (TargetTransform("log10"), None, None, TargetTransform("log1p"))
+    assert [reason.partition(":")[0] for reason in fitted.reasons] == ["a", "b"]
+    assert fitted.reasons[0].endswith("so the model learns log10 of a")
+    assert fitted.reasons[1] == "b: not all labels are above 0, so the model learns the target itself"
+    for task in (Binary(), Regression(atom_level=True)):
+        assert resolve_transforms(AUTO, ("a",), ("",), task) == ()
+        assert fit_transforms((), AUTO, ("a",), task, targets[:, :1], np.arange(100)).transforms == ()
+    with pytest.raises(UsageError, match="gives 'a' two transforms"):
+        resolve_transforms(("auto", "a=log10"), names, ("",) * 4, Regression())
+    assert describe_recognized("abcd") == ["a", "b", "c", "and 1 more target with --target-transform auto"]
+
+
+def test_only_training_labels_decide_but_no_row_is_left_out_for_it() -> None:
+    """Labels that validate or test do not make a target skewed; one without a logarithm prevents the logarithm."""
+    train, normal = np.arange(150), np.random.default_rng(1).normal(100, 10, 200)
+    outlier = normal.copy()
+    outlier[150:] = SKEWED[150:] * 1e4
+    assert fit_transforms((None,), AUTO, ("y",), Regression(), outlier[:, None], train).transforms == ()
+    held_out = SKEWED.copy()
+    held_out[150:] = normal[150:]
+    fitted = fit_transforms((None,), AUTO, ("y",), Regression(), held_out[:, None], train)
+    assert fitted.reasons[0].startswith(f"y: {recognize_transform(SKEWED[:150], SKEWED)[1]}")
+    held_out[199] = -1.0
+    assert fit_transforms((None,), AUTO, ("y",), Regression(), held_out[:, None], train).transforms == ()
+    bounds = np.full((200, 1, 2), np.nan)
+    bounds[3, 0] = np.nan, 0.0
+    arguments = (None,), AUTO, ("y",), Regression(), SKEWED[:, None], train
+    assert fit_transforms(*arguments, bounds).transforms == ()
+    bounds[3, 0] = np.nan, 5.0
+    assert fit_transforms(*arguments, bounds).transforms == (TargetTransform("log10"),)
+
+
+def test_auto_trains_the_model_that_log10_trains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Predictions, intervals, attributions and metrics of a recognized target are those of the explicit transform."""
+    table = _table(tmp_path / "t.csv")
+    options: dict[str, Any] = {**OPTIONS, "calibration_size": 0.3, "quiet": False, "loss": "mve"}
+    auto, log10 = (
+        molattn.train(table, output_dir=tmp_path / name, target_transform=name, **options) for name in ("auto", "log10")
+    )
+    text = " ".join(capsys.readouterr().err.split())
+    assert text.count("ic50: the training labels are above 0, their skewness is") == 1
+    assert "so the model learns log10 of ic50" in text and "learned with a transform: ic50 as log10(y)" in text
+    metrics = [json.loads((run.folder / "metrics.json").read_text()) for run in (auto, log10)]
+    assert metrics[0]["test"] == metrics[1]["test"] and metrics[0]["transformed"] == metrics[1]["transformed"]
+    one, other = (molattn.load(run.folder) for run in (auto, log10))
+    np.testing.assert_allclose(one.predict(SMILES), other.predict(SMILES), rtol=1e-6)
+    np.testing.assert_allclose(one.predict_interval(SMILES, 0.8), other.predict_interval(SMILES, 0.8), rtol=1e-6)
+    assert one.attributions(SMILES[3]).unit == other.attributions(SMILES[3]).unit == "log10(y)"
+
+
+def test_auto_changes_nothing_where_it_recognizes_nothing(tmp_path: Path) -> None:
+    table = _table(tmp_path / "t.csv", LOG, "log_s")
+    runs = [
+        molattn.train(table, output_dir=tmp_path / (name or "none"), target_transform=name or None, **OPTIONS)
+        for name in ("auto", "")
+    ]
+    assert runs[0].metrics["test"] == runs[1].metrics["test"] and not runs[0].metrics.get("transformed")
+    texts = [(run.folder / "predictions.csv").read_text() for run in runs]
+    assert texts[0] == texts[1]
+
+
+def test_the_estimators_recognize_a_skewed_target() -> None:
+    options: dict[str, Any] = {"settings": PLAIN, "epochs": 1, "accelerator": "cpu"}
+    for labels, expected in ((NANOMOLAR, "log10"), (LOG, None)):
+        model = MolAttentionRegressor(target_transform="auto", **options).fit(SMILES, labels)
+        transforms = model.predictor_._artifact.scaler.transforms
+        assert [f and f.name for f in transforms] == ([expected] if expected else [])
+    assert (MolAttentionRegressor(target_transform="auto", **options).fit(SMILES, NANOMOLAR).predict(SMILES) > 0).all()
