@@ -82,7 +82,9 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
                 f"process {first + failed} of {devices * nodes} was killed by {signal.Signals(-code).name}, and then "
                 "the others: --resume continues after the last saved epoch"
             )
-        if log is not None and processes[0].returncode in (0, ProcessLost.exit_code, -signal.SIGTERM, -signal.SIGKILL):
+        # Where there is no SIGKILL, as on Windows, a process that was ended has 1, as one with an error.
+        ended = (-signal.SIGTERM, -getattr(signal, "SIGKILL", signal.SIGTERM))
+        if log is not None and processes[0].returncode in (0, ProcessLost.exit_code, *ended):
             log.seek(0)
             sys.stderr.write(log.read().decode(errors="replace"))
         return code
@@ -96,6 +98,8 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
 
 def _in_foreground() -> bool:
     """Whether Ctrl-C in a terminal interrupts this process, and with it all that it has started."""
+    if not hasattr(os, "tcgetpgrp"):  # a console of Windows interrupts all, and a process cannot send it
+        return True
     with suppress(OSError), open("/dev/tty", "rb", buffering=0) as terminal:
         return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
     return False
@@ -152,8 +156,21 @@ def end_with_launcher() -> None:
     if parent := os.environ.get(PARENT):
 
         def watch() -> None:
-            while os.getppid() == int(parent):
-                time.sleep(1.0)
+            _wait_for_end(int(parent))
             os._exit(ProcessLost.exit_code)
 
         threading.Thread(target=watch, daemon=True).start()
+
+
+def _wait_for_end(parent: int) -> None:
+    """Wait until the parent process has ended."""
+    if sys.platform == "win32":  # os.getppid stays the same there
+        import _winapi
+
+        synchronize = 0x100000
+        with suppress(OSError):  # it has ended already
+            handle = _winapi.OpenProcess(synchronize, False, parent)
+            _winapi.WaitForSingleObject(handle, _winapi.INFINITE)
+        return
+    while os.getppid() == parent:
+        time.sleep(1.0)

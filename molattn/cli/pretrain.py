@@ -1,13 +1,12 @@
 """`molattn pretrain`: a base model, pretrained on unlabeled molecules."""
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from molattn.cli.options import Encoding, NoHeaderRow, NumWorkers, Quiet, Sheet, SmilesColumn
-from molattn.cli.terminal import print_line
+from molattn.cli.terminal import print_line, quote_argument
 from molattn.errors import UsageError
 
 # As in molattn.training.pretraining, which is not imported for the help screen.
@@ -112,6 +111,6 @@ def pretrain(
             f"{len(result.targets.names)} descriptors of {len(result.molecules.smiles):,} molecules: validation RMSE "
             f"{best.val_metric:.3f} of their standard deviation, at epoch {result.best_epoch}"
         )
-        folder = shlex.quote(str(result.folder))
+        folder = quote_argument(result.folder)
         print_line(f"Saved in {result.folder}: model.safetensors, config.json, card.toml, history.csv. Next:")
         print_line(f"  molattn train my.csv --target-columns y --base {folder}")
