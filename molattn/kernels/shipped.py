@@ -1,9 +1,9 @@
 """The libraries that a wheel brings: the C files, built for levels of processors that many machines have.
 
-A wheel for Linux has them in `shipped`, a folder for each level, beside the sources; `tools/release/build_hook.py`
-builds them. A clone, an sdist and the wheel for any system have none. `libraries.json` in that folder says which
-instruction sets a level needs, and has the SHA-256 of each library and of the sources that it was built from: a library
-is not used for other sources, on a processor that lacks an instruction, or if it is damaged.
+A wheel for Linux has them in the folder `libraries`, beside the sources; `tools/release/libraries.py` builds them. A
+clone, an sdist and the wheel for any system have none. `libraries.json` in that folder says which instruction sets a
+level needs, and has the SHA-256 of each library and of the sources that it was built from: a library is not used for
+other sources, on a processor that lacks an instruction, or if it is damaged.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from molattn.errors import warn_caller
 from molattn.kernels.processor import missing_instruction_set
 
-FOLDER = Path(__file__).with_name("shipped")
+FOLDER = Path(__file__).with_name("libraries")
 """The folder of the libraries; it is there in a wheel that has some."""
 LIST_NAME = "libraries.json"
 """The name of the list in that folder."""

@@ -103,7 +103,7 @@ def test_every_c_file_is_there_for_every_level(built: Path) -> None:
     stems = sorted(path.stem for path in SOURCE_FOLDER.glob("*.c"))
     for target in content["targets"]:
         assert sorted(target["libraries"]) == stems and target["needs"]
-        assert sorted(path.stem for path in (built / target["name"]).iterdir()) == stems
+        assert all((built / about["file"]).is_file() for about in target["libraries"].values())
 
 
 @pytest.mark.skipif(MACHINE != "x86_64", reason="levels of x86")
@@ -115,7 +115,7 @@ def test_the_best_level_that_the_processor_has_comes_first(copied: Path, monkeyp
     assert of_blocks("znver4") == []
     with_everything(monkeypatch, without="avx512")
     first, last = of_blocks()
-    assert isinstance(first, ShippedLibrary) and first.path == copied / "x86-64-v3" / "blocks.so"
+    assert isinstance(first, ShippedLibrary) and first.path == copied / "blocks-x86-64-v3.so"
     assert last == "this processor does not have avx512bw, which the library for x86-64-v4 needs"
     with_everything(monkeypatch, without="avx")
     assert of_blocks() == [
@@ -142,13 +142,13 @@ def test_a_damaged_library_gets_a_warning_and_the_next_one_comes(
     copied: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     with_everything(monkeypatch)
-    path = copied / TARGETS[MACHINE][0].name / "blocks.so"
+    path = copied / f"blocks-{TARGETS[MACHINE][0].name}.so"
     data = path.read_bytes()
     path.unlink()
     if how != "gone":
         half = len(data) // 2
         path.write_bytes(data[:half] if how == "cut" else data[:half] + bytes([data[half] ^ 1]) + data[half + 1 :])
-    with pytest.warns(match=r"blocks\.so is damaged: install molattn again$"):
+    with pytest.warns(match=r"blocks-.*\.so is damaged: install molattn again$"):
         first, *others = of_blocks()
     assert first == f"{path} is damaged"
     assert [found.target for found in others] == [target.name for target in TARGETS[MACHINE][1:]]  # pyright: ignore
@@ -194,7 +194,7 @@ def test_a_processor_without_a_level_and_a_damaged_library_fall_back(copied: Pat
     for path in copied.rglob("*.so"):
         path.write_bytes(path.read_bytes()[:-1])
     said, warned = used(copied, tmp_path, **NO_COMPILER)
-    assert said[0].startswith("no, torch's operations instead") and f"{name}/blocks.so is damaged; " in said[0]
+    assert said[0].startswith("no, torch's operations instead") and f"blocks-{name}.so is damaged; " in said[0]
     assert warned.count("is damaged: install molattn again") >= 6
 
 
@@ -211,7 +211,7 @@ def test_what_is_built_here_takes_the_place_of_libraries_that_fail_their_self_te
     assert text.count("+=") >= 1
     (wrong / "lookup.c").write_text(text.replace("+=", "-="))
     target = next(target for target in TARGETS[MACHINE] if target.name == name)
-    path = copied / name / "lookup.so"
+    path = copied / f"lookup-{name}.so"
     subprocess.run(
         ["gcc", "-O1", "-std=gnu11", "-fPIC", "-shared", *target.options, "-o", str(path), str(wrong / "lookup.c")],
         check=True,
@@ -245,9 +245,9 @@ def test_the_wheel_brings_them(tmp_path: Path) -> None:
     assert "-py3-none-manylinux_2_" in wheels["compiled"].name and wheels["compiled"].name.endswith(f"_{MACHINE}.whl")
     names = {name: {*zipfile.ZipFile(path).namelist()} for name, path in wheels.items()}
     added = {name for name in names["compiled"] - names["pure"] if name.startswith("molattn/")}
-    assert added and all(name.startswith("molattn/kernels/shipped/") for name in added)
+    assert added and all(name.startswith("molattn/kernels/libraries/") for name in added)
     assert "molattn/kernels/csrc/blocks.c" in names["compiled"]
     zipfile.ZipFile(wheels["compiled"]).extractall(tree)
-    name = suits(tree / "molattn/kernels/shipped")
+    name = suits(tree / "molattn/kernels/libraries")
     said, _ = used(None, tmp_path / "cache", **NO_COMPILER, PYTHONPATH=str(tree))
     assert said[0] == f"yes, shipped for {name}" if name else said[0].startswith("no, ")

@@ -18,7 +18,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 WHEEL_VARIABLE = "MOLATTN_WHEEL"
 """The environment variable that is "compiled" for a wheel with libraries, "pure" or empty for one without."""
-FOLDER_IN_WHEEL = "molattn/kernels/shipped"
+FOLDER_IN_WHEEL = "molattn/kernels/libraries"
 
 
 class BuildHook(BuildHookInterface):

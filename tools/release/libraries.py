@@ -27,7 +27,7 @@ def build_libraries(folder: Path, compiler: Sequence[str]) -> list[Path]:
     """Build every C file for every level of this machine's processors, and write the list that molattn reads.
 
     Args:
-        folder: for the libraries, in a folder for each level, and `libraries.json`.
+        folder: for the libraries and `libraries.json`.
         compiler: the command of the compiler.
 
     Returns:
@@ -51,14 +51,13 @@ def build_libraries(folder: Path, compiler: Sequence[str]) -> list[Path]:
     for target in TARGETS[machine]:
         macros = _output([*compiler, *target.options, "-dM", "-E", "-x", "c", os.devnull])
         about = {}
-        (folder / target.name).mkdir()
         for source in sorted(SOURCE_FOLDER.glob("*.c")):
-            path = folder / target.name / f"{source.stem}.so"
+            path = folder / f"{source.stem}-{target.name}.so"  # no name of a Python module
             # Nothing of the folder of this clone, and no symbols for a debugger: the same bytes wherever it is built.
             reproducible = ("-s", f"-ffile-prefix-map={SOURCE_FOLDER}=csrc", "-Wl,--build-id=none", "-Wl,--as-needed")
             _output([*compiler, *FLAGS, *target.options, *reproducible, "-o", str(path), str(source), "-lpthread"])
             about[source.stem] = {
-                "file": f"{target.name}/{path.name}",
+                "file": path.name,
                 "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
                 "sources": digest_of_sources(source_texts(source)),
             }
