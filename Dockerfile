@@ -8,9 +8,11 @@
 
 FROM python:3.11-slim-bookworm AS build
 ARG PIP_EXTRA_INDEX_URL
+# gcc builds the C files into the package, for the processors that the image may run on: the image needs no compiler.
+ENV MOLATTN_WHEEL=compiled
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends libexpat1 libxext6 libxrender1 \
+    && apt-get install -y --no-install-recommends gcc libc6-dev libexpat1 libxext6 libxrender1 \
     && rm -rf /var/lib/apt/lists/*
 RUN python -m venv /opt/molattn
 WORKDIR /source
@@ -31,10 +33,10 @@ RUN export MOLATTN_CACHE=/tmp/cache MOLATTN_COMPILE=0 \
     && /opt/molattn/bin/molattn view run --smiles CCO --output ethanol.html
 
 FROM python:3.11-slim-bookworm
-# gcc builds the C files of molattn for the processor at first use. The others are libraries of X that RDKit draws with.
+# Libraries of X that RDKit draws with.
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends gcc libc6-dev libexpat1 libxext6 libxrender1 \
+    && apt-get install -y --no-install-recommends libexpat1 libxext6 libxrender1 \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --create-home --uid 1000 molattn \
     && install --directory --owner molattn /work

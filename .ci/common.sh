@@ -45,10 +45,11 @@ build_libraries() {
   "$@" - <<'PYTHON'
 from pathlib import Path
 import molattn
-from molattn.kernels.loader import load_library, unavailable_reason
+from molattn.kernels.loader import load_library
 
 for source in sorted(Path(molattn.__file__).parent.rglob("*.c")):
-    assert load_library(source) is not None, f"{source}: {unavailable_reason(source)}"
+    loaded = load_library(source)
+    assert loaded.library is not None, f"{source}: {loaded.unavailable_reason}"
     print(source.name)
 PYTHON
 }

@@ -11,7 +11,6 @@ needs a warning.
 import ctypes
 import hashlib
 from collections.abc import Callable
-from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -113,32 +112,30 @@ def _load_reader() -> tuple[Callable[[Chem.Mol], Codes | None] | None, str]:
     version = _version(Chem.MolFromSmiles("C").ToBinary(0))
     if version not in VERSIONS:
         return None, f"binaries of version {'.'.join(map(str, version))} are not supported"
-    library = loader.load_library(SOURCE, (Tables,))
-    if library is None:
-        return None, loader.unavailable_reason(SOURCE)
-    read, marker = _make_reader(library), _agreement_marker(library)
-    if not marker.exists():
-        with rdBase.BlockLogs():
-            for smiles in CHECK_SMILES:
-                if not agrees_with_reference(read, Chem.MolFromSmiles(smiles)):
-                    return None, f"the reader does not agree with RDKit on {smiles}"
-        with suppress(OSError):
-            marker.touch()
-    return read, ""
+    loaded = load()
+    return (None, loaded.unavailable_reason) if loaded.library is None else (_make_reader(loaded.library), "")
 
 
-def _agreement_marker(library: ctypes.CDLL) -> Path:
-    """The empty file next to the library that records that the check, a fifth of the start-up time, has passed.
+def load() -> loader.Loaded:
+    """The library of `binary.c`, which returns the codes of the reference for `CHECK_SMILES`.
 
-    Its name contains a hash of RDKit's version, the tables, and the modules that compute codes by either method.
+    The check, a fifth of the start-up time, is repeated for another version of RDKit, and for other tables or modules
+    that compute codes by either method.
     """
     digest = hashlib.sha256(rdkit.__version__.encode())
     for name in _CODE_MODULES:
         digest.update(Path(__file__).with_name(name).read_bytes())
     for array in _tables().values():
         digest.update(array.tobytes())
-    path = Path(library._name)
-    return path.with_name(f"{path.stem}-{digest.hexdigest()[:16]}.agrees")
+    return loader.load_library(SOURCE, (Tables,), _self_test, digest.hexdigest())
+
+
+def _self_test(library: ctypes.CDLL) -> str:
+    """The first of `CHECK_SMILES` for which a library does not return the codes of the reference; empty if none."""
+    read = _make_reader(library)
+    with rdBase.BlockLogs():
+        wrong = (text for text in CHECK_SMILES if not agrees_with_reference(read, Chem.MolFromSmiles(text)))
+        return next((f"the reader does not agree with RDKit on {text}" for text in wrong), "")
 
 
 def _version(binary: bytes) -> tuple[int, ...]:

@@ -109,10 +109,11 @@ def _kernels() -> str:
 
 
 def _reader() -> str:
-    from molattn.chem.binary import reader, unavailable_reason
+    from molattn.chem.binary import load, reader, unavailable_reason
+    from molattn.kernels.loader import describe_origin
 
     if reader() is not None:
-        return "yes"
+        return f"yes, {describe_origin(load())}"
     return f"no, molecules are read by RDKit's Python functions, which are slower: {unavailable_reason()}"
 
 

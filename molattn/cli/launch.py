@@ -52,7 +52,8 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
 
     def forward(number: int, _: FrameType | None) -> None:
         received.append(number)
-        send(number)
+        if not (sys.platform == "win32" and number == signal.SIGINT):  # which its console sends to all processes
+            send(number)
 
     def suspend(*_: object) -> None:
         send(signal.SIGSTOP)  # not SIGTSTP, which has no effect in a session without a terminal
@@ -63,7 +64,9 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
         for process in processes:
             process.send_signal(number)
 
-    handlers = {signal.SIGINT: forward, signal.SIGTERM: forward, signal.SIGTSTP: suspend}
+    handlers = {signal.SIGINT: forward, signal.SIGTERM: forward}
+    if sys.platform != "win32":
+        handlers[signal.SIGTSTP] = suspend
     before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         for i, log in enumerate(logs):
@@ -90,7 +93,9 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
                 f"process {first + failed} of {devices * nodes} was killed by {signal.Signals(-code).name}, and then "
                 "the others: --resume continues after the last saved epoch"
             )
-        if log is not None and processes[0].returncode in (0, ProcessLost.exit_code, -signal.SIGTERM, -signal.SIGKILL):
+        # Where there is no SIGKILL, as on Windows, a process that was ended has 1, as one with an error.
+        ended = (-signal.SIGTERM, -getattr(signal, "SIGKILL", signal.SIGTERM))
+        if log is not None and processes[0].returncode in (0, ProcessLost.exit_code, *ended):
             log.seek(0)
             sys.stderr.write(log.read().decode(errors="replace"))
         return code
@@ -153,8 +158,21 @@ def end_with_launcher() -> None:
     if parent := os.environ.get(PARENT):
 
         def watch() -> None:
-            while os.getppid() == int(parent):
-                time.sleep(1.0)
+            _wait_for_end(int(parent))
             os._exit(ProcessLost.exit_code)
 
         threading.Thread(target=watch, daemon=True).start()
+
+
+def _wait_for_end(parent: int) -> None:
+    """Wait until the parent process has ended."""
+    if sys.platform == "win32":  # os.getppid stays the same there
+        import _winapi
+
+        synchronize = 0x100000
+        with suppress(OSError):  # it has ended already
+            handle = _winapi.OpenProcess(synchronize, False, parent)
+            _winapi.WaitForSingleObject(handle, _winapi.INFINITE)
+        return
+    while os.getppid() == parent:
+        time.sleep(1.0)

@@ -1,6 +1,5 @@
 """`molattn pretrain`: a base model, pretrained on unlabeled molecules."""
 
-import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +7,7 @@ import typer
 
 from molattn.cli.options import NumWorkers, Quiet
 from molattn.cli.table_reading import DEFAULT_READING, TableReading, reads_table
-from molattn.cli.terminal import print_line
+from molattn.cli.terminal import print_line, quote_argument
 from molattn.errors import UsageError
 
 # As in molattn.training.pretraining, which is not imported for the help screen.
@@ -119,6 +118,6 @@ def pretrain(
             f"{len(result.targets.names)} descriptors of {len(result.molecules.smiles):,} molecules: validation RMSE "
             f"{best.val_metric:.3f} of their standard deviation, at epoch {result.best_epoch}"
         )
-        folder = shlex.quote(str(result.folder))
+        folder = quote_argument(result.folder)
         print_line(f"Saved in {result.folder}: model.safetensors, config.json, card.toml, history.csv. Next:")
         print_line(f"  molattn train my.csv --target-columns y --base {folder}")

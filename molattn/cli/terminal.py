@@ -7,6 +7,7 @@ and message goes through `printable`. Bytes written to a file are not changed.
 
 import json
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -86,6 +87,15 @@ def stdout_writer() -> Callable[[str], object]:
         return lambda text: sys.stdout.write(printable(text, "\n\t"))
     sys.stdout.flush()
     return lambda text: sys.stdout.buffer.write(text.encode())
+
+
+def quote_argument(text: object) -> str:
+    """An argument as a user can paste it into a shell: that of POSIX, or a console of Windows."""
+    if sys.platform == "win32":
+        import subprocess  # here, because `--help` does without it
+
+        return subprocess.list2cmdline([str(text)])
+    return shlex.quote(str(text))
 
 
 def prepare_streams() -> None:

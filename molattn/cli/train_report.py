@@ -1,12 +1,11 @@
 """The output of `molattn train`: the metrics, the run's folder, and the next commands."""
 
-import shlex
 import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from molattn.cli.terminal import console, print_line
+from molattn.cli.terminal import console, print_line, quote_argument
 
 if TYPE_CHECKING:
     from molattn.training.multiple_runs import MultipleRunsResult
@@ -26,12 +25,12 @@ def report_run(result: "RunResult") -> None:
     print_transformed(metrics.get("transformed", {}).get("test", {}))
     if "uncertainty" in metrics:
         print_uncertainty(metrics["uncertainty"], f"{of}test molecules", metrics["units"])
-    run, program = shlex.quote(str(result.folder)), _program()
+    run, program = quote_argument(result.folder), _program()
     print_line(f"Saved in {result.folder}: metrics.json, predictions.csv, plots/, model/ and more. Next:")
     descriptors = result.dataset.config.descriptor_columns
     level = " --interval 0.9" if result.artifact.calibration is not None else ""
     if not descriptors:
-        print_line(f"  {program} view {run} --smiles CCO -o {shlex.quote(str(result.folder / 'ethanol.html'))}")
+        print_line(f"  {program} view {run} --smiles CCO -o {quote_argument(result.folder / 'ethanol.html')}")
         if (target := _explained_target(result)) is not None:
             print_line(f"  {program} explain {run} --smiles CCO{target}")
         print_line(f"  {program} predict {run} --smiles CCO --smiles c1ccccc1")
@@ -48,7 +47,7 @@ def _explained_target(result: "RunResult") -> str | None:
     if not result.dataset.task.loss_function.is_explainable:
         return None
     targets = result.dataset.config.target_columns
-    return f" --target {shlex.quote(targets[0])}" if len(targets) > 1 else ""
+    return f" --target {quote_argument(targets[0])}" if len(targets) > 1 else ""
 
 
 def report_runs(result: "MultipleRunsResult") -> None:
@@ -77,7 +76,7 @@ def report_runs(result: "MultipleRunsResult") -> None:
         table.add_row("mean", *(number(m["mean"]) for m in numbers.values()))
         table.add_row("standard deviation", *(number(m["std"]) for m in numbers.values()))
         out.print(table)
-    first = shlex.quote(str(result.folder / next(iter(result.runs))))
+    first = quote_argument(result.folder / next(iter(result.runs)))
     example = "in.csv -o out.csv" if result.descriptor_columns else "--smiles CCO"
     print_line(f"Saved in {result.folder}: a folder for each run; metrics.json has mean, std and all values. Next:")
     print_line(f"  {_program()} predict {first} {example}")
@@ -90,6 +89,12 @@ def _program() -> str:
         script = Path(sys.executable).with_name("molattn")
         called = str(script) if script.is_file() else called
     found = shutil.which("molattn")
-    if found is not None and Path(found).resolve() == Path(called).resolve():
+    if found is not None and _without_exe(found) == _without_exe(called):
         return "molattn"
-    return shlex.quote(called) if Path(called).name == "molattn" else "molattn"
+    return quote_argument(called) if Path(called).stem == "molattn" else "molattn"
+
+
+def _without_exe(program: str) -> Path:
+    """The path of a program; Windows finds `molattn.exe`, and calls it `molattn`."""
+    path = Path(program).resolve()
+    return path.with_suffix("") if path.suffix.lower() == ".exe" else path

@@ -1,13 +1,12 @@
 """`molattn tune`: hyperparameter search, by the metrics of the validation molecules."""
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from molattn.cli import train_options as opt
-from molattn.cli.terminal import print_json, print_line
+from molattn.cli.terminal import print_json, print_line, quote_argument
 from molattn.errors import UsageError
 from molattn.training.run_config import resolve
 
@@ -118,7 +117,7 @@ def _report(result: "TuneResult") -> None:
         print_line("Settings of the best trial that are not the default:")
         for name, value in result.values.items():
             print_line(f"  {name} = {_text(value)}   (default {_text(result.default_values[name])})")
-    best = shlex.quote(str(result.folder / "best.toml"))
+    best = quote_argument(result.folder / "best.toml")
     print_line(f"Saved in {result.folder}: best.toml, trials.csv and all trials. Next:")
     print_line(f"  molattn train --config {best}")
 

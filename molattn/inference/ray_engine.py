@@ -244,7 +244,7 @@ def _write_part(job: TableJob, added: AddedColumns, part: int) -> RowCounts:
         parts = PartFiles(job.output, table.output)
         started = parts.table(part).with_suffix(".started")
         workers = int(started.exists())
-        started.write_text(f"{os.getpid()}\n")
+        started.write_text(f"{os.getpid()}\n", encoding="utf-8")
         manifest = json.loads((parts.folder / MANIFEST).read_text(encoding="utf-8"))
         first, end = manifest["first_row"], manifest["first_row"] + manifest["num_rows"]
         table.descriptors.use(manifest[NUMBER_FORMATS_KEY])

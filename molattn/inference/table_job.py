@@ -189,7 +189,7 @@ def jobs_for_tables(job: TableJob, tables: Sequence[Path], output: str | None) -
     Raises:
         UsageError, InputError: as `create_output_folder`, or several tables without a folder.
     """
-    if output is None or (len(tables) == 1 and not output.endswith("/") and not Path(output).is_dir()):
+    if output is None or (len(tables) == 1 and not output.endswith(("/", os.sep)) and not Path(output).is_dir()):
         if len(tables) > 1:
             raise UsageError(f"the predictions of {len(tables)} tables are written to a folder: give --output FOLDER/")
         return [job]

@@ -1,18 +1,21 @@
-"""Builds the C files of molattn with the C compiler of the machine at first use, and loads them.
+"""Loads the libraries of molattn's C files: those that the wheel brings, or built for this processor at first use.
 
-A shared library is stored in the user's cache under a name with a hash of the source, the compiler, its options and the
-processor. It is loaded if it is unchanged since it was written (see `molattn.cache`), and rebuilt if not. A
-compiler that fails or hangs is not tried again for a day. Every caller has a reference implementation in case there is
-no library.
+A wheel for Linux brings libraries for levels of processors: see `molattn.kernels.shipped`. The best for this processor
+comes first: measured, it is as fast as one that is built here (benchmarks/shipped_libraries.py), and there at once.
+Without one, and on a processor with matrix units (AMX), which no level has, the C compiler of the machine builds the
+file at its first use. The result is stored in the user's cache under a name with a hash of the source, the compiler,
+its options and the processor. It is loaded if it is unchanged since it was written (see `molattn.cache`), and rebuilt
+if not. A compiler that fails or hangs is not tried again for a day. Every caller has a reference implementation in case
+there is no library.
 
-A library that compiles is not trusted yet. Its structs must have the memory layout of the ctypes structures, which is
-checked whenever it is loaded; and it must pass a self-test against the reference implementation on small examples.
-That it passed is recorded next to the library.
+A library is not trusted yet when it is there. Its structs must have the memory layout of the ctypes structures, which
+is checked whenever it is loaded; and it must pass a self-test against the reference implementation on small examples.
+That it passed is recorded in the cache. In place of a library that fails, the next one is tried.
 
-MOLATTN_COMPILE=0 disables building and loading. CC is the command of the compiler; cc, gcc or clang by default.
-MOLATTN_MARCH builds for another processor, named as in the compiler's option -march, such as x86-64-v3, which has
-neither AVX-512 nor AMX. MOLATTN_SANITIZE=1 builds with the address and undefined behaviour sanitizers, for
-`.ci/sanitize`. `molattn doctor` reports whether the kernels are built.
+MOLATTN_COMPILE=0 disables building and loading; 1 builds before it looks what the wheel brings, and "shipped" never
+builds. CC is the command of the compiler; cc, gcc or clang by default. MOLATTN_MARCH builds for another processor,
+named as in the compiler's option -march, such as x86-64-v3, which has neither AVX-512 nor AMX. MOLATTN_SANITIZE=1
+builds with the address and undefined behaviour sanitizers, for `.ci/sanitize`. `molattn doctor` reports what is in use.
 """
 
 import ctypes
@@ -32,7 +35,7 @@ from functools import cache, cached_property
 from itertools import count
 from pathlib import Path
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 
 from molattn.cache import (
     CACHE_VARIABLE,
@@ -45,6 +48,8 @@ from molattn.cache import (
     write_private,
 )
 from molattn.errors import short_repr
+from molattn.kernels.processor import cpu_description, instruction_sets, missing_instruction_set
+from molattn.kernels.shipped import digest_of_sources, shipped_libraries
 
 _log = logging.getLogger(__name__)
 
@@ -52,9 +57,14 @@ SOURCE_FOLDER = Path(__file__).with_name("csrc")
 """The folder of the C files."""
 
 COMPILE_VARIABLE = "MOLATTN_COMPILE"
-"""The environment variable that disables compiled kernels if it is "0"."""
+"""The environment variable that disables compiled kernels if it is "0", and the compiler if it is "shipped"; if it is
+"1", building comes first."""
 COMPILE_DISABLED = f"{COMPILE_VARIABLE} is 0"
-"""What `unavailable_reason` returns in that case."""
+"""What `unavailable_reason` returns if it is "0"."""
+COMPILED_HERE = "compiled for this processor"
+"""`Loaded.origin` of a library that was built for this processor."""
+ONLY_SHIPPED = f"{COMPILE_VARIABLE} is shipped"
+"""Why nothing is built if it is "shipped"."""
 COMPILER_VARIABLE = "CC"
 """The environment variable with the command of the C compiler, such as "gcc" or "ccache gcc -m64"."""
 MARCH_VARIABLE = "MOLATTN_MARCH"
@@ -83,41 +93,81 @@ _COMPILER_ENVIRONMENT = (
     "TMPDIR",
 )
 """The environment variables that a compiler reads to find its tools and headers."""
-_INSTRUCTION_SETS = re.compile(
-    r"#define __(AMX\w*?|AVX\w*?|FMA4?|F16C|BMI2?|SSE4_[12]|SSSE3|POPCNT|MOVBE|VAES|GFNI)__ 1"
-)
-"""The macros of the x86 instruction sets that a compiler may use."""
-_LINUX_NAMES = {"bmi": "bmi1"}
-"""Linux's names of these instruction sets in /proc/cpuinfo, where they differ by more than underscores."""
+
+
+class Candidate(NamedTuple):
+    """A library that was opened and is not checked yet.
+
+    Attributes:
+        library: the opened library.
+        origin: where it comes from, in words.
+        sha256: of its file, in hexadecimal.
+        record: a path in the cache, with any suffix, for what is known of it; None if the cache cannot be used.
+    """
+
+    library: ctypes.CDLL
+    origin: str
+    sha256: str
+    record: Path | None
+
+
+class Loaded(NamedTuple):
+    """What came of loading a library.
+
+    Attributes:
+        library: None if there is none.
+        unavailable_reason: why there is none; empty if there is one.
+        origin: "compiled for this processor" or "shipped for x86-64-v4"; empty if there is none.
+        passed_over: why those that would have come first are not used; empty if there are none.
+    """
+
+    library: ctypes.CDLL | None
+    unavailable_reason: str = ""
+    origin: str = ""
+    passed_over: str = ""
 
 
 def load_library(
     source: Path,
     structures: Sequence[type[ctypes.Structure]] = (),
-    self_test: Callable[[], str] | None = None,
-) -> ctypes.CDLL | None:
-    """Load the library of a C file, and build it first if needed; None if it is unavailable: see `unavailable_reason`.
+    self_test: Callable[[ctypes.CDLL], str] | None = None,
+    depends_on: str = "",
+) -> Loaded:
+    """Load the library of a C file, and build it first if needed.
 
     Args:
         source: the C file.
         structures: ctypes structures, named as the structs that the C file declares with LAYOUT; a leading underscore
             is ignored.
-        self_test: loads the library and returns how its results differ from the reference; empty if they agree. It is
-            called once for each library that is built.
+        self_test: returns how the results of a library differ from the reference; empty if they agree. It is called
+            once for each library and `depends_on`.
+        depends_on: what the self-test depends on besides the library, such as a version or a hash.
     """
-    loaded, _ = _load(source)
-    if loaded is None:
-        return None
+    key = (source, depends_on)
     with _check_lock:
-        if source not in _rejected and (structures or self_test):
-            _rejected[source] = ""  # so that `self_test` can load the library
-            _rejected[source] = _layout_mismatch(loaded, structures) or _self_test_failure(loaded, source, self_test)
-        return None if _rejected.get(source) else loaded
+        loaded = _checked.get(key) or _first_that_passes(source, structures, self_test, depends_on)
+        if structures or self_test:
+            _checked[key] = loaded
+        return loaded
 
 
-def unavailable_reason(source: Path) -> str:
-    """Why `load_library` returns None; empty if it returns a library."""
-    return _load(source)[1] or _rejected.get(source, "")
+def _first_that_passes(
+    source: Path,
+    structures: Sequence[type[ctypes.Structure]],
+    self_test: Callable[[ctypes.CDLL], str] | None,
+    depends_on: str,
+) -> Loaded:
+    reasons = []
+    for candidate in _candidates(source):
+        if isinstance(candidate, Candidate):
+            why = _layout_mismatch(candidate.library, structures)
+            why = why or _self_test_failure(candidate, source, self_test, depends_on)
+            if not why:
+                return Loaded(candidate.library, "", candidate.origin, "; ".join(reasons))
+            reasons.append(why)
+        else:
+            reasons.append(candidate)
+    return Loaded(None, "; ".join(reasons))
 
 
 class Library:
@@ -142,24 +192,45 @@ class Library:
     @cached_property
     def loaded(self) -> ctypes.CDLL | None:
         """The library, loaded once per process; None if it is unavailable."""
-        loaded = load_library(self.source, self.structures, self.self_test)
-        for name, (argument_types, result_type) in self.functions.items() if loaded is not None else ():
-            function = getattr(loaded, name)
+        return self._set_types(load_library(self.source, self.structures, self._check).library)
+
+    def _check(self, library: ctypes.CDLL) -> str:
+        """The result of the self-test, during which this library is the one in use."""
+        vars(self)["loaded"] = self._set_types(library)
+        try:
+            return self.self_test()
+        finally:
+            del vars(self)["loaded"]
+
+    def _set_types(self, library: ctypes.CDLL | None) -> ctypes.CDLL | None:
+        for name, (argument_types, result_type) in self.functions.items() if library is not None else ():
+            function = getattr(library, name)
             function.argtypes, function.restype = argument_types, result_type
-        return loaded
+        return library
 
     def unavailable_reason(self) -> str:
         """Why `loaded` is None; empty if it is a library."""
-        return "" if self.loaded is not None else unavailable_reason(self.source)
+        return "" if self.loaded is not None else load_library(self.source).unavailable_reason
+
+    def origin(self) -> str:
+        """Where `loaded` comes from, as in `Loaded.origin`, and why not from elsewhere; empty if it is None."""
+        if self.loaded is None:
+            return ""
+        return describe_origin(load_library(self.source))
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         """A function of the library, which must be available."""
         return getattr(self.loaded, name)
 
 
+def describe_origin(loaded: Loaded) -> str:
+    """Where a library comes from, and why those that would have come first are not used."""
+    return f"{loaded.origin}, because {loaded.passed_over}" if loaded.passed_over else loaded.origin
+
+
 _check_lock = RLock()
-_rejected: dict[Path, str] = {}
-"""For each library that was checked, why it is rejected; empty if it is not."""
+_checked: dict[tuple[Path, str], Loaded] = {}
+"""What came of each library that was checked, and what its self-test depends on."""
 
 
 class _Field(ctypes.Structure):
@@ -195,23 +266,27 @@ def _describe_field(field: tuple[int, int] | None) -> str:
     return "missing" if field is None else f"at byte {field[0]}, of {field[1]}"
 
 
-def _self_test_failure(loaded: ctypes.CDLL, source: Path, self_test: Callable[[], str] | None) -> str:
+def _self_test_failure(
+    candidate: Candidate, source: Path, self_test: Callable[[ctypes.CDLL], str] | None, depends_on: str
+) -> str:
     """The result of `self_test`, which is skipped if this file has passed it before."""
     if self_test is None:
         return ""
-    path = Path(loaded._name)
-    passed, digest = path.with_suffix(".agrees"), read_trusted(checksum_path(path))
-    if digest is not None and read_trusted(passed) == digest:
-        return ""
+    passed, content = None, candidate.sha256.encode()
+    if candidate.record is not None:
+        suffix = f"-{_digest(depends_on)}.agrees" if depends_on else ".agrees"
+        passed = candidate.record.with_name(f"{candidate.record.stem}{suffix}")
+        if read_trusted(passed) == content:
+            return ""
     try:
-        failure = self_test()
+        failure = self_test(candidate.library)
     except Exception as error:
         failure = f"{type(error).__name__}: {error}"
     if failure:
         return f"{source.name} disagrees with the reference: {failure}"
-    if digest is not None:
+    if passed is not None:
         with suppress(OSError):  # if it cannot be recorded, the next process repeats the test
-            write_private(passed, digest.decode())
+            write_private(passed, candidate.sha256)
     return ""
 
 
@@ -228,7 +303,7 @@ def build(source: Path, folder: Path, compiler: Sequence[str]) -> Path:
     """
     flags, natives = _options()
     compiled_by = "\n".join((*flags, *(flag for native in natives for flag in native), *_compiler_identity(compiler)))
-    inputs = "\n".join((*source_texts(source), compiled_by, _cpu_description()))
+    inputs = "\n".join((*source_texts(source), compiled_by, cpu_description()))
     path = folder / f"{source.stem}-{_digest(inputs)}.so"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     check_private_folder(folder)
@@ -330,13 +405,10 @@ def _check_instruction_sets(macros: str, native: Sequence[str]) -> None:
 
     Such an instruction would end the process (SIGILL). `NATIVE` is not checked: the compiler detects the processor.
     """
-    available = {flag.replace("_", "") for flag in _cpu_description().split()}
-    if native[:1] == NATIVE[:1] or "sse2" not in available:  # or if the instruction sets are unknown
+    if native[:1] == NATIVE[:1] or missing_instruction_set(["sse2"]):  # or if the instruction sets are unknown
         return
-    wanted = [name.lower().replace("_", "") for name in _INSTRUCTION_SETS.findall(macros)]
-    missing = sorted(name for name in wanted if _LINUX_NAMES.get(name, name) not in available)
-    if missing:
-        raise OSError(f"this processor does not have {missing[0]}, which {' '.join(native)} requires")
+    if missing := missing_instruction_set(instruction_sets(macros)):
+        raise OSError(f"this processor does not have {missing}, which {' '.join(native)} requires")
 
 
 def _record_failure(path: Path, reason: str) -> OSError:
@@ -357,21 +429,66 @@ def _raise_recorded_failure(*paths: Path) -> None:
                 raise OSError(f"{reason[:400].decode('utf-8', 'replace')} (on {when}; remove {path} to try again)")
 
 
+def _candidates(source: Path) -> Iterator[Candidate | str]:
+    """The libraries of a C file, the best first; in place of one that cannot be opened, why."""
+    chosen, march, sanitize = (
+        os.environ.get(name, "").strip() for name in (COMPILE_VARIABLE, MARCH_VARIABLE, SANITIZE_VARIABLE)
+    )
+    if chosen == "0":
+        yield COMPILE_DISABLED
+    elif os.name != "posix":
+        yield f"not supported on {platform.system()}"
+    elif sanitize == "1":
+        yield _compiled(source)
+    elif chosen == "shipped":
+        yield from _shipped(source)
+        yield ONLY_SHIPPED
+    elif chosen == "1" or march or not missing_instruction_set(["amxbf16"]):
+        yield _compiled(source)
+        yield from _shipped(source)
+    else:
+        yield from _shipped(source)
+        yield _compiled(source)
+
+
 @cache
-def _load(source: Path) -> tuple[ctypes.CDLL | None, str]:
-    if os.environ.get(COMPILE_VARIABLE, "").strip() == "0":
-        return None, COMPILE_DISABLED
-    if os.name != "posix":
-        return None, f"not supported on {platform.system()}"
+def _compiled(source: Path) -> Candidate | str:
+    """The library that is built for this processor; why, if it cannot be."""
     try:
         path = build(source, cache_folder() / "compiled", find_compiler())
     # RuntimeError: no home folder, or a file system without locks.
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:
-        return None, str(error)
+        return str(error)
+    march = os.environ.get(MARCH_VARIABLE, "").strip()
+    digest = (read_trusted(checksum_path(path)) or b"").decode("ascii", "replace").strip()
+    return _open(path, f"compiled for {march} ({MARCH_VARIABLE})" if march else COMPILED_HERE, digest, path)
+
+
+def _shipped(source: Path) -> Iterator[Candidate | str]:
+    """The libraries of the wheel for this processor, the best first."""
+    sources, march = digest_of_sources(source_texts(source)), os.environ.get(MARCH_VARIABLE, "").strip()
+    for found in shipped_libraries(source.stem, sources, march):
+        yield found if isinstance(found, str) else _open(found.path, f"shipped for {found.target}", found.sha256)
+
+
+@cache
+def _open(path: Path, origin: str, sha256: str, record: Path | None = None) -> Candidate | str:
     try:
-        return ctypes.CDLL(str(path)), ""
+        library = ctypes.CDLL(str(path))
     except OSError as error:
-        return None, f"it cannot be opened ({error}): set {CACHE_VARIABLE} to a folder from which programs may run"
+        return f"it cannot be opened ({error}): set {CACHE_VARIABLE} to a folder from which programs may run"
+    return Candidate(library, origin, sha256, record or _record_of_shipped(path, sha256))
+
+
+def _record_of_shipped(path: Path, sha256: str) -> Path | None:
+    """A path in the cache for what is known of a library that lies elsewhere, on this processor."""
+    try:
+        folder = cache_folder() / "compiled"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        check_private_folder(folder)
+    except (OSError, RuntimeError):
+        return None
+    return folder / f"{path.stem}-shipped-{_digest(sha256 + cpu_description())}.so"
 
 
 def find_compiler() -> list[str]:
@@ -411,14 +528,3 @@ def _compiler_identity(compiler: Sequence[str]) -> tuple[str, ...]:
             about = os.stat(path)
             identity += [path, str(about.st_size), str(about.st_mtime_ns)]
     return tuple(identity)
-
-
-@cache
-def _cpu_description() -> str:
-    """The processor that a library is built for: on another processor it is rebuilt."""
-    try:
-        with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
-            flags = next((line for line in file if line.startswith(("flags", "Features"))), "")
-    except OSError:
-        flags = platform.processor()
-    return " ".join((platform.system(), platform.machine(), flags))

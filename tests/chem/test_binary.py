@@ -235,7 +235,7 @@ def test_a_molecule_that_was_not_parsed_from_smiles():
 
 
 def test_damaged_bytes_are_rejected_or_read_within_bounds():
-    library = binary.loader.load_library(SOURCE)
+    library = binary.loader.load_library(SOURCE).library
     assert library is not None
     call, rng = bind_tables(library), random.Random(3)
     outcomes = set()

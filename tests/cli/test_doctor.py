@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from molattn.cli import doctor
-from molattn.kernels import blocks, edge_attention
+from molattn.kernels import blocks, edge_attention, elementwise, loader, lookup, segments
 from tests.cli.conftest import Molattn
+
+KERNELS = (blocks, edge_attention, elementwise, lookup, segments)
 
 
 def test_all_checks_pass(molattn: Molattn) -> None:
@@ -47,10 +49,15 @@ def test_failed_checks_are_marked(molattn: Molattn, monkeypatch: pytest.MonkeyPa
 def test_the_target_processor_and_reasons_for_no_compilation_are_reported(
     molattn: Molattn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("MOLATTN_MARCH", raising=False)
-    assert "for this processor; MOLATTN_MARCH names another" in molattn("doctor").out
-    monkeypatch.setenv("MOLATTN_MARCH", "x86-64-v3")  # what this process has opened stays open
-    assert "yes, for x86-64-v3 (MOLATTN_MARCH)" in molattn("doctor").out
+    for kernel in KERNELS:
+        monkeypatch.setattr(kernel.LIBRARY, "origin", lambda: loader.COMPILED_HERE)
+    assert "yes, compiled for this processor; MOLATTN_MARCH names another" in molattn("doctor").out
+    for kernel in KERNELS:
+        monkeypatch.setattr(kernel.LIBRARY, "origin", lambda: "shipped for x86-64-v3, because there is no C compiler")
+    assert "compiled attention  yes, shipped for x86-64-v3, because there is no C compiler\n" in molattn("doctor").out
+    monkeypatch.setattr(edge_attention.LIBRARY, "origin", lambda: "shipped for x86-64-v4")
+    assert "yes: blocks.c shipped for x86-64-v3, because" in (out := molattn("doctor").out)
+    assert "; edge_attention.c shipped for x86-64-v4; " in out
     monkeypatch.setattr(edge_attention.LIBRARY, "unavailable_reason", lambda: "it is not there")
     assert "not all, torch's operations instead of edge_attention.c: it is not there" in molattn("doctor").out
     monkeypatch.setattr(blocks.LIBRARY, "unavailable_reason", lambda: "blocks.c is not there")

@@ -218,7 +218,7 @@ def test_the_data_are_in_the_wheel_and_the_sdist(tmp_path):
     clean = {"cwd": tmp_path, "capture_output": True, "text": True}
     # A copy, since a build leaves traces; only what the build reads.
     source = tmp_path / "source"
-    keep = ("molattn", "datasets", "bases")
+    keep = ("molattn", "datasets", "bases", "tools/release")
     for name in keep:
         shutil.copytree(root / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):

@@ -14,16 +14,16 @@ import pytest
 import torch
 
 from molattn.cache import check_private_folder, install_file, is_intact
-from molattn.kernels import edge_attention, loader
+from molattn.kernels import edge_attention, loader, processor
 from molattn.kernels.edge_attention import AttentionTask, Graphs
 
 SOURCE = loader.SOURCE_FOLDER / "edge_attention.c"
 SMALL = SOURCE.with_name("lookup.c")
 WHY = f"from molattn.kernels import loader as c; from pathlib import Path; s = Path({str(SMALL)!r});"
-WHY += "print(c.load_library(s) is None, c.unavailable_reason(s))"
+WHY += "loaded = c.load_library(s); print(loaded.library is None, loaded.unavailable_reason)"
 
 pytestmark = pytest.mark.skipif(
-    loader.load_library(SOURCE) is None, reason=f"no library: {loader.unavailable_reason(SOURCE)}"
+    loader.load_library(SOURCE).library is None, reason=f"no library: {loader.load_library(SOURCE).unavailable_reason}"
 )
 
 
@@ -188,8 +188,9 @@ def copy_sources(folder, *changes):
 def test_a_library_with_another_struct_layout_is_rejected(tmp_path, monkeypatch, old, new, why):
     monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path))
     source = copy_sources(tmp_path, (old, new))
-    assert loader.load_library(source, (Graphs, AttentionTask)) is None
-    assert loader.unavailable_reason(source).startswith(why)
+    loaded = loader.load_library(source, (Graphs, AttentionTask))
+    assert loaded.library is None and loaded.unavailable_reason.startswith(why)
+    assert loader.load_library(source) == loaded, "it stays rejected"
 
 
 @pytest.mark.parametrize(
@@ -216,36 +217,48 @@ def test_a_library_that_fails_its_self_test_is_rejected(tmp_path, monkeypatch, o
         assert used is not None and len(agreed) == 1
     else:
         assert used is None and not agreed
-        assert "edge_attention.c disagrees with the reference: " in loader.unavailable_reason(source)
-        assert " is off by " in loader.unavailable_reason(source)
+        why = loader.load_library(source).unavailable_reason
+        assert "edge_attention.c disagrees with the reference: " in why and " is off by " in why
 
 
 def test_the_self_test_runs_once_for_each_build(tmp_path, monkeypatch):
     monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path))
     source, calls = copy_sources(tmp_path).with_name("lookup.c"), []
 
-    def self_test():
-        calls.append(loader.load_library(source, (), self_test))
+    def self_test(library):
+        calls.append(library)
         return ""
 
-    def fails():
+    def fails(_library):
         raise ArithmeticError("of two and two")
 
     def reload():
-        loader._load.cache_clear()
-        loader._rejected.pop(source, None)
+        loader._compiled.cache_clear()
+        loader._open.cache_clear()
+        loader._checked.clear()
 
-    for _ in range(2):
-        assert loader.load_library(source, (), self_test) is not None
-        assert loader.load_library(source, (), fails) is not None, "the self-test does not run again"
-        reload()  # as in another process
-    assert len(calls) == 1 and calls[0] is not None, "the self-test can load the library"
-    (agreed,) = (tmp_path / "compiled").glob("lookup-*.agrees")
-    agreed.write_text("of something else")
-    assert loader.load_library(source, (), fails) is None
-    assert loader.unavailable_reason(source) == "lookup.c disagrees with the reference: ArithmeticError: of two and two"
-    reload()
-    assert loader.load_library(source, (), self_test) is not None and len(calls) == 2
+    checked = dict(loader._checked)
+    try:
+        for _ in range(2):
+            assert loader.load_library(source, (), self_test).library is not None
+            assert loader.load_library(source, (), fails).library is not None, "the self-test does not run again"
+            reload()  # as in another process
+        assert len(calls) == 1 and isinstance(calls[0], ctypes.CDLL)
+        assert loader.load_library(source, (), self_test, "1.2").library is calls[1], "of another version"
+        assert loader.load_library(source, (), fails, "1.2").library is calls[1]
+        reload()
+        agreed = sorted((tmp_path / "compiled").glob("lookup-*.agrees"))
+        assert len(agreed) == 2
+        for path in agreed:
+            path.write_text("of something else")
+        failed = loader.load_library(source, (), fails)
+        assert failed.library is None
+        assert failed.unavailable_reason == "lookup.c disagrees with the reference: ArithmeticError: of two and two"
+        reload()
+        assert loader.load_library(source, (), self_test).library is not None and len(calls) == 3
+    finally:
+        reload()
+        loader._checked.update(checked)
 
 
 def damage(path, how):
@@ -326,7 +339,8 @@ def test_each_processor_has_its_own_libraries(tmp_path, monkeypatch):
     monkeypatch.delenv("MOLATTN_MARCH")
     assert loader.build(SMALL, tmp_path / "compiled", ["cc"]) != plain
     with monkeypatch.context() as patch:  # on the first processors of 64 bits
-        patch.setattr(loader, "_cpu_description", lambda: "Linux x86_64 flags : fpu sse sse2")
+        for module in (loader, processor):
+            patch.setattr(module, "cpu_description", lambda: "Linux x86_64 flags : fpu sse sse2")
         for march, missing in (("x86-64-v2", "popcnt"), ("x86-64-v4", "avx"), ("x86-64", "")):
             patch.setenv("MOLATTN_MARCH", march)
             if not missing:

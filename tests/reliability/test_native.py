@@ -19,9 +19,9 @@ import ctypes, os, sys
 from pathlib import Path
 from molattn.kernels import loader
 source = Path(sys.argv[1])
-library = loader.load_library(source)
+library, reason, *_ = loader.load_library(source)
 if library is None:
-    print("none", loader.unavailable_reason(source))
+    print("none", reason)
 else:
     numbers = (ctypes.c_int64 * 1)
     rows, codes, y = (ctypes.c_float * 2)(3.0, 5.0), (ctypes.c_int32 * 1)(1), (ctypes.c_float * 1)()
@@ -30,7 +30,8 @@ else:
 """
 
 pytestmark = pytest.mark.skipif(
-    loader.load_library(SMALL) is None, reason=f"nothing is compiled: {loader.unavailable_reason(SMALL)}"
+    loader.load_library(SMALL).library is None,
+    reason=f"nothing is compiled: {loader.load_library(SMALL).unavailable_reason}",
 )
 
 

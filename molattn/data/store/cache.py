@@ -110,7 +110,8 @@ def cached_molecules(
 def _in_temporary(dependencies: dict[str, Any], request: "_Request", reason: str) -> CachedMolecules:
     advice = f"{CACHE_VARIABLE} names a folder for them"
     try:
-        temporary = tempfile.TemporaryDirectory(prefix="molattn-")
+        # Windows does not remove the files while they are mapped.
+        temporary = tempfile.TemporaryDirectory(prefix="molattn-", ignore_cleanup_errors=True)
         written = _write(Path(temporary.name) / "molecules", dependencies, request)
     except OSError as error:
         raise UsageError(f"{reason}, nor can they be written to {tempfile.gettempdir()}: {error}; {advice}") from error
@@ -213,7 +214,7 @@ def _write(folder: Path, dependencies: Mapping[str, Any], request: _Request) -> 
                     if request.progress is not None and (done % _ROWS_PER_PROGRESS == 0 or done == total):
                         request.progress(done, total)
         files = {name: asdict(file) for name, file in writer.files.items()}
-        with open(folder / HEADER, "x") as file:
+        with open(folder / HEADER, "x", encoding="utf-8") as file:
             json.dump({"dependencies": dependencies, "complete": complete, "files": files}, file, indent=1)
             file.flush()
             os.fsync(file.fileno())

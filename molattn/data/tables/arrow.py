@@ -83,8 +83,9 @@ def _run_check(path: str, limit: int) -> dict[str, Any]:
     try:
         return json.loads(process.stdout)
     except ValueError:
-        message = "the process that read it died" if process.returncode < 0 else process.stderr.decode(errors="replace")
-        return {"rows": 0, "error": message.strip().split("\n")[-1]}
+        # A negative code on POSIX, one of many bits on Windows, which leaves no message.
+        message = "" if process.returncode < 0 else process.stderr.decode(errors="replace").strip()
+        return {"rows": 0, "error": message.split("\n")[-1].strip() or "the process that read it died"}
 
 
 def frame_stream(frame: Any, warn: Warn = ignore_warning) -> RowStream:

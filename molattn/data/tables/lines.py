@@ -46,9 +46,9 @@ def open_input(path: str | Path) -> Iterator[Any]:
         file = gzip.open(path, "rb") if path.suffix.lower() == ".gz" else open(path, "rb")  # noqa: SIM115
     except FileNotFoundError as error:
         raise InputError(f"there is no file {path}") from error
-    except IsADirectoryError as error:
-        raise InputError(f"{path} is a folder; give a file in it") from error
     except OSError as error:
+        if path.is_dir():  # a PermissionError on Windows
+            raise InputError(f"{path} is a folder; give a file in it") from error
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     with file:
         yield file

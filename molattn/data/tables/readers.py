@@ -169,8 +169,10 @@ def _on_disk(stack: ExitStack, path: str | Path, source: str, max_bytes: int | N
             if Path(path).is_file():
                 return path
             raise InputError(f"{source} is not a regular file, which Parquet and workbooks must be: copy it to one")
-        copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="molattn-"))  # noqa: SIM115
-        for block in read_blocks(file, source, max_bytes):
-            copy.write(block)
-    copy.flush()
-    return copy.name
+        # Closed before it is read: Windows does not open the file of `NamedTemporaryFile` a second time.
+        folder = tempfile.TemporaryDirectory(prefix="molattn-", ignore_cleanup_errors=True)
+        path_of_copy = Path(stack.enter_context(folder)) / "table"
+        with open(path_of_copy, "wb") as copy:
+            for block in read_blocks(file, source, max_bytes):
+                copy.write(block)
+    return path_of_copy
