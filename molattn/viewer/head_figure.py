@@ -9,7 +9,7 @@ from matplotlib.colors import TwoSlopeNorm
 from molattn.errors import UsageError
 from molattn.explain import HeadSummary
 from molattn.explain.head_summary import DISTANCES, OTHER_ATOMS, Key
-from molattn.viewer.figures import add_axes, footer_height, new_figure, render, write_footer
+from molattn.viewer.figures import SIGNED, add_axes, footer_height, new_figure, render, write_footer
 from molattn.viewer.picture import Picture
 
 # One hue, darker for shorter distances; gray for no distance.
@@ -26,7 +26,7 @@ def heads_plot(summary: HeadSummary) -> Picture:
 
     From the left: the shares of attention by distance, with those of uniform attention above; the mean entropy as a
     fraction of log n; the attention to functional groups from other atoms, and between elements, relative to uniform
-    attention: red for more, blue for less, white for equal. Columns are the most common classes with at least 30
+    attention: orange for more, blue for less, white for equal. Columns are the most common classes with at least 30
     receivers.
 
     Args:
@@ -160,7 +160,7 @@ def _heat_map(axes: Any, summary: HeadSummary, keys: Sequence[Key], norm: TwoSlo
     with np.errstate(divide="ignore"):
         ratios = np.stack([np.log2(summary.share(key).ravel() / summary.uniform(key)) for key in keys], axis=1)
     ratios = np.clip(ratios, -_MAX_LOG2, _MAX_LOG2)
-    mesh = axes.pcolormesh(ratios, cmap="RdBu_r", norm=norm, edgecolors="white", linewidth=0.3)
+    mesh = axes.pcolormesh(ratios, cmap=SIGNED, norm=norm, edgecolors="white", linewidth=0.3)
     names = [key.sender if key.by == "group" else f"{key.receiver} to {key.sender}" for key in keys]
     axes.set_xticks(np.arange(len(keys)) + 0.5, names, fontsize=7, rotation=90, parse_math=False)
     axes.tick_params(axis="x", length=0, labelbottom=False, labeltop=True)

@@ -6,7 +6,7 @@ import pytest
 from molattn.errors import UsageError
 from molattn.explain import AttentionMap
 from molattn.viewer import head_grid
-from molattn.viewer.discs import BLUE
+from molattn.viewer.palette import ATTENTION
 from tests.viewer.maps import ASPIRIN, MOLECULES, attention_map, with_virtual_node
 from tests.viewer.svg import SVG, assert_sound, cells, root, small_discs, words
 
@@ -40,7 +40,7 @@ def test_twelve_heads_fit():
 def test_the_scale_is_common_or_that_of_each_head():
     attention = attention_map("CCO", layers=1, heads=2)
     attention.weights[0, 0] = 0.1
-    darkest = 255 * np.array(BLUE)
+    darkest = 255 * np.array(ATTENTION)
     common, each = (small_discs(head_grid(attention, "atoms", 0, scale)) for scale in ("common", "each"))
     for thumbnail, dark in [(common[0], False), (common[1], True), (each[0], True), (each[1], True)]:
         assert (np.abs(np.array(thumbnail) - darkest).max(1).min() <= 2) == dark
