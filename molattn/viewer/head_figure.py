@@ -16,7 +16,7 @@ from molattn.viewer.picture import Picture
 _COLORS: dict[str, str] = dict(
     zip(DISTANCES, ("#08306b", "#2171b5", "#6baed6", "#9ecae1", "#deebf7", "#bdbdbd", "#737373"), strict=True)
 )
-_MAX_GROUPS, _MAX_PAIRS = 16, 12  # numbers of columns
+_MAX_GROUPS, _MAX_PAIRS = 14, 10  # numbers of columns: the figure is at most 9.2 inches wide, as a notebook is
 _MIN_RECEIVERS = 30  # fewer would give a noisy column
 _MAX_LOG2 = 3.0  # the color scale of ratios ends at 2^-3 and 2^3
 
@@ -57,7 +57,7 @@ def heads_plot(summary: HeadSummary) -> Picture:
     pairs = _columns(summary, "element", _MAX_PAIRS)
     row = min(max(10.0 / rows, 0.05), 0.17) if rows > 6 else 1.0 / rows  # inches
     # In inches: bars, entropy, two heat maps and a color bar, with column names above.
-    left, bars, dots, cell, gap, right, above, below = 0.75, 3.2, 0.9, 0.21, 0.3, 0.9, 1.75, 0.85
+    left, bars, dots, cell, gap, right, above, below = 0.65, 2.3, 0.65, 0.165, 0.25, 0.95, 1.85, 0.85
     titles = ("functional group,\nfrom the other atoms", "elements,\nreceiver to sender")
     heat_maps = [(columns, title) for columns, title in zip((groups, pairs), titles, strict=True) if columns]
     height = row * rows
@@ -131,7 +131,7 @@ def _bars(axes: Any, summary: HeadSummary, rows: int, row: float) -> None:
         bbox_to_anchor=(0.0, 1 + 0.38 / (row * rows)),
         fontsize=7,
         frameon=False,
-        ncols=4,
+        ncols=3,
         borderpad=0,
         handlelength=1.0,
         columnspacing=0.9,

@@ -27,7 +27,6 @@ _MAX_CELLS = 2000  # number of cells of all thumbnails up to which they are draw
 _GAP = 0.08  # inches between thumbnails
 _RADIUS = 15.0  # of a disc; a bond is about 45 long
 _MIN_WIDTH = 180.0  # of the drawing of a small molecule
-_MIN_LABELED = 5.0  # diameter in points from which letters can be read
 _CODES = {"M": Path.MOVETO, "L": Path.LINETO, "Q": Path.CURVE3, "C": Path.CURVE4, "Z": Path.CLOSEPOLY}
 
 
@@ -138,8 +137,7 @@ def _atoms(
     bonds = {"facecolor": "none", "edgecolor": "black", "linewidth": min(0.8, 0.09 * disc), "zorder": 2}
     axes.add_patch(PathPatch(structure.bonds, **bonds))
     axes.add_patch(PathPatch(structure.dashes, **{**bonds, "linestyle": (0, (1.5, 1.5))}))
-    if disc >= _MIN_LABELED:
-        axes.add_patch(PathPatch(structure.letters, facecolor="black", linewidth=0, zorder=3))
+    axes.add_patch(PathPatch(structure.letters, facecolor="black", linewidth=0, zorder=3))
     if atom is not None and atom < len(positions):
         x, y = positions[atom]
         axes.scatter(x, y, facecolors="none", edgecolors=_RING, linewidths=min(1.2, 0.2 * disc), zorder=4, **style)

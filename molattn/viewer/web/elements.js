@@ -17,7 +17,9 @@ function h(name, attributes = {}, ...children) {
   return element;
 }
 
-const setAttributes = (element, attributes) => Object.entries(attributes).forEach(([k, v]) => element.setAttribute(k, v));
+// Setting what is already there would cost the browser a new style.
+const setAttributes = (element, attributes) =>
+  Object.entries(attributes).forEach(([k, v]) => element.getAttribute(k) === String(v) || element.setAttribute(k, v));
 const setText = (element, text) => element.textContent === text || (element.textContent = text);
 
 function radioGroup(words, name, options, chosen, choose) {

@@ -92,7 +92,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
   for (const molecule of data.molecules)
     molecule.attributions = molecule.attributions.map((a) => ({ ...absent, ...data.methods[a.of], ...a }));
   root.addEventListener("keydown", (e) => e.key === "Escape" && pin(null));
-  const resized = new ResizeObserver(() => parts?.heat?.draw());
+  const resized = new ResizeObserver(() => parts?.heat?.resize());
 
   // A finger cannot hover: its first tap on another atom than the pinned one asks for the pair, the second pins that one.
   let asked = null;
@@ -188,11 +188,14 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
         e.preventDefault();
       },
     });
+    // Drawn on a sheet: text on a canvas of the page would make the browser compute all styles at once.
     const cells = new OffscreenCanvas(n, n),
-      pen = canvas.getContext("2d"),
+      sheet = new OffscreenCanvas(1, 1),
+      pen = sheet.getContext("2d"),
       inner = cells.getContext("2d");
     const long = Math.max(...m.labels.map((l) => truncate(l, 8).length));
-    let edge = 0,
+    let size = 0,
+      edge = 0,
       side = 0,
       touched = false,
       painted;
@@ -216,16 +219,24 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
         0,
       );
     }
+    // Not read while drawing: it would make the browser lay out the page at once.
+    function resize() {
+      size = canvas.clientWidth;
+      draw();
+    }
     function draw(anew = false) {
-      const size = canvas.clientWidth,
-        zoom = window.devicePixelRatio || 1,
+      size ||= canvas.clientWidth;
+      const zoom = window.devicePixelRatio || 1,
         w = map.matrix(s.layer, s.head);
       if (!size) return;
       const font = clamp(size / n / 1.3, 8, 12);
       edge = Math.ceil(long * font * 0.62 + 6);
       side = (size - edge - 1) / n;
-      if (canvas.width !== Math.round(size * zoom)) canvas.width = canvas.height = Math.round(size * zoom);
+      if (canvas.width !== Math.round(size * zoom)) {
+        canvas.width = canvas.height = sheet.width = sheet.height = Math.round(size * zoom);
+      }
       // Hovering changes no colors, so they are not repainted: fast enough for large molecules.
+      pen.font = `${font}px system-ui, sans-serif`;
       const look = [s.layer, s.head, s.scale, s.threshold, s.self, s.incoming].join();
       if (look !== painted || anew) paint(w);
       painted = look;
@@ -234,8 +245,8 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       pen.imageSmoothingEnabled = false;
       pen.drawImage(cells, edge, edge, side * n, side * n);
       pen.lineWidth = 1;
-      pen.strokeStyle = side > 9 ? css(palette.ground) : "transparent";
-      for (let k = 1; k < n; k++) {
+      pen.strokeStyle = css(palette.ground);
+      for (let k = 1; k < n && side > 9; k++) {
         pen.strokeRect(edge, edge + k * side, side * n, 0);
         pen.strokeRect(edge + k * side, edge, 0, side * n);
       }
@@ -255,7 +266,6 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
             pen.translate(edge + (k + 0.5) * side, edge - 4);
             pen.rotate(-Math.PI / 2);
           } else pen.translate(edge - 4, edge + (k + 0.5) * side);
-          pen.font = `${k === marked ? "bold " : ""}${font}px system-ui, sans-serif`;
           pen.fillStyle = css(k === marked ? palette.focus : palette.soft);
           pen.textAlign = upright ? "left" : "right";
           pen.fillText(truncate(m.labels[k], 8), 0, 0);
@@ -268,8 +278,11 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
         [x, wide] = span(column),
         [y, high] = span(row);
       if (row !== null || column !== null) pen.strokeRect(x, y, wide, high);
+      const visible = canvas.getContext("2d");
+      visible.clearRect(0, 0, canvas.width, canvas.height);
+      visible.drawImage(sheet, 0, 0);
     }
-    return { canvas, draw };
+    return { canvas, draw, resize };
   }
 
   function headGrid() {
@@ -418,7 +431,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       heads = headGrid(),
       groups = groupList();
     const status = h("p", { role: "status" }),
-      numbers = h("div"),
+      numbers = h("div", { class: "numbers" }),
       title = h("h2");
     const all = h(
       "details",
@@ -472,7 +485,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
         h(
           "div",
           {},
-          h("figure", { class: "drawing" }, ...drawing.view),
+          h("figure", { class: "drawing main" }, ...drawing.view),
           groups.list,
           numbers,
         ),
@@ -551,9 +564,8 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
           order.map((i) => {
             const bar = h("div");
             bar.style.width = `${(100 * values[i]) / (top || 1)}%`;
-            const cells = [values[i].toFixed(4), (values[i] * n).toFixed(2), bar].map((content) =>
-              h("td", {}, content),
-            );
+            const cells = [values[i].toFixed(4), (values[i] * n).toFixed(2)].map((content) => h("td", {}, content));
+            cells.push(h("td", { class: "length" }, bar));
             return h(
               "tr",
               { class: i === partner || i === subject ? "on" : "" },
@@ -677,7 +689,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
         h(
           "div",
           {},
-          h("figure", { class: "drawing" }, ...drawing.view, h("figcaption", {}, colors)),
+          h("figure", { class: "drawing main" }, ...drawing.view, h("figcaption", {}, colors)),
           groups.list,
         ),
         h(
