@@ -35,6 +35,14 @@ PAGE_COLORS: dict[str, tuple[str, str]] = {
     "cell": ("#1b8a69", "#58d6b0"),
     "above": ("#f5a340", "#985006"),
     "below": ("#599ede", "#2a6296"),
+    "head-0": ("#0072b2", "#56b4e9"),
+    "head-1": ("#d55e00", "#ff8a3d"),
+    "head-2": ("#00845f", "#2fc79b"),
+    "head-3": ("#b0447f", "#e69ac3"),
+    "head-4": ("#8a6d00", "#e3c53a"),
+    "head-5": ("#5b4bb3", "#a99cf0"),
+    "head-6": ("#6b4a2f", "#c9a27f"),
+    "head-7": ("#4b5560", "#c3ccd6"),
     "train": ("#8a94a0", "#75808c"),
     "val": ("#1f78b4", "#6db5ee"),
     "test": ("#d55e00", "#ff8a3d"),
@@ -42,7 +50,7 @@ PAGE_COLORS: dict[str, tuple[str, str]] = {
 """The colors of pages by name, on a light and on a dark ground.
 
 On the colors of data ("attention", "above", "below"), which are those of the largest value, "ink" is legible: its contrast is
-at least 4.5. "cell" is the largest weight in a matrix, whose cells have no letters on them.
+at least 4.5. "cell" is the largest weight in a matrix, whose cells have no letters on them. "head-0" to "head-7" tell heads apart.
 """
 
 SYSTEM_COLORS = {

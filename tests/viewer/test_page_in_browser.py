@@ -884,6 +884,32 @@ def test_the_smiles_is_linked_to_the_drawing(opened):
     assert tab.locator(".smiles .atom").count() == 0 and tab.locator("h1").inner_text() == "[H]C([H])([H])O"
 
 
+def test_arcs_join_the_atoms_with_the_largest_weights(opened):
+    attention = attention_map(ASPIRIN, layers=2, heads=3)
+    tab = opened(page([attention]))
+    assert tab.locator(".molecule g path").count() == 0 and tab.locator(".legend").is_hidden()
+    tab.get_by_text("arcs", exact=True).click()
+    assert tab.locator(".molecule g path").count() == 13
+    atom(tab, 3).click()
+    tab.mouse.move(2, 2)
+    weights = attention.matrix()[3].copy()
+    weights[3] = 0
+    arcs = tab.locator(".molecule g path").all()
+    assert len(arcs) == 8
+    widths = [float(arc.get_attribute("stroke-width")) for arc in arcs]
+    assert widths == sorted(widths, reverse=True)
+    places = np.array(payload([attention])["molecules"][0]["drawing"]["nodes"])[:, :2]
+    for arc, sender in zip(arcs, np.argsort(-weights)[:8], strict=True):
+        x, y, _, _, u, v = (float(number) for number in re.findall(r"-?[\d.]+", arc.get_attribute("d")))
+        assert np.linalg.norm(places[3] - [x, y]) == pytest.approx(13, abs=0.3), "from the edge of the receiver's disc"
+        assert np.linalg.norm(places[sender] - [u, v]) == pytest.approx(13, abs=0.3)
+    tab.get_by_text("arcs by head").click()
+    colours = tab.evaluate("[...document.querySelectorAll('.molecule g path')].map((e) => e.getAttribute('stroke'))")
+    assert len(colours) == 9 and len(set(colours)) == 3
+    assert tab.locator(".legend span").all_inner_texts() == ["head 0", "head 1", "head 2"]
+    assert violations(tab) == []
+
+
 def test_a_finger_pins_and_then_asks_for_a_pair(opened):
     attention = attention_map(ASPIRIN)
     tab = opened(page([attention]), has_touch=True)

@@ -12,11 +12,13 @@ const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], Arrow
 // ---- colors: those of the style sheet, as [r, g, b], read again when the reader's screen changes --------------------
 
 const palette = {};
+const HEAD_COLORS = 8;
 const SCREENS = ["(prefers-color-scheme: dark)", "(forced-colors: active)", "print"].map((query) => matchMedia(query));
 
 function readPalette(root) {
   const probe = root.appendChild(h("span", { class: "probe" }));
-  for (const name of ["ground", "ink", "soft", "rule", "focus", "attention", "cell", "above", "below"]) {
+  const heads = Array.from({ length: HEAD_COLORS }, (_, k) => `head-${k}`);
+  for (const name of ["ground", "ink", "soft", "rule", "focus", "attention", "cell", "above", "below", ...heads]) {
     probe.style.color = `var(--${name})`;
     palette[name] = getComputedStyle(probe).color.match(/[\d.]+/g).slice(0, 3).map(Number);
   }
@@ -229,6 +231,7 @@ function moleculeDrawing(m, handlers, small = false) {
   const ring = (name, stroke, dash) =>
     box([0, 0, 0], { class: name, fill: "none", stroke, "stroke-width": 2.5, "stroke-dasharray": dash }, 1);
   const rings = [ring("subject", "#b84a00"), ring("partner", "#14507f", "4 3")];
+  const links = h("svg:g", { fill: "none", "stroke-linecap": "round", "stroke-opacity": 0.8 });
   const tokens = m.node_type === "token";
   let texts = d.nodes.slice(0, m.num_atoms).map((_, i) => String(i));
   const halo = { stroke: "#fff", "stroke-width": 2.5, "paint-order": "stroke" };
@@ -273,6 +276,7 @@ function moleculeDrawing(m, handlers, small = false) {
       onkeydown: press,
     },
     ...discs,
+    links,
     ...rings,
     path(d.lines),
     path(d.thin, { "stroke-width": 1 }),
@@ -367,6 +371,29 @@ function moleculeDrawing(m, handlers, small = false) {
     view: [svg, under],
     // Fractions from -1 to 1, or from 0 if they have no sign; null for no color.
     paint: (fractions, signed) => discs.forEach((disc, i) => setAttributes(disc, { fill: css(rgb(fractions[i] ?? 0, signed)) })),
+    // Arcs from the edge of one disc to that of another: [from, to, fraction from 0 to 1, name of the color].
+    arcs: (found) =>
+      links.replaceChildren(
+        ...found.map(([i, j, fraction, color]) => {
+          const [[x, y], [u, v]] = [d.nodes[i], d.nodes[j]],
+            far = Math.hypot(u - x, v - y) || 1,
+            [a, b] = [(u - x) / far, (v - y) / far],
+            bend = 0.2 * far + 8;
+          const middle = [(x + u) / 2 + b * bend, (y + v) / 2 - a * bend];
+          const edge = ([p, q]) => {
+            const [c, e] = [middle[0] - p, middle[1] - q],
+              r = d.radius / (Math.hypot(c, e) || 1);
+            return [p + c * r, q + e * r];
+          };
+          const [from, to] = [edge([x, y]), edge([u, v])].map((p) => p.map((c) => c.toFixed(1)).join(" "));
+          const at = middle.map((c) => c.toFixed(1)).join(" ");
+          return h("svg:path", {
+            d: `M${from}Q${at} ${to}`,
+            stroke: css(palette[color]),
+            "stroke-width": (1 + 5 * Math.min(fraction, 1)).toFixed(2),
+          });
+        }),
+      ),
     // Ring the subject and its partner, and outline the atoms of a group.
     select(subject, partner, pinned, group = []) {
       const member = new Set(group);

@@ -8,6 +8,7 @@ from rdkit import Chem
 from rdkit.Chem.Draw import rdMolDraw2D
 
 from molattn.viewer.discs import drawing_options
+from molattn.viewer.web.glyphs import Glyphs
 
 Drawing = dict[str, Any]
 
@@ -17,11 +18,16 @@ RADIUS = 13.0
 _LETTER_WIDTH = 8.0  # of a token
 _ROW_WIDTH = 620.0  # of tokens
 _ROW_HEIGHT = 40.0
-_PATH = re.compile(r"<path(?: class='[^']*')? d='([^']*)' (?:style|fill)='([^']*)'")
+_PATH = re.compile(r"<path( class='[^']*')? d='([^']*)' (?:style|fill)='([^']*)'")
 
 
-def draw_molecule(mol: Chem.Mol, virtual: Sequence[str] = ()) -> Drawing:
+def draw_molecule(mol: Chem.Mol, virtual: Sequence[str] = (), glyphs: Glyphs | None = None) -> Drawing:
     """The drawing of a molecule that was prepared for drawing.
+
+    Args:
+        mol: from `drawable_molecule`.
+        virtual: names of virtual nodes.
+        glyphs: receives its letters, which are then `letters`, [index, x, y]; None for those in `solid`.
 
     Returns:
         `left`, `top`, `width` and `height`; `radius` of a disc; `nodes`, [x, y, half the width] of each atom and then
@@ -38,7 +44,11 @@ def draw_molecule(mol: Chem.Mol, virtual: Sequence[str] = ()) -> Drawing:
     drawer.FinishDrawing()
     points = [drawer.GetDrawCoords(i) for i in range(mol.GetNumAtoms())]
     paths: dict[str, list[str]] = {"lines": [], "thin": [], "dashed": [], "solid": []}
-    for d, style in _PATH.findall(drawer.GetDrawingText()):
+    letters: list[list[float]] = []
+    for kind, d, style in _PATH.findall(drawer.GetDrawingText()):
+        if glyphs is not None and "bond" not in kind and _stroke_kind(style) == "solid":
+            letters.append([*glyphs.place(d)])
+            continue
         paths[_stroke_kind(style)].append(re.sub(r"\s*([MLQCZ])\s*", r"\1", d.replace(",", " ")).replace("  ", " "))
     margin = RADIUS + 8
     nodes = [[p.x, p.y, RADIUS] for p in points]
@@ -56,6 +66,7 @@ def draw_molecule(mol: Chem.Mol, virtual: Sequence[str] = ()) -> Drawing:
         "radius": RADIUS,
         "nodes": _rounded(nodes),
         "bonds": [[b.GetBeginAtomIdx(), b.GetEndAtomIdx()] for b in mol.GetBonds()],
+        **({} if glyphs is None else {"letters": letters}),
         **{name: "".join(parts) for name, parts in paths.items()},
     }
 

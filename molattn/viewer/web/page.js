@@ -78,6 +78,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     head: "mean",
     incoming: false,
     scale: "row",
+    draw: "discs",
     threshold: 0,
     self: true,
     pinned: null,
@@ -87,10 +88,15 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
   };
   let m, n, map, parts, reported, beside, pointed;
   root.classList.add("molattn");
-  // What attributions by one method have in common stands once in the data.
+  // What attributions by one method have in common stands once in the data, and so does each letter.
   const absent = { prediction: null, probability: null, constant: null, other_terms: [] };
-  for (const molecule of data.molecules)
+  const letter = ([k, x, y]) =>
+    data.glyphs[k].replace(/(-?[\d.]+) (-?[\d.]+)/g, (_, a, b) => `${(x + +a).toFixed(1)} ${(y + +b).toFixed(1)}`);
+  for (const molecule of data.molecules) {
     molecule.attributions = molecule.attributions.map((a) => ({ ...absent, ...data.methods[a.of], ...a }));
+    molecule.drawing.solid += (molecule.drawing.letters ?? []).map(letter).join("");
+    delete molecule.drawing.letters; // two views may share the data
+  }
   root.addEventListener("keydown", (e) => e.key === "Escape" && pin(null));
   const resized = new ResizeObserver(() => parts?.heat?.resize());
 
@@ -422,6 +428,29 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
   }
   let bar;
 
+  // The largest weights between two nodes as arcs, [receiver, sender, fraction, color]: of the subject, or of all.
+  const colored = [...Array(HEAD_COLORS).keys()];
+  function arcs(subject) {
+    const all = s.draw === "heads",
+      heads = all ? colored.slice(0, map.heads) : [s.head],
+      count = subject !== null ? (all ? 3 : 8) : all ? Math.ceil(24 / heads.length) : Math.min(n, 40);
+    const top = map.top.false || 1;
+    return heads.flatMap((head) => {
+      const w = map.matrix(s.layer, head),
+        best = [];
+      for (let k = 0; k < n * n; k++) {
+        const [i, j] = divmod(k, n),
+          full = best.length === count;
+        if (i === j || (subject !== null && (s.incoming ? j : i) !== subject) || w[k] < s.threshold * top) continue;
+        if (full && w[k] <= best[count - 1][2]) continue;
+        if (full) best.pop();
+        best.push([i, j, w[k]]);
+        best.sort((a, b) => b[2] - a[2]);
+      }
+      return best.map(([i, j, weight]) => [i, j, weight / top, all ? `head-${head}` : "cell"]);
+    });
+  }
+
   function attentionPanel() {
     map = m.map ??= decode(m.attention, n);
     s.layer = clamp(s.layer ?? map.layers - 1, 0, map.layers - 1);
@@ -430,6 +459,12 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       heat = heatMap(),
       heads = headGrid(),
       groups = groupList();
+    const legend = h(
+      "figcaption",
+      { class: "legend" },
+      ...colored.slice(0, map.heads).map((k) => h("span", {}, h("i", { class: `head-${k}` }), ` head ${k} `)),
+      "The wider an arc, the larger the weight. Seen from the atom that attends, arcs bend to the left.",
+    );
     const status = h("p", { role: "status" }),
       numbers = h("div", { class: "numbers" }),
       title = h("h2");
@@ -470,6 +505,11 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
           [false, `what ${m.node_type === "atom" ? "an atom" : "a token"} attends to`],
           [true, "what attends to it"],
         ]),
+        radios("Draw", "draw", [
+          ["discs", "discs"],
+          ["arcs", "arcs"],
+          ...(map.heads > 1 ? [["heads", "arcs by head"]] : []),
+        ]),
         radios("Scale", "scale", [
           ["row", `per ${m.node_type}`],
           ["map", "absolute"],
@@ -485,7 +525,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
         h(
           "div",
           {},
-          h("figure", { class: "drawing main" }, ...drawing.view),
+          h("figure", { class: "drawing main" }, ...drawing.view, legend),
           groups.list,
           numbers,
         ),
@@ -519,7 +559,10 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       const top = s.scale === "map" ? map.top[s.self] : largest(values, other),
         name = subject === null ? "" : m.labels[subject];
       const fractions = Array.from(values, (v, i) => (hidden(i, other) ? null : fraction(v, top)));
-      drawing.paint(fractions, ratios());
+      drawing.paint(s.draw === "discs" ? fractions : [], ratios());
+      drawing.arcs(s.draw === "discs" ? [] : arcs(subject));
+      legend.hidden = s.draw === "discs";
+      setAttributes(legend, { "data-draw": s.draw });
       drawing.select(subject, partner, s.pinned, groups.atoms());
       bar.paint(fractions, ratios(), partner ?? subject);
       groups.sums((atoms) => sumOf(values, atoms).toFixed(3));

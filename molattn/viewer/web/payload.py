@@ -24,6 +24,7 @@ from molattn.errors import InputError, UsageError, short_repr
 from molattn.explain import AttentionMap, Attribution
 from molattn.viewer.discs import drawable_molecule
 from molattn.viewer.web.drawing import draw_molecule, draw_tokens
+from molattn.viewer.web.glyphs import Glyphs
 
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
 
@@ -52,7 +53,8 @@ def payload(
         raise UsageError(f"{len(truth)} true values for {len(maps)} attention maps: give one for each")
     if names and len(names) != len(maps):
         raise UsageError(f"{len(names)} names for {len(maps)} attention maps: give one for each")
-    molecules = [_from_map(m, t) for m, t in zip(maps, truth or [None] * len(maps), strict=True)]
+    glyphs = Glyphs()
+    molecules = [_from_map(m, t, glyphs) for m, t in zip(maps, truth or [None] * len(maps), strict=True)]
     for molecule, name in zip(molecules, names, strict=False):
         molecule["name"] = shown_text(name)
     index: dict[tuple[Any, ...], int] = {}
@@ -64,13 +66,13 @@ def payload(
             if maps:
                 raise InputError(f"the attribution of {short_repr(a.smiles)} belongs to none of the attention maps")
             index[key] = len(molecules)
-            molecules.append(_from_attribution(a))
+            molecules.append(_from_attribution(a, glyphs))
         molecules[index[key]]["attributions"].append(_attribution(a))
     with_maps = [m["attention"] for m in molecules if m["attention"]]
     texts = list(dict.fromkeys(a["faithfulness"] for a in with_maps))
     for a in with_maps:
         a["faithfulness"] = texts.index(a["faithfulness"])
-    return {"molecules": molecules, "methods": _shared(molecules), "faithfulness": texts}
+    return {"molecules": molecules, "methods": _shared(molecules), "faithfulness": texts, "glyphs": glyphs.paths}
 
 
 def _shared(molecules: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -103,7 +105,7 @@ def encode(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.clip(np.rint(w / steps[..., None]), 0, 255).astype(np.uint8), scales
 
 
-def _from_map(attention: AttentionMap, truth: MeasuredValues | None) -> dict[str, Any]:
+def _from_map(attention: AttentionMap, truth: MeasuredValues | None, glyphs: Glyphs) -> dict[str, Any]:
     layers, heads, n, columns = attention.weights.shape
     if n != columns or n != len(attention.labels):
         raise InputError(
@@ -113,7 +115,7 @@ def _from_map(attention: AttentionMap, truth: MeasuredValues | None) -> dict[str
     weights, scales = encode(attention.weights)
     names: list[str] = list(dict.fromkeys([*attention.prediction, *(truth or {})]))
     return {
-        **_molecule(attention, attention.labels, attention.position_type, attention.virtual, "the attention map"),
+        **_molecule(attention, attention.labels, attention.position_type, attention.virtual, "the attention map", glyphs),
         "attention": {
             "layers": layers,
             "heads": heads,
@@ -134,7 +136,7 @@ def _from_map(attention: AttentionMap, truth: MeasuredValues | None) -> dict[str
     }
 
 
-def _from_attribution(a: Attribution) -> dict[str, Any]:
+def _from_attribution(a: Attribution, glyphs: Glyphs) -> dict[str, Any]:
     # For a class, its probability, as in the predictions of attention maps.
     predicted, unit = (a.prediction, a.unit) if a.probability is None else (_probability(a), "")
     prediction = {
@@ -143,12 +145,17 @@ def _from_attribution(a: Attribution) -> dict[str, Any]:
         "true": None,
         "unit": shown_text(unit),
     }
-    molecule = _molecule(a, a.labels, "atoms", (), "the attribution")
+    molecule = _molecule(a, a.labels, "atoms", (), "the attribution", glyphs)
     return {**molecule, "attention": None, "predictions": [prediction]}
 
 
 def _molecule(
-    source: AttentionMap | Attribution, labels: Sequence[str], position_type: str, virtual: Sequence[str], owner: str
+    source: AttentionMap | Attribution,
+    labels: Sequence[str],
+    position_type: str,
+    virtual: Sequence[str],
+    owner: str,
+    glyphs: Glyphs,
 ) -> dict[str, Any]:
     """The SMILES and labels of a molecule, and the drawing of its atoms or tokens; `owner` names `source` in errors."""
     symbols = [shown_text(symbol) for symbol in (*source.symbols, *virtual)]
@@ -159,7 +166,7 @@ def _molecule(
     else:
         groups = atom_groups(source.smiles, add_hs=source.add_hs, max_atoms=max(MAX_ATOMS, n))
         mol = drawable_molecule(source.smiles, source.symbols, source.add_hs, owner)
-        drawing = draw_molecule(mol, symbols[n:])
+        drawing = draw_molecule(mol, symbols[n:], glyphs)
     return {
         "smiles": shown_text(source.smiles),
         "node_type": position_type.removesuffix("s"),
