@@ -230,7 +230,8 @@ class Explainer(TorchPredictor):
     ) -> "Page":
         """The interactive page of molecules, in a notebook or as a file: what `molattn view` writes.
 
-        Its first tab shows attention, its second the attributions by every method, each beside its measured faithfulness.
+        Its first tab shows attention, its second the attributions by every method, each beside its measured
+        faithfulness.
 
         Args:
             smiles: a SMILES or an RDKit molecule, or many, as for `predict`.

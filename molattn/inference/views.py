@@ -1,4 +1,4 @@
-"""The interactive page of molecules with what a model makes of them: their attention, and their attributions by all methods."""
+"""What the interactive page of molecules shows of a model besides their attention: the attributions by all methods."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING

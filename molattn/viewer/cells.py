@@ -10,7 +10,17 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import MaxNLocator
 
 from molattn.errors import UsageError, short_repr
-from molattn.viewer.figures import DPI, SIGNED, WEIGHTS, add_axes, footer_height, new_figure, render, shorten, write_footer
+from molattn.viewer.figures import (
+    DPI,
+    SIGNED,
+    WEIGHTS,
+    add_axes,
+    footer_height,
+    new_figure,
+    render,
+    shorten,
+    write_footer,
+)
 from molattn.viewer.picture import Picture
 
 _MAX_CELLS = 60  # cells per side up to which each cell is drawn and named; larger matrices are drawn as images

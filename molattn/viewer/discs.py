@@ -17,7 +17,7 @@ from molattn.errors import UsageError
 from molattn.explain import AttentionMap
 from molattn.explain.attention_map import check_symbols
 from molattn.viewer.layout import lay_out
-from molattn.viewer.palette import ABOVE, ATTENTION, BELOW, MARK, Color, to_color
+from molattn.viewer.palette import ATTENTION, BELOW, MARK, Color, to_color
 from molattn.viewer.picture import Picture
 
 _GAP = 2.4  # between fragments; a bond is 1.5 long

@@ -10,7 +10,7 @@ _MAX_ATOMS = 250  # CoordGen takes seconds for more
 
 
 def lay_out(mol: Chem.Mol) -> None:
-    """Give a molecule 2D coordinates, with bonds of about 1.5: those of RDKit, or of CoordGen if these have fewer clashes.
+    """Give a molecule 2D coordinates, with bonds of about 1.5: RDKit's, or CoordGen's if these have fewer clashes.
 
     >>> from molattn.chem import read_smiles
     >>> mol = read_smiles("CCO")
@@ -34,7 +34,7 @@ def lay_out(mol: Chem.Mol) -> None:
 
 
 def count_clashes(mol: Chem.Mol) -> int:
-    """The number of pairs of atoms that share no bond and are nearer than 0.57 bond lengths, and of bonds that cross."""
+    """The number of pairs of atoms without a bond that are nearer than 0.57 bond lengths, and of bonds that cross."""
     positions, bonds = mol.GetConformer().GetPositions()[:, :2], _bonds(mol)
     if not len(bonds):
         return 0

@@ -1,8 +1,8 @@
 """The colors of every picture and page, each with one meaning.
 
-Attention weights, which have no sign, have a hue of their own: green. Signed values, and ratios to uniform attention, go
-from blue (below) over white to orange (above). Marks of what is selected are dark orange. Pages have each color twice, for a
-light and for a dark screen.
+Attention weights, which have no sign, have a hue of their own: green. Signed values, and ratios to uniform attention,
+go from blue (below) over white to orange (above). Marks of what is selected are dark orange. Pages have each color
+twice, for a light and for a dark screen.
 """
 
 Color = tuple[float, float, float]
@@ -49,8 +49,9 @@ PAGE_COLORS: dict[str, tuple[str, str]] = {
 }
 """The colors of pages by name, on a light and on a dark ground.
 
-On the colors of data ("attention", "above", "below"), which are those of the largest value, "ink" is legible: its contrast is
-at least 4.5. "cell" is the largest weight in a matrix, whose cells have no letters on them. "head-0" to "head-7" tell heads apart.
+On the colors of data ("attention", "above", "below"), which are those of the largest value, "ink" is legible: its
+contrast is at least 4.5. "cell" is the largest weight in a matrix, whose cells have no letters on them. "head-0" to
+"head-7" tell heads apart.
 """
 
 SYSTEM_COLORS = {

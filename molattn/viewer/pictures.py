@@ -206,9 +206,9 @@ def layer_weights(attention: AttentionMap, layer: Layer, head: Head) -> tuple[np
 def draw_attribution(attribution: Attribution, size: tuple[int, int] | None = None) -> Picture:
     """Draw the molecule with a disc under each atom: orange if it raises the prediction, blue if it lowers it.
 
-    Attention weights raise and lower nothing: they are green, the darker, the larger. The numbers at the atoms are their values. White
-    is 0, and the darkest disc is the largest value of this picture, the end of its scale. Below it are the prediction,
-    as a sum if the attributions add up, the method, and its faithfulness for this model.
+    Attention weights raise and lower nothing: they are green, the darker, the larger. The numbers at the atoms are
+    their values. White is 0, and the darkest disc is the largest value of this picture, the end of its scale. Below it
+    are the prediction, as a sum if the attributions add up, the method, and its faithfulness for this model.
 
     Args:
         attribution: the value of each atom, as `molattn.Predictor.attributions` computes it.

@@ -91,8 +91,8 @@ def learning_curve(
 ) -> Picture:
     """Draw the training and validation loss of each epoch.
 
-    The losses "mse" and "bounded-mse" are drawn as their roots, root mean squared errors. With `scale` these and the mean
-    absolute errors are in the target's unit, otherwise in standard deviations of the training targets. The
+    The losses "mse" and "bounded-mse" are drawn as their roots, root mean squared errors. With `scale` these and the
+    mean absolute errors are in the target's unit, otherwise in standard deviations of the training targets. The
     training loss is that of the batches during the epoch, with dropout; the validation loss is that of the averaged
     weights, so it may be lower. The best epoch is marked.
 

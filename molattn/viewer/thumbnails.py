@@ -27,7 +27,10 @@ _MAX_CELLS = 2000  # number of cells of all thumbnails up to which they are draw
 _GAP = 0.08  # inches between thumbnails
 _RADIUS = 15.0  # of a disc; a bond is about 45 long
 _MIN_WIDTH = 180.0  # of the drawing of a small molecule
-_CODES = {"M": Path.MOVETO, "L": Path.LINETO, "Q": Path.CURVE3, "C": Path.CURVE4, "Z": Path.CLOSEPOLY}
+_CODES: dict[str, int] = {
+    name: int(code)
+    for name, code in zip("MLQCZ", (Path.MOVETO, Path.LINETO, Path.CURVE3, Path.CURVE4, Path.CLOSEPOLY), strict=True)
+}
 
 
 def head_grid(
@@ -122,7 +125,12 @@ def _matrix(axes: Any, weights: np.ndarray, norm: Normalize, vector: bool) -> No
 
 
 def _atoms(
-    axes: Any, structure: "_Structure", values: np.ndarray, norm: Normalize, atom: int | None, shape: tuple[float, float]
+    axes: Any,
+    structure: "_Structure",
+    values: np.ndarray,
+    norm: Normalize,
+    atom: int | None,
+    shape: tuple[float, float],
 ) -> None:
     """Draw the molecule in a thumbnail; `shape` is its width in inches and its ratio of height to width."""
     positions, (side, ratio) = structure.positions, shape

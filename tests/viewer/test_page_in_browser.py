@@ -716,7 +716,9 @@ def test_there_are_no_accessibility_findings_on_any_screen(opened, several, widt
 
 def luminance(colour):
     parts = [int(x) / 255 for x in re.findall(r"\d+", colour)[:3]]
-    return np.dot([0.2126, 0.7152, 0.0722], [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts])
+    return np.dot(
+        [0.2126, 0.7152, 0.0722], [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    )
 
 
 def contrast(*colours):
@@ -764,7 +766,8 @@ def test_a_page_follows_the_screen_and_files_have_the_colours_of_paper(opened):
 
 
 LABELS = """() => {
-  const boxes = (query) => [...document.querySelectorAll(query)].filter((e) => e.getAttribute("visibility") !== "hidden")
+  const boxes = (query) => [...document.querySelectorAll(query)]
+    .filter((e) => e.getAttribute("visibility") !== "hidden")
     .map((e) => e.getBoundingClientRect()).map((b) => [b.x, b.y, b.right, b.bottom]);
   return [boxes("text.number"), boxes(".disc")];
 }"""
@@ -876,7 +879,8 @@ def test_the_smiles_is_linked_to_the_drawing(opened):
     assert atoms.nth(1).get_attribute("class") == "atom on"
     colours = tab.evaluate(
         "[document.querySelectorAll('.smiles .atom'), document.querySelectorAll('.disc')]"
-        ".map((all, k) => [...all].map((e) => (k ? e.getAttribute('fill') : e.style.backgroundColor.replaceAll(' ', ''))))"
+        ".map((all, k) => [...all]"
+        ".map((e) => (k ? e.getAttribute('fill') : e.style.backgroundColor.replaceAll(' ', ''))))"
     )
     assert colours[0] == colours[1]
     # Explicit hydrogens are no atoms of the drawing: nothing is linked to a wrong one.

@@ -6,8 +6,8 @@ A weight is a byte times the scale of its row:
 
 so that the error on the page is at most s_i / 2: 0.2% of the largest weight of the row. `weights` holds the bytes
 of (layers, heads, n, n), `scales` the upper three bytes of each float32 (little endian) of (layers, heads, n), both as
-base64. The page computes the mean and the maximum over the heads from these, with an error of at most half of the largest
-s_i of the heads.
+base64. The page computes the mean and the maximum over the heads from these, with an error of at most half of the
+largest s_i of the heads.
 """
 
 import base64
@@ -115,7 +115,9 @@ def _from_map(attention: AttentionMap, truth: MeasuredValues | None, glyphs: Gly
     weights, scales = encode(attention.weights)
     names: list[str] = list(dict.fromkeys([*attention.prediction, *(truth or {})]))
     return {
-        **_molecule(attention, attention.labels, attention.position_type, attention.virtual, "the attention map", glyphs),
+        **_molecule(
+            attention, attention.labels, attention.position_type, attention.virtual, "the attention map", glyphs
+        ),
         "attention": {
             "layers": layers,
             "heads": heads,
