@@ -19,6 +19,7 @@ from molattn.viewer import page, write_page
 from molattn.viewer.web.document import framed, script, source, style
 from molattn.viewer.web.drawing import RADIUS
 from molattn.viewer.web.payload import encode, payload
+from tests.molecules import esol
 from tests.viewer.maps import ASPIRIN, CAFFEINE, MOLECULES, attention_map, with_virtual_node
 
 IMATINIB = "CN1CCN(Cc2ccc(cc2)C(=O)Nc2ccc(C)c(Nc3nccc(n3)-c3cccnc3)c2)CC1"
@@ -135,6 +136,19 @@ def test_code_and_style_are_at_most_64_kb_and_a_drug_with_48_heads_170_kb():
     attention = attention_map(IMATINIB, layers=6, heads=8)
     assert attention.num_atoms == 37
     assert len(page([attention]).encode()) <= 170_000
+
+
+def test_a_page_of_50_molecules_with_eight_methods_has_less_than_500_kb():
+    """The first 50 of ESOL, with 9 atoms on average, and the heads of the default model."""
+    maps = [attention_map(text, layers=4, heads=8) for text in esol(1128)[0][:50]]
+    methods = [f"integrated-gradients-{k}" for k in range(8)]
+    rng = np.random.default_rng(0)
+    found = [
+        replace(attribution(m.smiles), method=name, values=rng.normal(size=m.num_atoms), faithfulness=name * 5)
+        for m in maps
+        for name in methods
+    ]
+    assert len(page(maps, found).encode()) < 500_000
 
 
 def test_only_the_page_s_own_script_and_style_may_run():
