@@ -266,12 +266,6 @@ function moleculeDrawing(m, handlers, small = false) {
       onpointerdown: (e) => (pointer = e.pointerType),
       onpointerover: (e) => e.pointerType !== "touch" && handlers.hover(nodeOf(e)),
       onpointerleave: (e) => e.pointerType !== "touch" && handlers.hover(null),
-      onfocusin: (e) => {
-        const i = nodeOf(e);
-        if (i !== null) zoom?.show(d.nodes[i], 2 * d.radius);
-        handlers.hover(i);
-      },
-      onfocusout: () => handlers.hover(null),
       onclick: (e) => handlers.pin(nodeOf(e), pointer === "touch"),
       onkeydown: press,
     },
@@ -287,6 +281,19 @@ function moleculeDrawing(m, handlers, small = false) {
     ),
     ...numbers,
     ...(small ? [] : hits),
+  );
+  // Not of the drawing itself: browsers make a stop of the Tab key of an SVG that listens to its focus.
+  const stage = h(
+    "div",
+    {
+      onfocusin: (e) => {
+        const i = nodeOf(e);
+        if (i !== null) zoom?.show(d.nodes[i], 2 * d.radius);
+        handlers.hover(i);
+      },
+      onfocusout: () => handlers.hover(null),
+    },
+    svg,
   );
   svg.style.aspectRatio = `${width} / ${height}`;
   // Labels have at least 9 pixels; what does not fit is shown once there is room.
@@ -368,7 +375,7 @@ function moleculeDrawing(m, handlers, small = false) {
   };
   return {
     svg,
-    view: [svg, under],
+    view: [stage, under],
     // Fractions from -1 to 1, or from 0 if they have no sign; null for no color.
     paint: (fractions, signed) => discs.forEach((disc, i) => setAttributes(disc, { fill: css(rgb(fractions[i] ?? 0, signed)) })),
     // Arcs from the edge of one disc to that of another: [from, to, fraction from 0 to 1, name of the color].

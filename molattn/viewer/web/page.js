@@ -94,8 +94,9 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     data.glyphs[k].replace(/(-?[\d.]+) (-?[\d.]+)/g, (_, a, b) => `${(x + +a).toFixed(1)} ${(y + +b).toFixed(1)}`);
   for (const molecule of data.molecules) {
     molecule.attributions = molecule.attributions.map((a) => ({ ...absent, ...data.methods[a.of], ...a }));
-    molecule.drawing.solid += (molecule.drawing.letters ?? []).map(letter).join("");
-    delete molecule.drawing.letters; // two views may share the data
+    const d = molecule.drawing;
+    d.solid = (d.solid ?? "") + (d.letters ?? []).map(letter).join("");
+    delete d.letters; // two views may share the data
   }
   root.addEventListener("keydown", (e) => e.key === "Escape" && pin(null));
   const resized = new ResizeObserver(() => parts?.heat?.resize());
