@@ -205,6 +205,7 @@ function zoomable(svg, [left, top, width, height], changed) {
 // ---- the drawing: discs, bonds over them, pointer targets on top ----------------------------------------------------
 
 const KEY_WIDTH = 300;
+const LARGE = 60; // nodes; the colors of more change at once, since fading them is slow
 
 // Attributes have the colors of paper, for files; the style sheet has those of the screen. A small drawing has no pointer
 // targets and no zoom.
@@ -254,7 +255,7 @@ function moleculeDrawing(m, handlers, small = false) {
   const svg = h(
     "svg:svg",
     {
-      class: "molecule",
+      class: n > LARGE ? "molecule large" : "molecule",
       viewBox: [left, top, width, height].join(" "),
       "font-family": "system-ui, sans-serif",
       "text-anchor": "middle",
