@@ -123,6 +123,7 @@ def atom_groups(smiles: object, *, add_hs: bool = False, max_atoms: int = MAX_AT
         if len(ring) <= _MAX_RING:
             aromatic = all(mol.GetAtomWithIdx(i).GetIsAromatic() for i in ring)
             found.append(("aromatic ring" if aromatic else "ring", sorted(ring)))
+    found.sort(key=lambda group: group[1])
     for name in FUNCTIONAL_GROUPS:
         if name not in _UNGROUPED:
             matches = [set(match) for match in mol.GetSubstructMatches(_pattern(name), parameters)]

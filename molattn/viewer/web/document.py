@@ -191,7 +191,10 @@ class Page:
     html: str
 
     def save(self, path: str | Path) -> None:
-        """Write the document to a file, .html or .htm.
+        """Write the document to a file.
+
+        Args:
+            path: .html or .htm; a file that exists is replaced.
 
         Raises:
             UsageError: another suffix, or the folder does not exist.
