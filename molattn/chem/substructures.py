@@ -1,6 +1,6 @@
 """Substructures of a molecule: its Bemis-Murcko scaffold, and its functional groups."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 import numpy as np
@@ -93,6 +93,51 @@ def functional_groups(smiles: object, *, add_hs: bool = False, max_atoms: int = 
         if atoms:
             found[name] = sorted(atoms)
     return found
+
+
+_UNGROUPED = ("aromatic carbon", "aromatic heteroatom")  # parts of rings, which are groups themselves
+_MAX_RING = 8  # atoms; a larger ring is no group that one thinks of
+
+
+def atom_groups(smiles: object, *, add_hs: bool = False, max_atoms: int = MAX_ATOMS) -> list[tuple[str, list[int]]]:
+    """Each functional group and each ring of up to 8 atoms of a molecule by itself: its name and its atoms.
+
+    Groups of one kind that share an atom are one. Rings are called "ring" or "aromatic ring". An atom may belong to
+    several groups.
+
+    Args:
+        smiles, add_hs, max_atoms: as for `read_smiles`.
+
+    Raises:
+        SmilesError: text that is not a molecule within the limits.
+
+    >>> from molattn.chem.substructures import atom_groups
+    >>> atom_groups("CC(=O)Oc1ccccc1C(=O)O")
+    [('aromatic ring', [4, 5, 6, 7, 8, 9]), ('carboxylic acid', [10, 11, 12]), ('ester', [1, 2, 3])]
+    """
+    mol = read_smiles(smiles, add_hs=add_hs, max_atoms=max_atoms)
+    parameters = Chem.SubstructMatchParameters()
+    parameters.maxMatches = max(1000, 10 * mol.GetNumAtoms())
+    found = []
+    for ring in mol.GetRingInfo().AtomRings():
+        if len(ring) <= _MAX_RING:
+            aromatic = all(mol.GetAtomWithIdx(i).GetIsAromatic() for i in ring)
+            found.append(("aromatic ring" if aromatic else "ring", sorted(ring)))
+    found.sort(key=lambda group: group[1])
+    for name in FUNCTIONAL_GROUPS:
+        if name not in _UNGROUPED:
+            matches = [set(match) for match in mol.GetSubstructMatches(_pattern(name), parameters)]
+            found += [(name, sorted(group)) for group in _merged(matches)]
+    return found
+
+
+def _merged(sets: Iterable[set[int]]) -> list[set[int]]:
+    """The unions of sets that share elements, by their smallest element."""
+    merged: list[set[int]] = []
+    for one in sets:
+        joined = set(one).union(*(other for other in merged if other & one))
+        merged = [other for other in merged if not other & one] + [joined]
+    return sorted(merged, key=min)
 
 
 RING_SYSTEMS: dict[str, str] = {

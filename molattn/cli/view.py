@@ -12,8 +12,7 @@ from molattn.cli.viewed_rows import ViewedRows, first_rows
 from molattn.errors import InputError, RowsFailed, SmilesError, UsageError, describe_failures
 
 if TYPE_CHECKING:
-    from molattn.explain import AttentionMap, Attribution
-    from molattn.inference import Predictor
+    from molattn.explain import AttentionMap
     from molattn.viewer.web.payload import MeasuredValues
 
 
@@ -31,6 +30,10 @@ def view(
         str | None, typer.Option(help="Name of the column of names. [default: detected]", show_default=False)
     ] = None,
     reading: TableReading = DEFAULT_READING,
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help="Method of attribution; repeat for several. [default: all]", show_default=False),
+    ] = None,
     strict: Strict = False,
     force: Force = False,
     accelerator: Accelerator = "cpu",
@@ -40,7 +43,8 @@ def view(
 
     `molattn view runs/esol --smiles CCO -o page.html`, or `molattn view runs/esol in.csv -o page.html` for the first
     molecules of a table, with an index to sort and to search. The page is a single file that needs no network and sends
-    no data. `page.html#molecule=1&layer=0&head=3` opens the second molecule at that layer and head.
+    no data. `page.html#molecule=1&layer=0&head=3` opens the second molecule at that layer and head. A second tab shows
+    what each atom contributes to the prediction, by every method beside its measured faithfulness.
     """
     if (table is None) == (not smiles):
         raise typer.BadParameter("give either a table or --smiles")
@@ -50,6 +54,7 @@ def view(
     from molattn.inference.table_job import check_output
 
     check_output(output, force, table)
+    from molattn.inference.views import page_attributions
     from molattn.viewer.web import write_page
 
     predictor = load_predictor(run, accelerator)
@@ -75,27 +80,8 @@ def view(
         if not maps:
             raise InputError(message)
         warn(message)
-    write_page(output, maps, _attributions(predictor, maps), truth_of_maps, names_of_maps)
+    attributions = page_attributions(predictor, [attention.smiles for attention in maps], warn, method or ())
+    write_page(output, maps, attributions, truth_of_maps, names_of_maps)
     if not quiet:
         count = "1 molecule" if len(maps) == 1 else f"{len(maps)} molecules"
         print_status(f"{output} shows {count}{rows.note}: open it in a browser")
-
-
-def _attributions(predictor: "Predictor", maps: list["AttentionMap"]) -> list["Attribution"]:
-    """The attributions for each target; empty for a model that has none, such as a model of tokens.
-
-    Warns if there are none for another reason, or not for all molecules.
-    """
-    from molattn.explain.methods import unsupported_model_reason
-
-    if unsupported_model_reason(predictor.model):
-        return []
-    smiles = [attention.smiles for attention in maps]
-    try:
-        results = [a for target in predictor.targets for a in predictor.attribution_rows(smiles, target=target)]
-    except UsageError as error:
-        warn(f"the page has no attributions: {error}")
-        return []
-    if failed := [str(result) for result in results if isinstance(result, SmilesError)]:
-        warn(describe_failures(len(failed), len(results), "attributions are missing", failed[0]))
-    return [result for result in results if not isinstance(result, SmilesError)]

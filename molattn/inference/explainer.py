@@ -29,6 +29,8 @@ from molattn.training.run_status import MODEL_FOLDER, model_folder
 
 if TYPE_CHECKING:
     from molattn.explain.run_faithfulness import RunFaithfulness
+    from molattn.viewer.web import Page
+    from molattn.viewer.web.payload import MeasuredValues
 
 
 class Explainer(TorchPredictor):
@@ -217,6 +219,44 @@ class Explainer(TorchPredictor):
                 yield found
         if counts.geometry_message:
             warnings.warn(MolattnWarning(counts.geometry_message), stacklevel=2)
+
+    def view(
+        self,
+        smiles: Any,
+        *,
+        methods: Sequence[str] = (),
+        truth: Sequence["MeasuredValues | None"] = (),
+        names: Sequence[str] = (),
+    ) -> "Page":
+        """The interactive page of molecules, in a notebook or as a file: what `molattn view` writes.
+
+        Its first tab shows attention, its second the attributions by every method, each beside its measured
+        faithfulness.
+
+        Args:
+            smiles: a SMILES or an RDKit molecule, or many, as for `predict`.
+            methods: of attribution, as for `attributions`; empty for all that support the model, its default first.
+            truth: for each molecule its measured values by target name, or None; empty for none.
+            names: a name for each molecule, "" for none; empty for none at all.
+
+        Raises:
+            SmilesError: a molecule cannot be read.
+            UsageError: a method that there is not, or that does not support the model; or another number of measured
+                values or names than of molecules.
+
+        Example::
+
+            predictor.view("CCO")  # at the end of a cell of a notebook
+            predictor.view(["CCO", "c1ccccc1"], methods=["occlusion"]).save("page.html")
+        """
+        from molattn.inference.views import page_attributions
+        from molattn.viewer.web import Page, page
+
+        molecules = as_smiles(smiles, atom_order=True)
+        maps = self.attention(list(molecules.smiles))
+        warn = lambda text: warnings.warn(MolattnWarning(text), stacklevel=3)  # noqa: E731
+        found = page_attributions(self, [attention.smiles for attention in maps], warn, methods)
+        return Page(page(maps, found, truth, names))
 
     def _attribution(self, molecule: Molecule, z: np.ndarray | None, method: str, target: str | None) -> Attribution:
         """The attribution of one molecule, with descriptors (k,), and the faithfulness of its method."""

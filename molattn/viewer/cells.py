@@ -10,7 +10,17 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import MaxNLocator
 
 from molattn.errors import UsageError, short_repr
-from molattn.viewer.figures import DPI, add_axes, footer_height, new_figure, render, shorten, write_footer
+from molattn.viewer.figures import (
+    DPI,
+    SIGNED,
+    WEIGHTS,
+    add_axes,
+    footer_height,
+    new_figure,
+    render,
+    shorten,
+    write_footer,
+)
 from molattn.viewer.picture import Picture
 
 _MAX_CELLS = 60  # cells per side up to which each cell is drawn and named; larger matrices are drawn as images
@@ -31,7 +41,7 @@ def matrix(
     vmax: int | float | None = None,
     numbers: bool = False,
 ) -> Picture:
-    """Draw a matrix as cells, darker for larger values; with negative values, red above 0 and blue below.
+    """Draw a matrix as cells, darker for larger values; with negative values, orange above 0 and blue below.
 
     Args:
         values: (n, m), an array, a tensor on any device, or lists.
@@ -150,7 +160,7 @@ def draw_cells(
     row_names, column_names = ([shorten(name, 16) for name in names] for names in (rows, columns))
     values = np.stack([*arrays.values()])
     signed, vmax = bool(values.min() < 0), resolve_vmax(values, vmax)
-    style = {"cmap": "RdBu_r" if signed else "Blues", "vmin": -vmax if signed else 0.0, "vmax": vmax}
+    style = {"cmap": SIGNED if signed else WEIGHTS, "vmin": -vmax if signed else 0.0, "vmax": vmax}
 
     # Sizes in inches.
     width, height, rotated = _panel_size(n, m, column_names, texts is not None, len(arrays))

@@ -16,6 +16,8 @@ from molattn.chem import MAX_ATOMS, read_smiles
 from molattn.errors import UsageError
 from molattn.explain import AttentionMap
 from molattn.explain.attention_map import check_symbols
+from molattn.viewer.layout import lay_out
+from molattn.viewer.palette import ATTENTION, BELOW, MARK, Color, to_color
 from molattn.viewer.picture import Picture
 
 _GAP = 2.4  # between fragments; a bond is 1.5 long
@@ -56,6 +58,8 @@ def prepare_for_drawing(mol: Chem.Mol) -> Chem.Mol:
     """Prepare a molecule for drawing without changing its atoms: see `drawable_molecule`."""
     for atom in mol.GetAtoms():
         atom.SetAtomMapNum(0)
+    if not mol.GetNumConformers():
+        lay_out(mol)
     # Add no hydrogens at stereocenters: they would be atoms without a value.
     mol = rdMolDraw2D.PrepareMolForDrawing(mol, kekulize=True, addChiralHs=False)
     _separate_fragments(mol)
@@ -82,19 +86,7 @@ def _separate_fragments(mol: Chem.Mol) -> None:
         conformer.SetAtomPosition(i, (float(x), float(y), 0.0))
 
 
-Color = tuple[float, float, float]
-
-BLUE: Color = (0.35, 0.62, 0.87)
-"""For the largest weight, or the most negative value. Its contrast with black is 7 to 1."""
-
-ORANGE: Color = (0.96, 0.64, 0.25)
-"""For the largest value if values may be negative; distinguishable from blue with any color vision.
-
-In every picture what is above 0, or more than uniform attention, is orange or red, and what is below is blue. Attention
-weights, which are never below 0, are shades of blue.
-"""
-
-_RING: Color = (0.84, 0.37, 0.0)
+_RING: Color = to_color(MARK)
 _OUTLINE: Color = (0.75, 0.8, 0.85)
 _BLACK: Color = (0.0, 0.0, 0.0)
 _GRAY: Color = (0.35, 0.35, 0.35)
@@ -112,8 +104,8 @@ class Scale:
     high: float
     low_label: str
     high_label: str
-    positive: Color = BLUE
-    negative: Color = BLUE
+    positive: Color = ATTENTION
+    negative: Color = BELOW
 
     def color(self, value: float) -> Color:
         """The color of a value: `positive` at `high`, `negative` at `-high`."""
@@ -121,7 +113,7 @@ class Scale:
         return disc_color(fraction, self.positive) if fraction >= 0 else disc_color(-fraction, self.negative)
 
 
-def disc_color(fraction: float, darkest: Color = BLUE) -> Color:
+def disc_color(fraction: float, darkest: Color = ATTENTION) -> Color:
     """White for 0, `darkest` for 1, linear in between."""
     fraction = min(max(fraction, 0.0), 1.0)
     red, green, blue = (1 - fraction * (1 - channel) for channel in darkest)

@@ -11,9 +11,11 @@ import matplotlib.style
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
 from molattn.errors import UsageError
+from molattn.viewer.palette import ATTENTION_STEPS, SIGNED_STEPS
 from molattn.viewer.picture import Picture
 
 _STYLE = {
@@ -27,6 +29,12 @@ _STYLE = {
 }
 REFERENCE_LINE = {"color": "#555555", "linewidth": 0.8, "zorder": 0}
 """The style of the line that a plot is compared with, such as the diagonal."""
+
+WEIGHTS = LinearSegmentedColormap.from_list("weights", ATTENTION_STEPS)
+"""The colors of attention weights, from 0."""
+
+SIGNED = LinearSegmentedColormap.from_list("signed", SIGNED_STEPS)
+"""The colors of signed values, and of ratios to uniform attention: blue below, orange above."""
 
 DPI = 150
 """Pixels per inch of the PNG, and of images in the SVG."""

@@ -9,14 +9,14 @@ from matplotlib.colors import TwoSlopeNorm
 from molattn.errors import UsageError
 from molattn.explain import HeadSummary
 from molattn.explain.head_summary import DISTANCES, OTHER_ATOMS, Key
-from molattn.viewer.figures import add_axes, footer_height, new_figure, render, write_footer
+from molattn.viewer.figures import SIGNED, add_axes, footer_height, new_figure, render, write_footer
 from molattn.viewer.picture import Picture
 
 # One hue, darker for shorter distances; gray for no distance.
 _COLORS: dict[str, str] = dict(
     zip(DISTANCES, ("#08306b", "#2171b5", "#6baed6", "#9ecae1", "#deebf7", "#bdbdbd", "#737373"), strict=True)
 )
-_MAX_GROUPS, _MAX_PAIRS = 16, 12  # numbers of columns
+_MAX_GROUPS, _MAX_PAIRS = 14, 10  # numbers of columns: the figure is at most 9.2 inches wide, as a notebook is
 _MIN_RECEIVERS = 30  # fewer would give a noisy column
 _MAX_LOG2 = 3.0  # the color scale of ratios ends at 2^-3 and 2^3
 
@@ -26,7 +26,7 @@ def heads_plot(summary: HeadSummary) -> Picture:
 
     From the left: the shares of attention by distance, with those of uniform attention above; the mean entropy as a
     fraction of log n; the attention to functional groups from other atoms, and between elements, relative to uniform
-    attention: red for more, blue for less, white for equal. Columns are the most common classes with at least 30
+    attention: orange for more, blue for less, white for equal. Columns are the most common classes with at least 30
     receivers.
 
     Args:
@@ -57,7 +57,7 @@ def heads_plot(summary: HeadSummary) -> Picture:
     pairs = _columns(summary, "element", _MAX_PAIRS)
     row = min(max(10.0 / rows, 0.05), 0.17) if rows > 6 else 1.0 / rows  # inches
     # In inches: bars, entropy, two heat maps and a color bar, with column names above.
-    left, bars, dots, cell, gap, right, above, below = 0.75, 3.2, 0.9, 0.21, 0.3, 0.9, 1.75, 0.85
+    left, bars, dots, cell, gap, right, above, below = 0.65, 2.3, 0.65, 0.165, 0.25, 0.95, 1.85, 0.85
     titles = ("functional group,\nfrom the other atoms", "elements,\nreceiver to sender")
     heat_maps = [(columns, title) for columns, title in zip((groups, pairs), titles, strict=True) if columns]
     height = row * rows
@@ -131,7 +131,7 @@ def _bars(axes: Any, summary: HeadSummary, rows: int, row: float) -> None:
         bbox_to_anchor=(0.0, 1 + 0.38 / (row * rows)),
         fontsize=7,
         frameon=False,
-        ncols=4,
+        ncols=3,
         borderpad=0,
         handlelength=1.0,
         columnspacing=0.9,
@@ -160,7 +160,7 @@ def _heat_map(axes: Any, summary: HeadSummary, keys: Sequence[Key], norm: TwoSlo
     with np.errstate(divide="ignore"):
         ratios = np.stack([np.log2(summary.share(key).ravel() / summary.uniform(key)) for key in keys], axis=1)
     ratios = np.clip(ratios, -_MAX_LOG2, _MAX_LOG2)
-    mesh = axes.pcolormesh(ratios, cmap="RdBu_r", norm=norm, edgecolors="white", linewidth=0.3)
+    mesh = axes.pcolormesh(ratios, cmap=SIGNED, norm=norm, edgecolors="white", linewidth=0.3)
     names = [key.sender if key.by == "group" else f"{key.receiver} to {key.sender}" for key in keys]
     axes.set_xticks(np.arange(len(keys)) + 0.5, names, fontsize=7, rotation=90, parse_math=False)
     axes.tick_params(axis="x", length=0, labelbottom=False, labeltop=True)

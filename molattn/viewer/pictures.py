@@ -11,7 +11,6 @@ from molattn.explain import AttentionMap, Attribution
 from molattn.explain.attention_map import resolve_index
 from molattn.viewer.cells import draw_cells, resolve_vmax
 from molattn.viewer.discs import (
-    ORANGE,
     Scale,
     draw_discs,
     drawable_molecule,
@@ -20,6 +19,7 @@ from molattn.viewer.discs import (
     prepare_for_drawing,
 )
 from molattn.viewer.figures import footer_text, shorten
+from molattn.viewer.palette import ABOVE, ATTENTION
 from molattn.viewer.picture import Picture
 
 Head = int | Literal["mean", "max"]
@@ -168,7 +168,7 @@ def draw_atom_values(
     vmax = float(finite.max()) if finite.size and finite.max() > 0 else 1.0
     low = -vmax if (numbers < 0).any() else 0.0
     in_unit = f" {shorten(unit, 20)}" if unit else ""
-    scale = Scale(low, vmax, f"{low:.2g}", f"{vmax:.2g}{in_unit}", positive=ORANGE)
+    scale = Scale(low, vmax, f"{low:.2g}", f"{vmax:.2g}{in_unit}", positive=ABOVE)
     caption = (f"{shorten(name, 40)} of each atom", shorten(smiles, 60))
     title = f"{shorten(smiles, 200)}: {caption[0]}; darkest = {vmax:.2g}{in_unit}"
     return draw_discs(prepare_for_drawing(mol), numbers, scale, caption, title, size=size)
@@ -206,9 +206,9 @@ def layer_weights(attention: AttentionMap, layer: Layer, head: Head) -> tuple[np
 def draw_attribution(attribution: Attribution, size: tuple[int, int] | None = None) -> Picture:
     """Draw the molecule with a disc under each atom: orange if it raises the prediction, blue if it lowers it.
 
-    Attention weights raise and lower nothing: the darker, the larger. The numbers at the atoms are their values. White
-    is 0, and the darkest disc is the largest value of this picture, the end of its scale. Below it are the prediction,
-    as a sum if the attributions add up, the method, and its faithfulness for this model.
+    Attention weights raise and lower nothing: they are green, the darker, the larger. The numbers at the atoms are
+    their values. White is 0, and the darkest disc is the largest value of this picture, the end of its scale. Below it
+    are the prediction, as a sum if the attributions add up, the method, and its faithfulness for this model.
 
     Args:
         attribution: the value of each atom, as `molattn.Predictor.attributions` computes it.
@@ -237,7 +237,7 @@ def draw_attribution(attribution: Attribution, size: tuple[int, int] | None = No
     return draw_discs(
         drawable_molecule(attribution.smiles, attribution.symbols, attribution.add_hs, "the attribution"),
         values,
-        Scale(-top if two_sided else 0.0, top, *ends, positive=ORANGE),
+        Scale(-top if two_sided else 0.0, top, *ends, positive=ABOVE if attribution.signed else ATTENTION),
         caption,
         "; ".join((shorten(attribution.smiles, 200), *caption, footer)),
         notes=format_values(values, plus=attribution.signed),

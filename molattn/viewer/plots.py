@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from molattn.data.tables.units import name_has_unit
 from molattn.errors import UsageError, unknown_choice
 from molattn.models.losses import LOSSES
 from molattn.training.metrics import VAL_LOSS, label_of
 from molattn.viewer.figures import REFERENCE_LINE, new_figure, render, shorten
+from molattn.viewer.palette import MARK
 from molattn.viewer.picture import Picture
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ SPLIT_STYLES = {
     "val": {"color": "#56b4e9", "marker": "^", "s": 14, "zorder": 2},
     "test": {"color": "#d55e00", "marker": "o", "s": 12, "zorder": 3},
 }
+_STANDARDIZED = "standardized "
 _MAX_VECTOR_POINTS = 3000  # points up to which they are vector graphics
 
 
@@ -84,16 +86,21 @@ def parity_plot(
         return render(figure)
 
 
-def learning_curve(history: Sequence["EpochRecord"], loss: str = "mse") -> Picture:
+def learning_curve(
+    history: Sequence["EpochRecord"], loss: str = "mse", *, scale: float | None = None, unit: str = ""
+) -> Picture:
     """Draw the training and validation loss of each epoch.
 
-    The losses "mse" and "bounded-mse" are drawn as their roots, in standard deviations of the training targets. The
+    The losses "mse" and "bounded-mse" are drawn as their roots, root mean squared errors. With `scale` these and the
+    mean absolute errors are in the target's unit, otherwise in standard deviations of the training targets. The
     training loss is that of the batches during the epoch, with dropout; the validation loss is that of the averaged
     weights, so it may be lower. The best epoch is marked.
 
     Args:
         history: the record of each epoch: `history` of the result of `molattn.train`.
         loss: the name of the loss, a key of `molattn.models.losses.LOSSES`.
+        scale: standard deviation of the training targets, in the target's unit; None for several targets.
+        unit: unit of the target; empty if unknown.
 
     Raises:
         UsageError: unknown loss.
@@ -113,6 +120,10 @@ def learning_curve(history: Sequence["EpochRecord"], loss: str = "mse") -> Pictu
     train, val = (np.array([getattr(r, name) for r in history]) for name in ("train_loss", "val_loss"))
     if root:
         train, val = np.sqrt(train), np.sqrt(val)
+    label, factor = LOSSES[loss].label, 1.0
+    if scale is not None and label.startswith(_STANDARDIZED):
+        label, factor = label.removeprefix(_STANDARDIZED) + (f" in {shorten(unit, 40)}" if unit else ""), scale
+    train, val = factor * train, factor * val
     best = next((r for r in reversed(history) if r.best), None)
     marker = "." if len(history) < 40 else None
     with new_figure(6.0, 3.8, "constrained") as figure:
@@ -121,16 +132,19 @@ def learning_curve(history: Sequence["EpochRecord"], loss: str = "mse") -> Pictu
         axes.plot(epochs, val, color="#0072b2", marker=marker, label="validation")
         if best is not None:
             by = "" if best.tracking_metric == VAL_LOSS else f", by {label_of(best.tracking_metric)}"
-            label = f"best: epoch {best.epoch}{by}"
-            loss_of_best = best.val_loss**0.5 if root else best.val_loss
-            axes.plot(best.epoch, loss_of_best, "o", color="#d55e00", markersize=7, label=label)
+            text = f"best: epoch {best.epoch}{by}"
+            loss_of_best = factor * (best.val_loss**0.5 if root else best.val_loss)
+            axes.plot(best.epoch, loss_of_best, "o", color=MARK, markersize=7, label=text)
         finite = np.concatenate([train, val])
         finite = finite[np.isfinite(finite)]
         if len(finite) and finite.min() > 0 and finite.max() > 8 * finite.min():
             axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+            axes.yaxis.set_minor_formatter(NullFormatter())
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("epoch")
-        axes.set_ylabel(LOSSES[loss].label)
+        axes.set_ylabel(label, parse_math=False)
         axes.legend(frameon=False, fontsize=8)
         return render(figure)
 

@@ -53,7 +53,17 @@ def write_plots(result: "RunResult") -> None:
     raw = result.uncalibrated_predictions[rows]
     for stem, picture in uncertainty_plots(result.artifact, dataset.targets[rows], raw, dataset.units).items():
         picture.save(folder / f"{stem}.png")
-    learning_curve(result.history, dataset.task.loss).save(folder / "learning_curve.png")
+    scale, unit = _scale(result)
+    learning_curve(result.history, dataset.task.loss, scale=scale, unit=unit).save(folder / "learning_curve.png")
+
+
+def _scale(result: "RunResult") -> tuple[float | None, str]:
+    """The standard deviation of the single target of numbers, as it is learned, and its unit; None if there is none."""
+    scaler = result.artifact.scaler
+    if result.dataset.task.kind != "regression" or len(scaler.std) != 1:
+        return None, ""
+    unit, transform = result.dataset.units[0], scaler.transforms[0] if scaler.transforms else None
+    return scaler.std[0], unit if transform is None else transform.transformed_unit(unit)
 
 
 def evaluation_plots(

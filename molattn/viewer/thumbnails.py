@@ -1,27 +1,36 @@
 """The heads of one attention map: a thumbnail for each head of each layer."""
 
+import re
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from matplotlib.cm import ScalarMappable
-from matplotlib.collections import LineCollection
 from matplotlib.colors import LinearSegmentedColormap, Normalize
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 from rdkit import Chem
 
 from molattn.errors import UsageError, short_repr
 from molattn.explain import AttentionMap
 from molattn.explain.attention_map import resolve_index
-from molattn.viewer.discs import BLUE, molecule_of, positions_2d
-from molattn.viewer.figures import add_axes, footer_height, new_figure, render, shorten, write_footer
+from molattn.viewer.discs import molecule_of
+from molattn.viewer.figures import WEIGHTS, add_axes, footer_height, new_figure, render, shorten, write_footer
+from molattn.viewer.palette import ATTENTION, MARK
 from molattn.viewer.picture import Picture
 from molattn.viewer.pictures import describe_receiver
+from molattn.viewer.web.drawing import draw_molecule
 
-_DISCS = LinearSegmentedColormap.from_list("discs", ["white", BLUE])
-_RING = "#d55e00"
+_DISCS = LinearSegmentedColormap.from_list("discs", ["white", ATTENTION])
+_RING = MARK
 _MAX_CELLS = 2000  # number of cells of all thumbnails up to which they are drawn one by one
 _GAP = 0.08  # inches between thumbnails
-_RADIUS = 0.55  # of a disc; a bond is 1.5 long
-_MIN_LABELED = 6.0  # diameter in points from which a disc shows the symbol of an element other than carbon
+_RADIUS = 15.0  # of a disc; a bond is about 45 long
+_MIN_WIDTH = 180.0  # of the drawing of a small molecule
+_CODES: dict[str, int] = {
+    name: int(code)
+    for name, code in zip("MLQCZ", (Path.MOVETO, Path.LINETO, Path.CURVE3, Path.CURVE4, Path.CLOSEPOLY), strict=True)
+}
 
 
 def head_grid(
@@ -58,12 +67,12 @@ def head_grid(
     if show == "matrix" and atom is not None:
         raise UsageError("atom applies only to show='atoms'")
     layers, heads, n = attention.weights.shape[:3]
-    mol, ratio = (molecule_of(attention), 0.8) if show == "atoms" else (None, 1.0)
+    structure, ratio = (_Structure.of(molecule_of(attention)), 0.8) if show == "atoms" else (None, 1.0)
     values = attention.weights.astype(np.float64)
-    if mol is not None and atom is not None:
+    if structure is not None and atom is not None:
         atom = resolve_index(atom, n, "atom")
         values = values[:, :, atom]
-    elif mol is not None:
+    elif structure is not None:
         values = values.mean(2)
     top = float(values.max()) or 1.0
     side = 1.1 if heads <= 8 else max(0.6, 8.8 / heads)
@@ -80,10 +89,10 @@ def head_grid(
             axes.spines[:].set(visible=True, color="#bbbbbb", linewidth=0.5)
             value = values[layer, head]
             norm = Normalize(0, top if scale == "common" else float(value.max()) or 1.0)
-            if mol is None:
+            if structure is None:
                 _matrix(axes, value, norm, layers * heads * n * n <= _MAX_CELLS)
             else:
-                _atoms(axes, mol, value, norm, atom, (side, ratio))
+                _atoms(axes, structure, value, norm, atom, (side, ratio))
             if layer == 0:
                 axes.set_title(f"head {head}", fontsize=8, pad=3)
             if head == 0:
@@ -92,7 +101,7 @@ def head_grid(
         bar = add_axes(figure, left + heads * (side + _GAP) + 0.1, total[1] - above - height, 0.12, height)
         norm = Normalize(0, top if scale == "common" else 1.0)
         label = "attention weight" if scale == "common" else "relative to the head's largest"
-        mappable = ScalarMappable(norm, "Blues" if show == "matrix" else _DISCS)
+        mappable = ScalarMappable(norm, WEIGHTS if show == "matrix" else _DISCS)
         figure.colorbar(mappable, cax=bar, label=label).ax.tick_params(labelsize=8)
         subject = (
             f"rows attend (receivers), columns are attended to (senders), {attention.position_type} in order"
@@ -109,36 +118,79 @@ def head_grid(
 
 def _matrix(axes: Any, weights: np.ndarray, norm: Normalize, vector: bool) -> None:
     if vector:
-        axes.pcolormesh(weights, cmap="Blues", norm=norm)
+        axes.pcolormesh(weights, cmap=WEIGHTS, norm=norm)
         axes.invert_yaxis()
     else:
-        axes.imshow(weights, cmap="Blues", norm=norm, aspect="auto", interpolation_stage="data")
+        axes.imshow(weights, cmap=WEIGHTS, norm=norm, aspect="auto", interpolation_stage="data")
 
 
 def _atoms(
-    axes: Any, mol: Chem.Mol, values: np.ndarray, norm: Normalize, atom: int | None, shape: tuple[float, float]
+    axes: Any,
+    structure: "_Structure",
+    values: np.ndarray,
+    norm: Normalize,
+    atom: int | None,
+    shape: tuple[float, float],
 ) -> None:
     """Draw the molecule in a thumbnail; `shape` is its width in inches and its ratio of height to width."""
-    positions, (side, ratio) = positions_2d(mol), shape
-    low, high = positions.min(0) - 0.8, positions.max(0) + 0.8
-    middle, width = (low + high) / 2, max(high[0] - low[0], (high[1] - low[1]) / ratio, 6.0)
+    positions, (side, ratio) = structure.positions, shape
+    low, high = structure.low, structure.high
+    middle, width = (low + high) / 2, max(high[0] - low[0], (high[1] - low[1]) / ratio, _MIN_WIDTH)
     axes.set_xlim(middle[0] - width / 2, middle[0] + width / 2)
-    axes.set_ylim(middle[1] - ratio * width / 2, middle[1] + ratio * width / 2)
+    axes.set_ylim(middle[1] + ratio * width / 2, middle[1] - ratio * width / 2)  # y points down
     disc = 72 * side * 2 * _RADIUS / width  # diameter in points
-    bonds = [(positions[b.GetBeginAtomIdx()], positions[b.GetEndAtomIdx()]) for b in mol.GetBonds()]
-    axes.add_collection(LineCollection(bonds, colors="#666666", linewidths=min(0.9, 0.1 * disc), zorder=1))
     style = {"s": disc**2, "marker": "o"}
     colors = _DISCS(norm(values[: len(positions)]))
-    axes.scatter(*positions.T, c=colors, edgecolors="#666666", linewidths=min(0.3, 0.05 * disc), zorder=2, **style)
-    if disc >= _MIN_LABELED:
-        for (x, y), element in zip(positions, mol.GetAtoms(), strict=True):
-            if element.GetAtomicNum() != 6:
-                style_of_symbol = {"fontsize": 0.6 * disc, "ha": "center", "va": "center_baseline"}
-                axes.text(x, y, element.GetSymbol(), zorder=4, parse_math=False, **style_of_symbol)
+    axes.scatter(*positions.T, c=colors, edgecolors="#bbbbbb", linewidths=min(0.3, 0.05 * disc), zorder=1, **style)
+    bonds = {"facecolor": "none", "edgecolor": "black", "linewidth": min(0.8, 0.09 * disc), "zorder": 2}
+    axes.add_patch(PathPatch(structure.bonds, **bonds))
+    axes.add_patch(PathPatch(structure.dashes, **{**bonds, "linestyle": (0, (1.5, 1.5))}))
+    axes.add_patch(PathPatch(structure.letters, facecolor="black", linewidth=0, zorder=3))
     if atom is not None and atom < len(positions):
         x, y = positions[atom]
-        axes.scatter(x, y, facecolors="none", edgecolors=_RING, linewidths=min(1.2, 0.2 * disc), zorder=3, **style)
+        axes.scatter(x, y, facecolors="none", edgecolors=_RING, linewidths=min(1.2, 0.2 * disc), zorder=4, **style)
     for k, value in enumerate(values[len(positions) :]):
         edge = _RING if atom == len(positions) + k else "#999999"
         square = {"color": _DISCS(norm(value)), "markeredgecolor": edge, "markeredgewidth": 0.5}
         axes.plot(0.93 - 0.1 * k, 0.08, marker="s", markersize=5, transform=axes.transAxes, zorder=4, **square)
+
+
+@dataclass(frozen=True, eq=False)
+class _Structure:
+    """A molecule as RDKit draws it: its bonds, double where they are, and its letters with their hydrogens, as paths.
+
+    Attributes:
+        positions: (n, 2) of the atoms, in pixels of the drawing; a bond is about 45 long, and y points down.
+        low, high: corners of the drawing.
+        bonds, dashes, letters: outlines.
+    """
+
+    positions: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    bonds: Path
+    dashes: Path
+    letters: Path
+
+    @classmethod
+    def of(cls, mol: Chem.Mol) -> "_Structure":
+        drawing = draw_molecule(mol)
+        low = np.array([drawing["left"], drawing["top"]])
+        size = np.array([drawing["width"], drawing["height"]])
+        positions = np.array(drawing["nodes"])[:, :2]
+        bonds, dashes, letters = (
+            _path(text) for text in (drawing["lines"] + drawing["thin"], drawing["dashed"], drawing["solid"])
+        )
+        return cls(positions, low, low + size, bonds, dashes, letters)
+
+
+def _path(text: str) -> Path:
+    """The path of an SVG path of the commands M, L, Q, C and Z, with absolute coordinates."""
+    points: list[tuple[float, float]] = []
+    codes: list[int] = []
+    for command, numbers in re.findall(r"([MLQCZ])([^MLQCZ]*)", text):
+        xy = [float(x) for x in numbers.split()]
+        pairs = list(zip(xy[::2], xy[1::2], strict=True)) or [(0.0, 0.0)]
+        points += pairs
+        codes += [_CODES[command]] * len(pairs)
+    return Path(np.array(points).reshape(-1, 2), codes)

@@ -5,6 +5,7 @@ from typing import Any
 
 from molattn.errors import MissingExtra, UsageError
 from molattn.explain import AttentionMap, Attribution
+from molattn.viewer.palette import css_variables
 from molattn.viewer.web.document import script, source
 from molattn.viewer.web.payload import MeasuredValues, payload
 
@@ -13,6 +14,13 @@ try:
     import traitlets
 except ImportError as error:
     raise MissingExtra("anywidget", "widget", "a widget in a notebook") from error
+
+
+# JupyterLab's own theme counts more than the colors that the system asks for.
+_THEMES = """
+[data-jp-theme-light="true"] .molattn { color-scheme: light; }
+[data-jp-theme-light="false"] .molattn { color-scheme: dark; }
+"""
 
 
 class AttentionWidget(anywidget.AnyWidget):
@@ -46,8 +54,8 @@ class AttentionWidget(anywidget.AnyWidget):
     >>> widget.head = 3
     """
 
-    _esm = script("page.js")
-    _css = source("page.css")
+    _esm = script("drawing.js", "page.js")
+    _css = css_variables(".molattn") + _THEMES + source("page.css")
     content = traitlets.Dict().tag(sync=True)
     pinned = traitlets.Int(None, allow_none=True).tag(sync=True)
     layer = traitlets.Int(0).tag(sync=True)

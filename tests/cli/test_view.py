@@ -6,20 +6,37 @@ from dataclasses import replace
 
 import pytest
 
-from molattn.cli.view import _attributions
+import molattn as library
+from molattn.cli.terminal import warn
 from molattn.errors import SmilesError
-from molattn.explain import Attribution
 from molattn.inference import Predictor, explainer
+from molattn.inference.views import page_attributions
 from molattn.models.base import build_model
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.scaler import DescriptorScaler
 from tests.explain.test_attributions import artifact_of
 
 
+def page_data(path):
+    """What the page at `path` is given to show."""
+    (data,) = re.findall(r'<script type="application/json" class="molattn-data">(.*?)</script>', path.read_text(), re.S)
+    return json.loads(data)
+
+
 def shown(path):
     """What the page at `path` is given to show, molecule by molecule."""
-    (data,) = re.findall(r'<script type="application/json" class="molattn-data">(.*?)</script>', path.read_text(), re.S)
-    return json.loads(data)["molecules"]
+    return page_data(path)["molecules"]
+
+
+def test_a_notebook_shows_the_page_that_the_command_writes(molattn, run, tmp_path):
+    path = tmp_path / "page.html"
+    assert molattn("view", run, "--smiles", "CCO", "--method", "occlusion", "-o", path).code == 0
+    viewed = library.load(run).view("CCO", methods=["occlusion"])
+    assert viewed.html == path.read_text()
+    assert "<iframe" in viewed._repr_mimebundle_()["text/html"]
+    viewed.save(tmp_path / "same.html")
+    assert (tmp_path / "same.html").read_text() == viewed.html
+    assert molattn("view", run, "--smiles", "CCO", "--method", "magic", "-o", tmp_path / "no.html").code == 2
 
 
 def test_smiles_become_a_page(molattn, run, tmp_path):
@@ -34,10 +51,15 @@ def test_smiles_become_a_page(molattn, run, tmp_path):
     (prediction,) = molecules[0]["predictions"]
     assert prediction == {"target": "y", "predicted": pytest.approx(row["y"], abs=1e-6), "true": None, "unit": ""}
     attention = molecules[0]["attention"]
-    assert attention["layers"] == 2 and attention["faithfulness"]
+    assert attention["layers"] == 2
+    data = page_data(path)
+    assert data["faithfulness"][attention["faithfulness"]] == "not measured"
+    methods = [method["method"] for method in data["methods"]]
+    assert methods[0] == "fragment-shapley" and {"additive", "occlusion", "attention"} <= set(methods)
+    assert {(method["target"], method["faithfulness"]) for method in data["methods"]} == {("y", "not measured")}
     for molecule in molecules:
-        (contributed,) = molecule["attributions"]
-        assert contributed["target"] == "y" and len(contributed["values"]) == molecule["num_atoms"]
+        assert [a["of"] for a in molecule["attributions"]] == [*range(len(methods))]
+        assert all(len(a["values"]) == molecule["num_atoms"] for a in molecule["attributions"])
 
 
 def test_a_table_adds_true_values_and_reports_the_limit(molattn, run, table, tmp_path):
@@ -113,18 +135,18 @@ def test_why_a_page_has_no_attributions_is_said(capsys):
     model = build_model(GraphModelConfig(**SMALL), 1, num_descriptors=1).eval().requires_grad_(False)
     given = replace(artifact_of(model), descriptors=DescriptorScaler(("pH",), (0.0,), (1.0,)))
     predictor = Predictor(given)
-    assert _attributions(predictor, list(predictor.attentions(["CCO"]))) == []
+    assert page_attributions(predictor, ["CCO"], warn) == []
     assert "warning: the page has no attributions: the model reads 'pH' for each molecule" in capsys.readouterr().err
     # Of a model of tokens there are none to miss.
     tokens = build_model(SmilesModelConfig(**SMALL), 1).eval().requires_grad_(False)
     predictor = Predictor(artifact_of(tokens))
-    assert _attributions(predictor, list(predictor.attentions(["CCO"]))) == []
+    assert page_attributions(predictor, ["CCO"], warn) == []
     assert capsys.readouterr().err == ""
 
 
 def test_one_molecule_without_attributions_does_not_cost_the_others_theirs(capsys, monkeypatch):
     predictor = Predictor(artifact_of(build_model(GraphModelConfig(**SMALL), 1).eval().requires_grad_(False)))
-    maps, real = predictor.attention(["CCO", "CCN"]), explainer.attribute
+    real = explainer.attribute
 
     def broken(artifact, molecule, *arguments, **more):
         if molecule.smiles == "CCO":
@@ -132,6 +154,6 @@ def test_one_molecule_without_attributions_does_not_cost_the_others_theirs(capsy
         return real(artifact, molecule, *arguments, **more)
 
     monkeypatch.setattr(explainer, "attribute", broken)
-    (found,) = _attributions(predictor, maps)
-    assert isinstance(found, Attribution) and found.smiles == "CCN"
+    found = page_attributions(predictor, ["CCO", "CCN"], warn, ["occlusion", "additive"])
+    assert [(a.smiles, a.method) for a in found] == [("CCN", "occlusion"), ("CCN", "additive")]
     assert "warning: 1 of 2 attributions are missing; the first, 'CCO': not finite" in capsys.readouterr().err

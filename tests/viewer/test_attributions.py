@@ -10,7 +10,9 @@ from molattn.cli.attribution_table import attribution_table
 from molattn.errors import InputError, UsageError
 from molattn.explain import Attribution
 from molattn.viewer import draw_attribution
-from molattn.viewer.discs import BLUE, ORANGE, format_values
+from molattn.viewer.discs import format_values
+from molattn.viewer.palette import ABOVE as ORANGE
+from molattn.viewer.palette import BELOW as BLUE
 from tests.viewer.maps import ASPIRIN, METHANE, MOLECULES
 from tests.viewer.svg import assert_sound, discs, root
 

@@ -6,7 +6,7 @@ import pytest
 from molattn.errors import UsageError
 from molattn.explain import AttentionMap
 from molattn.viewer import head_grid
-from molattn.viewer.discs import BLUE
+from molattn.viewer.palette import ATTENTION
 from tests.viewer.maps import ASPIRIN, MOLECULES, attention_map, with_virtual_node
 from tests.viewer.svg import SVG, assert_sound, cells, root, small_discs, words
 
@@ -26,6 +26,19 @@ def test_a_grid_is_sound_and_has_a_thumbnail_for_every_head(smiles, show, atom):
         assert [len(thumbnail) for thumbnail in small_discs(picture)] == [attention.num_atoms] * 6
 
 
+def test_a_thumbnail_has_double_bonds_and_letters_with_their_hydrogens():
+    """C=O has two lines, and OH has a letter more than O, beside the same words."""
+
+    def strokes(smiles):
+        picture = head_grid(attention_map(smiles, layers=1, heads=1), "atoms")
+        found = [e.get("d", "") for e in root(picture).iter(f"{SVG}path")]
+        return max(d.count("M") for d in found if "Q" not in d and "C" not in d), sum(d.count("Q") for d in found)
+
+    (single, letters), (double, _) = strokes("CCO"), strokes("CC=O")
+    assert double > single
+    assert letters > strokes("COC")[1] > 0, "of OH, and of O alone"
+
+
 def test_many_cells_are_images():
     picture = head_grid(attention_map("C" * 100, layers=2, heads=8))
     assert_sound(picture)
@@ -40,7 +53,7 @@ def test_twelve_heads_fit():
 def test_the_scale_is_common_or_that_of_each_head():
     attention = attention_map("CCO", layers=1, heads=2)
     attention.weights[0, 0] = 0.1
-    darkest = 255 * np.array(BLUE)
+    darkest = 255 * np.array(ATTENTION)
     common, each = (small_discs(head_grid(attention, "atoms", 0, scale)) for scale in ("common", "each"))
     for thumbnail, dark in [(common[0], False), (common[1], True), (each[0], True), (each[1], True)]:
         assert (np.abs(np.array(thumbnail) - darkest).max(1).min() <= 2) == dark

@@ -6,7 +6,8 @@ import pytest
 from molattn.errors import InputError, SmilesError, UsageError
 from molattn.explain import AttentionMap
 from molattn.viewer import draw_atom_values, draw_atoms, head_grid, heat_map
-from molattn.viewer.discs import BLUE, ORANGE, disc_color, footer_lines
+from molattn.viewer.discs import disc_color, footer_lines
+from molattn.viewer.palette import ABOVE, ATTENTION, BELOW
 from tests.viewer.maps import ASPIRIN, CAFFEINE, METHANE, MOLECULES, SALT, attention_map, with_virtual_node
 from tests.viewer.svg import SVG, assert_sound, cells, discs, png_size, rings, root, words
 
@@ -62,18 +63,18 @@ def test_discs_are_the_darker_the_larger_the_weight_and_the_largest_is_darkest(a
     colours = [colour for _, colour in discs(draw_atoms(attention, atom, layer, head))]
     light = [lightness(colours[i]) for i in np.argsort(weights)]
     assert light == sorted(light, reverse=True)
-    np.testing.assert_allclose(colours[int(weights.argmax())], 255 * np.array(BLUE), atol=2)
+    np.testing.assert_allclose(colours[int(weights.argmax())], 255 * np.array(ATTENTION), atol=2)
 
 
 def test_disc_colors_run_from_white_to_the_darkest():
     assert disc_color(0.0) == (1.0, 1.0, 1.0)
-    np.testing.assert_allclose(disc_color(1.0), BLUE)
+    np.testing.assert_allclose(disc_color(1.0), ATTENTION)
     light = [lightness(disc_color(x)) for x in np.linspace(0, 1, 50)]
     assert (np.diff(light) < 0).all()
 
 
 def test_black_is_readable_on_the_darkest_disc():
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in BLUE]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in ATTENTION]
     luminance = np.dot([0.2126, 0.7152, 0.0722], linear)
     assert (luminance + 0.05) / 0.05 > 7
 
@@ -293,9 +294,9 @@ def test_values_of_atoms_are_orange_above_zero_and_blue_below():
     assert draw_atom_values(ASPIRIN, values, name="q", unit="e") == picture
     colours = np.array([colour for _, colour in discs(picture)])
     assert len(colours) == 13
-    np.testing.assert_allclose(colours[0], 255 * np.array(BLUE), atol=2)
+    np.testing.assert_allclose(colours[0], 255 * np.array(BELOW), atol=2)
     # Of equal size on both sides of zero, told apart by hue: red and blue change places.
-    expected = [disc_color(abs(v) / 2, ORANGE if v >= 0 else BLUE) for v in values]
+    expected = [disc_color(abs(v) / 2, ABOVE if v >= 0 else BELOW) for v in values]
     np.testing.assert_allclose(colours, 255 * np.array(expected), atol=2)
     assert (colours[:8, 0] < colours[:8, 2]).all()
     assert (colours[10:, 0] > colours[10:, 2]).all()

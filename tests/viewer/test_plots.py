@@ -1,4 +1,5 @@
 import math
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -101,6 +102,19 @@ def test_a_learning_curve_is_sound_and_names_the_best_epoch(epochs):
     assert "standardized RMSE" in picture.svg
     by_metric = learning_curve([replace(r, metric="auroc", tracking_metric="auroc") for r in history(epochs)])
     assert f"best: epoch {min(epochs, 9)}, by AUROC" in by_metric.svg
+
+
+def test_a_learning_curve_is_in_the_unit_of_the_target_with_plain_ticks():
+    steep = [EpochRecord(i, 1e-3, 4.0 / i**2, 2.25 / i**2, 1.5 / i, True) for i in range(1, 30)]
+    picture = learning_curve(steep, scale=2.0, unit="log10(mol/L)")
+    assert_sound(picture)
+    words = set(re.findall(r"<!-- (.*?) -->", picture.svg))
+    assert "RMSE in log10(mol/L)" in words and "standardized" not in picture.svg
+    # From 2 * 1.5 and 2 * 2 in the first epoch to a 29th of these; powers of ten are written out.
+    assert {"0.1", "0.2", "0.5", "1", "2"} <= words and not any("mathdefault" in word for word in words)
+    assert "standardized RMSE" in learning_curve(steep, unit="log10(mol/L)").svg
+    # A likelihood has no unit.
+    assert "negative log-likelihood, standardized" in learning_curve(steep, "mve", scale=2.0, unit="K").svg
 
 
 def test_a_learning_curve_with_epochs_that_are_not_finite_is_drawn():

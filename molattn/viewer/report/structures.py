@@ -1,7 +1,4 @@
-"""What a report knows of each molecule: its drawing, scaffold, substructures and name.
-
-Drawings are compact: the outline of each letter is kept once, whatever the number of molecules that have it.
-"""
+"""What a report knows of each molecule: its drawing, scaffold, substructures and name."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,6 +11,7 @@ from molattn.chem import FUNCTIONAL_GROUPS, MAX_ATOMS, canonical_smiles, murcko_
 from molattn.chem.substructures import RING_SYSTEMS, substructure_matches
 from molattn.errors import SmilesError
 from molattn.viewer.discs import drawing_options, prepare_for_drawing
+from molattn.viewer.web.glyphs import Glyphs
 
 SUBSTRUCTURES: dict[str, str] = FUNCTIONAL_GROUPS | RING_SYSTEMS
 """SMARTS by name that every report can be searched for."""
@@ -22,37 +20,6 @@ NO_RINGS = "no rings"
 """The scaffold of molecules without rings."""
 
 _PATH = re.compile(r"<path( class='[^']*')? d='([^']*)' (?:style|fill)='([^']*)'")
-_TOKEN = re.compile(r"[A-Z]|-?\d+(?:\.\d+)?")
-_TOLERANCE = 0.2
-"""In pixels: outlines that differ by less are one letter, rounded at two places."""
-
-
-class Glyphs:
-    """The outlines of letters, each once: paths relative to their first point.
-
-    Attributes:
-        paths: SVG paths that begin at the origin.
-    """
-
-    def __init__(self):
-        self.paths: list[str] = []
-        self._known: dict[str, list[tuple[int, np.ndarray]]] = {}
-
-    def place(self, path: str) -> tuple[int, float, float]:
-        """The index of the outline of an SVG path, and its first point, (x, y)."""
-        tokens = _TOKEN.findall(path)
-        commands = "".join(t if t.isalpha() else "." for t in tokens)
-        points = np.array([float(t) for t in tokens if not t.isalpha()]).reshape(-1, 2)
-        x, y = points[0].tolist()
-        points = points - points[0]
-        for index, known in self._known.setdefault(commands, []):
-            if np.abs(known - points).max() <= _TOLERANCE:
-                return index, x, y
-        numbers = iter(np.round(points, 1).ravel().tolist())
-        text = "".join(t if t.isalpha() else f"{next(numbers):g} " for t in tokens)
-        self._known[commands].append((len(self.paths), points))
-        self.paths.append(re.sub(r" (?=[A-Z]|$)", "", text))
-        return len(self.paths) - 1, x, y
 
 
 def compact_drawing(

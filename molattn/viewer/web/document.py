@@ -4,7 +4,9 @@ import base64
 import hashlib
 import html
 import json
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 from molattn.data.files import write_bytes
 from molattn.errors import UsageError, short_repr
 from molattn.explain import AttentionMap, Attribution
+from molattn.viewer.palette import css_variables
 from molattn.viewer.web.payload import MeasuredValues, payload
 
 FRAME_HEIGHT = 980
@@ -79,7 +82,7 @@ def page(
     content = payload(list(maps), list(attributions), list(truth), list(names))
     shown = [m.get("name") or m["smiles"] for m in content["molecules"]]
     title = shown[0] if len(shown) == 1 else f"{shown[0]} and {len(shown) - 1} more"
-    return html_document(title, source("page.css"), script("page.js") + START, content)
+    return html_document(title, style("page.css"), script("drawing.js", "page.js") + START, content)
 
 
 def html_document(title: str, style: str, script: str, content: dict[str, Any]) -> str:
@@ -164,9 +167,45 @@ def framed(document: str, height: int = FRAME_HEIGHT) -> str:
     inside = document.replace("&", "&amp;").replace("'", "&#39;")
     return (
         '<iframe class="molattn-page" title="Attention of a molecule" sandbox="allow-scripts allow-downloads" '
-        f'width="100%" height="{int(height)}" frameborder="0" style="border:0;width:100%;background:#fff" '
+        f'width="100%" height="{int(height)}" frameborder="0" style="border:0;width:100%" '
         f"srcdoc='{inside}'></iframe>"
     )
+
+
+@dataclass(frozen=True)
+class Page:
+    """The interactive page, which a notebook shows in a frame; `molattn.Predictor.view` makes one.
+
+    Attributes:
+        html: the document, that of `page`.
+
+    >>> import numpy as np
+    >>> from molattn.explain import AttentionMap
+    >>> from molattn.viewer.web import Page, page
+    >>> attention = AttentionMap("CCO", ("C", "C", "O"), np.full((2, 4, 3, 3), 1 / 3), {}, {})
+    >>> shown = Page(page([attention]))
+    >>> shown._repr_mimebundle_()["text/html"][:7]
+    '<iframe'
+    """
+
+    html: str
+
+    def save(self, path: str | Path) -> None:
+        """Write the document to a file.
+
+        Args:
+            path: .html or .htm; a file that exists is replaced.
+
+        Raises:
+            UsageError: another suffix, or the folder does not exist.
+        """
+        write_document(path, lambda: self.html)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:  # noqa: ARG002
+        return {"text/html": framed(self.html), "text/plain": repr(self)}
+
+    def __repr__(self) -> str:
+        return f"Page({len(self.html.encode()) // 1000} kB)"
 
 
 @cache
@@ -175,9 +214,19 @@ def source(name: str) -> str:
     return files("molattn.viewer.web").joinpath(name).read_text(encoding="utf-8")
 
 
-def script(name: str) -> str:
-    """The text of the script of a page, such as `page.js`, behind what all pages share."""
-    return source("elements.js") + source(name)
+def script(*names: str) -> str:
+    """The scripts of a page, such as `page.js`, behind what all pages share."""
+    return _compact("".join(map(source, ("elements.js", *names))))
+
+
+def style(*names: str) -> str:
+    """The style sheets of a page, such as `page.css`, behind the colors of all pages."""
+    return _compact(css_variables(":root") + ":root { background: var(--ground); }\n" + "".join(map(source, names)))
+
+
+def _compact(code: str) -> str:
+    """Code without indentation, empty lines and lines of comments: none has strings of several lines."""
+    return re.sub(r"\n\s*(?://.*)?(?=\n)|(?<=\n)[ ]+", "", code)
 
 
 def _json(content: dict[str, Any]) -> str:

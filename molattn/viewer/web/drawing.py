@@ -1,15 +1,14 @@
 """Drawings of the page: molecules as SVG paths with the positions of their atoms, tokens as boxes in rows."""
 
-import math
 import re
 from collections.abc import Iterable, Sequence
-from itertools import islice
 from typing import Any
 
 from rdkit import Chem
 from rdkit.Chem.Draw import rdMolDraw2D
 
 from molattn.viewer.discs import drawing_options
+from molattn.viewer.web.glyphs import Glyphs
 
 Drawing = dict[str, Any]
 
@@ -20,20 +19,24 @@ _LETTER_WIDTH = 8.0  # of a token
 _ROW_WIDTH = 620.0  # of tokens
 _ROW_HEIGHT = 40.0
 _PATH = re.compile(r"<path( class='[^']*')? d='([^']*)' (?:style|fill)='([^']*)'")
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
-def draw_molecule(mol: Chem.Mol, virtual: Sequence[str] = ()) -> Drawing:
+def draw_molecule(mol: Chem.Mol, virtual: Sequence[str] = (), glyphs: Glyphs | None = None) -> Drawing:
     """The drawing of a molecule that was prepared for drawing.
+
+    Args:
+        mol: from `drawable_molecule`.
+        virtual: names of virtual nodes.
+        glyphs: receives its letters, which are then `letters`, [index, x, y]; None for those in `solid`.
 
     Returns:
         `left`, `top`, `width` and `height`; `radius` of a disc; `nodes`, [x, y, half the width] of each atom and then
-        of each virtual node; `indices`, [x, y] of each atom index; `bonds`, pairs of atoms; and the SVG paths of RDKit,
-        joined by style: `lines`, `thin`, `dashed` and `solid`.
+        of each virtual node; `bonds`, pairs of atoms; and the SVG paths of RDKit, joined by style: `lines`, `thin`,
+        `dashed` and `solid`. The page places the labels of the atoms.
     """
     # Flexible size: all molecules are drawn at the same scale.
     drawer = rdMolDraw2D.MolDraw2DSVG(-1, -1)
-    options = drawing_options(drawer)
+    options = drawing_options(drawer, indices=False)
     options.scalingFactor = 30
     options.fixedFontSize = 15
     options.padding = 0.0
@@ -41,12 +44,12 @@ def draw_molecule(mol: Chem.Mol, virtual: Sequence[str] = ()) -> Drawing:
     drawer.FinishDrawing()
     points = [drawer.GetDrawCoords(i) for i in range(mol.GetNumAtoms())]
     paths: dict[str, list[str]] = {"lines": [], "thin": [], "dashed": [], "solid": []}
-    digits: list[tuple[float, float, float, float]] = []
+    letters: list[list[float]] = []
     for kind, d, style in _PATH.findall(drawer.GetDrawingText()):
-        if "note" in kind:
-            digits.append(_box(d))
-        else:
-            paths[_stroke_kind(style)].append(re.sub(r"\s*([MLQCZ])\s*", r"\1", d.replace(",", " ")).replace("  ", " "))
+        if glyphs is not None and "bond" not in kind and _stroke_kind(style) == "solid":
+            letters.append([*glyphs.place(d)])
+            continue
+        paths[_stroke_kind(style)].append(re.sub(r"\s*([MLQCZ])\s*", r"\1", d.replace(",", " ")).replace("  ", " "))
     margin = RADIUS + 8
     nodes = [[p.x, p.y, RADIUS] for p in points]
     width, height = float(drawer.Width()), float(drawer.Height())
@@ -62,14 +65,17 @@ def draw_molecule(mol: Chem.Mol, virtual: Sequence[str] = ()) -> Drawing:
         "height": height + 2 * margin,
         "radius": RADIUS,
         "nodes": _rounded(nodes),
-        "indices": _rounded(map(_next_to_disc, nodes, _centers(digits, range(len(points))))),
         "bonds": [[b.GetBeginAtomIdx(), b.GetEndAtomIdx()] for b in mol.GetBonds()],
+        **({} if glyphs is None else {"letters": letters}),
         **{name: "".join(parts) for name, parts in paths.items()},
     }
 
 
 def draw_tokens(tokens: Sequence[str], virtual: Sequence[str] = ()) -> Drawing:
-    """The drawing of tokens in rows, like `draw_molecule`; adjacent tokens are "bonded", for keyboard navigation."""
+    """The drawing of tokens in rows, like `draw_molecule`, with the places of their labels, `indices`.
+
+    Adjacent tokens are "bonded", for keyboard navigation.
+    """
     boxes, width, height = _rows([*tokens, *virtual], _ROW_WIDTH)
     margin = RADIUS + 8
     return {
@@ -96,30 +102,6 @@ def _rows(texts: Sequence[str], max_width: float) -> tuple[list[list[float]], fl
         x += 2 * half + 4
         right = max(right, x - 4)
     return boxes, right, y + 2 * RADIUS
-
-
-def _box(d: str) -> tuple[float, float, float, float]:
-    numbers = [float(x) for x in _NUMBER.findall(d)]
-    xs, ys = numbers[::2], numbers[1::2]
-    return min(xs), min(ys), max(xs), max(ys)
-
-
-def _centers(digits: Iterable[tuple[float, float, float, float]], numbers: Iterable[int]) -> list[list[float]]:
-    """The center of each number, whose digits RDKit draws as consecutive paths."""
-    rest = iter(digits)
-    centers = []
-    for number in numbers:
-        parts = list(islice(rest, len(str(number))))
-        left, top, right, bottom = (f(p[k] for p in parts) for k, f in enumerate((min, min, max, max)))
-        centers.append([(left + right) / 2, (top + bottom) / 2])
-    return centers
-
-
-def _next_to_disc(center: Sequence[float], number: Sequence[float]) -> list[float]:
-    """The position of a number just outside of a disc, on the side that RDKit chose."""
-    x, y = number[0] - center[0], number[1] - center[1]
-    far = math.hypot(x, y) or 1.0
-    return [center[0] + x / far * (RADIUS + 6), center[1] + y / far * (RADIUS + 6)]
 
 
 def _stroke_kind(style: str) -> str:

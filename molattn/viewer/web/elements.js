@@ -1,5 +1,7 @@
 // Elements of the pages, in front of the script of each. Text becomes text nodes and attribute values only, never markup.
 
+const FOCUSABLE = ["button", "input", "select", "summary"];
+
 function h(name, attributes = {}, ...children) {
   const svg = name.startsWith("svg:");
   const element = svg
@@ -9,9 +11,16 @@ function h(name, attributes = {}, ...children) {
     if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
     else if (value != null && value !== false) element.setAttribute(key, value === true ? "" : value);
   }
+  // Else JupyterLab takes the keys for its own: "x" would cut the cell. It looks at the focused element alone.
+  if (FOCUSABLE.includes(name) || "tabindex" in attributes) element.setAttribute("data-lm-suppress-shortcuts", "true");
   element.append(...children);
   return element;
 }
+
+// Setting what is already there would cost the browser a new style.
+const setAttributes = (element, attributes) =>
+  Object.entries(attributes).forEach(([k, v]) => element.getAttribute(k) === String(v) || element.setAttribute(k, v));
+const setText = (element, text) => element.textContent === text || (element.textContent = text);
 
 function radioGroup(words, name, options, chosen, choose) {
   const radio = ([value, text]) =>
@@ -23,4 +32,3 @@ function radioGroup(words, name, options, chosen, choose) {
     );
   return h("fieldset", {}, h("legend", {}, words), ...options.map(radio));
 }
-

@@ -1,37 +1,13 @@
-// The interactive page. payload.py defines `data`; nothing is fetched. Names become text nodes and attribute values only,
-// never markup.
-
-// ---- elements -------------------------------------------------------------------------------------------------------
-
-const divmod = (k, n) => [(k / n) | 0, k % n];
-const setAttributes = (element, attributes) => Object.entries(attributes).forEach(([k, v]) => element.setAttribute(k, v));
-const setText = (element, text) => element.textContent === text || (element.textContent = text);
-const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-
-// ---- numbers and colors --------------------------------------------------------------------------------------------
-
-const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
-const formatNumber = (v) => (Math.abs(v) >= 1e4 || (v && Math.abs(v) < 1e-3) ? v.toPrecision(3) : v.toFixed(3));
-const formatTerm = (v) => (v && Math.abs(v) < 1e-3 ? v.toPrecision(3) : v.toFixed(4));
-const truncate = (text, length) => (text.length > length ? text.slice(0, length - 1) + "\u2026" : text);
-// White at 0, orange at 1, blue at -1: distinguishable with any color vision, and with a contrast of 7 to black.
-// Attention weights, which have no sign, are shades of blue: fractions from 0 to -1.
-const BLUE = [89, 158, 222],
-  ORANGE = [236, 151, 72];
-const rgb = (t) => (t < 0 ? BLUE : ORANGE).map((c) => Math.round(255 - Math.abs(t) * (255 - c)));
-const picture = (n, fraction) => {
-  const image = new ImageData(n, n);
-  for (let k = 0; k < n * n; k++) image.data.set([...rgb(fraction(k) ?? 0), 255], 4 * k);
-  return image;
-};
-const css = (t) => (t === null ? "#fff" : `rgb(${rgb(t)})`);
+// The interactive page, after drawing.js. payload.py defines `data`; nothing is fetched. Names become text nodes and attribute
+// values only, never markup.
 
 // ---- data: a weight is a byte times the scale of its row ------------------------------------------------------------
 
 function decode({ layers, heads, weights, scales }, n) {
   const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   const codes = bytes(weights),
-    steps = new Float32Array(bytes(scales).buffer);
+    parts = bytes(scales),
+    steps = new Float32Array(Uint32Array.from({ length: layers * heads * n }, (_, k) => (parts[3 * k] << 8) | (parts[3 * k + 1] << 16) | (parts[3 * k + 2] << 24)).buffer);
   // The largest weight, with and without weights of a node to itself.
   const top = { true: 0, false: 0 };
   let cachedKey, result;
@@ -59,167 +35,14 @@ function decode({ layers, heads, weights, scales }, n) {
   return { layers, heads, top, matrix };
 }
 
-// ---- the drawing: discs, bonds over them, pointer targets on top ----------------------------------------------------
-
-function moleculeDrawing(m, handlers) {
-  const d = m.drawing,
-    n = d.nodes.length,
-    width = Math.max(d.width, 460),
-    height = Math.max(d.height, 200);
-  const left = d.left - (width - d.width) / 2,
-    top = d.top - (height - d.height) / 2,
-    foot = top + height;
-  const box = ([x, y, half], more, grow = 0) =>
-    h("svg:rect", {
-      x: x - half - grow,
-      y: y - d.radius - grow,
-      width: 2 * (half + grow),
-      height: 2 * (d.radius + grow),
-      rx: d.radius + grow,
-      ...more,
-    });
-  const path = (p, more) => h("svg:path", { d: p || "", fill: "none", stroke: "#000", "stroke-width": 1.6, ...more });
-  const word = (x, y, text, more) => h("svg:text", { x, y, "font-size": 10, fill: "#1b1f24", ...more }, text);
-  const discs = d.nodes.map((p) => box(p, { stroke: "#c3ccd6", "stroke-width": 0.7 }));
-  const ring = (stroke, dash) =>
-    box([0, 0, 0], { fill: "none", stroke, "stroke-width": 2.5, "stroke-dasharray": dash }, 1);
-  const rings = [ring("#b84a00"), ring("#14507f", "4 3")];
-  const numbers = d.indices.map(([x, y], i) => {
-    const aside = x - d.nodes[i][0],
-      anchor = Math.abs(aside) < 6 ? "middle" : aside < 0 ? "end" : "start";
-    return word(x, y + 3, String(i), { "font-size": 9, fill: "#4b5560", "text-anchor": anchor });
+// Numbers with the decimals that the largest needs for two significant digits, or three from 1 on.
+function formatValues(values, plus) {
+  const power = Math.floor(Math.log10(Math.max(...values.map(Math.abs)) || 1)),
+    decimals = clamp(power < 0 ? 1 - power : 2 - power, 0, 9);
+  return values.map((v) => {
+    const text = v.toFixed(decimals);
+    return Number(text) === 0 ? (0).toFixed(decimals) : plus && v > 0 ? `+${text}` : text;
   });
-  const bonded = (i) => d.bonds.flatMap(([a, b]) => (a === i ? [b] : b === i ? [a] : []));
-  const hits = d.nodes.map((p, i) => {
-    const label = [m.labels[i], ...bonded(i).map((j) => m.labels[j])].join(" next to ");
-    return box(p, { class: "hit", fill: "transparent", role: "button", tabindex: i ? -1 : 0, "aria-label": label }, 2);
-  });
-  // The color scale below: larger in large drawings, which are shown smaller.
-  const f = Math.max(width / 600, 1),
-    middle = left + width / 2,
-    under = (y) => foot + f * y;
-  const scale = Array.from({ length: 24 }, (_, k) =>
-    h("svg:rect", { x: middle + f * (5 * k - 60), y: under(8), width: 5.2 * f, height: 9 * f }),
-  );
-  const [low, high, legend] = [
-    [-66, 16, "end"],
-    [66, 16, "start"],
-    [0, 31],
-  ].map(([x, y, anchor]) => word(middle + f * x, under(y), "", { "font-size": 11 * f, "text-anchor": anchor }));
-  const svg = h(
-    "svg:svg",
-    {
-      viewBox: [left, top, width, height + 40 * f].join(" "),
-      "font-family": "system-ui, sans-serif",
-      "text-anchor": "middle",
-      "stroke-linejoin": "round",
-      role: "group",
-      "aria-label": `The ${m.node_type}s of ${truncate(m.smiles, 200)}; arrow keys move, Enter pins, Escape clears`,
-      onpointerover: (e) => handlers.hover(nodeOf(e)),
-      onpointerleave: () => handlers.hover(null),
-      onfocusin: (e) => handlers.hover(nodeOf(e)),
-      onfocusout: () => handlers.hover(null),
-      onclick: (e) => handlers.pin(nodeOf(e)),
-      onkeydown: press,
-    },
-    ...discs,
-    ...rings,
-    path(d.lines),
-    path(d.thin, { "stroke-width": 1 }),
-    path(d.dashed, { "stroke-dasharray": "2 2" }),
-    path(d.solid, { fill: "#000", "stroke-width": 0 }),
-    ...d.nodes.flatMap(([x, y], i) =>
-      m.node_type === "token" || i >= m.num_atoms
-        ? [word(x, y + 4.5, truncate(m.symbols[i], 24), { "font-size": 13 })]
-        : [],
-    ),
-    ...numbers,
-    ...scale,
-    low,
-    high,
-    legend,
-    ...hits,
-  );
-  svg.style.minWidth = `${Math.min(0.55 * width, 900)}px`;
-  // To a bonded atom in that direction if there is one, else to the nearest atom.
-  function walk(from, [dx, dy]) {
-    const [x, y] = d.nodes[from];
-    let best = from,
-      least = Infinity;
-    for (const near of [bonded(from), d.nodes.keys()]) {
-      for (const j of near) {
-        const [u, v] = [d.nodes[j][0] - x, d.nodes[j][1] - y],
-          far = Math.hypot(u, v);
-        const aim = (u * dx + v * dy) / far,
-          cost = far * (2.2 - aim) ** 3;
-        if (j !== from && aim > 0.3 && cost < least) [best, least] = [j, cost];
-      }
-      if (best !== from) break;
-    }
-    return best;
-  }
-  const nodeOf = (event) => ((i) => (i < 0 ? null : i))(hits.indexOf(event.target));
-  const go = (i) => hits.forEach((hit, k) => setAttributes(hit, { tabindex: k === i ? 0 : -1 })) || hits[i].focus();
-  function press(e) {
-    const i = nodeOf(e);
-    if (i === null) return;
-    const next = ARROWS[e.key]
-      ? walk(i, ARROWS[e.key])
-      : { Home: 0, End: n - 1, PageUp: Math.max(i - 1, 0), PageDown: Math.min(i + 1, n - 1) }[e.key];
-    if (next !== undefined) go(next);
-    else if (e.key === "Enter" || e.key === " ") handlers.pin(i);
-    else return;
-    e.preventDefault();
-  }
-  const placeRing = (ring, i) => {
-    const [x, y, half] = d.nodes[i ?? 0],
-      r = d.radius + 2;
-    setAttributes(ring, {
-      visibility: i === null ? "hidden" : "",
-      x: x - half - 2,
-      y: y - r,
-      width: 2 * half + 4,
-      height: 2 * r,
-      rx: r,
-    });
-  };
-  return {
-    svg,
-    paint(fractions, subject, partner, pinned) {
-      fractions.forEach((t, i) => setAttributes(discs[i], { fill: css(t) }));
-      placeRing(rings[0], subject);
-      placeRing(rings[1], partner);
-      hits.forEach((hit, i) => setAttributes(hit, { "aria-pressed": i === pinned }));
-    },
-    label: (texts) => texts.forEach((text, i) => numbers[i] && setText(numbers[i], text)),
-    // The colors of the scale run from those of fraction `from` to those of `to`.
-    showScale(least, most, words, from, to) {
-      scale.forEach((step, k) => setAttributes(step, { fill: css(from + ((to - from) * k) / 23) }));
-      [
-        [low, least],
-        [high, most],
-        [legend, words],
-      ].forEach((pair) => setText(...pair));
-    },
-    // A standalone copy with captions below.
-    file(lines) {
-      const copy = svg.cloneNode(true),
-        size = height + f * (48 + 16 * lines.length);
-      copy.querySelectorAll(".hit, [visibility=hidden]").forEach((unseen) => unseen.remove());
-      copy.removeAttribute("style");
-      setAttributes(copy, { viewBox: [left, top, width, size].join(" "), width, height: size });
-      copy.prepend(
-        h("svg:title", {}, lines.join("; ")),
-        h("svg:rect", { x: left, y: top, width, height: size, fill: "#fff" }),
-      );
-      lines.forEach((line, k) =>
-        copy.append(
-          word(middle, under(52 + 16 * k), truncate(line, Math.floor(width / f / 5.5)), { "font-size": 10.5 * f }),
-        ),
-      );
-      return { text: new XMLSerializer().serializeToString(copy), width, height: size };
-    },
-  };
 }
 
 // ---- downloads ------------------------------------------------------------------------------------------------------
@@ -255,20 +78,40 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     head: "mean",
     incoming: false,
     scale: "row",
+    draw: "discs",
     threshold: 0,
     self: true,
     pinned: null,
     hover: null,
+    group: null,
     ...start,
   };
-  let m, n, map, parts, reported, beside;
+  let m, n, map, parts, reported, beside, pointed;
   root.classList.add("molattn");
+  // What attributions by one method have in common stands once in the data, and so does each letter.
+  const absent = { prediction: null, probability: null, constant: null, other_terms: [] };
+  const letter = ([k, x, y]) =>
+    data.glyphs[k].replace(/(-?[\d.]+) (-?[\d.]+)/g, (_, a, b) => `${(x + +a).toFixed(1)} ${(y + +b).toFixed(1)}`);
+  for (const molecule of data.molecules) {
+    molecule.attributions = molecule.attributions.map((a) => ({ ...absent, ...data.methods[a.of], ...a }));
+    const d = molecule.drawing;
+    d.solid = (d.solid ?? "") + (d.letters ?? []).map(letter).join("");
+    delete d.letters; // two views may share the data
+  }
   root.addEventListener("keydown", (e) => e.key === "Escape" && pin(null));
-  const resized = new ResizeObserver(() => parts?.heat?.draw());
+  const resized = new ResizeObserver(() => parts?.heat?.resize());
 
-  function pin(i) {
-    s.pinned = i === s.pinned ? null : i;
-    s.hover = null;
+  // A finger cannot hover: its first tap on another atom than the pinned one asks for the pair, the second pins that one.
+  let asked = null;
+  function pin(i, byTouch = false) {
+    const pair = byTouch && i !== null && s.pinned !== null && i !== s.pinned && i !== asked;
+    asked = pair ? i : null;
+    if (pair) s.hover = { subject: s.pinned, partner: i };
+    else {
+      s.pinned = i === s.pinned ? null : i;
+      s.hover = null;
+      if (i === null) s.group = null;
+    }
     update();
   }
   // While an atom is pinned, hovering over another shows the weight between the two.
@@ -303,7 +146,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
   async function download(kind) {
     const file = `molattn-${m.smiles.replace(/\W+/g, "_").slice(0, 40)}.${kind.toLowerCase()}`;
     if (kind === "CSV") return save(csv(parts.rows()), file);
-    const picture = parts.drawing.file([m.smiles, ...parts.lines()]);
+    const picture = onPaper(root, () => parts.draw(true), () => parts.drawing.file([m.smiles, ...parts.lines()]));
     save(kind === "SVG" ? new Blob([picture.text], { type: "image/svg+xml" }) : await png(picture), file);
   }
 
@@ -324,11 +167,11 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     }
     return result;
   }
-  // From a weight to its fraction, null for no color; `top` is the darkest weight.
+  // From a weight to its fraction, null for no color; `top` is the darkest weight. Ratios to uniform attention are signed.
+  const ratios = () => s.scale === "uniform";
   function fraction(weight, top) {
-    const uniform = s.scale === "uniform";
-    if (weight < s.threshold * (uniform ? 8 / n : top)) return null;
-    return uniform ? clamp(Math.log2(weight * n) / 3, -1, 1) : top ? -Math.min(weight / top, 1) : 0;
+    if (weight < s.threshold * (ratios() ? 8 / n : top)) return null;
+    return ratios() ? clamp(Math.log2(weight * n) / 3, -1, 1) : top ? Math.min(weight / top, 1) : 0;
   }
   const largest = (values, but) => values.reduce((best, v, i) => (hidden(i, but) ? best : Math.max(best, v)), 0);
 
@@ -338,9 +181,10 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       role: "application",
       "aria-roledescription": "heat map",
       onpointermove: (e) => point(...(inside(e) ? at(e) : [null])),
-      onpointerleave: () => point(null),
+      onpointerleave: (e) => e.pointerType !== "touch" && point(null),
       onblur: () => point(null),
-      onclick: (e) => inside(e) && pin(at(e)[s.incoming ? 1 : 0]),
+      onpointerdown: (e) => (touched = e.pointerType === "touch"),
+      onclick: (e) => inside(e) && (touched ? point(...at(e)) : pin(at(e)[s.incoming ? 1 : 0])),
       onkeydown: (e) => {
         const [i, j] = cell(),
           step = ARROWS[e.key],
@@ -351,12 +195,16 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
         e.preventDefault();
       },
     });
+    // Drawn on a sheet: text on a canvas of the page would make the browser compute all styles at once.
     const cells = new OffscreenCanvas(n, n),
-      pen = canvas.getContext("2d"),
+      sheet = new OffscreenCanvas(1, 1),
+      pen = sheet.getContext("2d"),
       inner = cells.getContext("2d");
     const long = Math.max(...m.labels.map((l) => truncate(l, 8).length));
-    let edge = 0,
+    let size = 0,
+      edge = 0,
       side = 0,
+      touched = false,
       painted;
     const point = (i, j) => {
       s.hover = i === null ? null : s.incoming ? { subject: j, partner: i } : { subject: i, partner: j };
@@ -373,35 +221,43 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       }
       const cellFraction = (i, j) => (hidden(i, j) ? null : fraction(w[i * n + j], tops[s.incoming ? j : i]));
       inner.putImageData(
-        picture(n, (k) => cellFraction(...divmod(k, n))),
+        picture(n, ratios(), (k) => cellFraction(...divmod(k, n))),
         0,
         0,
       );
     }
-    function draw() {
-      const size = canvas.clientWidth,
-        zoom = window.devicePixelRatio || 1,
+    // Not read while drawing: it would make the browser lay out the page at once.
+    function resize() {
+      size = canvas.clientWidth;
+      draw();
+    }
+    function draw(anew = false) {
+      size ||= canvas.clientWidth;
+      const zoom = window.devicePixelRatio || 1,
         w = map.matrix(s.layer, s.head);
       if (!size) return;
       const font = clamp(size / n / 1.3, 8, 12);
       edge = Math.ceil(long * font * 0.62 + 6);
       side = (size - edge - 1) / n;
-      if (canvas.width !== Math.round(size * zoom)) canvas.width = canvas.height = Math.round(size * zoom);
+      if (canvas.width !== Math.round(size * zoom)) {
+        canvas.width = canvas.height = sheet.width = sheet.height = Math.round(size * zoom);
+      }
       // Hovering changes no colors, so they are not repainted: fast enough for large molecules.
+      pen.font = `${font}px system-ui, sans-serif`;
       const look = [s.layer, s.head, s.scale, s.threshold, s.self, s.incoming].join();
-      if (look !== painted) paint(w);
+      if (look !== painted || anew) paint(w);
       painted = look;
       pen.setTransform(zoom, 0, 0, zoom, 0, 0);
       pen.clearRect(0, 0, size, size);
       pen.imageSmoothingEnabled = false;
       pen.drawImage(cells, edge, edge, side * n, side * n);
       pen.lineWidth = 1;
-      pen.strokeStyle = side > 9 ? "#fff" : "transparent";
-      for (let k = 1; k < n; k++) {
+      pen.strokeStyle = css(palette.ground);
+      for (let k = 1; k < n && side > 9; k++) {
         pen.strokeRect(edge, edge + k * side, side * n, 0);
         pen.strokeRect(edge + k * side, edge, 0, side * n);
       }
-      pen.strokeStyle = "#c3ccd6";
+      pen.strokeStyle = css(palette.rule);
       pen.strokeRect(edge - 0.5, edge - 0.5, side * n + 1, side * n + 1);
       const [row, column] = cell();
       const every = Math.ceil((font * 1.1) / side);
@@ -417,21 +273,23 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
             pen.translate(edge + (k + 0.5) * side, edge - 4);
             pen.rotate(-Math.PI / 2);
           } else pen.translate(edge - 4, edge + (k + 0.5) * side);
-          pen.font = `${k === marked ? "bold " : ""}${font}px system-ui, sans-serif`;
-          pen.fillStyle = k === marked ? "#b84a00" : "#3c444d";
+          pen.fillStyle = css(k === marked ? palette.focus : palette.soft);
           pen.textAlign = upright ? "left" : "right";
           pen.fillText(truncate(m.labels[k], 8), 0, 0);
           pen.restore();
         }
       }
       pen.lineWidth = 2;
-      pen.strokeStyle = "#b84a00";
+      pen.strokeStyle = css(palette.focus);
       const span = (k) => (k === null ? [edge, side * n] : [edge + k * side, side]),
         [x, wide] = span(column),
         [y, high] = span(row);
       if (row !== null || column !== null) pen.strokeRect(x, y, wide, high);
+      const visible = canvas.getContext("2d");
+      visible.clearRect(0, 0, canvas.width, canvas.height);
+      visible.drawImage(sheet, 0, 0);
     }
-    return { canvas, draw };
+    return { canvas, draw, resize };
   }
 
   function headGrid() {
@@ -453,7 +311,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
         const canvas = h("canvas", { width: few, height: few });
         const sample = (k) => divmod(k, few).reduce((i, j) => Math.floor((i * n) / few) * n + Math.floor((j * n) / few));
         canvas.getContext("2d").putImageData(
-          picture(few, (k) => -w[sample(k)] / top),
+          picture(few, false, (k) => w[sample(k)] / top),
           0,
           0,
         );
@@ -499,15 +357,117 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       h("tbody", {}, ...rows),
     );
 
+  // -- groups of atoms with their sums, and the SMILES
+
+  const sumOf = (values, atoms) => atoms.reduce((sum, i) => sum + values[i], 0);
+
+  // A button for each group; pointing at it outlines its atoms, and choosing it keeps them.
+  function groupList() {
+    const found = m.groups ?? [],
+      sums = found.map(() => h("b"));
+    const at = (k) => {
+      pointed = k;
+      parts.draw();
+    };
+    const buttons = found.map(([name], k) =>
+      h(
+        "button",
+        {
+          type: "button",
+          onpointerenter: (e) => e.pointerType !== "touch" && at(k),
+          onpointerleave: () => at(null),
+          onfocus: () => at(k),
+          onblur: () => at(null),
+          onclick: () => change({ group: s.group === k ? null : k }),
+        },
+        `${name} `,
+        sums[k],
+      ),
+    );
+    const list = h("div", { class: "groups", role: "group", "aria-label": "Groups of atoms" }, ...buttons);
+    const shown = () => found[pointed ?? s.group] ?? null;
+    return {
+      list: found.length ? list : "",
+      shown,
+      atoms: () => shown()?.[1],
+      name: ([name, atoms]) => `${name} (${truncate(atoms.map((i) => m.labels[i]).join(", "), 60)})`,
+      sums: (text) => found.forEach(([, atoms], k) => setText(sums[k], text(atoms))),
+      press: () => buttons.forEach((button, k) => setAttributes(button, { "aria-pressed": k === s.group })),
+    };
+  }
+
+  // The SMILES, in which the text of each atom is linked to the drawing.
+  const ATOM = /\[\d*([A-Za-z][a-z]?)[^\]]*\]|Br|Cl|[BCNOPSFIbcnops]/g;
+  function smilesBar() {
+    const matches = m.node_type === "atom" ? [...m.smiles.matchAll(ATOM)] : [],
+      linked = matches.every((match, i) => (match[1] ?? match[0]).toLowerCase() === m.symbols[i]?.toLowerCase());
+    const atoms = linked ? matches.map((match) => h("span", { class: "atom" }, match[0])) : [];
+    const pieces = [];
+    let end = 0;
+    atoms.forEach((atom, i) => {
+      pieces.push(m.smiles.slice(end, matches[i].index), atom);
+      end = matches[i].index + matches[i][0].length;
+    });
+    const atomOf = (e) => ((i) => (i < 0 ? null : i))(atoms.indexOf(e.target));
+    const text = h(
+      "span",
+      {
+        class: "smiles",
+        onpointerover: (e) => e.pointerType !== "touch" && hover(atomOf(e)),
+        onpointerleave: () => hover(null),
+        onclick: (e) => atomOf(e) !== null && pin(atomOf(e)),
+      },
+      ...pieces,
+      m.smiles.slice(end),
+    );
+    const paint = (fractions, signed, subject) =>
+      atoms.forEach((atom, i) => {
+        atom.style.backgroundColor = css(rgb(fractions[i] ?? 0, signed));
+        atom.classList.toggle("on", i === subject);
+      });
+    return { text, paint };
+  }
+  let bar;
+
+  // The largest weights between two nodes as arcs, [receiver, sender, fraction, color]: of the subject, or of all.
+  const colored = [...Array(HEAD_COLORS).keys()];
+  function arcs(subject) {
+    const all = s.draw === "heads",
+      heads = all ? colored.slice(0, map.heads) : [s.head],
+      count = subject !== null ? (all ? 3 : 8) : all ? Math.ceil(24 / heads.length) : Math.min(n, 40);
+    const top = map.top.false || 1;
+    return heads.flatMap((head) => {
+      const w = map.matrix(s.layer, head),
+        best = [];
+      for (let k = 0; k < n * n; k++) {
+        const [i, j] = divmod(k, n),
+          full = best.length === count;
+        if (i === j || (subject !== null && (s.incoming ? j : i) !== subject) || w[k] < s.threshold * top) continue;
+        if (full && w[k] <= best[count - 1][2]) continue;
+        if (full) best.pop();
+        best.push([i, j, w[k]]);
+        best.sort((a, b) => b[2] - a[2]);
+      }
+      return best.map(([i, j, weight]) => [i, j, weight / top, all ? `head-${head}` : "cell"]);
+    });
+  }
+
   function attentionPanel() {
     map = m.map ??= decode(m.attention, n);
     s.layer = clamp(s.layer ?? map.layers - 1, 0, map.layers - 1);
     if (typeof s.head === "number") s.head = clamp(s.head, 0, map.heads - 1);
     const drawing = moleculeDrawing(m, handlers),
       heat = heatMap(),
-      heads = headGrid();
+      heads = headGrid(),
+      groups = groupList();
+    const legend = h(
+      "figcaption",
+      { class: "legend" },
+      ...colored.slice(0, map.heads).map((k) => h("span", {}, h("i", { class: `head-${k}` }), ` head ${k} `)),
+      "The wider an arc, the larger the weight. Seen from the atom that attends, arcs bend to the left.",
+    );
     const status = h("p", { role: "status" }),
-      numbers = h("div"),
+      numbers = h("div", { class: "numbers" }),
       title = h("h2");
     const all = h(
       "details",
@@ -546,6 +506,11 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
           [false, `what ${m.node_type === "atom" ? "an atom" : "a token"} attends to`],
           [true, "what attends to it"],
         ]),
+        radios("Draw", "draw", [
+          ["discs", "discs"],
+          ["arcs", "arcs"],
+          ...(map.heads > 1 ? [["heads", "arcs by head"]] : []),
+        ]),
         radios("Scale", "scale", [
           ["row", `per ${m.node_type}`],
           ["map", "absolute"],
@@ -554,47 +519,58 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
         h("label", {}, "Hide below ", range, below),
         h("label", {}, own, `include the ${m.node_type} itself`),
       ),
-      title,
-      status,
+      h("div", { class: "now" }, title, status),
       h(
         "div",
         { class: "views" },
-        h("figure", { class: "drawing" }, drawing.svg),
         h(
-          "figure",
+          "div",
           {},
-          heat.canvas,
-          h("figcaption", {}, `Row: the ${m.node_type} that attends; column: the ${m.node_type} attended to.`),
+          h("figure", { class: "drawing main" }, ...drawing.view, legend),
+          groups.list,
+          numbers,
         ),
-        numbers,
-        h("figure", {}, heads.grid, h("figcaption", {}, "A column for each head, each on its own scale.")),
+        h(
+          "div",
+          {},
+          h("figure", {}, heads.grid, h("figcaption", {}, "A column for each head, each on its own scale.")),
+          h(
+            "figure",
+            {},
+            heat.canvas,
+            h("figcaption", {}, `Row: the ${m.node_type} that attends; column: the ${m.node_type} attended to.`),
+          ),
+        ),
       ),
       all,
       h(
         "footer",
         {},
-        h("p", {}, h("b", {}, "Faithfulness as an explanation: "), m.attention.faithfulness),
+        h("p", {}, h("b", {}, "Faithfulness as an explanation: "), data.faithfulness[m.attention.faithfulness]),
         m.attention.rows_sum_to_one ? "" : h("p", {}, "This model's weights do not sum to 1 along a row."),
         downloads(),
       ),
     );
     resized.observe(heat.canvas);
 
-    function draw() {
+    function draw(anew) {
       const { subject, partner } = focus(),
         values = vector(subject),
         other = subject === null ? -1 : subject;
       const top = s.scale === "map" ? map.top[s.self] : largest(values, other),
         name = subject === null ? "" : m.labels[subject];
-      drawing.paint(
-        Array.from(values, (v, i) => (hidden(i, other) ? null : fraction(v, top))),
-        subject,
-        partner,
-        s.pinned,
-      );
+      const fractions = Array.from(values, (v, i) => (hidden(i, other) ? null : fraction(v, top)));
+      drawing.paint(s.draw === "discs" ? fractions : [], ratios());
+      drawing.arcs(s.draw === "discs" ? [] : arcs(subject));
+      legend.hidden = s.draw === "discs";
+      setAttributes(legend, { "data-draw": s.draw });
+      drawing.select(subject, partner, s.pinned, groups.atoms());
+      bar.paint(fractions, ratios(), partner ?? subject);
+      groups.sums((atoms) => sumOf(values, atoms).toFixed(3));
+      groups.press();
       const scope = s.scale === "map" ? ", one scale for all heads" : "";
-      if (s.scale === "uniform") drawing.showScale("1/8", "8", `times the uniform weight, 1/${n}`, -1, 1);
-      else drawing.showScale("0", formatNumber(top), `attention weight${scope}`, 0, -1);
+      if (ratios()) drawing.showScale("1/8", "8", `times the uniform weight, 1/${n}`, -1, true);
+      else drawing.showScale("0", formatNumber(top), `attention weight${scope}`, 0, false);
       setText(
         below,
         s.scale === "uniform" ? `${(8 * s.threshold).toFixed(2)} \u00d7 uniform` : (s.threshold * top).toFixed(3),
@@ -608,7 +584,13 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
         .slice(0, 3)
         .map((i) => `${m.labels[i]} ${values[i].toFixed(3)}`)
         .join(", ");
-      if (partner !== null) {
+      const group = groups.shown();
+      if (group) {
+        const sum = formatTerm(sumOf(values, group[1]));
+        if (subject === null) setText(status, `${groups.name(group)} receives ${sum} of the attention.`);
+        else if (s.incoming) setText(status, `The atoms of ${groups.name(group)} attend to ${name}: ${sum} in sum.`);
+        else setText(status, `${name} attends to ${groups.name(group)}: ${sum} of its attention.`);
+      } else if (partner !== null) {
         const [i, j] = cell();
         setText(status, `${m.labels[i]} attends to ${m.labels[j]}: ${map.matrix(s.layer, s.head)[i * n + j].toFixed(4)}`);
       } else if (subject === null)
@@ -626,9 +608,8 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
           order.map((i) => {
             const bar = h("div");
             bar.style.width = `${(100 * values[i]) / (top || 1)}%`;
-            const cells = [values[i].toFixed(4), (values[i] * n).toFixed(2), bar].map((content) =>
-              h("td", {}, content),
-            );
+            const cells = [values[i].toFixed(4), (values[i] * n).toFixed(2)].map((content) => h("td", {}, content));
+            cells.push(h("td", { class: "length" }, bar));
             return h(
               "tr",
               { class: i === partner || i === subject ? "on" : "" },
@@ -638,14 +619,14 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
           }),
         ),
       );
-      heat.draw();
+      heat.draw(anew);
       setAttributes(heat.canvas, {
         "aria-label": `Weights, rows attend to columns, ${where()}. Arrow keys move; a table is below.`,
       });
       heads.updateSelection();
       weights();
     }
-    const lines = () => [status.textContent, where(), `faithfulness: ${m.attention.faithfulness}`];
+    const lines = () => [status.textContent, where(), `faithfulness: ${data.faithfulness[m.attention.faithfulness]}`];
     const rows = () => [
       ["layer", "head", "receiver", "sender", "receiver_symbol", "sender_symbol", "weight"],
       ...Array.from(map.matrix(s.layer, s.head), (w, k) => {
@@ -658,10 +639,43 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
 
   // -- attributions
 
+  // Every method for the same target, each on its own scale, with what was measured of it; a method is chosen by its name.
+  function sideBySide(chosen) {
+    const methods = m.attributions.flatMap((a, k) => (a.target === chosen.target ? [{ a, k }] : []));
+    if (methods.length < 2) return { view: "", paint: () => {}, select: () => {} };
+    const drawings = methods.map(() => moleculeDrawing(m, handlers, true));
+    const tops = methods.map(({ a }) => Math.max(...a.values.map(Math.abs)) || 1);
+    const choose = (k) => {
+      s.method = k;
+      build();
+      root.querySelector('.methods [aria-pressed="true"]').focus();
+    };
+    const cards = methods.map(({ a, k }, c) =>
+      h(
+        "figure",
+        { class: "drawing" },
+        h("button", { type: "button", "aria-pressed": String(k === s.method), onclick: () => choose(k) }, a.method),
+        ...drawings[c].view,
+        h("figcaption", {}, a.faithfulness),
+      ),
+    );
+    return {
+      view: h("div", { class: "methods" }, h("h2", {}, `All methods, ${chosen.target}`), h("div", {}, ...cards)),
+      paint: () =>
+        methods.forEach(({ a }, c) => {
+          drawings[c].paint(a.values.map((v) => v / tops[c]), a.signed);
+          drawings[c].showScale(a.signed ? formatNumber(-tops[c]) : "0", formatNumber(tops[c]), "", a.signed ? -1 : 0, a.signed);
+        }),
+      select: (subject, partner, atoms) => drawings.forEach((drawing) => drawing.select(subject, partner, null, atoms)),
+    };
+  }
+
   function attributionPanel() {
     map = null;
     const a = m.attributions[(s.method = clamp(s.method, 0, m.attributions.length - 1))];
     const drawing = moleculeDrawing(m, handlers),
+      groups = groupList(),
+      texts = formatValues(a.values, a.signed),
       status = h("p", { role: "status" }),
       unit = a.unit && a.has_unit ? ` ${a.unit}` : "",
       value = a.signed ? "contribution" : "weight";
@@ -701,27 +715,26 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     const words = a.adds_up
       ? `The terms add up to the ${quantity}.`
       : `The values do not add up to the ${quantity}: compare them with each other.`;
-    drawing.label(a.texts);
-    const [low, from] = a.signed ? [formatNumber(-top), -1] : ["0", 0];
-    drawing.showScale(low, formatNumber(top), value + (unit && `,${unit}`), from, 1);
+    drawing.label(texts);
+    const fractions = m.drawing.nodes.map((_, k) => (k < a.values.length ? a.values[k] / top : null));
+    const others = sideBySide(a);
     const heading = a.signed ? `What each ${m.node_type} contributes to` : `The weight of each ${m.node_type} for`;
     const colors = a.signed
       ? `Orange raises the ${quantity}, blue lowers it.`
-      : "Darker is a larger weight. Weights have no sign.";
+      : "The stronger the color, the larger the weight. Weights have no sign.";
     const view = h(
       "section",
       {},
       h("div", { class: "bar" }, h("label", {}, "Method ", select)),
-      h("h2", {}, `${heading} ${a.target}: ${a.method}`),
-      status,
+      h("div", { class: "now" }, h("h2", {}, `${heading} ${a.target}: ${a.method}`), status),
       h(
         "div",
         { class: "views" },
         h(
-          "figure",
-          { class: "drawing" },
-          drawing.svg,
-          h("figcaption", {}, colors),
+          "div",
+          {},
+          h("figure", { class: "drawing main" }, ...drawing.view, h("figcaption", {}, colors)),
+          groups.list,
         ),
         h(
           "div",
@@ -735,23 +748,34 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
         ),
       ),
       h("footer", {}, h("p", {}, words), h("p", {}, h("b", {}, "Faithfulness: "), a.faithfulness), downloads()),
+      others.view,
     );
-    function draw() {
+    function paint() {
+      const [low, from] = a.signed ? [formatNumber(-top), -1] : ["0", 0];
+      drawing.showScale(low, formatNumber(top), value + (unit && `,${unit}`), from, a.signed);
+      drawing.paint(fractions, a.signed);
+      others.paint();
+      groups.sums((atoms) => formatValues([sumOf(a.values, atoms)], a.signed)[0]);
+    }
+    // Pointing at atoms changes no colors.
+    function draw(anew) {
       const { subject, partner } = focus(),
-        i = partner ?? subject;
-      drawing.paint(
-        m.drawing.nodes.map((_, k) => (k < a.values.length ? a.values[k] / top : null)),
-        subject,
-        partner,
-        s.pinned,
-      );
-      terms.forEach((row, k) => row.classList.toggle("on", k === i));
+        i = partner ?? subject,
+        group = groups.shown();
+      if (anew) paint();
+      drawing.select(subject, partner, s.pinned, groups.atoms());
+      others.select(subject, partner, groups.atoms());
+      bar.paint(fractions, a.signed, i);
+      groups.press();
+      terms.forEach((row, k) => row.classList.toggle("on", k === i || Boolean(group?.[1].includes(k))));
       setText(
         status,
-        i === null
+        group
+          ? `${groups.name(group)}: ${formatTerm(sumOf(a.values, group[1]))}${unit} in sum.`
+          : i === null
           ? `Largest: ${order
               .slice(0, 3)
-              .map((k) => `${m.labels[k]} ${a.texts[k]}`)
+              .map((k) => `${m.labels[k]} ${texts[k]}`)
               .join(", ")}.`
           : i < a.values.length
             ? `${m.labels[i]} ${a.signed ? "contributes" : "has the weight"} ${formatTerm(a.values[i])}${unit}.`
@@ -800,12 +824,6 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
   const error = ({ predicted, true: measured }) =>
     Number.isFinite(predicted) && Number.isFinite(measured) ? predicted - measured : null;
   const shownValue = (v) => (v === null || v === undefined ? "" : v.at ? v : formatNumber(v));
-  function thumbnail({ drawing: d }) {
-    const path = (p, more) => h("svg:path", { d: p || "", fill: "none", stroke: "#000", "stroke-width": 2, ...more });
-    const box = [d.left, d.top, d.width, d.height].join(" ");
-    const solid = path(d.solid, { fill: "#000", stroke: "none" });
-    return h("svg:svg", { viewBox: box, "aria-hidden": "true" }, path(d.lines), path(d.thin), path(d.dashed), solid);
-  }
   function index() {
     const VALUES = {
       molecule: (k) => titleOf(data.molecules[k]),
@@ -862,7 +880,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
   const contents = data.molecules.length > 1 && !nested ? index() : null;
   function choose(k) {
     s.molecule = k;
-    s.pinned = null;
+    s.pinned = s.group = null;
     build();
   }
   const options = (chosen) =>
@@ -881,7 +899,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     build();
     root.querySelector(".second").focus();
   }
-  function bar() {
+  function chooser() {
     const go = (by, text) =>
       h("button", { type: "button", disabled: contents.step(by) === undefined, onclick: () => choose(contents.step(by)) }, text);
     const pick = h(
@@ -918,7 +936,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     m = data.molecules[s.molecule];
     n = m.labels.length;
     if (s.pinned >= n) s.pinned = null;
-    s.hover = null;
+    s.hover = pointed = null;
     const panels = [
       ["Attention", m.attention, attentionPanel],
       ["Attributions", m.attributions.length, attributionPanel],
@@ -943,29 +961,33 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
         name,
       ),
     );
+    bar = smilesBar();
     parts = panels[s.tab][2]();
     const whole = [
       h(
         "header",
         {},
-        h(nested ? "h2" : "h1", { class: "title" }, m.name ? `${m.name}: ${m.smiles}` : m.smiles),
+        h(nested ? "h2" : "h1", { class: "title" }, m.name ? `${m.name}: ` : "", bar.text),
         h("div", { class: "predictions" }, ...m.predictions.map(prediction)),
       ),
       tabs.length > 1 ? h("div", { role: "tablist", "aria-label": truncate(titleOf(m), 60) }, ...tabs) : "",
       parts.view,
     ];
     root.replaceChildren(
-      contents ? bar() : "",
+      contents ? chooser() : "",
       ...(beside ? [h("div", { class: "beside" }, h("div", {}, ...whole), beside)] : whole),
     );
-    parts.view.classList.toggle("big", m.drawing.width > 700);
     const panel = panels[s.tab][0];
     setAttributes(parts.view, { role: "tabpanel", "aria-label": nested ? `${panel} of the molecule beside` : panel });
-    update();
+    parts.draw(true);
+    report();
   }
 
   function update() {
     parts.draw();
+    report();
+  }
+  function report() {
     const now = [s.molecule, s.pinned, s.layer, s.head].join();
     if (now === reported) return;
     reported = now;
@@ -980,8 +1002,13 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     else update();
   };
 
+  const rebuild = () => {
+    build();
+    beside?.view?.rebuild();
+  };
+  const stop = nested ? null : followScreen(root, rebuild);
   build();
-  return { set };
+  return { set, rebuild, stop };
 }
 
 // ---- entry points: a document, or anywidget -------------------------------------------------------------------------
@@ -1022,6 +1049,9 @@ export default {
     });
     const listen = () => view.set(read());
     names.forEach((k) => model.on(`change:${k}`, listen));
-    return () => names.forEach((k) => model.off(`change:${k}`, listen));
+    return () => {
+      names.forEach((k) => model.off(`change:${k}`, listen));
+      view.stop();
+    };
   },
 };

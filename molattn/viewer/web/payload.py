@@ -5,8 +5,9 @@ A weight is a byte times the scale of its row:
     w_ij ~ b_ij s_i,    b_ij = round(w_ij / s_i) in 0..255,    s_i = max_j w_ij / 255
 
 so that the error on the page is at most s_i / 2: 0.2% of the largest weight of the row. `weights` holds the bytes
-of (layers, heads, n, n), `scales` the float32 (little endian) of (layers, heads, n), both as base64. The page computes
-the mean and the maximum over the heads from these, with an error of at most half of the largest s_i of the heads.
+of (layers, heads, n, n), `scales` the upper three bytes of each float32 (little endian) of (layers, heads, n), both as
+base64. The page computes the mean and the maximum over the heads from these, with an error of at most half of the
+largest s_i of the heads.
 """
 
 import base64
@@ -17,12 +18,17 @@ from typing import Any
 
 import numpy as np
 
+from molattn.chem import MAX_ATOMS
+from molattn.chem.substructures import atom_groups
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.explain import AttentionMap, Attribution
-from molattn.viewer.discs import drawable_molecule, format_values
+from molattn.viewer.discs import drawable_molecule
 from molattn.viewer.web.drawing import draw_molecule, draw_tokens
+from molattn.viewer.web.glyphs import Glyphs
 
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
+
+_OWN = ("values", "prediction", "probability", "constant", "other_terms")  # of one attribution, not of its method
 
 MeasuredValues = Mapping[str, float | str | None]
 """Measured values by target name; the name of the class for a target of classes."""
@@ -47,7 +53,8 @@ def payload(
         raise UsageError(f"{len(truth)} true values for {len(maps)} attention maps: give one for each")
     if names and len(names) != len(maps):
         raise UsageError(f"{len(names)} names for {len(maps)} attention maps: give one for each")
-    molecules = [_from_map(m, t) for m, t in zip(maps, truth or [None] * len(maps), strict=True)]
+    glyphs = Glyphs()
+    molecules = [_from_map(m, t, glyphs) for m, t in zip(maps, truth or [None] * len(maps), strict=True)]
     for molecule, name in zip(molecules, names, strict=False):
         molecule["name"] = shown_text(name)
     index: dict[tuple[Any, ...], int] = {}
@@ -59,13 +66,32 @@ def payload(
             if maps:
                 raise InputError(f"the attribution of {short_repr(a.smiles)} belongs to none of the attention maps")
             index[key] = len(molecules)
-            molecules.append(_from_attribution(a))
+            molecules.append(_from_attribution(a, glyphs))
         molecules[index[key]]["attributions"].append(_attribution(a))
-    return {"molecules": molecules}
+    with_maps = [m["attention"] for m in molecules if m["attention"]]
+    texts = list(dict.fromkeys(a["faithfulness"] for a in with_maps))
+    for a in with_maps:
+        a["faithfulness"] = texts.index(a["faithfulness"])
+    return {"molecules": molecules, "methods": _shared(molecules), "faithfulness": texts, "glyphs": glyphs.paths}
+
+
+def _shared(molecules: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Move what attributions by one method have in common out of them: they keep its index, `of`."""
+    shared: list[dict[str, Any]] = []
+    for molecule in molecules:
+        for k, a in enumerate(molecule["attributions"]):
+            common = {name: value for name, value in a.items() if name not in _OWN}
+            if common not in shared:
+                shared.append(common)
+            own = {name: value for name, value in a.items() if name in _OWN and value not in (None, [])}
+            molecule["attributions"][k] = {"of": shared.index(common), **own}
+    return shared
 
 
 def encode(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Encode weights (..., n, n) as bytes and float32 scales: `bytes * scales[..., None]`, within half a scale.
+
+    The last byte of a scale is 0.
 
     Raises:
         InputError: weights that are negative or not finite.
@@ -73,12 +99,13 @@ def encode(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     w = np.asarray(weights, dtype=np.float64)
     if not (np.isfinite(w).all() and (w >= 0).all()):
         raise InputError("attention weights must be finite and not negative")
-    scales = (w.max(-1) / 255).astype("<f4")
+    bits = (w.max(-1) / 255).astype("<f4").view("<u4")
+    scales = (bits.astype(np.uint64) + 0x80 & 0xFFFFFF00).astype("<u4").view("<f4")
     steps = np.where(scales > 0, scales, 1).astype(np.float64)
     return np.clip(np.rint(w / steps[..., None]), 0, 255).astype(np.uint8), scales
 
 
-def _from_map(attention: AttentionMap, truth: MeasuredValues | None) -> dict[str, Any]:
+def _from_map(attention: AttentionMap, truth: MeasuredValues | None, glyphs: Glyphs) -> dict[str, Any]:
     layers, heads, n, columns = attention.weights.shape
     if n != columns or n != len(attention.labels):
         raise InputError(
@@ -88,12 +115,14 @@ def _from_map(attention: AttentionMap, truth: MeasuredValues | None) -> dict[str
     weights, scales = encode(attention.weights)
     names: list[str] = list(dict.fromkeys([*attention.prediction, *(truth or {})]))
     return {
-        **_molecule(attention, attention.labels, attention.position_type, attention.virtual, "the attention map"),
+        **_molecule(
+            attention, attention.labels, attention.position_type, attention.virtual, "the attention map", glyphs
+        ),
         "attention": {
             "layers": layers,
             "heads": heads,
             "weights": _base64(weights),
-            "scales": _base64(scales),
+            "scales": _base64(scales[..., None].view(np.uint8)[..., 1:]),
             "rows_sum_to_one": attention.rows_sum_to_one,
             "faithfulness": shown_text(attention.faithfulness),
         },
@@ -109,7 +138,7 @@ def _from_map(attention: AttentionMap, truth: MeasuredValues | None) -> dict[str
     }
 
 
-def _from_attribution(a: Attribution) -> dict[str, Any]:
+def _from_attribution(a: Attribution, glyphs: Glyphs) -> dict[str, Any]:
     # For a class, its probability, as in the predictions of attention maps.
     predicted, unit = (a.prediction, a.unit) if a.probability is None else (_probability(a), "")
     prediction = {
@@ -118,21 +147,28 @@ def _from_attribution(a: Attribution) -> dict[str, Any]:
         "true": None,
         "unit": shown_text(unit),
     }
-    molecule = _molecule(a, a.labels, "atoms", (), "the attribution")
+    molecule = _molecule(a, a.labels, "atoms", (), "the attribution", glyphs)
     return {**molecule, "attention": None, "predictions": [prediction]}
 
 
 def _molecule(
-    source: AttentionMap | Attribution, labels: Sequence[str], position_type: str, virtual: Sequence[str], owner: str
+    source: AttentionMap | Attribution,
+    labels: Sequence[str],
+    position_type: str,
+    virtual: Sequence[str],
+    owner: str,
+    glyphs: Glyphs,
 ) -> dict[str, Any]:
     """The SMILES and labels of a molecule, and the drawing of its atoms or tokens; `owner` names `source` in errors."""
     symbols = [shown_text(symbol) for symbol in (*source.symbols, *virtual)]
     n = len(source.symbols)
+    groups: list[tuple[str, list[int]]] = []
     if position_type == "tokens":
         drawing = draw_tokens(symbols[:n], symbols[n:])
     else:
+        groups = atom_groups(source.smiles, add_hs=source.add_hs, max_atoms=max(MAX_ATOMS, n))
         mol = drawable_molecule(source.smiles, source.symbols, source.add_hs, owner)
-        drawing = draw_molecule(mol, symbols[n:])
+        drawing = draw_molecule(mol, symbols[n:], glyphs)
     return {
         "smiles": shown_text(source.smiles),
         "node_type": position_type.removesuffix("s"),
@@ -140,6 +176,7 @@ def _molecule(
         "symbols": symbols,
         "num_atoms": n,
         "drawing": drawing,
+        "groups": groups,
         "attributions": [],
     }
 
@@ -154,8 +191,7 @@ def _attribution(a: Attribution) -> dict[str, Any]:
         "method": shown_text(a.method),
         "target": shown_text(a.target),
         "unit": shown_text(a.unit),
-        "values": [float(f"{v:.7g}") for v in values],
-        "texts": format_values(values, plus=a.signed),
+        "values": [float(f"{v:.5g}") for v in values],
         "signed": a.signed,
         "has_unit": a.has_unit,
         "prediction": number(a.prediction),

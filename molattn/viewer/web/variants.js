@@ -10,6 +10,7 @@ export function showVariants(root, data) {
   const several = properties.length > 1;
   const s = { property: 0, chosen: null, atom: null, near: false, sure: false, front: false, sort: ["", 1], view: "values" };
   root.classList.add("molattn", "variants");
+  followScreen(root, () => update());
   const id = Math.random().toString(36).slice(2);
   const of = (v) => v.properties[s.property];
   const property = () => properties[s.property];
@@ -56,28 +57,15 @@ export function showVariants(root, data) {
       unit = p.unit && `, ${p.unit}`;
     for (const kind of ["best", "worst"]) {
       const top = most(p[kind]);
-      drawings[kind].paint(
-        p[kind].map((v) => (v === null ? null : v / top)),
-        s.atom,
-        null,
-        s.atom,
-      );
-      drawings[kind].showScale(signed(-top), signed(top), `${kind} change of ${p.name}${unit}`, -1, 1);
+      drawings[kind].paint(p[kind].map((v) => (v === null ? null : v / top)), true);
+      drawings[kind].select(s.atom, null, s.atom);
+      drawings[kind].showScale(signed(-top), signed(top), `${kind} change of ${p.name}${unit}`, -1, true);
     }
     setText(status, filtered());
   }
 
   // -- the list
 
-  const thumbnail = ({ drawing: d }) =>
-    h(
-      "svg:svg",
-      { viewBox: [d.left, d.top, d.width, d.height].join(" "), class: "thumbnail", "aria-hidden": "true", fill: "none" },
-      h("svg:path", { d: d.lines || "", stroke: "#000", "stroke-width": 2 }),
-      h("svg:path", { d: d.thin || "", stroke: "#000" }),
-      h("svg:path", { d: d.dashed || "", stroke: "#000", "stroke-dasharray": "2 2" }),
-      h("svg:path", { d: d.solid || "", fill: "#000" }),
-    );
   const small = (...words) => h("small", {}, ...words);
   const rows = variants.map((v, k) => {
     const choose = h(
@@ -197,8 +185,8 @@ export function showVariants(root, data) {
     if (views.length) paintSides(sides, v, now, before, words);
     else
       sides.forEach((side, k) => {
-        side.paint([parent, v.molecule][k].labels.map(() => null), null, null, null);
-        side.svg.querySelectorAll("rect:not([stroke]):not([class])").forEach((step) => step.remove());
+        side.paint([parent, v.molecule][k].labels.map(() => null), true);
+        side.select(null, null, null);
       });
     const line = (name, p) => `${name} ${formatNumber(p.prediction)}${before.unit && ` ${before.unit}`}`;
     compare.replaceChildren(
@@ -227,7 +215,7 @@ export function showVariants(root, data) {
             "figure",
             { class: "drawing" },
             h("figcaption", {}, h("b", {}, name), ` ${smiles}`),
-            sides[k].svg,
+            ...(views.length ? sides[k].view : [sides[k].svg]),
           ),
         ),
       ),
@@ -237,13 +225,16 @@ export function showVariants(root, data) {
   const still = { hover: () => {}, pin: () => {} };
 
   function paintSides([left, right], v, now, before, words) {
-    const paint = (drawing, values, top) => drawing.paint(values.map((x) => (x === null ? null : x / top)), null, null, null);
+    const paint = (drawing, values, top, signed) => {
+      drawing.paint(values.map((x) => (x === null ? null : x / top)), signed);
+      drawing.select(null, null, null);
+    };
     const back = new Map(v.parent_atoms.flatMap((p, i) => (p < 0 ? [] : [[p, i]])));
     if (s.view === "received") {
       const top = most([...now.received, ...before.received]);
-      paint(left, before.received.map((x) => -x), top);
-      paint(right, now.received.map((x) => -x), top);
-      [left, right].forEach((d) => d.showScale("0", formatNumber(top), "attention received, last layer", 0, -1));
+      paint(left, before.received, top, false);
+      paint(right, now.received, top, false);
+      [left, right].forEach((d) => d.showScale("0", formatNumber(top), "attention received, last layer", 0, false));
       setText(words, "Mean over heads and receivers. Attention is where the model looks, not what changes the prediction.");
       return;
     }
@@ -256,14 +247,14 @@ export function showVariants(root, data) {
         ? [before.values, now.values]
         : [before.values.map((_, p) => (back.has(p) ? difference[back.get(p)] : null)), difference];
     const top = most([...a, ...b]);
-    paint(left, a, top);
-    paint(right, b, top);
+    paint(left, a, top, true);
+    paint(right, b, top, true);
     [
       [left, a],
       [right, b],
     ].forEach(([d, values]) => {
       d.label(values.map((x) => (x === null ? "" : signed(x))));
-      d.showScale(signed(-top), signed(top), s.view === "values" ? "contribution" : "difference of the contributions", -1, 1);
+      d.showScale(signed(-top), signed(top), s.view === "values" ? "contribution" : "difference of the contributions", -1, true);
     });
     setText(
       words,
@@ -314,7 +305,7 @@ export function showVariants(root, data) {
       "div",
       { class: "parents" },
       ...["best", "worst"].map((kind) =>
-        h("figure", { class: "drawing" }, h("figcaption", {}, h("b", {}, `The ${kind} change at each atom`)), drawings[kind].svg),
+        h("figure", { class: "drawing" }, h("figcaption", {}, h("b", {}, `The ${kind} change at each atom`)), ...drawings[kind].view),
       ),
     ),
     compare,

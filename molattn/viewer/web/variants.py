@@ -11,7 +11,7 @@ from rdkit.Geometry import Point2D
 
 from molattn.chem import MAX_ATOMS, read_smiles
 from molattn.viewer.discs import positions_2d, prepare_for_drawing
-from molattn.viewer.web.document import html_document, script, source
+from molattn.viewer.web.document import html_document, script, style
 from molattn.viewer.web.drawing import draw_molecule
 from molattn.viewer.web.payload import number, shown_text
 
@@ -45,8 +45,8 @@ def page_of_variants(found: Any, size: int, details: Sequence[Sequence[Details]]
     """
     content = variants_payload(found, size, details)
     title = f"What if: {found.results[0].smiles}"
-    style, code = source("page.css") + source("variants.css"), script("page.js") + source("variants.js")
-    return html_document(title, style, code + _START, content)
+    code = script("drawing.js", "page.js", "variants.js")
+    return html_document(title, style("page.css", "variants.css"), code + _START, content)
 
 
 def variants_payload(found: Any, size: int, details: Sequence[Sequence[Details]]) -> dict[str, Any]:

@@ -1,0 +1,52 @@
+"""What the interactive page of molecules shows of a model besides their attention: the attributions by all methods."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from molattn.errors import SmilesError, UsageError, describe_failures
+from molattn.explain import Attribution
+from molattn.explain.attribute import available_attribution_methods
+from molattn.explain.methods import unsupported_model_reason
+from molattn.explain.tree_shap import TREE_SHAP
+
+if TYPE_CHECKING:
+    from molattn.inference.explainer import Explainer
+
+
+def page_attributions(
+    predictor: "Explainer", smiles: Sequence[str], warn: Callable[[str], None], methods: Sequence[str] = ()
+) -> list[Attribution]:
+    """The attributions of molecules for each target, by each method; empty for a model that has none.
+
+    Args:
+        predictor: the model.
+        smiles: the molecules.
+        warn: is told why there are none, or not for all molecules; a model of tokens or of atoms has none to miss.
+        methods: of attribution, in the order of the page; empty for all that support the model, its default first.
+
+    Raises:
+        UsageError: a method of `methods` that there is not, or that does not support the model.
+    """
+    if not methods and unsupported_model_reason(predictor.model):
+        return []
+    artifact = predictor._artifact
+    names = methods or [*available_attribution_methods(artifact), *([TREE_SHAP] if artifact.trees else [])]
+    found: list[Attribution] = []
+    failed: dict[str, str] = {}
+    try:
+        for target in predictor.targets:
+            for name in names:
+                for text, one in zip(smiles, predictor.attribution_rows(smiles, name, target), strict=True):
+                    if isinstance(one, SmilesError):
+                        failed.setdefault(text, str(one))
+                    else:
+                        found.append(one)
+    except UsageError as error:
+        if methods:
+            raise
+        warn(f"the page has no attributions: {error}")
+        return []
+    if failed:
+        first = next(iter(failed.values()))
+        warn(describe_failures(len(failed), len(smiles), "attributions are missing", first))
+    return found

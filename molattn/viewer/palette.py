@@ -1,0 +1,110 @@
+"""The colors of every picture and page, each with one meaning.
+
+Attention weights, which have no sign, have a hue of their own: green. Signed values, and ratios to uniform attention,
+go from blue (below) over white to orange (above). Marks of what is selected are dark orange. Pages have each color
+twice, for a light and for a dark screen.
+"""
+
+Color = tuple[float, float, float]
+"""Red, green and blue, from 0 to 1."""
+
+
+def to_color(text: str) -> Color:
+    """The color of "#rrggbb".
+
+    >>> to_color("#ff0033")
+    (1.0, 0.0, 0.2)
+    """
+    red, green, blue = (int(text[k : k + 2], 16) / 255 for k in (1, 3, 5))
+    return red, green, blue
+
+
+PAGE_COLORS: dict[str, tuple[str, str]] = {
+    "ground": ("#ffffff", "#14181d"),
+    "raised": ("#f4f6f8", "#1e242b"),
+    "ink": ("#1b1f24", "#e6eaee"),
+    "soft": ("#4b5560", "#a9b4bf"),
+    "rule": ("#c3ccd6", "#3d4854"),
+    "accent": ("#1f5f9e", "#86bbf0"),
+    "on-accent": ("#ffffff", "#14181d"),
+    "focus": ("#b84a00", "#ffab6b"),
+    "partner": ("#14507f", "#a9d0ff"),
+    "marked": ("#fdeee2", "#3a2a1c"),
+    "warning": ("#8a3700", "#ffab6b"),
+    "attention": ("#3fb08f", "#126e56"),
+    "cell": ("#1b8a69", "#58d6b0"),
+    "above": ("#f5a340", "#985006"),
+    "below": ("#599ede", "#2a6296"),
+    "head-0": ("#0072b2", "#56b4e9"),
+    "head-1": ("#d55e00", "#ff8a3d"),
+    "head-2": ("#00845f", "#2fc79b"),
+    "head-3": ("#b0447f", "#e69ac3"),
+    "head-4": ("#8a6d00", "#e3c53a"),
+    "head-5": ("#5b4bb3", "#a99cf0"),
+    "head-6": ("#6b4a2f", "#c9a27f"),
+    "head-7": ("#4b5560", "#c3ccd6"),
+    "train": ("#8a94a0", "#75808c"),
+    "val": ("#1f78b4", "#6db5ee"),
+    "test": ("#d55e00", "#ff8a3d"),
+}
+"""The colors of pages by name, on a light and on a dark ground.
+
+On the colors of data ("attention", "above", "below"), which are those of the largest value, "ink" is legible: its
+contrast is at least 4.5. "cell" is the largest weight in a matrix, whose cells have no letters on them. "head-0" to
+"head-7" tell heads apart.
+"""
+
+SYSTEM_COLORS = {
+    "ground": "Canvas",
+    "raised": "Canvas",
+    "ink": "CanvasText",
+    "soft": "CanvasText",
+    "rule": "CanvasText",
+    "accent": "LinkText",
+    "on-accent": "Canvas",
+    "focus": "Highlight",
+    "partner": "LinkText",
+    "marked": "Canvas",
+    "warning": "CanvasText",
+    "train": "GrayText",
+    "val": "LinkText",
+    "test": "CanvasText",
+}
+"""Where the reader's system imposes its colors: everything but the data, whose colors say how large it is."""
+
+ATTENTION = to_color(PAGE_COLORS["attention"][0])
+"""The largest attention weight. Its contrast with black is 7.8 to 1."""
+
+ABOVE = to_color(PAGE_COLORS["above"][0])
+"""The largest value above 0, or more than uniform attention; distinguishable from `BELOW` with any color vision."""
+
+BELOW = to_color(PAGE_COLORS["below"][0])
+"""The largest value below 0, or less than uniform attention. Its contrast with black is 7.4 to 1."""
+
+MARK = "#d55e00"
+"""Rings and points that mark what is selected."""
+
+ATTENTION_STEPS = ("#ffffff", PAGE_COLORS["attention"][0], "#07382c")
+"""From no attention to the most, for matrices, whose cells have no letters on them."""
+
+SIGNED_STEPS = ("#123c66", PAGE_COLORS["below"][0], "#ffffff", PAGE_COLORS["above"][0], "#7a3d00")
+"""From the lowest value over 0 to the highest, for matrices."""
+
+
+def css_variables(selector: str) -> str:
+    """The colors as CSS variables of the elements that `selector` selects: light, dark or the system's, as asked for.
+
+    Pages print in the light colors; `.paper` has them, too.
+
+    >>> css_variables(":root").splitlines()[1]
+    '  --ground: light-dark(#ffffff, #14181d);'
+    """
+    colors = "\n".join(f"  --{name}: light-dark({light}, {dark});" for name, (light, dark) in PAGE_COLORS.items())
+    system = "\n".join(f"  --{name}: {color};" for name, color in SYSTEM_COLORS.items())
+    return (
+        f"{selector}, .molattn.paper {{\n{colors}\n}}\n"
+        f"{selector} {{ color-scheme: light dark; }}\n"
+        f".molattn.paper {{ color-scheme: light; }}\n"
+        f"@media print {{ {selector} {{ color-scheme: light; }} }}\n"
+        f"@media (forced-colors: active) {{\n{selector} {{\n{system}\n}}\n}}\n"
+    )
