@@ -117,13 +117,13 @@ def test_a_copy_of_a_compressed_table_is_closed_before_it_is_read(monkeypatch: p
 def test_a_folder_for_predictions_may_end_with_the_separator_of_the_system(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(table_job.os, "sep", "\\")
-    seen: list[Path] = []
-    monkeypatch.setattr(table_job, "create_output_folder", lambda folder, _: seen.append(folder) or [])
-    assert table_job.jobs_for_tables(None, [], f"{tmp_path}\\") == []  # pyright: ignore[reportArgumentType]
-    with pytest.raises(AttributeError):
-        table_job.jobs_for_tables(None, [tmp_path], f"{tmp_path}\\new\\").input  # pyright: ignore # noqa: B018
-    assert len(seen) == 2
+    table = tmp_path / "in.csv"
+    job = table_job.TableJob(table_job.InputTable(table), None)
+    monkeypatch.setattr(table_job, "create_output_folder", lambda folder, tables: [folder / t.name for t in tables])
+    assert table_job.jobs_for_tables(job, [table], "new\\") == [job], "a file, where that is a letter"
+    monkeypatch.setattr(table_job, "os", SimpleNamespace(sep="\\"))
+    (found,) = table_job.jobs_for_tables(job, [table], "new\\")
+    assert found.output == Path("new\\") / "in.csv"
 
 
 def test_a_reader_of_parquet_that_crashes_says_so_whatever_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
