@@ -21,6 +21,7 @@ from rdkit import Chem, rdBase
 
 from molattn.chem.atoms import ATOM_FEATURES, symbols_from_codes
 from molattn.chem.bonds import BOND_TYPES, SELF, pair_codes, with_stereo
+from molattn.chem.brackets import UNSANITIZED
 from molattn.chem.codes import Codes, reference_codes
 from molattn.chem.features import ELEMENT_SYMBOLS
 from molattn.chem.stereo import stereo_labels
@@ -77,6 +78,9 @@ CHECK_SMILES = (*_SMILES.split(), *_CIP_SMILES.split(), *_LARGE_SMILES)
 """Molecules for which the reader must return the same codes as the reference before it is used."""
 
 
+Reader = Callable[[Chem.Mol], Codes | None]
+
+
 class Tables(ctypes.Structure):
     """`Tables` of `binary.c`."""
 
@@ -93,27 +97,36 @@ def molecule_codes(mol: Chem.Mol) -> Codes:
     return (read is not None and read(mol)) or reference_codes(mol)
 
 
+def unperceived_codes(mol: Chem.Mol) -> Codes | None:
+    """The codes of a molecule of `parse.read_unperceived`; None if they need RDKit's perception of stereochemistry."""
+    read = _load_reader()[1]
+    return None if read is None else read(mol)
+
+
 @cache
-def reader() -> Callable[[Chem.Mol], Codes | None] | None:
+def reader() -> Reader | None:
     """The compiled reader, loaded at the first call of a process; None if there is none: see `unavailable_reason`."""
     return _load_reader()[0]
 
 
 def unavailable_reason() -> str:
     """Why `reader()` is None; empty if it is not."""
-    return _load_reader()[1]
+    return _load_reader()[2]
 
 
 @cache
-def _load_reader() -> tuple[Callable[[Chem.Mol], Codes | None] | None, str]:
+def _load_reader() -> tuple[Reader | None, Reader | None, str]:
+    """The reader, that of molecules without perceived stereochemistry, and the reason if they are None."""
     unknown = [feature.name for feature in ATOM_FEATURES if feature.source not in PROPERTIES]
     if unknown:
-        return None, f"the reader does not support the feature {unknown[0]}"
+        return None, None, f"the reader does not support the feature {unknown[0]}"
     version = _version(Chem.MolFromSmiles("C").ToBinary(0))
     if version not in VERSIONS:
-        return None, f"binaries of version {'.'.join(map(str, version))} are not supported"
+        return None, None, f"binaries of version {'.'.join(map(str, version))} are not supported"
     loaded = load()
-    return (None, loaded.unavailable_reason) if loaded.library is None else (_make_reader(loaded.library), "")
+    if loaded.library is None:
+        return None, None, loaded.unavailable_reason
+    return _make_reader(loaded.library), _make_reader(loaded.library, perceived=False), ""
 
 
 def load() -> loader.Loaded:
@@ -132,10 +145,20 @@ def load() -> loader.Loaded:
 
 def _self_test(library: ctypes.CDLL) -> str:
     """The first of `CHECK_SMILES` for which a library does not return the codes of the reference; empty if none."""
-    read = _make_reader(library)
+    read, read_unperceived = _make_reader(library), _make_reader(library, perceived=False)
+
+    def agrees(text: str) -> bool:
+        mol, unperceived = Chem.MolFromSmiles(text), Chem.MolFromSmiles(text, UNSANITIZED)
+        Chem.SanitizeMol(unperceived)
+        if not agrees_with_reference(read, mol):
+            return False
+        # Parsing makes explicit hydrogens implicit.
+        codes = read_unperceived(unperceived) if mol.GetNumAtoms() == unperceived.GetNumAtoms() else None
+        return codes is None or same_codes(codes, reference_codes(mol))
+
     with rdBase.BlockLogs():
-        wrong = (text for text in CHECK_SMILES if not agrees_with_reference(read, Chem.MolFromSmiles(text)))
-        return next((f"the reader does not agree with RDKit on {text}" for text in wrong), "")
+        wrong = next((text for text in CHECK_SMILES if not agrees(text)), None)
+    return "" if wrong is None else f"the reader does not agree with RDKit on {wrong}"
 
 
 def _version(binary: bytes) -> tuple[int, ...]:
@@ -143,32 +166,40 @@ def _version(binary: bytes) -> tuple[int, ...]:
     return tuple(int.from_bytes(binary[at : at + 4], "little") for at in (8, 12, 16))
 
 
-def agrees_with_reference(read: Callable[[Chem.Mol], Codes | None], mol: Chem.Mol) -> bool:
+def agrees_with_reference(read: Reader, mol: Chem.Mol) -> bool:
     """Whether the reader returns the codes of the reference, or None for a molecule for which that has warnings."""
     ours, true = read(mol), reference_codes(mol)
-    if ours is None:
-        return bool(true.warnings)
+    return bool(true.warnings) if ours is None else same_codes(ours, true)
+
+
+def same_codes(ours: Codes, true: Codes) -> bool:
+    """Whether the codes of the reader are those of the reference."""
     same = all(np.array_equal(a, b) for a, b in zip(ours[:3], true[:3], strict=True))
     return same and ours.warnings == true.warnings and symbols_from_codes(ours.atom_codes) == true.symbols
 
 
-def bind_tables(library: ctypes.CDLL) -> Callable[..., int]:
-    """`molattn_read` of `binary.c` with its tables bound; its arguments are a binary, its length, n and a buffer."""
+def bind_tables(library: ctypes.CDLL, function: str = "molattn_read") -> Callable[..., int]:
+    """A function of `binary.c` with its tables bound; its arguments are a binary, its length, n and a buffer."""
     arrays = _tables()
     tables = Tables(
         features=len(ATOM_FEATURES), self=SELF, **{name: array.ctypes.data for name, array in arrays.items()}
     )
     tables.arrays = arrays  # keeps them alive
     # PyDLL keeps the GIL: a call takes microseconds.
-    call = ctypes.PyDLL(None, handle=library._handle).molattn_read
+    call = getattr(ctypes.PyDLL(None, handle=library._handle), function)
     call.argtypes = (ctypes.POINTER(Tables), ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, _BYTES)
     call.restype = ctypes.c_int
     return partial(call, tables)
 
 
-def _make_reader(library: ctypes.CDLL) -> Callable[[Chem.Mol], Codes | None]:
-    """A function from a molecule to its codes, or to None if they need the reference."""
-    call, features, address, empty = bind_tables(library), len(ATOM_FEATURES), ctypes.c_uint8.from_buffer, np.empty
+def _make_reader(library: ctypes.CDLL, *, perceived: bool = True) -> Reader:
+    """A function from a molecule to its codes, or to None if they need the reference.
+
+    If RDKit has not `perceived` the stereochemistry of the molecules, also to None if they need that.
+    """
+    call = bind_tables(library, "molattn_read" if perceived else "molattn_read_unperceived")
+    features, address, empty = len(ATOM_FEATURES), ctypes.c_uint8.from_buffer, np.empty
+    last_complete = _HAS_STEREO if perceived else _DONE
 
     def read(mol: Chem.Mol) -> Codes | None:
         binary, n = mol.ToBinary(0), mol.GetNumAtoms()
@@ -177,7 +208,7 @@ def _make_reader(library: ctypes.CDLL) -> Callable[[Chem.Mol], Codes | None]:
         start, pairs = n * features, n * n
         buffer: Any = empty(start + 2 * pairs, _UINT8)
         status = call(binary, len(binary), n, address(buffer))
-        if status > _HAS_STEREO:
+        if status > last_complete:
             return None
         codes = Codes(
             buffer[:start].reshape(n, features),

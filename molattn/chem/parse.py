@@ -94,27 +94,35 @@ def read_for_codes(text: object, *, max_atoms: int = MAX_ATOMS) -> Chem.Mol:
     For a text without stereochemistry and explicit hydrogens it skips RDKit's perception of both, a quarter of the
     parsing time. The properties in which RDKit records that perception are then not set.
     """
-    if type(text) is str and not _has_stereo_or_hydrogens(text):
-        smiles = _validated(text, max_atoms)
-        block_logs = rdBase.BlockLogs()
-        try:
-            mol = Chem.MolFromSmiles(smiles, UNSANITIZED)
-            if mol is not None:
-                Chem.SanitizeMol(mol)
-        except RDKIT_ERRORS:
-            mol = None
-        finally:
-            del block_logs
-        if mol is not None and 0 < mol.GetNumAtoms() <= max_atoms:
-            return mol
-    return read_smiles(text, max_atoms=max_atoms)  # raises an error with the reason
+    mol = None if has_stereo(text) else read_unperceived(text, max_atoms=max_atoms)
+    return read_smiles(text, max_atoms=max_atoms) if mol is None else mol  # raises an error with the reason
 
 
-def _has_stereo_or_hydrogens(text: str) -> bool:
+def read_unperceived(text: object, *, max_atoms: int = MAX_ATOMS) -> Chem.Mol | None:
+    """The sanitized molecule without RDKit's perception of stereochemistry and explicit hydrogens.
+
+    None for a text with explicit hydrogens, and for one that is not a molecule within the limits. The chiral tags and
+    the directions of bonds are as in the text.
+    """
+    if type(text) is not str or ("[" in text and _HYDROGENS.search(text) is not None):
+        return None
+    smiles = _validated(text, max_atoms)
+    block_logs = rdBase.BlockLogs()
+    try:
+        mol = Chem.MolFromSmiles(smiles, UNSANITIZED)
+        if mol is not None:
+            Chem.SanitizeMol(mol)
+    except RDKIT_ERRORS:
+        mol = None
+    finally:
+        del block_logs
+    return mol if mol is not None and 0 < mol.GetNumAtoms() <= max_atoms else None
+
+
+def has_stereo(text: object) -> bool:
+    """Whether a SMILES has marks of stereochemistry."""
     # One character at a time: one regular expression would take a tenth of the whole parsing time.
-    if "@" in text or "/" in text or "\\" in text:
-        return True
-    return "[" in text and _HYDROGENS.search(text) is not None
+    return isinstance(text, str) and ("@" in text or "/" in text or "\\" in text)
 
 
 def add_hydrogens(mol: Chem.Mol, text: object, max_atoms: int = MAX_ATOMS) -> Chem.Mol:

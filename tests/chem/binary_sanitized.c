@@ -30,6 +30,7 @@ static void call(const Tables *t, const uint8_t *binary, int64_t length, int64_t
   memcpy(copy, binary, length);
   uint8_t *codes = malloc(n * t->features + 2 * n * n);
   counts[molattn_read(t, copy, length, n, codes)]++;
+  molattn_read_unperceived(t, copy, length, n, codes);
   free(codes);
   free(copy);
 }

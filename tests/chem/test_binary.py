@@ -23,10 +23,12 @@ from molattn.chem.binary import (
     bind_tables,
     molecule_codes,
     reader,
+    same_codes,
     unavailable_reason,
+    unperceived_codes,
 )
 from molattn.chem.codes import Codes, reference_codes
-from molattn.chem.parse import read_for_codes
+from molattn.chem.parse import read_for_codes, read_unperceived
 from molattn.chem.stereo import StereoLabels, stereo_labels
 from molattn.data import dataset_names, load_card, read_table
 from molattn.data.datasets.fetch import find_dataset
@@ -174,6 +176,64 @@ def test_mirror_images_are_labelled_as_by_rdkit_whatever_their_substituents_and_
     assert check([*texts, *spelled]) > 800
     of_mirror_images = [molecule_codes(read_smiles(text)).atom_codes[:, -1] for text in texts]
     assert sum(bool(np.isin(codes, [3, 4]).any()) for codes in of_mirror_images) > 50
+
+
+def check_unperceived(smiles: Iterable[str]) -> int:
+    """Check the codes from molecules without perceived stereochemistry; return how many did not need RDKit's."""
+    count = 0
+    for text in smiles:
+        mol = read_unperceived(text)
+        codes = None if mol is None else unperceived_codes(mol)
+        if codes is not None:
+            assert same_codes(codes, reference_codes(read_smiles(text))), text
+            count += 1
+    return count
+
+
+def marked_at_random(smiles: Iterable[str], rng: random.Random) -> Iterator[str]:
+    """Each molecule with chiral tags at random atoms and directions at random bonds, right or wrong, spelled anew."""
+    for text in smiles:
+        mol = Chem.MolFromSmiles(text)
+        for atom in mol.GetAtoms():
+            if atom.GetDegree() + atom.GetTotalNumHs() == 4 and rng.random() < 0.5:
+                atom.SetChiralTag(rng.choice((Chem.ChiralType.CHI_TETRAHEDRAL_CW, Chem.ChiralType.CHI_TETRAHEDRAL_CCW)))
+        yield Chem.MolToSmiles(mol, canonical=False, rootedAtAtom=rng.randrange(mol.GetNumAtoms()))
+        # Between two letters of atoms the bond is single, so that it may be written with a direction.
+        yield "".join(
+            letter + (rng.choice("/\\") if letter in "CNO" and after in "CNO" and rng.random() < 0.5 else "")
+            for letter, after in zip(text, text[1:] + " ", strict=True)
+        )
+
+
+def test_codes_without_perceived_stereochemistry_are_those_with_it():
+    assert check_unperceived([*DECIDED, *STEREO, *DRUGLIKE]) > 0.9 * len(DECIDED)
+    rng = random.Random(5)
+    drugs = [text for text in [*DECIDED, *DRUGLIKE, *NCI[::25]] if Chem.MolFromSmiles(text)]
+    assert check_unperceived(marked_at_random(drugs, rng)) > 0.3 * len(drugs)
+    spelled = [Chem.MolToRandomSmilesVect(Chem.MolFromSmiles(text), 3, randomSeed=1) for text in DECIDED]
+    assert check_unperceived(text for texts in spelled for text in texts) > 2 * len(DECIDED)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "C[C@H](C)O",  # not a stereocentre
+        "C[S@](=O)CC",
+        "C[C@H]1CC[C@@H](C)CC1",  # decided by the stereochemistry of the branches
+        "C1CCCCCCCC/C=C/1",
+        "C(/C)(/F)=C/F",  # contradictory
+        "CC(/C)=C/F",
+        "C/C=[P](/C)(C)C",
+    ],
+)
+def test_stereochemistry_with_exceptions_is_perceived_by_rdkit(text):
+    mol = read_unperceived(text)
+    assert mol is not None and unperceived_codes(mol) is None
+    assert_same(
+        molecule_codes(read_smiles(text))._replace(symbols=None),
+        reference_codes(read_smiles(text))._replace(symbols=None),
+    )
+    assert (molecule_graph(text).atom_codes == reference_codes(read_smiles(text)).atom_codes).all()
 
 
 def test_codes_are_those_of_the_getters_for_hostile_text():

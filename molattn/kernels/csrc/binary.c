@@ -111,7 +111,7 @@ static int read_bond(Bytes *b, Bond *bond, uint32_t n) {
   bond->stereo = bond->label = 0;
   bond->stereo_atoms[0] = bond->stereo_atoms[1] = 0;
   bond->type = read_byte_if(&at, flags >> 3 & 1, DEFAULT_BOND_TYPE);
-  at += flags >> 2 & 1; /* its direction */
+  bond->direction = read_byte_if(&at, flags >> 2 & 1, 0);
   b->at = at;
   if (!(flags & 0x02)) return DONE;
   bond->stereo = read_byte(b);
@@ -224,7 +224,7 @@ typedef struct {
   uint8_t *rows;    /* of path lengths, for `find_paths` */
 } Scratch;
 
-static int read_all(const Tables *t, Bytes *b, size_t n, uint32_t m, Scratch w, uint8_t *codes) {
+static int read_all(const Tables *t, Bytes *b, size_t n, uint32_t m, int perceived, Scratch w, uint8_t *codes) {
   int found = DONE;
   for (size_t i = 0; i < n && !b->invalid; i++) {
     int this = read_atom(b, w.properties + i * NUM_COLUMNS);
@@ -232,7 +232,10 @@ static int read_all(const Tables *t, Bytes *b, size_t n, uint32_t m, Scratch w, 
     found |= this;
   }
   if (read_byte(b) != 0x0b) b->invalid = 1;
-  for (uint32_t k = 0; k < m && !b->invalid; k++) found |= read_bond(b, w.bonds + k, n);
+  for (uint32_t k = 0; k < m && !b->invalid; k++) {
+    found |= read_bond(b, w.bonds + k, n);
+    if (!perceived && w.bonds[k].direction) found |= HAS_STEREO;
+  }
   if (b->invalid) return INVALID;
 
   uint8_t *of_pairs = codes + n * t->features, *paths = of_pairs + n * n;
@@ -245,7 +248,9 @@ static int read_all(const Tables *t, Bytes *b, size_t n, uint32_t m, Scratch w, 
   if (b->invalid) return INVALID;
 
   find_neighbours(w.bonds, m, n, w.first, w.neighbours);
-  if (found == HAS_STEREO && assign_labels(n, m, w.properties, w.bonds, w.first, w.neighbours, of_pairs)) found = DONE;
+  if (found == HAS_STEREO && assign_labels(n, m, perceived, w.properties, w.bonds, w.first, w.neighbours, of_pairs))
+    found = DONE;
+  if (found == HAS_STEREO && !perceived) return found;
 
   int supported = 1;
   for (uint32_t k = 0; k < m; k++) {
@@ -277,10 +282,8 @@ static int read_all(const Tables *t, Bytes *b, size_t n, uint32_t m, Scratch w, 
   return found;
 }
 
-/* Writes the codes of a molecule of n atoms: (n, features) of atoms, (n, n) of pairs and (n, n) path lengths,
- * concatenated. They are complete for DONE and HAS_STEREO only; with HAS_STEREO all stereo labels are none, because
- * some of them need more than the first rule. */
-int molattn_read(const Tables *t, const uint8_t *binary, int64_t length, int64_t n, uint8_t *codes) {
+static int read_molecule(const Tables *t, const uint8_t *binary, int64_t length, int64_t n, int perceived,
+                         uint8_t *codes) {
   if (n < 1 || n > INT32_MAX / 64 || length < HEADER_SIZE || memcmp(binary, t->start, HEADER_SIZE - 10))
     return INVALID;
   Bytes b = {binary + HEADER_SIZE - 10, binary + length, n > 255, 0};
@@ -295,7 +298,20 @@ int molattn_read(const Tables *t, const uint8_t *binary, int64_t length, int64_t
   uint8_t *properties = (uint8_t *)(first + num_words);
   Scratch scratch = {bonds, first, first + n + 2, first + n + 2 + 2 * m, properties, properties + n * NUM_COLUMNS};
   memset(properties, 0, n * NUM_COLUMNS);
-  int found = read_all(t, &b, n, m, scratch, codes);
+  int found = read_all(t, &b, n, m, perceived, scratch, codes);
   free(bonds);
   return b.invalid ? INVALID : found;
+}
+
+/* Writes the codes of a molecule of n atoms: (n, features) of atoms, (n, n) of pairs and (n, n) path lengths,
+ * concatenated. They are complete for DONE and HAS_STEREO only; with HAS_STEREO all stereo labels are none, because
+ * some of them need more than the first rule. */
+int molattn_read(const Tables *t, const uint8_t *binary, int64_t length, int64_t n, uint8_t *codes) {
+  return read_molecule(t, binary, length, n, 1, codes);
+}
+
+/* The same for a sanitized molecule whose stereochemistry RDKit has not perceived: chiral tags and the directions of
+ * bonds are as in the text. The codes are complete for DONE only; HAS_STEREO leaves the molecule to RDKit. */
+int molattn_read_unperceived(const Tables *t, const uint8_t *binary, int64_t length, int64_t n, uint8_t *codes) {
+  return read_molecule(t, binary, length, n, 0, codes);
 }

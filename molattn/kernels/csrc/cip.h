@@ -21,6 +21,7 @@ enum { ELEMENT, DEGREE, HYDROGENS, CHARGE, HYBRIDIZATION, AROMATIC, RINGS, RADIC
 enum { TAG = NUM_PROPERTIES, VALENCE, EXPLICIT_HYDROGENS, TOTAL_HYDROGENS, NUM_COLUMNS };
 enum { NO_LABEL, LABEL_R, LABEL_S, PSEUDO_R, PSEUDO_S }; /* of an atom */
 enum { LABEL_E = 1, LABEL_Z };       /* of a bond */
+enum { DOWN = 3, UP = 4 }; /* the direction of a bond, from its first to its second atom */
 enum { CW = 1, CCW = 2, STEREO_Z = 2, STEREO_E, STEREO_CIS, STEREO_TRANS };
 enum { DOUBLE = 2, TRIPLE, QUADRUPLE, AROMATIC_BOND = 12, DATIVE = 17 };
 enum { IS_BONDED = 1, IN_RING = 2 }; /* flags of a pair */
@@ -28,7 +29,7 @@ enum { IS_BONDED = 1, IN_RING = 2 }; /* flags of a pair */
 typedef struct {
   uint32_t atoms[2];
   uint32_t stereo_atoms[2]; /* the neighbour of each end that `stereo` refers to */
-  uint8_t type, conjugated, stereo, label;
+  uint8_t type, conjugated, stereo, label, direction;
 } Bond;
 
 /* Larger cases are left to RDKit, which labels none of the largest: the depth is what its time grows with. */
@@ -61,6 +62,7 @@ typedef struct {
   Node *nodes;
   uint16_t (*pair_stack)[2];
   int num_nodes, num_pairs, comparisons_left, failed;
+  int perceived; /* whether RDKit has perceived the stereochemistry */
 } Labeler;
 
 /* Finds the bond orders, 1 for aromatic bonds, and the atoms with a double bond among these; returns 0 for bonds of
@@ -459,7 +461,7 @@ static int label_atom(Labeler *w, uint32_t i) {
   int count = get_branches(w, 0, branches);
   if (count > 4) return 0;
   int differ = sort_branches(w, branches, count, compare_trees);
-  if (w->failed || (!differ && !sort_mirror_images(w, branches, count))) return 0;
+  if (w->failed || (!differ && !(w->perceived && sort_mirror_images(w, branches, count)))) return 0;
   int label = get_label(w, i, branches, count);
   w->properties[i * NUM_COLUMNS + CIP] = differ ? label : label == LABEL_R ? PSEUDO_R : PSEUDO_S;
   return 1;
@@ -494,30 +496,108 @@ static int label_bond(Labeler *w, Bond *bond) {
   return 1;
 }
 
+/* The neighbour at an end of a double bond to which the bond has a direction, and whether it is above that end; returns
+ * 0 if there is none, -1 if two of them are on the same side. */
+static int find_direction(const Labeler *w, uint32_t i, uint32_t *neighbour, int *above) {
+  int found = 0;
+  for (uint32_t s = w->first[i]; s < w->first[i + 1]; s++) {
+    const Bond *bond = w->bonds + w->bond_of[s];
+    if (bond->direction != DOWN && bond->direction != UP) continue;
+    int this = (bond->direction == UP) == (bond->atoms[0] == i);
+    if (found && this == *above) return -1;
+    *neighbour = w->neighbours[s], *above = this, found = 1;
+  }
+  return found;
+}
+
+/* Finds stereo bonds from the directions at both ends; returns 0 for cases in which RDKit's perception has exceptions:
+ * in rings, which have to be large, and at ends with more than two substituents. */
+static int perceive_bonds(Labeler *w) {
+  for (uint32_t k = 0; k < w->m; k++) {
+    Bond *bond = w->bonds + k;
+    int above[2] = {0, 0}, found[2];
+    if (bond->type != DOUBLE) continue;
+    for (int end = 0; end < 2; end++)
+      found[end] = find_direction(w, bond->atoms[end], bond->stereo_atoms + end, above + end);
+    if (!found[0] || !found[1]) continue;
+    if (found[0] < 0 || found[1] < 0 || w->pairs[bond->atoms[0] * w->n + bond->atoms[1]] & IN_RING) return 0;
+    for (int end = 0; end < 2; end++)
+      if (w->first[bond->atoms[end] + 1] - w->first[bond->atoms[end]] > 3) return 0;
+    bond->stereo = above[0] == above[1] ? STEREO_CIS : STEREO_TRANS;
+  }
+  return 1;
+}
+
+/* Whether the neighbours of an atom other than one of them have different colours. */
+static int colours_differ(const Labeler *w, const uint64_t *colours, uint32_t i, uint32_t except) {
+  for (uint32_t s = w->first[i]; s < w->first[i + 1]; s++)
+    for (uint32_t r = w->first[i]; r < s; r++)
+      if (w->neighbours[s] != except && w->neighbours[r] != except &&
+          colours[w->neighbours[s]] == colours[w->neighbours[r]])
+        return 0;
+  return 1;
+}
+
+/* Whether RDKit's perception keeps all tags and stereo bonds: those whose neighbours get different colours from their
+ * elements and, repeatedly, from the colours around them, which RDKit ranks them by. Tags are taken at carbon alone. */
+static int perception_keeps_all(const Labeler *w, uint64_t *colours) {
+  uint64_t *next = colours + w->n;
+  for (size_t i = 0; i < w->n; i++) {
+    const uint8_t *properties = w->properties + i * NUM_COLUMNS;
+    colours[i] = mix(properties[ELEMENT]);
+    uint32_t degree = w->first[i + 1] - w->first[i];
+    if (properties[TAG] && (properties[ELEMENT] != 6 || degree + properties[TOTAL_HYDROGENS] != 4 || degree < 3))
+      return 0;
+  }
+  for (uint32_t k = 0; k < w->m; k++)
+    if (!w->order[k]) return 0;
+  for (size_t round = 0; round < w->n / 2; round++) {
+    for (size_t i = 0; i < w->n; i++) {
+      uint64_t sum = 0;
+      for (uint32_t s = w->first[i]; s < w->first[i + 1]; s++) {
+        uint32_t k = w->bond_of[s];
+        sum += mix(colours[w->neighbours[s]]) * (w->bonds[k].type == AROMATIC_BOND ? 3 : 2 * w->order[k]);
+      }
+      next[i] = mix(sum + colours[i] + w->properties[i * NUM_COLUMNS + TOTAL_HYDROGENS]);
+    }
+    memcpy(colours, next, w->n * sizeof *colours);
+    int differ = 1;
+    for (size_t i = 0; i < w->n && differ; i++)
+      differ = !w->properties[i * NUM_COLUMNS + TAG] || colours_differ(w, colours, i, i);
+    for (uint32_t k = 0; k < w->m && differ; k++)
+      for (int end = 0; end < 2 && w->bonds[k].stereo; end++)
+        differ &= colours_differ(w, colours, w->bonds[k].atoms[end], w->bonds[k].atoms[!end]);
+    if (differ) return 1;
+  }
+  return 0;
+}
+
 /* Labels all stereocentres and stereo bonds; returns 0, with no labels, if that is left to RDKit. */
-static int assign_labels(size_t n, uint32_t m, uint8_t *properties, Bond *bonds, const uint32_t *first,
+static int assign_labels(size_t n, uint32_t m, int perceived, uint8_t *properties, Bond *bonds, const uint32_t *first,
                          const uint32_t *neighbours, const uint8_t *pairs) {
   if (n > MAX_ATOMS) return 0;
   size_t num_words = 2 * (size_t)m + 2 * n;
   /* In the order of their alignment, the largest first. */
-  uint32_t *bond_of = malloc(num_words * sizeof *bond_of + MAX_NODES * sizeof(Node) + MAX_PAIRS * 2 * sizeof(uint16_t) +
-                             2 * n * sizeof(uint16_t) + m + 4 * n);
-  if (bond_of == NULL) return 0;
+  uint64_t *colours = malloc(2 * n * sizeof *colours + num_words * sizeof(uint32_t) + MAX_NODES * sizeof(Node) +
+                             MAX_PAIRS * 2 * sizeof(uint16_t) + 2 * n * sizeof(uint16_t) + m + 4 * n);
+  if (colours == NULL) return 0;
+  uint32_t *bond_of = (uint32_t *)(colours + 2 * n);
   Node *nodes = (Node *)(bond_of + num_words);
   uint16_t(*pair_stack)[2] = (uint16_t(*)[2])(nodes + MAX_NODES), *mean_number = (uint16_t *)(pair_stack + MAX_PAIRS);
   uint8_t *order = (uint8_t *)(mean_number + 2 * n);
   Labeler w = {n, m, properties, bonds, first, neighbours, pairs, bond_of, bond_of + 2 * (size_t)m,
                bond_of + 2 * (size_t)m + n, mean_number, mean_number + n, order, order + m, order + m + n,
-               order + m + 2 * n, order + m + 3 * n, nodes, pair_stack, 0, 0, 0, 0};
+               order + m + 2 * n, order + m + 3 * n, nodes, pair_stack, 0, 0, 0, 0, perceived};
   memcpy(w.component, first, n * sizeof *first); /* temporarily: the position of the next bond of each atom */
   for (uint32_t k = 0; k < m; k++)
     for (int end = 0; end < 2; end++) bond_of[w.component[bonds[k].atoms[end]]++] = k;
-  int found = find_orders(&w) && find_resonant(&w);
+  int found = find_orders(&w) && (perceived || (perceive_bonds(&w) && perception_keeps_all(&w, colours)));
+  found = found && find_resonant(&w);
   if (found) find_mean_numbers(&w);
   found = found && find_duplicates(&w);
   for (size_t i = 0; i < n && found; i++) found = !properties[i * NUM_COLUMNS + TAG] || label_atom(&w, i);
   for (uint32_t k = 0; k < m && found; k++) found = !bonds[k].stereo || label_bond(&w, bonds + k);
-  free(bond_of);
+  free(colours);
   if (found) return 1;
   for (size_t i = 0; i < n; i++) properties[i * NUM_COLUMNS + CIP] = NO_LABEL;
   for (uint32_t k = 0; k < m; k++) bonds[k].label = 0;
