@@ -157,7 +157,7 @@ def _without_chain_carbon(parent: Chem.Mol, i: int) -> Chem.RWMol:
     mol = Chem.RWMol(parent)
     ends = [atom.GetIdx() for atom in mol.GetAtomWithIdx(i).GetNeighbors()]
     _forget_configuration(mol, ends)
-    mol.AddBond(*ends, Chem.BondType.SINGLE)
+    mol.AddBond(ends[0], ends[1], Chem.BondType.SINGLE)
     mol.RemoveAtom(i)
     return mol
 
