@@ -128,7 +128,7 @@ _TABLES = (
 )
 """The columns of the tables, by the names of `MethodScores.measures`."""
 _EXPLANATIONS = {
-    "swap_sign": "swap: {n} edits, F for Cl, N for CH, a CH2 in a chain: share of right directions, and r with the model.",
+    "swap_sign": "swap: {n} edits (F for Cl, N for CH, a CH2 in a chain): right directions, and r with the model.",
     "grow_sign": "grow: {n} edits, CH3 or OH in place of H; `its own edit`: fragment-shapley does the same.",
     "pair_r2": "pairs: r2 with the measured changes of {n} matched pairs, each with a test molecule.",
     "deletion": "deletion: change without the top atoms, relative to random ones, whatever the sign; 1 is chance.",

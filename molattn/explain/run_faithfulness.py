@@ -141,17 +141,14 @@ def measure_run(
 
 
 def measure_quickly(artifact: Artifact, read: Read, run: str | Path, max_molecules: int = 30) -> RunFaithfulness:
-    """Measure the default method and attention for every target of a finished run within about a second, and save it.
+    """Measure the default method and attention for the first target of a finished run in a second or two, and save it.
 
-    Deletion, and edits that neither method makes, of test molecules. The molecules are taken at random until there are
-    `max_molecules`, or until their fragments are `MAX_FRAGMENTS`.
+    Only deletion is measured. The test molecules are taken at random until there are `max_molecules`, or until they
+    have `MAX_FRAGMENTS` fragments, if the default method predicts these.
 
     Args:
         artifact, read, run: as for `measure_run`.
         max_molecules: largest number of molecules.
-
-    Returns:
-        The result of the first target.
 
     Raises:
         UsageError: there are no attributions for this model, or no test molecules.

@@ -123,6 +123,9 @@ def test_readable_molecules_are_measured_and_the_results_stored(run: Path, calls
         "target": None,
         "true_contributions": None,
         "methods": ("additive",),
+        "max_edits": 100,
+        "pairs": None,
+        "max_stability": 30,
         "seed": 3,
         "progress": progress,
     }
