@@ -120,9 +120,9 @@ def faithfulness(run: RunFiles) -> Iterator[Block]:
         where = " ".join(filter(None, [str(entry.get("molecules", "")), entry.get("split", ""), "molecules"]))
         blocks.append(table(f"{name}, on {where} of {entry.get('data', '')}", columns, rows))
     text = (
-        "Edits: the share of real edits whose direction the method predicts. Pairs r2: agreement with the measured changes "
-        "of matched pairs. Deletion: the change of the prediction without the top atoms, relative to random atoms; 1 is "
-        "chance. Kendall tau: agreement with true contributions, where known. All methods and measures:"
+        "Edits: the share of real edits whose direction the method predicts. Pairs r2: agreement with the measured "
+        "changes of matched pairs. Deletion: the change of the prediction without the top atoms, relative to random "
+        "atoms; 1 is chance. Kendall tau: agreement with true contributions, where known. All methods and measures:"
     )
     command = f"molattn faithfulness {run.folder}"
     yield section("faithfulness", "Faithfulness", [*blocks, paragraph(text, command)])
