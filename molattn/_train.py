@@ -143,7 +143,7 @@ def measure_faithfulness(result: "RunResult", max_molecules: int, reporter: Any)
         found = measure_quickly(
             artifact, lambda s: artifact.model.read(s, artifact.read_options), result.folder, max_molecules
         )
-    except MolattnError as error:
+    except (MolattnError, RuntimeError, ValueError) as error:  # a measurement must not fail a finished training
         reporter.stage(f"faithfulness of explanations is not measured: {error}")
     else:
         summary = found.record["methods"][method]["summary"]

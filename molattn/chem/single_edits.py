@@ -52,7 +52,8 @@ def small_edits(
 
     - "CH3/H" and "OH/H": CH3 or OH in place of a hydrogen of a carbon, or a hydrogen in place of CH3 or OH. OH is not
       put on a carbon that has a heteroatom, unless it is aromatic.
-    - "CH2 in a chain": a CH2 between two carbons of a chain, or a chain without one of its CH2.
+    - "CH2 in a chain": a CH2 between two carbons of a chain, or a chain without one of its CH2; not where the chain ends
+      in CH3, since that is the first kind.
     - "F/Cl": one halogen for the other.
     - "N/CH": nitrogen in place of an aromatic CH, or the reverse.
 
@@ -128,6 +129,8 @@ def _edits(parent: Chem.Mol) -> Iterator[tuple[str, Callable[[], Chem.RWMol | No
     for bond in get_bonds(parent):
         ends = bond.GetBeginAtom(), bond.GetEndAtom()
         carbons = all(end.GetAtomicNum() == 6 and not end.GetIsAromatic() for end in ends)
+        if carbons and any(_ends_in_methyl(end, other.GetIdx()) for end, other in (ends, ends[::-1])):
+            continue
         if carbons and bond.GetBondType() == Chem.BondType.SINGLE and not bond.IsInRing():
             yield CHAIN, partial(_with_chain_carbon, parent, ends[0].GetIdx(), ends[1].GetIdx())
 
@@ -138,7 +141,16 @@ def _is_chain_carbon(atom: Chem.Atom) -> bool:
         atom.GetTotalNumHs() == atom.GetDegree() == 2
         and not atom.IsInRing()
         and all(other.GetAtomicNum() == 6 and not other.GetIsAromatic() for other in atom.GetNeighbors())
+        and not any(_ends_in_methyl(other, atom.GetIdx()) for other in atom.GetNeighbors())
     )
+
+
+def _ends_in_methyl(atom: Chem.Atom, previous: int) -> bool:
+    """Whether a chain of CH2 goes on from an atom to a CH3: there, a CH2 more or less is CH3 in place of a hydrogen."""
+    while atom.GetAtomicNum() == 6 and atom.GetDegree() == 2 and not atom.IsInRing():
+        following = next(other for other in atom.GetNeighbors() if other.GetIdx() != previous)
+        previous, atom = atom.GetIdx(), following
+    return atom.GetAtomicNum() == 6 and atom.GetDegree() == 1
 
 
 def _replaced(parent: Chem.Mol, i: int, element: int) -> Chem.RWMol:
