@@ -52,8 +52,8 @@ def small_edits(
 
     - "CH3/H" and "OH/H": CH3 or OH in place of a hydrogen of a carbon, or a hydrogen in place of CH3 or OH. OH is not
       put on a carbon that has a heteroatom, unless it is aromatic.
-    - "CH2 in a chain": a CH2 between two carbons of a chain, or a chain without one of its CH2; not where the chain ends
-      in CH3, since that is the first kind.
+    - "CH2 in a chain": a CH2 between two carbons of a chain, or a chain without one of its CH2; not where the chain
+      ends in CH3, since that is the first kind.
     - "F/Cl": one halogen for the other.
     - "N/CH": nitrogen in place of an aromatic CH, or the reverse.
 
