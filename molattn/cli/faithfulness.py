@@ -118,7 +118,7 @@ def _print(result: "RunFaithfulness", run: Path) -> None:
     for name, words in _EXPLANATIONS.items():
         if name in of_random:
             print_line(words.format(n=of_random[name].count))
-    print_line("In brackets: 95% bootstrap intervals over molecules.")
+    print_line("Below the values: 95% bootstrap intervals over molecules.")
     print_line(f"Saved in {run / 'faithfulness.json'}; molattn explain and pictures of attention show it.")
 
 
