@@ -118,7 +118,7 @@ def _print(result: "RunFaithfulness", run: Path) -> None:
     for name, words in _EXPLANATIONS.items():
         if name in of_random:
             print_line(words.format(n=of_random[name].count))
-    print_line("Below the values: 95% bootstrap intervals over molecules.")
+    print_line("In brackets: 95% bootstrap intervals over molecules.")
     print_line(f"Saved in {run / 'faithfulness.json'}; molattn explain and pictures of attention show it.")
 
 
@@ -132,13 +132,13 @@ _EXPLANATIONS = {
     "grow_sign": "grow: {n} edits, CH3 or OH in place of H; `its own edit`: fragment-shapley does the same.",
     "pair_r2": "pairs: r2 with the measured changes of {n} matched pairs, each with a test molecule.",
     "deletion": "deletion: change without the top atoms, relative to random ones, whatever the sign; 1 is chance.",
-    "spelling": "spelling, noise, seed: r with the values of another SMILES, of weights with 1% of noise, of the next\n"
+    "spelling": "spelling, noise, seed: r with the values of another SMILES, of weights with 1% of noise, of the next "
     "seed (the second model of an ensemble).",
 }
 
 
 def _estimate(m: "Estimate") -> str:
-    return m.why if m.value is None else f"{m.value:.2f}\n[{m.low:.2f}, {m.high:.2f}]"
+    return m.why if m.value is None else f"{m.value:.2f} ({m.low:.2f} to {m.high:.2f})"
 
 
 def _number(value: float | None) -> str:
