@@ -33,6 +33,7 @@ COLUMNS = {
     "Pearson r": ("methods", "pearson"),
     "AUROC": ("methods", "auroc"),
     "untrained, tau": ("untrained", "kendall"),
+    "sign": ("methods", "sign"),
     "deletion": ("methods", "deletion_ratio"),
 }
 """The columns of the tables, and where their values are in the output of `molattn faithfulness`."""
@@ -73,6 +74,12 @@ def max_tau(run_folder: Path, split: str, name: str) -> float:
     return float(np.mean(taus))
 
 
+def _cell(numbers: list[float | None]) -> str:
+    """The mean over the seeds; "-" for a method that has no such number, such as the signs of attention weights."""
+    known = [x for x in numbers if x is not None]
+    return mean_and_std(known, 2) if len(known) == len(numbers) else "-"
+
+
 def main() -> None:
     """Make the missing trainings, measure, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -103,7 +110,7 @@ def main() -> None:
             rows = [
                 [
                     method,
-                    *(mean_and_std([r[part][method][name] for r in records], 2) for part, name in COLUMNS.values()),
+                    *(_cell([r[part][method][name] for r in records]) for part, name in COLUMNS.values()),
                 ]
                 for method in records[0]["methods"]
             ]

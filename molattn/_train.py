@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from molattn.errors import MolattnWarning
+from molattn.errors import MolattnError, MolattnWarning
 from molattn.training.options import TrainOptions
 from molattn.training.run_status import resolve_resume
 
 if TYPE_CHECKING:
     from molattn.training.callbacks import Callback
     from molattn.training.loggers import Logger
+    from molattn.training.train_and_evaluate import RunResult
 
 SECONDS_BETWEEN_LINES = 5.0
 """The minimum time between two progress lines about the molecules read."""
@@ -114,9 +115,39 @@ def run_and_plot(
     from molattn.training.run import run
     from molattn.viewer import write_plots
 
+    def finish(result: "RunResult") -> None:
+        write_plots(result)
+        measure_faithfulness(result, config.training.faithfulness_molecules, reporter)
+
     if planned_runs(config):
-        return run_multiple(config, output_dir, reporter, force, resume, write_plots, callbacks, loggers)
-    return run(config, output_dir, reporter, force, resume, callbacks, loggers, write_plots)
+        return run_multiple(config, output_dir, reporter, force, resume, finish, callbacks, loggers)
+    return run(config, output_dir, reporter, force, resume, callbacks, loggers, finish)
+
+
+def measure_faithfulness(result: "RunResult", max_molecules: int, reporter: Any) -> None:
+    """Measure quickly how faithful explanations of a finished run are, save it there, and report it in one line.
+
+    Args:
+        result: the run.
+        max_molecules: largest number of test molecules; 0 to measure nothing.
+        reporter: receives the line.
+    """
+    from molattn.explain.attribute import choose_attribution_method
+    from molattn.explain.run_faithfulness import measure_quickly
+
+    if not max_molecules:
+        return
+    artifact = result.artifact
+    try:
+        method = choose_attribution_method(artifact)
+        found = measure_quickly(
+            artifact, lambda s: artifact.model.read(s, artifact.read_options), result.folder, max_molecules
+        )
+    except (MolattnError, RuntimeError, ValueError) as error:  # a measurement must not fail a finished training
+        reporter.stage(f"faithfulness of explanations is not measured: {error}")
+    else:
+        summary = found.record["methods"][method]["summary"]
+        reporter.stage(f"faithfulness of {method}: {summary}; all methods: molattn faithfulness {result.folder}")
 
 
 class PrintReporter:

@@ -43,8 +43,10 @@ from molattn.chem.substructures import FUNCTIONAL_GROUPS, functional_groups, mur
 from molattn.chem.tokens import TOKENS, SmilesTokens, smiles_tokens, tokenize, tokenize_all
 
 if TYPE_CHECKING:
+    from molattn.chem.pair_atoms import changed_atoms
     from molattn.chem.pairs import Effect, MatchedPair, Transform, matched_pairs, measured_effects
     from molattn.chem.pyg import from_pyg, to_pyg
+    from molattn.chem.single_edits import SmallEdit, small_edits
     from molattn.chem.suitability import structural_alerts, synthetic_accessibility
     from molattn.chem.variants import Variant, matched_pair_variants, substituent_scan
 
@@ -85,6 +87,7 @@ __all__ = [
     "MoleculeGraph",
     "Progress",
     "ReadOptions",
+    "SmallEdit",
     "SmilesTokens",
     "Transform",
     "Variant",
@@ -93,6 +96,7 @@ __all__ = [
     "bond_codes",
     "butina_clusters",
     "canonical_smiles",
+    "changed_atoms",
     "conformer",
     "contributions_table",
     "descriptors",
@@ -122,6 +126,7 @@ __all__ = [
     "rdkit_version",
     "read_smiles",
     "round_trip_smiles",
+    "small_edits",
     "smiles_from_mol",
     "smiles_from_molblock",
     "smiles_tokens",
@@ -139,8 +144,10 @@ __all__ = [
 _LATE = {
     name: module
     for module, names in {
+        "pair_atoms": ("changed_atoms",),
         "pairs": ("Effect", "MatchedPair", "Transform", "matched_pairs", "measured_effects"),
         "pyg": ("from_pyg", "to_pyg"),
+        "single_edits": ("SmallEdit", "small_edits"),
         "suitability": ("structural_alerts", "synthetic_accessibility"),
         "variants": ("Variant", "matched_pair_variants", "substituent_scan"),
     }.items()

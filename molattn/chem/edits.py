@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from rdkit import Chem
 
-from molattn.chem.features import get_atoms
+from molattn.chem.brackets import RDKIT_ERRORS
+from molattn.chem.features import get_atoms, output_order
 from molattn.chem.pairs import HYDROGEN, MAX_SUBSTITUENT
 from molattn.chem.parse import MAX_ATOMS, read_smiles
 
@@ -70,6 +71,17 @@ def cuts_of(parent: Chem.Mol) -> Iterator[Cut]:
                 yield Cut(anchor, start, atoms, Chem.MolFragmentToSmiles(pieces, list(side)))
 
 
+def context_of(parent: Chem.Mol, cut: Cut) -> str:
+    """The rest of the parent without the substituent of `cut`, for which `[*:1]` stands in the SMILES."""
+    plain = Chem.Mol(parent)
+    bond = plain.GetBondBetweenAtoms(cut.anchor, cut.first)
+    pieces = Chem.FragmentOnBonds(plain, [bond.GetIdx()], dummyLabels=[(0, 0)])
+    for atom in get_atoms(pieces)[parent.GetNumAtoms() :]:
+        atom.SetAtomMapNum(1)
+    rest = next(atoms for atoms in Chem.GetMolFrags(pieces) if cut.anchor in atoms)
+    return Chem.MolFragmentToSmiles(pieces, list(rest))
+
+
 def substituted(parent: Chem.Mol, anchor: int, cut: Cut | None, added: str) -> Chem.RWMol | None:
     """The parent with a substituent in place of that of `cut`, or of a hydrogen of the atom `anchor`; not sanitized."""
     mol = Chem.RWMol(parent)
@@ -103,6 +115,27 @@ def substituted(parent: Chem.Mol, anchor: int, cut: Cut | None, added: str) -> C
             new.SetStereoAtoms(*(index[i] for i in bond.GetStereoAtoms()))
             new.SetStereo(_CIS_TRANS[bond.GetStereo()])
     return mol
+
+
+def written(mol: Chem.RWMol) -> tuple[str, tuple[int, ...]] | None:
+    """The canonical SMILES of an edited molecule, and the atoms of the parent in its order; None if it is invalid."""
+    try:
+        Chem.SanitizeMol(mol)
+        # SMILES are written from the directions of bonds, which a new double bond does not have.
+        Chem.SetDoubleBondNeighborDirections(mol)
+        Chem.AssignStereochemistry(mol, cleanIt=True, force=True)
+        if any(atom.GetNumRadicalElectrons() for atom in get_atoms(mol)):
+            return None
+        text = Chem.MolToSmiles(mol)
+        again = Chem.MolFromSmiles(text)
+    except RDKIT_ERRORS:
+        return None
+    order = output_order(mol)
+    # Hydrogens that were atoms of the parent can become implicit; then the order is not that of the text.
+    if again is None or again.GetNumAtoms() != len(order):
+        return None
+    atoms = (mol.GetAtomWithIdx(i) for i in order)
+    return text, tuple(a.GetIntProp(PARENT) if a.HasProp(PARENT) else -1 for a in atoms)
 
 
 @cache

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from rdkit import Chem, rdBase
 
-from molattn.chem.features import output_order
+from molattn.chem.features import get_bonds, output_order
 from molattn.chem.parse import MAX_ATOMS, RDKIT_ERRORS, canonical_smiles, read_smiles
 from molattn.errors import InputError
 
@@ -48,11 +48,14 @@ class Fragments:
             raise InputError(f"{smiles!r} has other atoms than its canonical SMILES {self._canonical!r}")
         ranks = list(Chem.CanonicalRankAtoms(self._mol, breakTies=False))
         Chem.Kekulize(self._mol, clearAromaticFlags=True)
+        self._has_double_bond_stereo = any(b.GetStereo() != Chem.BondStereo.STEREONONE for b in get_bonds(self._mol))
         self._units = _units(self._mol)
         self.units = tuple(tuple(order[i] for i in unit) for unit in self._units)
         unit_of = {i: u for u, unit in enumerate(self._units) for i in unit}
-        bonds = [(unit_of[b.GetBeginAtomIdx()], unit_of[b.GetEndAtomIdx()]) for b in self._mol.GetBonds()]
-        pairs = {*bonds, *((v, u) for u, v in bonds)}
+        bonds = get_bonds(self._mol)
+        ends = [(unit_of[b.GetBeginAtomIdx()], unit_of[b.GetEndAtomIdx()]) for b in bonds]
+        pairs = {*ends, *((v, u) for u, v in ends)}
+        self._bonds = [(b.GetBeginAtomIdx(), b.GetEndAtomIdx(), int(b.GetBondTypeAsDouble())) for b in bonds]
         self.neighbors = tuple(tuple(sorted(v for w, v in pairs if w == u != v)) for u in range(len(self._units)))
         self.symmetry = [0] * len(order)
         for i, j in enumerate(order):
@@ -70,16 +73,16 @@ class Fragments:
         if len(kept) == self._mol.GetNumAtoms():
             return self._canonical
         rest = Chem.RWMol(self._mol)
-        for bond in self._mol.GetBonds():
-            ends = (bond.GetBeginAtomIdx(), bond.GetEndAtomIdx())
-            if (ends[0] in kept) == (ends[1] in kept):
+        for i, j, order in self._bonds:
+            if (i in kept) == (j in kept):
                 continue
-            atom = rest.GetAtomWithIdx(ends[0] if ends[0] in kept else ends[1])
+            atom = rest.GetAtomWithIdx(i if i in kept else j)
             if atom.GetNoImplicit():
-                atom.SetNumExplicitHs(atom.GetNumExplicitHs() + int(bond.GetBondTypeAsDouble()))
+                atom.SetNumExplicitHs(atom.GetNumExplicitHs() + order)
             atom.SetChiralTag(Chem.ChiralType.CHI_UNSPECIFIED)
-            for other in atom.GetBonds():
-                other.SetStereo(Chem.BondStereo.STEREONONE)
+            if self._has_double_bond_stereo:
+                for other in atom.GetBonds():
+                    other.SetStereo(Chem.BondStereo.STEREONONE)
         rest.BeginBatchEdit()
         for i in range(self._mol.GetNumAtoms()):
             if i not in kept:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from rdkit import Chem, RDConfig, rdBase
 
+from molattn.chem.features import output_order
 from molattn.chem.parse import canonical_smiles, read_smiles
 from molattn.chem.standardize import inchi_key
 from molattn.errors import InputError
@@ -37,6 +38,25 @@ def random_smiles(mol: Chem.Mol, seed: int) -> str:
         raise ValueError(f"a seed is from 0 to {_SEEDS - 1}, got {seed}")
     (smiles,) = Chem.MolToRandomSmilesVect(mol, 1, randomSeed=seed + 1)
     return smiles
+
+
+def reordered_smiles(mol: Chem.Mol, seed: int) -> tuple[str, list[int]]:
+    """A random SMILES of a molecule, not canonical, and the index in the molecule of each of its atoms.
+
+    Args:
+        mol: As `read_smiles` returns it.
+        seed: From 0; the same seed gives the same SMILES.
+
+    >>> from molattn.chem import read_smiles
+    >>> from molattn.chem.generate import reordered_smiles
+    >>> text, order = reordered_smiles(read_smiles("CCO"), seed=0)
+    >>> [("C", "C", "O")[i] for i in order] == [c for c in text if c in "CO"]
+    True
+    """
+    order = np.random.default_rng(seed).permutation(mol.GetNumAtoms()).tolist()
+    shuffled = Chem.RenumberAtoms(mol, order)
+    text = Chem.MolToSmiles(shuffled, canonical=False)
+    return text, [order[i] for i in output_order(shuffled)]
 
 
 def round_trip_smiles(text: str, max_length: int) -> str | None:

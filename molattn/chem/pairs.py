@@ -92,6 +92,8 @@ def matched_pairs(smiles: Sequence[str]) -> list[MatchedPair]:
     to a heteroatom. The substituent has up to `MAX_SUBSTITUENT` atoms and no more than the rest of the molecule.
     Hydrogens are substituents, too. Of several ways to see a pair, that with the smallest substituents counts.
 
+    The atoms in which they differ: `changed_atoms`.
+
     Args:
         smiles: n molecules. Those that cannot be read, of several fragments, or the same as one before are in no pair.
 
@@ -187,8 +189,14 @@ def _environment(context: str) -> tuple[str, str] | None:
     mol = Chem.MolFromSmiles(context, UNSANITIZED)
     dummy = next(atom for atom in mol.GetAtoms() if atom.GetAtomMapNum() == 1)
     environment = atom_symbol(dummy.GetNeighbors()[0])
+    capped = capped_context(context)
+    return None if capped is None else (environment, capped)
+
+
+def capped_context(context: str) -> str | None:
+    """The canonical SMILES of a context with a hydrogen in place of its dummy; None if that is no molecule."""
     capped = Chem.MolFromSmiles(context.replace(DUMMY, "[H]"))
-    return None if capped is None else (environment, Chem.MolToSmiles(capped))
+    return None if capped is None else Chem.MolToSmiles(capped)
 
 
 def atom_symbol(atom: Chem.Atom) -> str:

@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 
 from rdkit import Chem, rdBase
 
-from molattn.chem.brackets import RDKIT_ERRORS
-from molattn.chem.edits import PARENT, Cut, cuts_of, read_parent, substituted, with_nitrogen
-from molattn.chem.features import get_atoms, output_order
+from molattn.chem.edits import Cut, cuts_of, read_parent, substituted, with_nitrogen, written
+from molattn.chem.features import get_atoms
 from molattn.chem.pairs import HYDROGEN, Transform, atom_symbol
 from molattn.chem.parse import MAX_ATOMS, canonical_smiles
 
@@ -117,35 +116,14 @@ def _merge(parent: Chem.Mol, found: Iterator[tuple[Chem.RWMol | None, Variant]])
     merged: dict[str, Variant] = {}
     with rdBase.BlockLogs():
         for mol, variant in found:
-            if mol is None or (written := _written(mol)) is None or written[0] == own:
+            if mol is None or (result := written(mol)) is None or result[0] == own:
                 continue
-            text, parent_atoms = written
+            text, parent_atoms = result
             if (known := merged.get(text)) is None:
                 merged[text] = replace(variant, smiles=text, parent_atoms=parent_atoms)
             elif variant.atom not in known.atoms:
                 merged[text] = replace(known, atoms=(*known.atoms, variant.atom))
     return list(merged.values())
-
-
-def _written(mol: Chem.RWMol) -> tuple[str, tuple[int, ...]] | None:
-    """The canonical SMILES of an edited molecule, and the atoms of the parent in its order; None if it is invalid."""
-    try:
-        Chem.SanitizeMol(mol)
-        # SMILES are written from the directions of bonds, which a new double bond does not have.
-        Chem.SetDoubleBondNeighborDirections(mol)
-        Chem.AssignStereochemistry(mol, cleanIt=True, force=True)
-        if any(atom.GetNumRadicalElectrons() for atom in get_atoms(mol)):
-            return None
-        text = Chem.MolToSmiles(mol)
-        again = Chem.MolFromSmiles(text)
-    except RDKIT_ERRORS:
-        return None
-    order = output_order(mol)
-    # Hydrogens that were atoms of the parent can become implicit; then the order is not that of the text.
-    if again is None or again.GetNumAtoms() != len(order):
-        return None
-    atoms = (mol.GetAtomWithIdx(i) for i in order)
-    return text, tuple(a.GetIntProp(PARENT) if a.HasProp(PARENT) else -1 for a in atoms)
 
 
 def _variant(name: str, kind: str, atom: int, transform: Transform | None = None) -> Variant:

@@ -10,6 +10,7 @@ from molattn.cli.table_reading import DEFAULT_READING, TableReading, reads_table
 from molattn.cli.terminal import console, print_json, print_line, warn
 
 if TYPE_CHECKING:
+    from molattn.explain.estimates import Estimate
     from molattn.explain.run_faithfulness import RunFaithfulness
 
 
@@ -36,12 +37,15 @@ def faithfulness(
 ) -> None:
     """Measure how faithful each method of `molattn explain` is for a model, on molecules held out from its training.
 
-    Deletion: how much the prediction changes when the top-ranked atoms are masked, relative to a random order; it does
-    not measure signs. Sign: the share of atoms whose value has the sign of the change of the prediction without the
-    atom, by definition 1 for occlusion. On `nci-logp` and `nci-tpsa`, where the true contribution of every atom is
-    known, its sign is taken instead, and Kendall's tau, Pearson's r and the AUROC of the important atoms are measured,
-    compared with random numbers and an untrained model. The result is saved as
-    `faithfulness.json` in the run, and pictures of attention and attributions show the result of their method.
+    Edits: real molecules that differ in one atom or group; does what the method says of the change have the direction
+    and the size of the change of the prediction? Pairs: the same with measured values, of test molecules in matched
+    pairs. Deletion: how much the prediction changes when the top-ranked atoms are masked, relative to a random order,
+    whatever the sign. Stability: of the values, under another spelling of the molecule, noise in the weights, and, for
+    an ensemble, another seed. Each has a 95% bootstrap interval. A measure does not judge a method that makes the same
+    edit itself. On `nci-logp` and `nci-tpsa`, where the true contribution of every atom is known, signs, Kendall's
+    tau, Pearson's r and the AUROC of the important atoms are measured as well, compared with random numbers and an
+    untrained model. The result is saved as `faithfulness.json` in the run, and pictures of attention and attributions
+    show the result of their method.
     """
     reading.check_has_table(table)
     from molattn.cli.table_report import TableProgress
@@ -76,27 +80,54 @@ def _print(result: "RunFaithfulness", run: Path) -> None:
     count = f"{n} of {candidates}" if n < candidates else str(n)
     split = f"{record['split']} " if record["split"] else ""
     print_line(f"{scores.target}, {count} {split}molecules of {record['data']}:")
-    table = Table()
-    table.add_column("method", no_wrap=True)
     if result.ground_truth_property:
-        for name in ("tau", "r", "AUROC", "untrained"):
+        table = Table()
+        table.add_column("method", no_wrap=True)
+        for name in ("tau", "r", "AUROC", "untrained", "sign"):
             table.add_column(name, justify="right")
-    for name in ("sign", "deletion"):
-        table.add_column(name, justify="right")
-    for name, m in scores.methods.items():
-        cells = [name]
-        if result.ground_truth_property:
-            cells += [_number(m.kendall), _number(m.pearson), _number(m.auroc), _number(scores.untrained[name].kendall)]
-        table.add_row(*cells, _number(m.sign), _number(m.deletion_ratio))
-    console().print(table)
-    if result.ground_truth_property:
+        for name, m in scores.methods.items():
+            numbers = (m.kendall, m.pearson, m.auroc, scores.untrained[name].kendall, m.sign)
+            table.add_row(name, *map(_number, numbers))
+        console().print(table)
         print_line("tau (Kendall), r (Pearson), AUROC: accuracy, or agreement with true contributions; 1 is perfect.")
         print_line("untrained: the tau of the same model before training.")
-    reference = "true contribution" if result.ground_truth_property else "change of the prediction without the atom"
-    print_line(f"sign: share of atoms whose value has the sign of the {reference}; empty for methods without signs.")
-    print_line("deletion: change of the prediction without the top atoms, relative to random atoms; 1 is chance.")
-    print_line("It does not measure signs.")
+        print_line("sign: share of atoms whose value has the sign of the true contribution.")
+    for columns in _TABLES:
+        names = [name for name in columns if name in scores.methods["random"].measures]
+        if not names:
+            continue
+        table = Table()
+        table.add_column("method", no_wrap=True)
+        for name in names:
+            table.add_column(columns[name], justify="right")
+        for method, m in scores.methods.items():
+            table.add_row(method, *(_estimate(m.measures[name]) for name in names))
+        console().print(table)
+    of_random = scores.methods["random"].measures
+    for name, words in _EXPLANATIONS.items():
+        if name in of_random:
+            print_line(words.format(n=of_random[name].count))
+    print_line("In brackets: 95% bootstrap intervals over molecules.")
     print_line(f"Saved in {run / 'faithfulness.json'}; molattn explain and pictures of attention show it.")
+
+
+_TABLES = (
+    {"swap_sign": "swap, sign", "swap_r": "swap, r", "grow_sign": "grow, sign", "pair_r2": "pairs, r2"},
+    {"deletion": "deletion", "spelling": "spelling", "noise": "noise", "seed": "seed"},
+)
+"""The columns of the tables, by the names of `MethodScores.measures`."""
+_EXPLANATIONS = {
+    "swap_sign": "swap: {n} edits (F for Cl, N for CH, a CH2 in a chain): right directions, and r with the model.",
+    "grow_sign": "grow: {n} edits, CH3 or OH in place of H; `its own edit`: fragment-shapley does the same.",
+    "pair_r2": "pairs: r2 with the measured changes of {n} matched pairs, each with a test molecule.",
+    "deletion": "deletion: change without the top atoms, relative to random ones, whatever the sign; 1 is chance.",
+    "spelling": "spelling, noise, seed: r with the values of another SMILES, of weights with 1% of noise, of the next "
+    "seed (the second model of an ensemble).",
+}
+
+
+def _estimate(m: "Estimate") -> str:
+    return m.why if m.value is None else f"{m.value:.2f} ({m.low:.2f} to {m.high:.2f})"
 
 
 def _number(value: float | None) -> str:

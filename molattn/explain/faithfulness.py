@@ -1,30 +1,34 @@
 """Scores of attribution methods: accuracy, where the true contributions of atoms are known, signs, and faithfulness."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from molattn.chem import MoleculeGraph
-from molattn.data.store.batches import collate
 from molattn.errors import SmilesError, UsageError
 from molattn.explain.accuracy import attribution_accuracy, sign_agreement
 from molattn.explain.attribute import available_attribution_methods, choose_attribution_method, explained_output
-from molattn.explain.fragment_shapley import FRAGMENT_SHAPLEY, fragment_shapley
-from molattn.explain.masking import deletion_outputs, occlusion
-from molattn.explain.methods import METHODS, random_attributions
-from molattn.explain.terms import MoleculeOrBatch, Terms
+from molattn.explain.attributor import RANDOM, Attributor, check_finite, descriptors_of
+from molattn.explain.estimates import MIN_COUNT, Estimate, bootstrap_weights, too_few
+from molattn.explain.masking import deletion_outputs
+from molattn.explain.measured_changes import (
+    GROW,
+    OWN,
+    OWN_EDITS,
+    SWAP,
+    Change,
+    find_edits,
+    judge_edits,
+    judge_pairs,
+)
+from molattn.explain.stability import judge_stability
+from molattn.explain.terms import MoleculeOrBatch
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig
-from molattn.models.descriptor_stream import molecule_descriptors
 from molattn.models.graph_model import GraphModel
 from molattn.models.predict import compute_outputs
 from molattn.models.random_states import seeded
-
-OCCLUSION = "occlusion"
-
-RANDOM = "random"
-"""The name of the random baseline among the methods."""
 
 FRACTIONS = (0.1, 0.2, 0.3, 0.4, 0.5)
 """Fractions of the atoms that are deleted in a deletion curve, the largest attributions first."""
@@ -46,9 +50,17 @@ class MethodScores:
             deleted, the largest |attribution| first.
         deletion_ratio: the mean of that curve divided by that of random orders: 1 is chance, and more is better. It
             ranks by |attribution| and sums |change|, so it does not measure signs.
-        sign: the fraction of the atoms whose attribution has the sign of the true contribution; without ground truth,
-            that of the change of the prediction, f(molecule) - f(molecule without the atom), which is 1 for occlusion
-            by definition. Of atoms whose effect is above `MIN_EFFECT`. None for methods without signs.
+        sign: the fraction of the atoms whose attribution has the sign of the true contribution, of atoms whose true
+            contribution is above `MIN_EFFECT`. None for methods without signs, and without ground truth.
+        measures: the measures that need no ground truth, with intervals and counts, by name. Where a method makes the
+            same edit as the measure, there is no value:
+
+            - "swap_sign", "swap_r": real edits (F for Cl, N for CH, a CH2 more or less in a chain): the share whose
+              direction the method predicts, and r with the model's own change; see `judge_edits`.
+            - "grow_sign", "grow_r": the same for CH3 or OH in place of hydrogen, which `fragment-shapley` does itself.
+            - "pair_sign", "pair_r2": matched pairs with measured values; see `judge_pairs`.
+            - "deletion": `deletion_ratio` with its interval, for all but `occlusion`, which deletes atoms itself.
+            - "spelling", "noise", "seed": the mean r with the values after a change; see `judge_stability`.
     """
 
     kendall: float | None
@@ -57,6 +69,7 @@ class MethodScores:
     deletion_curve: tuple[float, ...] | None
     deletion_ratio: float | None
     sign: float | None = None
+    measures: Mapping[str, Estimate] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -88,6 +101,10 @@ def measure_faithfulness(
     true_contributions: Callable[[MoleculeGraph], np.ndarray] | None = None,
     methods: Sequence[str] = (),
     deletion: bool = True,
+    max_edits: int = 0,
+    edit_measures: Sequence[str] = (SWAP, GROW),
+    pairs: Sequence[Change] | None = None,
+    max_stability: int = 0,
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Faithfulness:
@@ -100,8 +117,13 @@ def measure_faithfulness(
         true_contributions: the true contributions of the atoms of a molecule to the target, (n,), if known.
         methods: their names; empty for all that support the model.
         deletion: whether to compute deletion curves.
-        seed: seed of the random orders and of the weights of the untrained model.
-        progress: called with the number of finished molecules and their total number.
+        max_edits: largest number of edits of each measure of edits; 0 to measure none.
+        edit_measures: the measures of edits, "swap" and "grow".
+        pairs: measured changes of matched pairs; None to measure none.
+        max_stability: largest number of molecules for stability; 0 to measure none.
+        seed: seed of the random orders, the samples, and the weights of the untrained model.
+        progress: called with the number of finished steps and their total number: a molecule, or one method of a
+            measure, is a step.
 
     Raises:
         UsageError: unknown method or target, one that the model does not support, or no molecules.
@@ -116,32 +138,37 @@ def measure_faithfulness(
     model = artifact.model
     assert isinstance(model, GraphModel) and isinstance(model.config, GraphModelConfig)
     names = [choose_attribution_method(artifact, name) for name in methods] or available_attribution_methods(artifact)
-    z = (
-        None
-        if scaler is None
-        else scaler.scale(np.array([molecule_descriptors(m, scaler.computed) for m in molecules]))
-    )
+    z = descriptors_of(artifact, molecules)
     failures: dict[int, str] = {}
     outputs = compute_outputs(artifact.model, molecules, descriptors=z, failures=failures)
     for i, reason in failures.items():
         raise SmilesError(molecules[i].smiles, reason)
-    batches = [collate([m], None, None if z is None else z[i : i + 1]) for i, m in enumerate(molecules)]
     explained = [explained_output(artifact, target, row) for row in outputs]
     indices, scale = [e.output for e in explained], explained[0].std
-    total = len(molecules) * (2 if true_contributions is not None else 1)
-    report = progress or (lambda done, total: None)  # noqa: ARG005
+    attributor = Attributor(artifact, names, seed)
+    steps = len(attributor.all_names) * ((max_edits > 0) + (pairs is not None) + (max_stability > 0))
+    total, done = len(molecules) * (2 if true_contributions is not None else 1) + steps, 0
+
+    def report(number: int = 1) -> None:
+        nonlocal done
+        done += number
+        if progress is not None:
+            progress(done, total)
+
     trained, num_with_ground_truth = _score_methods(
-        artifact,
-        molecules,
-        batches,
-        indices,
-        names,
-        true_contributions,
-        deletion,
-        scale,
-        seed,
-        lambda done: report(done, total),
+        attributor, molecules, indices, true_contributions, deletion, scale, seed, report
     )
+    measured: list[Mapping[str, Mapping[str, Estimate]]] = []
+    if max_edits:
+        changes = find_edits(artifact, molecules, indices, max_edits, seed, edit_measures)
+        measured.append(judge_edits(attributor, changes, report))
+    if pairs is not None:
+        measured.append(judge_pairs(attributor, pairs, report))
+    if max_stability:
+        order = np.random.default_rng(seed).permutation(len(molecules))[:max_stability].tolist()
+        measured.append(judge_stability(attributor, [(molecules[i], indices[i]) for i in order], seed, report))
+    for part in measured:
+        trained = {name: replace(m, measures={**m.measures, **part[name]}) for name, m in trained.items()}
     untrained: Mapping[str, MethodScores] = {}
     if true_contributions is not None:
         with seeded(seed):
@@ -149,43 +176,17 @@ def measure_faithfulness(
             fresh = GraphModel(model.config, model.head.out_features, num_descriptors=k).eval().requires_grad_(False)
         fresh = fresh.to(model.head.weight.device)
         untrained, _ = _score_methods(
-            replace(artifact, model=fresh, other_models=()),
-            molecules,
-            batches,
-            indices,
-            names,
-            true_contributions,
-            False,
-            scale,
-            seed,
-            lambda done: report(len(molecules) + done, total),
+            attributor.like(fresh), molecules, indices, true_contributions, False, scale, seed, report
         )
     return Faithfulness(
         target or artifact.targets[0], explained[0].unit, len(molecules), num_with_ground_truth, trained, untrained
     )
 
 
-def _methods(
-    artifact: Artifact, names: Sequence[str], seed: int
-) -> dict[str, Callable[[MoleculeGraph, MoleculeOrBatch, int], Terms]]:
-    """The methods and the baseline: functions of a molecule, a batch of it, and the index of an output."""
-    model, random = artifact.model, random_attributions(seed)
-    assert isinstance(model, GraphModel)
-    functions: dict[str, Callable[[MoleculeGraph, MoleculeOrBatch, int], Terms]] = {}
-    for name in names:
-        if name == FRAGMENT_SHAPLEY:
-            functions[name] = lambda molecule, _, output: fragment_shapley(artifact, molecule, output)
-        else:
-            functions[name] = lambda _, batch, output, compute=METHODS[name].compute: compute(model, batch, output)
-    return functions | {RANDOM: lambda _, batch, output: random(model, batch, output)}
-
-
 def _score_methods(
-    artifact: Artifact,
+    attributor: Attributor,
     molecules: Sequence[MoleculeGraph],
-    batches: Sequence[MoleculeOrBatch],
     outputs: Sequence[int],
-    names: Sequence[str],
     true_contributions: Callable[[MoleculeGraph], np.ndarray] | None,
     deletion: bool,
     scale: float,
@@ -193,30 +194,29 @@ def _score_methods(
     report: Callable[[int], None],
 ) -> tuple[dict[str, MethodScores], int]:
     """The scores of the methods, and the number of molecules whose true contributions differ."""
-    functions, model = _methods(artifact, names, seed), artifact.model
+    functions, model = attributor.all_names, attributor.artifact.model
     assert isinstance(model, GraphModel)
     rng = np.random.default_rng(seed)
     accuracies: dict[str, list[tuple[float, float, float]]] = {name: [] for name in functions}
     signs: dict[str, list[float]] = {name: [] for name in functions}
     curves: dict[str, list[np.ndarray]] = {name: [] for name in functions}
-    for done, (molecule, batch, output) in enumerate(zip(molecules, batches, outputs, strict=True)):
-        attributions = {name: function(molecule, batch, output) for name, function in functions.items()}
+    for molecule, output in zip(molecules, outputs, strict=True):
+        batch = attributor.batch(molecule)
+        attributions = {name: attributor.terms(name, molecule, output, batch) for name in functions}
         values = {name: found.values for name, found in attributions.items()}
-        _check_finite(molecule, values, "attributions")
-        effects = _effects(model, molecule, batch, output, values, true_contributions)
-        if effects is not None:
+        truth = None if true_contributions is None else true_contributions(molecule)
+        if truth is not None and np.ptp(np.round(truth, 4)) > 0:
             for name, found in attributions.items():
-                if true_contributions is not None:
-                    accuracies[name].append(attribution_accuracy(found.values, effects))
+                accuracies[name].append(attribution_accuracy(found.values, truth))
                 # Attention weights have no sign; the random numbers of the baseline have one.
-                share = sign_agreement(found.values, effects) if found.has_unit or name == RANDOM else None
+                share = sign_agreement(found.values, truth) if found.has_unit or name == RANDOM else None
                 signs[name] += [] if share is None else [share]
         if deletion:
             curves_of_molecule = _deletion_curves(model, batch, molecule.num_atoms, output, values, rng)
-            _check_finite(molecule, curves_of_molecule, "predictions without the top atoms")
+            check_finite(molecule, curves_of_molecule, "predictions without the top atoms")
             for name, curve in curves_of_molecule.items():
                 curves[name].append(curve * scale)
-        report(done + 1)
+        report(1)
     chance = np.mean(curves[RANDOM]) if deletion else 0.0
     num_with_ground_truth = len(accuracies[RANDOM])
     scores = {}
@@ -232,35 +232,22 @@ def _score_methods(
             None if curve is None else tuple(curve.tolist()),
             None if curve is None or chance == 0 else float(curve.mean() / chance),
             float(np.mean(signs[name])) if signs[name] else None,
+            {"deletion": _deletion_ratio(name, curves, seed)} if deletion and chance else {},
         )
     return scores, num_with_ground_truth
 
 
-def _effects(
-    model: GraphModel,
-    molecule: MoleculeGraph,
-    batch: MoleculeOrBatch,
-    output: int,
-    values: Mapping[str, np.ndarray],
-    true_contributions: Callable[[MoleculeGraph], np.ndarray] | None,
-) -> np.ndarray | None:
-    """The true contributions of the atoms, None if they are all equal; or else the changes of the output without them.
-
-    `values` are those of the methods, the changes among them if occlusion is.
-    """
-    if true_contributions is not None:
-        effects = true_contributions(molecule)
-        return effects if np.ptp(np.round(effects, 4)) > 0 else None
-    effects = values[OCCLUSION] if OCCLUSION in values else occlusion(model, batch, output).values
-    _check_finite(molecule, {OCCLUSION: effects}, "attributions")
-    return effects
-
-
-def _check_finite(molecule: MoleculeGraph, values: Mapping[str, np.ndarray], what: str) -> None:
-    """Raise SmilesError if there is a number that is not finite: the mean over molecules would be none either."""
-    for name, numbers in values.items():
-        if not np.isfinite(numbers).all():
-            raise SmilesError(molecule.smiles, f"its {what} by the method {name} are not finite: measure other methods")
+def _deletion_ratio(name: str, curves: Mapping[str, Sequence[np.ndarray]], seed: int) -> Estimate:
+    """The mean change of the curves of a method over that of random orders, with its interval over molecules."""
+    changes, chance = (np.mean(curves[key], axis=1) for key in (name, RANDOM))
+    if name in OWN_EDITS["deletion"]:
+        return Estimate(None, count=len(changes), why=OWN)
+    if len(changes) < MIN_COUNT:
+        return too_few(len(changes), "molecules")
+    w = bootstrap_weights(np.arange(len(changes))[:, None], seed)
+    by_chance = w @ chance
+    low, high = np.quantile((w @ changes)[by_chance > 0] / by_chance[by_chance > 0], [0.025, 0.975]).tolist()
+    return Estimate(float(changes.mean() / chance.mean()), low, high, len(changes))
 
 
 def _deletion_curves(

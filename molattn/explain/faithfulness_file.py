@@ -13,6 +13,7 @@ from molattn.errors import MolattnWarning
 from molattn.models.config_file import WEIGHTS
 
 if TYPE_CHECKING:
+    from molattn.explain.estimates import Estimate
     from molattn.explain.faithfulness import Faithfulness, MethodScores
 
 FILE = "faithfulness.json"
@@ -67,25 +68,38 @@ def read_summaries(run: Path, model: Path) -> FaithfulnessSummaries:
 
 
 def summarize(m: "MethodScores", result: "Faithfulness", data: str, split: str) -> str:
-    """The scores of one method, in one line.
-
-    Without ground truth, signs are compared with those of the changes of the prediction without each atom.
-    """
+    """The scores of one method, in one line: the accuracy, or else what it predicts of changes, or else deletion."""
     chance = result.methods["random"]
     where = " ".join(filter(None, [str(result.num_molecules), split, f"molecules of {data}"]))
     signs = "" if m.sign is None else f"{m.sign:.0%} of its signs are right"
-    if m.kendall is None and signs:
-        signs = f"{m.sign:.0%} of its signs are those of occlusion"
     if m.kendall is not None and chance.kendall is not None:
         tau = (
             f"Kendall tau {m.kendall:.2f} with the true contributions to {result.target} "
             f"(random order {chance.kendall:.2f}; 1 is perfect)"
         )
         return ", ".join(filter(None, (tau, signs, where)))
+    changes = [_share(m.measures, *words) for words in _CHANGES]
+    if any(changes):
+        return ", ".join(filter(None, (*changes, where)))
     if m.deletion_ratio is not None:
         change = f"changes {result.target} {m.deletion_ratio:.2f} times as much as random ones, whatever the sign"
-        return ", ".join(filter(None, (f"removing its top atoms {change}", signs, where)))
+        return f"removing its top atoms {change}, {where}"
     return f"not measurable on {where}"
+
+
+_CHANGES = (
+    ("pair_r2", "predicts", "of the variance of the measured changes in", "matched pairs"),
+    ("swap_sign", "predicts the direction of", "of", "edits"),
+)
+"""The measures of changes that a summary says, the most telling first, and how."""
+
+
+def _share(measures: "Mapping[str, Estimate]", name: str, before: str, of: str, what: str) -> str:
+    """One measure as text; empty if there is no value."""
+    m = measures.get(name)
+    if m is None or m.value is None:
+        return ""
+    return f"{before} {m.value:.0%} ({m.low:.0%} to {m.high:.0%}) {of} {m.count} {what}"
 
 
 def _read(run: Path, model: Path) -> dict[str, Any] | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from molattn.chem import Fragments
+from molattn.chem import MAX_ATOMS, Fragments
 from molattn.errors import SmilesError
 from molattn.explain.terms import Terms
 from molattn.models.artifact import Artifact
@@ -93,6 +93,12 @@ def growth_steps(neighbors: Sequence[Sequence[int]]) -> tuple[dict[int, float], 
         if found > MAX_EXACT:
             return _sampled_steps(neighbors)
     return first, steps
+
+
+def number_of_fragments(molecule: Molecule, max_atoms: int = MAX_ATOMS) -> int:
+    """The number of fragments that the attribution of a molecule predicts."""
+    _, steps = growth_steps(Fragments(molecule.encoded_smiles, max_atoms).neighbors)
+    return len({before for before, _ in steps}) + 1
 
 
 def _joining(fragment: Fragment, neighbors: Sequence[Sequence[int]]) -> list[int]:

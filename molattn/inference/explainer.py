@@ -1,5 +1,6 @@
 """Attention maps of a model, and what each atom contributed to a prediction."""
 
+import shlex
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
@@ -128,7 +129,7 @@ class Explainer(TorchPredictor):
     def _maps(self, molecules: Sequence[Molecule], z: np.ndarray | None) -> Iterator[AttentionMap | SmilesError]:
         """The map of each molecule, or an error where the model's output is not finite; see `iter_maps`."""
         summaries = (by_method["attention"] for by_method in self._faithfulness.values() if "attention" in by_method)
-        return iter_maps(self._artifact, molecules, z, next(summaries, NOT_MEASURED))
+        return iter_maps(self._artifact, molecules, z, next(summaries, self._not_measured()))
 
     @overload
     def attributions(  # pyright: ignore[reportOverlappingOverload]
@@ -263,11 +264,18 @@ class Explainer(TorchPredictor):
         a = self._artifact
         found = attribute(a, molecule, method, target, descriptors=None if z is None else z[None])
         by_method = self._faithfulness.get(found.target) or self._faithfulness.get(target or a.targets[0], {})
-        summary = by_method.get(method, NOT_MEASURED)
+        summary = by_method.get(method) or self._not_measured(found.target)
         if a.trees is not None:
             t = target_index(a, found.target)
             summary = f"{a.trees.describe_share(t, of_trees=method == TREE_SHAP)}; {summary}"
         return replace(found, faithfulness=summary)
+
+    def _not_measured(self, target: str = "") -> str:
+        """`NOT_MEASURED`, with the command that measures it if the model was loaded from a run on this machine."""
+        if self.folder is None or self.address:
+            return NOT_MEASURED
+        option = f" --target {shlex.quote(target)}" if target and target != self.targets[0] else ""
+        return f"{NOT_MEASURED}: molattn faithfulness {shlex.quote(str(self._run_folder(None)))}{option}"
 
     def _read(self, smiles: Any, descriptors: Any) -> tuple[list[tuple[Molecule, np.ndarray | None]], bool]:
         """Molecules with their descriptors, and whether `smiles` was a single one; raises SmilesError."""

@@ -196,6 +196,8 @@ class TrainingConfig:
             `molattn.models.calibration.CALIBRATION_METHODS`; the conformal one when empty.
         domain_size: the maximum number of training molecules that the model stores to detect molecules unlike them; 0
             for none.
+        faithfulness_molecules: the maximum number of test molecules on which the faithfulness of attention and of the
+            default attributions is measured after the training, within a second or two; 0 for none.
         metrics: the metrics to report, names in `molattn.training.metrics.METRICS`, the first of them after every
             epoch; the defaults of the task when empty.
         baseline: whether to train a random forest on fingerprints and descriptors as well, with the same split, and to
@@ -267,6 +269,7 @@ class TrainingConfig:
     dropout_sampling_size: int = 10
     calibration_method: str = option("", "conformal-regression, zscaling, isotonic; conformal-multiclass, ...")
     domain_size: int = 1000
+    faithfulness_molecules: int = 30
     metrics: tuple[str, ...] = option(
         (), "What is reported: rmse mae, or auroc auprc.", "--metric", metavar="NAME", table="metric", hidden=False
     )

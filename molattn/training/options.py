@@ -114,6 +114,7 @@ class TrainOptions(EstimatorOptions, total=False):
     num_folds: int | None
     fold: int | None
     seed: int | None
+    faithfulness_molecules: int | None
     baseline: bool | None
     checkpoint_every: int | None
     num_replicates: int | None

@@ -30,8 +30,8 @@ def test_explain_prints_the_sum_and_a_line_for_each_atom(molattn: Molattn, run: 
     lines = answer.out.splitlines()
     assert lines[:2] == ["CCO", found.equation]
     assert (
-        lines[2]
-        == "fragment-shapley, the change of the prediction as the atom joins a fragment; faithfulness: not measured"
+        lines[2] == "fragment-shapley, the change of the prediction as the atom joins a fragment; faithfulness: "
+        f"{found.faithfulness}"
     )
     rows = [(*line[2:].split(), line[:2]) for line in lines[3:]]
     shares = [*zip(("C0", "C1", "O2"), found.values, strict=True), *found.other_terms.items()]
@@ -83,7 +83,8 @@ def test_explain_makes_a_page_with_each_molecule_once(molattn: Molattn, run: Pat
     found = library.load(run).attributions("CCO")
     (shown,) = molecules[1]["attributions"]
     method = content["methods"][shown["of"]]
-    assert (method["method"], method["adds_up"], method["faithfulness"]) == ("fragment-shapley", True, "not measured")
+    expected = ("fragment-shapley", True, found.faithfulness)
+    assert (method["method"], method["adds_up"], method["faithfulness"]) == expected
     np.testing.assert_allclose(shown["values"], found.values, rtol=1e-4)
 
 

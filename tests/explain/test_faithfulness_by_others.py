@@ -22,11 +22,9 @@ from molattn.explain.terms import Terms
 from molattn.models.base import build_model
 from molattn.models.config import GraphModelConfig, SmilesModelConfig
 from molattn.models.graph_model import GraphModel
-from molattn.models.predict import compute_outputs
 from molattn.models.scaler import DescriptorScaler
 from molattn.models.tasks import Multiclass
 from tests.explain.test_attributions import artifact_of, model_of
-from tests.explain.test_attributions_by_others import without
 
 MOLECULES = [molecule_graph(s) for s in ("OCCN", "CC(=O)OCCC", "Cc1ccccc1O", "CC", "ClCCCBr")]
 MODEL = model_of(2, readout="sum", num_layers=1)
@@ -217,26 +215,20 @@ def test_deletion_is_the_curve_over_that_of_chance_and_an_answer_that_is_not_fin
         measure_faithfulness(artifact_of(model), MOLECULES[:2])
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["truth", "no truth"])
 @pytest.mark.parametrize("names", [("additive", "attention"), ("cam", "occlusion")], ids="-".join)
-def test_a_sign_is_right_if_it_is_that_of_the_truth_or_else_of_the_change_without_the_atom(
-    names: tuple[str, ...], known: bool
-) -> None:
+def test_a_sign_is_right_if_it_is_that_of_the_truth(names: tuple[str, ...]) -> None:
     def true(m: MoleculeGraph) -> np.ndarray:  # the model's terms, of which a part has the wrong sign
         return np.linspace(-1, 2, m.num_atoms) * additive(MODEL, m, 1).values
 
-    def changes(m: MoleculeGraph) -> np.ndarray:
-        return np.array([np.subtract(*compute_outputs(MODEL, [m, without(m, [i])])[:, 1]) for i in range(m.num_atoms)])
-
     molecules = MOLECULES[:3]
     found = measure_faithfulness(
-        ARTIFACT, molecules, "b", methods=names, true_contributions=true if known else None, deletion=False, seed=4
+        ARTIFACT, molecules, "b", methods=names, true_contributions=true, deletion=False, seed=4
     )
     draw = random_attributions(4)
     functions = {name: METHODS[name].compute for name in names if name != "attention"} | {RANDOM: draw}
     shares: dict[str, list[float]] = {name: [] for name in functions}
     for m in molecules:
-        effects = true(m) if known else changes(m)
+        effects = true(m)
         counted = np.abs(effects) > 0.01 * np.abs(effects).max()
         for name, function in functions.items():
             shares[name].append(((function(MODEL, m, 1).values > 0) == (effects > 0))[counted].mean())
@@ -246,32 +238,26 @@ def test_a_sign_is_right_if_it_is_that_of_the_truth_or_else_of_the_change_withou
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
-@pytest.mark.parametrize(
-    ("part", "deletion", "said"),
-    [
-        ("occlusion", False, "its attributions by the method occlusion are not finite"),
-        ("deletion_outputs", True, "its predictions without the top atoms by the method cam are not finite"),
-    ],
-    ids=["occlusion", "deletion"],
-)
-def test_a_prediction_without_atoms_that_is_not_finite_is_an_error_of_its_molecule(
-    part: str, deletion: bool, said: str, number: float, monkeypatch: pytest.MonkeyPatch
+def test_a_prediction_without_atoms_that_is_not_finite_is_an_error_of_its_molecule_and_method(
+    number: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where no method is occlusion: signs are compared with it."""
-    whole = getattr(faithfulness, part)
+    whole = faithfulness.deletion_outputs
 
     def broken(model: Any, batch: Any, *more: Any) -> Any:
         found = whole(model, batch, *more)
         if batch.mask.shape[1] != MOLECULES[1].num_atoms:
             return found
-        if not deletion:
-            return replace(found, values=found.values + number)
         found[:, 1:] += number  # the prediction for the whole molecule comes first
         return found
 
-    monkeypatch.setattr(faithfulness, part, broken)
+    monkeypatch.setattr(faithfulness, "deletion_outputs", broken)
+    said = "its predictions without the top atoms by the method cam are not finite"
     with pytest.raises(SmilesError, match=said) as e:
-        measure_faithfulness(ARTIFACT, MOLECULES[:2], "b", methods=("cam",), deletion=deletion)
+        measure_faithfulness(ARTIFACT, MOLECULES[:2], "b", methods=("cam",))
+    # A method is named only for what it computes itself.
+    monkeypatch.undo()
+    monkeypatch.setitem(METHODS, "occlusion", replace(METHODS["occlusion"], compute=broken))
+    measure_faithfulness(ARTIFACT, MOLECULES[:2], "b", methods=("cam",))
     assert e.value.smiles == MOLECULES[1].smiles
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from molattn.errors import MolattnWarning
 from molattn.explain import faithfulness_file
+from molattn.explain.estimates import Estimate
 from molattn.explain.faithfulness import Faithfulness, MethodScores
 from molattn.explain.faithfulness_file import FILE, read_summaries, summarize, write_faithfulness
 from molattn.models.config_file import WEIGHTS
@@ -46,8 +47,14 @@ def test_a_summary_reports_the_best_available_score() -> None:
     assert summarize(without_truth(GOOD), blind, "in.csv", "") == summary
     # Where one of the two has no order, there is nothing to compare with.
     assert summarize(GOOD, blind, "in.csv", "") == summarize(without_truth(GOOD), FOUND, "in.csv", "") == summary
-    signed = summarize(replace(without_truth(GOOD), sign=0.876), blind, "in.csv", "")
-    assert signed == summary.replace("the sign, 12", "the sign, 88% of its signs are those of occlusion, 12")
+    swap, pairs = Estimate(0.876, 0.7, 0.95, 40), Estimate(0.5, 0.3, 0.625, 55)
+    changes = replace(without_truth(GOOD), measures={"swap_sign": swap, "pair_r2": pairs})
+    assert summarize(changes, blind, "in.csv", "") == (
+        "predicts 50% (30% to 62%) of the variance of the measured changes in 55 matched pairs, "
+        "predicts the direction of 88% (70% to 95%) of 40 edits, 12 molecules of in.csv"
+    )
+    few = replace(without_truth(GOOD), measures={"swap_sign": Estimate(None, count=3, why="3 edits, under 10")})
+    assert summarize(few, blind, "in.csv", "") == summary
     nothing = replace(without_truth(GOOD), deletion_ratio=None)
     assert summarize(nothing, blind, "esol", "test") == "not measurable on 12 test molecules of esol"
 
@@ -78,7 +85,7 @@ def test_a_file_without_signs_is_read(model: Path, tmp_path: Path) -> None:
     write_faithfulness(tmp_path, model, FOUND, "esol", "test", "log_p")
     content = json.loads((tmp_path / FILE).read_text())
     for method in content["targets"]["logS"]["methods"].values():
-        del method["sign"]
+        del method["sign"], method["measures"]
     (tmp_path / FILE).write_text(json.dumps(content))
     assert set(read_summaries(tmp_path, model)["logS"]) == {"additive", "random"}
 

@@ -119,10 +119,16 @@ def test_readable_molecules_are_measured_and_the_results_stored(run: Path, calls
     test = [s for i, s in enumerate(["CCCC", "CC", *SMILES]) if i % 3 != 1]
     readable = [s for s in test if s != "C1CC"]
     assert calls[0][0] == readable
+    # All are measured as 1.0; the training molecules are partners, and make no pairs among themselves.
+    pairs = calls[0][1].pop("pairs")
+    assert pairs and all(pair.change == 0 for pair in pairs)
+    assert all({pair.first.smiles, pair.second.smiles} & set(readable) for pair in pairs)
     assert calls[0][1] == {
         "target": None,
         "true_contributions": None,
         "methods": ("additive",),
+        "max_edits": 100,
+        "max_stability": 30,
         "seed": 3,
         "progress": progress,
     }

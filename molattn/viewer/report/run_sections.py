@@ -107,17 +107,25 @@ def faithfulness(run: RunFiles) -> Iterator[Block]:
     for name, entry in entries.items():
         methods = entry.get("methods", {})
         rows = [
-            [method, m.get("sign"), m.get("deletion_ratio"), m.get("kendall"), m.get("summary", "")]
+            [
+                method,
+                *(m.get("measures", {}).get(measure, {}).get("value") for measure in ("swap_sign", "pair_r2")),
+                m.get("deletion_ratio"),
+                m.get("kendall"),
+                m.get("summary", ""),
+            ]
             for method, m in methods.items()
         ]
-        columns = ("method", "sign", "deletion", "Kendall tau", "in words")
+        columns = ("method", "edits", "pairs r2", "deletion", "Kendall tau", "in words")
         where = " ".join(filter(None, [str(entry.get("molecules", "")), entry.get("split", ""), "molecules"]))
         blocks.append(table(f"{name}, on {where} of {entry.get('data', '')}", columns, rows))
     text = (
-        "Sign: the share of atoms whose value has the right sign. Deletion: the change of the prediction without the "
-        "top atoms, relative to random atoms; 1 is chance. Kendall tau: agreement with true contributions, where known."
+        "Edits: the share of real edits whose direction the method predicts. Pairs r2: agreement with the measured "
+        "changes of matched pairs. Deletion: the change of the prediction without the top atoms, relative to random "
+        "atoms; 1 is chance. Kendall tau: agreement with true contributions, where known. All methods and measures:"
     )
-    yield section("faithfulness", "Faithfulness", [*blocks, paragraph(text)])
+    command = f"molattn faithfulness {run.folder}"
+    yield section("faithfulness", "Faithfulness", [*blocks, paragraph(text, command)])
 
 
 def curation(run: RunFiles) -> Iterator[Block]:
