@@ -55,7 +55,7 @@ def launch(arguments: Sequence[str], devices: int, nodes: int) -> int:
         if not (sys.platform == "win32" and number == signal.SIGINT):  # which its console sends to all processes
             send(number)
 
-    def suspend(*_: object) -> None:
+    def suspend(number: int, _: FrameType | None) -> None:  # noqa: ARG001
         send(signal.SIGSTOP)  # not SIGTSTP, which has no effect in a session without a terminal
         os.kill(os.getpid(), signal.SIGSTOP)
         send(signal.SIGCONT)

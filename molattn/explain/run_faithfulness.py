@@ -26,7 +26,7 @@ from molattn.training.run_status import CONFIG_FILE, model_folder
 
 MAX_EDITS, MAX_PAIRS, MAX_STABILITY = 100, 200, 30
 """Largest numbers of edits of a measure, of matched pairs, and of molecules for stability."""
-MAX_FRAGMENTS = 3000
+MAX_FRAGMENTS = 1500
 """Largest number of fragments of the molecules of a quick measurement: about a second on one core."""
 
 
