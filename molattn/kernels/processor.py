@@ -29,7 +29,7 @@ def instruction_sets(macros: str) -> list[str]:
     Args:
         macros: what the compiler prints with -dM -E.
     """
-    names = (name.lower().replace("_", "") for name in _MACROS.findall(macros))
+    names: list[str] = [name.lower().replace("_", "") for name in _MACROS.findall(macros)]
     return sorted({_LINUX_NAMES.get(name, name) for name in names})
 
 

@@ -47,11 +47,18 @@ def used(folder: Path | None, cache: Path, processor_flags: str = "", **environm
     if processor_flags:
         code = f"from molattn.kernels import processor; processor.cpu_description = lambda: {processor_flags!r}\n{USE}"
     done = subprocess.run(
-        [sys.executable, "-c", code, *([] if folder is None else [str(folder)])],
+        [sys.executable, "-P", "-c", code, *([] if folder is None else [str(folder)])],
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "MOLATTN_CACHE": str(cache), "MOLATTN_COMPILE": "", "MOLATTN_MARCH": "", **environment},
+        env={
+            **os.environ,
+            "MOLATTN_CACHE": str(cache),
+            "MOLATTN_COMPILE": "",
+            "MOLATTN_MARCH": "",
+            "PYTHONPATH": str(ROOT),
+            **environment,
+        },
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout.splitlines(), done.stderr
