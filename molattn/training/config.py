@@ -247,7 +247,7 @@ class TrainingConfig:
     seed: int = option(0, "Of split, weights, batches.", metavar="N", hidden=False, show_default=True)
     base: str = option(
         AUTO_BASE,
-        "Pretrained weights: nci, a folder, hf://user/model, none; auto is nci where it fits.",
+        "Pretrained weights: nci, chembl, a folder, hf://user/model, none; auto is nci where it fits.",
         metavar="BASE",
         hidden=False,
     )

@@ -7,6 +7,7 @@ from molattn.data import column, datasets_dir, load_card, read_table
 from molattn.data.datasets.excluded_molecules import (
     HASH_DIGITS,
     HASH_FILE,
+    TEST_HASH_FILE,
     ExcludedMolecules,
     evaluation_molecules,
     molecule_hash,
@@ -44,13 +45,17 @@ def test_others_are_not() -> None:
         assert smiles not in evaluation_molecules()
 
 
-def test_the_file_is_sorted_and_holds_no_molecule_twice() -> None:
-    path = datasets_dir() / HASH_FILE
-    lines = read_hashes(path)
-    assert lines == sorted(set(lines))
-    assert len(lines) == len(evaluation_molecules()) > 98_000
-    assert all(line.isascii() for line in path.read_text().splitlines())
-    assert {len(line) for line in lines} == {HASH_DIGITS}
+def test_the_files_are_sorted_and_hold_no_molecule_twice() -> None:
+    found: list[str] = []
+    for name, least in ((HASH_FILE, 13_000), (TEST_HASH_FILE, 84_000)):
+        path = datasets_dir() / name
+        lines = read_hashes(path)
+        assert lines == sorted(set(lines))
+        assert len(lines) > least
+        assert all(line.isascii() for line in path.read_text().splitlines())
+        assert {len(line) for line in lines} == {HASH_DIGITS}
+        found += lines
+    assert len(found) == len(set(found)) == len(evaluation_molecules())
 
 
 def test_a_line_that_is_not_a_hash_raises(tmp_path) -> None:

@@ -16,7 +16,11 @@ EVALUATION_GROUPS = ("tdc", "moleculeace")
 """The groups of data sets with a fixed test split: their test molecules are excluded."""
 
 HASH_FILE = "evaluation-molecules.txt"
-"""The file of hashes in the folder of data sets, one per line; lines that begin with # are comments."""
+"""The file of hashes of `EVALUATION_SETS` in the folder of data sets, one per line; lines that begin with # are
+comments."""
+
+TEST_HASH_FILE = "test-molecules.txt"
+"""The file of further hashes: of the test molecules of `EVALUATION_GROUPS` and of other test sets."""
 
 HASH_DIGITS = 12
 
@@ -65,16 +69,18 @@ class ExcludedMolecules:
 
 @cache
 def evaluation_molecules() -> ExcludedMolecules:
-    """The molecules of `EVALUATION_SETS`, the test molecules of `EVALUATION_GROUPS`, and those of further test sets.
+    """The molecules of `EVALUATION_SETS`, the test molecules of `EVALUATION_GROUPS`, and those of other test sets.
 
     Raises:
-        InputError: the file of hashes is missing or invalid.
+        InputError: a file of hashes is missing or invalid.
     """
-    path = datasets_dir() / HASH_FILE
-    try:
-        hashes = read_hashes(path)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read ({error}): reinstall molattn") from error
+    hashes: list[str] = []
+    for name in (HASH_FILE, TEST_HASH_FILE):
+        path = datasets_dir() / name
+        try:
+            hashes += read_hashes(path)
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path} cannot be read ({error}): reinstall molattn") from error
     return ExcludedMolecules(hashes)
 
 
