@@ -43,6 +43,14 @@ def _small_trainings_begin_at_once() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _small_trainings_end_with_a_small_measurement() -> Iterator[None]:
+    """Of faithfulness, on one or two molecules: on more it takes longer than a small training itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("molattn.explain.run_faithfulness.MAX_FRAGMENTS", 20)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _torch_is_left_as_it_was() -> Iterator[None]:
     """What a test leaves switched on would change the tests that happen to come after it in the same process."""

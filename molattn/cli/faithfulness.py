@@ -64,7 +64,10 @@ def faithfulness(
             progress=report,
         )
     if result.rejected:
-        count = f"{len(result.rejected)} molecules cannot be read and are left out"
+        n = len(result.rejected)
+        count = (
+            f"{n} molecules cannot be read and are left out" if n > 1 else "1 molecule cannot be read and is left out"
+        )
         warn(f"{count}; the first, {result.rejected[0]}")
     if as_json:
         print_json(result.record)

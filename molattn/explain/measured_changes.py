@@ -167,7 +167,9 @@ def _agreement(
     what: str,
 ) -> tuple[Estimate, Estimate]:
     """The share of changes above `smallest` whose sign is predicted, and r of all."""
-    units = np.array([c.units for c in changes]).reshape(len(changes), -1)
+    units = np.array([c.units for c in changes], dtype=int).reshape(
+        len(changes), len(changes[0].units) if changes else 1
+    )
     r = estimate_correlation(predicted, change, units, what)
     if not attributor_has_signs(attributor, name, changes):
         return Estimate(None, count=len(changes), why=NO_SIGN), r

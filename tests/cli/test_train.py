@@ -98,6 +98,7 @@ def test_the_run_folder_is_complete(run: Path, table: Path) -> None:
         "config.toml",
         "data_report.json",
         "env.json",
+        "faithfulness.json",
         "history.csv",
         "metrics.json",
         "model/config.json",

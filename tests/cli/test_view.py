@@ -53,10 +53,13 @@ def test_smiles_become_a_page(molattn, run, tmp_path):
     attention = molecules[0]["attention"]
     assert attention["layers"] == 2
     data = page_data(path)
-    assert data["faithfulness"][attention["faithfulness"]] == "not measured"
+    measured = json.loads((run / "faithfulness.json").read_text())["targets"]["y"]["methods"]
+    assert data["faithfulness"][attention["faithfulness"]] == measured["attention"]["summary"]
     methods = [method["method"] for method in data["methods"]]
     assert methods[0] == "fragment-shapley" and {"additive", "occlusion", "attention"} <= set(methods)
-    assert {(method["target"], method["faithfulness"]) for method in data["methods"]} == {("y", "not measured")}
+    for method in data["methods"]:
+        summary = measured[method["method"]]["summary"] if method["method"] in measured else "not measured: molattn"
+        assert method["target"] == "y" and method["faithfulness"].startswith(summary)
     for molecule in molecules:
         assert [a["of"] for a in molecule["attributions"]] == [*range(len(methods))]
         assert all(len(a["values"]) == molecule["num_atoms"] for a in molecule["attributions"])
@@ -64,7 +67,7 @@ def test_smiles_become_a_page(molattn, run, tmp_path):
 
 def test_a_table_adds_true_values_and_reports_the_limit(molattn, run, table, tmp_path):
     path = tmp_path / "page.html"
-    answer = molattn("view", run, table, "-o", path, "--max-rows", 9)
+    answer = molattn("view", run, table, "-o", path, "--max-rows", 9, "--method", "additive")
     assert answer.code == 0
     assert "warning: 1 of 9 molecules cannot be shown; the first, line 9: " in answer.err
     assert f"{path} shows 8 molecules, the first of {table}; --max-rows shows more: open" in answer.err
@@ -73,7 +76,7 @@ def test_a_table_adds_true_values_and_reports_the_limit(molattn, run, table, tmp
     truth = [m["predictions"][0]["true"] for m in shown(path)]
     assert [m["smiles"] for m in shown(path)] == [smiles for smiles, _ in expected]
     assert truth == [float(y) if y != "unknown" else "unknown" for _, y in expected]
-    again = molattn("view", run, table, "-o", path, "--max-rows", 100, "--force", "--quiet")
+    again = molattn("view", run, table, "-o", path, "--max-rows", 100, "--method", "additive", "--force", "--quiet")
     assert again.code == 0 and "--max-rows" not in again.err
     assert len(shown(path)) == 41
 

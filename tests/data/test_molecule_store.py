@@ -343,7 +343,7 @@ def test_a_cache_that_cannot_be_written_to_costs_no_run(cache: Path) -> None:
     assert all(same(f, w) for f, w in zip(found, featurize(SMALL), strict=True))
 
 
-def _no_folder(prefix: str) -> None:
+def _no_folder(prefix: str, **_: object) -> None:
     raise OSError(28, "No space left on device", prefix)
 
 

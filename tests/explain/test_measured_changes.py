@@ -55,6 +55,16 @@ def test_too_few_give_no_estimate_and_say_so():
     assert estimate_mean(np.ones(10), np.arange(10)[:, None], "pairs").value == 1.0
 
 
+def test_without_any_change_there_is_no_estimate():
+    attributor = Attributor(ARTIFACT, ("additive",), 0)
+    (edits, pairs) = judge_edits(attributor, {SWAP: []}, nothing), judge_pairs(attributor, [], nothing)
+    assert edits["additive"]["swap_sign"].why == "0 edits that change enough, under 10"
+    assert (edits["additive"]["swap_r"].why, pairs["additive"]["pair_r2"].why) == (
+        "0 edits, under 10",
+        "0 pairs, under 10",
+    )
+
+
 def test_a_pair_counts_as_often_as_both_of_its_molecules():
     units = np.array([[0, 1], [1, 2], [0, 0]])
     w = bootstrap_weights(units)

@@ -62,7 +62,9 @@ def test_the_figures_are_those_of_the_run(run: Path, table: Path) -> None:
     assert f"`{table.name}`" in card and str(table.parent) not in card
     assert rows_of(card, "How it was made")[1] == ["model", "`graph`, 2 layers of 16 channels, 8 heads"]
     assert "- Standard deviations: none\n- Calibration: none\n- Coverage: not measured" in card
-    assert "Not measured: `molattn faithfulness RUN`" in card
+    saved = json.loads((run / "faithfulness.json").read_text())["targets"]["y"]["methods"]
+    said = section_of(card, "Faithfulness of its explanations")
+    assert all(f"- `{name}`: {method['summary']}" in said for name, method in saved.items() if name != "random")
 
 
 def test_what_the_training_molecules_are_made_of(run: Path) -> None:

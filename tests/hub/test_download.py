@@ -209,7 +209,7 @@ def test_a_run_folder_that_was_uploaded_as_it_is(hub: HubServer, run: Path) -> N
     hub.repositories["user/run"] = Repository()
     hub.repositories["user/run"].commit("main", files, "run")
     np.testing.assert_array_equal(library.load("hf://user/run").predict(SMILES), library.load(run).predict(SMILES))
-    assert downloaded(hub) == ["model/config.json", "model/model.safetensors"]
+    assert downloaded(hub) == ["faithfulness.json", "model/config.json", "model/model.safetensors"]
 
 
 # A model of the hub is a file of a stranger.

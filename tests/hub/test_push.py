@@ -35,7 +35,7 @@ def test_no_molecule_of_the_training_is_uploaded(hub: HubServer, run: Path, tabl
     pushed = library.push(run, "hf://user/solubility")
     files = hub.repositories["user/solubility"].files()
     plots = {f"plots/{path.name}" for path in (run / "plots").iterdir()}
-    assert {*files} == {*pushed.files} == MODEL | plots | {"metrics.json", "config.toml"}
+    assert {*files} == {*pushed.files} == MODEL | plots | {"metrics.json", "config.toml", "faithfulness.json"}
     assert {name: len(data) for name, data in files.items()} == dict(pushed.files)
     texts = "\n".join(data.decode() for name, data in files.items() if name.endswith((".md", ".json", ".toml")))
     smiles = {line.partition(",")[0] for line in table.read_text().splitlines()[1:]}

@@ -3,6 +3,7 @@
 import codecs
 import gzip
 import io
+import os
 import sys
 import zlib
 from collections.abc import Iterator
@@ -47,7 +48,7 @@ def open_input(path: str | Path) -> Iterator[Any]:
     except FileNotFoundError as error:
         raise InputError(f"there is no file {path}") from error
     except OSError as error:
-        if path.is_dir():  # a PermissionError on Windows
+        if os.path.isdir(path):  # false for a name too long; a PermissionError on Windows
             raise InputError(f"{path} is a folder; give a file in it") from error
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     with file:
