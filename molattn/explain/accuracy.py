@@ -1,7 +1,6 @@
 """Accuracy of attributions: how well they agree with the true contributions of the atoms, or with their signs."""
 
 import numpy as np
-from scipy.stats import kendalltau, pearsonr
 
 MIN_EFFECT = 0.01
 """Smallest size of the effect of an atom, as a fraction of the largest in its molecule, whose sign counts."""
@@ -13,7 +12,9 @@ def attribution_accuracy(values: np.ndarray, true_contributions: np.ndarray) -> 
     `true_contributions` must not be equal for all atoms. Values are rounded to five digits of the largest, so that
     equivalent atoms are ties despite rounding errors.
     """
-    from sklearn.metrics import roc_auc_score  # slow to import, and not needed where there is no truth
+    # Slow to import, and not needed where there is no truth.
+    from scipy.stats import kendalltau, pearsonr
+    from sklearn.metrics import roc_auc_score
 
     v = _rounded(values)
     y = np.round(true_contributions, 4)
