@@ -1,5 +1,6 @@
 """TreeSHAP of the boosted trees beside an attention model: it adds up, and every footer says which model it is of."""
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -145,7 +146,8 @@ def test_every_footer_says_which_model_it_is_of(runs: dict[str, Path], command: 
     assert blended is not None
     share = f"{100 * blended.weights[0]:.0f}%"
     of_trees, attention = predictor.attributions("CCO", "tree-shap"), predictor.attention("CCO")
-    assert of_trees.faithfulness.startswith(f"of the boosted trees, {share} of the prediction; not measured")
+    command_of_run = f"molattn faithfulness {shlex.quote(str(runs['numbers']))}"
+    assert of_trees.faithfulness == f"of the boosted trees, {share} of the prediction; not measured: {command_of_run}"
     for text in (predictor.attributions("CCO").faithfulness, attention.faithfulness):
         assert text.startswith("of the attention model, ") and f"(boosted trees: {share})" in text
     # The number beside a map is what `predict` says.
