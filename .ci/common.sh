@@ -18,6 +18,10 @@ browser() {
   fi
 }
 
+# Options of pytest with which each call of a function is checked against its annotations, shapes included: a third slower.
+rooms=(attention graph sequence models data chem training explain viewer inference)
+check_annotations=("--jaxtyping-packages=$(printf 'molattn.%s,' "${rooms[@]}")beartype.beartype")
+
 # `run_in CONFIGURATION COMMAND...`: runs a command as on another machine. The kernels of torch, MKL and oneDNN are each
 # selected by the processor, and each library has a variable to override it.
 run_in() {

@@ -113,15 +113,25 @@ def run_and_plot(
     # Imported here, because prediction does not need the training modules.
     from molattn.training.multiple_runs import planned_runs, run_multiple
     from molattn.training.run import run
-    from molattn.viewer import write_plots
 
     def finish(result: "RunResult") -> None:
-        write_plots(result)
-        measure_faithfulness(result, config.training.faithfulness_molecules, reporter)
+        finish_run(result, config.training.faithfulness_molecules, reporter)
 
     if planned_runs(config):
         return run_multiple(config, output_dir, reporter, force, resume, finish, callbacks, loggers)
     return run(config, output_dir, reporter, force, resume, callbacks, loggers, finish)
+
+
+def finish_run(result: "RunResult", max_molecules: int, reporter: Any) -> None:
+    """Draw the plots of a finished run, and measure the faithfulness of its explanations.
+
+    Args:
+        result, max_molecules, reporter: as for `measure_faithfulness`.
+    """
+    from molattn.viewer import write_plots
+
+    write_plots(result)
+    measure_faithfulness(result, max_molecules, reporter)
 
 
 def measure_faithfulness(result: "RunResult", max_molecules: int, reporter: Any) -> None:

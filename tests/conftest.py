@@ -23,6 +23,7 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # the workers share the folder of t
 os.environ["MOLATTN_CACHE"] = ""
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -31,6 +32,15 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("filterwarnings", "error::molattn.errors.MolattnWarning")
     # The workers share a cache: one may wait for the molecules that another reads.
     config.addinivalue_line("filterwarnings", "ignore:another process is reading these molecules")
+    # On a busy machine an example that hypothesis makes may take seconds, which is no fault of the test.
+    settings.register_profile("molattn", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("molattn")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests with the mark `annotations` if nothing checks annotations."""
+    if not config.getoption("jaxtyping_packages", None):
+        items[:] = [item for item in items if not item.get_closest_marker("annotations")]
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -48,6 +58,18 @@ def _small_trainings_end_with_a_small_measurement() -> Iterator[None]:
     """Of faithfulness, on one or two molecules: on more it takes longer than a small training itself."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("molattn.explain.run_faithfulness.MAX_FRAGMENTS", 20)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _small_trainings_end_at_once(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The plots of a run and its measurement of faithfulness take twice as long as a small training itself: they are
+    made for the tests with the mark `finished_runs`, and for fixtures that several tests share."""
+    if request.node.get_closest_marker("finished_runs"):
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("molattn._train.finish_run", lambda *_: None)
         yield
 
 

@@ -318,6 +318,7 @@ def test_maxima_of_negative_numbers_are_negative(x):
         assert max_nodes(graph.v, graph).tolist() == [[-1.0, 5.0]]
 
 
+@pytest.mark.annotations
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -336,6 +337,7 @@ def test_the_shape_checker_raises_for_mismatched_shapes(wrong):
         graph.replace(**wrong)
 
 
+@pytest.mark.annotations
 def test_the_shape_checker_raises_for_edge_lists_of_mismatched_lengths():
     graph = random_graphs([3, 2]).to_edge_list()
     for wrong in ({"sender": graph.sender[1:]}, {"node_graph": graph.node_graph[1:]}, {"u": torch.zeros(5)}):

@@ -232,7 +232,6 @@ def test_epochs_without_a_part_are_refused() -> None:
 
 def test_the_base_model_is_trained_in_stages_by_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("molattn.viewer.write_plots", lambda _: None)
     options: dict[str, Any] = {"base": "nci", "settings": (), "epochs": 3, "freeze": ["blocks"]}
     frozen, staged = Weights(), Weights()
     train_forty("frozen", callbacks=[frozen], **options)

@@ -27,7 +27,6 @@ from molattn.training.loggers import (
 )
 from molattn.training.loggers.run_log import STATE_FILE
 from molattn.training.run_config import check_config, resolve
-from molattn.viewer import write_plots
 from tests.molecules import esol
 from tests.training.runs import TINY, StopIn, resume, same_runs
 from tests.training.runs import train_forty as train
@@ -36,10 +35,8 @@ EPOCH = {"train_loss", "val_loss", "val_rmse", "learning_rate", "seconds"}
 
 
 @pytest.fixture(autouse=True)
-def _without_plots(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Drawing takes longer than the trainings here."""
+def _in_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("molattn.viewer.write_plots", lambda _: None)
 
 
 class Diary(Logger):
@@ -69,8 +66,8 @@ class Diary(Logger):
         return [call[1] if len(call) == 2 else call[1:] for call in self.calls if call[0] == kind]
 
 
-def test_a_logger_of_ones_own_gets_settings_epochs_results_and_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("molattn.viewer.write_plots", write_plots)
+@pytest.mark.finished_runs
+def test_a_logger_of_ones_own_gets_settings_epochs_results_and_files() -> None:
     diary = Diary()
     run = train(logger=diary)
     kinds = [call[0] for call in diary.calls]

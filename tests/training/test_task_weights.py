@@ -79,7 +79,6 @@ def test_a_setting_is_a_number_or_a_text_from_everywhere() -> None:
 @pytest.fixture
 def _in_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("molattn.viewer.write_plots", lambda _: None)
 
 
 @pytest.mark.usefixtures("_in_folder")

@@ -170,5 +170,9 @@ def _batch(*tensors):
 
 def test_molecules_is_a_structural_type():
     assert isinstance(BATCH, Molecules)
+
+
+@pytest.mark.annotations
+def test_a_tensor_is_no_molecules():
     with pytest.raises(jaxtyping.TypeCheckError):
         AdjacencyWeights()(BATCH.mask)
