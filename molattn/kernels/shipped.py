@@ -90,7 +90,7 @@ def shipped_libraries(stem: str, sources: str, march: str = "") -> Iterator[Ship
 
 
 def digest_of_sources(texts: Iterator[str]) -> str:
-    """The SHA-256 of the texts of a C file and of what it includes: see `molattn.kernels.loader.source_texts`."""
+    """The SHA-256 of the texts of a C file and of what it includes: see `molattn.kernels.compiler.source_texts`."""
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
