@@ -63,7 +63,7 @@ def build(source: Path, folder: Path, compiler: Sequence[str]) -> Path:
 
     Args:
         source: the C file.
-        folder: for the library and what is known of it.
+        folder: for the library, its checksum and records of failed builds.
         compiler: the command of the compiler, with options that are always given.
 
     Raises:

@@ -1,9 +1,10 @@
 """Finds, checks and opens the libraries of molattn's C files: those of the wheel, or built here at first use.
 
-A wheel for Linux has libraries for levels of processors: see `molattn.kernels.shipped`. The best for this processor
-comes first: measured, it is as fast as one that is built here (benchmarks/shipped_libraries.py), and available at once.
-Without one, and on a processor with matrix units (AMX), which no level has, `molattn.kernels.compiler` builds the file
-at its first use. Every caller has a reference implementation in case there is no library.
+A wheel for Linux has libraries for several microarchitecture levels: see `molattn.kernels.shipped`. The best for this
+processor comes first: measured, it is as fast as one that is built here (benchmarks/shipped_libraries.py), and
+available at once. Without one, and on a processor with matrix units (AMX), which no level includes,
+`molattn.kernels.compiler` builds the file at its first use. Every caller has a reference implementation in case there
+is no library.
 
 A library is not used without checks. Its structs must have the memory layout of the ctypes structures, which is checked
 whenever it is loaded; and it must pass a self-test against the reference implementation on small examples. That it
@@ -65,7 +66,7 @@ class Candidate(NamedTuple):
         library: the opened library.
         origin: where it comes from, in words.
         sha256: of its file, in hexadecimal.
-        record: a path in the cache, with any suffix, for what is known of it; None if the cache cannot be used.
+        record: a path in the cache, with any suffix, for the results of its checks; None if the cache cannot be used.
     """
 
     library: ctypes.CDLL
@@ -75,19 +76,19 @@ class Candidate(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """What came of loading a library.
+    """The result of loading a library.
 
     Attributes:
         library: None if there is none.
         unavailable_reason: why there is none; empty if there is one.
         origin: "compiled for this processor" or "shipped for x86-64-v4"; empty if there is none.
-        passed_over: why those that would have come first are not used; empty if there are none.
+        skipped_reason: why the libraries that are preferred to it are not used; empty if there are none.
     """
 
     library: ctypes.CDLL | None
     unavailable_reason: str = ""
     origin: str = ""
-    passed_over: str = ""
+    skipped_reason: str = ""
 
 
 def load_library(
@@ -187,13 +188,13 @@ class Library:
 
 
 def describe_origin(loaded: Loaded) -> str:
-    """Where a library comes from, and why those that would have come first are not used."""
-    return f"{loaded.origin}, because {loaded.passed_over}" if loaded.passed_over else loaded.origin
+    """Where a library comes from, and why those that are preferred to it are not used."""
+    return f"{loaded.origin}, because {loaded.skipped_reason}" if loaded.skipped_reason else loaded.origin
 
 
 _check_lock = RLock()
 _checked: dict[tuple[Path, str], Loaded] = {}
-"""What came of each library that was checked, and what its self-test depends on."""
+"""The result for each library that was checked, by its source and what its self-test depends on."""
 
 
 class _Field(ctypes.Structure):
@@ -305,7 +306,7 @@ def _open(path: Path, origin: str, sha256: str, record: Path | None = None) -> C
 
 
 def _record_of_shipped(path: Path, sha256: str) -> Path | None:
-    """A path in the cache for what is known of a library that lies elsewhere, on this processor."""
+    """A path in the cache for the results of the checks of a library that is elsewhere, on this processor."""
     try:
         folder = cache_folder() / "compiled"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,4 +1,4 @@
-"""Builds the C files of molattn for levels of processors that many machines have, as a wheel brings them.
+"""Builds the C files of molattn for the microarchitecture levels of many processors, as a wheel has them.
 
     python tools/release/libraries.py FOLDER
 
