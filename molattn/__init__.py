@@ -1,7 +1,7 @@
 """molattn: graph attention for chemistry.
 
 SMILES in; RDKit reads each molecule into a complete graph; multi-head tensor-dot attention updates the edges and a
-sum brings them to the atoms; out come a property and what every atom attended to.
+sum aggregates them per atom; out come a property and what every atom attended to.
 
     import molattn
 

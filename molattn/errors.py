@@ -72,7 +72,7 @@ class SmilesError(InputError):
     """One SMILES that cannot become a molecule; `reason` says why, without repeating the SMILES.
 
     Args:
-        smiles: the SMILES, or whatever stood in its place.
+        smiles: the SMILES, or the value in its place.
         reason: why, as part of a sentence.
 
     >>> from molattn.chem import featurize

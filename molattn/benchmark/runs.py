@@ -1,4 +1,4 @@
-"""A benchmark: all trainings of its tasks and seeds, scored one by one, in a folder from which it can go on."""
+"""A benchmark: all trainings of its tasks and seeds, scored one by one, in a folder from which it can be resumed."""
 
 import json
 import time
@@ -41,7 +41,7 @@ def run_benchmark(
     """Train a model for each task and seed by the protocol of a benchmark, and score it on the test molecules.
 
     Training gets no labels of test molecules. Trainings that are in `scores.csv` of the folder are not repeated, so
-    that a benchmark that was interrupted goes on, and seeds and tasks can be added.
+    that a benchmark that was interrupted is resumed, and seeds and tasks can be added.
 
     Args:
         tasks: of one benchmark: see `benchmark_tasks`.
@@ -78,7 +78,7 @@ def run_benchmark(
     groups = list(dict.fromkeys(task.group for task in tasks))
     if len(groups) != 1 or not seeds:
         raise UsageError(f"a benchmark needs tasks of one group and seeds, not {groups} and {list(seeds)}")
-    folder, say = Path(output_dir), on_training or (lambda _: None)
+    folder, notify = Path(output_dir), on_training or (lambda _: None)
     with ExitStack() as locks:
         locks.enter_context(lock_folder(folder))
         (folder / PREDICTIONS_FOLDER).mkdir(exist_ok=True)
@@ -87,8 +87,8 @@ def run_benchmark(
         done = {(row["task"], row["seed"]) for row in rows}
         missing = [(task, seed) for task in tasks for seed in seeds if (task.name, str(seed)) not in done]
         for number, (task, seed) in enumerate(missing, 1):
-            say(f"{number} of {len(missing)}: {task.card.name}, seed {seed}")
-            rows += _train_and_score(task, train, seed, folder, data_dir, say)
+            notify(f"{number} of {len(missing)}: {task.card.name}, seed {seed}")
+            rows += _train_and_score(task, train, seed, folder, data_dir, notify)
             write_table(folder / SCORES_FILE, COLUMNS, [[row[name] for name in COLUMNS] for row in rows])
     names, wanted = [task.name for task in tasks], set(map(str, seeds))
     chosen = [row for row in rows if row["task"] in names and row["seed"] in wanted]
@@ -96,12 +96,12 @@ def run_benchmark(
 
 
 def _train_and_score(
-    task: BenchmarkTask, train: Trainer, seed: int, folder: Path, data_dir: str, say: Callable[[str], None]
+    task: BenchmarkTask, train: Trainer, seed: int, folder: Path, data_dir: str, notify: Callable[[str], None]
 ) -> list[dict[str, str]]:
     """Train once, write the predictions, and score them: rows of `scores.csv`."""
     start, data = time.perf_counter(), read_task(task, data_dir)
     if data.source:
-        say(data.source)
+        notify(data.source)
     predictions, labels, unreadable = train_and_predict(task, data, train, seed)
     seconds = time.perf_counter() - start
     cells = [[text, repr(y)] for text, y in zip(data.test_smiles, predictions.tolist(), strict=True)]

@@ -68,7 +68,7 @@ class TaskSummary:
 
     @property
     def indistinguishable(self) -> list[PublishedEntry]:
-        """The entries within the interval, which these test molecules cannot tell from the model."""
+        """The entries within the interval, which these test molecules cannot distinguish from the model."""
         return [entry for entry in self.published if self.lower <= entry.mean <= self.upper]
 
     @property

@@ -69,7 +69,7 @@ class Codes(NamedTuple):
 
 
 def reference_codes(mol: Chem.Mol) -> Codes:
-    """The codes of any sanitized molecule, by RDKit's getters: what `binary.c` is held to."""
+    """The codes of any sanitized molecule, by RDKit's getters: the reference for `binary.c`."""
     stereo = stereo_labels(mol)
     atoms, atom_warnings = atom_codes(mol, stereo)
     bonds, bond_warnings = bond_codes(mol, stereo)

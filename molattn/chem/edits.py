@@ -92,7 +92,7 @@ def substituted(parent: Chem.Mol, anchor: int, cut: Cut | None, added: str) -> C
     (first,) = dummy.GetNeighbors()
     index = {dummy.GetIdx(): anchor}
     if cut is not None:
-        # In place, so that the bonds of the anchor keep their order, and it its configuration.
+        # In place, so that the bonds of the anchor keep their order, and the anchor its configuration.
         _remove(mol, cut.atoms - {cut.first})
         index[dummy.GetIdx()], place = (_place(mol, i) for i in (anchor, cut.first))
         mol.ReplaceAtom(place, _copy(first, keep_configuration=False))
@@ -117,7 +117,7 @@ def substituted(parent: Chem.Mol, anchor: int, cut: Cut | None, added: str) -> C
     return mol
 
 
-def written(mol: Chem.RWMol) -> tuple[str, tuple[int, ...]] | None:
+def edited_smiles(mol: Chem.RWMol) -> tuple[str, tuple[int, ...]] | None:
     """The canonical SMILES of an edited molecule, and the atoms of the parent in its order; None if it is invalid."""
     try:
         Chem.SanitizeMol(mol)
@@ -146,7 +146,7 @@ def _substituent(smiles: str) -> Chem.Mol:
 def _without(mol: Chem.RWMol, anchor: int, cut: Cut) -> Chem.RWMol:
     """The molecule with a hydrogen in place of a substituent."""
     atom = mol.GetAtomWithIdx(anchor)
-    # The neighbors of a stereocenter change their order: it is touched.
+    # The order of the neighbors changes, so that the chiral tag no longer holds.
     atom.SetChiralTag(Chem.ChiralType.CHI_UNSPECIFIED)
     if atom.GetNoImplicit() or (atom.GetIsAromatic() and atom.GetAtomicNum() != 6):
         atom.SetNumExplicitHs(atom.GetNumExplicitHs() + 1)

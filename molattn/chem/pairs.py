@@ -1,4 +1,4 @@
-"""Matched molecular pairs: two molecules of a table that differ by one substituent, and what that was seen to change.
+"""Matched molecular pairs: two molecules of a table that differ by one substituent, and the measured effects.
 
 Source: Hussain and Rea, J. Chem. Inf. Model. 2010, 50, 339 (https://doi.org/10.1021/ci900450m), for the index of
 fragments; RDKit's rdMMPA cuts the bonds.
@@ -32,7 +32,7 @@ class Transform(NamedTuple):
     Attributes:
         removed, added: the substituents as canonical SMILES; the atom `[*:1]` stands for the rest of the molecule, and
             `[*:1][H]` is a hydrogen.
-        environment: the symbol of the atom that they are attached to, of small letters if it is aromatic.
+        environment: the symbol of the atom that they are attached to, in lower case if it is aromatic.
 
     >>> from molattn.chem import Transform
     >>> Transform("[*:1][H]", "Cl[*:1]", "c").reversed
@@ -90,7 +90,7 @@ def matched_pairs(smiles: Sequence[str]) -> list[MatchedPair]:
 
     A bond is cut where rdMMPA cuts one: a single bond outside of rings, from a carbon without a double or triple bond
     to a heteroatom. The substituent has up to `MAX_SUBSTITUENT` atoms and no more than the rest of the molecule.
-    Hydrogens are substituents, too. Of several ways to see a pair, that with the smallest substituents counts.
+    Hydrogens are substituents, too. Of several descriptions of a pair, the one with the smallest substituents is used.
 
     The atoms in which they differ: `changed_atoms`.
 

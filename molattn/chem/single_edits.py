@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from rdkit import Chem, rdBase
 
-from molattn.chem.edits import PARENT, cuts_of, read_parent, substituted, with_nitrogen, written
+from molattn.chem.edits import PARENT, cuts_of, edited_smiles, read_parent, substituted, with_nitrogen
 from molattn.chem.features import get_atoms, get_bonds
 from molattn.chem.pairs import HYDROGEN
 from molattn.chem.parse import MAX_ATOMS, canonical_smiles
@@ -60,7 +60,7 @@ def small_edits(
     Every edited molecule is one that RDKit sanitizes, without radicals.
 
     Args:
-        smiles: the parent; its atoms have the indices that `SmallEdit.removed` says.
+        smiles: the parent; `SmallEdit.removed` has the indices of its atoms.
         kinds: some of `EDIT_KINDS`.
         max_per_kind: largest number of edits of a kind, chosen at random; None for all.
         seed: of that choice.
@@ -94,7 +94,7 @@ def small_edits(
             number = 0
             for k in order:
                 mol = makes[k]() if number < most else None
-                if mol is None or (result := written(mol)) is None or result[0] == own or result[0] in found:
+                if mol is None or (result := edited_smiles(mol)) is None or result[0] == own or result[0] in found:
                     continue
                 text, parent_atoms = result
                 added = tuple(k for k, p in enumerate(parent_atoms) if p < 0)

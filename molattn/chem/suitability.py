@@ -1,4 +1,4 @@
-"""What a chemist looks at before a molecule is made: how hard that seems, and which of its groups are notorious."""
+"""Synthetic accessibility and structural alerts of molecules, for the choice of what to synthesize."""
 
 import importlib.util
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from molattn.chem.brackets import RDKIT_ERRORS
 from molattn.chem.parse import MAX_ATOMS, read_smiles
 
 ALERT_CATALOGS = ("BRENK", "PAINS")
-"""The catalogs of RDKit that `structural_alerts` looks into."""
+"""The catalogs of RDKit that `structural_alerts` searches."""
 
 
 def synthetic_accessibility(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> list[float | None]:
     """The synthetic accessibility score of molecules, from 1, easy to make, to 10, hard.
 
-    It is the program `sascorer` that comes with RDKit: how common the fragments of a molecule are, with penalties for
-    size, stereocenters and unusual rings. It knows no reaction, and no building block.
+    It is the program `sascorer` that RDKit includes: how common the fragments of a molecule are, with penalties for
+    size, stereocenters and unusual rings. It considers neither reactions nor building blocks.
 
     Args:
         smiles: n molecules.
@@ -53,7 +53,7 @@ def synthetic_accessibility(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS
 def structural_alerts(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> list[tuple[str, ...]]:
     """The structural alerts of molecules: the names of the patterns of `ALERT_CATALOGS` that they match.
 
-    An alert is a reason to look, no verdict: many drugs have one.
+    An alert is a warning and no reason for exclusion: many drugs have one.
 
     Args:
         smiles: n molecules.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from rdkit import Chem, rdBase
 
-from molattn.chem.edits import Cut, cuts_of, read_parent, substituted, with_nitrogen, written
+from molattn.chem.edits import Cut, cuts_of, edited_smiles, read_parent, substituted, with_nitrogen
 from molattn.chem.features import get_atoms
 from molattn.chem.pairs import HYDROGEN, Transform, atom_symbol
 from molattn.chem.parse import MAX_ATOMS, canonical_smiles
@@ -116,7 +116,7 @@ def _merge(parent: Chem.Mol, found: Iterator[tuple[Chem.RWMol | None, Variant]])
     merged: dict[str, Variant] = {}
     with rdBase.BlockLogs():
         for mol, variant in found:
-            if mol is None or (result := written(mol)) is None or result[0] == own:
+            if mol is None or (result := edited_smiles(mol)) is None or result[0] == own:
                 continue
             text, parent_atoms = result
             if (known := merged.get(text)) is None:

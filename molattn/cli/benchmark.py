@@ -14,7 +14,7 @@ from molattn.training.run_config import RunConfig, parse_setting, resolve
 
 MAX_SEEDS = 1000
 WITHOUT_EFFECT = {"data": ("data_dir",), "training": ("num_workers", "threads", "checkpoint_every")}
-"""Settings that do not identify a model, by section: a benchmark can go on with others."""
+"""Settings that do not identify a model, by section: a benchmark can be resumed with others."""
 
 
 @opt.with_settings(without=(*BENCHMARK_SETTINGS["data"], *BENCHMARK_SETTINGS["training"]))
@@ -45,7 +45,7 @@ def benchmark(
     `molattn benchmark tdc` trains on each task with five seeds, each with other validation molecules, and prints scores
     with intervals and ranks in the leaderboards. The other options are those of `molattn train`.
 
-    Scores are kept in the folder: the same command goes on after an interruption, and adds tasks or seeds. Training
+    Scores are kept in the folder: the same command resumes after an interruption, and adds tasks or seeds. Training
     gets no label of a test molecule. Each score reads these labels: choose settings by validation, not by scores.
     """
     numbers = parse_seeds(seeds)

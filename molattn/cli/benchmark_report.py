@@ -1,4 +1,4 @@
-"""The output of `molattn benchmark`: scores with intervals and ranks, and the published results beside them."""
+"""The output of `molattn benchmark`: scores with intervals and ranks, and the published results next to them."""
 
 import statistics
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def _as_dict(summary: "TaskSummary") -> dict[str, Any]:
 
 def _print_leaderboards(summaries: "Sequence[TaskSummary]") -> None:
     """Print a line for each task, with its rank in the leaderboard."""
-    rows = [["task", "metric", "score", "95% interval", "rank", "not told apart", "test (both sides)"]]
+    rows = [["task", "metric", "score", "95% interval", "rank", "rank range", "test (both sides)"]]
     for s in summaries:
         ends = "" if s.rank_range is None else f"ranks {s.rank_range[0]} to {s.rank_range[1]}"
         place = "" if s.rank is None else f"{s.rank} of {len(s.published) + 1}"
@@ -57,7 +57,7 @@ def _print_leaderboards(summaries: "Sequence[TaskSummary]") -> None:
     _print_rows(rows)
     print_line()
     print_line("score: mean and standard deviation over the seeds. interval: bootstrap over the test molecules.")
-    print_line("rank: 1 plus the number of better entries. not told apart: the ranks of the scores in the interval.")
+    print_line("rank: 1 plus the number of better entries. rank range: the ranks of the scores in the interval.")
     print_line("both sides: test molecules with the first InChIKey block of a labeled one.")
     print_line(f"published: {_source('tdc')}.")
 

@@ -37,12 +37,12 @@ def faithfulness(
 ) -> None:
     """Measure how faithful each method of `molattn explain` is for a model, on molecules held out from its training.
 
-    Edits: real molecules that differ in one atom or group; does what the method says of the change have the direction
+    Edits: real molecules that differ in one atom or group; does the change that the method predicts have the direction
     and the size of the change of the prediction? Pairs: the same with measured values, of test molecules in matched
     pairs. Deletion: how much the prediction changes when the top-ranked atoms are masked, relative to a random order,
     whatever the sign. Stability: of the values, under another spelling of the molecule, noise in the weights, and, for
-    an ensemble, another seed. Each has a 95% bootstrap interval. A measure does not judge a method that makes the same
-    edit itself. On `nci-logp` and `nci-tpsa`, where the true contribution of every atom is known, signs, Kendall's
+    an ensemble, another seed. Each has a 95% bootstrap interval. A measure has no value for a method that makes the
+    same edit itself. On `nci-logp` and `nci-tpsa`, where the true contribution of every atom is known, signs, Kendall's
     tau, Pearson's r and the AUROC of the important atoms are measured as well, compared with random numbers and an
     untrained model. The result is saved as `faithfulness.json` in the run, and pictures of attention and attributions
     show the result of their method.

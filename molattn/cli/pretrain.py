@@ -90,6 +90,7 @@ def pretrain(
     """
     if table is not None and molecules is not None:
         raise typer.BadParameter("give a table or --molecules, not both")
+    reading.check_has_table(table)
     from molattn.cli.progress import TerminalReporter
     from molattn.training.pretrain_config import PRETRAINING, PretrainConfig
     from molattn.training.pretraining import pretrain as run

@@ -53,6 +53,6 @@ def push(
     if not quiet:
         for name, size in pushed.files.items():
             print_status(f"{size:>12,}  {name}")
-        print_status("not uploaded, as --dry-run says" if dry_run else f"see {pushed.url}, commit {pushed.commit}")
+        print_status("not uploaded: --dry-run" if dry_run else f"see {pushed.url}, commit {pushed.commit}")
     if not dry_run:
         print_line(pushed.address)

@@ -1,4 +1,4 @@
-"""`molattn report`: an HTML page of a run, or of two beside each other."""
+"""`molattn report`: an HTML page of a run, or of two side by side."""
 
 from pathlib import Path
 from typing import Annotated
@@ -25,7 +25,7 @@ def report(
     smarts: Annotated[
         list[str] | None,
         typer.Option(
-            help="A substructure to search for, beside functional groups and rings; may be repeated.",
+            help="A substructure to search for, in addition to functional groups and rings; may be repeated.",
             metavar="NAME=SMARTS",
             show_default=False,
         ),
@@ -48,8 +48,8 @@ def report(
 
     `molattn report runs/esol -o report.html` writes a single file that needs no network and sends no data: a parity
     plot whose points are molecules, a table to sort and to search, the worst errors, activity cliffs, errors by
-    scaffold, the learning curve, what heads look at, and the settings. What was not measured is said, with the command
-    for it.
+    scaffold, the learning curve, what heads attend to, and the settings. For what was not measured there is the
+    command that measures it.
 
     `molattn report runs/a runs/b` compares two runs: metrics, the errors of each molecule, and settings that differ.
     """

@@ -44,7 +44,7 @@ def view(
     `molattn view runs/esol --smiles CCO -o page.html`, or `molattn view runs/esol in.csv -o page.html` for the first
     molecules of a table, with an index to sort and to search. The page is a single file that needs no network and sends
     no data. `page.html#molecule=1&layer=0&head=3` opens the second molecule at that layer and head. A second tab shows
-    what each atom contributes to the prediction, by every method beside its measured faithfulness.
+    what each atom contributes to the prediction, by every method, with its measured faithfulness.
     """
     if (table is None) == (not smiles):
         raise typer.BadParameter("give either a table or --smiles")

@@ -20,7 +20,7 @@ except ImportError:  # Windows
     import msvcrt
 
 SECONDS_TO_WARNING = 5.0
-"""How long a lock is waited for in silence."""
+"""Seconds to wait for a lock before a warning."""
 
 LOCK_NAME = ".molattn.lock"
 """The lock file of a folder, in it. A process that is killed leaves it there, without its lock."""

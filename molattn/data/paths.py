@@ -1,4 +1,4 @@
-"""Names of files: their suffixes, and names beside them."""
+"""File names: their suffixes, and names of files next to them."""
 
 import hashlib
 import os

@@ -169,7 +169,7 @@ def attribute(
 
     Args:
         method: "fragment-shapley" or a key of `METHODS`, which explain the attention model, or "tree-shap", which
-            explains the boosted trees beside it; None for the default of the model.
+            explains the boosted trees blended with it; None for the default of the model.
         target: see `explained_output`.
         faithfulness: how faithful the method was measured to be for this model, in one line.
         descriptors: (1, k), standardized; None for a model without descriptors.

@@ -19,10 +19,10 @@ from molattn.explain.measured_changes import (
     SWAP,
     Change,
     find_edits,
-    judge_edits,
-    judge_pairs,
+    score_edits,
+    score_pairs,
 )
-from molattn.explain.stability import judge_stability
+from molattn.explain.stability import score_stability
 from molattn.explain.terms import MoleculeOrBatch
 from molattn.models.artifact import Artifact
 from molattn.models.config import GraphModelConfig
@@ -56,11 +56,11 @@ class MethodScores:
             same edit as the measure, there is no value:
 
             - "swap_sign", "swap_r": real edits (F for Cl, N for CH, a CH2 more or less in a chain): the share whose
-              direction the method predicts, and r with the model's own change; see `judge_edits`.
+              direction the method predicts, and r with the model's own change; see `score_edits`.
             - "grow_sign", "grow_r": the same for CH3 or OH in place of hydrogen, which `fragment-shapley` does itself.
-            - "pair_sign", "pair_r2": matched pairs with measured values; see `judge_pairs`.
+            - "pair_sign", "pair_r2": matched pairs with measured values; see `score_pairs`.
             - "deletion": `deletion_ratio` with its interval, for all but `occlusion`, which deletes atoms itself.
-            - "spelling", "noise", "seed": the mean r with the values after a change; see `judge_stability`.
+            - "spelling", "noise", "seed": the mean r with the values after a change; see `score_stability`.
     """
 
     kendall: float | None
@@ -161,12 +161,12 @@ def measure_faithfulness(
     measured: list[Mapping[str, Mapping[str, Estimate]]] = []
     if max_edits:
         changes = find_edits(artifact, molecules, indices, max_edits, seed, edit_measures)
-        measured.append(judge_edits(attributor, changes, report))
+        measured.append(score_edits(attributor, changes, report))
     if pairs is not None:
-        measured.append(judge_pairs(attributor, pairs, report))
+        measured.append(score_pairs(attributor, pairs, report))
     if max_stability:
         order = np.random.default_rng(seed).permutation(len(molecules))[:max_stability].tolist()
-        measured.append(judge_stability(attributor, [(molecules[i], indices[i]) for i in order], seed, report))
+        measured.append(score_stability(attributor, [(molecules[i], indices[i]) for i in order], seed, report))
     for part in measured:
         trained = {name: replace(m, measures={**m.measures, **part[name]}) for name, m in trained.items()}
     untrained: Mapping[str, MethodScores] = {}

@@ -91,7 +91,7 @@ _CHANGES = (
     ("pair_r2", "predicts", "of the variance of the measured changes in", "matched pairs"),
     ("swap_sign", "predicts the direction of", "of", "edits"),
 )
-"""The measures of changes that a summary says, the most telling first, and how."""
+"""The measures of changes that a summary can have, the most informative first, and their wording."""
 
 
 def _share(measures: "Mapping[str, Estimate]", name: str, before: str, of: str, what: str) -> str:

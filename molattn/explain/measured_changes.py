@@ -16,7 +16,7 @@ SWAP, GROW = "swap", "grow"
 EDITS = {SWAP: (HALOGEN, RING_NITROGEN, CHAIN), GROW: (METHYL, HYDROXYL)}
 """The kinds of edits of each measure, see `molattn.chem.small_edits`."""
 OWN_EDITS = {GROW: (FRAGMENT_SHAPLEY,), "deletion": ("occlusion",)}
-"""The methods that make the edits of a measure themselves: it says nothing about them."""
+"""The methods that make the edits of a measure themselves, for which the measure is not computed."""
 OWN = "its own edit"
 NO_SIGN = "no sign"
 MIN_CHANGE = 0.05
@@ -122,7 +122,7 @@ def predicted_changes(
     return predicted
 
 
-def judge_edits(
+def score_edits(
     attributor: Attributor, changes: Mapping[str, Sequence[Change]], report: Report
 ) -> dict[str, dict[str, Estimate]]:
     """By method, "swap_sign" and "swap_r" of the edits that no method makes, "grow_sign" and "grow_r" of the others."""
@@ -142,7 +142,7 @@ def judge_edits(
     return found
 
 
-def judge_pairs(attributor: Attributor, pairs: Sequence[Change], report: Report) -> dict[str, dict[str, Estimate]]:
+def score_pairs(attributor: Attributor, pairs: Sequence[Change], report: Report) -> dict[str, dict[str, Estimate]]:
     """By method, "pair_sign" and "pair_r2": agreement with the measured changes of matched pairs."""
     measured = np.array([c.change for c in pairs])
     smallest = MIN_MEASURED * float(measured.std()) if len(pairs) else 0.0

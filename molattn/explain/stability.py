@@ -19,7 +19,7 @@ NO_SEEDS = "one model"
 """Why there is no stability under seed."""
 
 
-def judge_stability(
+def score_stability(
     attributor: Attributor,
     molecules: Sequence[tuple[MoleculeGraph, int]],
     seed: int,

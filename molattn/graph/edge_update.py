@@ -203,7 +203,7 @@ class AttentionEdgeUpdate(nn.Module):
         """Why a block with this phi_e cannot run fused, as text; empty if it can."""
         if type(self) is not AttentionEdgeUpdate:
             return f"its phi_e is {type(self).__name__}"
-        # Not by attribute, which takes longer in a module. A role that was not asked for is no entry.
+        # Not by attribute, which takes longer in a module. A role that is not used has no entry.
         layers = {name: layer for name, layer in self._modules.items() if name.startswith("w_")}
         if not are_plain(AttentionEdgeUpdate, self) or not are_plain(nn.Linear, *layers.values()):
             return "a hook of its phi_e, or a layer of it that is no torch.nn.Linear or has a hook"

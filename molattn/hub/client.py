@@ -26,7 +26,7 @@ def import_hub() -> Any:
 
 
 def user_agent() -> dict[str, str]:
-    """Who asks, in the terms of the functions of `huggingface_hub`."""
+    """The user agent, as arguments of the functions of `huggingface_hub`."""
     return {"library_name": "molattn", "library_version": version("molattn")}
 
 
@@ -74,7 +74,7 @@ def not_in_cache(address: HubAddress) -> InputError:
 
 
 def _no_token(address: HubAddress) -> InputError:
-    return InputError(f"the hub asks who you are for hf://{address.repository}: {LOGIN}")
+    return InputError(f"the hub requires authentication for hf://{address.repository}: {LOGIN}")
 
 
 def _http_error(hub: Any, error: Any, address: HubAddress) -> MolattnError:

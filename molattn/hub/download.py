@@ -19,7 +19,7 @@ from molattn.hub.client import hub_errors, import_hub, not_a_model, not_in_cache
 from molattn.models.config_file import CONFIG_JSON, MAX_CONFIG_BYTES, WEIGHTS
 
 FOLDERS = ("", "model/")
-"""Where the files of a model are in a repository: `molattn push` writes them beside its card; a run folder that was
+"""Where the files of a model are in a repository: `molattn push` writes them next to its card; a run folder that was
 uploaded as it is has them in `model`."""
 
 _LOG = logging.getLogger("molattn")

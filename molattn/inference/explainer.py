@@ -98,7 +98,7 @@ class Explainer(TorchPredictor):
                 taken from its columns by default.
 
         Raises:
-            TypeError: when the first map is asked for: `smiles` is neither a molecule nor a list of them.
+            TypeError: when the first map is requested: `smiles` is neither a molecule nor a list of them.
             UsageError: while the maps are made: as `attention`.
         """
         waiting: list[InputRow] = []
@@ -193,7 +193,7 @@ class Explainer(TorchPredictor):
             num_workers: processes that read molecules; 0 to read them in this process.
 
         Raises:
-            TypeError: when the first attribution is asked for: `smiles` is neither a molecule nor a list of them.
+            TypeError: when the first attribution is requested: `smiles` is neither a molecule nor a list of them.
             UsageError: while the attributions are made: there is no such method or target, or the method does not work
                 for this model; and as `attention`.
 
@@ -231,7 +231,7 @@ class Explainer(TorchPredictor):
     ) -> "Page":
         """The interactive page of molecules, in a notebook or as a file: what `molattn view` writes.
 
-        Its first tab shows attention, its second the attributions by every method, each beside its measured
+        Its first tab shows attention, its second the attributions by every method, each with its measured
         faithfulness.
 
         Args:

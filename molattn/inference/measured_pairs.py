@@ -1,4 +1,4 @@
-"""Matched pairs of a measured table with a model's predictions: what was measured to change, and how well it predicts.
+"""Matched pairs of a measured table with a model's predictions: the measured changes, and how well they are predicted.
 
 The interval of a predicted change is a conformal interval of pairs. Of a pair (a, b) the score is
 
@@ -6,7 +6,7 @@ The interval of a predicted change is a conformal interval of pairs. Of a pair (
 
 the error of the predicted change, in which the errors of two similar molecules partly cancel. The pairs are those of
 molecules that were held out of the training: with a partner of the training set if the parent is in it ("known"), or
-with another held-out molecule if it is not ("new"). Molecules with many partners must not decide alone, and pairs that
+with another held-out molecule if it is not ("new"). Molecules with many partners must not dominate, and pairs that
 share a molecule are not independent. So each of the k held-out molecules has the same total weight, shared among its
 pairs, and the half width of the interval is
 

@@ -30,7 +30,7 @@ def table_of_run(predictor: RowPredictor, target: str) -> MeasuredTable | None:
 
 @lru_cache(maxsize=4)
 def _read_predictions(path: Path, target: str, _: int) -> MeasuredTable | None:
-    """The table of a file of its time of change: matched pairs are then found once, not for each parent."""
+    """The table of a file, cached by its modification time, so that matched pairs are found once for all parents."""
     table = read_table(path)
     if not {target, f"{target}_pred", "smiles", "split"} <= set(table.columns):
         return None

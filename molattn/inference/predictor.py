@@ -160,7 +160,7 @@ class Predictor(ArrayPredictor, TablePredictor, AttentionTablePredictor):
             smiles_column, target_column: its columns; found by their names when empty.
             table_options: encoding, header and sheet of the table, and the number format of the target.
             data_unseen: the model was neither trained nor selected with the molecules of the table. A run's
-                `splits.csv` says it for each molecule; a model without one, such as one on the hub, does not.
+                `splits.csv` records it for each molecule; a model without one, such as one on the hub, does not.
             num_workers: processes that read molecules; 0 to read them in this process.
 
         Returns:

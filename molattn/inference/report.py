@@ -50,10 +50,11 @@ def write_report(
     smarts: Mapping[str, str] | None = None,
     max_molecules: int = MAX_MOLECULES,
 ) -> ReportSize:
-    """Write the report of a run, or of two beside each other, as one HTML file that needs no network.
+    """Write the report of a run, or of two side by side, as one HTML file that needs no network.
 
-    It is made of the files of the run. Where the folder has the model too, it adds intervals, domain marks, what heads
-    look at, and what atoms contribute to the largest errors; what was not measured is said, with the command for it.
+    It is made of the files of the run. Where the folder has the model too, it adds intervals, out-of-domain flags, what
+    heads attend to, and what atoms contribute to the largest errors. For what was not measured, it has the command that
+    measures it.
 
     Args:
         path: the file, .html or .htm; one that exists is replaced.

@@ -1,4 +1,4 @@
-"""What the model of a run adds to its report: intervals, domain marks, heads, and what atoms contribute to errors."""
+"""What the model of a run adds to its report: intervals, out-of-domain flags, heads, and attributions of errors."""
 
 import numpy as np
 
@@ -22,8 +22,8 @@ MAX_HEAD_MOLECULES = 500
 
 _WHAT = {
     INTERVALS: "Intervals are missing",
-    DOMAIN: "Domain marks are missing",
-    HEADS: "What heads look at is missing",
+    DOMAIN: "Out-of-domain flags are missing",
+    HEADS: "What heads attend to is missing",
     ATTRIBUTIONS: "What atoms contribute is missing",
 }
 
@@ -72,7 +72,7 @@ def _supported(predictor: Predictor, run: RunFiles, missing: dict[str, Missing])
 def _predicted(
     predictor: Predictor, run: RunFiles, missing: dict[str, Missing]
 ) -> tuple[dict[str, np.ndarray], dict[str, list[tuple[str, ...] | None]], list[str]]:
-    """The intervals or sets of each target, and the domain marks; empty for what the model does not support."""
+    """The intervals or sets of each target, and the out-of-domain flags; empty for what the model does not support."""
     options = _supported(predictor, run, missing)
     if options.level is None and not options.applicability:
         return {}, {}, []

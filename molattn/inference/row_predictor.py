@@ -44,7 +44,7 @@ class RowPredictor(BasePredictor):
         Raises:
             UsageError: the model does not support the options; or, while the rows are read, a data frame without a
                 column of SMILES, or descriptors that are missing, not read by the model, too few or too many.
-            TypeError: when the first row is asked for: `smiles` is neither a molecule nor a list of them.
+            TypeError: when the first row is requested: `smiles` is neither a molecule nor a list of them.
         """
         predict = partial(self._predict_batch, PredictionPlan(self._artifact, options))
         return self._iter_rows(smiles, num_workers, progress, predict, descriptors)
@@ -74,7 +74,7 @@ class RowPredictor(BasePredictor):
 
         Raises:
             UsageError: while the rows are read: as `predict_rows`.
-            TypeError: when the first row is asked for: `smiles` is neither a molecule nor a list of them.
+            TypeError: when the first row is requested: `smiles` is neither a molecule nor a list of them.
         """
         return self._iter_rows(smiles, num_workers, progress, self._embed_batch, descriptors)
 

@@ -1,4 +1,4 @@
-"""Several properties of the same variants: which of them no other one beats, and all of it as a table."""
+"""Several properties of the same variants: the Pareto front, and all of them as a table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Property:
 def predict_trade_offs(properties: Sequence[Property], smiles: str, num_workers: int = 0) -> "TradeOffs":
     """Predict several properties of the same variants of a molecule.
 
-    Variants are those that any of the tables knows.
+    Variants come from the transforms of all tables.
 
     Raises:
         SmilesError: the molecule cannot be read.

@@ -1,4 +1,4 @@
-"""The page of the variants of a molecule: what each atom contributes, and what it gets of the attention, beside it."""
+"""The page of the variants of a molecule: with the attributions and the received attention of each atom."""
 
 from collections.abc import Sequence
 

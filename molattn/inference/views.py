@@ -1,4 +1,4 @@
-"""What the interactive page of molecules shows of a model besides their attention: the attributions by all methods."""
+"""The attributions by all methods for the interactive page of molecules, in addition to the attention maps."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -21,7 +21,8 @@ def page_attributions(
     Args:
         predictor: the model.
         smiles: the molecules.
-        warn: is told why there are none, or not for all molecules; a model of tokens or of atoms has none to miss.
+        warn: called with the reason if there are none, or not for all molecules; not for a model of tokens or of
+            atoms, which never has any.
         methods: of attribution, in the order of the page; empty for all that support the model, its default first.
 
     Raises:

@@ -8,10 +8,10 @@
 | `sum_of_rows`                               | lookup.c         | `torch.nn.functional.embedding`, summed       |
 | `dropout`, `add_dropout`, `dropout_gelu`    | elementwise.c    | torch's, with the mask of `dropout_mask`      |
 
-`attend` is that of `molattn.attention`. The C files are in `csrc`. `loader` takes what the wheel brings (`shipped`), or
-builds them for this processor at first use. It uses a library only if its structs have the layout of the ctypes
-structures and it agrees with its reference, forward and backward. `dispatch` selects the implementation of an
-operation. binary.c, which reads molecules, belongs to `molattn.chem.binary`.
+`attend` is that of `molattn.attention`. The C files are in `csrc`. `loader` uses the libraries of the wheel
+(`shipped`), or has `compiler` build them for this processor at first use. It uses a library only if its structs have
+the layout of the ctypes structures and it agrees with its reference, forward and backward. `dispatch` selects the
+implementation of an operation. binary.c, which reads molecules, belongs to `molattn.chem.binary`.
 """
 
 import os
@@ -20,8 +20,9 @@ import os
 def describe_kernels() -> str:
     """Whether all kernels are in use, where they come from and for which processor, or why not, in one line."""
     from molattn.kernels import blocks, edge_attention, elementwise, lookup, segments
+    from molattn.kernels.compiler import MARCH_VARIABLE
     from molattn.kernels.dispatch import BACKEND_VARIABLE
-    from molattn.kernels.loader import COMPILED_HERE, MARCH_VARIABLE
+    from molattn.kernels.loader import COMPILED_HERE
 
     chosen = os.environ.get(BACKEND_VARIABLE, "").strip()
     if chosen and "compiled" not in [name.strip() for name in chosen.split(",")]:

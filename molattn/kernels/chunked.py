@@ -33,7 +33,7 @@ def chunked_edge_attention(
 
 
 class _ChunkedEdgeAttention(torch.autograd.Function):
-    """Letters: N = c n receivers of the c graphs of a chunk, m keys, f edge channels.
+    """Notation: N = c n receivers of the c graphs of a chunk, m keys, f edge channels.
 
     Tensors are (h, c, n, m), heads first. Then the batched matrix products over heads and graphs (h c matrices) and
     those over receivers (N matrices) both use views. In the latter, the rows of a matrix (h, m) have the stride c n m.

@@ -1,34 +1,23 @@
-"""Loads the libraries of molattn's C files: those that the wheel brings, or built for this processor at first use.
+"""Finds, checks and opens the libraries of molattn's C files: those of the wheel, or built here at first use.
 
-A wheel for Linux brings libraries for levels of processors: see `molattn.kernels.shipped`. The best for this processor
-comes first: measured, it is as fast as one that is built here (benchmarks/shipped_libraries.py), and there at once.
-Without one, and on a processor with matrix units (AMX), which no level has, the C compiler of the machine builds the
-file at its first use. The result is stored in the user's cache under a name with a hash of the source, the compiler,
-its options and the processor. It is loaded if it is unchanged since it was written (see `molattn.cache`), and rebuilt
-if not. A compiler that fails or hangs is not tried again for a day. Every caller has a reference implementation in case
-there is no library.
+A wheel for Linux has libraries for several microarchitecture levels: see `molattn.kernels.shipped`. The best for this
+processor comes first: measured, it is as fast as one that is built here (benchmarks/shipped_libraries.py), and
+available at once. Without one, and on a processor with matrix units (AMX), which no level includes,
+`molattn.kernels.compiler` builds the file at its first use. Every caller has a reference implementation in case there
+is no library.
 
-A library is not trusted yet when it is there. Its structs must have the memory layout of the ctypes structures, which
-is checked whenever it is loaded; and it must pass a self-test against the reference implementation on small examples.
-That it passed is recorded in the cache. In place of a library that fails, the next one is tried.
+A library is not used without checks. Its structs must have the memory layout of the ctypes structures, which is checked
+whenever it is loaded; and it must pass a self-test against the reference implementation on small examples. That it
+passed is recorded in the cache. In place of a library that fails, the next one is tried.
 
-MOLATTN_COMPILE=0 disables building and loading; 1 builds before it looks what the wheel brings, and "shipped" never
-builds. CC is the command of the compiler; cc, gcc or clang by default. MOLATTN_MARCH builds for another processor,
-named as in the compiler's option -march, such as x86-64-v3, which has neither AVX-512 nor AMX. MOLATTN_SANITIZE=1
-builds with the address and undefined behaviour sanitizers, for `.ci/sanitize`. `molattn doctor` reports what is in use.
+MOLATTN_COMPILE=0 disables building and loading; 1 prefers building to the libraries of the wheel, and "shipped" never
+builds. `molattn doctor` reports what is in use.
 """
 
 import ctypes
-import hashlib
-import logging
 import os
 import platform
-import re
-import shlex
-import shutil
-import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property
@@ -42,16 +31,19 @@ from molattn.cache import (
     cache_folder,
     check_private_folder,
     checksum_path,
-    install_file,
-    is_intact,
     read_trusted,
     write_private,
 )
-from molattn.errors import short_repr
-from molattn.kernels.processor import cpu_description, instruction_sets, missing_instruction_set
+from molattn.kernels.compiler import (
+    MARCH_VARIABLE,
+    SANITIZE_VARIABLE,
+    build,
+    find_compiler,
+    short_digest,
+    source_texts,
+)
+from molattn.kernels.processor import cpu_description, missing_instruction_set
 from molattn.kernels.shipped import digest_of_sources, shipped_libraries
-
-_log = logging.getLogger(__name__)
 
 SOURCE_FOLDER = Path(__file__).with_name("csrc")
 """The folder of the C files."""
@@ -65,34 +57,6 @@ COMPILED_HERE = "compiled for this processor"
 """`Loaded.origin` of a library that was built for this processor."""
 ONLY_SHIPPED = f"{COMPILE_VARIABLE} is shipped"
 """Why nothing is built if it is "shipped"."""
-COMPILER_VARIABLE = "CC"
-"""The environment variable with the command of the C compiler, such as "gcc" or "ccache gcc -m64"."""
-MARCH_VARIABLE = "MOLATTN_MARCH"
-"""The environment variable with the processor to build for instead of this one."""
-SANITIZE_VARIABLE = "MOLATTN_SANITIZE"
-"""The environment variable that builds with sanitizers if it is "1"; for tests, because the libraries are then slow."""
-
-# No -ffast-math: linked into a library it would flush subnormal numbers to zero in the whole process.
-FLAGS = ("-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fPIC", "-shared")
-NATIVE = ("-march=native", "-mprefer-vector-width=512")
-"""Options for this processor; left out if the compiler does not support them."""
-SANITIZED = ("-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-
-_BUILD_SECONDS = 90
-"""Time limit for compiling a file; the largest takes 3 seconds on an idle machine."""
-_PROBE_SECONDS = 10
-"""Time limit for the compiler to print its predefined macros; a compiler that hangs does so here."""
-_FAILURE_SECONDS = 24 * 3600
-_COMPILER_ENVIRONMENT = (
-    "PATH",
-    "CPATH",
-    "C_INCLUDE_PATH",
-    "LIBRARY_PATH",
-    "COMPILER_PATH",
-    "GCC_EXEC_PREFIX",
-    "TMPDIR",
-)
-"""The environment variables that a compiler reads to find its tools and headers."""
 
 
 class Candidate(NamedTuple):
@@ -102,7 +66,7 @@ class Candidate(NamedTuple):
         library: the opened library.
         origin: where it comes from, in words.
         sha256: of its file, in hexadecimal.
-        record: a path in the cache, with any suffix, for what is known of it; None if the cache cannot be used.
+        record: a path in the cache, with any suffix, for the results of its checks; None if the cache cannot be used.
     """
 
     library: ctypes.CDLL
@@ -112,19 +76,19 @@ class Candidate(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """What came of loading a library.
+    """The result of loading a library.
 
     Attributes:
         library: None if there is none.
         unavailable_reason: why there is none; empty if there is one.
         origin: "compiled for this processor" or "shipped for x86-64-v4"; empty if there is none.
-        passed_over: why those that would have come first are not used; empty if there are none.
+        skipped_reason: why the libraries that are preferred to it are not used; empty if there are none.
     """
 
     library: ctypes.CDLL | None
     unavailable_reason: str = ""
     origin: str = ""
-    passed_over: str = ""
+    skipped_reason: str = ""
 
 
 def load_library(
@@ -224,13 +188,13 @@ class Library:
 
 
 def describe_origin(loaded: Loaded) -> str:
-    """Where a library comes from, and why those that would have come first are not used."""
-    return f"{loaded.origin}, because {loaded.passed_over}" if loaded.passed_over else loaded.origin
+    """Where a library comes from, and why those that are preferred to it are not used."""
+    return f"{loaded.origin}, because {loaded.skipped_reason}" if loaded.skipped_reason else loaded.origin
 
 
 _check_lock = RLock()
 _checked: dict[tuple[Path, str], Loaded] = {}
-"""What came of each library that was checked, and what its self-test depends on."""
+"""The result for each library that was checked, by its source and what its self-test depends on."""
 
 
 class _Field(ctypes.Structure):
@@ -274,7 +238,7 @@ def _self_test_failure(
         return ""
     passed, content = None, candidate.sha256.encode()
     if candidate.record is not None:
-        suffix = f"-{_digest(depends_on)}.agrees" if depends_on else ".agrees"
+        suffix = f"-{short_digest(depends_on)}.agrees" if depends_on else ".agrees"
         passed = candidate.record.with_name(f"{candidate.record.stem}{suffix}")
         if read_trusted(passed) == content:
             return ""
@@ -288,145 +252,6 @@ def _self_test_failure(
         with suppress(OSError):  # if it cannot be recorded, the next process repeats the test
             write_private(passed, candidate.sha256)
     return ""
-
-
-def build(source: Path, folder: Path, compiler: Sequence[str]) -> Path:
-    """The path of the library of `source` in `folder`, built if it is missing or damaged; only one process builds it.
-
-    Args:
-        source: the C file.
-        folder: for the library and what is known of it.
-        compiler: the command of the compiler, with options that are always given.
-
-    Raises:
-        OSError, subprocess.SubprocessError: it cannot be built, or building failed within the last day.
-    """
-    flags, natives = _options()
-    compiled_by = "\n".join((*flags, *(flag for native in natives for flag in native), *_compiler_identity(compiler)))
-    inputs = "\n".join((*source_texts(source), compiled_by, cpu_description()))
-    path = folder / f"{source.stem}-{_digest(inputs)}.so"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    check_private_folder(folder)
-    if is_intact(path):
-        return path
-    # A build that fails in one environment, such as without a linker in PATH, may work in another, so failures are
-    # recorded per environment. A compiler that hangs does so for every file, so a timeout is recorded for all files.
-    environment = "\n".join(os.environ.get(name, "") for name in _COMPILER_ENVIRONMENT)
-    failed = folder / f"{source.stem}-{_digest(inputs + environment)}.failed"
-    hung = folder / f"compiler-{_digest(compiled_by + environment)}.failed"
-    _raise_recorded_failure(failed, hung)
-    from filelock import FileLock  # here, because the import takes longer than loading a library
-
-    with FileLock(path.with_suffix(".lock"), timeout=_BUILD_SECONDS + 2 * _PROBE_SECONDS):
-        if not is_intact(path):
-            _raise_recorded_failure(failed, hung)
-            try:
-                _build(source, path, [*compiler, *flags], natives)
-            except subprocess.TimeoutExpired as error:
-                raise _record_failure(hung, f"{compiler[0]} does not end within {error.timeout:g} s") from None
-            except OSError as error:
-                # A failure of the system, such as a full disk, is not recorded: the next process tries again.
-                if error.errno is not None:
-                    raise
-                raise _record_failure(failed, str(error)) from None
-    return path
-
-
-def _options() -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """The options of the compiler, and alternatives for the processor; the first one that works is used."""
-    flags, march = FLAGS, os.environ.get(MARCH_VARIABLE, "").strip()
-    if os.environ.get(SANITIZE_VARIABLE, "").strip() == "1":
-        if "asan" not in os.environ.get("LD_PRELOAD", ""):  # without it, loading the library ends this process
-            raise OSError(f"{SANITIZE_VARIABLE} is 1, but LD_PRELOAD does not name libasan.so")
-        flags = (*FLAGS, *SANITIZED)
-    if not march:
-        return flags, (NATIVE, NATIVE[:1], ())
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}", march):
-        raise OSError(f"{MARCH_VARIABLE} is {march[:64]!r}, which is not the name of a processor: x86-64-v3 is one")
-    return flags, ((f"-march={march}",),)
-
-
-def source_texts(source: Path) -> Iterator[str]:
-    """The text of a C file and of the files of csrc that it includes, in order."""
-    text = source.read_text("utf-8")
-    yield text
-    for name in re.findall(r'^#include "(.+)"$', text, re.MULTILINE):
-        yield from source_texts(source.parent / name)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _build(source: Path, path: Path, command: Sequence[str], natives: Sequence[Sequence[str]]) -> None:
-    _log.info("building %s.c for this processor: once, some seconds", source.stem)
-    built, output = path.with_suffix(".new"), ""
-    try:
-        for native in natives:
-            code, output = _run([*command, *native, "-dM", "-E", "-x", "c", os.devnull], _PROBE_SECONDS)
-            if not code:
-                _check_instruction_sets(output, native)
-                code, output = _run([*command, *native, "-o", str(built), str(source), "-lpthread"], _BUILD_SECONDS)
-            if not code:
-                install_file(built, path)
-                return
-    finally:
-        built.unlink(missing_ok=True)
-    raise OSError(f"{command[0]} fails: {(output.strip().splitlines() or ['it gives no reason'])[0][:300]}")
-
-
-def _run(command: Sequence[str], seconds: float) -> tuple[int, str]:
-    """The exit status and output of a command; it and its child processes are killed after so many seconds.
-
-    Raises:
-        OSError, subprocess.TimeoutExpired: it cannot be started, or takes longer.
-    """
-    started = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    with started:
-        try:
-            output, _ = started.communicate(timeout=seconds)
-        except BaseException:
-            with suppress(ProcessLookupError):
-                os.killpg(started.pid, signal.SIGKILL)
-            raise
-    return started.returncode, output
-
-
-def _check_instruction_sets(macros: str, native: Sequence[str]) -> None:
-    """Raise an OSError if the compiler would use instructions that this processor does not have.
-
-    Such an instruction would end the process (SIGILL). `NATIVE` is not checked: the compiler detects the processor.
-    """
-    if native[:1] == NATIVE[:1] or missing_instruction_set(["sse2"]):  # or if the instruction sets are unknown
-        return
-    if missing := missing_instruction_set(instruction_sets(macros)):
-        raise OSError(f"this processor does not have {missing}, which {' '.join(native)} requires")
-
-
-def _record_failure(path: Path, reason: str) -> OSError:
-    """Record that building failed, so that other processes do not wait for it again; returns the error to raise."""
-    with suppress(OSError):
-        write_private(path, reason)
-    return OSError(reason)
-
-
-def _raise_recorded_failure(*paths: Path) -> None:
-    """Raise an OSError if `_record_failure` recorded a failure within the last day."""
-    for path in paths:
-        with suppress(FileNotFoundError):
-            since = path.stat().st_mtime
-            reason = read_trusted(path) if 0 <= time.time() - since < _FAILURE_SECONDS else None
-            if reason is not None:
-                when = time.strftime("%Y-%m-%d %H:%M", time.localtime(since))
-                raise OSError(f"{reason[:400].decode('utf-8', 'replace')} (on {when}; remove {path} to try again)")
 
 
 def _candidates(source: Path) -> Iterator[Candidate | str]:
@@ -481,50 +306,11 @@ def _open(path: Path, origin: str, sha256: str, record: Path | None = None) -> C
 
 
 def _record_of_shipped(path: Path, sha256: str) -> Path | None:
-    """A path in the cache for what is known of a library that lies elsewhere, on this processor."""
+    """A path in the cache for the results of the checks of a library that is elsewhere, on this processor."""
     try:
         folder = cache_folder() / "compiled"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         check_private_folder(folder)
     except (OSError, RuntimeError):
         return None
-    return folder / f"{path.stem}-shipped-{_digest(sha256 + cpu_description())}.so"
-
-
-def find_compiler() -> list[str]:
-    """The command of the C compiler: that of the environment variable CC, which may have options, or cc, gcc or clang.
-
-    Raises:
-        OSError: there is none, or not that of CC.
-    """
-    wanted = os.environ.get(COMPILER_VARIABLE, "").strip()
-    if not wanted:
-        found = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-        if found is None:
-            raise OSError("there is no C compiler: install gcc or clang")
-        return [found]
-    try:
-        program, *options = shlex.split(wanted)
-    except ValueError as error:
-        raise OSError(f"{COMPILER_VARIABLE} is {short_repr(wanted)}, which is not a command: {error}") from None
-    found = shutil.which(program)
-    if found is None:
-        raise OSError(f"{COMPILER_VARIABLE} names {short_repr(program)}, which is not found: install it, or unset it")
-    return [found, *options]
-
-
-def _compiler_identity(compiler: Sequence[str]) -> tuple[str, ...]:
-    """The path, size and modification time of the compiler; running it for its version would take much longer.
-
-    A second program of its command, as in "ccache gcc", counts too.
-    """
-    identity = []
-    for word in compiler:
-        path = shutil.which(word)
-        if path is None:
-            identity.append(word)
-        else:
-            path = os.path.realpath(path)
-            about = os.stat(path)
-            identity += [path, str(about.st_size), str(about.st_mtime_ns)]
-    return tuple(identity)
+    return folder / f"{path.stem}-shipped-{short_digest(sha256 + cpu_description())}.so"

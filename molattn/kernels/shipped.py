@@ -1,6 +1,6 @@
-"""The libraries that a wheel brings: the C files, built for levels of processors that many machines have.
+"""The libraries in a wheel: the C files, built for microarchitecture levels that many processors have.
 
-A wheel for Linux has them in the folder `libraries`, beside the sources; `tools/release/libraries.py` builds them. A
+A wheel for Linux has them in the folder `libraries`, next to the sources; `tools/release/libraries.py` builds them. A
 clone, an sdist and the wheel for any system have none. `libraries.json` in that folder says which instruction sets a
 level needs, and has the SHA-256 of each library and of the sources that it was built from: a library is not used for
 other sources, on a processor that lacks an instruction, or if it is damaged.
@@ -23,7 +23,7 @@ LIST_NAME = "libraries.json"
 
 
 class Target(NamedTuple):
-    """A level of processors to build for.
+    """A microarchitecture level to build for.
 
     Attributes:
         name: its name in the option -march of gcc and clang.
@@ -52,7 +52,7 @@ class ShippedLibrary(NamedTuple):
 
     Attributes:
         path: the shared library.
-        target: the name of the level of processors.
+        target: the name of the microarchitecture level.
         sha256: of the file, in hexadecimal.
     """
 
@@ -64,12 +64,12 @@ class ShippedLibrary(NamedTuple):
 def shipped_libraries(stem: str, sources: str, march: str = "") -> Iterator[ShippedLibrary | str]:
     """The libraries of a C file for this processor, the best first; in place of one that cannot be used, why.
 
-    Why those for other processors cannot be used comes last. Nothing if the installation brings none.
+    Why those for other processors cannot be used comes last. Nothing if the installation includes none.
 
     Args:
         stem: the name of the C file without ".c".
         sources: the hash of it and what it includes, by `digest_of_sources`.
-        march: only those for this level of processors; "" for all.
+        march: only those for this microarchitecture level; "" for all.
     """
     for_others = []
     for target in _read_list(FOLDER / LIST_NAME):
@@ -90,13 +90,13 @@ def shipped_libraries(stem: str, sources: str, march: str = "") -> Iterator[Ship
 
 
 def digest_of_sources(texts: Iterator[str]) -> str:
-    """The SHA-256 of the texts of a C file and of what it includes: see `molattn.kernels.loader.source_texts`."""
+    """The SHA-256 of the texts of a C file and of what it includes: see `molattn.kernels.compiler.source_texts`."""
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()
 
 
 @cache
 def _read_list(path: Path) -> tuple[Mapping[str, Any], ...]:
-    """The levels of processors in `libraries.json`, the best first; none if there is no such file."""
+    """The microarchitecture levels in `libraries.json`, the best first; none if there is no such file."""
     try:
         return tuple(json.loads(path.read_text("utf-8"))["targets"])
     except FileNotFoundError:

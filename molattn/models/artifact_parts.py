@@ -1,4 +1,4 @@
-"""The tensors of a model on disk beside its networks: as written, as expected, and as read."""
+"""The tensors of a model on disk other than the weights of its networks: as written, as expected, and as read."""
 
 import math
 from collections.abc import Mapping

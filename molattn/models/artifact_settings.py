@@ -1,4 +1,4 @@
-"""The parts of a model beside its networks, as written to `config.json` and read from it; without torch."""
+"""The parts of a model other than its networks, as written to `config.json` and read from it; without torch."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -13,7 +13,7 @@ class GraphModelConfig:
         hidden_dim: channels of a node.
         num_layers: the number of blocks.
         num_heads: heads of a block; the number must divide hidden_dim.
-        edges: what each pair of atoms is told, names in `molattn.models.encodings.EDGE_ENCODINGS`.
+        edges: the features of each pair of atoms, names in `molattn.models.encodings.EDGE_ENCODINGS`.
         join_edges: whether the edge encodings are added ("sum") or concatenated ("concat").
         edge_dim: channels of an edge, or of each learned encoding in it.
         nodes: what is added to the embeddings of the atoms, names in `molattn.models.encodings.NODE_ENCODINGS`.

@@ -8,7 +8,7 @@ import torch
 from molattn.errors import UsageError, short_repr, unknown_choice
 
 ACCELERATORS = ("auto", "cpu", "gpu", "cuda")
-"""What computes: a GPU if there is one, the CPU, or a GPU (two names)."""
+"""The accelerators: a GPU if there is one, the CPU, or a GPU (two names)."""
 
 PRECISIONS = ("32-true", "bf16-mixed")
 """Lightning's names: float32, and automatic mixed precision with bfloat16."""

@@ -69,7 +69,7 @@ def _representation(facts: RunFacts) -> list[str]:
 
 
 def _needs(facts: RunFacts) -> list[str]:
-    """Columns that a table has to have beside the SMILES."""
+    """Columns that a table has to have in addition to the SMILES."""
     names = ", ".join(map(code, facts.needed_columns))
     return [f"Every molecule needs these values too, as columns of its table: {names}."] if names else []
 
@@ -85,7 +85,7 @@ def made_section(facts: RunFacts) -> list[str]:
         "attention": code(model["attention"]) if "attention" in model else "",
         "models in the ensemble": f"{1 + facts.config['members']}",
         "computed descriptors": f"{computed}" if computed else "",
-        "boosted trees beside it": "yes" if facts.config.get("trees") else "",
+        "blended boosted trees": "yes" if facts.config.get("trees") else "",
         "parameters": f"{metrics['parameters']:,}" if "parameters" in metrics else "",
         "loss": code(facts.config["task"]["loss"]),
         "base model": code(training.get("base", "")),

@@ -69,7 +69,7 @@ def push(
         commit_message: of the commit.
         license: the hub's name of the licence, such as "mit", for the card; empty for none.
         card: a file with a model card of your own; None to write it from the run folder.
-        dry_run: upload nothing, and do not ask the hub.
+        dry_run: upload nothing, and do not contact the hub.
 
     Returns:
         A `PushedModel`: `.address`, `.url`, `.commit`, `.files` and `.card`.
@@ -157,7 +157,7 @@ def _files(facts: RunFacts) -> dict[str, bytes | Path]:
 
 
 def _without_paths(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with the names of files in place of their paths, which say where things are on a machine."""
+    """The settings with the names of files in place of their paths, which would reveal the folders of a machine."""
     sections = {name: dict(section) for name, section in settings.items()}
     for section, key in _PATHS:
         value = sections.get(section, {}).get(key)

@@ -1,4 +1,4 @@
-"""What the files of a run folder say about its model, for the model card."""
+"""The content of the files of a run folder, for the model card."""
 
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What the files of a run folder say; the content of a file that is missing is empty.
+    """The content of the files of a run folder; empty for a file that is missing.
 
     Attributes:
         folder: of the run.
@@ -63,7 +63,7 @@ class RunFacts:
 
     @property
     def needed_columns(self) -> list[str]:
-        """The descriptors that a table has to have beside the SMILES."""
+        """The descriptors that a table has to have in addition to the SMILES."""
         return [d["name"] for d in self.config["descriptors"] if not d["computed"]]
 
     @property

@@ -72,7 +72,7 @@ class CheckpointFolder:
 
 
 def _flat(identity: dict[str, Any]) -> dict[str, Any]:
-    """The settings in `identity["config"]` beside the rest, so that messages name them without that key."""
+    """The settings in `identity["config"]` at the top level, so that messages name them without that key."""
     config = identity.get("config")
     rest = {key: value for key, value in identity.items() if key != "config"}
     return {**config, **rest} if isinstance(config, dict) else identity

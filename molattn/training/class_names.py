@@ -102,7 +102,7 @@ def find_classes(
         raise UsageError(
             f"--positive-class is one of two classes, and column {short_repr(name)} holds {_names_of(column_labels)}"
             if set(found) != {ZERO_ONE}
-            else f"--positive-class {positive_class} is what it is anyway: leave it out"
+            else f"--positive-class {positive_class} is the default for labels of 0 and 1: leave it out"
         )
     if kind == "multiclass" or (kind == "" and all(map(hold_class_words, labels))):
         return tuple(map(sorted_classes, columns, labels))

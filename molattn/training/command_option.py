@@ -9,7 +9,7 @@ class Option:
     """How a setting is offered as an option of commands.
 
     Attributes:
-        help: what it says in the help.
+        help: its help text.
         names: more names, short ones; or all names, with the long ones.
         metavar: what stands for the value in the help; by the type of the setting if None.
         hidden: whether only `--help-all` shows it.

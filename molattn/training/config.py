@@ -36,7 +36,7 @@ class DataConfig:
         sheet: of a workbook; the first one when empty.
         smiles_column: the table's column of SMILES; found by its name when empty.
         target_columns: the table's columns to learn. `*` in a name stands for any characters and `?` for one: "tox_*",
-            or "*" for all columns that nothing else is said of. Names may also be one text, "A,B".
+            or "*" for all columns without another role. Names may also be one text, "A,B".
         weight_column: the table's column of the weights of rows, 0 or more; empty for none.
         group_column: the table's column of the group of each row, such as an assay or a series; rows of one group get
             the same split label. Empty for none.
@@ -201,7 +201,7 @@ class TrainingConfig:
         metrics: the metrics to report, names in `molattn.training.metrics.METRICS`, the first of them after every
             epoch; the defaults of the task when empty.
         baseline: whether to train a random forest on fingerprints and descriptors as well, with the same split, and to
-            report its metrics beside those of the model.
+            report its metrics together with those of the model.
         with_trees: whether to fit boosted trees on fingerprints and descriptors as well, and to average their
             predictions with those of the model, with a weight that is fitted to the validation molecules.
         callbacks: what is called during the training, names in `molattn.training.callbacks.CALLBACKS`, which plugins
@@ -255,7 +255,7 @@ class TrainingConfig:
     checkpoint_every: int = 1
     num_replicates: int = option(1, "Number of runs, with this seed and the next ones.", show_default=False)
     ensemble_size: int = option(1, "Models that are averaged.", metavar="N", hidden=False)
-    accelerator: str = option("auto", "What computes: auto, cpu or gpu.")
+    accelerator: str = option("auto", "Accelerator: auto, cpu or gpu.")
     devices: str = option("auto", "Number of devices on each machine, a process for each.")
     num_nodes: int = option(1, "Machines that train together.")
     num_workers: int = option(0, "Processes that read molecules.", "-n", metavar="N", hidden=False, show_default=True)
@@ -273,7 +273,7 @@ class TrainingConfig:
     metrics: tuple[str, ...] = option(
         (), "What is reported: rmse mae, or auroc auprc.", "--metric", metavar="NAME", table="metric", hidden=False
     )
-    baseline: bool = option(False, "Measure a random forest beside the model.")
+    baseline: bool = option(False, "Also evaluate a random forest, as a baseline.")
     with_trees: bool = option(False, "Average the model with boosted trees.", hidden=False)
     callbacks: tuple[str, ...] = option(
         (), "Callbacks that plugins define, by their names.", metavar="NAME", table="callback"

@@ -64,5 +64,5 @@ def check_unreadable(table: Table, unreadable: Sequence[UnreadableCell], num_cel
     share = f"{100 * len(unreadable) / num_cells:.3g}%, and --max-unreadable allows {100 * max_share:g}%"
     raise InputError(
         f"{table.source}: {len(unreadable):,} of {num_cells:,} target values cannot be read ({share}); {shown}; "
-        "correct or empty them, choose other --target-columns, or raise --max-unreadable to go on without them"
+        "correct or empty them, choose other --target-columns, or raise --max-unreadable to continue without them"
     )

@@ -23,7 +23,7 @@ class FlatParameters:
     Args:
         model: on its device.
         factors: the factor on the learning rate of each parameter, by its name; 1 for the others.
-        frozen: the names of parameters that need no gradient until `thaw`. Theirs are flat parameters of their own,
+        frozen: the names of parameters that need no gradient until `unfreeze`. Theirs are flat parameters of their own,
             without a gradient, which an optimizer skips.
 
     Attributes:
@@ -65,7 +65,7 @@ class FlatParameters:
             self._gradients.append((w, gradient[start : start + w.numel()].view_as(w)))
             start += w.numel()
 
-    def thaw(self) -> None:
+    def unfreeze(self) -> None:
         """Let the frozen parameters have gradients from the next `zero_grad` on."""
         for flat, weights in self._frozen:
             for w in weights:

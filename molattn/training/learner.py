@@ -37,8 +37,8 @@ class Learner(nn.Module):
 
     Attributes:
         optimizer, scheduler: created by `prepare`.
-        frozen: the parameters that are frozen, until `release`, or for those of `frozen_for_now` until a later epoch.
-        frozen_for_now: the names of the parameters that `start_epoch` will thaw.
+        frozen: the parameters that are frozen, until `release`, or those of `temporarily_frozen` until a later epoch.
+        temporarily_frozen: the names of the parameters that `start_epoch` will unfreeze.
 
     Raises:
         UsageError: `config.rate_factors` or `config.freeze` do not fit the model.
@@ -61,9 +61,9 @@ class Learner(nn.Module):
         task_weights: Sequence[float] = (),
     ):
         super().__init__()
-        self.factors, self.frozen_for_now = trained_parts(model, config)
+        self.factors, self.temporarily_frozen = trained_parts(model, config)
         named = {name: w for name, w in model.named_parameters() if w.requires_grad}
-        self._frozen_names = {n for n in named if n in self.frozen_for_now or not self.factors[n]}
+        self._frozen_names = {n for n in named if n in self.temporarily_frozen or not self.factors[n]}
         self.frozen = [named[name] for name in named if name in self._frozen_names]
         for w in self.frozen:
             w.requires_grad_(False)
@@ -82,11 +82,11 @@ class Learner(nn.Module):
     def prepare(self, device: torch.device | str = "cpu") -> None:
         """Move to a device, flatten the parameters, and create the optimizer and its scheduler."""
         self.to(device)
-        self.flat_parameters = FlatParameters(self.model, self.factors, self.frozen_for_now)
+        self.flat_parameters = FlatParameters(self.model, self.factors, self.temporarily_frozen)
         auxiliary = [] if self.auxiliary_objective is None else list(self.auxiliary_objective.parameters())
         others = [w for w in self.model.parameters() if not w.requires_grad]
         distributed.broadcast(x.data for x in (*self.flat_parameters.flat, *auxiliary, *others, *self.model.buffers()))
-        self.average.attach(self.model, self.flat_parameters.flat, self.factors, self.frozen_for_now)
+        self.average.attach(self.model, self.flat_parameters.flat, self.factors, self.temporarily_frozen)
         # The fused implementation if the device has one, otherwise torch's default.
         fused = True if torch.device(device).type in ("cpu", "cuda") else None
         rate, decay = self.config.learning_rate, self.config.weight_decay
@@ -107,19 +107,19 @@ class Learner(nn.Module):
         self.scheduler = torch.optim.lr_scheduler.LambdaLR(self.optimizer, schedule)
 
     def start_epoch(self, epoch: int) -> None:
-        """Thaw the parts that were frozen for the epochs before this one, from 0.
+        """Unfreeze the parts that were frozen for the epochs before this one, from 0.
 
         The optimizer sees their gradients for the first time then, so that its moments of them begin there.
         """
-        if self.frozen_for_now and epoch >= self.config.freeze_epochs:
+        if self.temporarily_frozen and epoch >= self.config.freeze_epochs:
             assert self.flat_parameters is not None, "call prepare first"
-            self.flat_parameters.thaw()
+            self.flat_parameters.unfreeze()
             norms = frozen_norms(self.model, self._frozen_names)
-            self._frozen_names -= self.frozen_for_now
+            self._frozen_names -= self.temporarily_frozen
             still_frozen = frozen_norms(self.model, self._frozen_names)
             for norm in norms:
                 norm.train(norm not in still_frozen)
-            self.frozen_for_now = set()
+            self.temporarily_frozen = set()
 
     def release(self) -> None:
         """Unflatten the parameters of the model, without gradients, unfreeze them, and move it to the CPU."""

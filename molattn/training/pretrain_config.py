@@ -14,6 +14,8 @@ from molattn.training.unlabelled import NCI_MOLECULES, check_molecules
 
 PRETRAINING: dict[str, Any] = {"epochs": 50, "batch_size": 64, "learning_rate": 2e-3}
 """Default settings of a pretraining, in the section `training`, where they differ from those of a training."""
+_TABLE_SETTINGS = ("smiles_column", "encoding", "no_header_row", "sheet", "decimal", "thousands")
+"""The settings in the section `data` that only apply to a table."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,9 @@ def check_pretraining(config: PretrainConfig) -> None:
     check_config(config.run)
     data = config.run.data
     check_molecules(config.molecules)
+    given = [f"data.{name}" for name in _TABLE_SETTINGS if getattr(data, name)]
+    if given and config.molecules == NCI_MOLECULES:
+        raise UsageError(f"{', '.join(given)} need{'s' if len(given) == 1 else ''} a table of molecules")
     if config.max_molecules < 0 or config.grow < 0:
         raise UsageError("a setting is out of range: max_molecules and grow are 0 or more")
     if not 0 <= config.masked_atoms < 1:

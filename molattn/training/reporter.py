@@ -1,4 +1,4 @@
-"""Reporters of progress: what a training tells its user."""
+"""Reporters: the interface by which a training reports its progress."""
 
 from typing import Protocol, runtime_checkable
 

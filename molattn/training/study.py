@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 TRIALS = "trials.csv"
 NUM_TRIALS = "num_trials"
 POLLING_INTERVAL = 1.0
-"""Seconds between two times that a process without work checks whether the trials of other processes are finished."""
+"""Seconds between two checks of an idle process whether the trials of other processes are finished."""
 
 _DEFAULT, _PROCESS = "default", "process"  # user attributes of a trial
 

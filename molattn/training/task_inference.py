@@ -51,8 +51,8 @@ def resolve_task(
     if kind == "binary" and classes:
         return task, f"{'' if task_type else f'task: {task.name}, '}{describe_binary_classes(names, classes)}"
     if bounds is not None:
-        said = f"{'' if task_type else f'task: {task.name}, '}{_describe_bounds(names, targets, bounds)}"
-        return task, f"{said}: the loss is {task.loss}{'' if loss else '; --loss-function overrides it'}"
+        message = f"{'' if task_type else f'task: {task.name}, '}{_describe_bounds(names, targets, bounds)}"
+        return task, f"{message}: the loss is {task.loss}{'' if loss else '; --loss-function overrides it'}"
     if task_type:
         return task, ""
     what = names[0] if len(names) == 1 else f"{len(names)} targets"

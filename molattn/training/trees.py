@@ -1,4 +1,4 @@
-"""Boosted trees beside the attention model: `molattn train --with-trees`.
+"""Boosted trees in addition to the attention model: `molattn train --with-trees`.
 
 Both are blended: one weight for each target is fitted to the validation molecules.
 
@@ -140,7 +140,7 @@ def fit_weights(task: Task, attention: Predictions, trees: Predictions, targets:
 
     a are the predictions of the attention model and b those of the trees: numbers, or the probabilities of the classes,
     y then being 1 for the class of the molecule and 0 for the others (the Brier score). The second term counts as much
-    as k = 100 molecules, for which equal weights were best: a few molecules do not tell one model from the other.
+    as k = 100 molecules, for which equal weights were best: a few molecules cannot distinguish the models.
 
     Args:
         attention, trees: n predictions.

@@ -92,7 +92,7 @@ SIGNED_STEPS = ("#123c66", PAGE_COLORS["below"][0], "#ffffff", PAGE_COLORS["abov
 
 
 def css_variables(selector: str) -> str:
-    """The colors as CSS variables of the elements that `selector` selects: light, dark or the system's, as asked for.
+    """The colors as CSS variables of the elements that `selector` selects: light, dark or the system's, as configured.
 
     Pages print in the light colors; `.paper` has them, too.
 

@@ -16,7 +16,7 @@ except ImportError as error:
     raise MissingExtra("anywidget", "widget", "a widget in a notebook") from error
 
 
-# JupyterLab's own theme counts more than the colors that the system asks for.
+# JupyterLab's own theme takes precedence over the color scheme of the system.
 _THEMES = """
 [data-jp-theme-light="true"] .molattn { color-scheme: light; }
 [data-jp-theme-light="false"] .molattn { color-scheme: dark; }

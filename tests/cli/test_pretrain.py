@@ -3,6 +3,8 @@
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from molattn.chem import grow_molecules
 from molattn.cli.pretrain import DEFAULTS
 from molattn.data.datasets.excluded_molecules import evaluation_molecules
@@ -62,6 +64,22 @@ def test_invalid_arguments_are_refused_in_one_sentence(molattn: Molattn, tmp_pat
         assert (result.code, result.out) == (code, ""), result.err
         assert reason in result.err
         assert len(result.err.strip().splitlines()) == 1
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("--smiles-column", "smi"), "--smiles-column needs a table"),
+        (("--no-header-row", "--sheet", "A", "--molecules", "nci"), "--no-header-row, --sheet need a table"),
+        (("--set", "data.decimal=,"), "data.decimal needs a table of molecules"),
+    ],
+)
+def test_options_for_reading_a_table_need_one(
+    molattn: Molattn, tmp_path: Path, arguments: tuple[str, ...], reason: str
+) -> None:
+    result = molattn("pretrain", *arguments, "-o", tmp_path / "base")
+    assert (result.code, result.out) == (2, "") and reason in result.err
     assert not any(tmp_path.iterdir())
 
 

@@ -10,7 +10,7 @@ from molattn.chem import molecule_graph
 from molattn.explain.attributor import RANDOM, Attributor
 from molattn.explain.estimates import bootstrap_weights, estimate_correlation, estimate_mean, squared
 from molattn.explain.faithfulness import measure_faithfulness
-from molattn.explain.measured_changes import GROW, SWAP, find_edits, judge_edits, judge_pairs
+from molattn.explain.measured_changes import GROW, SWAP, find_edits, score_edits, score_pairs
 from molattn.explain.measured_pairs import pairs_of_table
 from molattn.explain.methods import METHODS, additive
 from molattn.explain.terms import Terms
@@ -57,7 +57,7 @@ def test_too_few_give_no_estimate_and_say_so():
 
 def test_without_any_change_there_is_no_estimate():
     attributor = Attributor(ARTIFACT, ("additive",), 0)
-    (edits, pairs) = judge_edits(attributor, {SWAP: []}, nothing), judge_pairs(attributor, [], nothing)
+    (edits, pairs) = score_edits(attributor, {SWAP: []}, nothing), score_pairs(attributor, [], nothing)
     assert edits["additive"]["swap_sign"].why == "0 edits that change enough, under 10"
     assert (edits["additive"]["swap_r"].why, pairs["additive"]["pair_r2"].why) == (
         "0 edits, under 10",
@@ -79,7 +79,7 @@ def test_terms_of_a_model_that_adds_up_atoms_predict_their_removal_and_exchange(
     for c in (*changes[SWAP], *changes[GROW]):
         after, before = compute_outputs(ARTIFACT.model, [c.second, c.first])[:, 0]
         assert c.change == pytest.approx(after - before, abs=1e-6)
-    found = judge_edits(Attributor(ARTIFACT, ("additive",), 0), {SWAP: changes[SWAP]}, nothing)
+    found = score_edits(Attributor(ARTIFACT, ("additive",), 0), {SWAP: changes[SWAP]}, nothing)
     right = found["additive"]["swap_sign"], found["additive"]["swap_r"]
     # The numbers of hydrogens and bonds of the neighbours change with them.
     assert right[0].value > 0.7 and right[1].value > 0.7 and right[0].low <= right[0].value <= right[0].high
@@ -123,9 +123,9 @@ def test_pairs_are_those_with_a_held_out_molecule_and_their_measured_changes():
         assert pair.change == pytest.approx(values[j] - values[i])
     assert len(pairs_of_table(ARTIFACT, read, TABLE, cells, held_out, None, 4)) == 4
     assert not pairs_of_table(ARTIFACT, read, TABLE, cells, np.zeros(len(TABLE), dtype=bool), None, 100)
-    found = judge_pairs(Attributor(ARTIFACT, ("additive",), 0), pairs, nothing)
+    found = score_pairs(Attributor(ARTIFACT, ("additive",), 0), pairs, nothing)
     assert found["additive"]["pair_r2"].value > 0.5 > found[RANDOM]["pair_r2"].value
-    few = judge_pairs(Attributor(ARTIFACT, ("additive",), 0), pairs[:3], nothing)
+    few = score_pairs(Attributor(ARTIFACT, ("additive",), 0), pairs[:3], nothing)
     assert few["additive"]["pair_r2"].why == "3 pairs, under 10"
 
 

@@ -93,7 +93,7 @@ def test_a_dry_run_asks_nobody(hub: HubServer, run: Path, molattn: Molattn, monk
     code, out, err = molattn("push", run, "hf://user/solubility", "--license", "mit", "--dry-run")
     assert code == 0
     assert out.startswith('---\nlibrary_name: "molattn"\n') and 'license: "mit"' in out
-    assert "  model.safetensors\n" in err and err.endswith("not uploaded, as --dry-run says\n")
+    assert "  model.safetensors\n" in err and err.endswith("not uploaded: --dry-run\n")
     assert hub.requests == [] and hub.repositories == {}
     with pytest.raises(MissingExtra, match=r"pip install 'molattn\[hub\]'"):
         library.push(run, "hf://user/solubility")
@@ -197,7 +197,7 @@ def test_what_cannot_be_pushed(hub: HubServer, run: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("token", "address", "message"),
     [
-        (None, "hf://user/new", "the hub asks who you are for hf://user/new: log in with `hf auth login`"),
+        (None, "hf://user/new", "the hub requires authentication for hf://user/new: log in with `hf auth login`"),
         (
             "hf_expired",
             "hf://user/public",

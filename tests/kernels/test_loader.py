@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from molattn.cache import check_private_folder, install_file, is_intact
-from molattn.kernels import edge_attention, loader, processor
+from molattn.kernels import compiler, edge_attention, loader, processor
 from molattn.kernels.edge_attention import AttentionTask, Graphs
 
 SOURCE = loader.SOURCE_FOLDER / "edge_attention.c"
@@ -79,7 +79,7 @@ def test_a_compiler_may_have_options(tmp_path):
     assert output_of(WHY, **environment) == "False"
     assert set((tmp_path / "options").read_text().split()) == {"-m64"}
     (library,) = (tmp_path / "cache" / "compiled").glob("*.so")
-    assert loader._compiler_identity([str(recorder), "-m64"]) != loader._compiler_identity([str(recorder)])
+    assert compiler._compiler_identity([str(recorder), "-m64"]) != compiler._compiler_identity([str(recorder)])
     assert library.is_file()
 
 
@@ -98,17 +98,17 @@ def test_a_compiler_that_hangs_is_tried_once(tmp_path, monkeypatch, when):
     hanging = compiler_script(tmp_path / "cc", "sleep 1000; echo never")
     if when == "at once":
         Path(hanging).write_text("#!/bin/sh\nsleep 1000; echo never\n")
-    monkeypatch.setattr(loader, "_BUILD_SECONDS", 0.5)
-    monkeypatch.setattr(loader, "_PROBE_SECONDS", 0.5 if when == "at once" else 20)
+    monkeypatch.setattr(compiler, "_BUILD_SECONDS", 0.5)
+    monkeypatch.setattr(compiler, "_PROBE_SECONDS", 0.5 if when == "at once" else 20)
     start = time.monotonic()
     with pytest.raises(OSError, match="does not end within 0.5 s$"):
-        loader.build(SMALL, tmp_path / "compiled", [hanging])
+        compiler.build(SMALL, tmp_path / "compiled", [hanging])
     for source in (SMALL, SOURCE):
-        monkeypatch.setattr(loader, "_run", lambda *_: pytest.fail("the compiler was called again"))
+        monkeypatch.setattr(compiler, "_run", lambda *_: pytest.fail("the compiler was called again"))
         with pytest.raises(
             OSError, match=r"does not end within 0.5 s \(on .*; remove .*compiler-.*failed to try again"
         ):
-            loader.build(source, tmp_path / "compiled", [hanging])
+            compiler.build(source, tmp_path / "compiled", [hanging])
     assert time.monotonic() - start < 60
     assert not list((tmp_path / "compiled").glob("*.new"))
 
@@ -293,14 +293,14 @@ DAMAGES += ["given away"] if hasattr(os, "geteuid") and os.geteuid() == 0 else [
 
 @pytest.mark.parametrize("how", DAMAGES)
 def test_a_damaged_library_is_rebuilt_once(tmp_path, monkeypatch, how):
-    first = loader.build(SMALL, tmp_path / "compiled", ["cc"])
+    first = compiler.build(SMALL, tmp_path / "compiled", ["cc"])
     built = []
-    true = loader._build
-    monkeypatch.setattr(loader, "_build", lambda *a: (built.append(1), true(*a))[1])
+    true = compiler._build
+    monkeypatch.setattr(compiler, "_build", lambda *a: (built.append(1), true(*a))[1])
     damage(first, how)
     assert not is_intact(first)
-    assert loader.build(SMALL, tmp_path / "compiled", ["cc"]) == first
-    assert loader.build(SMALL, tmp_path / "compiled", ["cc"]) == first
+    assert compiler.build(SMALL, tmp_path / "compiled", ["cc"]) == first
+    assert compiler.build(SMALL, tmp_path / "compiled", ["cc"]) == first
     assert len(built) == 1 and is_intact(first) and first.stat().st_mode & 0o777 == 0o700
     ctypes.CDLL(str(first)).molattn_look_up  # noqa: B018
 
@@ -316,10 +316,10 @@ def test_installed_files_are_private_whatever_their_mode(tmp_path):
 @pytest.mark.slow
 def test_four_threads_build_a_library_once(tmp_path, monkeypatch):
     built = []
-    true = loader._build
-    monkeypatch.setattr(loader, "_build", lambda *a: (built.append(1), true(*a))[1])
+    true = compiler._build
+    monkeypatch.setattr(compiler, "_build", lambda *a: (built.append(1), true(*a))[1])
     with ThreadPoolExecutor(4) as pool:
-        paths = set(pool.map(lambda _: loader.build(SOURCE, tmp_path / "compiled", ["cc"]), range(4)))
+        paths = set(pool.map(lambda _: compiler.build(SOURCE, tmp_path / "compiled", ["cc"]), range(4)))
     assert len(built) == len(paths) == 1
     assert sorted(path.suffix for path in (tmp_path / "compiled").iterdir()) == [".lock", ".sha256", ".so"]
 
@@ -327,7 +327,7 @@ def test_four_threads_build_a_library_once(tmp_path, monkeypatch):
 def test_a_build_is_logged_once(tmp_path, caplog):
     quick = compiler_script(tmp_path / "cc", 'while [ "$1" != -o ]; do shift; done\ntouch "$2"')
     with caplog.at_level("INFO", logger="molattn"):
-        paths = [loader.build(SOURCE, tmp_path / "compiled", [quick]) for _ in range(2)]
+        paths = [compiler.build(SOURCE, tmp_path / "compiled", [quick]) for _ in range(2)]
     assert paths[0] == paths[1]
     assert caplog.messages == ["building edge_attention.c for this processor: once, some seconds"]
 
@@ -335,22 +335,22 @@ def test_a_build_is_logged_once(tmp_path, caplog):
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names of processors are those of x86")
 def test_each_processor_has_its_own_libraries(tmp_path, monkeypatch):
     monkeypatch.setenv("MOLATTN_MARCH", "x86-64")
-    plain = loader.build(SMALL, tmp_path / "compiled", ["cc"])
+    plain = compiler.build(SMALL, tmp_path / "compiled", ["cc"])
     monkeypatch.delenv("MOLATTN_MARCH")
-    assert loader.build(SMALL, tmp_path / "compiled", ["cc"]) != plain
+    assert compiler.build(SMALL, tmp_path / "compiled", ["cc"]) != plain
     with monkeypatch.context() as patch:  # on the first processors of 64 bits
-        for module in (loader, processor):
+        for module in (compiler, processor):
             patch.setattr(module, "cpu_description", lambda: "Linux x86_64 flags : fpu sse sse2")
         for march, missing in (("x86-64-v2", "popcnt"), ("x86-64-v4", "avx"), ("x86-64", "")):
             patch.setenv("MOLATTN_MARCH", march)
             if not missing:
-                assert loader.build(SMALL, tmp_path / "compiled", ["cc"]).exists()
+                assert compiler.build(SMALL, tmp_path / "compiled", ["cc"]).exists()
                 continue
             with pytest.raises(OSError, match=rf"does not have {missing}, which -march={march} requires$"):
-                loader.build(SMALL, tmp_path / "compiled", ["cc"])
+                compiler.build(SMALL, tmp_path / "compiled", ["cc"])
     monkeypatch.setenv("MOLATTN_MARCH", "no-such-processor")
     with pytest.raises(OSError, match="cc fails: .*no-such-processor"):
-        loader.build(SMALL, tmp_path / "compiled", ["cc"])
+        compiler.build(SMALL, tmp_path / "compiled", ["cc"])
 
 
 def test_a_missing_home_folder_is_reported():

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from molattn.kernels import processor, shipped
-from molattn.kernels.loader import SOURCE_FOLDER, source_texts
+from molattn.kernels.compiler import source_texts
+from molattn.kernels.loader import SOURCE_FOLDER
 from molattn.kernels.shipped import LIST_NAME, TARGETS, ShippedLibrary, shipped_libraries
 
 ROOT = Path(__file__).parents[2]

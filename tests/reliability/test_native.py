@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from molattn.kernels import loader
+from molattn.kernels import compiler, loader
 from tests.reliability.score import Score
 
 SOURCES = [*loader.SOURCE_FOLDER.glob("*.c")]
@@ -78,7 +78,7 @@ def damaged(path: Path, whole: bytes, rng: Random) -> str:
 
 
 def test_41_damaged_libraries_are_built_anew(score: Score, tmp_path: Path) -> None:
-    path = loader.build(SMALL, tmp_path / "compiled", ["cc"])
+    path = compiler.build(SMALL, tmp_path / "compiled", ["cc"])
     whole, rng = path.read_bytes(), Random(41)
     for _ in range(score.times(8, 300)):
         how = damaged(path, whole, rng)
@@ -89,7 +89,7 @@ def test_41_damaged_libraries_are_built_anew(score: Score, tmp_path: Path) -> No
 
 
 def test_41_libraries_of_others_are_left_out(score: Score, tmp_path: Path) -> None:
-    path = loader.build(SMALL, tmp_path / "compiled", ["cc"])
+    path = compiler.build(SMALL, tmp_path / "compiled", ["cc"])
     for folder, mode in ((path.parent, 0o777), (path.parent, 0o770), (tmp_path, 0o707)):
         score.count("folders of others")
         before = folder.stat().st_mode

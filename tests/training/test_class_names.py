@@ -57,7 +57,7 @@ def test_the_positive_class_can_be_chosen() -> None:
         find_classes(["y"], [count_labels(["red", "blue", "grey"] * 9)], "", "red")
     with pytest.raises(UsageError, match="is one of two classes, and column 'y' holds 3, 1.5, 2"):
         find_classes(["y"], [count_labels(["1.5", "2", "3", "3"])], "", "2")
-    with pytest.raises(UsageError, match="is what it is anyway: leave it out"):
+    with pytest.raises(UsageError, match="is the default for labels of 0 and 1: leave it out"):
         find_classes(["y"], [count_labels(["0", "1"])], "", "1")
 
 

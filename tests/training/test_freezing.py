@@ -66,7 +66,7 @@ def test_a_frozen_part_is_one_with_the_rate_factor_0() -> None:
     assert all(torch.equal(x, wanted.state_dict()[name]) for name, x in model.state_dict().items())
 
 
-def test_parts_are_thawed_after_their_epochs() -> None:
+def test_parts_are_unfrozen_after_their_epochs() -> None:
     config = replace(CONFIG, epochs=4, freeze=FROZEN, freeze_epochs=2)
     before = {name: x.clone() for name, x in model_of().state_dict().items()}
     _, weights, result = trained(config)
@@ -82,8 +82,8 @@ def test_parts_are_thawed_after_their_epochs() -> None:
     assert len(result.history) == 4
 
 
-def test_a_thawed_part_is_trained_as_by_torchs_optimizer() -> None:
-    """The gradients of a thawed part meet an optimizer without a history of them, at the rate of the schedule."""
+def test_a_unfrozen_part_is_trained_as_by_torchs_optimizer() -> None:
+    """The gradients of an unfrozen part meet an optimizer without a history of them, at the rate of the schedule."""
     config = replace(CONFIG, grad_clip=0.0, freeze=("blocks",), freeze_epochs=1, rate_factors=("blocks=0.5",))
     learner = learner_of(config, steps=4)
     learner.prepare()
@@ -118,7 +118,7 @@ def test_a_thawed_part_is_trained_as_by_torchs_optimizer() -> None:
 
 @pytest.mark.parametrize("stop", [2, 3, 4])
 def test_a_training_in_stages_is_resumed_to_the_bit(tmp_path: Path, stop: int) -> None:
-    """Interrupted before the thaw, in the first epoch after it, and later."""
+    """Interrupted before the parts are unfrozen, in the first epoch after it, and later."""
     config = replace(CONFIG, epochs=5, freeze=FROZEN, freeze_epochs=2)
 
     def model(seed: int) -> GraphModel:
@@ -135,7 +135,7 @@ def test_a_training_in_stages_is_resumed_to_the_bit(tmp_path: Path, stop: int) -
     assert all(torch.equal(x, resumed.state_dict()[name]) for name, x in whole.state_dict().items())
 
 
-def test_ranks_share_the_frozen_weights_and_the_gradients_of_thawed_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_share_the_frozen_weights_and_the_gradients_of_unfrozen_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[torch.Tensor] = []
     monkeypatch.setattr(distributed, "broadcast", sent.extend)
     learner = learner_of(replace(CONFIG, freeze=FROZEN, freeze_epochs=1))
@@ -150,19 +150,19 @@ def test_ranks_share_the_frozen_weights_and_the_gradients_of_thawed_ones(monkeyp
     assert all(w.requires_grad for w in learner.model.parameters())
 
 
-def test_flat_parameters_without_gradient_are_skipped_until_they_are_thawed() -> None:
+def test_flat_parameters_without_gradient_are_skipped_until_they_are_unfrozen() -> None:
     model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
     model[0].requires_grad_(False)
     flat = FlatParameters(model, frozen={"0.weight", "0.bias"})
     optimizer = torch.optim.AdamW(flat.flat, lr=0.1)
     before = {name: w.detach().clone() for name, w in model.named_parameters()}
-    for thawed in (False, True):
-        if thawed:
-            flat.thaw()
+    for unfrozen in (False, True):
+        if unfrozen:
+            flat.unfreeze()
         flat.zero_grad()
         model(torch.ones(1, 2)).sum().backward()
         optimizer.step()
-        assert torch.equal(model[0].weight, before["0.weight"]) != thawed
+        assert torch.equal(model[0].weight, before["0.weight"]) != unfrozen
         assert not torch.equal(model[1].weight, before["1.weight"])
     flat.unflatten()
     assert all(w.grad is None for w in model.parameters())

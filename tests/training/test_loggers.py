@@ -122,7 +122,7 @@ def test_a_logger_that_fails_is_named_in_a_warning_and_the_training_goes_on(
 
     monkeypatch.setattr(Broken, method, fail)
     broken, whole = Broken(), Diary()
-    said = rf"the logger Broken failed in {method}, OSError: the disk is full; the training goes on without it"
+    said = rf"the logger Broken failed in {method}, OSError: the disk is full; the training continues without it"
     with pytest.warns(MolattnWarning, match=said) as caught:
         run = train(logger=[broken, whole])
     assert len([w for w in caught if w.category is MolattnWarning]) == 1

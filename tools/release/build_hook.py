@@ -1,4 +1,4 @@
-"""Adds libraries of the C files to a wheel, built for levels of processors that many machines have.
+"""Adds libraries of the C files to a wheel, built for the microarchitecture levels of many processors.
 
     MOLATTN_WHEEL=compiled python -m build --wheel
 

@@ -1,4 +1,4 @@
-"""Builds the C files of molattn for levels of processors that many machines have, as a wheel brings them.
+"""Builds the C files of molattn for the microarchitecture levels of many processors, as a wheel has them.
 
     python tools/release/libraries.py FOLDER
 
@@ -39,7 +39,8 @@ def build_libraries(folder: Path, compiler: Sequence[str]) -> list[Path]:
     """
     sys.path.insert(0, str(ROOT))  # hatchling builds in an environment without molattn
     try:
-        from molattn.kernels.loader import FLAGS, SOURCE_FOLDER, source_texts
+        from molattn.kernels.compiler import FLAGS, source_texts
+        from molattn.kernels.loader import SOURCE_FOLDER
         from molattn.kernels.processor import instruction_sets
         from molattn.kernels.shipped import LIST_NAME, TARGETS, digest_of_sources
     finally:

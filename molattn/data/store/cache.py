@@ -26,7 +26,7 @@ from molattn.data.store.molecule_store import MoleculeStore, pack_error, pack_ro
 from molattn.data.store.packing import Packing
 from molattn.data.store.ragged import DamagedFileError, FileDigest, RaggedColumns, RaggedWriter
 from molattn.errors import ConformerError, SmilesError, UsageError
-from molattn.kernels.loader import source_texts
+from molattn.kernels.compiler import source_texts
 
 SCHEMA = 1
 HEADER = "header.json"

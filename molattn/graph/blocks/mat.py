@@ -40,7 +40,7 @@ class MixedEdgeUpdate(AttentionEdgeUpdate):
     >>> from molattn.graph import DenseGraph
     >>> from molattn.graph.blocks import MixedEdgeUpdate
     >>> phi_e = MixedEdgeUpdate(node_dim=16, num_heads=4, head_dim=8, edge_dim=1, lambdas=(0.25, 0.75))
-    >>> self_loops = torch.eye(3).view(1, 3, 3, 1)  # the fixed weights: each atom looks at itself
+    >>> self_loops = torch.eye(3).view(1, 3, 3, 1)  # the fixed weights: each atom attends to itself
     >>> weights = phi_e(DenseGraph(torch.randn(1, 3, 16), torch.ones(1, 3, dtype=torch.bool), self_loops)).weights
     >>> torch.allclose(weights.sum(-1), torch.ones(1, 4, 3)), bool((weights[0, :, 0, 0] >= 0.75).all())
     (True, True)

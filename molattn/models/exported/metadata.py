@@ -1,4 +1,4 @@
-"""What an exported file says of itself: its inputs and outputs, and the model's own configuration; without torch."""
+"""The metadata of an exported file: its inputs and outputs, and the configuration of the model; without torch."""
 
 import base64
 import json
@@ -99,11 +99,11 @@ def file_metadata(artifact: Artifact, config: bytes, config_sha256: str, torch_v
     return {ABOUT_KEY: json.dumps(about), CONFIG_KEY: config.decode(), ARRAYS_KEY: json.dumps(encoded)}
 
 
-def read_about(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """What the file says of its tensors: at least its `format` and `config_sha256`.
+def read_description(metadata: Mapping[str, str]) -> dict[str, Any]:
+    """The description of the file's tensors, with at least its `format` and `config_sha256`.
 
     Raises:
-        ValidationError: there is nothing, or it is damaged.
+        ValidationError: it is missing or damaged.
     """
     if ABOUT_KEY not in metadata:
         raise ValidationError("it has no metadata of molattn")

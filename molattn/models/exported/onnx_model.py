@@ -18,7 +18,7 @@ from molattn.models.artifact_settings import MEMBERS_KEY, check_featurizer, read
 from molattn.models.batch_runs import run_in_batches
 from molattn.models.config import ModelConfig
 from molattn.models.config_file import model_config_of, parse_config
-from molattn.models.exported.metadata import CONFIG_KEY, FORMAT_VERSION, read_about, read_arrays
+from molattn.models.exported.metadata import CONFIG_KEY, FORMAT_VERSION, read_arrays, read_description
 from molattn.models.molecule import Molecule
 from molattn.models.predictions import Predictions
 from molattn.models.readers import READERS
@@ -195,7 +195,7 @@ def load_onnx(path: str | Path) -> tuple[OnnxArtifact, str]:
 
 
 def _artifact(session: Any, metadata: Mapping[str, str], path: Path) -> tuple[OnnxArtifact, str]:
-    about = read_about(metadata)
+    about = read_description(metadata)
     if about["format"] > FORMAT_VERSION:
         raise InputError(f"{path} was written by a later version of molattn: upgrade molattn")
     config = parse_config(metadata[CONFIG_KEY].encode(), path)

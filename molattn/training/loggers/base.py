@@ -1,4 +1,4 @@
-"""What a logger is: an object that writes down the settings, metrics and files of a training."""
+"""What a logger is: an object that records the settings, metrics and files of a training."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class Logger(Protocol):
 
     Each run of folds and replicates and each member of an ensemble is logged on its own: `open` begins it, and `close`
     ends it, and one object logs one after the other. A run has, in this order, `log_settings` once, `log_metrics` after
-    each epoch and once with the test metrics, and `log_artifact` for each file of its folder that tells of the result;
+    each epoch and once with the test metrics, and `log_artifact` for each result file of its folder;
     a member of an ensemble has no test metrics and no files. In a distributed training rank 0 logs alone.
 
     An exception of a method never ends a training: the logger is left out from then on, and a warning names it.

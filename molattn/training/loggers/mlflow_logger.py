@@ -19,7 +19,7 @@ _NOT_ALLOWED = re.compile(r"[^\w\-. :/]")
 class MLFlowLogger(Logger):
     """Logs to the server that MLFLOW_TRACKING_URI names, or else to an SQLite database in the run folder.
 
-    The database is `mlflow/mlflow.db`, with the artifacts beside it in `mlflow/artifacts`; nothing is sent anywhere.
+    The database is `mlflow/mlflow.db`, with the artifacts next to it in `mlflow/artifacts`; nothing is sent anywhere.
     The experiment is MLFLOW_EXPERIMENT_NAME, or else "molattn".
 
     Args:
@@ -41,7 +41,7 @@ class MLFlowLogger(Logger):
 
     def open(self, run: LoggedRun) -> str:
         """Begin a run of MLflow, or continue that of the resumed run; returns its id."""
-        # The database is on this machine, and so stays what is said of its use.
+        # Nothing else is sent anywhere, so usage statistics are not either.
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         from mlflow import MlflowClient
 

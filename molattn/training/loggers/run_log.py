@@ -139,7 +139,7 @@ class RunLog:
                 with suppress(Exception):
                     logger.close("failed")
             why = f"{type(error).__name__}: {error}"
-            self.warn(f"the logger {key} failed in {method}, {why}; the training goes on without it")
+            self.warn(f"the logger {key} failed in {method}, {why}; the training continues without it")
             return None
 
     def _write_state(self) -> None:

@@ -34,7 +34,7 @@ class TensorBoardLogger(Logger):
         self.epoch = 0
 
     def open(self, run: LoggedRun) -> str:
-        """Begin a file of events; events after the last logged epoch of a resumed run count no longer."""
+        """Begin a file of events; events after the last logged epoch of a resumed run are superseded."""
         from torch.utils.tensorboard import SummaryWriter
 
         self.epoch = run.epoch

@@ -47,7 +47,7 @@ class WandbLogger(Logger):
             id=run.id or None,
             resume="allow" if run.id else None,
             reinit="create_new",
-            # Code and output of a program that only calls molattn are not asked for.
+            # A program that calls molattn did not request an upload of its own code and output.
             settings=wandb.Settings(console="off", disable_git=True, save_code=False, quiet=True),
         )
         return self.run.id

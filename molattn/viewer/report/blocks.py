@@ -45,7 +45,7 @@ def molecule(index: int) -> dict[str, int]:
 
 
 def cards(indices: Iterable[int]) -> Block:
-    """Molecules beside each other, with their numbers."""
+    """Molecules side by side, with their numbers."""
     return {"kind": "cards", "molecules": [int(i) for i in indices]}
 
 

@@ -1,4 +1,4 @@
-"""What only the model of a run can add to its report: intervals, domain marks, heads and attributions."""
+"""What only the model of a run can add to its report: intervals, out-of-domain flags, heads and attributions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

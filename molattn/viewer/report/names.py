@@ -74,7 +74,7 @@ def names_of_run(
 
 
 def table_of_run(run: RunFiles) -> Path | None:
-    """The table that a run learned from, if it is given by a path and has the checksum of then; else None."""
+    """The table that a run learned from, if it is given by a path and still has the same checksum; else None."""
     dataset = run.config.get("data", {}).get("dataset", "")
     if not isinstance(dataset, str) or not dataset or not Path(dataset).is_file():
         return None

@@ -83,7 +83,7 @@ def molecules(
     max_atoms: int,
     with_atoms: Collection[int] = (),
 ) -> dict[str, Any]:
-    """What the page knows of each molecule whatever the target: its SMILES, drawing, split and substructures."""
+    """The data of each molecule that do not depend on the target: its SMILES, drawing, split and substructures."""
     glyphs = Glyphs()
     drawings = [
         compact_drawing(smiles, glyphs, max_atoms, with_atoms=i in with_atoms) for i, smiles in enumerate(run.smiles)

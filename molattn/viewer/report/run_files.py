@@ -22,7 +22,7 @@ PREDICTIONS_FILE, HISTORY_FILE = "predictions.csv", "history.csv"
 
 @dataclass(frozen=True)
 class RunFiles:
-    """What the folder of a run says about n molecules and T targets.
+    """The content of a run folder, for n molecules and T targets.
 
     Attributes:
         folder: the folder.
@@ -123,7 +123,7 @@ def _targets(table: Table, model: dict[str, Any], data_report: dict[str, Any]) -
             f"{table.source} has targets of atoms: a report shows targets of molecules; molattn view shows atoms"
         )
     if not names:
-        raise InputError(f"{table.source} has no target: a column NAME beside a column NAME_pred")
+        raise InputError(f"{table.source} has no target: a column NAME and a column NAME_pred")
     units = {t.get("name"): str(t.get("unit", "")) for t in model.get("targets", ())}
     classes = [tuple(map(str, names_of_target)) for names_of_target in task.get("classes") or ()]
     classes += [()] * (len(names) - len(classes))

@@ -71,9 +71,9 @@ def learning(run: RunFiles) -> Iterator[Block]:
 def heads(run: RunFiles, parts: ModelParts) -> Iterator[Block]:
     """What each head attends to, by distance, and the functional group it favours most."""
     if parts.heads is None or parts.heads.shape is None:
-        not_said = Missing("What heads look at was not measured.", f"molattn heads {run.folder}")
+        not_said = Missing("What heads attend to was not measured.", f"molattn heads {run.folder}")
         missing = parts.missing.get(HEADS, not_said)
-        yield section("heads", "What heads look at", [not_measured(missing.why, missing.command)])
+        yield section("heads", "What heads attend to", [not_measured(missing.why, missing.command)])
         return
     summary = parts.heads
     distances = [key for key in summary.keys("distance") if summary.uniform(key)]
@@ -92,8 +92,8 @@ def heads(run: RunFiles, parts: ModelParts) -> Iterator[Block]:
         "head 3 of layer 1, from 0. Entropy is in percent of that of uniform attention. The ratio is that of the "
         "attention which other atoms give to a functional group to uniform attention."
     )
-    blocks = [paragraph(text), table("What heads look at", columns, rows)]
-    yield section("heads", "What heads look at", [*blocks, paragraph(f"Faithfulness: {summary.faithfulness}.")])
+    blocks = [paragraph(text), table("What heads attend to", columns, rows)]
+    yield section("heads", "What heads attend to", [*blocks, paragraph(f"Faithfulness: {summary.faithfulness}.")])
 
 
 def faithfulness(run: RunFiles) -> Iterator[Block]:
@@ -116,7 +116,7 @@ def faithfulness(run: RunFiles) -> Iterator[Block]:
             ]
             for method, m in methods.items()
         ]
-        columns = ("method", "edits", "pairs r2", "deletion", "Kendall tau", "in words")
+        columns = ("method", "edits", "pairs r2", "deletion", "Kendall tau", "summary")
         where = " ".join(filter(None, [str(entry.get("molecules", "")), entry.get("split", ""), "molecules"]))
         blocks.append(table(f"{name}, on {where} of {entry.get('data', '')}", columns, rows))
     text = (
@@ -129,7 +129,7 @@ def faithfulness(run: RunFiles) -> Iterator[Block]:
 
 
 def curation(run: RunFiles) -> Iterator[Block]:
-    """What became of the rows of the table, and the problems that were found in it."""
+    """What happened to the rows of the table, and the problems that were found in it."""
     report = run.data_report
     if not report:
         yield section("curation", "Data", [not_measured("The run has no data_report.json.", "molattn check TABLE")])

@@ -1,4 +1,4 @@
-"""What a report knows of each molecule: its drawing, scaffold, substructures and name."""
+"""The data of each molecule of a report: its drawing, scaffold, substructures and name."""
 
 import re
 from collections.abc import Mapping, Sequence
