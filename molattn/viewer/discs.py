@@ -1,6 +1,7 @@
 """Molecules prepared for drawing, and drawn with a disc under each atom."""
 
 import math
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from molattn.explain.attention_map import check_symbols
 from molattn.viewer.layout import lay_out
 from molattn.viewer.palette import ATTENTION, BELOW, MARK, Color, to_color
 from molattn.viewer.picture import Picture
+from molattn.viewer.svg_text import share_letters
 
 _GAP = 2.4  # between fragments; a bond is 1.5 long
 
@@ -90,6 +92,7 @@ _RING: Color = to_color(MARK)
 _OUTLINE: Color = (0.75, 0.8, 0.85)
 _BLACK: Color = (0.0, 0.0, 0.0)
 _GRAY: Color = (0.35, 0.35, 0.35)
+_LETTER = re.compile(r"<path (?:class='[^']*' )?d='(M[^']*)' (fill='[^']*')/>")
 _RADIUS = 0.42  # of a disc; a bond is 1.5 long
 _LEGEND_HEIGHT = 86  # pixels
 _DEFAULT_SIZE, _MIN_SIZE, _MAX_SIZE = (480, 388), (260, 188), (1600, 1200)  # width and height of a picture in pixels
@@ -183,7 +186,8 @@ def draw_discs(
     assert separator  # RDKit writes it
     # RDKit declares Latin-1 but writes ASCII; pictures are saved as UTF-8.
     header = header.replace("iso-8859-1", "UTF-8")
-    return Picture(f"{header}<title>{escape(title)}</title>\n{body.lstrip()}", png.GetDrawingText())
+    text = share_letters(f"{header}<title>{escape(title)}</title>\n{body.lstrip()}", _LETTER)
+    return Picture(text, png.GetDrawingText())
 
 
 def footer_lines(footer: str, width: int) -> list[str]:

@@ -8,7 +8,7 @@ from rdkit import Chem
 from rdkit.Chem.Draw import rdMolDraw2D
 
 from molattn.viewer.discs import drawing_options
-from molattn.viewer.web.glyphs import Glyphs
+from molattn.viewer.glyphs import Glyphs
 
 Drawing = dict[str, Any]
 
