@@ -37,7 +37,7 @@ def compact_drawing(
         SmilesError: it cannot be read.
     """
     drawer = rdMolDraw2D.MolDraw2DSVG(-1, -1)
-    options = drawing_options(drawer, indices=False)
+    options = drawing_options(drawer)
     options.scalingFactor = 30
     options.fixedFontSize = 15
     options.padding = 0.0
