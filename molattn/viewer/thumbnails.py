@@ -151,7 +151,7 @@ def _atoms(
     points = 72 * side / width  # per pixel of the drawing
     _stamp(axes, structure.bonds, points, middle, markeredgecolor="black", markeredgewidth=line, fillstyle="none")
     _stamp(axes, structure.letters, points, middle, markerfacecolor="black", markeredgewidth=0)
-    if len(structure.dashes.vertices):
+    if np.size(structure.dashes.vertices):
         dashed = {"facecolor": "none", "edgecolor": "black", "linewidth": line, "linestyle": (0, (1.5, 1.5))}
         axes.add_patch(PathPatch(structure.dashes, zorder=2, **dashed))
     if atom is not None and atom < len(positions):
@@ -173,9 +173,9 @@ def _stamp(axes: Any, path: Path, points: float, at: np.ndarray, **style: Any) -
         at: the pixel that the marker is anchored at, (2,).
         style: of the marker.
     """
-    if not len(path.vertices):
+    if not np.size(path.vertices):
         return
-    vertices = (path.vertices - at) * [1, -1]  # y of a marker points up
+    vertices = (np.asarray(path.vertices) - at) * [1, -1]  # y of a marker points up
     # matplotlib scales a path such that its farthest coordinate is at half the size of the marker.
     size = 2 * points * float(np.abs(vertices).max())
     axes.plot(*at, marker=Path(vertices, path.codes), markersize=size, zorder=2, **style)
