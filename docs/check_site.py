@@ -28,7 +28,7 @@ import molattn
 from molattn.cli.main import app
 from molattn.training.run_config import SECTIONS
 
-MAX_BYTES = 1_200_000
+MAX_BYTES = 1_000_000
 _LOADING = {"script", "img", "iframe", "source", "video", "audio", "embed", "object", "track"}
 _STYLE_URL = re.compile(r"""(?:url\(|@import)\s*['"]?(?:https?:)?//""")
 _REMOTE = re.compile(r"^(?:https?:)?//")

@@ -1,6 +1,7 @@
 """Molecules prepared for drawing, and drawn with a disc under each atom."""
 
 import math
+import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +17,11 @@ from molattn.chem import MAX_ATOMS, read_smiles
 from molattn.errors import UsageError
 from molattn.explain import AttentionMap
 from molattn.explain.attention_map import check_symbols
+from molattn.viewer.labels import place_labels
 from molattn.viewer.layout import lay_out
 from molattn.viewer.palette import ATTENTION, BELOW, MARK, Color, to_color
 from molattn.viewer.picture import Picture
+from molattn.viewer.svg_text import share_letters
 
 _GAP = 2.4  # between fragments; a bond is 1.5 long
 
@@ -90,6 +93,7 @@ _RING: Color = to_color(MARK)
 _OUTLINE: Color = (0.75, 0.8, 0.85)
 _BLACK: Color = (0.0, 0.0, 0.0)
 _GRAY: Color = (0.35, 0.35, 0.35)
+_LETTER = re.compile(r"<path (?:class='atom[^']*' )?d='(M[^']*)' (fill='[^']*')/>")
 _RADIUS = 0.42  # of a disc; a bond is 1.5 long
 _LEGEND_HEIGHT = 86  # pixels
 _DEFAULT_SIZE, _MIN_SIZE, _MAX_SIZE = (480, 388), (260, 188), (1600, 1200)  # width and height of a picture in pixels
@@ -169,21 +173,25 @@ def draw_discs(
     width, height = default_size(mol) if size is None else size
     if width < _MIN_SIZE[0] or height < _MIN_SIZE[1]:
         raise UsageError(f"size is at least {_MIN_SIZE[0]} x {_MIN_SIZE[1]} pixels, not {width} x {height}")
-    if notes:
-        mol = Chem.Mol(mol)
-        for atom, note in zip(mol.GetAtoms(), notes, strict=True):
-            atom.SetProp("atomNote", note)
+    labels = [*notes] or [str(i) for i in range(mol.GetNumAtoms())]
+    offsets, font = _label_offsets(mol, labels, width, height - _LEGEND_HEIGHT)
     svg = rdMolDraw2D.MolDraw2DSVG(width, height, width, height - _LEGEND_HEIGHT)
     png = rdMolDraw2D.MolDraw2DCairo(2 * width, 2 * height, 2 * width, 2 * (height - _LEGEND_HEIGHT))
     for drawer, zoom in ((svg, 1), (png, 2)):
-        _draw(drawer, mol, values, scale, ring_atom, zoom, not notes)
+        _draw(drawer, mol, values, scale, ring_atom, zoom)
+        drawer.SetColour(_BLACK)
+        drawer.SetFontSize(zoom * font)
+        centers, *_ = atom_positions(mol, zoom * width, zoom * (height - _LEGEND_HEIGHT), zoom)
+        for text, (x, y) in zip(labels, (np.array(centers) + zoom * offsets).tolist(), strict=True):
+            drawer.DrawString(text, Point2D(x, y), 0, True)
         _legend(drawer, (*caption, *footer_lines(footer, width)), scale, zoom)
         drawer.FinishDrawing()
     header, separator, body = svg.GetDrawingText().partition("<!-- END OF HEADER -->")
     assert separator  # RDKit writes it
     # RDKit declares Latin-1 but writes ASCII; pictures are saved as UTF-8.
     header = header.replace("iso-8859-1", "UTF-8")
-    return Picture(f"{header}<title>{escape(title)}</title>\n{body.lstrip()}", png.GetDrawingText())
+    text = share_letters(f"{header}<title>{escape(title)}</title>\n{body.lstrip()}", _LETTER)
+    return Picture(text, png.GetDrawingText())
 
 
 def footer_lines(footer: str, width: int) -> list[str]:
@@ -199,31 +207,38 @@ def default_size(mol: Chem.Mol) -> tuple[int, int]:
 
 
 def atom_positions(
-    mol: Chem.Mol, width: int, height: int, zoom: int, indices: bool = True
-) -> tuple[list[tuple[float, float]], float]:
-    """The positions of the atoms in a drawing of that size, and the radius of its discs, in pixels."""
+    mol: Chem.Mol, width: int, height: int, zoom: int
+) -> tuple[list[tuple[float, float]], float, np.ndarray]:
+    """The positions of the atoms in a drawing of that size, the radius of its discs, and the boxes of its letters.
+
+    All in pixels; boxes are [x, y, half the width, half the height], (letters, 4).
+    """
     drawer = rdMolDraw2D.MolDraw2DSVG(width, height)
-    _set_options(drawer, zoom, 1.0, indices)
+    _set_options(drawer, zoom, 1.0)
     drawer.DrawMolecule(mol)
     points = [drawer.GetDrawCoords(i) for i in range(mol.GetNumAtoms())]
     zero, one = (drawer.GetDrawCoords(Point2D(x, 0.0)) for x in (0.0, _RADIUS))
-    return [(p.x, p.y) for p in points], one.x - zero.x
+    drawer.FinishDrawing()
+    boxes = []
+    for path, _ in _LETTER.findall(drawer.GetDrawingText()):
+        corners = np.array(re.findall(r"-?[\d.]+", path), dtype=float).reshape(-1, 2)
+        low, high = corners.min(0), corners.max(0)
+        boxes.append([*(low + high) / 2, *(high - low) / 2])
+    return [(p.x, p.y) for p in points], one.x - zero.x, np.array(boxes).reshape(-1, 4)
 
 
-def drawing_options(drawer: Any, indices: bool = True) -> Any:
-    """RDKit's drawing options, set for black atoms without a background; `indices` adds the atom indices."""
+def drawing_options(drawer: Any) -> Any:
+    """RDKit's drawing options, set for black atoms without a background."""
     options = drawer.drawOptions()
     options.useBWAtomPalette()
-    options.addAtomIndices = indices
-    options.annotationFontScale = 0.6
     options.prepareMolsBeforeDrawing = False
     options.includeMetadata = False
     options.clearBackground = False
     return options
 
 
-def _set_options(drawer: Any, zoom: int, line: float, indices: bool) -> None:
-    options = drawing_options(drawer, indices)
+def _set_options(drawer: Any, zoom: int, line: float) -> None:
+    options = drawing_options(drawer)
     options.fixedBondLength = 45 * zoom
     options.bondLineWidth = line
     options.minFontSize, options.maxFontSize = 6 * zoom, 16 * zoom
@@ -238,11 +253,30 @@ def draw_disc(drawer: Any, x: float, y: float, radius: float, color: Color, fill
     drawer.DrawEllipse(Point2D(x - radius, y - radius), Point2D(x + radius, y + radius), True)
 
 
+def _label_offsets(mol: Chem.Mol, labels: Sequence[str], width: int, height: int) -> tuple[np.ndarray, float]:
+    """From each atom to its label, (n, 2), and the size of the font, in pixels of a drawing of that size.
+
+    Both formats have the same: what is decided by a fraction of a pixel would differ between them.
+    """
+    centers, radius, letters = atom_positions(mol, width, height, 1)
+    font = min(max(0.62 * radius, 7.0), 10.0)
+    bonds = np.array([(b.GetBeginAtomIdx(), b.GetEndAtomIdx()) for b in mol.GetBonds()], dtype=int).reshape(-1, 2)
+    points = np.array(centers)
+    boxes = place_labels(labels, points, radius, bonds, letters, font, (width, height))
+    return boxes[:, :2] - points, font
+
+
 def _draw(
-    drawer: Any, mol: Chem.Mol, values: np.ndarray, scale: Scale, ring_atom: int | None, zoom: int, indices: bool
+    drawer: Any,
+    mol: Chem.Mol,
+    values: np.ndarray,
+    scale: Scale,
+    ring_atom: int | None,
+    zoom: int,
 ) -> None:
     """Draw the discs and the ring, and the molecule over them."""
-    centers, radius = atom_positions(mol, drawer.Width(), drawer.Height() - zoom * _LEGEND_HEIGHT, zoom, indices)
+    size = drawer.Width(), drawer.Height() - zoom * _LEGEND_HEIGHT
+    centers, radius, _ = atom_positions(mol, *size, zoom)
     line = min(2.0 * zoom, radius / 8)  # thinner where a big molecule is drawn small
     drawer.ClearDrawing()
     for value, (x, y) in zip(values.tolist(), centers, strict=True):
@@ -251,7 +285,7 @@ def _draw(
             draw_disc(drawer, x, y, radius, _OUTLINE, fill=False, line=line / 2)
     if ring_atom is not None:
         draw_disc(drawer, *centers[ring_atom], radius, _RING, fill=False, line=1.5 * line)
-    _set_options(drawer, zoom, line, indices)
+    _set_options(drawer, zoom, line)
     drawer.DrawMolecule(mol)
 
 

@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from molattn.errors import UsageError
 from molattn.viewer.palette import ATTENTION_STEPS, SIGNED_STEPS
 from molattn.viewer.picture import Picture
+from molattn.viewer.svg_text import compact
 
 _STYLE = {
     "svg.hashsalt": "molattn",  # ids of SVG elements are random otherwise
@@ -78,7 +79,7 @@ def render(figure: Figure) -> Picture:
         return file.getvalue()
 
     return Picture(
-        lambda: draw("svg", {"Date": None, "Creator": None}).decode("utf-8"),
+        lambda: compact(draw("svg", {"Date": None, "Creator": None}).decode("utf-8")),
         lambda: draw("png", {"Software": None}),
     )
 

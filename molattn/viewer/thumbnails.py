@@ -86,7 +86,12 @@ def head_grid(
             axes = add_axes(figure, left + head * (side + _GAP), y, side, ratio * side)
             axes.set_xticks([])
             axes.set_yticks([])
-            axes.spines[:].set(visible=True, color="#bbbbbb", linewidth=0.5)
+            frame = {"edgecolor": "#bbbbbb", "linewidth": 0.5}
+            if structure is None:  # cells would hide a frame under them
+                axes.spines[:].set(visible=True, **frame)
+            else:  # one path, not four
+                axes.spines[:].set_visible(False)
+                axes.patch.set(**frame)
             value = values[layer, head]
             norm = Normalize(0, top if scale == "common" else float(value.max()) or 1.0)
             if structure is None:
@@ -142,10 +147,13 @@ def _atoms(
     style = {"s": disc**2, "marker": "o"}
     colors = _DISCS(norm(values[: len(positions)]))
     axes.scatter(*positions.T, c=colors, edgecolors="#bbbbbb", linewidths=min(0.3, 0.05 * disc), zorder=1, **style)
-    bonds = {"facecolor": "none", "edgecolor": "black", "linewidth": min(0.8, 0.09 * disc), "zorder": 2}
-    axes.add_patch(PathPatch(structure.bonds, **bonds))
-    axes.add_patch(PathPatch(structure.dashes, **{**bonds, "linestyle": (0, (1.5, 1.5))}))
-    axes.add_patch(PathPatch(structure.letters, facecolor="black", linewidth=0, zorder=3))
+    line = min(0.8, 0.09 * disc)
+    points = 72 * side / width  # per pixel of the drawing
+    _stamp(axes, structure.bonds, points, middle, markeredgecolor="black", markeredgewidth=line, fillstyle="none")
+    _stamp(axes, structure.letters, points, middle, markerfacecolor="black", markeredgewidth=0)
+    if np.size(structure.dashes.vertices):
+        dashed = {"facecolor": "none", "edgecolor": "black", "linewidth": line, "linestyle": (0, (1.5, 1.5))}
+        axes.add_patch(PathPatch(structure.dashes, zorder=2, **dashed))
     if atom is not None and atom < len(positions):
         x, y = positions[atom]
         axes.scatter(x, y, facecolors="none", edgecolors=_RING, linewidths=min(1.2, 0.2 * disc), zorder=4, **style)
@@ -153,6 +161,24 @@ def _atoms(
         edge = _RING if atom == len(positions) + k else "#999999"
         square = {"color": _DISCS(norm(value)), "markeredgecolor": edge, "markeredgewidth": 0.5}
         axes.plot(0.93 - 0.1 * k, 0.08, marker="s", markersize=5, transform=axes.transAxes, zorder=4, **square)
+
+
+def _stamp(axes: Any, path: Path, points: float, at: np.ndarray, **style: Any) -> None:
+    """Draw a path at its place as a marker, which the SVG has once for all thumbnails.
+
+    Args:
+        axes: of a thumbnail.
+        path: in pixels of the drawing.
+        points: points of the figure per pixel of the drawing.
+        at: the pixel that the marker is anchored at, (2,).
+        style: of the marker.
+    """
+    if not np.size(path.vertices):
+        return
+    vertices = (np.asarray(path.vertices) - at) * [1, -1]  # y of a marker points up
+    # matplotlib scales a path such that its farthest coordinate is at half the size of the marker.
+    size = 2 * points * float(np.abs(vertices).max())
+    axes.plot(*at, marker=Path(vertices, path.codes), markersize=size, zorder=2, **style)
 
 
 @dataclass(frozen=True, eq=False)

@@ -55,6 +55,19 @@ def words(picture):
     return re.findall(r"<!-- (.*?) -->", picture.svg, re.DOTALL)
 
 
+def numbers(d):
+    """The points of a path of absolute coordinates, in which H and V stand for lines along the axes."""
+    points = []
+    for command, rest in re.findall(r"([A-Za-z])([^A-Za-z]*)", d):
+        given = [float(x) for x in re.findall(r"-?[\d.]+", rest)]
+        if command == "H":
+            given = [x for value in given for x in (value, points[-1])]
+        elif command == "V":
+            given = [x for value in given for x in (points[-2], value)]
+        points += given
+    return points
+
+
 def rgb(colour):
     assert re.fullmatch("#[0-9A-Fa-f]{6}", colour), colour
     return tuple(int(colour[i : i + 2], 16) for i in (1, 3, 5))

@@ -919,7 +919,23 @@ def test_arcs_join_the_atoms_with_the_largest_weights(opened):
     tab.get_by_text("arcs by head").click()
     colours = tab.evaluate("[...document.querySelectorAll('.molecule g path')].map((e) => e.getAttribute('stroke'))")
     assert len(colours) == 9 and len(set(colours)) == 3
-    assert [text.strip() for text in tab.locator(".legend span").all_inner_texts()] == ["head 0", "head 1", "head 2"]
+    assert [text.strip() for text in tab.locator(".legend b").all_inner_texts()] == ["head 0", "head 1", "head 2"]
+    assert "of 3:" not in tab.locator(".legend").inner_text()
+    assert violations(tab) == []
+
+
+def test_of_more_than_eight_heads_the_arcs_are_of_the_eight_around_the_chosen_one_and_the_legend_says_so(opened):
+    tab = opened(page([attention_map(ASPIRIN, layers=1, heads=10)]))
+    tab.get_by_text("arcs by head").click()
+    colours = "[...document.querySelectorAll('.molecule g path')].map((e) => e.getAttribute('stroke'))"
+    keys = tab.locator(".legend b")
+    assert [text.strip() for text in keys.all_inner_texts()] == [f"head {k}" for k in range(8)]
+    assert "Heads 0 to 7 of 10: choose another head" in tab.locator(".legend").inner_text()
+    assert len(set(tab.evaluate(colours))) == 8
+    tab.get_by_title("layer 0, head 9").click()
+    assert [text.strip() for text in keys.all_inner_texts()] == ["head 8", "head 9"]
+    assert "Heads 8 to 9 of 10" in tab.locator(".legend").inner_text()
+    assert len(set(tab.evaluate(colours))) == 2
     assert violations(tab) == []
 
 

@@ -24,6 +24,7 @@ from molattn.viewer.report.errors_by_molecule import (
 from molattn.viewer.report.names import guess_names_column, names_of_run
 from molattn.viewer.report.payload import report_payload
 from molattn.viewer.report.run_files import RunFiles, read_run
+from molattn.viewer.report.run_sections import metrics
 from molattn.viewer.report.structures import NO_RINGS, Glyphs, canonical, compact_drawing, scaffolds
 from tests.molecules import SPECIAL, esol
 from tests.viewer.run_folders import write_run
@@ -174,6 +175,17 @@ def test_what_was_not_measured_is_said_with_its_command(run: RunFiles, folder: P
     assert f"molattn faithfulness {folder}" in commands
     assert f"molattn heads {folder}" in commands
     assert "molattn check TABLE" in commands
+
+
+def test_an_r2_of_the_baseline_that_is_nearly_zero_is_zero(folder: Path) -> None:
+    run = read_run(folder)
+    names = ("rmse", "r2")
+    target = run.targets[0].name
+    run.metrics["baseline"] = {"test": {target: {"rmse": 1.5e-7, "r2": -1.53e-7}}}
+    run.metrics["test"][target] = dict.fromkeys(names, 0.5)
+    section = next(iter(metrics(run)))
+    (rows,) = (block["rows"] for block in section["blocks"] if "rows" in block)
+    assert [row[-1] for row in rows[:2]] == [1.5e-7, 0.0]
 
 
 def test_sections_are_those_of_the_run(run: RunFiles) -> None:

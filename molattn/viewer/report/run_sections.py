@@ -33,7 +33,7 @@ def metrics(run: RunFiles) -> Iterator[Block]:
                 metric_label(name),
                 *(by_split[split].get(name) for split in splits),
                 format_interval(intervals.get(name)),
-                baseline.get("test", {}).get(target.name, {}).get(name),
+                _of_baseline(name, baseline.get("test", {}).get(target.name, {}).get(name)),
             ]
             for name in names
         ]
@@ -41,6 +41,11 @@ def metrics(run: RunFiles) -> Iterator[Block]:
         what = f"The baseline is {baseline['what']}." if baseline.get("what") else ""
         unit = f" RMSE and MAE are in {target.unit}." if target.unit and target.kind == "regression" else ""
         yield section("metrics", "Metrics", [table(target.name, columns, rows), paragraph(f"{what}{unit}")], t)
+
+
+def _of_baseline(name: str, value: float | None) -> float | None:
+    """A metric of the baseline. R2 of a mean is 0 or nearly so, and -1.53e-7 would look like a finding."""
+    return 0.0 if name == "r2" and value is not None and abs(value) < 1e-4 else value
 
 
 def format_interval(ends: Any) -> str:

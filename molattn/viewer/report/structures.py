@@ -11,7 +11,7 @@ from molattn.chem import FUNCTIONAL_GROUPS, MAX_ATOMS, canonical_smiles, murcko_
 from molattn.chem.substructures import RING_SYSTEMS, substructure_matches
 from molattn.errors import SmilesError
 from molattn.viewer.discs import drawing_options, prepare_for_drawing
-from molattn.viewer.web.glyphs import Glyphs
+from molattn.viewer.glyphs import Glyphs
 
 SUBSTRUCTURES: dict[str, str] = FUNCTIONAL_GROUPS | RING_SYSTEMS
 """SMARTS by name that every report can be searched for."""
@@ -37,7 +37,7 @@ def compact_drawing(
         SmilesError: it cannot be read.
     """
     drawer = rdMolDraw2D.MolDraw2DSVG(-1, -1)
-    options = drawing_options(drawer, indices=False)
+    options = drawing_options(drawer)
     options.scalingFactor = 30
     options.fixedFontSize = 15
     options.padding = 0.0

@@ -8,7 +8,7 @@ from rdkit import Chem
 from rdkit.Chem.Draw import rdMolDraw2D
 
 from molattn.viewer.discs import drawing_options
-from molattn.viewer.web.glyphs import Glyphs
+from molattn.viewer.glyphs import Glyphs
 
 Drawing = dict[str, Any]
 
@@ -36,7 +36,7 @@ def draw_molecule(mol: Chem.Mol, virtual: Sequence[str] = (), glyphs: Glyphs | N
     """
     # Flexible size: all molecules are drawn at the same scale.
     drawer = rdMolDraw2D.MolDraw2DSVG(-1, -1)
-    options = drawing_options(drawer, indices=False)
+    options = drawing_options(drawer)
     options.scalingFactor = 30
     options.fixedFontSize = 15
     options.padding = 0.0

@@ -429,11 +429,15 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
   }
   let bar;
 
+  // There are colors for eight heads: of more, those eight are drawn that the chosen head is among.
+  const colored = () => {
+    const first = typeof s.head === "number" ? s.head - (s.head % HEAD_COLORS) : 0;
+    return Array.from({ length: Math.min(HEAD_COLORS, map.heads - first) }, (_, k) => first + k);
+  };
   // The largest weights between two nodes as arcs, [receiver, sender, fraction, color]: of the subject, or of all.
-  const colored = [...Array(HEAD_COLORS).keys()];
   function arcs(subject) {
     const all = s.draw === "heads",
-      heads = all ? colored.slice(0, map.heads) : [s.head],
+      heads = all ? colored() : [s.head],
       count = subject !== null ? (all ? 3 : 8) : all ? Math.ceil(24 / heads.length) : Math.min(n, 40);
     const top = map.top.false || 1;
     return heads.flatMap((head) => {
@@ -448,7 +452,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
         best.push([i, j, w[k]]);
         best.sort((a, b) => b[2] - a[2]);
       }
-      return best.map(([i, j, weight]) => [i, j, weight / top, all ? `head-${head}` : "cell"]);
+      return best.map(([i, j, weight]) => [i, j, weight / top, all ? `head-${head % HEAD_COLORS}` : "cell"]);
     });
   }
 
@@ -460,10 +464,22 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       heat = heatMap(),
       heads = headGrid(),
       groups = groupList();
+    const keys = h("span", {});
+    let keyed;
+    function showKeys() {
+      const drawn = colored();
+      if (keyed === drawn[0]) return;
+      keyed = drawn[0];
+      const some = `Heads ${drawn[0]} to ${drawn.at(-1)} of ${map.heads}: choose another head to see those beside it. `;
+      keys.replaceChildren(
+        ...drawn.map((k) => h("b", {}, h("i", { class: `head-${k % HEAD_COLORS}` }), ` head ${k} `)),
+        map.heads > drawn.length ? some : "",
+      );
+    }
     const legend = h(
       "figcaption",
       { class: "legend" },
-      ...colored.slice(0, map.heads).map((k) => h("span", {}, h("i", { class: `head-${k}` }), ` head ${k} `)),
+      keys,
       "The wider an arc, the larger the weight. Seen from the atom that attends, arcs bend to the left.",
     );
     const status = h("p", { role: "status" }),
@@ -564,6 +580,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       drawing.arcs(s.draw === "discs" ? [] : arcs(subject));
       legend.hidden = s.draw === "discs";
       setAttributes(legend, { "data-draw": s.draw });
+      showKeys();
       drawing.select(subject, partner, s.pinned, groups.atoms());
       bar.paint(fractions, ratios(), partner ?? subject);
       groups.sums((atoms) => sumOf(values, atoms).toFixed(3));

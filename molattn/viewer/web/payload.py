@@ -23,8 +23,8 @@ from molattn.chem.substructures import atom_groups
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.explain import AttentionMap, Attribution
 from molattn.viewer.discs import drawable_molecule
+from molattn.viewer.glyphs import Glyphs
 from molattn.viewer.web.drawing import draw_molecule, draw_tokens
-from molattn.viewer.web.glyphs import Glyphs
 
 _INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
 
