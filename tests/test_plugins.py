@@ -104,6 +104,7 @@ def _molattn(folder: Path, *arguments: str, plugins: str = "mine.py", code: int 
     return done.stdout + done.stderr
 
 
+@pytest.mark.finished_runs
 @pytest.mark.slow
 def test_a_plugin_adds_to_every_table_and_the_command_line_uses_it(folder: Path) -> None:
     help_text = " ".join(_molattn(folder, "train", "--help-all").replace("│", "").split())

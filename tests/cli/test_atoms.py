@@ -62,6 +62,7 @@ def run(numbers: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.finished_runs
 def test_a_list_of_the_wrong_length_is_named_and_the_others_are_learned(
     molattn: Molattn, numbers: Path, tmp_path: Path
 ) -> None:
@@ -156,6 +157,7 @@ def test_embed_of_a_model_of_atoms_is_refused_and_writes_no_file(molattn: Molatt
     assert [p.name for p in tmp_path.iterdir()] == ["in.csv"]
 
 
+@pytest.mark.finished_runs
 def test_several_binary_columns_with_folds(molattn: Molattn, tmp_path: Path) -> None:
     oxygen, nitrogen = _lists(lambda s: int(s == "O")), _lists(lambda s: int(s == "N"))
     nitrogen[5] = [None] * len(nitrogen[5])
@@ -173,6 +175,7 @@ def test_several_binary_columns_with_folds(molattn: Molattn, tmp_path: Path) -> 
     assert all(((a > 0) & (a < 1)).all() for a in answers)
 
 
+@pytest.mark.finished_runs
 def test_strings_of_atoms_are_classes(molattn: Molattn, tmp_path: Path) -> None:
     kind = _lists(lambda s: s if s in ("C", "O") else "other")
     run = tmp_path / "run"

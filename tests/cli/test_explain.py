@@ -204,6 +204,7 @@ def test_attention_of_no_molecule_is_an_error(molattn: Molattn, run: Path, tmp_p
     assert "no molecule can be read; the first, line 2" in answer.err
 
 
+@pytest.mark.finished_runs
 def test_faithfulness_is_measured_saved_and_quoted(molattn: Molattn, own_run: Path, tmp_path: Path) -> None:
     answer = molattn("faithfulness", own_run)
     assert answer.code == 0, answer.err

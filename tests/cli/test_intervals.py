@@ -99,6 +99,7 @@ def test_single_molecules_are_printed_with_their_intervals(molattn: Molattn, num
     assert "y_std" not in plain[0] and plain[0]["y"] == row["y"]
 
 
+@pytest.mark.finished_runs
 def test_sets_of_classes(molattn: Molattn, classes: Path, labelled: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.parquet"
     assert molattn("predict", classes, labelled, "-o", out, "--interval", "0.8", "-q").code == 0

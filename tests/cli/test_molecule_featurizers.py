@@ -85,6 +85,7 @@ def test_predict_embed_evaluate_and_python_agree_with_the_run(molattn: Molattn, 
     assert molattn("explain", run, "--smiles", "CCO", "-o", tmp_path / "x.svg").code == 0
 
 
+@pytest.mark.finished_runs
 def test_faithfulness_is_measured_with_them(molattn: Molattn, run: Path, tmp_path: Path) -> None:
     own = Path(shutil.copytree(run, tmp_path / "run"))
     answer = molattn("faithfulness", own)

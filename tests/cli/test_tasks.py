@@ -36,6 +36,7 @@ def binary(tmp_path: Path) -> Path:
     return _write(tmp_path / "t.csv", soluble=[str(int(r >= 20)) for r in RANKS])
 
 
+@pytest.mark.finished_runs
 def test_zeros_and_ones_are_predicted_as_probabilities(molattn: Molattn, binary: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     answer = molattn("train", binary, *QUICK, "-o", run)
@@ -75,6 +76,7 @@ def test_zeros_and_ones_are_predicted_as_probabilities(molattn: Molattn, binary:
     assert (run / "metrics.json").read_bytes() == (tmp_path / "again" / "metrics.json").read_bytes()
 
 
+@pytest.mark.finished_runs
 def test_two_words_are_predicted_as_the_probability_of_the_positive_one(molattn: Molattn, tmp_path: Path) -> None:
     words = ["insoluble" if r < 20 else "Soluble" for r in RANKS]
     table = _write(tmp_path / "t.csv", y=["soluble", *words[1:-1], "n.d."])
@@ -115,6 +117,7 @@ def test_two_words_are_predicted_as_the_probability_of_the_positive_one(molattn:
     assert [float(r["y"]) for r in _rows(tmp_path / "inverse" / "predictions.csv")] == [1 - float(r["y"]) for r in rows]
 
 
+@pytest.mark.finished_runs
 def test_strings_are_predicted_as_classes(molattn: Molattn, tmp_path: Path) -> None:
     names = ["poor", "fair", "good"]
     table = _write(tmp_path / "t.csv", grade=[names[r // 20] for r in RANKS])
@@ -374,6 +377,7 @@ def test_targets_that_nothing_can_be_learned_from_are_refused(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.finished_runs
 def test_several_targets_of_different_classes(molattn: Molattn, tmp_path: Path) -> None:
     table = _write(
         tmp_path / "two.csv",

@@ -92,6 +92,7 @@ def test_numbers_have_three_decimals_or_four_digits() -> None:
     assert number(None) == "undefined"
 
 
+@pytest.mark.finished_runs
 def test_the_run_folder_is_complete(run: Path, table: Path) -> None:
     found = {str(p.relative_to(run)) for p in run.rglob("*") if p.is_file()}
     assert found == {
@@ -215,6 +216,7 @@ def test_quiet_prints_only_warnings_and_there_is_no_bar_without_a_terminal(
     assert "\x1b" not in plain.err
 
 
+@pytest.mark.finished_runs
 def test_several_targets_with_missing_labels(molattn: Molattn, table: Path, tmp_path: Path) -> None:
     rows = _rows(table)
     lines = [f"{r['smiles']},{r['y']},{'' if i % 3 else i}" for i, r in enumerate(rows)]
@@ -357,6 +359,7 @@ def test_a_split_column_is_used_unchanged(molattn: Molattn, table: Path, tmp_pat
     ]
 
 
+@pytest.mark.finished_runs
 def test_ctrl_c_keeps_an_unfinished_run_that_resume_continues(
     molattn: Molattn, table: Path, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,7 @@ def test_a_resumed_ensemble_is_bitwise_equal(table: Path, whole: Path, tmp_path:
     same_runs(run, whole)
 
 
+@pytest.mark.finished_runs
 def test_members_are_the_models_of_their_seeds_and_the_mean_answers(table: Path, whole: Path, tmp_path: Path) -> None:
     both = load_file(whole / "model" / "model.safetensors")
     weights = {k: x for k, x in both.items() if f"members.1.{k}" in both}

@@ -38,6 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Any:
         return result
 
 
+@pytest.mark.finished_runs
 def test_the_events_of_tensorboard_hold_curves_pictures_and_texts(run: Any) -> None:
     events = EventAccumulator(str(run.folder / "tensorboard")).Reload()
     found = [(e.step, e.value) for e in events.Scalars("val_loss")]
@@ -48,6 +49,7 @@ def test_the_events_of_tensorboard_hold_curves_pictures_and_texts(run: Any) -> N
     assert {"config.toml/text_summary", "settings/text_summary"} <= set(tags["tensors"])
 
 
+@pytest.mark.finished_runs
 def test_mlflow_has_one_run_in_the_run_folder(run: Any) -> None:
     client = MlflowClient(f"sqlite:///{run.folder / 'mlflow' / 'mlflow.db'}")
     (experiment,) = [e for e in client.search_experiments() if e.name == "molattn"]
@@ -76,6 +78,7 @@ def test_mlflow_logs_where_its_variables_say(monkeypatch: pytest.MonkeyPatch, tm
     assert not Path("run").exists()
 
 
+@pytest.mark.finished_runs
 def test_wandb_has_one_run_in_two_offline_folders(run: Any) -> None:
     states = json.loads((run.folder / STATE_FILE).read_text())
     (run_id,) = [state["id"] for state in states if state["logger"] == "wandb"]

@@ -47,6 +47,7 @@ def test_every_molecule_is_tested_in_one_fold(folds: Path) -> None:
         assert [labels.count(side) for side in ("train", "val", "test")] == pytest.approx([27, 3, 15], abs=1)
 
 
+@pytest.mark.finished_runs
 def test_the_metrics_are_mean_and_deviation_of_all_runs(folds: Path) -> None:
     metrics = json.loads((folds / "metrics.json").read_text())
     runs = [json.loads((folds / name / "metrics.json").read_text()) for name in metrics["runs"]]
