@@ -36,6 +36,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.finished_runs
 @pytest.mark.parametrize("after", [2, 4, 8])
 def test_a_resumed_ensemble_is_bitwise_equal(table: Path, whole: Path, tmp_path: Path, after: int) -> None:
     """After so many epochs of all nine: within the first, the second or the third member."""

@@ -123,6 +123,7 @@ def _stop(folder: Path, table: Path, epoch: int, **options: object) -> None:
             molattn.train(table, output_dir=folder, num_folds=3, **{**OPTIONS, **options})
 
 
+@pytest.mark.finished_runs
 @pytest.mark.parametrize("epoch", [2, 3, 6])
 def test_an_interruption_keeps_finished_folds_and_can_be_resumed(
     table: Path, folds: Path, tmp_path: Path, epoch: int

@@ -49,6 +49,7 @@ def test_a_resumed_run_over_atoms_is_bitwise_equal(tmp_path: Path) -> None:
     same_runs(tmp_path / "run", tmp_path / "whole")
 
 
+@pytest.mark.finished_runs
 @pytest.mark.parametrize("after", [1, 2, 5])
 def test_a_resumed_run_is_bitwise_equal(table: Path, whole: Path, tmp_path: Path, after: int) -> None:
     run = tmp_path / "run"
@@ -64,6 +65,7 @@ def test_a_resumed_run_is_bitwise_equal(table: Path, whole: Path, tmp_path: Path
     same_runs(run, whole)
 
 
+@pytest.mark.finished_runs
 def test_a_run_can_be_interrupted_repeatedly(table: Path, whole: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     interrupt(table, run, 1)
@@ -108,6 +110,7 @@ def test_a_checkpoint_every_few_epochs(table: Path, tmp_path: Path) -> None:
     same_runs(tmp_path / "run", tmp_path / "whole")
 
 
+@pytest.mark.finished_runs
 def test_a_terminated_run_exits_with_the_code_of_sigterm(table: Path, whole: Path, tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as stop:
         interrupt(table, tmp_path / "run", 3, signal.SIGTERM)
