@@ -1,4 +1,4 @@
-"""Where the labels of atoms stand: beside their discs, such that they cover as little as possible."""
+"""The places of the labels of atoms: next to their discs, where they cover as little as possible."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ import numpy as np
 
 _ANGLES, _GAPS = 24, (0.15, 0.9)  # directions, and distances between disc and label in heights of a letter
 _WIDTH, _HEIGHT = 0.29, 0.4  # half the extent of a letter, in font sizes
-# What a label may cover, from the worst on: anything outside the picture, a disc or a letter or another label, a bond.
+# The costs of a place: outside the picture; covering a disc, a letter or another label; crossing a bond; the far gap.
 _OUTSIDE, _COVERED, _CROSSED, _FAR = 1000.0, 30.0, 4.0, 3.0
 
 
@@ -19,10 +19,10 @@ def place_labels(
     font: float,
     size: tuple[int, int],
 ) -> np.ndarray:
-    """The places of the labels of atoms, one after the other, as boxes [x, y, half the width, half the height].
+    """Place the labels of atoms, one after the other, as boxes [x, y, half the width, half the height].
 
-    Each stands in that direction from its disc where it covers least: first nothing outside the picture, then no disc,
-    letter or other label, then no bond; if several do, in that away from the bonds of its atom.
+    A label is next to its disc, in the direction with the lowest cost: it should be inside the picture, cover no disc,
+    letter or other label, and cross no bond. Of equal directions it takes that away from the bonds of its atom.
 
     Args:
         texts: n labels.

@@ -1,7 +1,7 @@
-"""Lighter SVG documents: the same drawing in fewer bytes, whatever wrote it.
+"""Smaller SVG documents: the same drawing in half the bytes.
 
-matplotlib writes coordinates with six decimals and a style at every mark, RDKit the outline of every letter wherever it
-stands. A page with a dozen pictures is half as heavy without this, and nobody sees a hundredth of a point.
+matplotlib writes coordinates with six decimals and a style at every mark, RDKit the outline of a letter wherever it is.
+What is rounded away is less than a hundredth of a point.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _CLIP = re.compile(r' clip-path="([^"]*)"')
 
 
 def compact(svg: str) -> str:
-    """The SVG of matplotlib, drawn alike, with short numbers and with the styles of similar marks at their group.
+    """The SVG of matplotlib, with the same drawing, short numbers, and the styles of similar marks at their group.
 
     >>> compact('<path d="M 0.123456 1 \\nL 7 1 \\nL 7 5.0004 \\nz\\n" style="fill: #ffffff"/>')
     '<path d="M.12 1H7V5z" style="fill:#ffffff"/>'
@@ -134,7 +134,7 @@ def _joined_groups(lines: list[str]) -> list[str]:
 def _shared_styles(lines: list[str]) -> list[str]:
     """Marks that follow each other in one style, with this style at a group around them; their fills stay."""
     shared: list[str] = []
-    for attributes, group in groupby(lines, key=_attributes_beside_fill):
+    for attributes, group in groupby(lines, key=_attributes_except_fill):
         run = list(group)
         if not attributes or len(run) < _MIN_RUN:
             shared += run
@@ -143,7 +143,7 @@ def _shared_styles(lines: list[str]) -> list[str]:
     return shared
 
 
-def _attributes_beside_fill(line: str) -> str:
+def _attributes_except_fill(line: str) -> str:
     """The clip path and the style, without its fill, of a mark; empty for what is none."""
     # A clip path has the coordinates of its element: where these are transformed, it cannot be moved.
     style = _STYLE.search(line)

@@ -184,7 +184,7 @@ def test_the_running_statistics_of_frozen_norms_stay() -> None:
     assert frozen_norms(model, frozen_parameters(model, ["head.1"])) == [model.head[1]]
 
 
-def test_a_frozen_norm_of_a_model_keeps_its_buffers_until_the_thaw() -> None:
+def test_a_frozen_norm_of_a_model_keeps_its_buffers_until_unfrozen() -> None:
     config = replace(CONFIG, epochs=2, freeze=("blocks",), freeze_epochs=1)
     model = model_of()
     size = model.config.hidden_dim
