@@ -27,6 +27,7 @@ from molattn.chem.binary import (
     unavailable_reason,
     unperceived_codes,
 )
+from molattn.chem.bonds import pair_codes
 from molattn.chem.codes import Codes, reference_codes
 from molattn.chem.parse import read_for_codes, read_unperceived
 from molattn.chem.stereo import StereoLabels, stereo_labels
@@ -360,13 +361,16 @@ def test_an_unsupported_feature_is_left_to_the_getters(monkeypatch):
 
 
 @pytest.mark.usefixtures("reloaded")
-@pytest.mark.parametrize("table", ["atoms", "pairs"])
-def test_a_wrong_reader_is_detected(monkeypatch, table):
+@pytest.mark.parametrize(
+    ("table", "code"), [("atoms", 3), ("pairs", pair_codes(Chem.BondType.SINGLE, False, False, "none")[0])]
+)
+def test_a_wrong_reader_is_detected(monkeypatch, table, code):
     true = binary._tables
 
     def wrong() -> dict[str, np.ndarray]:
         tables = true()
-        tables[table] = np.where(tables[table] == 3, 4, tables[table])
+        assert code in tables[table]
+        tables[table] = np.where(tables[table] == code, code + 1, tables[table])
         return tables
 
     monkeypatch.setattr(binary, "_tables", wrong)
