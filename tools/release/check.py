@@ -1,8 +1,9 @@
 """Checks before a release: `python tools/release/check.py v0.1.0`.
 
-The tag, pyproject.toml, the newest heading of CHANGELOG.md, CITATION.cff and the conda recipe have the same version,
-the recipe has the dependencies of pyproject.toml, and no placeholder of an address is left. Without a tag, only what
-must agree between releases too: the version and the dependencies. The exit code is 1 if there is a problem.
+The tag, pyproject.toml, `molattn.__version__`, the newest heading of CHANGELOG.md, CITATION.cff and the conda recipe
+have the same version, the recipe has the dependencies of pyproject.toml, and no placeholder of an address is left.
+Without a tag, only what must agree between releases too: the version and the dependencies. The exit code is 1 if there
+is a problem.
 """
 
 import re
@@ -37,6 +38,7 @@ def version_problems(root: Path) -> list[str]:
     """Where another version than that of pyproject.toml is written."""
     version = read_project(root)["version"]
     places = {
+        "molattn/__init__.py": re.compile(r'^__version__ = "([^"\n]+)"$', re.MULTILINE),
         "CITATION.cff": re.compile(r'^version: "?([^"\n]+)"?$', re.MULTILINE),
         "conda-recipe/meta.yaml": re.compile(r'^{% set version = "([^"]+)" %}$', re.MULTILINE),
     }

@@ -21,7 +21,7 @@ VERSION = read_project(ROOT)["version"]
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
     """The files that are checked."""
-    for name in (*WITH_ADDRESS, "CHANGELOG.md"):
+    for name in (*WITH_ADDRESS, "CHANGELOG.md", "molattn/__init__.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
@@ -42,7 +42,7 @@ def test_requirements_of_pip_and_conda_are_the_same() -> None:
     assert requirements(["torch>=2.7", "torch-geometric >=2.7", "pip"]) == {"torch": "2.7", "torch-geometric": "2.7"}
 
 
-@pytest.mark.parametrize("name", ["CITATION.cff", "conda-recipe/meta.yaml"])
+@pytest.mark.parametrize("name", ["molattn/__init__.py", "CITATION.cff", "conda-recipe/meta.yaml"])
 def test_another_version_is_found(copy: Path, name: str) -> None:
     replace(copy / name, VERSION, "7.8.9")
     assert version_problems(copy) == [f"{name}: the version is 7.8.9, and {VERSION} in pyproject.toml"]
