@@ -1,6 +1,6 @@
 """How many clicks from the README the tasks of docs/guide/find.md are: `python docs/check_tasks.py build/site`.
 
-Clicks are counted along the links in the text of pages, without the menus beside it and without the page of the tasks
+Clicks are counted along the links in the text of pages, without the menus and without the page of the tasks
 itself. The numbers that it states are to be these, and none of them over two.
 """
 
