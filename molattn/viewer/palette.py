@@ -46,13 +46,25 @@ PAGE_COLORS: dict[str, tuple[str, str]] = {
     "train": ("#8a94a0", "#75808c"),
     "val": ("#1f78b4", "#6db5ee"),
     "test": ("#d55e00", "#ff8a3d"),
+    "element-O": ("#c41e1e", "#ff8f87"),
+    "element-N": ("#1f4fd0", "#8fb6ff"),
+    "element-S": ("#7d6300", "#e3c53a"),
+    "element-P": ("#a84a00", "#ffb070"),
+    "element-F": ("#167336", "#7ad79c"),
+    "element-Cl": ("#167336", "#7ad79c"),
+    "element-Br": ("#8b3a1c", "#e8a184"),
+    "element-I": ("#6a35b8", "#c7abff"),
 }
 """The colors of pages by name, on a light and on a dark ground.
 
 On the colors of data ("attention", "above", "below"), which are those of the largest value, "ink" is legible: its
 contrast is at least 4.5. "cell" is the largest weight in a matrix, whose cells have no letters on them. "head-0" to
-"head-7" tell heads apart.
+"head-7" tell heads apart. "element-O" and the like are those of letters where no color of the picture holds
+data, by the convention of RDKit and of molecular models: oxygen is red, nitrogen blue.
 """
+
+ELEMENTS = frozenset(name.removeprefix("element-") for name in PAGE_COLORS if name.startswith("element-"))
+"""The elements whose letters have a color of their own."""
 
 SYSTEM_COLORS = {
     "ground": "Canvas",
@@ -69,6 +81,7 @@ SYSTEM_COLORS = {
     "train": "GrayText",
     "val": "LinkText",
     "test": "CanvasText",
+    **dict.fromkeys((f"element-{symbol}" for symbol in sorted(ELEMENTS)), "CanvasText"),
 }
 """Where the reader's system imposes its colors: everything but the data, whose colors say how large it is."""
 

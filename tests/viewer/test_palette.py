@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import molattn.viewer
-from molattn.viewer.palette import PAGE_COLORS, SYSTEM_COLORS, css_variables, to_color
+from molattn.viewer.palette import ELEMENTS, PAGE_COLORS, SYSTEM_COLORS, css_variables, to_color
 
 SHEETS = sorted(Path(molattn.viewer.__file__).parent.glob("web/*.css"))
 
@@ -27,6 +27,8 @@ def test_words_are_legible_on_the_ground_and_on_data(screen):
     colors = {name: pair[screen] for name, pair in PAGE_COLORS.items()}
     for name in ("ink", "soft", "accent", "focus", "partner", "warning"):
         assert contrast(colors[name], colors["ground"]) >= 4.5, name
+    for symbol in ELEMENTS:
+        assert contrast(colors[f"element-{symbol}"], colors["ground"]) >= 4.5, symbol
     for name in ("attention", "above", "below", "marked", "raised"):
         assert contrast(colors["ink"], colors[name]) >= 4.5, name
     assert contrast(colors["on-accent"], colors["accent"]) >= 4.5
@@ -41,6 +43,9 @@ def test_every_colour_of_the_pages_is_of_the_palette():
         assert not re.search(r"#[0-9a-f]{3,6}\b", text), sheet.name
         assert set(re.findall(r"var\(--([\w-]+)\)", text)) <= set(PAGE_COLORS), sheet.name
     assert set(SYSTEM_COLORS) <= set(PAGE_COLORS)
+    report = next(sheet.read_text() for sheet in SHEETS if sheet.name == "report.css")
+    rules = set(re.findall(r"\.structure \.(\w+) { fill: var\(--element-(\w+)\)", report))
+    assert rules == {(symbol, symbol) for symbol in ELEMENTS}
     assert not {"attention", "above", "below", "cell"} & set(SYSTEM_COLORS), "data keep their colors"
 
 

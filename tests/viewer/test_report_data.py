@@ -164,8 +164,20 @@ def test_drawings_share_the_outlines_of_their_letters() -> None:
     for text, drawing in zip(smiles, drawings, strict=True):
         assert len(drawing["atoms"]) == Chem.MolFromSmiles(text).GetNumAtoms() if "H][H" not in text else True
         width, height = drawing["size"]
-        assert all(-1 <= x <= width + 1 and -1 <= y <= height + 1 for _, x, y in drawing.get("letters", ()))
+        assert all(-1 <= x <= width + 1 and -1 <= y <= height + 1 for _, x, y, *_ in drawing.get("letters", ()))
     assert len(json.dumps(drawings)) < 900 * len(drawings)
+
+
+def test_letters_have_the_symbol_of_an_element_with_a_color() -> None:
+    """In OH the hydrogen has that of oxygen; labels of carbon, isotopes and metals have none."""
+
+    def symbols(smiles: str) -> list[str]:
+        return sorted("".join(letter[3:]) for letter in compact_drawing(smiles, Glyphs()).get("letters", ()))
+
+    assert symbols("NC(=O)CCl") == ["Cl", "Cl", "N", "N", "N", "O"]  # H2N has three letters, Cl two
+    assert symbols("CCO") == ["O", "O"]
+    assert symbols("[13CH4]")[0] == symbols("[Na+].[Cl-]")[0] == ""
+    assert symbols("CC") == []
 
 
 def test_what_was_not_measured_is_said_with_its_command(run: RunFiles, folder: Path) -> None:

@@ -12,6 +12,7 @@ from molattn.chem.substructures import RING_SYSTEMS, substructure_matches
 from molattn.errors import SmilesError
 from molattn.viewer.discs import drawing_options, prepare_for_drawing
 from molattn.viewer.glyphs import Glyphs
+from molattn.viewer.palette import ELEMENTS
 
 SUBSTRUCTURES: dict[str, str] = FUNCTIONAL_GROUPS | RING_SYSTEMS
 """SMARTS by name that every report can be searched for."""
@@ -19,13 +20,15 @@ SUBSTRUCTURES: dict[str, str] = FUNCTIONAL_GROUPS | RING_SYSTEMS
 NO_RINGS = "no rings"
 """The scaffold of molecules without rings."""
 
-_PATH = re.compile(r"<path( class='[^']*')? d='([^']*)' (?:style|fill)='([^']*)'")
+_PATH = re.compile(r"<path( class='(?:atom-(\d+))?[^']*')? d='([^']*)' (?:style|fill)='([^']*)'")
 
 
 def compact_drawing(
     smiles: str, glyphs: Glyphs, max_atoms: int = MAX_ATOMS, *, with_atoms: bool = False
 ) -> dict[str, Any]:
-    """The drawing of a molecule: `size`, [width, height]; `lines`, `dashed` and `solid`, paths; `letters`, [i, x, y].
+    """The drawing of a molecule: `size`, [width, height]; `lines`, `dashed` and `solid`, paths; `letters`.
+
+    Of each letter that is [i, x, y], with the symbol of its element where that has a color.
 
     Args:
         smiles: the molecule.
@@ -45,11 +48,12 @@ def compact_drawing(
     drawer.DrawMolecule(mol)
     drawer.FinishDrawing()
     paths: dict[str, list[str]] = {"lines": [], "dashed": [], "solid": []}
-    letters: list[list[float]] = []
-    for kind, d, style in _PATH.findall(drawer.GetDrawingText()):
+    letters: list[list[float | str]] = []
+    for kind, atom, d, style in _PATH.findall(drawer.GetDrawingText()):
         if "bond" not in kind and "fill:none" not in style:
             index, x, y = glyphs.place(d)
-            letters.append([index, x, y])
+            symbol = mol.GetAtomWithIdx(int(atom)).GetSymbol() if atom else ""
+            letters.append([index, x, y, *[symbol] * (symbol in ELEMENTS)])
             continue
         name = "dashed" if "dasharray" in style else "lines" if "fill:none" in style else "solid"
         paths[name].append(re.sub(r" ?([MLQCZ]) ?", r"\1", d.replace(",", " ")).strip())

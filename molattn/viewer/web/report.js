@@ -51,7 +51,7 @@ export function show(root, data) {
   const errorOf = (i) => target.error[i];
   const unit = () => (target.unit ? ` (${target.unit})` : "");
 
-  // -- structures: outlines of letters are shared, and everything has the colour of the text
+  // -- structures: outlines of letters are shared; bonds have the color of the text, letters that of their element
 
   function structure(i, { discs = null } = {}) {
     const d = data.drawings[i],
@@ -70,8 +70,9 @@ export function show(root, data) {
     if (d.lines) svg.append(h("svg:path", { d: d.lines, class: "line" }));
     if (d.dashed) svg.append(h("svg:path", { d: d.dashed, class: "line", "stroke-dasharray": "2 2" }));
     if (d.solid) svg.append(h("svg:path", { d: d.solid, class: "solid" }));
-    for (const [glyph, x, y] of d.letters || []) {
-      svg.append(h("svg:path", { d: data.glyphs[glyph], transform: `translate(${x} ${y})`, class: "solid" }));
+    for (const [glyph, x, y, element] of d.letters || []) {
+      const kind = element && !discs ? `solid ${element}` : "solid"; // on discs the colors are those of data
+      svg.append(h("svg:path", { d: data.glyphs[glyph], transform: `translate(${x} ${y})`, class: kind }));
     }
     return svg;
   }
