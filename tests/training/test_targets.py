@@ -221,8 +221,8 @@ def test_too_many_cells_that_cannot_be_read_stop_a_training() -> None:
     assert str(raised.value) == (
         "made up: 4 of 6 target values cannot be read (66.7%, and --max-unreadable allows 50%); line 3, column 'y0': "
         "'x' is not a finite number; line 5, column 'y0': 'y' is not a finite number; line 7, column 'y0': 'z' is not "
-        "a finite number; correct or empty them, choose other --target-columns, or raise --max-unreadable to go on "
-        "without them"
+        "a finite number; correct or empty them, choose other --target-columns, or raise --max-unreadable to "
+        "continue without them"
     )
     encoded = encode_targets(_table(["a", "b", "c"]), ["y0"], "multiclass", (("a", "b"),))
     with pytest.raises(InputError, match=r"1 of 3 target values cannot be read \(33.3%"):
