@@ -171,14 +171,14 @@ def test_models_of_every_form_predict_the_same(name: str, tmp_path: Path) -> Non
 
 def settings_of(**changes: Any) -> GraphModelConfig:
     changes = {name: tuple(value) if isinstance(value, list) else value for name, value in changes.items()}
-    return GraphModelConfig(**{"hidden_dim": 16, "num_layers": 2, "num_heads": 8} | changes)
+    return GraphModelConfig(**{"hidden_dim": 16, "num_layers": 1, "num_heads": 8} | changes)
 
 
 CONFIGS = {
     **{f"score {name}": {"score": name} for name in (*SCORES, *SCORES_WITH_WEIGHTS) if name != "location"},
     **{f"normalizer {name}": {"normalizer": name} for name in NORMALIZERS},
     **{f"temperature {t:g}": {"temperature": t} for t in (0.0, 0.5, 1e9)},
-    **{f"preset {name}": preset.settings.get("model", {}) for name, preset in PRESETS.items()},
+    **{f"preset {name}": {"num_layers": 2} | preset.settings.get("model", {}) for name, preset in PRESETS.items()},
     **{f"edges {name}": {"edges": [name]} for name in EDGE_ENCODINGS},
     **{f"readout {name}": {"readout": name, "global_dim": 8, "virtual_node": True} for name in READOUTS},
     **{f"join {name}": {"join": name} for name in ("mean", "max")},
