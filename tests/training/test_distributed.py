@@ -101,6 +101,7 @@ def test_local_rendezvous_listens_on_the_loopback_interface_only(monkeypatch: py
     assert distributed._rendezvous() == {}
 
 
+@pytest.mark.finished_runs
 @pytest.mark.slow
 def test_two_ranks_train_like_one_process(tmp_path: Path) -> None:
     """Weights, missing labels, auxiliary targets, ensembles and folds, from Python with torchrun."""
