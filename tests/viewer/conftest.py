@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 
 import pytest
 
@@ -13,6 +14,14 @@ def absent(why):
     if os.environ.get("MOLATTN_REQUIRE_BROWSER"):
         pytest.fail(f"{why}, and MOLATTN_REQUIRE_BROWSER is set")
     pytest.skip(why)
+
+
+def wait_until(condition, seconds=10):
+    """A page hears of a change of the screen a moment later; its policy forbids Playwright's own way of waiting."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 # Not for the session: while Playwright's loop runs in this thread, no other test can run one of asyncio's.

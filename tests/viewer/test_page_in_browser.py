@@ -4,7 +4,6 @@ import base64
 import csv
 import io
 import re
-import time
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
@@ -17,7 +16,7 @@ from molattn.viewer.discs import format_values
 from molattn.viewer.palette import PAGE_COLORS, to_color
 from molattn.viewer.web.document import framed
 from molattn.viewer.web.payload import payload
-from tests.viewer.conftest import Watched
+from tests.viewer.conftest import Watched, wait_until
 from tests.viewer.maps import ASPIRIN, CAFFEINE, PEPTIDE, SALT, attention_map, with_virtual_node
 from tests.viewer.test_page import HOSTILE
 
@@ -743,14 +742,6 @@ def test_a_drawing_is_legible_on_every_screen(opened, screen):
     assert (luminance(ground) < 0.1) == (screen in ("dark", "forced, dark"))
     # No atom with a value has the color of the ground: 0.1 of the largest is 1.05 to 1.
     assert contrast(fills[12], ground) > 1.9
-
-
-def wait_until(condition, seconds=10):
-    """The page hears of a change of the screen a moment later; its policy forbids Playwright's own way of waiting."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_a_page_follows_the_screen_and_files_have_the_colours_of_paper(opened):

@@ -12,6 +12,7 @@ import pytest
 from molattn.chem import Effect, read_smiles, substituent_scan
 from molattn.viewer.web.document import source
 from molattn.viewer.web.variants import Details, page_of_variants, variants_payload
+from tests.viewer.conftest import wait_until
 from tests.viewer.test_page import HOSTILE, Elements, content
 
 PARENT = "Cc1ccccc1O"
@@ -219,5 +220,4 @@ def test_there_are_no_accessibility_findings_on_any_screen(opened, width, screen
     fills = "[...document.querySelectorAll('.parents .disc')].map((e) => e.getAttribute('fill')).join()"
     before = tab.evaluate(fills)
     tab.emulate_media(color_scheme="light" if screen["color_scheme"] == "dark" else "dark")
-    # The page is repainted when the browser reports the change, which may take a while on a busy machine.
-    tab.wait_for_function(f"(before) => {fills} !== before", arg=before)
+    wait_until(lambda: tab.evaluate(fills) != before)
