@@ -63,7 +63,7 @@ def _small_trainings_end_with_a_small_measurement() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _small_trainings_end_at_once(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The plots of a run and its measurement of faithfulness take twice as long as a small training itself: they are
+    """The plots of a run and its measurement of faithfulness take longer than a small training itself: they are
     made for the tests with the mark `finished_runs`, and for fixtures that several tests share."""
     if request.node.get_closest_marker("finished_runs"):
         yield
