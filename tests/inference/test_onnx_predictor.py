@@ -134,7 +134,9 @@ def assert_decoded(predictor: Predictor, onnx: OnnxPredictor, smiles: list[str],
         assert_same_predictions(x, wanted, TOLERANCE)
     if not artifact.task.atom_level:
         embedded = artifact.embed(molecules, arrays.get("descriptors"))
-        assert_same_predictions(found["embedding"], embedded, TOLERANCE)
+        # A sum over atoms cancels in some entries: the rounding is that of the vector, not of the entry.
+        scale = np.maximum(1, np.abs(embedded).max(axis=-1, keepdims=True))
+        assert_same_predictions(found["embedding"] / scale, embedded / scale, TOLERANCE)
 
 
 def check(artifact: Artifact, folder: Path) -> None:
