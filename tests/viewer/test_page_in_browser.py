@@ -726,6 +726,28 @@ def contrast(*colours):
     return (high + 0.05) / (low + 0.05)
 
 
+def test_nothing_moves_under_the_pointer(opened):
+    """A sentence of two lines for one atom and of one for the next would carry the atom away from a click."""
+    attention = attention_map(ASPIRIN)
+    values = np.linspace(-0.5, 1.0, len(attention.labels))
+    terms = Attribution(ASPIRIN, attention.symbols, values, "additive", "logS", 1.0, "mol/L", None, {}, False)
+    tab = opened(page([with_virtual_node(attention)], [terms]))
+    places = "[...document.querySelectorAll('.hit, .groups')].map((e) => e.getBoundingClientRect().y + scrollY)"
+    for width in (1200, 960, 390):
+        tab.set_viewport_size({"width": width, "height": 1000})
+        for name in ("Attention", "Attributions"):
+            tab.get_by_role("tab", name=name).click()
+            tab.mouse.move(1, 1)
+            initial = tab.evaluate(places)
+            for target in (atom(tab, 0), atom(tab, 7), *tab.locator(".groups button").all()):
+                target.hover()
+                assert tab.evaluate(places) == initial, (width, name)
+            if name == "Attention":
+                tab.get_by_text("what attends to it").click()
+                tab.locator(".groups button").last.hover()
+                assert tab.evaluate(places) == initial, (width, name)
+
+
 @pytest.mark.parametrize("screen", SCREENS)
 def test_a_drawing_is_legible_on_every_screen(opened, screen):
     tab = opened(page([attention_map(ASPIRIN)], [attribution()]), **SCREENS[screen])
@@ -775,7 +797,7 @@ LABELS = """() => {
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_labels_are_readable_and_cover_nothing(opened, width):
-    tab = opened(page([attention_map(PEPTIDE)]))
+    tab = opened(page([attention_map(ASPIRIN)]))
     tab.set_viewport_size({"width": width, "height": 800})
     tab.wait_for_timeout(100)
     labels, discs = map(np.array, tab.evaluate(LABELS))
@@ -923,6 +945,8 @@ def test_of_more_than_eight_heads_the_arcs_are_of_the_eight_around_the_chosen_on
     assert [text.strip() for text in keys.all_inner_texts()] == [f"head {k}" for k in range(8)]
     assert "Heads 0 to 7 of 10: choose another head" in tab.locator(".legend").inner_text()
     assert len(set(tab.evaluate(colours))) == 8
+    overflow = "(e) => e.scrollWidth - e.clientWidth"
+    assert tab.locator(".legend").evaluate(overflow) <= 0, "the names of heads are wrapped"
     tab.get_by_title("layer 0, head 9").click()
     assert [text.strip() for text in keys.all_inner_texts()] == ["head 8", "head 9"]
     assert "Heads 8 to 9 of 10" in tab.locator(".legend").inner_text()

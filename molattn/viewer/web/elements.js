@@ -22,6 +22,13 @@ const setAttributes = (element, attributes) =>
   Object.entries(attributes).forEach(([k, v]) => element.getAttribute(k) === String(v) || element.setAttribute(k, v));
 const setText = (element, text) => element.textContent === text || (element.textContent = text);
 
+// A line for sentences, with the room of the longest: else what lies below would move under the pointer.
+const longestOf = (texts) => texts.reduce((a, b) => (b.length > a.length ? b : a), "");
+function statusLine(sentences) {
+  const line = h("p", { role: "status" });
+  return [line, h("div", { class: "steady", "data-longest": longestOf(sentences) }, line)];
+}
+
 function radioGroup(words, name, options, chosen, choose) {
   const radio = ([value, text]) =>
     h(

@@ -385,12 +385,14 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       ),
     );
     const list = h("div", { class: "groups", role: "group", "aria-label": "Groups of atoms" }, ...buttons);
+    const name = ([group, atoms]) => `${group} (${truncate(atoms.map((i) => m.labels[i]).join(", "), 60)})`;
     const shown = () => found[pointed ?? s.group] ?? null;
     return {
       list: found.length ? list : "",
       shown,
       atoms: () => shown()?.[1],
-      name: ([name, atoms]) => `${name} (${truncate(atoms.map((i) => m.labels[i]).join(", "), 60)})`,
+      name,
+      names: found.map(name),
       sums: (text) => found.forEach(([, atoms], k) => setText(sums[k], text(atoms))),
       press: () => buttons.forEach((button, k) => setAttributes(button, { "aria-pressed": k === s.group })),
     };
@@ -472,7 +474,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       keyed = drawn[0];
       const some = `Heads ${drawn[0]} to ${drawn.at(-1)} of ${map.heads}: choose another head to see those beside it. `;
       keys.replaceChildren(
-        ...drawn.map((k) => h("b", {}, h("i", { class: `head-${k % HEAD_COLORS}` }), ` head ${k} `)),
+        ...drawn.flatMap((k) => [h("b", {}, h("i", { class: `head-${k % HEAD_COLORS}` }), ` head ${k}`), " "]),
         map.heads > drawn.length ? some : "",
       );
     }
@@ -482,8 +484,14 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       keys,
       "The wider an arc, the larger the weight. Seen from the atom that attends, arcs bend to the left.",
     );
-    const status = h("p", { role: "status" }),
-      numbers = h("div", { class: "numbers" }),
+    const received = (three) => `Attention received, mean over all: ${three}. Point at one to see its own.`,
+      attending = (group, name, sum) => `The atoms of ${group} attend to ${name}: ${sum} in sum.`;
+    const label = longestOf(m.labels);
+    const [status, statusBox] = statusLine([
+      received(Array(3).fill(`${label} 0.000`).join(", ")),
+      ...groups.names.map((group) => attending(group, label, "0.0000")),
+    ]);
+    const numbers = h("div", { class: "numbers" }),
       title = h("h2");
     const all = h(
       "details",
@@ -535,7 +543,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
         h("label", {}, "Hide below ", range, below),
         h("label", {}, own, `include the ${m.node_type} itself`),
       ),
-      h("div", { class: "now" }, title, status),
+      h("div", { class: "now" }, title, statusBox),
       h(
         "div",
         { class: "views" },
@@ -605,13 +613,12 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       if (group) {
         const sum = formatTerm(sumOf(values, group[1]));
         if (subject === null) setText(status, `${groups.name(group)} receives ${sum} of the attention.`);
-        else if (s.incoming) setText(status, `The atoms of ${groups.name(group)} attend to ${name}: ${sum} in sum.`);
+        else if (s.incoming) setText(status, attending(groups.name(group), name, sum));
         else setText(status, `${name} attends to ${groups.name(group)}: ${sum} of its attention.`);
       } else if (partner !== null) {
         const [i, j] = cell();
         setText(status, `${m.labels[i]} attends to ${m.labels[j]}: ${map.matrix(s.layer, s.head)[i * n + j].toFixed(4)}`);
-      } else if (subject === null)
-        setText(status, `Attention received, mean over all: ${three}. Point at one to see its own.`);
+      } else if (subject === null) setText(status, received(three));
       else setText(status, s.incoming ? `What attends most to ${name}: ${three}.` : `${name} attends most to ${three}.`);
       const head = [
         m.node_type,
@@ -693,9 +700,18 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     const drawing = moleculeDrawing(m, handlers),
       groups = groupList(),
       texts = formatValues(a.values, a.signed),
-      status = h("p", { role: "status" }),
       unit = a.unit && a.has_unit ? ` ${a.unit}` : "",
       value = a.signed ? "contribution" : "weight";
+    const sumOfGroup = (group, sum) => `${group}: ${sum}${unit} in sum.`;
+    const ofAtom = (i) => `${m.labels[i]} ${a.signed ? "contributes" : "has the weight"} ${formatTerm(a.values[i])}${unit}.`;
+    const order = [...a.values.keys()].sort((i, j) => Math.abs(a.values[j]) - Math.abs(a.values[i]));
+    const three = order.slice(0, 3).map((k) => `${m.labels[k]} ${texts[k]}`);
+    const largest = `Largest: ${three.join(", ")}.`;
+    const [status, statusBox] = statusLine([
+      largest,
+      ...order.map(ofAtom),
+      ...groups.names.map((group) => sumOfGroup(group, longestOf(texts))),
+    ]);
     const select = h(
       "select",
       {
@@ -706,7 +722,6 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       },
       ...m.attributions.map((b, k) => h("option", { selected: k === s.method }, `${b.method}, of ${b.target}`)),
     );
-    const order = [...a.values.keys()].sort((i, j) => Math.abs(a.values[j]) - Math.abs(a.values[i]));
     const line = (name, value, more) =>
       h("tr", more, h("th", { scope: "row" }, name), h("td", {}, value === null ? "unknown" : formatTerm(value)));
     const terms = new Map(
@@ -743,7 +758,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       "section",
       {},
       h("div", { class: "bar" }, h("label", {}, "Method ", select)),
-      h("div", { class: "now" }, h("h2", {}, `${heading} ${a.target}: ${a.method}`), status),
+      h("div", { class: "now" }, h("h2", {}, `${heading} ${a.target}: ${a.method}`), statusBox),
       h(
         "div",
         { class: "views" },
@@ -788,15 +803,12 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       setText(
         status,
         group
-          ? `${groups.name(group)}: ${formatTerm(sumOf(a.values, group[1]))}${unit} in sum.`
+          ? sumOfGroup(groups.name(group), formatTerm(sumOf(a.values, group[1])))
           : i === null
-          ? `Largest: ${order
-              .slice(0, 3)
-              .map((k) => `${m.labels[k]} ${texts[k]}`)
-              .join(", ")}.`
-          : i < a.values.length
-            ? `${m.labels[i]} ${a.signed ? "contributes" : "has the weight"} ${formatTerm(a.values[i])}${unit}.`
-            : "",
+            ? largest
+            : i < a.values.length
+              ? ofAtom(i)
+              : "",
       );
     }
     const lines = () => [

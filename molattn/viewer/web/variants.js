@@ -34,9 +34,12 @@ export function showVariants(root, data) {
 
   // -- the parent: the best and the worst change at each atom
 
-  const status = h("p", { role: "status" });
+  const filtered = () =>
+    s.atom === null ? "Choose an atom for its variants alone." : `Variants at ${parent.labels[s.atom]}; Escape shows all.`;
+  const sentences = properties.flatMap((p) => p.best.map((_, i) => describe(i, p)));
+  const [status, statusBox] = statusLine([filtered(), ...sentences]);
   const handlers = {
-    hover: (i) => setText(status, i === null ? filtered() : describe(i)),
+    hover: (i) => setText(status, i === null ? filtered() : describe(i, property())),
     pin: (i) => {
       s.atom = i === s.atom ? null : i;
       update();
@@ -44,13 +47,10 @@ export function showVariants(root, data) {
   };
   const drawings = { best: moleculeDrawing(parent, handlers), worst: moleculeDrawing(parent, handlers) };
 
-  function describe(i) {
-    const p = property();
+  function describe(i, p) {
     if (p.best[i] === null) return `${parent.labels[i]}: no variant.`;
     return `${parent.labels[i]}: from ${signed(p.worst[i])} (worst) to ${signed(p.best[i])} (best).`;
   }
-  const filtered = () =>
-    s.atom === null ? "Choose an atom for its variants alone." : `Variants at ${parent.labels[s.atom]}; Escape shows all.`;
 
   function paintParent() {
     const p = property(),
@@ -300,7 +300,7 @@ export function showVariants(root, data) {
     h("header", {}, h("h1", {}, parent.smiles), ...properties.map((p) => h("p", {}, ...about(p)))),
     h("div", { class: "trust" }, ...properties.map(trust)),
     several ? h("div", { class: "bar" }, h("label", {}, "Property ", choice)) : "",
-    status,
+    statusBox,
     h(
       "div",
       { class: "parents" },
