@@ -10,16 +10,15 @@ The pages are some of each kind, the given ones, such as `docs/guide/tune`, or a
 """
 
 import argparse
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from axe_playwright_python.base import AXE_SCRIPT
-from playwright.sync_api import Browser, Page, sync_playwright
+from browser import chromium
+from playwright.sync_api import Browser, Page
 
-CHROMIUM = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 SCREENS = {"wide": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
 MAIN = [
     "README",
@@ -77,16 +76,11 @@ def main() -> None:
     site = arguments.site.resolve()
     if not (site / "objects.inv").is_file():
         parser.error(f"{arguments.site} is no site that docs/build_site.py has built")
-    path = next(filter(None, map(shutil.which, CHROMIUM)), None)
-    if path is None:
-        sys.exit(f"none of {', '.join(CHROMIUM)} is installed")
     if arguments.pictures is not None:
         arguments.pictures.mkdir(parents=True, exist_ok=True)
     names = pages(site) if arguments.all else arguments.pages or MAIN
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path)
+    with chromium() as browser:
         found = list(check(browser, site, names, arguments.pictures))
-        browser.close()
     print("\n".join(found) if found else f"{len(names)} pages on {len(SCREENS)} screens, light and dark: nothing found")
     sys.exit(bool(found))
 

@@ -1,5 +1,6 @@
 """A browser for what a page does: Chromium without a window, through Playwright."""
 
+import importlib.util
 import os
 import shutil
 import time
@@ -24,16 +25,22 @@ def wait_until(condition, seconds=10):
         time.sleep(0.05)
 
 
-# Not for the session: while Playwright's loop runs in this thread, no other test can run one of asyncio's.
-@pytest.fixture(scope="module")
-def browser():
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
+def find_chromium():
+    """The path of a browser; without one, or without Playwright, the test is skipped, or fails."""
+    if importlib.util.find_spec("playwright") is None:
         absent("playwright is not installed")
     path = next(filter(None, map(shutil.which, CHROMIUM)), None)
     if path is None:
         absent(f"none of {', '.join(CHROMIUM)} is installed")
+    return path
+
+
+# Not for the session: while Playwright's loop runs in this thread, no other test can run one of asyncio's.
+@pytest.fixture(scope="module")
+def browser():
+    path = find_chromium()
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=path)
         yield chromium
