@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from molattn.publish.push import push
     from molattn.sklearn import MolAttentionClassifier, MolAttentionRegressor
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 """The version of molattn."""
 
 __all__ = ["MolAttentionClassifier", "MolAttentionRegressor", "Predictor", "__version__", "load", "push", "train"]
