@@ -29,7 +29,6 @@ ROOT = Path(__file__).parents[1]
 MODULES = {
     "rdkit": "rdkit.Chem",
     "scikit-learn": "sklearn.ensemble",
-    "captum": "captum.attr",
     "ray": "ray.data",
     "torch-geometric": "torch_geometric.nn",
     "pyarrow": "pyarrow.parquet",

@@ -166,7 +166,7 @@ print(*sys.modules, file=sys.stderr)
         return set(done.stderr.splitlines()[-1].split())
 
     modules = loaded(code)
-    heavy = {"molattn.training.fit", "torch_geometric", "matplotlib", "sklearn", "scipy", "pandas", "captum"}
+    heavy = {"molattn.training.fit", "torch_geometric", "matplotlib", "sklearn", "scipy", "pandas"}
     assert not (heavy | {"pyarrow", "molattn.sequence", "rdkit.Chem.AllChem"}) & modules
     # Typer before 0.17 brings it in at its own import.
     of_typer = loaded("import sys, typer; print(*sys.modules, file=sys.stderr)")

@@ -10,7 +10,7 @@ import torch
 
 from molattn.chem import MoleculeGraph, molecule_graph
 from molattn.errors import UsageError
-from molattn.explain import masking
+from molattn.explain import masking, methods
 from molattn.explain.attention_methods import grad_attention, received_attention, rollout
 from molattn.explain.attribute import ExplainedOutput, attribute, attribution_of, explained_output
 from molattn.explain.masking import deletion_outputs, masked_outputs
@@ -94,6 +94,21 @@ def test_integrated_gradients_are_a_plain_sum_of_gradients_along_the_path(virtua
     assert found.constant == pytest.approx(float(model.forward_graph(graph.replace(v=base), batch)[0, 1]), rel=1e-5)
 
 
+@pytest.mark.parametrize("steps", [32, 128])
+def test_the_integral_of_the_gradient_is_that_of_captum(steps: int) -> None:
+    model, molecule = model_of(2), molecule_graph(PHENOL)
+    batch = model.collate([molecule])
+    graph = model.input_graph(batch)
+    base = torch.zeros_like(graph.v)
+
+    def f(v: torch.Tensor) -> torch.Tensor:
+        return model.forward_graph(repeat_batch(graph, len(v)).replace(v=v), repeat_batch(batch, len(v)))[:, 1]
+
+    wanted = captum.attr.IntegratedGradients(f).attribute(graph.v, base, n_steps=steps, internal_batch_size=32)
+    found = methods._integrate_gradient(f, base, graph.v, steps)
+    torch.testing.assert_close(found, wanted.to(found), rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("size", "errors", "points"),
     [
@@ -107,23 +122,18 @@ def test_integrated_gradients_are_a_plain_sum_of_gradients_along_the_path(virtua
 def test_steps_are_doubled_until_the_terms_add_up(
     size: float, errors: dict[int, float], points: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An integral that is wrong by a known amount for each number of points, in the place of captum's."""
+    """An integral that is wrong by a known amount for each number of points."""
     model, molecule = model_of(), molecule_graph("CCO")
     model.head.weight.mul_(0).add_(1e-3)
     model.head.bias.fill_(size)
     asked: list[int] = []
 
-    class Wrong:
-        def __init__(self, answer: Any):
-            self.answer = answer
+    def wrong(f: Any, start: Any, end: Any, steps: int) -> Any:
+        asked.append(steps)
+        total = float(f(end)[0] - f(start)[0])
+        return torch.full_like(end, (total + errors.get(steps, errors[min(errors)])) / end.numel())
 
-        def attribute(self, v: Any, base: Any, n_steps: int, internal_batch_size: int) -> Any:
-            assert internal_batch_size == 32
-            asked.append(n_steps)
-            total = float(self.answer(v)[0] - self.answer(base)[0])
-            return torch.full_like(v, (total + errors.get(n_steps, errors[min(errors)])) / v.numel())
-
-    monkeypatch.setattr(captum.attr, "IntegratedGradients", Wrong)
+    monkeypatch.setattr(methods, "_integrate_gradient", wrong)
     found = integrated_gradients(model, molecule, 0)
     assert asked == [p for p in (32, 64, 128, 256, 512) if points is None or p <= points]
     assert found.adds_up == (points is not None)

@@ -27,8 +27,7 @@ from mutants import Module, Mutant
 
 _MAX_TEST_SECONDS = 3.0  # of CPU time: slower tests are not used
 _IMPORTED = (
-    *("captum", "matplotlib", "molattn", "numpy", "pandas", "pyarrow", "rdkit", "scipy", "sklearn"),
-    *("torch", "torch_geometric"),
+    *("matplotlib", "molattn", "numpy", "pandas", "pyarrow", "rdkit", "scipy", "sklearn", "torch", "torch_geometric"),
 )
 """Packages that are slow to import."""
 _NUM_KILLERS = 3  # the tests that killed the most recent mutants run first: they often reach the next mutant, too
