@@ -126,7 +126,7 @@ def _chemprop(task: TaskData, folder: Path, peers: Path) -> dict[str, Values]:
         columns = ("--smiles-columns", "smiles", "--target-columns", "y", "--splits-column", "split")
         kind = ("-t", "classification" if task.binary else "regression")
         run([program, "train", "-i", task.table, *columns, *kind, *device, "-o", output])
-    smiles = folder / f"{task.table.stem}-test.csv"
+    smiles = folder / f"{task.table.stem}-molecules.csv"
     smiles.write_text("\n".join(["smiles", *task.smiles]) + "\n")
     out = folder / f"{task.table.stem}-myerson.csv"
     explained = out.with_name(f"{out.stem}_myerson_explanation.npz")
