@@ -120,3 +120,13 @@ def test_the_ratios_of_speed() -> None:
     head, *body = rows(padded)
     medians = [float(cells[head.index("TransformerConv")].split()[0]) for cells in body]
     assert layers[1:] == ["", f"{min(medians)} to {max(medians)}"]
+
+
+def test_the_mean_rank_in_the_arena() -> None:
+    text = " ".join(section(ROOT / "README.md", "## How accurate").split())
+    own, tasks, other, published = re.findall(
+        r"mean rank ([\d.]+) over (\d+) of TDC's leaderboards; the best published entry, ([^,]+), ([\d.]+)", text
+    )[0]
+    page = (DOCS / "arena.md").read_text("utf-8")
+    assert f"Mean rank: {own}, over {tasks} of {tasks} tasks." in page
+    assert f"by their mean rank: {other} {published}," in page
