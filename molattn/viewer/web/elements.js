@@ -22,8 +22,8 @@ const setAttributes = (element, attributes) =>
   Object.entries(attributes).forEach(([k, v]) => element.getAttribute(k) === String(v) || element.setAttribute(k, v));
 const setText = (element, text) => element.textContent === text || (element.textContent = text);
 
-// A line for sentences, with the room of the longest: else what lies below would move under the pointer.
 const longestOf = (texts) => texts.reduce((a, b) => (b.length > a.length ? b : a), "");
+// A line for sentences, with the room of the longest: else what lies below would move under the pointer.
 function statusLine(sentences) {
   const line = h("p", { role: "status" });
   return [line, h("div", { class: "steady", "data-longest": longestOf(sentences) }, line)];
