@@ -289,6 +289,19 @@ def unknown_choice(kind: str, value: object, choices: Iterable[str], alternative
     return f"unknown {kind} {short_repr(value)}: {'; '.join(hints)}"
 
 
+def check_type(value: object, expected: type, function: str) -> None:
+    """Raise TypeError if the argument of a function is not of the expected type.
+
+    >>> check_type(["CCO"], str, "read")
+    Traceback (most recent call last):
+    TypeError: read takes a str, not list: pass one of its elements
+    """
+    if not isinstance(value, expected):
+        article = "an" if expected.__name__[0] in "AEIOU" else "a"
+        hint = ": pass one of its elements" if isinstance(value, list | tuple) else ""
+        raise TypeError(f"{function} takes {article} {expected.__name__}, not {type(value).__name__}{hint}")
+
+
 def short_repr(text: object, limit: int = _MAX_LENGTH) -> str:
     """The ASCII `repr` of `text`, truncated to `limit` characters.
 

@@ -1,6 +1,6 @@
 """The molecules that a caller passes: one or many, SMILES or RDKit molecules, in a list, an array or a data frame."""
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set, Sized
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +34,8 @@ def as_smiles(molecules: object, *, atom_order: bool = False) -> SmilesInput:
         atom_order: whether to warn of RDKit molecules whose atoms cannot be written in their own order.
 
     Raises:
-        TypeError: anything else, such as a number, a dictionary or a set, which has no order.
+        TypeError: anything else, such as a number, numbers in place of all molecules, a dictionary, or a set, which has
+            no order.
         UsageError: a data frame without a column of SMILES, or with several of the same name.
 
     >>> as_smiles(np.array([["CCO"], ["C"]])).smiles
@@ -52,7 +53,7 @@ def as_smiles(molecules: object, *, atom_order: bool = False) -> SmilesInput:
             raise TypeError(
                 f"an array of shape {molecules.shape} is not a list of molecules: pass (n,) or (n, 1) SMILES"
             )
-        return SmilesInput([*_mols_to_smiles(molecules.ravel().tolist(), atom_order)])
+        return SmilesInput([*_mols_to_smiles(_plain(molecules.ravel().tolist()), atom_order)])
     if isinstance(molecules, Mapping | Set | bytes) or not isinstance(molecules, Iterable):
         raise TypeError(
             f"{type(molecules).__name__} is not a type of molecules: pass a SMILES or an RDKit molecule, or a list, "
@@ -62,8 +63,32 @@ def as_smiles(molecules: object, *, atom_order: bool = False) -> SmilesInput:
 
 
 def _plain(column: Any) -> Iterable[object]:
-    """A column without the scalars of its own that pyarrow has in place of strings."""
-    return column.to_pylist() if hasattr(column, "to_pylist") else column
+    """A column without the scalars of its own that pyarrow has in place of strings.
+
+    Raises:
+        TypeError: none of its elements can be a molecule. One among molecules is an error of its row, which keeps the
+            others; so is one that an iterator yields, whose elements are read one by one.
+    """
+    elements = column.to_pylist() if hasattr(column, "to_pylist") else column
+    if isinstance(elements, Sized):
+        others = (x for x in elements if isinstance(x, str) or is_mol(x) or is_missing(x))
+        if len(elements) and next(others, _NONE) is _NONE:
+            first = next(iter(elements))
+            raise TypeError(
+                f"the {len(elements):,} elements are no molecules, the first is {type(first).__name__} "
+                f"{short_repr(first)}: pass SMILES or RDKit molecules"
+            )
+    return elements
+
+
+_NONE = object()
+
+
+def is_missing(cell: object) -> bool:
+    """Whether a cell is empty: None, NaN, or pandas' NA or NaT."""
+    if isinstance(cell, float | np.floating):
+        return bool(np.isnan(cell))
+    return cell is None or type(cell).__name__ in ("NAType", "NaTType")
 
 
 def _smiles_column(names: list[Any]) -> Any:

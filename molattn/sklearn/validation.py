@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_array, column_or_1d
 from molattn.data import guess_smiles_column
 from molattn.data.tables.columns import format_names
 from molattn.errors import UsageError
-from molattn.inference.molecules import as_smiles
+from molattn.inference.molecules import as_smiles, is_missing
 
 
 @dataclass(frozen=True)
@@ -180,13 +180,6 @@ def class_indices(labels: np.ndarray, classes: Sequence[np.ndarray]) -> np.ndarr
             raise ValueError(f"row {row} (from 0): the label {table[row, t]!r} is not among {names.tolist()}")
         result[known, t] = positions
     return result
-
-
-def is_missing(label: object) -> bool:
-    """Whether a label is None, NaN or pandas' NA."""
-    if isinstance(label, float | np.floating):
-        return bool(np.isnan(label))
-    return label is None or type(label).__name__ == "NAType"
 
 
 def eval_pair(eval_set: Any) -> tuple[Any, Any]:

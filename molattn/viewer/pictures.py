@@ -6,7 +6,7 @@ from typing import Literal
 import numpy as np
 
 from molattn.chem import MAX_ATOMS, read_smiles
-from molattn.errors import InputError, short_repr
+from molattn.errors import InputError, check_type, short_repr
 from molattn.explain import AttentionMap, Attribution
 from molattn.explain.attention_map import resolve_index
 from molattn.viewer.cells import draw_cells, resolve_vmax
@@ -42,6 +42,7 @@ def heat_map(
         vmax: the weight of the darkest cell, above 0; by default the largest weight.
 
     Raises:
+        TypeError: `attention` is not an AttentionMap.
         UsageError: unknown layer or head, or a `vmax` that is not above 0.
 
     >>> import numpy as np
@@ -52,6 +53,7 @@ def heat_map(
     >>> picture.svg.count("</svg>")
     1
     """
+    check_type(attention, AttentionMap, "heat_map")
     weights, description = layer_weights(attention, layer, head)
     node = attention.position_type[:-1]
     return draw_cells(
@@ -92,6 +94,7 @@ def draw_atoms(
         vmax: the weight of the darkest disc, above 0, to compare pictures; by default the largest weight.
 
     Raises:
+        TypeError: `attention` is not an AttentionMap.
         UsageError: unknown atom, layer or head, the size is too small, `vmax` is not above 0, or the nodes of the map
             are tokens.
         InputError: the atoms of the map are not those of its SMILES.
@@ -104,6 +107,7 @@ def draw_atoms(
     >>> picture.svg.partition("<title>")[2].partition("</title>")[0]
     'CCO: what O2 (ringed) attends to; layer 1 (the last), mean of 4 heads; darkest = 0.33'
     """
+    check_type(attention, AttentionMap, "draw_atoms")
     matrix, description = layer_weights(attention, layer, head)
     if atom is not None:
         atom = resolve_index(atom, len(matrix), "atom")
@@ -215,6 +219,7 @@ def draw_attribution(attribution: Attribution, size: tuple[int, int] | None = No
         size: as for `draw_atoms`.
 
     Raises:
+        TypeError: `attribution` is not an Attribution.
         UsageError: the size is too small.
         InputError: the atoms of the attribution are not those of its SMILES.
 
@@ -227,6 +232,7 @@ def draw_attribution(attribution: Attribution, size: tuple[int, int] | None = No
     >>> "logS 1.000 = 0.000 (constant) + 1.000 (3 atoms)" in picture.svg
     True
     """
+    check_type(attribution, Attribution, "draw_attribution")
     values = np.asarray(attribution.values, dtype=np.float64)
     top = float(np.abs(values).max(initial=0.0)) or 1.0
     two_sided = bool((values < 0).any())

@@ -11,7 +11,7 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from rdkit import Chem
 
-from molattn.errors import UsageError, short_repr
+from molattn.errors import UsageError, check_type, short_repr
 from molattn.explain import AttentionMap
 from molattn.explain.attention_map import resolve_index
 from molattn.viewer.discs import molecule_of
@@ -50,6 +50,7 @@ def head_grid(
         scale: "common" if the darkest color is the largest weight of all heads; "each" for that of each head.
 
     Raises:
+        TypeError: `attention` is not an AttentionMap.
         UsageError: unknown view, atom or scale; an atom with show="matrix"; or show is "atoms" and the nodes of the
             map are tokens.
         InputError: show is "atoms", and the atoms of the map are not those of its SMILES.
@@ -62,6 +63,7 @@ def head_grid(
     >>> picture.svg.count("</svg>")
     1
     """
+    check_type(attention, AttentionMap, "head_grid")
     if show not in ("matrix", "atoms") or scale not in ("common", "each"):
         raise UsageError(f"show is 'matrix' or 'atoms', scale 'common' or 'each', not {short_repr((show, scale))}")
     if show == "matrix" and atom is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from molattn.errors import MissingExtra, UsageError
+from molattn.errors import MissingExtra, UsageError, check_type
 from molattn.explain import AttentionMap, Attribution
 from molattn.viewer.palette import css_variables
 from molattn.viewer.web.document import script, source
@@ -39,6 +39,7 @@ class AttentionWidget(anywidget.AnyWidget):
         content: the data of the page, which is not meant to be set.
 
     Raises:
+        TypeError: `attention` is not an AttentionMap.
         UsageError: unknown atom, layer or head, here or when an attribute is set.
         InputError: the atoms of the map are not those of its SMILES, weights are negative or not finite, or an
             attribution is not finite or of another molecule.
@@ -68,6 +69,7 @@ class AttentionWidget(anywidget.AnyWidget):
         truth: MeasuredValues | None = None,
         **selection: Any,
     ):
+        check_type(attention, AttentionMap, "AttentionWidget")
         self._attention = attention
         selection.setdefault("layer", attention.num_layers - 1)
         super().__init__(content=payload([attention], list(attributions), [truth]), **selection)

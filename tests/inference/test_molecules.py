@@ -133,6 +133,26 @@ def test_what_is_no_list_of_molecules_is_a_type_error(predictor: Predictor, wron
             method(wrong)
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [[1, 2], (1.5,), np.array([1.0, 2.0]), pd.Series([3, 4]), pd.DataFrame({"x": [1, 2]}), [SMILES, SMILES], [b"CCO"]],
+    ids=str,
+)
+def test_a_list_without_any_molecule_is_a_type_error(predictor: Predictor, wrong: Any) -> None:
+    with pytest.raises(TypeError, match=r"elements are no molecules, the first is .*: pass SMILES or RDKit molecules"):
+        predictor.predict(wrong)
+
+
+@pytest.mark.parametrize("missing", [None, float("nan"), np.nan, pd.NA, pd.NaT, ""], ids=repr)
+def test_empty_cells_and_single_wrong_ones_are_errors_of_their_rows(predictor: Predictor, missing: Any) -> None:
+    """A column without a single molecule may still be a column of a user's table: its rows come back."""
+    with pytest.warns(MolattnWarning, match="2 of 2"):
+        assert np.isnan(predictor.predict([missing, missing])).all()
+    with pytest.warns(MolattnWarning, match="1 of 2"):
+        assert np.isnan(predictor.predict([5, "CCO"])).tolist() == [True, False]
+    assert predictor.predict([]).shape == (0,)
+
+
 def test_a_frame_without_a_column_of_smiles_is_refused(predictor: Predictor) -> None:
     with pytest.raises(UsageError, match=r"no column of .*a.*b.* is named smiles: pass the column .* frame\['a'\]"):
         predictor.predict(pd.DataFrame({"a": SMILES, "b": SMILES}))

@@ -1,15 +1,25 @@
 import dataclasses
+import inspect
 
 import numpy as np
 import pytest
 
 from molattn.errors import InputError, SmilesError, UsageError
 from molattn.explain import AttentionMap
-from molattn.viewer import draw_atom_values, draw_atoms, head_grid, heat_map
+from molattn.viewer import AttentionWidget, draw_atom_values, draw_atoms, draw_attribution, head_grid, heat_map
 from molattn.viewer.discs import disc_color, footer_lines
 from molattn.viewer.palette import ABOVE, ATTENTION, BELOW
 from tests.viewer.maps import ASPIRIN, CAFFEINE, METHANE, MOLECULES, SALT, attention_map, with_virtual_node
 from tests.viewer.svg import SVG, assert_sound, cells, discs, png_size, rings, root, words
+
+
+@pytest.mark.parametrize("function", [heat_map, draw_atoms, head_grid, AttentionWidget])
+def test_pictures_are_of_one_attention_map(function):
+    for wrong, name in (([attention_map("CCO")], "list: pass one of its elements"), ("CCO", "str")):
+        with pytest.raises(TypeError, match=f"^{function.__name__} takes an AttentionMap, not {name}$"):
+            inspect.unwrap(function)(wrong)  # without the tests' own checks of argument types
+    with pytest.raises(TypeError, match="^draw_attribution takes an Attribution, not AttentionMap$"):
+        inspect.unwrap(draw_attribution)(attention_map("CCO"))
 
 
 def lightness(colour):
