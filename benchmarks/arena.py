@@ -13,11 +13,11 @@ reads the labels of the test molecules, counts that, and writes the scores of al
 none; no other command can read these labels. `folds` compares settings on the labeled molecules alone by the decision
 rule in docs/arena.md; options are those of `molattn train`, or the name of another model.
 
-A setting that changes nothing in the training of a task, as `--target-transform auto` for classes, gets the row of the
-defaults. Finished trainings are not repeated, so that an interrupted command can be resumed. No training starts after
---hours, or after the core-hours in `arena_budget.py` of its question are spent; for `train` the question is the name of
-the model with its tag. Concurrent commands must have different tasks or models. Models of other projects run in
-environments of their own, see `peers.py`.
+Where no target transform is recognized, as for classes, a training with `--target-transform none` is the same as
+without it, and gets its row. Finished trainings are not repeated, so that an interrupted command can be resumed. No
+training starts after --hours, or after the core-hours in `arena_budget.py` of its question are spent; for `train` the
+question is the name of the model with its tag. Concurrent commands must have different tasks or models. Models of
+other projects run in environments of their own, see `peers.py`.
 """
 
 import argparse
@@ -88,7 +88,7 @@ def train(arguments: argparse.Namespace) -> None:
 def folds(arguments: argparse.Namespace) -> None:
     """Make the missing trainings in folds; then print the comparison of the options with the first of them."""
     from arena_page import table_of_options
-    from arena_runs import is_default_training, train_fold
+    from arena_runs import has_no_transform, train_fold
     from peers import FOLDER
     from tables import append_rows, read_rows
 
@@ -108,8 +108,8 @@ def folds(arguments: argparse.Namespace) -> None:
         if is_time_over(start, arguments.hours) or is_budget_spent(question, seconds):
             break
         row = None
-        if is_default_training(arguments.data, name, options, fold):
-            row = defaults_row(read_rows(path), name, options, fold, seed)
+        if has_no_transform(arguments.data, name, fold):
+            row = row_of_same_training(read_rows(path), name, options, fold, seed)
         row = row or train_fold(arguments.data, name, options, fold, seed, arguments.peers or FOLDER)
         append_rows(path, [{"question": question, **row}])
         print(f"{name}, {options!r}, fold {fold}: {row['seconds']} s of CPU", file=sys.stderr, flush=True)
@@ -118,12 +118,16 @@ def folds(arguments: argparse.Namespace) -> None:
         print(table_of_options(read_rows(path), others, reference))
 
 
-def defaults_row(rows: list[dict[str, str]], task: str, options: str, fold: int, seed: int) -> dict[str, object] | None:
-    """The row of the training with the defaults as a row of options that change nothing in it, without further seconds.
+def row_of_same_training(
+    rows: list[dict[str, str]], task: str, options: str, fold: int, seed: int
+) -> dict[str, object] | None:
+    """The row of the training that is the same without, or with, `--target-transform none`, without further seconds.
 
     None if there is no such row.
     """
-    key = (task, "", str(fold), str(seed))
+    from arena_runs import same_training
+
+    key = (task, same_training(options), str(fold), str(seed))
     for row in rows:
         if (row["task"], row["options"], row["fold"], row["seed"]) == key:
             copied: dict[str, object] = {name: value for name, value in row.items() if name != "question"}

@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from arena_budget import QUESTIONS
+from arena_runs import NO_TRANSFORM
 from arena_statistics import Difference, decide, differences, mean_standardized_difference, rank, rank_range
 from arena_tasks import MOLECULEACE, TASKS, TDC, tasks_of
 from report import markdown
@@ -194,31 +195,50 @@ def _moleculeace(results: Sequence[Row]) -> str:
 
 def _folds(folds: Sequence[Row]) -> str:
     parts = ["## Settings, in folds of train_val\n"]
-    others = [options for options in dict.fromkeys(row["options"] for row in folds) if options]
+    measured = {row["options"] for row in folds}
+    names = dict.fromkeys(row["options"] for row in folds if row["options"] != NO_TRANSFORM)
+    others = [options for options in names if reference_of(options) in measured - {options}]
     if not others:
         parts.append("No settings have been compared yet.")
         return "\n".join(parts)
     parts += [
-        "Differences from the defaults: positive is better. Trainings that a setting leaves as they are count as 0.\n",
+        "Differences from the defaults: positive is better. Trainings that a setting leaves as they are count as 0;",
+        f"tasks in which it changes none are not listed. Options with `{NO_TRANSFORM}` are compared with",
+        "this option alone: the defaults until `--target-transform auto` was accepted.\n",
         table_of_options(folds, others),
     ]
     for options in others:
-        if found := differences(folds, options):
-            parts += ["", table_of_tasks(options, found)]
+        parts += ["", table_of_tasks(options, differences(folds, options, reference_of(options)))]
     return "\n".join(parts)
 
 
-def table_of_options(folds: Sequence[Row], options: Sequence[str], reference: str = "") -> str:
-    """A row for each of the options: the mean standardized difference over all tasks, and the decision."""
+def reference_of(options: str) -> str:
+    """The options that options are compared with.
+
+    >>> reference_of("--base chembl"), reference_of("--target-transform none --base chembl")
+    ('', '--target-transform none')
+    """
+    return NO_TRANSFORM if not options or options.startswith(f"{NO_TRANSFORM} ") else ""
+
+
+def _name(options: str) -> str:
+    return f"`{options}`" if options else "the defaults, `--target-transform auto`"
+
+
+def table_of_options(folds: Sequence[Row], options: Sequence[str], reference: str | None = None) -> str:
+    """A row for each of the options: the mean standardized difference over all tasks, and the decision.
+
+    They are compared with `reference`, by default with `reference_of` them.
+    """
     rows = []
     for setting in options:
-        found = differences(folds, setting, reference)
+        found = differences(folds, setting, reference_of(setting) if reference is None else reference)
         usable = [d for d in found.values() if d.std > 0]
         shown = "{:+.2f} ({:+.2f} to {:+.2f})".format(*mean_standardized_difference(usable)) if usable else ""
         names = [task.name for task in tasks_of(TDC)]
         if found and not set(found) & set(names):
             names = [task.name for task in tasks_of(MOLECULEACE)]
-        rows.append([f"`{setting}`" if setting else "the defaults", len(found), shown, decide(found, names)])
+        rows.append([_name(setting), len(found), shown, decide(found, names)])
     return markdown(["options", "tasks", "mean standardized difference (95% interval)", "decision"], rows)
 
 
@@ -226,6 +246,8 @@ def table_of_tasks(options: str, found: Mapping[str, Difference]) -> str:
     """A row for each task that options were measured for."""
     rows = []
     for name, difference in found.items():
+        if not any(difference.values):
+            continue
         n = len(difference.values)
         mean, interval, std = difference.mean, "", ""
         if n > 1:
@@ -233,7 +255,7 @@ def table_of_tasks(options: str, found: Mapping[str, Difference]) -> str:
             interval, std = f"{mean - half:+.3f} to {mean + half:+.3f}", f"{difference.std:.3f}"
         rows.append([name, METRICS[TASKS[name].metric].label, n, f"{mean:+.3f}", interval, std])
     columns = ["metric", "folds", "improvement", "95% interval", "standard deviation over folds of the defaults"]
-    return markdown([f"`{options}`", *columns], rows)
+    return markdown([_name(options), *columns], rows)
 
 
 def _reads(reads: Sequence[Row]) -> str:

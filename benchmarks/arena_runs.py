@@ -34,7 +34,8 @@ from molattn.training.skewed_targets import recognize_transform
 ENVIRONMENTS = {"catboost": "catboost", "chemprop": "chemprop", "chemprop-rdkit": "chemprop", "attentivefp": "pyg"}
 """The environment in `peers.py` of each model of another project."""
 
-AUTO_TRANSFORM_OPTION = "--target-transform auto"
+NO_TRANSFORM = "--target-transform none"
+"""The options of a training without the target transform that the defaults may recognize."""
 
 
 @dataclass(frozen=True)
@@ -211,13 +212,18 @@ def train_fold(data: Path, name: str, options: str, fold: int, seed: int, peers:
     }
 
 
-def is_default_training(data: Path, name: str, options: str, fold: int) -> bool:
-    """Whether the training in a fold with these options is that with the defaults, which need not be repeated.
+def same_training(options: str) -> str:
+    """The options with which a training is the same where no target transform is recognized.
 
-    True of `--target-transform auto` for classes, and where it recognizes no transform in the training labels.
+    >>> same_training("--target-transform none --base chembl"), same_training("--base chembl")
+    ('--base chembl', '--target-transform none --base chembl')
     """
-    if options != AUTO_TRANSFORM_OPTION:
-        return False
+    others = options.removeprefix(NO_TRANSFORM)
+    return others.strip() if others != options else f"{NO_TRANSFORM} {options}".strip()
+
+
+def has_no_transform(data: Path, name: str, fold: int) -> bool:
+    """Whether the defaults learn the labels of a fold as they are: classes, or no transform is recognized."""
     if TASKS[name].task_type != "regression":
         return True
     labels, y = _labels_of_fold(data, name, fold), read_task(data, name).y

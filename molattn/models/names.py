@@ -11,6 +11,6 @@ LOG10, LOG1P, NEG_LOG10_MOLAR, RANK = "log10", "log1p", "neg-log10-molar", "rank
 TRANSFORMS = (LOG10, LOG1P, NEG_LOG10_MOLAR, RANK)
 """The transforms of targets."""
 
-AUTO_TRANSFORM = "auto"
-TRANSFORM_CHOICES = (*TRANSFORMS, AUTO_TRANSFORM)
-"""The choices of `--target-transform`: a transform, or the one that the training targets suggest."""
+AUTO_TRANSFORM, NO_TRANSFORM = "auto", "none"
+TRANSFORM_CHOICES = (AUTO_TRANSFORM, NO_TRANSFORM, *TRANSFORMS)
+"""The choices of `--target-transform`: the transform that the training targets suggest, none, or one of these."""

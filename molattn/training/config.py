@@ -5,7 +5,7 @@ Each is declared here, and named again in `molattn.training.options` for type ch
 
 from dataclasses import dataclass
 
-from molattn.models.names import TRANSFORM_CHOICES
+from molattn.models.names import AUTO_TRANSFORM, TRANSFORM_CHOICES
 from molattn.training.bases import AUTO_BASE, FINE_TUNING
 from molattn.training.command_option import option
 
@@ -65,9 +65,9 @@ class DataConfig:
         splits_file: a table of SMILES and split labels, used instead of `split`; empty for none.
         num_folds: of a cross-validation; 1 for none.
         fold: the test fold of this run, from 0; -1 for all of them, one after the other.
-        target_transform: what is learned in place of the targets: "log10", "log1p", "neg-log10-molar" or "rank" for all
-            of them, or "NAME=log10" for one; "auto" takes log10 of each target that is skewed and positive. Predictions
-            and metrics are in the units of the targets. Empty for none.
+        target_transform: what is learned in place of the targets: "auto" takes log10 of each target that is skewed and
+            positive; "none", "log10", "log1p", "neg-log10-molar" or "rank" is for all targets, and "NAME=log10" for
+            one of them, the others having none. Predictions and metrics are in the units of the targets.
         task_type: "regression", "binary" or "multiclass", or if each cell holds a list with a value for every atom
             "atom-regression", "atom-binary" or "atom-multiclass"; inferred from the targets when empty.
         positive_class: of targets with two classes, the word (or number) of the class whose probability is predicted;
@@ -101,7 +101,9 @@ class DataConfig:
     )
     max_unreadable: float = option(0.1, "Share of target values that may be unreadable.", metavar="SHARE")
     target_transform: tuple[str, ...] = option(
-        (), f"Learn a transform: {', '.join(TRANSFORM_CHOICES)}, for one target NAME=log10.", metavar="NAME"
+        (AUTO_TRANSFORM,),
+        f"Learn a transform: {', '.join(TRANSFORM_CHOICES)}, for one target NAME=log10; auto: log10 where skewed.",
+        metavar="NAME",
     )
     decimal: str = option("", "Decimal mark of the numbers, such as a comma; found if not given.", metavar="MARK")
     thousands: str = option("", "Thousands separator of the numbers; found if not given.", metavar="MARK")

@@ -244,7 +244,7 @@ def _transforms(
     What was recognized is reported.
     """
     transforms = resolve_transforms(settings, names, ("",) * len(names), task)
-    for i in used.tolist() if transforms else ():
+    for i in used.tolist() if any(transforms) else ():
         if reason := undefined_target(transforms, targets[i].tolist(), names):
             raise InputError(f"{_location(i, num_training)}: {reason}; leave it out")
     fitted = fit_transforms(transforms, settings, names, task, targets[used], labels == "train")

@@ -8,7 +8,7 @@ import numpy as np
 
 from molattn.data import Records, Table
 from molattn.errors import UsageError, short_repr, unknown_choice
-from molattn.models.names import AUTO_TRANSFORM, NEG_LOG10_MOLAR, TRANSFORM_CHOICES
+from molattn.models.names import AUTO_TRANSFORM, NEG_LOG10_MOLAR, NO_TRANSFORM, TRANSFORM_CHOICES
 from molattn.models.predictions import Predictions
 from molattn.models.target_transform import (
     MOLAR,
@@ -24,6 +24,9 @@ from molattn.training.metrics import metrics_by_target
 from molattn.training.skewed_targets import recognize_transform
 
 Transforms = tuple[TargetTransform | None, ...]
+
+_NONE_YET = (AUTO_TRANSFORM, NO_TRANSFORM)
+"""Settings that give a target no transform before its training labels are known."""
 
 
 def resolve_transforms(settings: Sequence[str], names: Sequence[str], units: Sequence[str], task: Task) -> Transforms:
@@ -42,7 +45,7 @@ def resolve_transforms(settings: Sequence[str], names: Sequence[str], units: Seq
     if not chosen:
         return ()
     found = [
-        _transform(chosen[name], name, unit) if chosen.get(name, AUTO_TRANSFORM) != AUTO_TRANSFORM else None
+        None if chosen.get(name, NO_TRANSFORM) in _NONE_YET else _transform(chosen[name], name, unit)
         for name, unit in zip(names, units, strict=True)
     ]
     return tuple(found)
@@ -62,7 +65,7 @@ def _chosen_transforms(settings: Sequence[str], names: Sequence[str], task: Task
             chosen[name] = transform.strip()
     if isinstance(task, Regression) and not task.atom_level:
         return chosen
-    if any(transform != AUTO_TRANSFORM for transform in chosen.values()):
+    if any(transform not in _NONE_YET for transform in chosen.values()):
         raise UsageError(
             f"--target-transform applies only to molecule-level regression, and the task is {task.name}: leave it out, "
             "or add --task-type regression"
@@ -99,7 +102,7 @@ class FittedTransforms:
 
     Attributes:
         transforms: of each target, None for none; empty if no target has one.
-        reasons: for each target with the setting "auto" what was recognized and why, a phrase.
+        reasons: for each target whose logarithm the setting "auto" takes why, a phrase.
     """
 
     transforms: Transforms = ()
@@ -133,8 +136,8 @@ def fit_transforms(
         if chosen.get(name) == AUTO_TRANSFORM:
             labels = targets[:, t] if bounds is None else np.hstack([targets[:, t], bounds[:, t].ravel()])
             f, reason = recognize_transform(targets[train, t], labels)
-            learned = "the target itself" if f is None else f"log10 of {name}"
-            reasons.append(f"{name}: {reason}, so the model learns {learned}")
+            if f is not None:
+                reasons.append(f"{name}: {reason}, so the model learns log10 of {name}")
         fitted.append(f and f.fit(targets[train, t]))
     return FittedTransforms(tuple(fitted) if any(fitted) else (), tuple(reasons))
 
@@ -144,7 +147,7 @@ def describe_recognized(reasons: Sequence[str]) -> list[str]:
     if len(reasons) <= 3:
         return list(reasons)
     count = count_noun(len(reasons) - 3, "more target", "more targets")
-    return [*reasons[:3], f"and {count} with --target-transform {AUTO_TRANSFORM}"]
+    return [*reasons[:3], f"and log10 of {count}"]
 
 
 def undefined_target(transforms: Transforms, targets: Sequence[float], names: Sequence[str]) -> str:
@@ -170,7 +173,7 @@ def reject_undefined(
     values = matched.targets
     if matched.bounds is not None:
         values = np.where(np.isfinite(values), values, np.fmax(matched.bounds[..., 0], matched.bounds[..., 1]))
-    reasons = [undefined_target(transforms, row, names) for row in values.tolist()] if transforms else []
+    reasons = [undefined_target(transforms, row, names) for row in values.tolist()] if any(transforms) else []
     if not any(reasons):
         return matched
     rejected = list(matched.rejected)

@@ -444,7 +444,7 @@ def test_the_page_has_means_intervals_ranks_and_reads() -> None:
     assert re.search(r"\| molattn \| the default .* \| 0\.1 \|", text)
 
 
-def test_a_setting_that_changes_nothing_has_the_scores_of_the_defaults(
+def test_without_a_recognized_transform_the_same_training_is_not_repeated(
     data: Path, tmp_path: Path, jobs: list[TrainingJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(ARENA_MODELS, "molattn", ARENA_MODELS["forest"])
@@ -454,7 +454,7 @@ def test_a_setting_that_changes_nothing_has_the_scores_of_the_defaults(
         "folds",
         "--options",
         "",
-        "--target-transform auto",
+        "--target-transform none",
         "--folds",
         "0",
         "--results",
@@ -462,7 +462,7 @@ def test_a_setting_that_changes_nothing_has_the_scores_of_the_defaults(
     ]
     arena.main([*command, "--tasks", "hia_hou", "caco2_wang"])
     default, copied, *_ = rows = [row for row in read_rows(tmp_path / "arena_folds.csv") if row["task"] == "hia_hou"]
-    assert copied == {**default, "options": "--target-transform auto", "seconds": "0"} and len(rows) == 2
+    assert copied == {**default, "options": "--target-transform none", "seconds": "0"} and len(rows) == 2
     # The made-up numbers are not skewed, so that their training would be the same, too.
     assert len(jobs) == 2
     path = data / "tdc" / "caco2_wang" / "train_val.csv"
@@ -475,7 +475,7 @@ def test_a_setting_that_changes_nothing_has_the_scores_of_the_defaults(
     default, other = read_rows(tmp_path / "arena_folds.csv")
     assert len(jobs) == 4 and other["score"] != default["score"]
     # Without a row of the defaults the training is made.
-    assert arena.defaults_row([], "hia_hou", "--target-transform auto", 0, 0) is None
+    assert arena.row_of_same_training([], "hia_hou", "--target-transform none", 0, 0) is None
 
 
 def test_the_page_of_folds_says_what_the_rule_says() -> None:

@@ -31,6 +31,13 @@ HABITS = [
         "values over orders of magnitude",
         csv_bytes([("smiles", "ic50"), *((s, 10.0**i) for i, s in enumerate(SMILES))]),
         targets=tuple((10.0**i,) for i in range(len(SMILES))),
+        says=("ic50: the training labels are above 0", "so the model learns log10 of ic50"),
+    ),
+    Habit(
+        "values over orders of magnitude, to be learned as they are",
+        csv_bytes([("smiles", "ic50"), *((s, 10.0**i) for i, s in enumerate(SMILES))]),
+        options={"target_transform": ("none",)},
+        targets=tuple((10.0**i,) for i in range(len(SMILES))),
         says=("column 'ic50' spans", "--target-transform log10"),
     ),
     Habit(

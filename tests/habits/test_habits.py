@@ -38,7 +38,8 @@ def test_a_table_is_read_as_it_was_meant_or_refused_with_one_sentence(tmp_path: 
     assert [dataset.smiles[row] for row in dataset.rows] == list(habit.smiles)
     targets = [[None if math.isnan(y) else y for y in row] for row in dataset.targets.tolist()]
     assert targets == [pytest.approx(list(row)) for row in habit.targets]
-    messages = [*dataset.warnings, dataset.task_message, *(found.message for found in check_data(dataset).findings)]
+    messages = [*dataset.warnings, dataset.task_message, *dataset.transform_reasons]
+    messages += [found.message for found in check_data(dataset).findings]
     for part in habit.says:
         assert any(part in message for message in messages), messages
     assert {rejected.line for rejected in dataset.rejected} == set(habit.rejected)

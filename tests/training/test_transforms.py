@@ -242,6 +242,7 @@ def test_a_target_without_a_label_to_train_on_is_named_before_its_transform(monk
 
 
 AUTO = ("auto",)
+NONE = {"target_transform": "none"}
 SKEWED = np.random.default_rng(0).lognormal(sigma=1.5, size=200)
 
 
@@ -283,15 +284,14 @@ def test_auto_is_log10_of_the_targets_that_are_skewed_and_nothing_else() -> None
     assert resolved == (None, None, None, TargetTransform("log1p"))
     fitted = fit_transforms(resolved, settings, names, task, targets, np.arange(100))
     assert fitted.transforms == (TargetTransform("log10"), None, None, TargetTransform("log1p"))
-    assert [reason.partition(":")[0] for reason in fitted.reasons] == ["a", "b"]
+    assert [reason.partition(":")[0] for reason in fitted.reasons] == ["a"]
     assert fitted.reasons[0].endswith("so the model learns log10 of a")
-    assert fitted.reasons[1] == "b: not all labels are above 0, so the model learns the target itself"
     for task in (Binary(), Regression(atom_level=True)):
         assert resolve_transforms(AUTO, ("a",), ("",), task) == ()
         assert fit_transforms((), AUTO, ("a",), task, targets[:, :1], np.arange(100)).transforms == ()
     with pytest.raises(UsageError, match="gives 'a' two transforms"):
         resolve_transforms(("auto", "a=log10"), names, ("",) * 4, Regression())
-    assert describe_recognized("abcd") == ["a", "b", "c", "and 1 more target with --target-transform auto"]
+    assert describe_recognized("abcd") == ["a", "b", "c", "and log10 of 1 more target"]
 
 
 def test_only_training_labels_decide_but_no_row_is_left_out_for_it() -> None:
@@ -335,8 +335,7 @@ def test_auto_trains_the_model_that_log10_trains(tmp_path: Path, capsys: pytest.
 def test_auto_changes_nothing_where_it_recognizes_nothing(tmp_path: Path) -> None:
     table = _table(tmp_path / "t.csv", LOG, "log_s")
     runs = [
-        molattn.train(table, output_dir=tmp_path / (name or "none"), target_transform=name or None, **OPTIONS)
-        for name in ("auto", "")
+        molattn.train(table, output_dir=tmp_path / name, target_transform=name, **OPTIONS) for name in ("auto", "none")
     ]
     assert runs[0].metrics["test"] == runs[1].metrics["test"] and not runs[0].metrics.get("transformed")
     texts = [(run.folder / "predictions.csv").read_text() for run in runs]
@@ -345,8 +344,8 @@ def test_auto_changes_nothing_where_it_recognizes_nothing(tmp_path: Path) -> Non
 
 def test_the_estimators_recognize_a_skewed_target() -> None:
     options: dict[str, Any] = {"settings": PLAIN, "epochs": 1, "accelerator": "cpu"}
-    for labels, expected in ((NANOMOLAR, "log10"), (LOG, None)):
-        model = MolAttentionRegressor(target_transform="auto", **options).fit(SMILES, labels)
+    for labels, setting, expected in ((NANOMOLAR, {}, "log10"), (LOG, {}, None), (NANOMOLAR, NONE, None)):
+        model = MolAttentionRegressor(**setting, **options).fit(SMILES, labels)
         transforms = model.predictor_._artifact.scaler.transforms
         assert [f and f.name for f in transforms] == ([expected] if expected else [])
-    assert (MolAttentionRegressor(target_transform="auto", **options).fit(SMILES, NANOMOLAR).predict(SMILES) > 0).all()
+    assert (MolAttentionRegressor(**options).fit(SMILES, NANOMOLAR).predict(SMILES) > 0).all()
