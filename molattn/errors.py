@@ -292,6 +292,15 @@ def unknown_choice(kind: str, value: object, choices: Iterable[str], alternative
 def check_type(value: object, expected: type, function: str) -> None:
     """Raise TypeError if the argument of a function is not of the expected type.
 
+    Args:
+        value: the argument.
+        expected: the type that it has to be an instance of.
+        function: name of the function, for the message.
+
+    Raises:
+        TypeError: it is not; of a list or tuple the message says to pass one element.
+
+    >>> from molattn.errors import check_type
     >>> check_type(["CCO"], str, "read")
     Traceback (most recent call last):
     TypeError: read takes a str, not list: pass one of its elements

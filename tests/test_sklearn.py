@@ -265,13 +265,14 @@ def test_a_bad_smiles_is_named_by_its_row(fitted: MolAttentionRegressor) -> None
         ("CCO", "a single string: give a list"),
         ([], "0 samples"),
         ([["C", "CC"], ["CC", "C"]], r"shape \(2, 2\)"),
-        ([1.0, 2.0], "row 0, 1.0"),
+        (["C", 2.0], "row 1, 2.0"),
+        ([1.0, 2.0], "the 2 elements are no molecules, the first is float 1.0"),
     ],
 )
 def test_invalid_X_is_an_error(fitted: MolAttentionRegressor, X: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         fitted.predict(X)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         regressor().fit(X, [0.0, 1.0][: len(X)])
 
 

@@ -30,8 +30,10 @@ class TargetScaler:
     @classmethod
     def fit(cls, targets: np.ndarray) -> "TargetScaler":
         """Fit to the training targets only, (n, T); missing labels (NaN) are left out."""
-        mean = [float(np.mean(y[np.isfinite(y)])) for y in targets.T]
-        std = [float(np.std(y[np.isfinite(y)])) for y in targets.T]
+        # The caller refuses infinite statistics with the name of the column.
+        with np.errstate(over="ignore"):
+            mean = [float(np.mean(y[np.isfinite(y)])) for y in targets.T]
+            std = [float(np.std(y[np.isfinite(y)])) for y in targets.T]
         # The standard deviation of equal numbers can differ from zero by the rounding of their mean.
         tiny = [1e-12 * max(1.0, abs(m)) for m in mean]
         return cls(tuple(mean), tuple(s if s > t else 1.0 for s, t in zip(std, tiny, strict=True)))
