@@ -12,7 +12,8 @@ count of amides, and a pair of a donor and an acceptor at 9 to 10 angstrom, a cl
 Each model is trained on the training molecules alone, a tenth of them for validation, with its default settings:
 `molattn train`, the same with `--preset additive`, `chemprop train`, and LightGBM on counts of Morgan fragments of
 radius 2. Attributions: all methods of molattn; Myerson values of chemprop (exact up to 12 atoms, sampled above); and
-TreeSHAP, where the value of a fragment is shared by its atoms. Up to --max-molecules test molecules, drawn with seed 0.
+TreeSHAP, where the value of a fragment is shared by its atoms. Up to --max-molecules test molecules, drawn with seed 0;
+Myerson values, which take minutes for ten molecules, of --max-myerson among them.
 
 For Crippen's terms: Kendall's tau-b, and the overlap of Rasmussen, Christensen and Jensen (2023), the cosine of the two
 vectors. Elsewhere: AUROC of the values for the atoms that decide. Both are computed within each molecule; the intervals
@@ -119,23 +120,27 @@ def _molattn(task: TaskData, folder: Path, preset: str) -> dict[str, Values]:
     return found
 
 
-def _chemprop(task: TaskData, folder: Path, peers: Path) -> dict[str, Values]:
+def _chemprop(task: TaskData, folder: Path, peers: Path, max_molecules: int) -> dict[str, Values]:
     program, output = python_of("chemprop", peers).with_name("chemprop"), folder / f"{task.table.stem}-chemprop"
     model, device = output / "model_0" / "best.pt", ("--accelerator", "cpu", "--devices", "1")
     if not model.is_file():
         columns = ("--smiles-columns", "smiles", "--target-columns", "y", "--splits-column", "split")
         kind = ("-t", "classification" if task.binary else "regression")
         run([program, "train", "-i", task.table, *columns, *kind, *device, "-o", output])
-    smiles = folder / f"{task.table.stem}-molecules.csv"
-    smiles.write_text("\n".join(["smiles", *task.smiles]) + "\n")
-    out = folder / f"{task.table.stem}-myerson.csv"
+    chosen = sorted(np.random.default_rng(0).permutation(len(task.smiles))[:max_molecules].tolist())
+    smiles = folder / f"{task.table.stem}-molecules-{len(chosen)}.csv"
+    smiles.write_text("\n".join(["smiles", *(task.smiles[i] for i in chosen)]) + "\n")
+    out = folder / f"{task.table.stem}-myerson-{len(chosen)}.csv"
     explained = out.with_name(f"{out.stem}_myerson_explanation.npz")
     if not explained.is_file():
         words = ("predict", "-i", smiles, "--smiles-columns", "smiles", "--model-paths", model, "-o", out)
         # Exact values take exponential time: up to 20 atoms, the default, 226 molecules were not done in half an hour.
         run([program, *words, *device, "--callback", "myerson", "--callback-params", '{"sampling_threshold": 12}'])
     arrays = np.load(explained)
-    return {"chemprop: Myerson values": [arrays[f"arr_{i}"].reshape(-1) for i in range(len(task.smiles))]}
+    values: Values = [None] * len(task.smiles)
+    for k, i in enumerate(chosen):
+        values[i] = arrays[f"arr_{k}"].reshape(-1)
+    return {"chemprop: Myerson values": values}
 
 
 def _fragments(smiles: str) -> tuple[dict[int, int], dict[int, list[np.ndarray]]]:
@@ -217,7 +222,7 @@ def summary(scores: list[float]) -> dict[str, float]:
     x, rng = np.array(scores), np.random.default_rng(0)
     means = x[rng.integers(len(x), size=(1000, len(x)))].mean(1)
     low, high = np.percentile(means, [2.5, 97.5])
-    return {"mean": float(x.mean()), "low": float(low), "high": float(high)}
+    return {"mean": float(x.mean()), "low": float(low), "high": float(high), "molecules": len(x)}
 
 
 def measure(arguments: argparse.Namespace, name: str) -> dict[str, Any]:
@@ -226,16 +231,16 @@ def measure(arguments: argparse.Namespace, name: str) -> dict[str, Any]:
     models: dict[str, Callable[[], dict[str, Values]]] = {
         "molattn": lambda: _molattn(task, arguments.output, "molattn"),
         "additive": lambda: _molattn(task, arguments.output, "additive"),
-        "chemprop": lambda: _chemprop(task, arguments.output, arguments.peers),
+        "chemprop": lambda: _chemprop(task, arguments.output, arguments.peers, arguments.max_myerson),
         "lightgbm": lambda: _lightgbm(task, arguments.output),
         "random": lambda: _random(task, arguments.output),
     }
     scores: dict[str, Any] = {}
     for model in arguments.models:
         for method, values in models[model]().items():
+            pairs = [(v, t) for v, t in zip(values, task.truth, strict=True) if v is not None]
             scores[method] = {
-                measure: summary([MEASURES[measure](v, t) for v, t in zip(values, task.truth, strict=True)])
-                for measure in measures_of(name)
+                measure: summary([MEASURES[measure](v, t) for v, t in pairs]) for measure in measures_of(name)
             }
             print(name, method, scores[method], flush=True)
     return {"molecules": len(task.smiles), "scores": scores}
@@ -246,10 +251,17 @@ def table(results: dict[str, Any]) -> str:
     columns = [(task, measure) for task in TASKS if task in results for measure in measures_of(task)]
     methods = dict.fromkeys(method for result in results.values() for method in result["scores"])
     rows = []
+
+    def cell(method: str, task: str, measure: str) -> str:
+        found = results[task]["scores"].get(method, {}).get(measure)
+        if not found:
+            return ""
+        count = found.get("molecules", results[task]["molecules"])
+        fewer = "" if count == results[task]["molecules"] else f"; {count} molecules"
+        return f"{found['mean']:.2f} ({found['low']:.2f} to {found['high']:.2f}{fewer})"
+
     for method in methods:
-        cells = [results[task]["scores"].get(method, {}).get(measure) for task, measure in columns]
-        text = [f"{c['mean']:.2f} ({c['low']:.2f} to {c['high']:.2f})" if c else "" for c in cells]
-        rows.append([method.removeprefix("molattn: "), *text])
+        rows.append([method.removeprefix("molattn: "), *(cell(method, *column) for column in columns)])
     return markdown(["method", *(f"{task}, {measure}" for task, measure in columns)], rows)
 
 
@@ -262,6 +274,7 @@ def main() -> None:
     models = ["molattn", "additive", "chemprop", "lightgbm", "random"]
     parser.add_argument("--models", nargs="+", default=models, choices=models)
     parser.add_argument("--max-molecules", type=int, default=300)
+    parser.add_argument("--max-myerson", type=int, default=40, help="molecules that chemprop explains")
     parser.add_argument("--peers", type=Path, default=FOLDER, help="folder of the environments of other projects")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--page", type=Path, help="the Markdown file to write")

@@ -4,7 +4,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from attribution_truths import MEASURES, _fragments, _ibenchmark, prepare, summary
+from attribution_truths import MEASURES, _fragments, _ibenchmark, prepare, summary, table
 from rdkit import Chem
 
 from molattn.chem import atom_contributions
@@ -71,3 +71,11 @@ def test_fragments_have_the_atoms_within_their_radius():
 def test_the_interval_is_around_the_mean():
     found = summary([0.0, 1.0] * 50)
     assert found["low"] < found["mean"] == 0.5 < found["high"] < 0.65
+
+
+def test_the_table_shows_which_means_are_over_fewer_molecules():
+    few, all_ = summary([0.25] * 3), summary([0.5] * 5)
+    scores = {"molattn: occlusion": {"AUROC": all_}, "chemprop: Myerson values": {"AUROC": few}}
+    rows = table({"N": {"molecules": 5, "scores": scores}}).splitlines()
+    assert rows[2] == "| occlusion | 0.50 (0.50 to 0.50) |"
+    assert rows[3] == "| chemprop: Myerson values | 0.25 (0.25 to 0.25; 3 molecules) |"
