@@ -44,7 +44,7 @@ EscapeFormulas = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace the output file.")]
 Accelerator = Annotated[
-    str, typer.Option(help="Accelerator: cpu, gpu, or auto, a GPU if there is one; or a device, such as cuda:1.")
+    str, typer.Option(help="cpu, gpu, or auto: a GPU if there is one; or a device, such as cuda:1.")
 ]
 Precision = Annotated[str, typer.Option(help="32-true, or bf16-mixed: bfloat16 with three significant digits.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors and warnings.")]

@@ -257,7 +257,7 @@ class TrainingConfig:
     checkpoint_every: int = 1
     num_replicates: int = option(1, "Number of runs, with this seed and the next ones.", show_default=False)
     ensemble_size: int = option(1, "Models that are averaged.", metavar="N", hidden=False)
-    accelerator: str = option("auto", "Accelerator: auto, cpu or gpu.")
+    accelerator: str = option("auto", "cpu, gpu, or auto: a GPU if there is one.")
     devices: str = option("auto", "Number of devices on each machine, a process for each.")
     num_nodes: int = option(1, "Machines that train together.")
     num_workers: int = option(0, "Processes that read molecules.", "-n", metavar="N", hidden=False, show_default=True)
