@@ -4,8 +4,9 @@
 
 const divmod = (k, n) => [(k / n) | 0, k % n];
 const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
-const formatNumber = (v) => (Math.abs(v) >= 1e4 || (v && Math.abs(v) < 1e-3) ? v.toPrecision(3) : v.toFixed(3));
-const formatTerm = (v) => (v && Math.abs(v) < 1e-3 ? v.toPrecision(3) : v.toFixed(4));
+const minus = (text) => text.replace(/^-/, "\u2212");
+const formatNumber = (v) => minus(Math.abs(v) >= 1e4 || (v && Math.abs(v) < 1e-3) ? v.toPrecision(3) : v.toFixed(3));
+const formatTerm = (v) => minus(v && Math.abs(v) < 1e-3 ? v.toPrecision(3) : v.toFixed(4));
 const truncate = (text, length) => (text.length > length ? text.slice(0, length - 1) + "\u2026" : text);
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 

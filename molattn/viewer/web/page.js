@@ -41,7 +41,7 @@ function formatValues(values, plus) {
     decimals = clamp(power < 0 ? 1 - power : 2 - power, 0, 9);
   return values.map((v) => {
     const text = v.toFixed(decimals);
-    return Number(text) === 0 ? (0).toFixed(decimals) : plus && v > 0 ? `+${text}` : text;
+    return Number(text) === 0 ? (0).toFixed(decimals) : plus && v > 0 ? `+${text}` : minus(text);
   });
 }
 

@@ -4,7 +4,7 @@
 // ---- elements and numbers -------------------------------------------------------------------------------------------
 
 const short = (text, length) => (text.length > length ? text.slice(0, length - 1) + "\u2026" : text);
-const minus = (text) => text.replace("-", "\u2212");
+const minus = (text) => text.replace(/^-/, "\u2212");
 const count = (n) => n.toLocaleString("en-US");
 const formatNumber = (v) => {
   if (v === null || v === undefined) return "";
