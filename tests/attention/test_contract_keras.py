@@ -6,7 +6,7 @@ than the one before the last, an output of several dimensions, subclasses of an 
 policies and int8.
 
 attention_test.py, 32 tests: 16 are restated. Sixteen do not apply: masks that travel with tensors (13), inputs as a
-list, a seed in the settings, and symbolic calls that leave something behind. additive_attention_test.py, 4 tests: 3 are
+list, a seed in the settings, and symbolic calls with side effects. additive_attention_test.py, 4 tests: 3 are
 restated; inputs are no list here. grouped_query_attention_test.py, 19 tests: none, there are no grouped queries.
 """
 

@@ -1,4 +1,7 @@
-"""MultiHeadAttention from and to torch.nn.MultiheadAttention, in every setting. By hand it is in tests/documents."""
+"""MultiHeadAttention from and to torch.nn.MultiheadAttention, in every setting.
+
+The layer computed by hand is in tests/documents.
+"""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""The benchmarks are scripts that lie beside one another: their folder is where they import from."""
+"""The benchmarks are scripts that import each other by module name: their folder is added to `sys.path`."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The rules that choose an epoch: they are what training does, and the files of results belong together."""
+"""The rules that choose an epoch: they match training, and the files of results are consistent."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The folds that settings are chosen by: no test molecule is in them, and no molecule or scaffold is on two sides."""
+"""The folds that settings are chosen by: no test molecule is in them, and no molecule or scaffold is in two subsets."""
 
 from collections import Counter
 

@@ -1,6 +1,6 @@
-"""Text that a SMILES column may hold: what it is, and whether a molecule must come of it.
+"""Text that a SMILES column may hold: what it is, and whether it must be parsed as a molecule.
 
-Characters that cannot be seen or told apart are written as escapes.
+Characters that are invisible or look alike are written as escapes.
 """
 
 import math
@@ -8,7 +8,7 @@ import math
 _POLYACENE = "c1ccc2cc3" + "cc4cc3" * 3
 
 HOSTILE: list[tuple[object, bool]] = [
-    # Nothing, or not text.
+    # Empty, or not text.
     ("", False),
     (" ", False),
     ("   ", False),
@@ -20,7 +20,7 @@ HOSTILE: list[tuple[object, bool]] = [
     (True, False),
     (b"CCO", False),
     (["CCO"], False),
-    # What looks like SMILES, or hides in it.
+    # Text that looks like SMILES, or contains invisible characters.
     ("\u0421\u0421\u041e", False),  # Cyrillic letters
     ("O\u0421", False),  # RDKit reads water
     ("\u039f", False),  # a Greek letter

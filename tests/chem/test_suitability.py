@@ -1,4 +1,4 @@
-"""Synthetic accessibility and structural alerts, against RDKit asked directly."""
+"""Synthetic accessibility and structural alerts, compared with direct calls of RDKit."""
 
 import runpy
 from pathlib import Path

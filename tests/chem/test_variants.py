@@ -1,4 +1,4 @@
-"""Variants: valid, distinct, with the right atoms of the parent; and what is kept of its stereochemistry."""
+"""Variants: valid, distinct, with the right atoms of the parent; and which stereochemistry is preserved."""
 
 import pytest
 from rdkit import Chem
@@ -48,7 +48,7 @@ def test_every_variant_is_a_molecule_of_its_own_and_keeps_its_atoms(smiles: str)
         for p, i in kept.items():
             old, new = parent.GetAtomWithIdx(p), mol.GetAtomWithIdx(i)
             assert (old.GetAtomicNum(), old.GetFormalCharge()) == (new.GetAtomicNum(), new.GetFormalCharge())
-        # The bonds among the atoms that are kept are those of the parent.
+        # The bonds between shared atoms are those of the parent.
         for bond in parent.GetBonds():
             ends = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
             if all(end in kept for end in ends):

@@ -1,7 +1,7 @@
 """Algorithm 1 of Battaglia et al. 2018, arXiv:1806.01261, by loops, and a block with the same phi and rho.
 
-`algorithm_1` is written from the paper and knows nothing of the library: one graph, its edges and nodes one by one, the
-phi and rho functions that are handed in. `Parts` are such functions; `Parts.block` makes a `GraphNetBlock` of them.
+`algorithm_1` follows the paper and uses nothing of the library: one graph, its edges and nodes one by one, the
+phi and rho functions that are passed. `Parts` are such functions; `Parts.block` makes a `GraphNetBlock` of them.
 """
 
 from collections.abc import Callable

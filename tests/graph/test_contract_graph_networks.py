@@ -607,7 +607,7 @@ def test_sums_of_edges_and_nodes_into_nodes_and_graphs(stripped, form):
     if form == "dense":
         graph = graph.to_dense().to_edge_list()
     m = len(graph.sender)
-    numbers = torch.arange(1.0, m + 1, dtype=F64).unsqueeze(-1)  # edge k says k + 1
+    numbers = torch.arange(1.0, m + 1, dtype=F64).unsqueeze(-1)  # edge k has k + 1
     received, sent = torch.zeros(12, 1, dtype=F64), torch.zeros(12, 1, dtype=F64)
     of_graph = torch.zeros(4, 1, dtype=F64)
     for k, (s, r) in enumerate(zip(graph.sender.tolist(), graph.receiver.tolist(), strict=True)):
@@ -615,7 +615,7 @@ def test_sums_of_edges_and_nodes_into_nodes_and_graphs(stripped, form):
         sent[s] += k + 1
         of_graph[r // 3] += k + 1
     if stripped:
-        # One edge of each pair of nodes: what it says is looked up by its ends, for there is no e.
+        # One edge of each pair of nodes: its number is looked up by its nodes, because there is no e.
         table = torch.zeros(12, 12, dtype=F64)
         table[graph.receiver, graph.sender] = numbers.squeeze(-1)
         graph = graph.replace(v=torch.arange(12, dtype=F64).unsqueeze(-1), e=None, u=None)

@@ -343,7 +343,7 @@ def test_gnn_explainer_masks_kinds_of_edges():
 
 def test_gnn_explainer_finds_the_edge_that_was_used():
     x, edge_index = torch.randn(4, 3), torch.tensor([[1, 2, 3], [0, 0, 0]])
-    x[1] = torch.tensor([50.0, 0.0, 0.0])  # no other sender has a say in what the receiver of all is
+    x[1] = torch.tensor([50.0, 0.0, 0.0])  # the other senders have values of 0 and do not affect the receiver
     x[2:] = 0
     conv = TensorDotConv(3, 1, root_weight=False, bias=False).requires_grad_(False)
     nn.init.zeros_(conv.phi_e.w_q.weight)

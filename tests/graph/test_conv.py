@@ -459,7 +459,7 @@ def test_invalid_dense_inputs_raise_with_one_sentence(changes, message):
 
 
 def test_no_values_are_read_on_other_devices_than_the_cpu():
-    conv = TensorDotConv(IN, OUT, heads=2).to("meta")  # a device without values: a look would raise
+    conv = TensorDotConv(IN, OUT, heads=2).to("meta")  # a device without values: reading them would raise
     out, (_, alpha) = conv(X.to("meta"), EDGES.to("meta"), return_attention_weights=True)
     assert out.shape == (5, 2 * OUT) and alpha.shape == (3, 2)
     assert conv.forward_dense(X.to("meta")[None]).shape == (1, 5, 2 * OUT)

@@ -1,4 +1,4 @@
-"""TensorDotConv as a layer of PyG's: messages that others look at and change, and the forms of what it is called with.
+"""TensorDotConv as a layer of PyG's: messages that hooks read and change, and the forms of its arguments.
 
 What PyG's own tests claim is in `test_contract_pyg`.
 """

@@ -82,7 +82,7 @@ def check(phi_e, edge_dim, score, density, activation=lambda x: x, globals_=True
     listed = graph.to_edge_list()
     b, i, j = graph.edges.nonzero(as_tuple=True)
     dense, sparse, materialized = phi_e(graph), phi_e(listed), phi_e.materialize(graph)
-    totals = [sum_edges(messages) for messages in (dense, sparse, materialized)]  # before anybody looks at the weights
+    totals = [sum_edges(messages) for messages in (dense, sparse, materialized)]  # before the weights are accessed
     with torch.no_grad():
         weights, ebar = by_loops(phi_e, listed, score, activation, normalizer)
     results = []

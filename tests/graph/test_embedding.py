@@ -116,7 +116,7 @@ def test_a_code_out_of_range_does_not_read_the_next_table(names, codes):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.bool])
 def test_codes_that_are_not_integers_raise(dtype):
-    # Behind the check of types that the tests run with.
+    # Without the type checks that run under pytest.
     with pytest.raises(ValueError, match="codes must be integers, not"):
         _integers(torch.zeros(1, 2, dtype=dtype))
 

@@ -1,4 +1,4 @@
-"""Boosted trees as arrays, against LightGBM, which grew them, and against trees that are no trees."""
+"""Boosted trees as arrays, against LightGBM, which grew them, and with invalid arrays."""
 
 import dataclasses
 from typing import Any
@@ -99,7 +99,7 @@ _FEW = _grown("regression", rounds=3)
 @settings(deadline=None)
 @given(st.sampled_from(sorted(TREE_ARRAYS)), st.integers(0, 10**6), st.integers(-3, 40))
 def test_changed_arrays_are_refused_or_still_trees(name: str, position: int, number: int) -> None:
-    """Whatever passes the check can be evaluated: it ends, and reads no leaf outside the arrays."""
+    """Arrays that pass the check can be evaluated: evaluation ends, and reads no leaf outside the arrays."""
     _, trees, x = _FEW
     array = getattr(trees, name).copy()
     array[position % len(array)] = number

@@ -61,7 +61,7 @@ def test_a_conformal_quantile_is_numpys_of_the_corrected_level(n: int) -> None:
             with pytest.raises(UsageError, match=f"{n} calibration labels .* {float(level):g}, which need") as error:
                 conformal_quantile(scores, float(level))
             needed = int(re.findall(r"need (\d+)", str(error.value))[0])
-            # As many as it says are enough, and one less is not.
+            # The stated minimum number of scores is enough, and one less is not.
             assert conformal_quantile(np.arange(needed), float(level)) == needed - 1
             with pytest.raises(UsageError):
                 conformal_quantile(np.arange(needed - 1), float(level))

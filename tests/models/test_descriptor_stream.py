@@ -1,4 +1,4 @@
-"""Descriptors beside molecules: scaled by training alone, joined behind the readout, a term of their own."""
+"""Descriptors as extra inputs: scaled by training molecules only, concatenated to the readout, with their own term."""
 
 import json
 from dataclasses import replace
@@ -59,7 +59,7 @@ def test_scaled_columns_have_mean_0_and_deviation_1_and_constant_ones_are_0(x: n
             assert std == 0 and (scaled == 0).all() and name in scaler.constant
         elif np.ptp(column) > 1e-3 * (1 + np.abs(column).max()):
             assert abs(scaled.mean()) < 1e-3 and abs(scaled.std() - 1) < 1e-3
-    # What was constant in training says nothing later either.
+    # Columns that are constant in training have no effect in prediction.
     assert (scaler.scale(x + 1)[:, np.array(scaler.std) == 0] == 0).all()
 
 
@@ -137,7 +137,7 @@ def test_descriptors_may_be_rows_frames_or_one_row(predictor: Predictor) -> None
     alone = predictor.predict("CCO", descriptors=rows[0])
     assert predictor.predict("CCO", descriptors=np.array(rows[0])) == alone
     assert_same_predictions(alone, expected[0])
-    # With its weights asked for, attention is worked out in another order.
+    # With returned weights, attention is computed in another order.
     assert predictor.attention("CCO", descriptors=rows[0]).prediction == {"y": pytest.approx(expected[0], abs=1e-6)}
     assert predictor.embed("CCO", descriptors=rows[0])[-3:].tolist() == [0.0, -1.0, 0.0]
     with pytest.raises(UsageError, match="the frame has no column 'logp'; it has 'mw'"):

@@ -116,7 +116,7 @@ def test_evidential_regression_is_the_normal_inverse_gamma_distribution() -> Non
     assert predictions.std is not None and predictions.epistemic_share is not None
     unit = np.array([10.0, 0.5])
     np.testing.assert_allclose(predictions.std[0], unit * np.sqrt(noise * (1 + 1 / nu)))
-    # Of the variance of the mean, noise / nu, and the noise, the first is the model's own doubt.
+    # Of the variance of the mean, noise / nu, and the noise, the first is the epistemic part.
     np.testing.assert_allclose(predictions.epistemic_share[0], (noise / nu) / (noise / nu + noise))
 
 

@@ -1,4 +1,4 @@
-"""Bahdanau's and Luong's models: causality, padding and learning. By hand they are in tests/documents."""
+"""Bahdanau's and Luong's models: causality, padding, learning. Those computed by hand are in tests/documents."""
 
 import pytest
 import torch

@@ -22,7 +22,7 @@ def reversals(source):
 
 
 TRANSLATIONS = [reversals, pytest.param(copies, marks=pytest.mark.slow)]
-"""Whoever learns to look backwards learns to look straight ahead."""
+"""Reversing is the harder task, so copying is only in the slow tests."""
 
 
 def train(model, task, steps, rate):

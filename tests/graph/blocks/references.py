@@ -186,7 +186,7 @@ def gaan(w: Weights, graph: Arrays) -> Layer:
     """Zhang et al. 2018, arXiv:1803.07294, equations 1 to 3 and the gates of section 3.2, with a bias of the edge.
 
     w_ij = softmax_j( <FC_xa(x_i), FC_za(z_j)> );  y_i = FC_o( x_i + [ g_i^h sum_j w_ij^h FC^lrelu_v(z_j) ] )
-    g_i = FC^sigmoid_g( x_i + max_j FC_m(z_j) + mean_j z_j ), where + puts side by side
+    g_i = FC^sigmoid_g( x_i + max_j FC_m(z_j) + mean_j z_j ), where + concatenates
     """
     x, q, k_s, v_s = before(w, graph, WITH)
     bias = w.product("phi_e.w_be", graph.e)
