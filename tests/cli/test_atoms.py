@@ -90,7 +90,7 @@ def test_a_list_of_the_wrong_length_is_named_and_the_others_are_learned(
         far = sides[side] - sides["train"].mean()
         assert metrics["baseline"][side]["q"]["mae"] == pytest.approx(np.abs(far).mean())
     assert sum(map(len, sides.values())) == sum(g.num_atoms for g in GRAPHS) - n - 1
-    # The settings that were written bring the same run.
+    # The saved settings reproduce the run.
     assert molattn("train", "--config", folder / "config.toml", "-o", tmp_path / "again", "-q").code == 0
     assert (folder / "metrics.json").read_bytes() == (tmp_path / "again" / "metrics.json").read_bytes()
 
@@ -247,7 +247,7 @@ def test_an_sdf_trains_the_same_model_as_a_csv_of_its_smiles(molattn: Molattn, t
     assert "record 41: column 'atom.dprop.q': 2 values for the 3 atoms of the record" in err
     measured = molattn("evaluate", tmp_path / "csv", tmp_path / "t.sdf", "--json")
     assert json.loads(measured.out)["targets"]["atom.dprop.q"]["n"] == sum(map(len, lists))
-    # Predictions stand beside the SMILES whose order they follow, and the list of the record stays as it was.
+    # Predictions are written with the SMILES whose atom order they follow; the list of the record is unchanged.
     assert molattn("predict", tmp_path / "csv", tmp_path / "t.sdf", "-o", tmp_path / "out.csv").code == 0
     row = _rows(tmp_path / "out.csv")[0]
     assert len(json.loads(row["atom.dprop.q_pred"])) == molecule_graph(row["smiles"]).num_atoms

@@ -1,4 +1,4 @@
-"""`molattn check`, and what training says and writes of its data."""
+"""`molattn check`, and what training reports about its data."""
 
 import json
 from pathlib import Path
@@ -61,7 +61,7 @@ def test_training_says_and_writes_what_needs_attention(molattn: Molattn, tmp_pat
     answer = molattn("train", table, *QUICK, "-o", run)
     assert answer.code == 0, answer.err
     assert "check of the data: 1 molecule is in several rows, 2 in all; the labels of 1 differ" in answer.err
-    assert answer.err.count("left out") == 1, "a warning is said once"
+    assert answer.err.count("left out") == 1, "a warning is printed once"
     content = json.loads((run / "data_report.json").read_text())
     checked = json.loads(molattn("check", table, "--json").out)
     both = [

@@ -81,7 +81,7 @@ def test_a_damaged_table_is_reported_in_the_list(
 
 
 def test_training_by_name_takes_a_table_from_a_folder(molattn: Molattn, tmp_path: Path) -> None:
-    # A card that nobody held a table for takes one in its columns as it is.
+    # A card without a checksum accepts any table with its columns.
     rows = [f"{'C' * i}{end},{i}.5" for i in range(1, 11) for end in ("O", "N", "Cl")]
     (tmp_path / "bace-regression.csv").write_text("\n".join(["smiles,pic50", *rows]) + "\n")
     run = tmp_path / "run"

@@ -233,7 +233,7 @@ def test_faithfulness_is_measured_saved_and_quoted(molattn: Molattn, own_run: Pa
     predictor = library.load(own_run)
     assert predictor.attention("CCO").faithfulness == record["methods"]["attention"]["summary"]
     assert predictor.attributions("CCO", "cam").faithfulness == record["methods"]["cam"]["summary"]
-    # Another table, and fewer methods; the file says the last.
+    # Another table, and fewer methods; the file has the last results.
     (tmp_path / "t.csv").write_text("smiles\nCCO\nC1CC\nCCCCO\nCCN\n")
     options = (tmp_path / "t.csv", "--method", "additive", "--max-molecules", "2", "--json", "-q")
     answer = molattn("faithfulness", own_run, *options)

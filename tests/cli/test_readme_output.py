@@ -1,4 +1,4 @@
-"""The first command of the README prints what the README says, and so do the commands after it."""
+"""The first command of the README, and those after it, print the output that the README shows."""
 
 import re
 import subprocess

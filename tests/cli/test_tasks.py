@@ -61,7 +61,7 @@ def test_zeros_and_ones_are_predicted_as_probabilities(molattn: Molattn, binary:
     assert predicted == pytest.approx([float(r["soluble_pred"]) for r in rows], abs=1e-6)
     printed = molattn("predict", run, "--smiles", "CCO").out
     assert "soluble (probability)" in printed
-    # What is explained is called by its name, beside the probability that was predicted.
+    # The explained quantity is named, together with the predicted probability.
     probability = printed.split()[-1]
     explained = molattn("explain", run, "--smiles", "CCO").out.splitlines()
     assert re.match(rf"log-odds of soluble -?\d+\.\d+ \(probability {probability}\) = ", explained[1])
@@ -71,7 +71,7 @@ def test_zeros_and_ones_are_predicted_as_probabilities(molattn: Molattn, binary:
     assert molattn("explain", run, "--smiles", "CCO", "-o", tmp_path / "x.csv").code == 0
     parts = {r["part"]: float(r["value"]) for r in _rows(tmp_path / "x.csv")}
     assert 1 / (1 + math.exp(-parts["prediction"])) == pytest.approx(parts["probability"])
-    # The settings that were written bring the same run.
+    # The saved settings reproduce the run.
     assert molattn("train", "--config", run / "config.toml", "-o", tmp_path / "again", "-q").code == 0
     assert (run / "metrics.json").read_bytes() == (tmp_path / "again" / "metrics.json").read_bytes()
 
@@ -92,7 +92,7 @@ def test_two_words_are_predicted_as_the_probability_of_the_positive_one(molattn:
     metrics = json.loads((run / "metrics.json").read_text())
     again = json.loads(molattn("evaluate", run, table, "--json").out)
     assert again["targets"]["y"]["n"] == 59
-    # The larger class of training has the share above one half, and is the answer for every molecule.
+    # The majority class of training has a share above one half, and is predicted for every molecule.
     share = np.mean([float(r["y"]) for r in rows if r["split"] == "train"])
     labels = np.array([float(r["y"]) for r in rows])
     assert again["baseline"]["y"]["auroc"] == 0.5

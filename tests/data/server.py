@@ -20,7 +20,7 @@ class FileServer(ThreadingHTTPServer):
         return f"{scheme}://127.0.0.1:{self.server_address[1]}/{name}"
 
     def handle_error(self, *_: object) -> None:
-        """A client that goes away is part of the tests."""
+        """A client that disconnects is part of the tests: print no traceback."""
 
 
 class _RequestHandler(BaseHTTPRequestHandler):
@@ -44,7 +44,7 @@ class _RequestHandler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
-        """Nothing on the screen."""
+        """Print no log lines."""
 
 
 def certificate(folder: Path, name: str = "127.0.0.1") -> Path:

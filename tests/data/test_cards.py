@@ -61,7 +61,7 @@ def test_a_card_has_the_required_fields(name):
     for target in card.targets:
         assert bool(target.unit) == (card.task == "regression")
         assert target.description.endswith(".")
-    # What nobody held is not stated.
+    # The checksum and the number of rows are stated together, once a table was verified.
     assert bool(card.sha256) == bool(card.rows)
     assert (card.download is not None) + bool(card.computed) + card.path.is_file() == 1
     if card.download is not None:
@@ -81,7 +81,7 @@ def test_the_groups_are_the_tasks_of_benchmarks_with_their_official_splits():
         assert card.rows and card.sha256 and len(card.target_columns) == 1
         assert any("sha256 and rows are those of the table that molattn makes" in note for note in card.notes)
         assert re.search("unclear|CC BY|MIT", card.licence)
-    # The archive of TDC is one file for all tasks; it was not held, the files in it were.
+    # The archive of TDC is one file for all tasks; its checksum is not pinned, those of its files are.
     assert {(c.download.file, c.download.sha256) for c in found if c.group == "tdc"} == {("admet_group.zip", "")}
     assert all(c.download.sha256 for c in found if c.group == "moleculeace")
 

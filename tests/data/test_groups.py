@@ -49,7 +49,7 @@ def test_a_task_of_tdc_is_found_unpacked(
     assert has_public_file(load_card(TASK)) and not has_public_file(load_card("tdc/herg"))
     card, message = fetch_dataset(TASK)
     assert f"{TASK} was read from {data}" in message
-    # The molecules are made up, so that the table is not the published one, which is said.
+    # The molecules are made up: the warning is that the table is not the published one.
     assert "the table is not the one of the card, which has 910 rows" in message
     assert card.path == cache / "tdc-caco2_wang.csv"
     check_task(card.path)

@@ -1,4 +1,4 @@
-"""Cells as numbers: which are none, and what is said then."""
+"""Cells as numbers: which are not numbers, and the messages about them."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What is kept of a molecule in columns brings back all of it."""
+"""A molecule packed into columns is restored completely."""
 
 from dataclasses import replace
 from pathlib import Path

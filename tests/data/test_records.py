@@ -147,7 +147,7 @@ def test_decimal_commas_are_read_in_columns_of_numbers(tmp_path: Path) -> None:
 
 
 def test_targets_weights_and_descriptors_have_one_rule(tmp_path: Path) -> None:
-    """`1.234` beside `0,5` is 1234 wherever it stands, and a bound may have a decimal comma."""
+    """`1.234` in a column with `0,5` is 1234 in every kind of column, and a bound may have a decimal comma."""
     (tmp_path / "t.csv").write_text("smiles;y;w;d\nC;1.234;1.234;1.234\nCC;0,5;0,5;0,5\nCO;>1,5;1;1\n")
     records = read_records(read_table(tmp_path / "t.csv"), None, ["y"], "w", descriptor_columns=["d"])
     assert not records.rejected

@@ -184,7 +184,7 @@ def test_the_structure_is_the_molecule_whatever_the_properties_are_called(tmp_pa
     assert table.rows == [["CCO", "title", "mine", "other"]]
     assert read_columns(path) == (table.columns, "structure_smiles")
     assert read_records(table, None, []).smiles == ["CCO"]
-    # A property that stands in two spellings of one name is two columns of one name.
+    # A property in two spellings of one name is two columns of one name.
     path.write_text(mol_block("C", "", y="1") + mol_block("C", "", **{"y ": "2"}))
     assert read_table(path).rows == [["C", "1"], ["C", "2"]]
 
@@ -318,7 +318,7 @@ class Slow(io.BytesIO):
 
     def read1(self, size: int | None = -1, /) -> bytes:  # noqa: ARG002
         self.most -= 1
-        assert self.most >= 0, "more is read than was asked for"
+        assert self.most >= 0, "more lines are read than were requested"
         return self.readline()
 
 

@@ -80,7 +80,7 @@ def test_the_subsets_of_kennard_stone_are_increasingly_similar():
     alike = np.array([fingerprints.similarities(row) for row in range(120)])
     np.fill_diagonal(alike, 0)
     train, test = labels == "train", labels == "test"
-    # What tests has a nearer neighbour in training than what trains.
+    # Test molecules have a nearer neighbour in train than train molecules.
     assert np.median(alike[np.ix_(test, train)].max(1)) > np.median(alike[np.ix_(train, train)].max(1))
 
 
@@ -149,7 +149,7 @@ def test_groups_of_one_row_do_not_change_the_split(name):
     values = np.array(VALUES)
     labels = split_labels(name, SMILES, values, (0.8, 0.1, 0.1), 1, [str(r) for r in rows])
     assert [int((labels == side).sum()) for side in SPLIT_LABELS] == pytest.approx([96, 12, 12], abs=1)
-    if name != "random":  # which deals out groups, of any size, in another way than molecules
+    if name != "random":  # which assigns groups, of any size, differently from molecules
         assert np.array_equal(labels, split_labels(name, SMILES, values, (0.8, 0.1, 0.1), 1))
 
 
@@ -161,7 +161,7 @@ def test_random_groups_fill_subsets_near_their_shares(sizes, seed):
     labels = split_labels("random", keys, np.zeros(len(keys)), (0.6, 0.2, 0.2), seed, groups)
     assert one_side_each(groups, labels) and set(labels) == set(SPLIT_LABELS)
     for side, size in zip(SPLIT_LABELS, (0.6, 0.2, 0.2), strict=True):
-        # A group that is larger than a share cannot be cut, and three sides need three groups.
+        # A group that is larger than a share cannot be split, and three subsets need three groups.
         assert abs((labels == side).sum() - size * len(groups)) <= 2 * max(sizes)
 
 

@@ -26,7 +26,7 @@ from tests.documents.by_hand import F64, array, assert_same, linear, randomize, 
 
 # Chapter 13: attention layers
 
-# Equations 13.1 to 13.3: five words and a sixth, "book", that asks. Three features; one value each, its sentiment.
+# Equations 13.1 to 13.3: five words are the keys, "book" is the query. Three features; one value each, its sentiment.
 WORDS = torch.tensor([[0, 0, 0], [2, 0, 1], [1, -1, -2], [2, 3, 1], [-2, 0, 0], [0, 2, 1]], dtype=F64)
 BOOK = torch.tensor([0, 2, 1], dtype=F64)
 SENTIMENT = torch.tensor([[0], [-0.2], [0.3], [0.4], [0], [0.1]], dtype=F64)
@@ -100,7 +100,7 @@ def test_document_002_slip_the_temperature_divides_the_logits():
 
 
 def test_document_002_self_attention():
-    """b_ik = softmax_k(x_i . x_k / sqrt(d)),  o_i = sum_k b_ik x_k;  11 words of 4 features look at each other."""
+    """b_ik = softmax_k(x_i . x_k / sqrt(d)),  o_i = sum_k b_ik x_k;  11 words of 4 features attend to each other."""
     x = random(11, 4)
     b = np.stack([softmax(np.array([xi @ xk for xk in x.numpy()]) / math.sqrt(4)) for xi in x.numpy()])
     output, weights = attend(x, x, x, return_weights=True)

@@ -20,7 +20,7 @@ from molattn.chem import TOKENS, smiles_tokens
 from molattn.sequence import Bahdanau, Luong, PositionalEmbedding
 from tests.documents.by_hand import F64, array, assert_same, linear, randomize, softmax
 
-# How well does an encoder state h_t, a key, answer a decoder state s, a query? Each score e_st, then softmax over t.
+# How well does an encoder state h_t, a key, match a decoder state s, a query? Each score e_st, then softmax over t.
 
 DECODER = torch.randn(3, 4, generator=torch.Generator().manual_seed(0), dtype=F64)  # 3 states of 4 channels
 ENCODER = torch.randn(5, 4, generator=torch.Generator().manual_seed(1), dtype=F64)  # 5 states

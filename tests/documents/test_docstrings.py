@@ -1,4 +1,4 @@
-"""`help()` of every public name says what it is, names all arguments and the errors raised, and has an example."""
+"""`help()` of every public name has a summary, all arguments, the errors raised, and an example."""
 
 import ast
 import importlib

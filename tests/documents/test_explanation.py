@@ -26,7 +26,7 @@ def excerpts() -> list[tuple[str, str, str]]:
 
 
 def not_in_source(module: str, name: str, lines: str) -> bool:
-    """Whether the lines do not stand together in the code of the name."""
+    """Whether the lines are not consecutive in the code of the name."""
     code = inspect.getsource(inspect.unwrap(attrgetter(name)(import_module(module))))
     indentations = set(re.findall(r"^( *)\S", code, re.MULTILINE))
     return not any(textwrap.indent(lines, indentation) in code for indentation in indentations)

@@ -1,6 +1,6 @@
 """The code of the pages runs: their blocks of Python, and what they call `molattn` with in blocks of a shell.
 
-The blocks of Python of a page are one script, in their order. It runs in a folder that has what the pages speak of
+The blocks of Python of a page are one script, in their order. It runs in a folder that has what the pages refer to
 (the runs `runs/esol` and `runs/bbbp`, tables), after a few lines that make what is the reader's own (`smiles`, `y`,
 `frame`). Code that is not meant to run is in a block of "text". The Python of docs/explanation is excerpts and
 examples: test_explanation.py compares them with the source, and runs them.
@@ -119,7 +119,7 @@ def calls(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def complaint(arguments: list[str]) -> str:
-    """What molattn's own parser says of a call, without running it."""
+    """The error of molattn's own parser for a call, which is not run; empty if there is none."""
     command: Any = get_command(app)
     words = list(arguments)
     try:

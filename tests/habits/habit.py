@@ -1,4 +1,4 @@
-"""A table as people write them, and what must come of it: read as meant, or one sentence that says what to do."""
+"""A table as people write them, and the expected result: it is read as intended, or one sentence says what to do."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Habit:
         options: settings of `DataConfig`.
         smiles: of the rows that are used, in order.
         targets: their targets, a row for each, None where missing.
-        says: each is part of a message that the user gets.
+        says: each is part of a message that is printed.
         rejected: the rows that are left out, by line, and part of the reason of each.
         error: part of the sentence with which it is refused; empty if it is read.
     """

@@ -11,7 +11,7 @@ def _table(cells: Sequence[object], header: str = "y", delimiter: str = ",") -> 
 
 
 def _without(missing: Sequence[int]) -> dict[str, object]:
-    """What comes of `VALUES` if the rows `missing` have no label: they are left out, and said so line by line."""
+    """The result for `VALUES` if the rows `missing` have no label: they are left out, and reported by line."""
     return {
         "smiles": [smiles for i, smiles in enumerate(SMILES) if i not in missing],
         "targets": [(value,) for i, value in enumerate(VALUES) if i not in missing],

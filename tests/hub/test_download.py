@@ -1,4 +1,4 @@
-"""Models that are loaded from the hub: what is asked of it, what is kept, and what is refused."""
+"""Models that are loaded from the hub: requests, the cache, and errors."""
 
 import hashlib
 import json
@@ -32,7 +32,7 @@ def model_files(run: Path, prefix: str = "") -> dict[str, bytes]:
 
 @pytest.fixture
 def repository(hub: HubServer, run: Path) -> Repository:
-    """`user/model` on the hub: a model, beside other files that nobody needs."""
+    """`user/model` on the hub: a model, together with files that need not be downloaded."""
     found = hub.repositories["user/model"] = Repository()
     others = {"README.md": b"# A model", "predictions.csv": b"never", "plots/parity.png": b"PNG", ".gitattributes": b""}
     found.commit("main", {**others, **model_files(run)}, "model")
@@ -40,7 +40,7 @@ def repository(hub: HubServer, run: Path) -> Repository:
 
 
 def downloaded(hub: HubServer) -> list[str]:
-    """The names of the files that were downloaded, not only asked about."""
+    """The names of the files that were downloaded with GET, not only queried with HEAD."""
     return sorted(r.split("/", 4)[4] for r in hub.requests if r.startswith("GET ") and "/resolve/" in r)
 
 
@@ -212,13 +212,13 @@ def test_a_run_folder_that_was_uploaded_as_it_is(hub: HubServer, run: Path) -> N
     assert downloaded(hub) == ["faithfulness.json", "model/config.json", "model/model.safetensors"]
 
 
-# A model of the hub is a file of a stranger.
+# Models of the hub are untrusted files.
 
 
 def test_a_pickle_in_place_of_the_weights_is_never_run(hub: HubServer, repository: Repository, tmp_path: Path) -> None:
     marker = tmp_path / "was-run"
     payload = pickle.dumps(Payload(marker))
-    # Whoever sends a pickle in the place of weights makes the checksums fit.
+    # An attacker who replaces weights by a pickle also updates the checksums.
     config = json.loads(repository.files()["config.json"])
     config["sha256"] = {"model.safetensors": hashlib.sha256(payload).hexdigest()}
     files = {"config.json": dumps_checksummed(config, "config.json"), "pytorch_model.bin": payload}

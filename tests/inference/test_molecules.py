@@ -90,7 +90,7 @@ def test_stereochemistry_charges_and_isotopes_of_a_molecule_are_kept(predictor: 
 
 
 def test_a_molecule_that_is_none_is_the_error_of_its_row(predictor: Predictor) -> None:
-    # What Chem.MolFromSmiles and PandasTools give for a bad structure.
+    # The result of Chem.MolFromSmiles and PandasTools for an invalid structure.
     with pytest.warns(MolattnWarning, match=r"1 of 3 SMILES have no prediction \(NaN\); the first, row 1"):
         values = predictor.predict([Chem.MolFromSmiles("CCO"), None, Chem.MolFromSmiles("CC")])
     assert np.isnan(values).tolist() == [False, True, False]
@@ -169,7 +169,7 @@ def test_a_frame_without_columns_or_with_two_of_the_name_is_refused() -> None:
 
 
 def test_the_warning_of_another_order_names_the_line_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of whatever iterates; without the functions that the tests' checks of types put in between."""
+    """Of whatever iterates; without the frames that the type checks under pytest add."""
     for function in ("_mols_to_smiles", "warn_caller"):
         monkeypatch.setattr(molecules, function, inspect.unwrap(getattr(molecules, function)))
     mol = Chem.RenumberAtoms(Chem.MolFromSmiles("CCOC"), [0, 2, 1, 3])

@@ -1,4 +1,4 @@
-"""What a process of Ray reports becomes the same error here; Ray itself does not run."""
+"""An error in a process of Ray is raised as the same error here; Ray itself does not run."""
 
 import sys
 from types import ModuleType

@@ -1,4 +1,4 @@
-"""What-if: changes beside the predictions themselves, intervals beside a simulation, and what is refused."""
+"""What-if: changes compared with the predictions, intervals with a simulation, and invalid arguments."""
 
 from dataclasses import replace
 from pathlib import Path
