@@ -1,4 +1,4 @@
-"""Errors: their exit codes, and what they say."""
+"""Errors: their exit codes and messages."""
 
 import pickle
 import tomllib

@@ -22,7 +22,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 def section(file: Path, heading: str) -> str:
-    """What stands under a heading, up to the next of the same level."""
+    """The text under a heading, up to the next of the same level."""
     level = heading.partition(" ")[0]
     _, found, rest = f"\n{file.read_text(encoding='utf-8')}".partition(f"\n{heading}\n")
     assert found, heading

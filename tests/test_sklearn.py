@@ -179,7 +179,7 @@ def test_several_targets_with_missing_values() -> None:
     known = y["b"].notna()
     expected = [r2_score(y["a"].drop(5), np.delete(predicted[:, 0], 5)), r2_score(y["b"][known], predicted[known, 1])]
     assert model.score(SMILES, y) == pytest.approx(np.mean(expected))
-    # A molecule without a label might as well not be there.
+    # A molecule without a label has no effect.
     rest = [i for i in range(40) if i != 5]
     without = regressor().fit([SMILES[i] for i in rest], y.iloc[rest])
     np.testing.assert_array_equal(without.predict(SMILES), predicted)
@@ -332,7 +332,7 @@ def test_parameters_are_the_options_of_train_and_have_no_values_of_their_own() -
     assert parameters == inspect.signature(MolAttentionClassifier).parameters
     settings = set(parameters) - own
     assert settings - {"preset", "model"} < sections and len(settings) > 50
-    # A parameter that always has a value would silently take back what a preset or a base model says.
+    # A parameter with a default other than None would silently override a preset or a base model.
     assert all(parameters[name].default is None for name in settings)
     for name in parameters:
         assert re.search(rf"^ {{4}}(\w+, )*{name}(, \w+)*: ", MolAttentionRegressor.__doc__, re.MULTILINE), name
@@ -363,7 +363,7 @@ def test_a_preset_and_any_other_setting_reach_the_model() -> None:
     model = regressor(preset="graphormer", settings=["model.edge_dim=2"], epochs=1).fit(SMILES, VALUES)
     config = model.predictor_.model.config
     assert (config.attention, config.readout, config.edge_dim) == ("graphormer", "virtual-node", 2)
-    # Not by `regressor`, which says itself how many layers there are.
+    # Not by `regressor`, which sets the number of layers.
     model = MolAttentionRegressor(preset="additive", hidden_dim=16, epochs=1, accelerator="cpu").fit(SMILES, VALUES)
     assert model.predictor_.model.config.num_layers == 2
     tokens = classifier(model="smiles-transformer", epochs=1).fit(SMILES, KINDS)

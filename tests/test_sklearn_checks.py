@@ -1,8 +1,8 @@
 """scikit-learn's own checks of an estimator.
 
 Those of parameters, tags and copies run on the estimators as they are. The others make tables of numbers, of which
-no molecule can be read: for them `spelled` writes every row as a SMILES, and all but that is molattn's. What such a
-check says of tables of numbers themselves is listed below, with the reason; a line that is no longer needed fails.
+no molecule can be read: for them `spelled` writes every row as a SMILES, and all but that is molattn's. Checks of
+tables of numbers themselves fail, and are listed below with the reason; a line that is no longer needed fails.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""The versions that the README says the full suite runs with are those that pip is told."""
+"""The versions of the full suite in the README are those of constraints.txt and pyproject.toml."""
 
 import re
 import tomllib
@@ -12,7 +12,7 @@ PACKAGES = ("torch", "rdkit", "torch-geometric", "numpy")
 
 @pytest.fixture(scope="module")
 def rows() -> list[list[str]]:
-    """The README's table of versions: what they are, Python, and the packages."""
+    """The rows of the README's table of versions: a description, Python, and the packages."""
     _, _, rest = (ROOT / "README.md").read_text(encoding="utf-8").partition("| full suite with |")
     lines = rest.partition("\n\n")[0].splitlines()[2:]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]

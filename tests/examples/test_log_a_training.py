@@ -1,4 +1,4 @@
-"""The example of a logger of one's own draws each epoch, and prints the table of the csv logger."""
+"""The example of a custom logger draws each epoch, and prints the table of the csv logger."""
 
 import sys
 from pathlib import Path

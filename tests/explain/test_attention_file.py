@@ -1,4 +1,4 @@
-"""A map saved and read again: the same to the bit, or an error that says why not."""
+"""A map saved and loaded: bitwise equal, or an error with the reason."""
 
 import contextlib
 from dataclasses import fields, replace
@@ -63,7 +63,7 @@ def test_every_byte_that_is_lost_or_changed_is_noticed(tmp_path):
         flipped[place] ^= 1 << rng.integers(8)
         path.write_bytes(flipped)
         with contextlib.suppress(InputError):
-            # A changed byte that is not noticed is one that means nothing.
+            # A changed byte that is not detected has no effect.
             assert_same(AttentionMap.load(path), attention_map("CO", layers=1, heads=1))
 
 

@@ -90,7 +90,7 @@ def test_the_rows_of_rollout_sum_to_1_and_nothing_moves_where_all_attend_to_them
 
 
 def test_rollout_goes_by_way_of_a_virtual_node():
-    # O looks at the virtual node, which looked at C before.
+    # O attends to the virtual node, which attended to C in the layer before.
     first, second = np.eye(3), np.eye(3)
     first[2], second[1] = [1, 0, 0], [0, 0, 1]
     attention = AttentionMap("CO", ("C", "O"), np.array([[first], [second]]), {}, {}, virtual=("virtual node",))

@@ -46,7 +46,7 @@ SUMS = ("additive", "sum", "mean")
 
 
 def model_of(num_outputs=1, **settings):
-    """A small model with the weights of its start, larger than they are, so that answers differ."""
+    """A small model with its initial weights scaled up, so that predictions differ."""
     torch.manual_seed(1)
     config = GraphModelConfig(**{"hidden_dim": 16, "num_heads": 4, "num_layers": 2, "edge_dim": 4, **settings})
     model = build_model(config, num_outputs).eval().requires_grad_(False)
@@ -253,7 +253,7 @@ def test_values_have_a_sign_if_they_have_a_unit_or_one_of_them_is_negative(has_u
 
 @pytest.mark.parametrize("virtual_node", [False, True])
 def test_what_all_atoms_of_a_mean_have_alike_is_in_the_constant(virtual_node):
-    """The bias of the last normalization: of a mean it belongs to no atom, of a sum each atom brings it along."""
+    """The bias of the last normalization: of a mean it belongs to no atom, of a sum each atom contributes it."""
     molecule = molecule_graph(ASPIRIN)
     for readout in ("mean", "sum"):
         model = model_of(2, readout=readout, virtual_node=virtual_node)

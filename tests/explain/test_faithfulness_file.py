@@ -45,7 +45,7 @@ def test_a_summary_reports_the_best_available_score() -> None:
         "12 molecules of in.csv"
     )
     assert summarize(without_truth(GOOD), blind, "in.csv", "") == summary
-    # Where one of the two has no order, there is nothing to compare with.
+    # If one of the two is constant, there is no rank correlation.
     assert summarize(GOOD, blind, "in.csv", "") == summarize(without_truth(GOOD), FOUND, "in.csv", "") == summary
     swap, pairs = Estimate(0.876, 0.7, 0.95, 40), Estimate(0.5, 0.3, 0.625, 55)
     changes = replace(without_truth(GOOD), measures={"swap_sign": swap, "pair_r2": pairs})
@@ -71,7 +71,7 @@ def test_an_entry_holds_all_results(model: Path, tmp_path: Path) -> None:
     assert part["methods"]["additive"] == {**vars(GOOD), "summary": summarize(GOOD, FOUND, "esol", "test")}
     assert part["untrained"]["additive"] == vars(CHANCE)
     assert (tmp_path / FILE).read_text().endswith("}\n")
-    # A second target joins, and the same one again takes the place of the first.
+    # A second target is added; a repeated one replaces the first.
     write_faithfulness(tmp_path, model, replace(FOUND, target="logP"), "esol", "test", "")
     write_faithfulness(tmp_path, model, replace(FOUND, num_molecules=13), "esol", "test", "log_p")
     sentences = read_summaries(tmp_path, model)
@@ -103,7 +103,7 @@ def test_there_are_no_summaries_without_a_file_or_for_another_model_or_schema(mo
         assert read_summaries(tmp_path, model)
         (model / WEIGHTS).write_bytes(b"other weights")
         assert read_summaries(tmp_path, model) == {}
-        # And what is written then does not keep what was of the other one.
+        # A new file of this model does not contain results of the other model.
         write_faithfulness(tmp_path, model, replace(FOUND, target="logP"), "esol", "test", "")
         assert set(read_summaries(tmp_path, model)) == {"logP"}
 

@@ -1,4 +1,4 @@
-"""The tidy frame: a row for every weight, and what chemistry says of its pair."""
+"""The tidy frame: a row for every weight, with the bond, path length and elements of its pair."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What attributions predict of changes: of edits and of measured pairs; and how stable they are."""
+"""Changes predicted by attributions, for edits and measured pairs; and the stability of attributions."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ from tests.molecules import esol
 SMILES = [s for s in esol(120)[0] if "." not in s and molecule_graph(s).num_atoms > 4][:40]
 TABLE = [s for s in esol(150)[0] if "." not in s]
 MOLECULES = [molecule_graph(s) for s in SMILES]
-# A model that adds up lone atoms.
+# A model that sums independent atoms.
 ARTIFACT = artifact_of(model_of(num_layers=0, readout="sum"))
 
 

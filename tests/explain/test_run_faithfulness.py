@@ -141,7 +141,7 @@ def test_readable_molecules_are_measured_and_the_results_stored(run: Path, calls
     record = json.loads((run / FILE).read_text())["targets"]["y"]
     assert record == found.record
     assert (record["data"], record["split"], record["truth"]) == ("nci-logp", "test", "")
-    # A model that stands in the folder itself, and a table.
+    # A model in the folder itself, and a table.
     alone = run / "model"
     (run / "t.csv").write_text("smiles,x\nCC,C\nCCC,N\n")
     found = measure_run(ARTIFACT, read, alone, table=run / "t.csv", smiles_column="x", target="y")
@@ -183,7 +183,7 @@ def test_results_are_saved_only_with_the_model_that_was_measured(run: Path, call
         with pytest.raises(UsageError, match=f"{wrong.name} does not hold this model: pass the folder of the run"):
             predictor.faithfulness(wrong, table=run / "predictions.csv")
     assert not calls and not (other / FILE).exists()
-    # By default the folder that it was loaded from; or one that holds the same model, also of one that was not loaded.
+    # By default the folder that it was loaded from; or any folder with the same model, even if it was not loaded.
     assert len(predictor.faithfulness().rejected) == 1 and (run / FILE).is_file()
     predictor.save(tmp_path / "copy")
     for same in (predictor, Predictor(ARTIFACT)):

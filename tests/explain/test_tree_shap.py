@@ -1,4 +1,4 @@
-"""TreeSHAP of the boosted trees beside an attention model: it adds up, and every footer says which model it is of."""
+"""TreeSHAP of the boosted trees of a combined model: it is additive, and every footer names the explained model."""
 
 import shlex
 from dataclasses import replace
@@ -112,7 +112,7 @@ def test_atoms_have_the_terms_of_the_substructures_that_they_are_in() -> None:
         grown = BoostedTrees.from_lightgbm(booster.model_to_string())
         (molecule,) = molattn.models.graph_model.GraphModel.read(["O=CCC=O"])
         terms = tree_shap(BlendedTrees(("morgan_count",), (grown,), (0.5,)), molecule, 0)
-        # The molecule reads the same from both ends.
+        # The molecule is symmetric.
         np.testing.assert_allclose(terms.values, terms.values[::-1], atol=1e-12)
         assert terms.other_terms == {ABSENT: pytest.approx(0.0)}
         assert terms.constant is not None
@@ -150,7 +150,7 @@ def test_every_footer_says_which_model_it_is_of(runs: dict[str, Path], command: 
     assert of_trees.faithfulness == f"of the boosted trees, {share} of the prediction; not measured: {command_of_run}"
     for text in (predictor.attributions("CCO").faithfulness, attention.faithfulness):
         assert text.startswith("of the attention model, ") and f"(boosted trees: {share})" in text
-    # The number beside a map is what `predict` says.
+    # The number shown with a map is the result of `predict`.
     assert attention.prediction["y"] == pytest.approx(float(predictor.predict("CCO")), rel=1e-5)
     page = tmp_path / "page.html"
     assert command("explain", runs["numbers"], "--smiles", "CCO", "--method", "tree-shap", "-o", page).code == 0

@@ -30,11 +30,11 @@ class Saver(Protocol):
     """Saves and loads versions of something."""
 
     def save(self, version: int) -> None:
-        """Write this version in the place of the one before."""
+        """Replace the stored version by this one."""
         ...
 
     def version(self) -> int:
-        """Which one is there, all of it."""
+        """The version that is stored completely."""
         ...
 
 

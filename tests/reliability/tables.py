@@ -207,7 +207,7 @@ def _cut(rng: Chance) -> Hostile:
 
 
 def _smi(rng: Chance) -> Hostile:
-    # A blank ends the SMILES of a line; a line without one is none.
+    # A blank ends the SMILES of a line; a line without a SMILES is not a row.
     smiles = [text for text in _molecules(rng, rng.randrange(1, 40)) if text and " " not in text]
     rows = [[text, rng.choice(("", "a name", "x"))] for text in smiles or ["C"]]
     end, blank = rng.choice(("\n", "\r\n", "\r")), rng.choice((0, 1, 40_000))
@@ -229,12 +229,12 @@ def _block(smiles: str) -> str:
 def _record(smiles: str, name: str, properties: Sequence[tuple[str, str]]) -> str:
     block = _block(smiles if smiles in GOOD else "C").split("\n", 1)[1]
     if smiles not in GOOD:
-        block = block.replace("  1  0", "  7  0", 1).replace("M  END", "M  EMD")  # counts that lie, and no end
+        block = block.replace("  1  0", "  7  0", 1).replace("M  END", "M  EMD")  # wrong counts, and no end
     return f"{name}\n{block}" + "".join(f">  <{k}>\n{v}\n\n" for k, v in properties) + "$$$$\n"
 
 
 def _sdf(rng: Chance) -> Hostile:
-    # A record without an end of its structure has no properties that one could tell from it.
+    # If the structure of a record has no end, its properties cannot be separated from it.
     smiles = [rng.choice(GOOD) for _ in range(rng.randrange(1, 25))]
     names = [f"p{i}" for i in range(rng.choice((1, 3, 200)))]
     value = rng.choice(("1.5", "two\nlines", "x" * 1000, "> quoted <", "\x1b[2J"))

@@ -87,7 +87,7 @@ def test_23_full_disks_while_saving(score: Score, run: Path, tmp_path: Path) -> 
                 saver.save(2)
             after = {path: path.read_bytes() for path in folder.iterdir()}
             score.check(saver.version() == 1, f"{name}, limit {k}")
-            # Nothing is lost; beside it lies at most a file of the next version that is whole.
+            # Nothing is lost; the folder has at most one more file, a complete one of the next version.
             score.check(before.items() <= after.items() and len(after) <= len(before) + 1, f"{name}: {[*after]}")
         saver.save(2)
         score.check(saver.version() == 2, f"{name}: it cannot be saved afterwards")

@@ -45,7 +45,7 @@ def _started(*arguments: object) -> "subprocess.Popen[str]":
 
 
 def _seen(process: "subprocess.Popen[str]", found: Callable[[], list[Path]]) -> list[Path]:
-    """What there is, once there is some."""
+    """The result, as soon as it is not empty."""
     until = time.monotonic() + 280
     while not (files := found()):
         assert process.poll() is None and time.monotonic() < until, process.communicate()

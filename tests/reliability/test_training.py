@@ -1,4 +1,4 @@
-"""Lines 13 to 20: what is learned is learned from the labels that there are, alike each time."""
+"""Lines 13 to 20: training uses the available labels only, and is reproducible."""
 
 import json
 from pathlib import Path
@@ -99,7 +99,7 @@ def test_15_a_split_with_one_class(score: Score, molattn: Molattn, tmp_path: Pat
 
 
 def test_16_duplicates_across_sides(score: Score, molattn: Molattn, tmp_path: Path) -> None:
-    # Each molecule twice, in two spellings; by row they would be on two sides.
+    # Each molecule twice, in two SMILES; a split by row would put them in two subsets.
     twice = [s for k, text in enumerate(SMILES[:30]) for s in (text, random_smiles(read_smiles(text), k))]
     sides = ["train", "test", *["train", "train"] * 25, *["val", "val"] * 2, *["test", "test"] * 2]
     table = _table(tmp_path / "t.csv", {"smiles": [*twice], "y": [*range(60)], "set": sides})

@@ -1,4 +1,4 @@
-"""Trainings that are killed: this process trains in children of its own, which are forked before any maths is done.
+"""Trainings that are killed: this process trains in child processes, which are forked before any computation.
 
     python killed.py TABLE FOLDER EPOCHS KILLS SEED
 
@@ -27,7 +27,7 @@ SMALL = ("model.num_layers=2", "model.hidden_dim=16", "training.checkpoint_every
 def train(
     table: Path, folder: Path, epochs: int, resume: bool, kill_after: int | None, seconds: float | None = None
 ) -> None:
-    """Train or resume; a process killed after some epochs, or seconds after its first, does not come back."""
+    """Train or resume; does not return if the process is killed after some epochs, or seconds after the first."""
     real, saved = checkpoint.save_checkpoint, 0
 
     def save(*args: object) -> None:

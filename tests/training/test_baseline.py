@@ -1,4 +1,4 @@
-"""The random forest beside the network: its features, and its metrics on the run's own split."""
+"""The random forest baseline: its features, and its metrics on the split of the run."""
 
 import json
 from pathlib import Path

@@ -80,7 +80,7 @@ def test_rows_of_one_molecule_are_drawn_together() -> None:
     y, p = _case("rmse", 30, 2, rng)
     once = metric_intervals(y, p, ("rmse", "spearman"))
     ids = np.repeat(np.arange(30), 4)
-    # Four copies of each molecule say no more than one; taken as independent they would halve the interval.
+    # Four copies of a molecule have no more information than one; taken as independent they would halve the interval.
     assert metric_intervals(y[ids], p[ids], ("rmse", "spearman"), ids.tolist()) == {
         name: pytest.approx(once[name]) for name in once
     }

@@ -1,4 +1,4 @@
-"""Rows of one molecule merged into one label: what comes out, and that no row is lost."""
+"""Rows of one molecule merged into one label: the merged labels, and that no row is lost."""
 
 import csv
 import json
@@ -48,7 +48,7 @@ def test_the_labels_are_those_of_pandas_over_canonical_smiles(tmp_path: Path, me
     wanted = frame.assign(key=keys).groupby("key")[["a", "b"]].agg(method)
     assert len(dataset.rows) == len(wanted)
     np.testing.assert_allclose(dataset.targets, wanted.loc[dataset.molecules.canonical_smiles], rtol=1e-12)
-    # The first row of each molecule stands for it, the others are accounted for.
+    # The first row represents each molecule, the others are reported as merged.
     first = pd.Series(range(90)).groupby(pd.Series(keys)).min()
     assert dataset.rows.tolist() == sorted(first)
     assert dataset.merged_rows == {row: first[key] for row, key in enumerate(keys) if row != first[key]}
@@ -129,7 +129,7 @@ def test_weights_are_averaged_and_groups_joined(tmp_path: Path) -> None:
         tmp_path / "t.csv", frame, target_columns=("y",), weight_column="w", group_column="series", duplicates="mean"
     )
     assert dataset.weights is not None and dataset.weights[-1] == 1.5
-    # Through this molecule both series are on one side.
+    # This molecule connects both series: they are in one subset.
     sides = {dataset.split_labels[i] for i in range(32) if i % 10 in (1, 2) and i < 30}
     assert sides == {dataset.split_labels[30]} == {dataset.split_labels[31]}
 

@@ -90,7 +90,7 @@ def test_the_final_weights_are_those_of_the_best_epoch() -> None:
 def test_training_stops_without_improvement() -> None:
     _, fitted = _fit(epochs=50, learning_rate=0.03, ema=0.0, patience=3)
     assert len(fitted.history) == fitted.best_epoch + 3 < 50
-    # Up to there it is the training that would have gone on.
+    # Up to there it equals a training that continues.
     _, longer = _fit(epochs=50, learning_rate=0.03, ema=0.0, patience=6)
     assert longer.history[: len(fitted.history)] == fitted.history != longer.history
 
@@ -140,7 +140,7 @@ def test_missing_labels_have_exactly_zero_gradient(task: Task) -> None:
     assert not gradient[owners == 1].any()
     with_all = [p.grad.clone() for p in model.parameters() if p.grad is not None]
     model.zero_grad()
-    # The row without a label may as well not be there.
+    # The row without a label has no effect.
     step = StepInputs(collate_rows(model, data, [0, 1, 2, 4, 5, 6, 7]), None, None, 7)
     training.compute_loss(step).backward()
     without = [p.grad for p in model.parameters() if p.grad is not None]
@@ -214,7 +214,7 @@ def test_a_batch_without_labels_keeps_the_weights_finite() -> None:
 
 
 def test_validation_targets_do_not_change_the_training() -> None:
-    # The scaler is a value handed in; other validation targets change neither it nor a single step.
+    # The scaler is an argument; other validation targets change neither it nor a single step.
     other = LabelledMolecules(VAL.molecules, VAL.targets + 100)
     (a, fit_a), (b, fit_b) = _fit(ema=0.0, epochs=2), _fit(val=other, ema=0.0, epochs=2)
     assert [r.train_loss for r in fit_a.history] == [r.train_loss for r in fit_b.history]

@@ -28,7 +28,7 @@ FROZEN = ("embed_atoms", "blocks")
 
 
 class Weights(Callback):
-    """Keeps the weights and their averages after each epoch."""
+    """Records the weights and their averages after each epoch."""
 
     def __init__(self) -> None:
         self.model: list[dict[str, torch.Tensor]] = []
@@ -83,7 +83,7 @@ def test_parts_are_unfrozen_after_their_epochs() -> None:
 
 
 def test_a_unfrozen_part_is_trained_as_by_torchs_optimizer() -> None:
-    """The gradients of an unfrozen part meet an optimizer without a history of them, at the rate of the schedule."""
+    """The optimizer has no state for an unfrozen part, and uses the learning rate of the schedule."""
     config = replace(CONFIG, grad_clip=0.0, freeze=("blocks",), freeze_epochs=1, rate_factors=("blocks=0.5",))
     learner = learner_of(config, steps=4)
     learner.prepare()

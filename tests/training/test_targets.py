@@ -200,7 +200,7 @@ def test_bounds_choose_the_loss() -> None:
     y, bounds = _numbers([0, 1, np.nan]), np.full((3, 1, 2), np.nan)
     bounds[2, 0, 1] = 5.5
     task, message = resolve_task("", "", y, ["y"], (), bounds=bounds)
-    assert task == Regression("bounded-mse"), "0 and 1 beside a bound are numbers"
+    assert task == Regression("bounded-mse"), "0 and 1 in a column with a bound are numbers"
     assert message == (
         "task: regression, y holds numbers, and 1 of 3 are bounds such as <5.5: the loss is bounded-mse; "
         "--loss-function overrides it"

@@ -79,7 +79,7 @@ def test_a_loaded_model_answers_in_the_unit_of_the_target(run: Path) -> None:
     assert (values > 0).all() and (std > 0).all()
     attention = predictor.attention(SMILES[3])
     assert attention.prediction["ic50"] == pytest.approx(predictor.predict([SMILES[3]])[0], rel=1e-5)
-    # An attribution explains the transformed answer, and says so.
+    # An attribution explains the transformed prediction, and its label says so.
     attribution = predictor.attributions(SMILES[3])
     assert attribution.unit == "-log10(mol/L)"
     assert 10 ** (9 - attribution.prediction) == pytest.approx(attention.prediction["ic50"], rel=1e-5)
@@ -94,7 +94,7 @@ def test_intervals_are_those_of_the_transform_with_the_same_coverage(run: Path) 
         assert (lower > 0).all() and (lower <= upper).all()
         assert ((lower <= values) & (values <= upper)).all()
     assert (wide[0] <= narrow[0]).all() and (narrow[1] <= wide[1]).all()
-    # The width is a factor, not a difference: conformal scores are those of the logarithm.
+    # The width is a ratio, not a difference: conformal scores are those of the logarithm.
     raw = artifact.predict(artifact.model.read(SMILES))
     assert raw.std is not None
     scores = artifact.calibration.scores[0]  # pyright: ignore[reportOptionalMemberAccess]

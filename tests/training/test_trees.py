@@ -1,4 +1,4 @@
-"""`molattn train --with-trees`: the weighted average, what is written, and what is refused."""
+"""`molattn train --with-trees`: the weighted average, the files, and invalid arguments."""
 
 import json
 import sys

@@ -54,7 +54,7 @@ def test_the_best_settings_train_as_they_were_tried(molattn: Molattn, table: Pat
     assert [t["is_default"] for t in trials] == ["yes", "no", "no", "no"]
     best = trials[values.index(min(values))]
     config = tomllib.loads((folder / "best.toml").read_text())
-    # Only what was given, and what differs.
+    # Only the given settings, and those that differ from the default.
     model: dict[str, Any] = {"num_layers": 1, "hidden_dim": 16}
     training: dict[str, Any] = {"epochs": 2, "accelerator": "cpu", "base": "none"}
     if best["is_default"] == "no":
@@ -62,7 +62,7 @@ def test_the_best_settings_train_as_they_were_tried(molattn: Molattn, table: Pat
         training["learning_rate"] = float(best["training.learning_rate"])
         assert 1e-4 <= training["learning_rate"] <= 1e-2
     assert config == {"data": {"dataset": str(table)}, "model": model, "training": training}
-    # What `molattn train` makes of it is what the trial was worth: the validation metric of its best epoch.
+    # `molattn train` with these settings reproduces the value of the trial: the validation metric of the best epoch.
     run = tmp_path / "run"
     assert molattn("train", "--config", folder / "best.toml", "-o", run, "-q").code == 0
     history = [row for row in csv.DictReader((run / "history.csv").open()) if row["best"] == "True"]
@@ -176,7 +176,7 @@ def test_the_first_trial_is_the_default_and_the_search_keeps_its_base(
         "training.batch_size",
     }
     assert (first["is_default"], second["is_default"]) == ("yes", "no")
-    # What `molattn train` of the same options has, and what it reaches.
+    # The settings and the result of `molattn train` with the same options.
     assert molattn("train", table, *quick, "-o", tmp_path / "run", "-q").code == 0
     config = tomllib.loads((tmp_path / "run" / "config.toml").read_text())
     assert config["training"]["base"] == "nci"
@@ -221,7 +221,7 @@ def test_the_best_is_printed_beside_the_default(
         assert "No trial was better than the default: best.toml has the default settings." in result.out
         assert "learning_rate" not in best["training"] and "readout" not in best["model"]
     assert best["training"]["ema"] == 0.9
-    # What `molattn train` makes of best.toml is what was tried.
+    # `molattn train` with best.toml reproduces the trial.
     resolved, _ = resolve_initialization(resolve(folder / "best.toml", {}))
     expected = tried[2 if better else 0]
     assert (resolved.model, resolved.training) == (expected.model, expected.training)

@@ -31,7 +31,7 @@ def write_run(
     names = [name for name in columns if f"{name}_pred" in columns]
     task = task or {"kind": "regression"}
     model = {"task": task, "targets": [{"name": name, "unit": (units or {}).get(name, "")} for name in names]}
-    # The model itself is not there: what a report says without it.
+    # Without the model itself: a report has a text for this case.
     (folder / "model").mkdir()
     (folder / "model" / "config.json").write_text(json.dumps(model))
     metrics = {split: {name: {"rmse": 0.5, "n": 9} for name in names} for split in ("train", "val", "test")}

@@ -1,4 +1,4 @@
-"""What a test reads out of an SVG, and what every picture must be."""
+"""Values that tests read from an SVG, and checks of every picture."""
 
 import re
 import struct

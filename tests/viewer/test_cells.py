@@ -124,6 +124,6 @@ def test_small_panels_share_an_axis_label_and_wide_ones_have_their_own():
     names = ["a", "b", "c", "d"]
     once = matrices(panels, columns=names, column_axis="what the rows attend to, by key")
     each = matrices(panels, columns=names, column_axis="seen")
-    # matplotlib leaves the words of each text in a comment beside its outlines.
+    # matplotlib writes each text in a comment next to its outlines.
     assert once.svg.count("<!-- what the rows attend to, by key -->") == 1
     assert each.svg.count("<!-- seen -->") == 3

@@ -27,7 +27,7 @@ def test_a_grid_is_sound_and_has_a_thumbnail_for_every_head(smiles, show, atom):
 
 
 def test_a_thumbnail_has_double_bonds_and_letters_with_their_hydrogens():
-    """C=O has two lines, and OH has a letter more than O, beside the same words."""
+    """C=O has two lines, and OH has a letter more than O; the other texts are the same."""
 
     def strokes(smiles):
         picture = head_grid(attention_map(smiles, layers=1, heads=1), "atoms")

@@ -1,4 +1,4 @@
-"""Labels of atoms: beside their discs, without covering discs, letters or each other."""
+"""Labels of atoms: next to their discs, without covering discs, letters or each other."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The page of variants: its data, that it runs only its own code, and what a browser does with it."""
+"""The page of variants: its data, that it runs only its own code, and its behavior in a browser."""
 
 import base64
 import hashlib

@@ -1,4 +1,4 @@
-"""The widget's Python side; what the browser makes of it is in test_page_in_browser.py."""
+"""The Python side of the widget; its tests in a browser are in test_page_in_browser.py."""
 
 import importlib
 import sys
