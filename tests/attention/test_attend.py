@@ -214,7 +214,7 @@ def test_the_order_of_an_edge_list_does_not_matter():
 
 
 @pytest.mark.parametrize("allowed", [[1, 0, 1, 1, 0], [0, 0, 0, 0, 0], [1, 1, 1, 1, 1]])
-def test_a_single_query_is_a_row_of_one(allowed):
+def test_a_single_query_equals_a_row_of_the_batch(allowed):
     q, k, v = random_qkv((), 1, 5, 8, 6)
     mask = torch.tensor(allowed, dtype=torch.bool)
     output, weights = attend(q[0], k, v, mask, return_weights=True)
@@ -222,7 +222,7 @@ def test_a_single_query_is_a_row_of_one(allowed):
     assert_close(weights, attention_weights(q, k, mask[None])[0])
 
 
-def test_a_batch_is_its_members_one_by_one():
+def test_a_batch_equals_its_items_one_by_one():
     q, k, v = random_qkv((3, 2), 4, 5, 8, 6)
     mask = torch.rand(3, 2, 4, 5, generator=torch.Generator().manual_seed(7)) > 0.3
     batch = attend(q, k, v, mask)

@@ -258,7 +258,7 @@ def test_without_padding_a_layout_needs_no_mask(name):
         assert_close(attend(q, k, v, PaddedGraphLayout(), **options), reference(q, k, v, all_nodes, **options), 1e-5)
 
 
-def test_contexts_of_two_threads_that_overlap_leave_no_trace():
+def test_overlapping_contexts_of_two_threads_are_undone():
     entered, left = threading.Event(), threading.Event()
 
     def second():

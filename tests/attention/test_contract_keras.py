@@ -56,7 +56,7 @@ def test_several_batch_dimensions_equal_one(lead, mask_dims):
 @pytest.mark.parametrize("value_dim", [8, 7])
 @pytest.mark.parametrize("output_dim", [None, 1, 8])
 @pytest.mark.parametrize("lead", [(7,), (7, 2)])
-def test_shapes_without_numbers_are_those_with(key_dim, value_dim, output_dim, lead):
+def test_meta_tensors_have_the_same_shapes(key_dim, value_dim, output_dim, lead):
     settings = {"head_dim": 2, "key_dim": key_dim, "value_dim": value_dim, "output_dim": output_dim}
     layer = MultiHeadAttention(8, 2, **settings).to(F64)
     inputs = rand(*lead, 4, 8), rand(*lead, 2, key_dim), rand(*lead, 2, value_dim)

@@ -235,7 +235,7 @@ def test_padding_does_not_change_the_tokens(lengths, autocast):
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("grad", [True, False])
-def test_as_many_items_as_tokens(training, grad):
+def test_batch_size_equal_to_sequence_length(training, grad):
     theirs, ours = encoder_pair()
     theirs.train(training), ours.train(training)
     x = torch.arange(16, dtype=F64).view(2, 2, 4)
@@ -299,7 +299,7 @@ def test_attention_with_a_padding_mask_of_all_true(heads, bias):
         assert_close(layer(x, mask=padding_mask(torch.ones(8, 20, dtype=torch.bool))), layer(x), 1e-5)
 
 
-def test_items_of_padding_only_keep_their_length_and_stay_finite():
+def test_sequences_of_padding_only_keep_their_length_and_stay_finite():
     encoder, x = Encoder(3, 16, 4, 32, activation="gelu"), torch.randn(6, 10, 16)
     there = torch.zeros(6, 10, dtype=torch.bool)
     there[0] = True
@@ -437,8 +437,8 @@ def test_inputs_that_gpu_kernels_reject_work_here():
     assert_close(attend(q[:1], k, v), attend(q[:1].expand(2, -1, -1, -1), k, v), 1e-5)  # broadcasting
     strided = torch.randn(2, 4, 9, 3, generator=g).mT  # a last dimension that is not contiguous
     assert_close(attend(strided, k, v), attend(strided.contiguous(), k, v), 1e-5)
-    nobody = attend(q, k[:, :, :0], v[:, :, :0])
-    assert nobody.shape == (2, 4, 3, 9) and (nobody == 0).all()
+    no_keys = attend(q, k[:, :, :0], v[:, :, :0])
+    assert no_keys.shape == (2, 4, 3, 9) and (no_keys == 0).all()
     assert attend(q[:, :, :0], k, v).shape == (2, 4, 0, 9)
     with torch.autocast("cpu", torch.bfloat16):
         assert_close(attend(q, k, v).float(), attend(q.double(), k.double(), v.double()).float(), 0.05)

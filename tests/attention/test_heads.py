@@ -75,7 +75,7 @@ def test_a_weight_vector_of_equal_parts_is_the_mean():
 
 
 @pytest.mark.parametrize("join", JOINS)
-def test_every_join_serves_in_the_layer_and_has_its_gradients(join):
+def test_every_join_works_in_the_layer_with_its_gradients(join):
     torch.manual_seed(1)
     layer = MultiHeadAttention(4, 2, join=join).to(F64)
     x = torch.randn(2, 3, 4, dtype=F64, requires_grad=True)
@@ -102,7 +102,7 @@ def test_make_join_by_name_and_its_errors():
             MultiHeadAttention(8, 2, output_dim=5, join=join)
 
 
-def test_a_join_outputs_the_channels_that_are_asked_for_or_is_named_as_one_that_keeps_those_of_a_head(monkeypatch):
+def test_a_join_has_out_dim_channels_or_the_error_names_it(monkeypatch):
     def minimum(num_heads, _head_dim, _out_dim, _bias):
         class Minimum(torch.nn.Module):
             def forward(self, x):

@@ -81,7 +81,7 @@ def test_padding_does_not_change_the_result_bit_for_bit(garbage, form, return_we
         assert_identical(dirty, clean)
 
 
-PADDED = ["padding", "padding and past", "float", "float and past", "one head sees less", "padding attends to nobody"]
+PADDED = ["padding", "padding and past", "float", "float and past", "one head sees less", "padded queries masked"]
 
 
 def padding_masks(kind, there):
@@ -93,7 +93,7 @@ def padding_masks(kind, there):
     if kind == "one head sees less":
         mask = mask.expand(-1, 2, n, n).clone()
         mask[:, 1, :, 1] = False
-    if kind == "padding attends to nobody":
+    if kind == "padded queries masked":
         mask = mask & there[:, None, :, None]
     if "float" in kind:
         added = torch.randn(n, n, generator=torch.Generator().manual_seed(5), dtype=F64)
@@ -254,7 +254,7 @@ def test_with_equal_rows_the_key_bias_per_position_is_the_shared_one():
     state = shared.state_dict()
     state["key_bias"] = state.pop("k_proj.bias").view(2, 1, 3).expand(2, 5, 3)
     layer.load_state_dict(state)
-    x = torch.randn(2, 4, 6, dtype=F64)  # fewer keys than positions use the first of them
+    x = torch.randn(2, 4, 6, dtype=F64)  # fewer keys than positions: the first rows of the bias are used
     assert_close(layer(x), shared(x))
 
 
@@ -275,7 +275,7 @@ def test_a_key_bias_per_position_has_its_gradients():
     assert gradcheck(lambda x, *_: layer(x, mask=causal_mask(3)), (x, *layer.parameters()))
 
 
-def test_a_score_with_weights_of_ones_own_serves_in_the_layer():
+def test_a_custom_score_with_weights_works_in_the_layer():
     layer = MultiHeadAttention(6, 2, score=Additive(3, 3, hidden_dim=11))
     assert "score.w.weight" in dict(layer.named_parameters())
     assert layer.score.w.weight.shape == (1, 11)
@@ -320,7 +320,7 @@ def test_more_keys_than_positions_raise():
 @pytest.mark.parametrize("kind", [torch.bool, torch.float])
 @pytest.mark.parametrize("lead", [1, 2, 3])
 def test_a_mask_per_item_needs_a_head_dimension(lead, kind, return_weights):
-    # With as many items as heads, or one, it would broadcast: to the heads, in silence.
+    # With as many items as heads, or one item, it would silently broadcast to the heads.
     layer = MultiHeadAttention(8, 2)
     x, y = torch.randn(lead, 3, 8), torch.randn(lead, 4, 8)
     mask = torch.ones(lead, 3, 4).to(kind)

@@ -48,7 +48,7 @@ def as_edges(logits, mask):
 LOGITS = [0.0, 1, -4, 7, 0, 5]
 
 
-def test_temperature_goes_to_its_ends_without_a_jump():
+def test_the_limits_of_the_temperature_are_continuous():
     assert_close(row(Softmax(1e-4), *LOGITS), row(Softmax(0), *LOGITS))
     assert_close(row(Softmax(1e14), *LOGITS), row(Softmax(torch.inf), *LOGITS))
 
@@ -103,7 +103,7 @@ def test_sparsemax_of_two_is_the_hard_sigmoid():
         assert_close(row(sparsemax, difference, 0.0), torch.tensor([share, 1 - share], dtype=F64))
 
 
-def test_sparsemax_leaves_a_point_of_the_simplex_where_it_is():
+def test_sparsemax_is_the_identity_on_the_simplex():
     assert_close(row(sparsemax, 0.5, 0.2, 0.0, 0.3), torch.tensor([0.5, 0.2, 0.0, 0.3], dtype=F64))
 
 
@@ -150,7 +150,7 @@ def test_a_query_without_a_valid_key_gets_zeros_and_zero_gradients(normalizer, d
 
 
 @pytest.mark.parametrize("normalizer", ALL)
-def test_a_receiver_that_no_edge_reaches_gets_zeros_and_no_edges_at_all_are_fine(normalizer):
+def test_a_receiver_without_incoming_edges_gets_zeros_also_without_any_edges(normalizer):
     x = torch.randn(3, 2, 4, dtype=F64, requires_grad=True)
     some = EdgeListLayout(torch.tensor([0, 2, 1]), torch.tensor([0, 0, 2]), 3)
     none = EdgeListLayout(torch.zeros(0, dtype=torch.long), torch.zeros(0, dtype=torch.long), 3)
@@ -165,7 +165,9 @@ def test_a_receiver_that_no_edge_reaches_gets_zeros_and_no_edges_at_all_are_fine
 @pytest.mark.parametrize("return_weights", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(("queries", "keys"), [(3, 0), (0, 5), (0, 0)])
-def test_no_keys_at_all_bring_zeros_and_no_queries_bring_nothing(normalizer, return_weights, masked, queries, keys):
+def test_without_keys_there_are_zeros_and_without_queries_empty_outputs(
+    normalizer, return_weights, masked, queries, keys
+):
     q, k, v = torch.randn(2, queries, 4), torch.randn(2, keys, 4), torch.randn(2, keys, 3)
     mask = torch.ones(queries, keys, dtype=torch.bool) if masked else None
     result = attend(q, k, v, mask, normalizer=ALL[normalizer], return_weights=return_weights)
@@ -173,7 +175,7 @@ def test_no_keys_at_all_bring_zeros_and_no_queries_bring_nothing(normalizer, ret
 
 
 @pytest.mark.parametrize("normalizer", ALL)
-def test_a_nan_among_the_logits_is_not_hidden(normalizer):
+def test_a_nan_among_the_logits_propagates(normalizer):
     assert row(ALL[normalizer], 1.0, torch.nan, 0.0).isnan().any()
     edges = EdgeListLayout(torch.arange(3), torch.zeros(3, dtype=torch.long), 1)
     assert ALL[normalizer](torch.tensor([1.0, torch.nan, 0.0]), edges).isnan().any()

@@ -110,7 +110,7 @@ def test_scores_with_weights_take_queries_and_keys_of_different_widths(score):
 
 @pytest.mark.parametrize("score", reference.SCORE_NAMES)
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
-def test_a_single_query_is_a_row_of_one(score, normalizer):
+def test_a_single_query_equals_a_row_of_the_batch(score, normalizer):
     q, k, mask = problem()
     score, (ours, _) = scored(score), NORMALIZERS[normalizer]
     for i in (0, 1):

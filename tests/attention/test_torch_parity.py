@@ -104,7 +104,7 @@ def test_it_has_the_gradients_of_torch():
     assert_close(of_ours[8], by_name["out_proj.bias"])
 
 
-def test_dropout_dtype_and_mode_come_along_and_the_weights_are_copies():
+def test_dropout_dtype_and_mode_are_converted_and_the_weights_are_copies():
     theirs = nn.MultiheadAttention(8, 2, dropout=0.25)
     ours = MultiHeadAttention.from_torch(theirs)
     assert ours.dropout == 0.25 and ours.training and ours.q_proj.weight.dtype == torch.float32
@@ -134,6 +134,6 @@ def test_keys_that_torch_adds_are_refused(setting):
         ({"key_bias": "per_position", "max_length": 4}, "per position"),
     ],
 )
-def test_what_torch_cannot_hold_is_refused_with_what_it_is(settings, message):
+def test_settings_that_torch_lacks_raise_by_name(settings, message):
     with pytest.raises(ValueError, match=message):
         MultiHeadAttention(8, 2, **settings).to_torch()

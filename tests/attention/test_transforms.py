@@ -25,19 +25,19 @@ from molattn.sequence import Encoder
 from tests.assertions import assert_close, assert_identical
 
 F64 = torch.float64
-MASKS = ["none", "padding", "causal", "both", "nobody", "float", "heads"]
+MASKS = ["none", "padding", "causal", "both", "empty row", "float", "heads"]
 REAL = torch.arange(4) < torch.tensor([[4], [2]])
 
 
 def mask_of(kind):
-    """One for a batch of 2, 2 heads, 4 queries and 4 keys."""
+    """The mask of this kind for a batch of 2, 2 heads, 4 queries and 4 keys."""
     g = torch.Generator().manual_seed(1)
     return {
         "none": None,
         "padding": padding_mask(REAL),
         "causal": causal_mask(4),
         "both": padding_mask(REAL) & causal_mask(4),
-        "nobody": causal_mask(4) & ~torch.eye(4, dtype=torch.bool),
+        "empty row": causal_mask(4) & ~torch.eye(4, dtype=torch.bool),
         "float": torch.randn(4, 4, generator=g, dtype=F64).masked_fill(~causal_mask(4), -torch.inf),
         "heads": torch.rand(2, 2, 4, 4, generator=g) > 0.4,
     }[kind]
@@ -107,7 +107,7 @@ def test_a_first_gradient_is_the_kernels_own(layer, x, monkeypatch):
 
 
 @over_masks
-def test_functions_of_it_are_transformed_as_any(layer, x, kind):
+def test_torch_func_transforms_give_the_derivatives_of_autograd(layer, x, kind):
     mask, parameters = mask_of(kind), dict(layer.named_parameters())
 
     def f(parameters, x):
@@ -222,7 +222,7 @@ def test_sparsemax_of_edges_compiles_to_one_graph():
 
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
 @over_masks
-def test_shapes_are_found_without_numbers(kind, normalizer):
+def test_meta_tensors_have_the_right_shapes_forward_and_backward(kind, normalizer):
     layer, mask = MultiHeadAttention(4, 2, normalizer=normalizer).to("meta", F64), mask_of(kind)
     x = torch.empty(2, 4, 4, dtype=F64, device="meta", requires_grad=True)
     mask = None if mask is None else mask.to("meta")
@@ -294,7 +294,7 @@ MASKS = {
     "padding": padding_mask(REAL),
     "causal": causal_mask(4),
     "both": BOTH,
-    "nobody": causal_mask(4) & ~torch.eye(4, dtype=torch.bool),
+    "empty row": causal_mask(4) & ~torch.eye(4, dtype=torch.bool),
     "float": torch.randn(4, 4).masked_fill(~causal_mask(4), -torch.inf),
     "heads": torch.rand(2, 2, 4, 4) > 0.4,
 }
@@ -342,4 +342,4 @@ def test_every_mask_and_every_stack_compile_to_one_graph():
 @pytest.mark.timeout(1200)  # a C++ compiler, for minutes
 def test_the_layer_and_the_encoder_compile_to_cpp():
     few = 'check(Encoder(1, 8, 2), x, MASKS["padding"])\n'
-    run_alone(EVERY_LAYER + few, "inductor", "padding", "both", "nobody", "float")
+    run_alone(EVERY_LAYER + few, "inductor", "padding", "both", "empty row", "float")

@@ -54,7 +54,7 @@ def test_edge_weights_sum_to_one_over_the_edges_into_a_receiver(heads, receivers
     assert_close(total, reached.to(F64).unsqueeze(-1).expand(-1, heads))
 
 
-def test_a_receiver_that_no_edge_reaches_gets_zeros_and_zero_gradients():
+def test_a_receiver_without_incoming_edges_gets_zeros_and_zero_gradients():
     q, k, layout = random_segments(2, 3, 4, 5, 6, seed=0)
     q.requires_grad_()
     k.requires_grad_()
@@ -66,7 +66,7 @@ def test_a_receiver_that_no_edge_reaches_gets_zeros_and_zero_gradients():
     assert (q.grad[-1] == 0).all()
 
 
-def test_no_edges_at_all_bring_zeros():
+def test_without_edges_the_output_is_zeros():
     none = torch.zeros(0, dtype=torch.long)
     x = torch.randn(3, 2, 4, requires_grad=True)
     output, weights = attend(x, x, x, EdgeListLayout(none, none, 3), return_weights=True)
@@ -171,7 +171,7 @@ def test_a_learned_float_mask_gets_finite_gradients():
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (5,), (1, 5), (4, 1), (4, 5), (3, 1, 5), (2, 1, 1, 5), (2, 3, 4, 5)])
-def test_masks_and_biases_broadcast_to_the_logits_on_both_ways_through(shape):
+def test_masks_and_biases_broadcast_to_the_logits_in_both_implementations(shape):
     torch.manual_seed(6)
     q, k, v = torch.randn(2, 3, 4, 8, dtype=F64), torch.randn(2, 3, 5, 8, dtype=F64), torch.randn(2, 3, 5, 6, dtype=F64)
     mask, bias = torch.rand(shape) > 0.3, torch.randn(shape, dtype=F64)

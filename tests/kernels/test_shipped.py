@@ -1,4 +1,4 @@
-"""The libraries that a wheel brings: which one is used, and what happens to those that are damaged or for others."""
+"""The libraries in a wheel: which one is used, and the handling of damaged and incompatible ones."""
 
 import json
 import os
@@ -43,7 +43,7 @@ for kernel in (blocks, edge_attention, elementwise, lookup, segments):
 
 
 def used(folder: Path | None, cache: Path, processor_flags: str = "", **environment: str) -> tuple[list[str], str]:
-    """What a process says that it uses, a line for attention and one for the reader; and its warnings."""
+    """The implementations that a process reports, a line for attention and one for the reader; and its warnings."""
     code = USE
     if processor_flags:
         code = f"from molattn.kernels import processor; processor.cpu_description = lambda: {processor_flags!r}\n{USE}"
@@ -70,7 +70,7 @@ NO_COMPILER = {"PATH": "", "CC": ""}
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that a wheel brings."""
+    """The folder of libraries in a wheel."""
     folder = tmp_path_factory.mktemp("built") / "shipped"
     subprocess.run(
         [sys.executable, str(ROOT / "tools/release/libraries.py"), str(folder)],
@@ -134,7 +134,7 @@ def test_the_best_level_that_the_processor_has_comes_first(copied: Path, monkeyp
     assert all(isinstance(found, str) for found in of_blocks())
 
 
-def test_other_sources_are_noticed(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libraries_of_other_sources_are_rejected(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_everything(monkeypatch)
     assert of_blocks(sources="0" * 64) == [
         f"the library for {target.name} was built from another blocks.c" for target in TARGETS[MACHINE]
@@ -146,7 +146,7 @@ def test_other_sources_are_noticed(copied: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("how", ["cut", "flipped", "gone"])
-def test_a_damaged_library_gets_a_warning_and_the_next_one_comes(
+def test_a_damaged_library_gets_a_warning_and_the_next_one_is_used(
     copied: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     with_everything(monkeypatch)
@@ -180,8 +180,8 @@ def test_without_a_compiler_the_shipped_libraries_are_used_and_agree(built: Path
     if not name:
         pytest.skip("no level suits this processor")
     for _ in range(2):  # the self-test runs, then its record is found
-        said, warned = used(built, tmp_path, **NO_COMPILER)
-        assert said[0] == f"yes, shipped for {name}" and said[1].startswith(f"shipped for {name}")
+        lines, warned = used(built, tmp_path, **NO_COMPILER)
+        assert lines[0] == f"yes, shipped for {name}" and lines[1].startswith(f"shipped for {name}")
         assert "is damaged" not in warned
     records = sorted(path.name for path in (tmp_path / "compiled").iterdir())
     assert len(records) == 6 and all("-shipped-" in record and record.endswith(".agrees") for record in records)
@@ -196,20 +196,18 @@ def test_a_processor_without_a_level_and_a_damaged_library_fall_back(copied: Pat
     name = suits(copied)
     if not name:
         pytest.skip("no level suits this processor")
-    said, _ = used(copied, tmp_path, "Linux machine flags : fpu sse sse2", **NO_COMPILER)
-    assert said[0].startswith("no, torch's operations instead, training about 3 times slower: this processor does not")
-    assert said[0].endswith("there is no C compiler: install gcc or clang")
+    lines, _ = used(copied, tmp_path, "Linux machine flags : fpu sse sse2", **NO_COMPILER)
+    assert lines[0].startswith("no, torch's operations instead, training about 3 times slower: this processor does not")
+    assert lines[0].endswith("there is no C compiler: install gcc or clang")
     for path in copied.rglob("*.so"):
         path.write_bytes(path.read_bytes()[:-1])
-    said, warned = used(copied, tmp_path, **NO_COMPILER)
-    assert said[0].startswith("no, torch's operations instead") and f"blocks-{name}.so is damaged; " in said[0]
+    lines, warned = used(copied, tmp_path, **NO_COMPILER)
+    assert lines[0].startswith("no, torch's operations instead") and f"blocks-{name}.so is damaged; " in lines[0]
     assert warned.count("is damaged: install molattn again") >= 6
 
 
 @pytest.mark.slow
-def test_what_is_built_here_takes_the_place_of_libraries_that_fail_their_self_test(
-    copied: Path, tmp_path: Path
-) -> None:
+def test_libraries_that_fail_their_self_test_are_replaced_by_local_builds(copied: Path, tmp_path: Path) -> None:
     name = suits(copied)
     if not name:
         pytest.skip("no level suits this processor")
@@ -231,13 +229,13 @@ def test_what_is_built_here_takes_the_place_of_libraries_that_fail_their_self_te
         else:
             del entry["libraries"]["lookup"]
     (copied / LIST_NAME).write_text(json.dumps(content))
-    said, _ = used(copied, tmp_path)
-    assert "lookup.c compiled for this processor, because lookup.c disagrees with the reference: " in said[0]
-    assert f"blocks.c shipped for {name};" in said[0]
+    lines, _ = used(copied, tmp_path)
+    assert "lookup.c compiled for this processor, because lookup.c disagrees with the reference: " in lines[0]
+    assert f"blocks.c shipped for {name};" in lines[0]
 
 
 @pytest.mark.slow
-def test_the_wheel_brings_them(tmp_path: Path) -> None:
+def test_the_wheel_contains_the_libraries(tmp_path: Path) -> None:
     source = tmp_path / "source"
     for name in ("molattn", "datasets", "bases", "tools/release"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -274,5 +272,5 @@ def test_the_wheel_brings_them(tmp_path: Path) -> None:
     ]
     subprocess.run(install, check=True)
     name = suits(tree / "molattn/kernels/libraries")
-    said, _ = used(None, tmp_path / "cache", **NO_COMPILER, PYTHONPATH=str(tree))
-    assert said[0] == f"yes, shipped for {name}" if name else said[0].startswith("no, ")
+    lines, _ = used(None, tmp_path / "cache", **NO_COMPILER, PYTHONPATH=str(tree))
+    assert lines[0] == f"yes, shipped for {name}" if name else lines[0].startswith("no, ")
