@@ -311,11 +311,11 @@ def test_the_format_on_disk(everything: Artifact, tmp_path: Path) -> None:
     }
     names = set(load_file(tmp_path / "model.safetensors"))
     own = set(everything.model.state_dict())
-    beside = {f"calibration.{t}.{k}" for t in (0, 1) for k in ("z", "normalized_residuals", "beta")} | {
+    extra = {f"calibration.{t}.{k}" for t in (0, 1) for k in ("z", "normalized_residuals", "beta")} | {
         "domain.embeddings",
         "domain.bits",
     }
-    assert names == own | {f"members.{i}.{n}" for i in (1, 2) for n in own} | beside
+    assert names == own | {f"members.{i}.{n}" for i in (1, 2) for n in own} | extra
 
 
 def test_columns_are_those_of_the_requested_uncertainty_method(everything: Artifact, artifact: Artifact) -> None:
@@ -339,7 +339,7 @@ def test_an_unfinished_replacement_is_completed_or_removed(artifact: Artifact, f
     other = replace(artifact, units=("other",))
     save_artifact(folder.with_name("other"), other)
     theirs = (folder.with_name("other") / "config.json").read_bytes()
-    # A configuration of other weights is not taken, and goes with the next one that is saved.
+    # A configuration of other weights is ignored, and removed at the next save.
     mine = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
     (folder / "config.next.json").write_bytes(theirs.replace(mine.encode(), b"0"))
     assert load_artifact(folder).units == ("log10(mol/L)",)
@@ -354,7 +354,7 @@ def test_an_unfinished_replacement_is_completed_or_removed(artifact: Artifact, f
         assert load_artifact(folder).units == ("log10(mol/L)",)
     artifact_file._finish_replacement(folder)
     assert (folder / "config.json").read_bytes() == config
-    # One of these weights is.
+    # A configuration of these weights is used.
     (folder / "config.next.json").write_bytes(theirs)
     assert load_artifact(folder).units == ("other",)
     (folder / "config.json").write_bytes(b"old")
@@ -362,7 +362,7 @@ def test_an_unfinished_replacement_is_completed_or_removed(artifact: Artifact, f
     artifact_file._finish_replacement(folder)
     assert (folder / "config.json").read_bytes() == theirs
     assert {p.name for p in folder.iterdir()} == {"model.safetensors", "config.json"}
-    # Where there are no weights at all, it is nobody's.
+    # Without any weights it is a leftover, and removed.
     (folder / "model.safetensors").unlink()
     (folder / "config.next.json").write_bytes(theirs)
     artifact_file._finish_replacement(folder)

@@ -128,7 +128,7 @@ def test_changed_arrays_are_refused_or_still_trees(name: str, position: int, num
         ({"node_rows": [0]}, "number of rows"),
     ],
 )
-def test_what_is_no_tree_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_invalid_trees_are_refused(changes: dict[str, Any], message: str) -> None:
     stump: dict[str, Any] = {
         "leaves": [2],
         "feature": [0],

@@ -325,8 +325,8 @@ def test_overlapping_tensors_are_an_error(folder: Path) -> None:
     data = path.read_bytes()
     length = int.from_bytes(data[:8], "little")
     header = json.loads(data[8 : 8 + length])
-    told = [name for name in header if name != "__metadata__"]
-    one, other = (next(n for n in told if n.endswith(e)) for e in ("norm.weight", "norm.bias"))
+    names = [name for name in header if name != "__metadata__"]
+    one, other = (next(n for n in names if n.endswith(e)) for e in ("norm.weight", "norm.bias"))
     header[one]["data_offsets"] = header[other]["data_offsets"]
     text = json.dumps(header).encode()
     path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + length :])

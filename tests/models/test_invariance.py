@@ -136,7 +136,7 @@ def test_predictions_are_the_same_with_and_without_attention(artifact: Artifact)
         assert artifact.scaler.unscale(y)[0] == pytest.approx(without, abs=1e-6 * max(1, abs(without)))
 
 
-def test_the_block_gets_the_same_numbers_all_three_ways(artifact: Artifact) -> None:
+def test_the_block_gives_the_same_numbers_in_all_three_forms(artifact: Artifact) -> None:
     model = _as(artifact, torch.float64).model
     dense = model.input_graph(collate(GRAPHS[:12]))
     edges = materialized = dense.to_edge_list()

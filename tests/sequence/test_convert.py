@@ -94,7 +94,7 @@ def test_a_transformer_is_built_around_the_two_stacks(norm_first):
     assert_close(ours(SOURCE, TARGET), ours.output(of_theirs), 1e-10)
 
 
-def test_dropout_mode_and_dtype_come_along_and_the_weights_are_copies():
+def test_dropout_mode_and_dtype_are_converted_and_the_weights_are_copies():
     layer = nn.TransformerEncoderLayer(8, 2, 12, dropout=0.25, batch_first=True)
     layer.dropout1.p, layer.dropout.p, layer.dropout2.p = 0.1, 0.2, 0.3
     ours = EncoderLayer.from_torch(layer)

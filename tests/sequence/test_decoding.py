@@ -154,7 +154,7 @@ def test_cached_log_probabilities_equal_uncached(name, dtype, tol):
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("beam", [None, 3])
-def test_a_batch_of_different_lengths_equals_its_members_one_by_one(name, beam):
+def test_a_batch_of_different_lengths_equals_its_sequences_one_by_one(name, beam):
     model = make(name)
 
     def decode(source):

@@ -38,7 +38,7 @@ def test_the_channel_orders_have_the_same_columns():
     assert_close(one, torch.cat([other[:, 0::2], other[:, 1::2]], dim=1))
 
 
-def test_float32_is_right_far_out():
+def test_float32_is_accurate_at_large_positions():
     assert_close(
         sinusoidal_positions(3, 64, offset=100_000).double(), sinusoidal_positions(100_003, 64, dtype=F64)[-3:], 1e-7
     )

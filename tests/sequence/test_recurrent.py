@@ -12,7 +12,7 @@ from tests.sequence.toy import TRANSLATIONS, accuracy, train
 
 
 @pytest.mark.parametrize("name", RECURRENT)
-def test_padding_is_inert(name):
+def test_padding_has_no_effect(name):
     model = make(name)
     expected, alignment = model(SOURCE, TARGET, return_weights=True)
     logits, padded = model(nn.functional.pad(SOURCE, (0, 3)), nn.functional.pad(TARGET, (0, 2)), return_weights=True)
@@ -48,7 +48,7 @@ def test_alignments_sum_to_1(name):
 
 
 @pytest.mark.parametrize("name", RECURRENT)
-def test_nothing_but_padding_stays_finite_forward_and_backward(name):
+def test_sequences_of_padding_only_are_finite_forward_and_backward(name):
     model = make(name)
     source = SOURCE.clone()
     source[1] = 0
@@ -110,7 +110,7 @@ def test_it_learns_to_copy_and_to_reverse(name, task):
     assert accuracy(model, task) > 0.95
 
 
-def test_an_unknown_score_of_luong_is_answered_with_the_names_of_the_paper():
+def test_an_unknown_score_of_luong_raises_with_the_names_of_the_paper():
     with pytest.raises(ValueError, match="unknown score 'concatt': .* general, concat, .* did you mean 'concat'"):
         Luong(5, 5, 4, 4, score="concatt")
     assert isinstance(Luong(5, 5, 4, 4, score="additive").score, Additive)

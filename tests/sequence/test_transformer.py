@@ -67,7 +67,7 @@ def test_causal_a_later_token_changes_no_earlier_output(return_weights, dtype):
         assert not torch.equal(others[:, changed:], logits[:, changed:])
 
 
-def test_padding_is_inert():
+def test_padding_has_no_effect():
     model = small()
     source = nn.functional.pad(SOURCE, (0, 4))
     target = nn.functional.pad(TARGET, (0, 3))
@@ -96,7 +96,7 @@ def test_a_batch_equals_its_members_one_by_one():
         assert_close(model(SOURCE[i : i + 1, :m], TARGET[i : i + 1, :n])[0], together[i, :n])
 
 
-def test_nothing_but_padding_stays_finite_forward_and_backward():
+def test_sequences_of_padding_only_are_finite_forward_and_backward():
     model = small()
     nothing = torch.zeros(2, 3, dtype=torch.long)
     for source, target in ((nothing, TARGET[:2]), (SOURCE[:2], nothing), (nothing, nothing)):
