@@ -1,4 +1,4 @@
-"""A benchmark: what a training sees, scores against other libraries, going on where it stopped, and refusals."""
+"""A benchmark: which labels a training reads, scores against other libraries, resuming, and invalid arguments."""
 
 import csv
 import re
@@ -47,7 +47,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Carbons:
-    """A model that answers with scaled numbers of carbon atoms, and keeps its trainings."""
+    """A model that predicts scaled numbers of carbon atoms, and records its trainings."""
 
     def __init__(self) -> None:
         self.jobs: list[TrainingJob] = []
@@ -63,13 +63,13 @@ def tasks(*names: str) -> list[BenchmarkTask]:
 
 
 def spoil_test_labels(data: Path) -> None:
-    """Put words in place of the labels of all test molecules."""
+    """Replace the labels of all test molecules by words."""
     for path in data.glob("admet_group/*/test.csv"):
         header, *lines = path.read_text().splitlines()
         path.write_text("\n".join([header, *(re.sub(r",[^,]*$", ",sealed", line) for line in lines)]) + "\n")
 
 
-def test_a_training_sees_no_label_of_a_test_molecule(data: Path, tmp_path: Path) -> None:
+def test_a_training_reads_no_label_of_a_test_molecule(data: Path, tmp_path: Path) -> None:
     spoil_test_labels(data)
     carbons = Carbons()
     with pytest.raises(InputError, match="the label is 'sealed', not a number"):
@@ -80,7 +80,7 @@ def test_a_training_sees_no_label_of_a_test_molecule(data: Path, tmp_path: Path)
     assert job.y == pytest.approx([made_up_label(text) for text in train])
     assert (job.task_type, job.seed) == ("regression", 3)
     assert job.split.tolist() == tdc_scaffold_split(train, 3).tolist()
-    # The predictions are kept, and no score.
+    # The predictions are stored, without a score.
     assert (tmp_path / "run" / "predictions" / "caco2_wang-3.csv").is_file() and not read_scores(tmp_path / "run")
 
 
@@ -90,7 +90,7 @@ def test_molattn_trains_on_tables_without_test_labels(data: Path, tmp_path: Path
     assert len(read_task(task).test_smiles) == NUM_TEST
     with pytest.raises(InputError, match="sealed"):
         read_test_labels(task)
-    # Settings of the split and the columns are those of the protocol, whatever is set.
+    # The split and the columns follow the protocol, whatever the settings are.
     options = {"epochs": 1, "accelerator": "cpu", "num_folds": 3, "split": "scaffold", "duplicates": "mean"}
     train = molattn_trainer(resolve(None, options, ["model.num_layers=1", "model.hidden_dim=8"]))
     with pytest.raises(InputError, match="sealed"):
@@ -118,20 +118,20 @@ def test_scores_are_those_of_scikit_learn(tmp_path: Path) -> None:
     assert (hia.task, hia.metric, hia.seeds) == ("hia_hou", "auroc", (1, 2))
 
 
-def test_an_interrupted_benchmark_goes_on_and_takes_more_seeds_and_tasks(tmp_path: Path) -> None:
+def test_an_interrupted_benchmark_resumes_and_accepts_more_seeds_and_tasks(tmp_path: Path) -> None:
     class Stops(Carbons):
         def __call__(self, job: TrainingJob) -> np.ndarray:
             if len(self.jobs) == 2:
                 raise KeyboardInterrupt
             return super().__call__(job)
 
-    first, said = Stops(), []
+    first, messages = Stops(), []
     with pytest.raises(KeyboardInterrupt):
         run_benchmark(tasks("caco2_wang"), first, tmp_path, [1, 2, 3], model="carbons")
     again = Carbons()
-    (summary,) = run_benchmark(tasks("caco2_wang"), again, tmp_path, [1, 2, 3], "carbons", on_training=said.append)
+    (summary,) = run_benchmark(tasks("caco2_wang"), again, tmp_path, [1, 2, 3], "carbons", on_training=messages.append)
     assert [job.seed for job in again.jobs] == [3] and summary.seeds == (1, 2, 3)
-    assert said[0] == "1 of 1: tdc/caco2_wang, seed 3"
+    assert messages[0] == "1 of 1: tdc/caco2_wang, seed 3"
     before = (tmp_path / "scores.csv").read_text()
     more = Carbons()
     found = run_benchmark(tasks("hia_hou", "caco2_wang"), more, tmp_path, [1], "carbons")
@@ -156,7 +156,7 @@ def test_molecules_that_cannot_be_read_get_the_mean_and_are_counted(data: Path, 
     assert float(last.rpartition(",")[2]) == pytest.approx(read_task(tasks("caco2_wang")[0]).y.mean())
 
 
-def test_molecules_on_both_sides_are_counted(data: Path, tmp_path: Path) -> None:
+def test_molecules_in_two_subsets_are_counted(data: Path, tmp_path: Path) -> None:
     assert count_shared(("C[C@H](O)CC", "CCO"), ("C[C@@H](O)CC", "OCC", "CCC", "no molecule")) == 2
     path = data / "admet_group" / "caco2_wang" / "test.csv"
     path.write_text(path.read_text() + f"x,{esol_smiles()[0]},1.0\nx,{esol_smiles()[1]},1.0\n")

@@ -39,7 +39,7 @@ def _result(split: str = "random0", model: str = "molattn", error: float = 0.5, 
     return accuracy.Result(**{**values, **more})
 
 
-def test_every_split_has_whole_molecules_on_one_side_but_the_files_that_were_cut_by_row(esol):
+def test_every_molecule_is_in_one_subset_except_in_files_split_by_row(esol):
     assert len(esol.y) == 1128
     for split in accuracy.SPLITS:
         sides = esol.split_labels(split)
@@ -54,7 +54,7 @@ def test_a_split_file_of_the_project_is_taken_as_it_is(esol):
         assert [row["split"] for row in csv.DictReader(file)] == esol.split_labels("random1").tolist()
 
 
-def test_the_splits_that_the_results_are_of_lie_in_the_project():
+def test_the_splits_of_the_results_are_in_the_repository():
     for result in accuracy.read_results(accuracy.RESULTS):
         file = accuracy.split_file(result.dataset, result.split)
         kept = read_table(file if file.exists() else accuracy.split_file(result.dataset))
@@ -62,7 +62,7 @@ def test_the_splits_that_the_results_are_of_lie_in_the_project():
         assert (sides.count("train"), sides.count("test")) == (result.train, result.test)
 
 
-def test_splits_without_smiles_are_held_to_the_table_that_they_were_made_for(tmp_path, monkeypatch):
+def test_splits_without_smiles_must_match_their_table(tmp_path, monkeypatch):
     smiles = [f"{'C' * n}O" for n in range(1, 21)]
     rows = np.arange(1, 20)  # the first cannot be read, say
     dataset = accuracy.Dataset("few", "regression", smiles[1:], smiles[1:], rows / 1.0, rows, smiles)
@@ -79,7 +79,7 @@ def test_splits_without_smiles_are_held_to_the_table_that_they_were_made_for(tmp
         dataset.split_labels("random0")
 
 
-def test_results_are_kept_as_they_were(tmp_path):
+def test_results_are_stored_unchanged(tmp_path):
     path = tmp_path / "results" / "accuracy.csv"
     kept = [_result(), _result("scaffold", error=0.25), _result(model="forest", metric="auroc")]
     for result in kept:
@@ -112,7 +112,7 @@ def test_runs_are_done_once_and_measured_by_one_function(tmp_path, monkeypatch, 
     assert f"{expected:.3f} (1)" in (tmp_path / "page.md").read_text()
 
 
-def test_answers_that_are_not_finite_are_no_result(tmp_path, monkeypatch):
+def test_predictions_that_are_not_finite_are_no_result(tmp_path, monkeypatch):
     monkeypatch.setitem(accuracy.ACCURACY_MODELS, "forest", lambda _: np.full(1128, np.nan))
     where = ["--results", str(tmp_path / "r.csv"), "--page", str(tmp_path / "page.md")]
     monkeypatch.setattr(sys, "argv", ["accuracy.py", "--models", "forest", "--splits", "random0", *where])
@@ -156,7 +156,7 @@ def test_ensembles_are_compared_with_their_members_and_leave_the_table_of_single
     assert of_five == ["| molattn-ensemble | 0.650 (1) |", "| molattn | 0.700 (1) |"]
 
 
-def test_the_table_names_who_is_better_and_turns_round_for_auroc():
+def test_the_table_names_the_better_model_for_errors_and_for_auroc():
     runs = [
         _result(f"random{i}", model, error + i / 1000)
         for i in range(5)

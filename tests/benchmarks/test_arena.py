@@ -64,7 +64,7 @@ def data(tmp_path: Path, smiles: list[str]) -> Path:
 
 
 def spoil_test_labels(data: Path) -> None:
-    """Put words in place of the labels of all test molecules."""
+    """Replace the labels of all test molecules by words."""
     for path in data.glob("tdc/*/test.csv"):
         header, *lines = path.read_text().splitlines()
         path.write_text("\n".join([header, *(re.sub(r",[^,]*$", ",sealed", line) for line in lines)]) + "\n")
@@ -74,7 +74,7 @@ def spoil_test_labels(data: Path) -> None:
 
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> list[TrainingJob]:
-    """The trainings of a contender that answers with the numbers of carbon atoms, scaled by its seed."""
+    """The trainings of a model that predicts the numbers of carbon atoms, scaled by its seed."""
     found: list[SimpleNamespace] = []
 
     def carbons(job: TrainingJob) -> np.ndarray:
@@ -95,11 +95,11 @@ def test_the_protocol_splits_by_scaffold_as_the_published_description_says(smile
     for found in sides.values():
         assert set(found) == {"train", "val"}
         assert all(len(set(found[scaffolds == own])) == 1 for own in set(scaffolds))
-        # Filled as far as groups allow: the smallest group that validates would not have fitted.
+        # Filled as far as groups allow: the smallest validation group would not have fitted.
         trained = (found == "train").sum()
         assert trained <= room < trained + min(Counter(scaffolds[found == "val"]).values())
     assert sides[1].tolist() == tdc_scaffold_split(smiles, 1).tolist() != sides[2].tolist()
-    # The first scaffold of the shuffled order trains, if it is not too large.
+    # The first scaffold of the shuffled order is in train, if it is not too large.
     order = list(dict.fromkeys(scaffolds))
     random.Random(3).shuffle(order)
     first = next(name for name in order if (scaffolds == name).sum() <= room)
@@ -123,15 +123,15 @@ def test_tasks_have_the_metrics_of_their_leaderboards_whose_entries_are_sorted()
 
 
 @pytest.mark.parametrize("name", ["hia_hou", "caco2_wang", "CHEMBL2034_Ki"])
-def test_training_never_sees_a_label_of_a_test_molecule(
+def test_training_reads_no_label_of_a_test_molecule(
     name: str, data: Path, tmp_path: Path, jobs: list[TrainingJob], smiles: list[str]
 ) -> None:
     spoil_test_labels(data)
-    sealed = sys.modules.pop(SCORE, None)
+    score_module = sys.modules.pop(SCORE, None)
     arena.main([str(data), "train", "--tasks", name, "--seeds", "1", "--models", "forest", "--runs", str(tmp_path)])
     assert SCORE not in sys.modules
-    if sealed:
-        sys.modules[SCORE] = sealed
+    if score_module:
+        sys.modules[SCORE] = score_module
     (job,) = jobs
     rows = job.rows
     assert [row["smiles"] for row in rows] == smiles
@@ -171,17 +171,17 @@ def imports_of(path: Path) -> Iterator[tuple[str, str]]:
 
 def strings_of(tree: ast.AST) -> Iterator[str]:
     """The strings of a file that are no docstrings."""
-    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
             yield node.value
 
 
-def test_nothing_but_the_command_that_scores_imports_what_reads_test_labels() -> None:
+def test_only_the_score_command_imports_the_module_that_reads_test_labels() -> None:
     graph = {path.stem: set(imports_of(path)) for path in BENCHMARKS.glob("*.py")}
     own = {(file, function) for file, found in graph.items() for name, function in found if SCORE in name.split(".")}
     assert own == {("arena", "score")}
-    # What train and folds of arena.py import, and all that these import, does not lead there.
+    # Neither train and folds of arena.py nor anything they import, directly or not, imports that module.
     reached, ahead = set(), {name for name, function in graph["arena"] if function != "score"}
     assert "arena_runs" in ahead
     while ahead:
@@ -190,7 +190,7 @@ def test_nothing_but_the_command_that_scores_imports_what_reads_test_labels() ->
             reached.add(name)
             ahead |= {found for found, _ in graph[name]}
     assert SCORE not in reached and "arena" not in reached
-    # No file goes round the rule, by a reader of its own or by imports that are no statements.
+    # No file bypasses the rule, by a reader of its own or by dynamic imports.
     for path in BENCHMARKS.glob("*.py"):
         text = path.read_text(encoding="utf-8")
         named = [string for string in strings_of(ast.parse(text)) if "test.csv" in string]
@@ -225,13 +225,13 @@ def test_trainings_are_done_once_and_stop_when_their_core_hours_are_spent(
     monkeypatch.setattr(arena_budget, "max_seconds", lambda _: 0.0)
     arena.main([*command, "--seeds", "3"])
     assert len(jobs) == 5
-    said = capsys.readouterr().err
-    assert "0 hours are over: run the same command again" in said
-    assert "forest: the core-hours in benchmarks/arena_budget.py are spent" in said
+    stderr = capsys.readouterr().err
+    assert "0 hours are over: run the same command again" in stderr
+    assert "forest: the core-hours in benchmarks/arena_budget.py are spent" in stderr
 
 
 @pytest.mark.usefixtures("jobs")
-def test_options_are_told_apart_by_a_tag_and_names_are_checked(data: Path, tmp_path: Path) -> None:
+def test_options_are_distinguished_by_a_tag_and_names_are_checked(data: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no task 'hia': choose among"):
         arena.main([str(data), "train", "--tasks", "hia", "--runs", str(tmp_path)])
     with pytest.raises(UsageError, match="no model 'tree': choose among"):
@@ -279,7 +279,7 @@ def test_each_read_of_test_labels_is_counted_and_no_training_is_scored_twice(
     for key, value in expected.items():
         assert float(rows[key]["score"]) == pytest.approx(value, rel=1e-4)
         assert float(rows[key]["lower"]) < value < float(rows[key]["upper"])
-    # One training more is one read more; a read counts although the labels turn out to be unreadable.
+    # Another training is another read; a read counts even if the labels turn out to be unreadable.
     arena.main([str(data), "train", "--tasks", "hia_hou", "--seeds", "2", "--models", "forest", "--runs", str(runs)])
     spoil_test_labels(data)
     with pytest.raises(ValueError):
@@ -287,7 +287,7 @@ def test_each_read_of_test_labels_is_counted_and_no_training_is_scored_twice(
     assert len(read_rows(results / "arena_reads.csv")) == 4 and len(read_rows(results / "arena.csv")) == 4
 
 
-def test_answers_that_were_changed_after_their_training_are_not_scored(
+def test_predictions_that_were_changed_after_training_are_not_scored(
     data: Path, tmp_path: Path, jobs: list[TrainingJob]
 ) -> None:
     arena.main(
@@ -300,7 +300,7 @@ def test_answers_that_were_changed_after_their_training_are_not_scored(
     assert len(jobs) == 1
 
 
-def test_molecules_that_cannot_be_read_are_answered_by_the_mean_and_counted(
+def test_molecules_that_cannot_be_read_get_the_mean_and_are_counted(
     data: Path, tmp_path: Path, jobs: list[TrainingJob]
 ) -> None:
     path = data / "tdc" / "caco2_wang" / "test.csv"
@@ -314,7 +314,7 @@ def test_molecules_that_cannot_be_read_are_answered_by_the_mean_and_counted(
     assert answers[-1] == pytest.approx(arena_tasks.read_task(data, "caco2_wang").y.mean())
 
 
-def test_molecules_on_both_sides_are_those_with_the_same_bonds() -> None:
+def test_molecules_in_two_subsets_are_those_with_the_same_bonds() -> None:
     assert count_shared(("C[C@H](O)CC", "CCO"), ("C[C@@H](O)CC", "OCC", "CCC", "no molecule")) == 2
 
 
@@ -336,7 +336,7 @@ def test_scores_are_those_of_other_libraries(metric: str, oracle) -> None:
     assert lower < value < upper
 
 
-def test_an_interval_holds_the_true_value_as_often_as_it_says() -> None:
+def test_an_interval_has_its_nominal_coverage() -> None:
     rng = np.random.default_rng(1)
     truth, held = np.sqrt(2 / np.pi), 0  # the mean absolute value of a normal error
     for _ in range(100):
@@ -346,7 +346,7 @@ def test_an_interval_holds_the_true_value_as_often_as_it_says() -> None:
     assert 86 <= held <= 99
 
 
-def test_draws_of_one_class_alone_do_not_count() -> None:
+def test_resamples_of_one_class_are_skipped() -> None:
     y = np.array([1.0] + [0.0] * 9)
     value, lower, upper = arena_statistics.bootstrap_interval("auroc", y, np.arange(10.0), num_samples=200)
     assert value == 0.0 and lower == upper == 0.0
@@ -364,7 +364,7 @@ def _differences(gains: dict[str, list[float]], spread: float = 1.0) -> dict[str
     return {name: Difference(np.array(values), spread, 0.3) for name, values in gains.items()}
 
 
-def test_the_rule_takes_what_is_better_over_all_tasks_and_hurts_none() -> None:
+def test_the_rule_accepts_options_that_are_better_on_average_and_worse_for_no_task() -> None:
     better = {"a": [0.5, 0.6, 0.4, 0.5, 0.7], "b": [0.1, 0.3, 0.2, 0.2, 0.4], "c": [0.4, 0.3, 0.5, 0.2, 0.3]}
     assert arena_statistics.decide(_differences(better), list("abc")) == "accepted"
     assert arena_statistics.decide(_differences(better), list("abcd")) == "undecided: 3 of 4 tasks"
@@ -384,7 +384,7 @@ def test_the_interval_of_a_task_is_the_corrected_one_of_resampled_splits() -> No
     assert Difference(values, 1.0, 0.3).half_interval == pytest.approx(half)
 
 
-def test_folds_compare_options_on_labelled_molecules_and_go_on_where_they_stopped(
+def test_folds_compare_options_on_labelled_molecules_and_resume(
     data: Path,
     tmp_path: Path,
     jobs: list[TrainingJob],
@@ -436,8 +436,8 @@ def test_the_page_has_means_intervals_ranks_and_reads() -> None:
     lines = text.splitlines()
     score = "0.977 ± 0.001"
     assert any(line.startswith("| hia_hou | AUROC | 20 |") and f"| {score} | 0.900 (1) | 5 |" in line for line in lines)
-    beside = f"| hia_hou | {score} | 0.957 to 0.997 | {own} of 21 | {best} to {worst} | {worst - best} | 117 (6) |"
-    assert beside in lines
+    row = f"| hia_hou | {score} | 0.957 to 0.997 | {own} of 21 | {best} to {worst} | {worst - best} | 117 (6) |"
+    assert row in lines
     assert f"Mean rank: {(own + 21) / 2:.1f}, over 2 of 21 tasks." in lines
     assert "| molattn | measured | 1 | 0.700 | 0.800 |" in lines
     assert "| today | molattn | a try | 5 |" in lines
@@ -474,11 +474,11 @@ def test_without_a_recognized_transform_the_same_training_is_not_repeated(
     arena.main([*command, "--tasks", "caco2_wang"])
     default, other = read_rows(tmp_path / "arena_folds.csv")
     assert len(jobs) == 4 and other["score"] != default["score"]
-    # Without a row of the defaults the training is made.
+    # Without a row of the defaults the training runs.
     assert arena.row_of_same_training([], "hia_hou", "--target-transform none", 0, 0) is None
 
 
-def test_the_page_of_folds_says_what_the_rule_says() -> None:
+def test_the_page_of_folds_agrees_with_the_rule() -> None:
     rows = [
         {
             "task": task.name,
@@ -501,7 +501,7 @@ def test_the_page_of_folds_says_what_the_rule_says() -> None:
     assert "No training has been scored" in text and "| `--base none` | metric | folds |" in text
 
 
-def test_the_committed_page_and_files_belong_together() -> None:
+def test_the_committed_page_and_files_are_consistent() -> None:
     files = [read_rows(arena.RESULTS / name) for name in ("arena.csv", "arena_reads.csv", "arena_folds.csv")]
     assert arena_page.page(*files) == (arena.ROOT / "docs" / "arena.md").read_text(encoding="utf-8")
     results, reads, _ = files
@@ -511,7 +511,7 @@ def test_the_committed_page_and_files_belong_together() -> None:
     assert {(row["task"], row["model"], row["seed"]) for row in results} <= counted
 
 
-def test_the_budget_is_of_questions_that_a_command_can_name() -> None:
+def test_the_budget_has_a_unique_name_for_each_question() -> None:
     names = [question.name for question in arena_budget.QUESTIONS]
     assert len(set(names)) == len(names) and all(question.hours > 0 for question in arena_budget.QUESTIONS)
     assert arena_budget.max_seconds("molattn") == 3600 * arena_budget.QUESTIONS[0].hours
@@ -525,7 +525,7 @@ def test_catboost_gets_what_maplight_gives_it(
     fitted = []
 
     class Mean:
-        """In place of CatBoost: always answers with the mean that it was fitted to."""
+        """A stand-in for CatBoost: always predicts the mean of its training targets."""
 
         def __init__(self, **settings) -> None:
             self.settings = settings

@@ -32,7 +32,7 @@ def data(tmp_path):
     return tmp_path
 
 
-def test_the_truth_stays_at_its_atoms(data):
+def test_true_contributions_stay_with_their_atoms(data):
     rows = list(_ibenchmark(data, "N"))
     assert [row[0] for row in rows] == ["train"] * 3 + ["test"] * 3
     for _, smiles, y, truth in rows:

@@ -16,13 +16,13 @@ from tests.training.test_early_stopping import watched
 
 
 @given(st.lists(st.sampled_from([0.1, 0.25, 0.5, 0.75]), min_size=1, max_size=12), st.integers(1, 5))
-def test_a_rule_keeps_and_stops_as_training_does(losses: list[float], patience: int) -> None:
+def test_a_rule_chooses_and_stops_like_training(losses: list[float], patience: int) -> None:
     stopping = watched(losses, VAL_LOSS, patience)
     assert epoch_rules.early_stopping(-np.array(losses), patience) == (stopping.best_epoch, len(stopping.history))
 
 
 @pytest.mark.parametrize("split", ["random", "scaffold"])
-def test_no_group_is_on_two_sides_and_validation_is_half_a_fold(split: str) -> None:
+def test_no_group_is_in_two_subsets_and_validation_is_half_a_fold(split: str) -> None:
     card = load_card("esol")
     smiles = column(read_table(card.path), card.smiles_column)[:300]
     labels = folds.fold_labels(smiles, split, 0)

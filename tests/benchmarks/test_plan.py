@@ -41,7 +41,7 @@ def test_the_same_seed_is_the_same_run() -> None:
     assert simulate(cluster, 100, seed=1) == simulate(cluster, 100, seed=1) != simulate(cluster, 100, seed=2)
 
 
-def test_failures_are_tried_again_and_cost_what_was_done() -> None:
+def test_failures_are_retried_and_cost_the_lost_work() -> None:
     failing = replace(STEADY, failures=60.0)
     outcome = simulate(failing, 200, seed=0)
     # A block of 10 s fails with a chance of 1 - exp(-10 / 60), after a bit less than 5 s on average.

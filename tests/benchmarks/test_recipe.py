@@ -23,7 +23,7 @@ def test_differences_are_those_of_the_same_splits_and_seeds():
 
 
 @pytest.mark.parametrize("start", recipe.STEPS)
-def test_every_step_changes_a_setting_that_there_is(start: str):
+def test_every_step_changes_an_existing_setting(start: str):
     defaults = resolve(None, {}).to_dict()
     for name, options in list(recipe.STEPS[start].items())[1:]:
         words = shlex.split(options.replace('"', "'\"'"))
@@ -40,11 +40,11 @@ def test_every_step_changes_a_setting_that_there_is(start: str):
         assert len(differ) <= 1, name
 
 
-def test_what_is_in_the_file_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any):
-    asked = []
+def test_runs_in_the_file_are_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any):
+    trainings = []
 
     def train(dataset: str, split: str, base: str, seed: int, options: list[str]) -> dict[str, Any]:
-        asked.append((dataset, split, base, seed, options))
+        trainings.append((dataset, split, base, seed, options))
         return {"val": 0.5 + seed / 10}
 
     monkeypatch.setattr(recipe, "train", train)
@@ -53,11 +53,11 @@ def test_what_is_in_the_file_is_not_trained_again(tmp_path: Path, monkeypatch: p
     for _ in range(2):
         recipe.main()
         table = capsys.readouterr().out
-    assert len(asked) == 8
-    assert asked[-1] == ("esol", "scaffold", "none", 1, ["--set", "model.num_layers=2"])
+    assert len(trainings) == 8
+    assert trainings[-1] == ("esol", "scaffold", "none", 1, ["--set", "model.num_layers=2"])
     assert "| 2 layers | `--set model.num_layers=2` | 0.550 | +0.000 (0.000) | 0.550 | +0.000 (0.000) |" in table
 
     monkeypatch.setattr(sys, "argv", [*command, "--splits", "random0", "--seeds", "0", "--also", "--epochs 3"])
     recipe.main()
     also = ["--epochs", "3"]
-    assert [options for *_, options in asked[8:]] == [also, [*also, "--set", "model.num_layers=2"]]
+    assert [options for *_, options in trainings[8:]] == [also, [*also, "--set", "model.num_layers=2"]]

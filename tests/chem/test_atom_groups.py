@@ -25,7 +25,7 @@ def test_groups_of_a_kind_are_its_atoms_without_overlap(smiles):
     assert sorted(atoms for name, atoms in found if name in RINGS) == sorted(rings)
 
 
-def test_each_of_two_groups_is_by_itself():
+def test_two_groups_of_one_kind_are_separate():
     assert atom_groups("OCCO") == [("alcohol", [0]), ("alcohol", [3])]
     assert atom_groups("c1ccccc1C1CC1") == [("aromatic ring", [0, 1, 2, 3, 4, 5]), ("ring", [6, 7, 8])]
 

@@ -63,19 +63,19 @@ def test_atom_codes_are_those_of_rdkit(smiles):
     graph, mol = molecule_graph(smiles), Chem.MolFromSmiles(smiles)
     rings = mol.GetRingInfo()
     for i, atom in enumerate(mol.GetAtoms()):
-        said = {name: atom_labels(graph, name)[i] for name in COLUMNS}
-        assert said["element"] == graph.symbols[i] == atom.GetSymbol()
+        labels = {name: atom_labels(graph, name)[i] for name in COLUMNS}
+        assert labels["element"] == graph.symbols[i] == atom.GetSymbol()
         assert graph.atom_codes[i, 0] == atom.GetAtomicNum()
-        assert said["degree"] == str(atom.GetDegree())
-        assert said["hydrogens"].rstrip("+") == str(atom.GetTotalNumHs())
-        assert int(said["charge"]) == atom.GetFormalCharge()
-        assert said["hybridization"] == str(atom.GetHybridization())
-        assert (said["aromatic"] == "yes") == atom.GetIsAromatic()
-        assert said["radicals"] == "0"
-        assert said["cip"] == "none"
+        assert labels["degree"] == str(atom.GetDegree())
+        assert labels["hydrogens"].rstrip("+") == str(atom.GetTotalNumHs())
+        assert int(labels["charge"]) == atom.GetFormalCharge()
+        assert labels["hybridization"] == str(atom.GetHybridization())
+        assert (labels["aromatic"] == "yes") == atom.GetIsAromatic()
+        assert labels["radicals"] == "0"
+        assert labels["cip"] == "none"
         for size in range(3, 8):
-            assert (said[f"ring{size}"] == "yes") == rings.IsAtomInRingOfSize(i, size)
-        assert (said["ring8plus"] == "yes") == any(size >= 8 for size in rings.AtomRingSizes(i))
+            assert (labels[f"ring{size}"] == "yes") == rings.IsAtomInRingOfSize(i, size)
+        assert (labels["ring8plus"] == "yes") == any(size >= 8 for size in rings.AtomRingSizes(i))
     assert graph.warnings == ()
 
 

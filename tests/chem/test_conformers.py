@@ -204,15 +204,15 @@ def same(one: MoleculeGraph | SmilesError, other: MoleculeGraph | SmilesError) -
 
 
 def test_workers_keep_order_and_bits_and_report_progress():
-    told: list[tuple[int, int]] = []
-    alone = featurize(ROWS, conformers=ConformerOptions(), progress=lambda done, total: told.append((done, total)))
-    assert told == [(done, len(ROWS)) for done in range(1, len(ROWS) + 1)]
-    told.clear()
+    calls: list[tuple[int, int]] = []
+    alone = featurize(ROWS, conformers=ConformerOptions(), progress=lambda done, total: calls.append((done, total)))
+    assert calls == [(done, len(ROWS)) for done in range(1, len(ROWS) + 1)]
+    calls.clear()
     shared = featurize(
-        ROWS, conformers=ConformerOptions(), num_workers=2, progress=lambda done, total: told.append((done, total))
+        ROWS, conformers=ConformerOptions(), num_workers=2, progress=lambda done, total: calls.append((done, total))
     )
-    assert told[-1] == (len(ROWS), len(ROWS))
-    assert len(told) > 1
+    assert calls[-1] == (len(ROWS), len(ROWS))
+    assert len(calls) > 1
     assert len(alone) == len(shared) == len(ROWS)
     assert all(map(same, alone, shared))
     assert [k for k, outcome in enumerate(alone) if isinstance(outcome, SmilesError)] == [1, len(ROWS) - 2]
@@ -226,23 +226,23 @@ def test_reject_makes_the_row_an_error_and_continues():
 
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_stop_raises_the_error_with_its_row(num_workers: int):
-    told: list[int] = []
+    calls: list[int] = []
     with pytest.raises(ConformerError) as caught:
         featurize(
             [*ROWS, *["CC"] * 40],
             conformers=ConformerOptions(on_failure="stop"),
             num_workers=num_workers,
-            progress=lambda done, _: told.append(done),
+            progress=lambda done, _: calls.append(done),
         )
     assert caught.value.row == 2
-    assert max(told, default=0) <= 2
+    assert max(calls, default=0) <= 2
 
 
 def test_progress_is_reported_without_conformers_too(monkeypatch: pytest.MonkeyPatch):
-    told: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
     monkeypatch.setattr(molattn.chem.molecule, "distances", None)
-    featurize(["C", "CC"], progress=lambda done, total: told.append((done, total)))
-    assert told == [(1, 2), (2, 2)]
+    featurize(["C", "CC"], progress=lambda done, total: calls.append((done, total)))
+    assert calls == [(1, 2), (2, 2)]
 
 
 def test_permute_and_equality_include_distances():

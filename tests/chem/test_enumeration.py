@@ -66,7 +66,7 @@ def test_mutations_give_new_molecules_that_are_not_excluded():
     assert not set(mutate_molecules(start, 200, seed=0, max_length=24, exclude=excluded)) & set(excluded)
 
 
-def test_mutations_end_without_input_or_new_molecules():
+def test_mutations_stop_without_input_or_new_molecules():
     assert mutate_molecules([], 5, seed=0, max_length=10) == []
     # All that fits into one character.
     made = mutate_molecules(["C"], 100, seed=0, max_length=1)

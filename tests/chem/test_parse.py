@@ -285,6 +285,6 @@ def test_a_molecule_with_more_atoms_than_a_smiles_has_characters_is_not_written(
         smiles_from_mol(Chem.MolFromSmiles("CCCO"))
 
 
-def test_a_molecule_is_no_smiles() -> None:
+def test_a_molecule_in_place_of_a_smiles_raises() -> None:
     with pytest.raises(SmilesError, match="it is an RDKit molecule where a SMILES is needed"):
         read_smiles(Chem.MolFromSmiles("CCO"))

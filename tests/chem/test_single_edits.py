@@ -96,7 +96,7 @@ def test_without_their_changed_atoms_the_molecules_of_a_pair_are_the_same() -> N
         assert formulas[0] == formulas[1] and all(len(Chem.GetMolFrags(rest)) == 1 for rest in rests)
 
 
-def test_what_is_no_pair_of_the_molecules_is_refused() -> None:
+def test_pairs_that_do_not_match_the_molecules_are_refused() -> None:
     wrong = MatchedPair(0, 1, Transform("F[*:1]", "Cl[*:1]", "c"))
     with pytest.raises(ValueError, match="is no matched pair of"):
         changed_atoms(["Fc1ccccc1", "Brc1ccccc1"], [wrong])

@@ -43,7 +43,7 @@ def test_alerts_are_those_of_both_catalogs() -> None:
     assert any(found)
 
 
-def test_text_that_is_no_molecule_is_refused() -> None:
+def test_invalid_smiles_are_refused() -> None:
     for function in (synthetic_accessibility, structural_alerts):
         with pytest.raises(SmilesError):
             function(["C1CC"])

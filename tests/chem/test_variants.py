@@ -34,7 +34,7 @@ def all_variants(smiles: str) -> list[Variant]:
 
 
 @pytest.mark.parametrize("smiles", PARENTS)
-def test_every_variant_is_a_molecule_of_its_own_and_keeps_its_atoms(smiles: str) -> None:
+def test_variants_are_distinct_molecules_and_keep_their_atoms(smiles: str) -> None:
     parent = read_smiles(smiles)
     for found in (substituent_scan(smiles), all_variants(smiles)[len(substituent_scan(smiles)) :]):
         assert len({variant.smiles for variant in found}) == len(found)
@@ -71,7 +71,7 @@ def test_no_heteroatom_is_put_on_a_heteroatom() -> None:
             assert len(read_smiles(variant.smiles).GetSubstructMatches(pattern)) <= own, variant
 
 
-def test_configurations_are_kept_where_nothing_changes() -> None:
+def test_stereochemistry_is_kept_at_unchanged_atoms() -> None:
     menthol = "C[C@@H]1CC[C@H](C(C)C)C[C@H]1O"
     stereo = {i for i, _ in Chem.FindMolChiralCenters(read_smiles(menthol), useLegacyImplementation=False)}
     for variant in substituent_scan(menthol):
@@ -109,7 +109,7 @@ def test_substituents_of_a_parent_are_those_of_rdmmpa() -> None:
             assert {substituent for substituent, _ in found} <= {side for text in both for side in text.split(".")}
 
 
-def test_text_that_is_no_molecule_is_refused() -> None:
+def test_invalid_smiles_are_refused() -> None:
     for make in (substituent_scan, lambda s: matched_pair_variants(s, [])):
         with pytest.raises(SmilesError, match="ring"):
             make("C1CC")

@@ -31,7 +31,7 @@ SHORT = ["CCO", "CC=O", "CN", "CC(=O)O", "C#N", "c1ccccc1", "CCS", "CCl"]
 FEW = ["CCO", "CN", "CC=O", "C#N"]
 
 
-def test_no_molecule_stands_on_two_sides_nor_comes_back_as_an_edit():
+def test_no_molecule_is_in_two_subsets_or_recreated_by_an_edit():
     split = nci_split(14)
     sides = [set(split.train), set(split.val), set(split.test)]
     assert all(sides)
@@ -54,7 +54,7 @@ def test_codes_spell_the_smiles_and_stop_at_the_end(smiles):
     assert decode([START, *codes]) == f"?{smiles}"
 
 
-def test_what_has_no_token_is_refused():
+def test_characters_without_a_token_are_refused():
     with pytest.raises(InputError, match="no token for 'ä'"):
         encode("Cä")
 
@@ -137,7 +137,7 @@ def test_a_training_ends_when_its_minutes_are_over():
 
 
 @pytest.mark.parametrize("settings", [{"model": "oracle"}, {"steps": 0}, {"minutes": 0.0}])
-def test_a_training_that_makes_no_sense_is_refused(settings):
+def test_invalid_settings_of_a_training_are_refused(settings):
     with pytest.raises(UsageError):
         train_translator(SHORT, (), TranslationConfig(**settings))
     with pytest.raises(UsageError):
