@@ -13,7 +13,7 @@ def test_other_cells_have_no_bound(text: str) -> None:
     assert split_bound(text) is None
 
 
-def test_the_sides() -> None:
+def test_lower_and_upper_bounds() -> None:
     assert {split_bound(f"{sign}1") for sign in (">", ">=", "=>", ">>", "\u2265", "\u2a7e")} == {(LOWER, "1")}
     assert {split_bound(f"{sign} 1") for sign in ("<", "<=", "=<", "<<", "\u2264", "\u2a7d")} == {(UPPER, "1")}
 

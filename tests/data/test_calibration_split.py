@@ -13,7 +13,7 @@ TARGETS = np.array([*VALUES[:290], *VALUES[:10]])[:, None]
 
 
 @pytest.mark.parametrize("name", [*SPLITS, *SPLITS_BY_TARGET])
-def test_they_come_from_training_as_whole_molecules(name: str) -> None:
+def test_calibration_rows_are_whole_molecules_of_the_training_split(name: str) -> None:
     before = split_labels(name, KEYS, TARGETS, (0.8, 0.1, 0.1), 0)
     labels = hold_out_calibration(before, name, KEYS, TARGETS, 0.1, 0)
     assert (labels[before != "train"] == before[before != "train"]).all()

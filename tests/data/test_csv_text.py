@@ -69,14 +69,14 @@ def test_only_the_header_is_buffered(
 def test_every_character_of_a_header_is_scanned_once() -> None:
     """A quote that is never closed, blank lines, and very many names: none takes quadratic time."""
     rows = "1,CCO\n" * 80_000
-    for text, said in (
+    for text, message in (
         (f'"id,smiles\n{rows}', "t.csv, line 1: the quotes do not match"),
         (f'id,"smiles\n{rows}', "t.csv, line 1: the quotes do not match"),
         (f'id,smiles\n1,"CC\n{rows}', "t.csv, line 2: the quotes do not match"),
         ("\n" * 400_000, "t.csv: the file is empty"),
     ):
         started = time.monotonic()
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             read(text)
         assert time.monotonic() - started < 10, text[:20]
     started = time.monotonic()

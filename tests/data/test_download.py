@@ -16,13 +16,13 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
 def test_a_file_is_downloaded_and_progress_is_reported(tmp_path):
-    told = []
+    calls = []
     with serve({"a.csv": CONTENT}) as home:
-        found = download(home.url("a.csv"), tmp_path / "new" / "a.csv", SHA256, lambda *p: told.append(p))
+        found = download(home.url("a.csv"), tmp_path / "new" / "a.csv", SHA256, lambda *p: calls.append(p))
     assert found == SHA256
     assert (tmp_path / "new" / "a.csv").read_bytes() == CONTENT
-    assert told[-1] == (len(CONTENT), len(CONTENT))
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert calls[-1] == (len(CONTENT), len(CONTENT))
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
 
 
 def flipped(data):
@@ -30,7 +30,7 @@ def flipped(data):
 
 
 @pytest.mark.parametrize(
-    ("files", "said", "message"),
+    ("files", "lengths", "message"),
     [
         ({"a.csv": flipped(CONTENT)}, {}, f"not the expected file: its sha256 is .* {SHA256} is expected"),
         (
@@ -42,9 +42,9 @@ def flipped(data):
         ({}, {}, "the server responds with 404"),
     ],
 )
-def test_another_file_raises_and_leaves_no_file(tmp_path, files, said, message):
+def test_another_file_raises_and_leaves_no_file(tmp_path, files, lengths, message):
     with serve(files) as home:
-        home.content_lengths.update(said)
+        home.content_lengths.update(lengths)
         with pytest.raises(InputError, match=message):
             download(home.url("a.csv"), tmp_path / "a.csv", SHA256)
     assert list(tmp_path.iterdir()) == []

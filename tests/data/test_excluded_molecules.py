@@ -26,7 +26,7 @@ OTHERS = {
 }
 
 
-def test_all_of_esol_is_among_them() -> None:
+def test_all_molecules_of_esol_are_excluded() -> None:
     card = load_card("esol")
     found = evaluation_molecules()
     missing = [s for s in column(read_table(card.path), card.smiles_column) if s not in found]
@@ -34,13 +34,13 @@ def test_all_of_esol_is_among_them() -> None:
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_molecules_of_the_other_sets_are_too(name: str) -> None:
+def test_molecules_of_the_other_data_sets_are_excluded(name: str) -> None:
     for smiles in OTHERS[name]:
         assert smiles in evaluation_molecules(), smiles
         assert random_smiles(read_smiles(smiles), 7) in evaluation_molecules()
 
 
-def test_others_are_not() -> None:
+def test_other_molecules_are_not_excluded() -> None:
     for smiles in ("CC1CC(C)(CCCl)OC1CBr", "FC1CC1CCNCCOCC1CC1Br", "CCCCOCCSCCNC(C)CCl"):
         assert smiles not in evaluation_molecules()
 

@@ -54,9 +54,9 @@ def names(folder: Path) -> set[str]:
 
 
 def test_a_table_is_downloaded_once_in_the_columns_of_its_card_and_pinned(cache, home):
-    card, said = fetch_dataset("freesolv")
+    card, notice = fetch_dataset("freesolv")
     sha256, url = hashlib.sha256(PUBLIC).hexdigest(), home.url("SAMPL.csv")
-    assert said == f"freesolv was downloaded from {url}, sha256 {sha256} (pinned from now on)"
+    assert notice == f"freesolv was downloaded from {url}, sha256 {sha256} (pinned from now on)"
     assert card.path.read_text() == OWN
     assert names(cache) == {"freesolv.csv", "freesolv.pin.json", "downloads/SAMPL.csv"}
     assert json.loads((cache / "freesolv.pin.json").read_text())["source_sha256"] == sha256
@@ -115,9 +115,9 @@ def test_without_a_network_the_error_names_the_file_and_its_folder(cache, home, 
     )
     (cache / "downloads").mkdir(exist_ok=True)
     (cache / "downloads" / "SAMPL.csv").write_bytes(PUBLIC)
-    card, said = fetch_dataset("freesolv")
+    card, notice = fetch_dataset("freesolv")
     assert card.path.read_text() == OWN
-    assert "was read from" in said
+    assert "was read from" in notice
     # A folder of one's own does as well.
     assert fetch_dataset("freesolv", tmp_path / "mine")[0].path == cache / "freesolv.csv"
 
@@ -216,8 +216,8 @@ def test_a_table_never_exists_without_its_pin(cache, home, monkeypatch):
 
 @pytest.mark.parametrize(("name", "what"), [("nci-logp", "log_p"), ("nci-tpsa", "tpsa")])
 def test_tables_computed_by_rdkit_match_their_cards(name, what):
-    card, said = fetch_dataset(name)
-    assert "was computed with RDKit" in said
+    card, notice = fetch_dataset(name)
+    assert "was computed with RDKit" in notice
     table = read_table(card.path)
     assert len(table.rows) == card.rows
     assert hashlib.sha256(card.path.read_bytes()).hexdigest() == load_card(name).sha256

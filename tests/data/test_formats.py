@@ -169,7 +169,7 @@ def test_sdf_with_a_property_called_smiles_and_an_empty_one(tmp_path):
         ("a\n\n\n  0  0  0     0  0            999 V3000\nM  V30 COUNTS 1001 0 0 0 0\nM  END", "1,001 atoms, over"),
     ],
 )
-def test_a_structure_that_is_none_says_why(text, reason):
+def test_an_invalid_structure_has_a_reason(text, reason):
     with pytest.raises(InputError, match=reason):
         smiles_from_molblock(text)
 

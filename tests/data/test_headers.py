@@ -19,8 +19,8 @@ from molattn.errors import InputError, UsageError
 
 
 def stream_of(text: str, header_row: bool = True) -> tuple[RowStream, list[str]]:
-    said: list[str] = []
-    return csv_stream(io.StringIO(text, newline=""), "t.csv", header_row=header_row, warn=said.append), said
+    notes: list[str] = []
+    return csv_stream(io.StringIO(text, newline=""), "t.csv", header_row=header_row, warn=notes.append), notes
 
 
 @given(st.lists(st.sampled_from(["", "smiles", "y", "Unnamed: 0", "Unnamed: 1"]), min_size=1, max_size=5, unique=True))
@@ -36,12 +36,12 @@ def test_names_are_those_of_pandas(names: list[str]) -> None:
 
 
 def test_a_header_is_kept_as_it_is_written() -> None:
-    stream, said = stream_of(", smiles, ,y,\n0,C,a,1,b\n")
+    stream, notes = stream_of(", smiles, ,y,\n0,C,a,1,b\n")
     assert stream.columns == ("Unnamed: 0", " smiles", "Unnamed: 2", "y", "Unnamed: 4")
     assert stream.source_columns == ("", " smiles", " ", "y", "")
-    assert said == ["t.csv, line 1: 3 columns have no name: they are read as 'Unnamed: 0', 'Unnamed: 2', 'Unnamed: 4'"]
-    plain, said = stream_of("smiles,y\nC,1\n")
-    assert (plain.source_columns, said) == (plain.columns, [])
+    assert notes == ["t.csv, line 1: 3 columns have no name: they are read as 'Unnamed: 0', 'Unnamed: 2', 'Unnamed: 4'"]
+    plain, notes = stream_of("smiles,y\nC,1\n")
+    assert (plain.source_columns, notes) == (plain.columns, [])
 
 
 def test_a_frame_with_a_column_without_a_name() -> None:
@@ -54,7 +54,7 @@ def test_a_frame_with_a_column_without_a_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "first", "said"),
+    ("text", "first", "warning"),
     [
         (
             "Assay 17\nsmiles,y\nC,1\n",
@@ -78,10 +78,10 @@ def test_a_frame_with_a_column_without_a_name() -> None:
         ("smiles\nC\n", ("smiles",), ""),
     ],
 )
-def test_titles_are_above_a_wider_header(text: str, first: tuple[str, ...], said: str) -> None:
+def test_titles_are_above_a_wider_header(text: str, first: tuple[str, ...], warning: str) -> None:
     stream, messages = stream_of(text)
     assert stream.columns == first
-    assert (said in "".join(messages)) and len(messages) == bool(said)
+    assert (warning in "".join(messages)) and len(messages) == bool(warning)
     ends = [line.rstrip("\r\n") for line in text.splitlines()]
     (chunk,) = [*stream.chunks] or [None]
     for line, row in zip(chunk.lines, chunk.rows(), strict=True) if chunk else ():
@@ -96,7 +96,7 @@ def test_titles_are_above_a_wider_header(text: str, first: tuple[str, ...], said
         "Assay 17\nname,y\nC,1\n",  # no molecules
     ],
 )
-def test_what_is_no_table_below_titles_is_refused(text: str) -> None:
+def test_text_below_titles_that_is_not_a_table_is_refused(text: str) -> None:
     stream, _ = stream_of(text)
     with pytest.raises(InputError, match="fields where the header has 1"):
         list(stream.chunks)
@@ -111,12 +111,12 @@ def test_a_header_that_is_data_is_refused() -> None:
 
 
 def test_a_table_without_a_header() -> None:
-    stream, said = stream_of("7;CC;1,5\n8;C1CC;2\n9;CCO;3\n", header_row=False)
+    stream, notes = stream_of("7;CC;1,5\n8;C1CC;2\n9;CCO;3\n", header_row=False)
     assert stream.columns == ("column_1", "column_2", "column_3")
     assert stream.smiles_column == "column_2"
     (chunk,) = stream.chunks
     assert (list(chunk.lines), chunk.rows()) == ([1, 2, 3], [["7", "CC", "1,5"], ["8", "C1CC", "2"], ["9", "CCO", "3"]])
-    assert said == [
+    assert notes == [
         "t.csv is read without a header row: its columns are named column_1 to column_3; column_2 holds the SMILES"
     ]
     assert stream_of("x,y\n", header_row=False)[0].smiles_column is None

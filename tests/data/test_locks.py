@@ -82,7 +82,7 @@ def test_a_lock_file_that_its_owner_removes_is_created_again(
         assert len(opened) == 2 and len([*tmp_path.rglob("*.lock")]) == 1
 
 
-def test_without_locks_the_work_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_continues_on_file_systems_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_locks(_: int) -> bool:
         raise OSError("no locks here")
 
@@ -104,7 +104,7 @@ def test_a_folder_that_cannot_be_written_to_raises(tmp_path: Path, monkeypatch: 
         pass
 
 
-def test_a_process_that_waits_says_so(
+def test_a_waiting_process_warns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
     monkeypatch.setattr(locks, "SECONDS_TO_WARNING", 0.01)
@@ -121,8 +121,8 @@ def test_a_process_that_waits_says_so(
         assert not locks.try_lock(other)
         os.close(other)
     release.join()
-    (said,) = recwarn
-    assert said.category is MolattnWarning and str(said.message) == "another process is busy"
+    (warning,) = recwarn
+    assert warning.category is MolattnWarning and str(warning.message) == "another process is busy"
 
 
 @pytest.mark.parametrize("what", ["file", "link"])

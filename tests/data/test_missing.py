@@ -26,12 +26,12 @@ def test_what_laboratories_write_is_missing(word: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["0", "no", "n", "inf", "active", "+", "nan1", "a-"])
-def test_other_words_are_not(word: str) -> None:
+def test_other_words_are_not_missing(word: str) -> None:
     assert not is_na_value(word)
     assert not pd.read_csv(StringIO(f"y,z\n{word},1\n"))["y"].isna().any()
 
 
-def test_a_dash_beside_a_plus_is_a_class() -> None:
+def test_a_dash_in_a_column_with_a_plus_is_a_class() -> None:
     assert count_na_values(["-", "1", " - "]) == {"-": 2}
     assert count_na_values(["-", "+", "NA"]) == {"NA": 1}
 

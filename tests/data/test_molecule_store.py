@@ -1,4 +1,7 @@
-"""Molecules from the store are those that reading their SMILES gives; read once, however many ask, whatever breaks."""
+"""Molecules from the store are equal to those that are read from SMILES.
+
+They are read once by any number of processes, also after crashes and damage.
+"""
 
 import json
 import os
@@ -146,7 +149,7 @@ def test_a_batch_of_rows_is_that_of_their_molecules(data: st.DataObject) -> None
     _equal(collate(chosen, labels), collate([graphs[i] for i in rows], labels))
 
 
-def test_pages_are_let_go_of_and_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_released_pages_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ragged, "ROWS_PER_RELEASE", 5)
     found = cached_molecules(SMALL, _reads_with()).molecules
     for _ in range(2):
@@ -157,13 +160,13 @@ def _fails(smiles: object) -> Any:
     raise AssertionError(f"{smiles} is read again")
 
 
-def test_what_was_read_is_not_read_again() -> None:
+def test_stored_molecules_are_not_read_again() -> None:
     first = cached_molecules(SMALL, reading(molecule_graph, a=1))
     assert (first.folder, first.warning) == (None, "")
-    told: list[tuple[int, int]] = []
-    again = cached_molecules(SMALL, reading(_fails, a=1), progress=lambda *t: told.append(t))
+    calls: list[tuple[int, int]] = []
+    again = cached_molecules(SMALL, reading(_fails, a=1), progress=lambda *t: calls.append(t))
     assert again.folder is not None and again.folder.parent == molecule_cache_dir()
-    assert not told
+    assert not calls
     assert all(same(f, w) for f, w in zip(again.molecules, first.molecules, strict=True))
 
 
@@ -185,7 +188,7 @@ def test_other_molecules_or_settings_are_read(smiles: list[str], how: dict[str, 
     assert len(other.molecules) == len(smiles)
 
 
-def test_another_version_reads_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_reads_the_molecules_again(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (
         ("version", lambda _: "0"),
         ("rdkit_version", lambda: "0"),
@@ -203,7 +206,7 @@ def test_the_code_is_that_of_the_modules_and_of_the_compiled_reader() -> None:
         assert (ROOT / "molattn" / name).read_text("utf-8") in texts, name
 
 
-def test_no_molecule_at_all() -> None:
+def test_an_empty_list_of_molecules() -> None:
     for smiles in ([], ["", "x"]):
         found = cached_molecules(smiles, _reads_with()).molecules
         assert len(found) == len(smiles)
@@ -211,7 +214,7 @@ def test_no_molecule_at_all() -> None:
         assert all(isinstance(m, SmilesError) for m in found)
 
 
-def test_workers_change_nothing(cache: Path) -> None:
+def test_the_number_of_workers_does_not_change_the_result(cache: Path) -> None:
     smiles = MANY[:60]
     one = cached_molecules(smiles, _reads_with()).molecules
     (cache / _only(cache)).rename(cache / "elsewhere")
@@ -270,7 +273,7 @@ def _flipped(data: bytes, rng: random.Random) -> bytes:
     return data[:place] + bytes([data[place] ^ (1 << rng.randrange(8))]) + data[place + 1 :]
 
 
-def test_a_store_under_another_name_is_not_taken(cache: Path) -> None:
+def test_a_renamed_store_is_rejected(cache: Path) -> None:
     cached_molecules(["C"], _reads_with())
     first = _only(cache)
     cached_molecules(["CC"], _reads_with())
@@ -281,7 +284,7 @@ def test_a_store_under_another_name_is_not_taken(cache: Path) -> None:
     assert found.num_atoms == 2
 
 
-def test_a_cache_that_others_may_write_to_is_not_believed(cache: Path) -> None:
+def test_a_cache_writable_by_others_is_not_used(cache: Path) -> None:
     cached_molecules(["C"], _reads_with())
     key = cache / _only(cache)
     for folder, again in ((key, False), (cache, False), (cache.parent, False), (cache, True)):
@@ -292,11 +295,11 @@ def test_a_cache_that_others_may_write_to_is_not_believed(cache: Path) -> None:
             assert not stored.warning and not key.stat().st_mode & 0o022
         else:
             assert f"(others may write to {folder}, where" in stored.warning.replace(f"{cache}: ", "", 1)
-        folder.chmod(0o1777 if again else 0o755)  # as /tmp: nobody can move what is another's
+        folder.chmod(0o1777 if again else 0o755)  # like /tmp: no user can move files of another
         assert cached_molecules(["C"], reading(_fails)).folder == key
 
 
-def test_a_cache_that_another_user_has_filled_is_not_believed(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_of_another_user_is_not_used(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cached_molecules(["C"], _reads_with())
     key, true = (cache / _only(cache)).resolve(), Path.stat
 
@@ -322,7 +325,7 @@ def test_a_link_in_the_cache_is_followed_to_where_others_may_write(cache: Path, 
     assert stored.folder is None and stored.molecules[0].num_atoms == 1
 
 
-def test_a_home_that_cannot_be_written_to_costs_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_home_does_not_stop_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("MOLATTN_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     for home in ("/proc/1", str(tmp_path / "file" / "home")):
@@ -333,7 +336,7 @@ def test_a_home_that_cannot_be_written_to_costs_no_run(tmp_path: Path, monkeypat
         assert home in stored.warning and "MOLATTN_CACHE names a folder" in stored.warning
 
 
-def test_a_cache_that_cannot_be_written_to_costs_no_run(cache: Path) -> None:
+def test_a_read_only_cache_does_not_stop_a_run(cache: Path) -> None:
     cache.parent.mkdir()
     cache.write_text("this is no folder")
     found, folder, warning = cached_molecules(SMALL, _reads_with())
@@ -347,7 +350,7 @@ def _no_folder(prefix: str, **_: object) -> None:
     raise OSError(28, "No space left on device", prefix)
 
 
-def test_nowhere_to_write_is_one_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_writable_folder_is_an_error_of_one_sentence(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache.parent.mkdir()
     cache.write_text("this is no folder")
     monkeypatch.setattr("tempfile.TemporaryDirectory", _no_folder)
@@ -366,7 +369,7 @@ def _start(tmp_path: Path, smiles: list[str], killed_at: int = -1) -> subprocess
     )
 
 
-def test_a_kill_in_the_middle_leaves_nothing_that_harms(tmp_path: Path, cache: Path) -> None:
+def test_a_killed_write_leaves_no_invalid_store(tmp_path: Path, cache: Path) -> None:
     smiles = [s for s in nci(4) if " " not in s]  # past what is written at once
     (tmp_path / "start").touch()
     killed = _start(tmp_path, smiles, killed_at=len(smiles) - 5)
@@ -375,7 +378,7 @@ def test_a_kill_in_the_middle_leaves_nothing_that_harms(tmp_path: Path, cache: P
     assert len((tmp_path / "log").read_bytes()) == len(smiles) - 5
     (left,) = [p for p in cache.iterdir() if p.suffix != ".lock"]
     assert left.suffix == ".tmp" and sum(p.stat().st_size for p in left.iterdir()) > 100_000
-    # Another data set finds the leftovers, too.
+    # Another data set finds the leftover files, too.
     cached_molecules(["C"], _reads_with())
     assert not left.exists()
     log = tmp_path / "again"

@@ -1,4 +1,4 @@
-"""Decimal marks and thousands separators, decided for a whole column; pandas reads the same with what was found."""
+"""Decimal marks and thousands separators, decided for a whole column; pandas agrees on the numbers."""
 
 from io import StringIO
 
@@ -108,7 +108,7 @@ def test_what_is_a_number_in_no_format_does_not_count(decimal_commas: bool, odd:
 
 
 def _columns(*chunks: list[str], delimiter: str = ";", **settings: str) -> tuple[NumberColumns, list[Chunk], list[str]]:
-    """The column `d` of a stream with these chunks, and what is said about it."""
+    """The column `d` of a stream with these chunks, and the messages about it."""
     rows = [["C", cell] for cells in chunks for cell in cells]
     starts = [sum(map(len, chunks[:k])) for k in range(len(chunks))]
     parts = [
@@ -116,26 +116,26 @@ def _columns(*chunks: list[str], delimiter: str = ";", **settings: str) -> tuple
         for start, cells in zip(starts, chunks, strict=True)
     ]
     stream = RowStream("t.csv", ("smiles", "d"), iter(parts), decimal_commas=delimiter == ";")
-    said: list[str] = []
-    return NumberColumns(stream, ["d"], TableOptions(**settings), said.append), parts, said
+    messages: list[str] = []
+    return NumberColumns(stream, ["d"], TableOptions(**settings), messages.append), parts, messages
 
 
 def test_the_chunks_of_a_file_are_read_in_one_format() -> None:
-    columns, chunks, said = _columns(["1.234", "x"], ["0,5", "7"])
+    columns, chunks, messages = _columns(["1.234", "x"], ["0,5", "7"])
     for chunk in chunks:
         columns.scan(chunk)
     assert columns.choose() == {"d": [",", "."]}
     assert [columns.read(chunk) for chunk in chunks] == [[["1234", "x"]], [["0.5", "7"]]]
-    assert said == ["column 'd' has thousands separators '.': '1.234' is read as 1234"]
+    assert messages == ["column 'd' has thousands separators '.': '1.234' is read as 1234"]
     other, chunks, _ = _columns(["1.234", "x"], ["0,5", "7"])
     other.use({"d": [",", "."]})
     assert other.read(chunks[0]) == [["1234", "x"]], "in a process that reads some of the chunks"
 
 
 def test_a_pipe_is_read_in_the_format_of_its_numbers_so_far() -> None:
-    columns, chunks, said = _columns(["7", ""], ["0,5"], ["1.234,5", "8"], ["NA"], ["2.5"])
+    columns, chunks, messages = _columns(["7", ""], ["0,5"], ["1.234,5", "8"], ["NA"], ["2.5"])
     assert [columns.read(chunk) for chunk in chunks[:4]] == [[["7", ""]], [["0.5"]], [["1234.5", "8"]], [["NA"]]]
-    assert said == ["column 'd' has decimal commas: '0,5' is read as 0.5"]
+    assert messages == ["column 'd' has decimal commas: '0,5' is read as 0.5"]
     with pytest.raises(
         InputError, match=r"^t\.csv, line 8, column 'd': '2\.5' does not have the format of the numbers"
     ):

@@ -72,7 +72,7 @@ def test_bonds_and_matrices_of_every_size_keep_their_directions(tmp_path: Path, 
         assert not padded["atom_codes"][i, n:].any()
 
 
-def test_tokens_come_back_with_what_was_said_of_them(tmp_path: Path) -> None:
+def test_tokens_round_trip_with_their_warnings(tmp_path: Path) -> None:
     molecules = [smiles_tokens(s) for s in ("CCO", "[13CH4]", "c1ccccc1Cl")]
     columns, metadata = there_and_back(tmp_path, TokenPacking(), molecules)
     assert metadata == [{}, {}, {}]

@@ -104,16 +104,16 @@ def test_a_changed_or_missing_part_is_not_finished(output: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "reason"),
     [
         ({"input": "b.csv"}, "input was a.csv, now it is b.csv"),
         ({"options": [1, "y"]}, r"options was \[1, 'x'\], now it is \[1, 'y'\]"),
         ({"model": "m"}, "model was None, now it is m"),
     ],
 )
-def test_parts_with_other_dependencies_raise(output: Path, other: dict[str, object], said: str) -> None:
+def test_parts_with_other_dependencies_raise(output: Path, other: dict[str, object], reason: str) -> None:
     finish(opened(output), 0, "x\n")
-    with pytest.raises(InputError, match=f"has the parts of another output: {said}; --force"):
+    with pytest.raises(InputError, match=f"has the parts of another output: {reason}; --force"):
         opened(output, **other)
     assert set(opened(output).finished) == {0}
 

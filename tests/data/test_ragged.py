@@ -53,7 +53,7 @@ def test_rows_are_flushed_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         for i in range(9):
             writer.write(row(i))
             sizes.append(writer._files["a"].size)
-        assert writer.files == {}, "nothing is said of files that are not finished"
+        assert writer.files == {}, "unfinished files are not reported"
     assert [i for i, (a, b) in enumerate(zip([0, *sizes], sizes, strict=False)) if a != b] == [3, 7]
 
 
@@ -85,7 +85,7 @@ def test_damage_raises_with_the_file(tmp_path: Path) -> None:
     files = written(tmp_path / "f", 5)
     path = tmp_path / "f" / "a.bin"
     whole = path.read_bytes()
-    for data, said in (
+    for data, message in (
         (whole[:-2], f"a.bin has {len(whole) - 2} bytes, and {len(whole)} were written"),
         (whole[:-1] + b"\7", "a.bin has another checksum"),
         (None, "a.bin cannot be read: No such file or directory"),
@@ -95,7 +95,7 @@ def test_damage_raises_with_the_file(tmp_path: Path) -> None:
             path.write_bytes(data)
         else:
             path.with_suffix(".gone").touch()
-        with pytest.raises(DamagedFileError, match=said):
+        with pytest.raises(DamagedFileError, match=message):
             opened(tmp_path / "f", files)
         path.write_bytes(whole)
     with pytest.raises(DamagedFileError, match=f"a.bin has {len(whole)} bytes, and 0 were written"):

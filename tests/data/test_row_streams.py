@@ -250,7 +250,7 @@ def test_parquet_keeps_its_types_and_cuts_at_the_same_rows(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.smi", "t.sdf", "t.parquet"])
-def test_standard_input_reads_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_standard_input_has_the_same_rows_as_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     path = tmp_path / name
     if name == "t.sdf":
         path.write_text(mol_block("CCO", "x", y="2") + mol_block("C", "z"))
@@ -323,7 +323,7 @@ class Slow(io.BytesIO):
 
 
 @pytest.mark.parametrize("format", ["csv", "smi"])
-def test_standard_input_is_read_as_it_comes(monkeypatch: pytest.MonkeyPatch, format: str) -> None:
+def test_standard_input_is_read_incrementally(monkeypatch: pytest.MonkeyPatch, format: str) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Slow(b"smiles\tname\nC\tx\nCC\ty\n")))
     with open_stream("-", format) as stream:
         assert stream.columns

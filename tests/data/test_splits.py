@@ -31,7 +31,7 @@ def read_bundled_split(name, smiles):
 
 
 def initial(key):
-    """A stand-in for a scaffold: what comes before the dash."""
+    """A stand-in for a scaffold: the text before the dash."""
     return key.split("-")[0]
 
 
@@ -80,7 +80,7 @@ def test_random_subsets_are_near_their_sizes(keys, sizes, seed):
     if labels is None:
         assert len(set(keys)) < sum(size > 0 for size in sizes)
         return
-    # Half a row of rounding, a molecule that did not fit, and up to two lent to sides that would stay empty.
+    # Half a row of rounding, a molecule that did not fit, and up to two moved to subsets that would be empty.
     slack = 0.5 + 3 * max(Counter(keys).values())
     for side, size in zip(SPLIT_LABELS, sizes, strict=True):
         assert abs((labels == side).sum() - size * len(keys)) <= 2 * slack
@@ -102,7 +102,7 @@ def test_another_seed_is_another_random_split():
     assert len(found) == 20
 
 
-def test_a_random_split_is_even_handed():
+def test_a_random_split_is_uniform():
     keys = [str(k) for k in range(20)]
     tested = np.sum([random_split(keys, (0.5, 0.25, 0.25), seed) == "test" for seed in range(400)], axis=0)
     # Each key is in test with probability 1/4: 100 of 400, give or take 8.7.
@@ -151,7 +151,7 @@ def test_scaffolds_are_assigned_largest_first():
     labels = scaffold_split(keys, (0.5, 0.25, 0.25), scaffold_of=initial)
     # a fills train, b fills val; c, d and e no longer fit anywhere else.
     assert labels.tolist() == ["train"] * 6 + ["val"] * 3 + ["test"] * 3
-    # b does not fit into train beside a, but the small ones do, by name.
+    # b does not fit into train together with a, but the small ones do, by name.
     labels = scaffold_split(keys, (8 / 12, 3 / 12, 1 / 12), scaffold_of=initial)
     assert labels.tolist() == ["train"] * 6 + ["val"] * 3 + ["train", "train", "test"]
 
@@ -204,17 +204,17 @@ def test_leakage_finds_the_repeated_molecules_of_esol(esol, name, count):
     for leak in leaks:
         assert [esol[row] for row in leak.rows] == [leak.name] * 2
         assert {labels[row] for row in leak.rows} == set(leak.labels)
-    said = describe_leakage(leaks)
+    text = describe_leakage(leaks)
     if count:
-        assert said.startswith(f"{count} molecules are in more than one subset of the split, {2 * count} rows")
-        assert said.count(", rows ") == 3
-        assert said.endswith("; ...)" if count > 3 else ")")
+        assert text.startswith(f"{count} molecules are in more than one subset of the split, {2 * count} rows")
+        assert text.count(", rows ") == 3
+        assert text.endswith("; ...)" if count > 3 else ")")
     else:
-        assert said == "no molecule is in more than one subset of the split"
+        assert text == "no molecule is in more than one subset of the split"
 
 
 @pytest.mark.parametrize("seed", range(3, 10))
-def test_the_further_random_splits_of_esol_are_our_own(esol, seed):
+def test_the_bundled_random_splits_of_esol_are_reproduced(esol, seed):
     chem = pytest.importorskip("molattn.chem")
     keys = [chem.canonical_smiles(chem.read_smiles(smiles)) for smiles in esol]
     carried = read_bundled_split(f"random{seed}", esol)
@@ -222,7 +222,7 @@ def test_the_further_random_splits_of_esol_are_our_own(esol, seed):
     assert find_leakage(keys, carried) == []
 
 
-def test_the_balanced_scaffold_split_of_esol_is_our_own(esol):
+def test_the_bundled_balanced_scaffold_split_of_esol_is_reproduced(esol):
     chem = pytest.importorskip("molattn.chem")
     keys = [chem.canonical_smiles(chem.read_smiles(smiles)) for smiles in esol]
     carried = read_bundled_split("scaffold-balanced0", esol)
@@ -239,8 +239,8 @@ def test_grouping_the_rows_of_a_molecule_leaves_no_leak(esol):
 def test_leakage_by_hand():
     leaks = find_leakage(["C", "O", "C", "O", "C"], ["test", "train", "train", "train", ""])
     assert leaks == [("C", ("train", "test"), (0, 2))]
-    said = "1 molecule is in more than one subset of the split, 2 rows in all"
-    assert describe_leakage(leaks) == f"{said} ('C' in train and test, rows 0, 2)"
+    text = "1 molecule is in more than one subset of the split, 2 rows in all"
+    assert describe_leakage(leaks) == f"{text} ('C' in train and test, rows 0, 2)"
 
 
 def split_file(tmp_path, rows, columns=("smiles", "split")):

@@ -30,20 +30,20 @@ def read(data: bytes, latin: bool = False) -> list[str]:
 
 
 def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
-    for path, said in (
+    for path, message in (
         (tmp_path / "none.csv", "there is no file .*none.csv"),
         (tmp_path, "is a folder; give a file in it"),
         (tmp_path / ("x" * 300), "cannot be read: File name too long"),
     ):
-        with pytest.raises(InputError, match=said), open_input(path):
+        with pytest.raises(InputError, match=message), open_input(path):
             pass
 
 
 def test_a_file_that_cannot_be_read_on() -> None:
-    for error, said in ((OSError(5, "Input/output error"), "Input/output error"), (OSError("gone"), "gone")):
+    for error, message in ((OSError(5, "Input/output error"), "Input/output error"), (OSError("gone"), "gone")):
         found = read_blocks(Pipe(b"a\n", error), "t.csv")
         assert next(found) == b"a\n"
-        with pytest.raises(InputError, match=f"t.csv cannot be read: {said}"):
+        with pytest.raises(InputError, match=f"t.csv cannot be read: {message}"):
             next(found)
 
 
@@ -90,9 +90,9 @@ def test_the_encoding_does_not_depend_on_where_blocks_end(monkeypatch: pytest.Mo
     text = "name,x\r\n\r\n€é\ny\r\nµ\r"
     expected = text.splitlines(keepends=True)
     for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-32", "cp1252"):
-        said: list[str] = []
-        assert list(read_lines(io.BytesIO(text.encode(encoding)), "t.csv", warn=said.append)) == expected
-        assert [f"as line {n} shows" in "".join(said) for n in (1, 3)] == [False, encoding == "cp1252"]
+        warnings: list[str] = []
+        assert list(read_lines(io.BytesIO(text.encode(encoding)), "t.csv", warn=warnings.append)) == expected
+        assert [f"as line {n} shows" in "".join(warnings) for n in (1, 3)] == [False, encoding == "cp1252"]
         assert list(read_lines(io.BytesIO(text.encode(encoding)), "t.csv", encoding=encoding)) == expected
     for mark, encoding in ((b"\xfe\xff", "utf-16-be"), (b"\0\0\xfe\xff", "utf-32-be")):
         assert read(mark + text.encode(encoding)) == expected
@@ -104,8 +104,8 @@ def test_the_encoding_does_not_depend_on_where_blocks_end(monkeypatch: pytest.Mo
 
 
 def test_a_file_that_is_no_text_is_named() -> None:
-    for start, said in ((b"PK\x03\x04", "a workbook or another zip"), (b"\x1f\x8b\x08", "gzip")):
-        with pytest.raises(InputError, match=f"t.csv is not text but {said}"):
+    for start, message in ((b"PK\x03\x04", "a workbook or another zip"), (b"\x1f\x8b\x08", "gzip")):
+        with pytest.raises(InputError, match=f"t.csv is not text but {message}"):
             read(start + b"rest")
     assert read(b"PK\n") == ["PK\n"]
 

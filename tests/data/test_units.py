@@ -19,7 +19,7 @@ from molattn.data.tables.units import find_without_unit, name_has_unit, split_un
         *((name, name, "") for name in ("[nM] y", "y (a very long remark of somebody)", "y (nM", "y nM)")),
     ],
 )
-def test_what_stands_in_brackets_at_the_end_is_the_unit(name: str, rest: str, unit: str) -> None:
+def test_text_in_brackets_at_the_end_is_the_unit(name: str, rest: str, unit: str) -> None:
     assert split_unit(name) == (rest, unit)
     assert name_has_unit(name, unit) == bool(unit)
     assert not name_has_unit(name, "kg")

@@ -148,7 +148,7 @@ def _row(number: int, text: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("part", "data", "said"),
+    ("part", "data", "message"),
     [
         (SHEET, _sheet(_row(1, b"smiles") + _row(2, b"C" * 40_000_000)), "a row of a sheet of over 16,777,216 bytes"),
         (SHEET, _sheet(_row(1, b"smiles") + b"<row><c/>" + b"<c/>" * 5_000_000), "a row of a sheet of over"),
@@ -161,19 +161,19 @@ def _row(number: int, text: bytes) -> bytes:
     ],
     ids=["a cell", "cells", "entities", "rows", "strings", "a cut sheet", "no workbook", "no types"],
 )
-def test_workbooks_that_fill_the_memory_or_are_damaged(tmp_path: Path, part: str, data: bytes, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_workbooks_that_fill_the_memory_or_are_damaged(tmp_path: Path, part: str, data: bytes, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         read_table(_with_part(tmp_path / "t.xlsx", part, data))
 
 
 def test_other_files_are_no_workbooks(tmp_path: Path) -> None:
-    for data, said in (
+    for data, message in (
         (b"", "cannot be read as a workbook"),
         (b"smiles,y\n", "cannot be read as a workbook"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1", "has a password or is of an old Excel"),
     ):
         (tmp_path / "t.xlsx").write_bytes(data)
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             count_rows(tmp_path / "t.xlsx")
     with pytest.raises(InputError, match="there is no file"):
         read_table(tmp_path / "none.xlsx")

@@ -54,7 +54,7 @@ def test_no_two_habits_have_one_name() -> None:
     assert len(set(names)) == len(names)
 
 
-def test_every_line_of_the_page_about_tables_is_held_by_a_habit() -> None:
+def test_every_line_of_the_page_about_tables_has_a_test_case() -> None:
     text = (Path(__file__).parents[2] / "docs/tables.md").read_text(encoding="utf-8")
     rows = [line for line in text.splitlines() if line.startswith("|")][2:]
     cited = [row.rstrip("| ").rpartition("|")[2].strip() for row in rows]
