@@ -20,7 +20,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_the_table_has_scores_intervals_ranks_and_says_that_test_labels_were_read(
+def test_the_table_has_scores_intervals_ranks_and_a_note_that_test_labels_were_read(
     molattn: Molattn, tmp_path: Path
 ) -> None:
     command = ("benchmark", "tdc", *QUICK, "--base", "none", "-o", tmp_path / "run")
@@ -46,7 +46,7 @@ def test_the_table_has_scores_intervals_ranks_and_says_that_test_labels_were_rea
     assert refused.code == 2 and "another model or other settings" in refused.err
 
 
-def test_what_the_protocol_decides_is_no_option(molattn: Molattn) -> None:
+def test_settings_of_the_protocol_are_no_options(molattn: Molattn) -> None:
     shown = molattn("benchmark", "--help-all").out
     assert "--ensemble-size" in shown and "--with-trees" in shown and "--loss-function" in shown
     for name in ("--split-type", "--target-columns", "--seed ", "--num-folds", "--devices"):

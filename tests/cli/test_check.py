@@ -37,7 +37,7 @@ def test_the_same_as_json(molattn: Molattn, tmp_path: Path) -> None:
     assert duplicates["examples"][0] == {"molecule": "CCO", "target": "y", "line": [62, 63], "values": [9.5, -9.5]}
 
 
-def test_a_table_that_cannot_be_trained_on_gives_1_and_a_sentence(molattn: Molattn, tmp_path: Path) -> None:
+def test_a_table_that_cannot_be_trained_on_exits_with_1_and_a_sentence(molattn: Molattn, tmp_path: Path) -> None:
     path = tmp_path / "bad.csv"
     path.write_text("smiles,y\n" + "C1CC,1\n" * 20)
     answer = molattn("check", path)
@@ -50,13 +50,13 @@ def test_a_table_that_cannot_be_trained_on_gives_1_and_a_sentence(molattn: Molat
     assert found["trainable"] is False and "no row can be used" in found["error"]
 
 
-def test_a_command_that_makes_no_sense_gives_2(molattn: Molattn, tmp_path: Path) -> None:
+def test_invalid_arguments_exit_with_2(molattn: Molattn, tmp_path: Path) -> None:
     assert molattn("check", _table(tmp_path / "t.csv"), "--target-columns", "z").code == 2
     answer = molattn("check", _table(tmp_path / "t.csv"), "--dataset", "esol")
     assert answer.code == 2 and "not both" in answer.err
 
 
-def test_training_says_and_writes_what_needs_attention(molattn: Molattn, tmp_path: Path) -> None:
+def test_training_prints_and_saves_warnings_about_the_data(molattn: Molattn, tmp_path: Path) -> None:
     table, run = _table(tmp_path / "t.csv"), tmp_path / "run"
     answer = molattn("train", table, *QUICK, "-o", run)
     assert answer.code == 0, answer.err

@@ -25,10 +25,10 @@ from tests.molecules import esol
 SMILES, _ = esol(40)
 MASS = [10.0 * len(s) for s in SMILES]
 LOGP = [((7 * i) % 11) / 3 - 1 for i in range(40)]
-# All that there is to learn stands in the descriptors.
+# The target depends on the descriptors only.
 VALUES = [0.01 * m - p for m, p in zip(MASS, LOGP, strict=True)]
-ASKED = ("--descriptor-columns", "MW", "--descriptor-columns", "logP", "--target-columns", "y")
-# No others stand beside them.
+COLUMNS = ("--descriptor-columns", "MW", "--descriptor-columns", "logP", "--target-columns", "y")
+# No other descriptors are computed.
 ALONE = "data.molecule_featurizers=[]"
 SIZES = ("model.num_layers=1", "model.hidden_dim=16")
 FAST = ("--epochs", "3", "--accelerator", "cpu", "-q", *(word for s in (ALONE, *SIZES) for word in ("--set", s)))
@@ -71,7 +71,7 @@ def test_rows_without_a_number_are_left_out_and_named(run: Path) -> None:
     ]
     assert tomllib.loads((run / "config.toml").read_text())["data"]["descriptor_columns"] == ["MW", "logP"]
     metrics = json.loads((run / "metrics.json").read_text())
-    # The molecules alone do not say it: the numbers beside them were read.
+    # The molecules alone do not determine the target: the descriptors were read.
     assert metrics["train"]["y"]["r2"] > 0.8
 
 
@@ -232,7 +232,7 @@ def test_an_ambiguous_descriptor_is_refused_until_its_format_is_given(
 
 def test_folds_scale_by_their_own_training_molecules(molattn: Molattn, tmp_path: Path) -> None:
     table = write(tmp_path / "my.csv")
-    options = (*ASKED, *FAST, "--num-folds", "2", "--model", "smiles-transformer")
+    options = (*COLUMNS, *FAST, "--num-folds", "2", "--model", "smiles-transformer")
     assert molattn("train", table, *options, "-o", tmp_path / "run").code == 0
     means = []
     for fold in (0, 1):
@@ -246,7 +246,7 @@ def test_folds_scale_by_their_own_training_molecules(molattn: Molattn, tmp_path:
 
 def test_an_interrupted_run_resumes_bit_for_bit(molattn: Molattn, tmp_path: Path) -> None:
     table = write(tmp_path / "my.csv")
-    assert molattn("train", table, *ASKED, *FAST, "-o", tmp_path / "whole").code == 0
+    assert molattn("train", table, *COLUMNS, *FAST, "-o", tmp_path / "whole").code == 0
 
     def epoch(_: object, record: object, __: int) -> None:
         if record.epoch == 2:  # pyright: ignore[reportAttributeAccessIssue]
@@ -254,7 +254,7 @@ def test_an_interrupted_run_resumes_bit_for_bit(molattn: Molattn, tmp_path: Path
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("molattn.cli.progress.TerminalReporter.epoch", epoch)
-        assert molattn("train", table, *ASKED, *FAST, "-o", tmp_path / "cut").code != 0
+        assert molattn("train", table, *COLUMNS, *FAST, "-o", tmp_path / "cut").code != 0
     assert not (tmp_path / "cut" / "metrics.json").exists()
     assert molattn("train", "--resume", tmp_path / "cut", "-q").code == 0
     for name in ("metrics.json", "predictions.csv", "model/model.safetensors", "model/config.json"):
@@ -262,6 +262,6 @@ def test_an_interrupted_run_resumes_bit_for_bit(molattn: Molattn, tmp_path: Path
 
 
 def test_the_suggested_command_fits_the_model(molattn: Molattn, tmp_path: Path) -> None:
-    answer = molattn("train", write(tmp_path / "my.csv"), *ASKED, *QUICK, "--epochs", "1", "-o", tmp_path / "run")
+    answer = molattn("train", write(tmp_path / "my.csv"), *COLUMNS, *QUICK, "--epochs", "1", "-o", tmp_path / "run")
     assert answer.code == 0
     assert "predict" in answer.out and "--smiles" not in answer.out and "with MW, logP in it" in answer.out

@@ -205,7 +205,7 @@ def test_attention_of_no_molecule_is_an_error(molattn: Molattn, run: Path, tmp_p
 
 
 @pytest.mark.finished_runs
-def test_faithfulness_is_measured_saved_and_quoted(molattn: Molattn, own_run: Path, tmp_path: Path) -> None:
+def test_faithfulness_is_measured_saved_and_shown(molattn: Molattn, own_run: Path, tmp_path: Path) -> None:
     answer = molattn("faithfulness", own_run)
     assert answer.code == 0, answer.err
     assert "y, 4 test molecules of solubility.csv:" in answer.out

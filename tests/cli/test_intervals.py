@@ -76,7 +76,7 @@ def test_intervals_are_columns_of_the_predicted_table(
     mean, std = predictor.predict(SMILES, return_std=True)
     for name, values in (("y_lower", lower), ("y_upper", upper), ("y_pred", mean), ("y_std", std)):
         assert [float(r[name]) for r in rows] == pytest.approx(values.tolist(), rel=1e-5, abs=1e-6)
-    # The molecules that the model kept are like themselves, whole.
+    # The training molecules, which the model stores, have a similarity of 1 to themselves.
     sides = [r["split"] for r in _rows(numbers / "splits.csv")]
     for row, side in zip(rows, sides, strict=True):
         assert side != "train" or float(row["tanimoto_nearest"]) == 1.0
@@ -140,8 +140,8 @@ def test_evaluation_measures_uncertainties(molattn: Molattn, numbers: Path, labe
     content = json.loads(molattn("evaluate", numbers, labelled, "--json").out)
     assert content["uncertainty"]["method"] == "ensemble"
     assert 0 <= content["uncertainty"]["test"]["y"]["coverage"] <= 1
-    said = molattn("evaluate", numbers, labelled).out
-    assert "uncertainty by ensemble, calibration conformal-regression" in said and "mean width" in said
+    text = molattn("evaluate", numbers, labelled).out
+    assert "uncertainty by ensemble, calibration conformal-regression" in text and "mean width" in text
 
 
 def test_options_that_a_model_does_not_support_are_refused(

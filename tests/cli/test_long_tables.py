@@ -201,7 +201,7 @@ def test_standard_input_is_read_and_printed(
         assert answer.code == 2 and "instead of a pipe" in answer.err
 
 
-def test_a_malformed_row_in_a_file_costs_no_prediction(
+def test_a_malformed_row_in_a_file_loses_no_prediction(
     molattn: Molattn, monkeypatch: pytest.MonkeyPatch, run: Path, many: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "in.csv").write_text(many.read_text() + "1\n")
@@ -217,7 +217,7 @@ def test_a_malformed_row_in_a_file_costs_no_prediction(
 
 @pytest.mark.usefixtures("short_parts")
 @pytest.mark.parametrize("call", [1, 2, 4, 7])
-def test_a_full_disk_costs_no_finished_part(
+def test_a_full_disk_loses_no_finished_part(
     molattn: Molattn, monkeypatch: pytest.MonkeyPatch, run: Path, many: Path, whole: Path, tmp_path: Path, call: int
 ) -> None:
     real, calls = os.fsync, 0
@@ -357,10 +357,10 @@ def test_a_killed_prediction_is_resumed(run: Path, many: Path, whole: Path, tmp_
 
 def test_a_total_that_is_known_later_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     progress = TableProgress(None)
-    said: list[str] = []
-    monkeypatch.setattr(table_report, "print_status", said.append)
+    statuses: list[str] = []
+    monkeypatch.setattr(table_report, "print_status", statuses.append)
     for done in (1, 2):
         progress.last_line = progress.start = time.monotonic() - 20
         progress(done, 8)
-    assert said[0].startswith("1 of 8 molecules") and said[1].startswith("2 of 8 molecules")
-    assert said[1].endswith("60 s left")
+    assert statuses[0].startswith("1 of 8 molecules") and statuses[1].startswith("2 of 8 molecules")
+    assert statuses[1].endswith("60 s left")

@@ -118,7 +118,7 @@ def test_features_that_the_model_does_not_encode_are_warned_of(molattn: Molattn,
     assert "[C+7]" in molattn("predict", run, "--smiles", "[C+7]").err
 
 
-def test_workers_change_nothing(molattn: Molattn, run: Path, molecules: Path) -> None:
+def test_the_number_of_workers_does_not_change_the_result(molattn: Molattn, run: Path, molecules: Path) -> None:
     assert molattn("predict", run, molecules, "-n", 2).out == molattn("predict", run, molecules).out
 
 

@@ -70,7 +70,7 @@ def test_two_runs_are_compared(molattn: Molattn, run: Path, table: Path, tmp_pat
     assert second == pytest.approx(load(other).predict(data["smiles"]).tolist(), abs=1e-4)
 
 
-def test_many_molecules_are_sampled_and_it_is_said(molattn: Molattn, run: Path, tmp_path: Path) -> None:
+def test_many_molecules_are_sampled_with_a_note(molattn: Molattn, run: Path, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     answer = molattn("report", run, "-o", path, "--max-molecules", "10")
     assert answer.err == f"{path} shows 10 of 40 molecules: open it in a browser\n"
@@ -95,7 +95,7 @@ def test_many_molecules_are_sampled_and_it_is_said(molattn: Molattn, run: Path, 
         (["--max-molecules", "0"], 2, "--max-molecules"),
     ],
 )
-def test_mistakes_are_one_sentence_each_and_write_nothing(
+def test_errors_are_one_sentence_and_write_nothing(
     molattn: Molattn,
     run: Path,
     tmp_path: Path,

@@ -75,7 +75,7 @@ def test_a_typed_table_keeps_its_types(molattn: Molattn, run: Path, tmp_path: Pa
     assert [table["smiles"][i].as_py() for i in found["id"].to_pylist()] == found["smiles"].to_pylist()
 
 
-def test_mistakes_are_one_sentence_each(molattn: Molattn, run: Path, pool: Path, tmp_path: Path) -> None:
+def test_errors_are_one_sentence(molattn: Molattn, run: Path, pool: Path, tmp_path: Path) -> None:
     code, _, err = molattn("select", run, pool, "-n", "3")
     assert (code, err.count("\n")) == (2, 1)
     assert "needs standard deviations" in err

@@ -1,4 +1,4 @@
-"""`molattn predict`: a table comes back as it came, and what was done to read it is said once."""
+"""`molattn predict`: the output has the format of the input, and how it was read is reported once."""
 
 import csv
 import io
@@ -54,7 +54,7 @@ def in_every_way(
     return whole.read_bytes()
 
 
-def test_semicolons_commas_and_the_index_come_back(
+def test_semicolons_decimal_commas_and_the_index_are_preserved(
     molattn: Molattn, monkeypatch: pytest.MonkeyPatch, run: Path, tmp_path: Path
 ) -> None:
     """In the encoding of Windows, with decimal commas, titles, and a column without a name."""
@@ -68,12 +68,12 @@ def test_semicolons_commas_and_the_index_come_back(
     predictions = [line.split(";")[-3] for line in lines]
     assert all("." not in text for text in predictions) and sum("," in text for text in predictions) > LONG // 2
     answer = molattn("predict", run, table, "-o", tmp_path / "out.tsv")
-    for said in (
+    for message in (
         f"warning: {table}: the header is line 2; the rows above it are skipped: 'Assay 17'",
         f"warning: {table}, line 2: column 1 has no name: it is read as 'Unnamed: 0'",
         f"warning: {table} is not UTF-8 text, as line 3 shows: it is read as Windows-1252; --encoding gives another",
     ):
-        assert answer.err.count(said) == 1
+        assert answer.err.count(message) == 1
     assert (tmp_path / "out.tsv").read_text().splitlines()[1].split("\t")[4] == predictions[0]
     assert molattn("predict", run, table, "-o", tmp_path / "out.parquet").code == 0
     names = read_table(tmp_path / "out.parquet").columns

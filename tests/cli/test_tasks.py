@@ -156,7 +156,7 @@ def test_strings_are_predicted_as_classes(molattn: Molattn, tmp_path: Path) -> N
     assert json.loads(answer.out)["targets"]["grade"]["n"] == 59
 
 
-def test_bounds_are_learned_and_not_measured(molattn: Molattn, tmp_path: Path) -> None:
+def test_bounds_are_used_in_training_and_not_in_metrics(molattn: Molattn, tmp_path: Path) -> None:
     cells = [f">{v}" if i % 5 == 1 else f"<= {v}" if i % 5 == 3 else str(v) for i, v in enumerate(VALUES)]
     table, run = _write(tmp_path / "t.csv", y=cells), tmp_path / "run"
     answer = molattn("train", table, *QUICK, "-o", run, "--ensemble-size", "2", "--calibration-size", "0.2")
@@ -258,7 +258,7 @@ def test_evaluate_agrees_with_the_metrics_of_training(molattn: Molattn, run: Pat
     assert molattn("evaluate", run, table, "--strict").code == 4
 
 
-def test_molecules_of_the_training_are_measured_apart(molattn: Molattn, run: Path, table: Path, tmp_path: Path) -> None:
+def test_training_molecules_are_evaluated_separately(molattn: Molattn, run: Path, table: Path, tmp_path: Path) -> None:
     with open(run / "splits.csv", newline="") as file:
         label = {row["smiles"]: row["split"] for row in csv.DictReader(file)}
     with open(table, newline="") as file:
@@ -293,9 +293,7 @@ def test_molecules_of_the_training_are_measured_apart(molattn: Molattn, run: Pat
     assert "there are no others in the table" in molattn("evaluate", run, write("known.csv", known)).err
 
 
-def test_labels_in_columns_of_other_names_are_measured_alike(
-    molattn: Molattn, run: Path, table: Path, tmp_path: Path
-) -> None:
+def test_labels_may_be_in_columns_of_other_names(molattn: Molattn, run: Path, table: Path, tmp_path: Path) -> None:
     renamed = tmp_path / "renamed.csv"
     header, rest = table.read_text().split("\n", 1)
     renamed.write_text(header.replace("y", "log S") + "\n" + rest)
@@ -368,7 +366,7 @@ def test_a_constant_target_trains_and_undefined_metrics_have_a_reason(
         ),
     ],
 )
-def test_targets_that_nothing_can_be_learned_from_are_refused(
+def test_tables_without_enough_molecules_or_labels_are_refused(
     molattn: Molattn, tmp_path: Path, table: str, options: tuple[str, ...], reason: str
 ) -> None:
     answer = _train_on(molattn, tmp_path, table, *options)

@@ -505,7 +505,7 @@ assert not heavy, heavy
         (["{table}", "-o", "{run}"], "exists: give another --output-dir, or --force"),
     ],
 )
-def test_what_is_seen_at_once_is_said_before_torch_and_rdkit_are_imported(
+def test_invalid_arguments_are_reported_before_torch_and_rdkit_are_imported(
     run: Path, table: Path, arguments: list[str], message: str
 ) -> None:
     code = (

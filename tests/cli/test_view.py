@@ -134,7 +134,7 @@ def test_invalid_arguments_are_refused_and_write_nothing(molattn, run, tmp_path,
 SMALL = {"hidden_dim": 16, "num_heads": 4, "num_layers": 1}
 
 
-def test_why_a_page_has_no_attributions_is_said(capsys):
+def test_the_reason_for_missing_attributions_is_printed(capsys):
     model = build_model(GraphModelConfig(**SMALL), 1, num_descriptors=1).eval().requires_grad_(False)
     given = replace(artifact_of(model), descriptors=DescriptorScaler(("pH",), (0.0,), (1.0,)))
     predictor = Predictor(given)
@@ -147,7 +147,7 @@ def test_why_a_page_has_no_attributions_is_said(capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_one_molecule_without_attributions_does_not_cost_the_others_theirs(capsys, monkeypatch):
+def test_a_molecule_without_attributions_does_not_affect_the_others(capsys, monkeypatch):
     predictor = Predictor(artifact_of(build_model(GraphModelConfig(**SMALL), 1).eval().requires_grad_(False)))
     real = explainer.attribute
 

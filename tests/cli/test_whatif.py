@@ -49,7 +49,7 @@ def test_the_best_variants_are_printed_with_their_intervals(molattn: Molattn, ru
     assert "held-out" in lines[12] and found.agreement_text in lines[12]
 
 
-def test_a_model_without_its_table_does_not_say_what_is_in_it(
+def test_a_model_without_its_table_does_not_mention_the_training_set(
     molattn: Molattn, runs: tuple[Path, Path], tmp_path: Path
 ) -> None:
     import molattn as library
@@ -58,13 +58,13 @@ def test_a_model_without_its_table_does_not_say_what_is_in_it(
     table, run = runs[0].parent / "first.csv", tmp_path / "run"
     library.train(table, target_columns=["f"], output_dir=run, calibration_size=0.3, quiet=True, **options)
     library.load(run).save(tmp_path / "alone")
-    for folder, said in ((run, True), (tmp_path / "alone", False)):
+    for folder, known in ((run, True), (tmp_path / "alone", False)):
         code, out, _ = molattn("whatif", folder, "-s", PARENT, "--level", "0.5")
-        assert code == 0 and ("the training set" in out.splitlines()[0]) == said
+        assert code == 0 and ("the training set" in out.splitlines()[0]) == known
         assert out.splitlines()[0].endswith("; maximize")
 
 
-def test_a_molecule_without_variants_says_so(molattn: Molattn, runs: tuple[Path, Path]) -> None:
+def test_a_molecule_without_variants_has_a_message(molattn: Molattn, runs: tuple[Path, Path]) -> None:
     code, out, _ = molattn("whatif", runs[0], "-s", "[Na+].[Cl-]", "--level", "0.8")
     assert code == 0 and "there is no variant" in out
 
@@ -86,7 +86,7 @@ def test_a_csv_has_all_variants(molattn: Molattn, runs: tuple[Path, Path], tmp_p
     assert len(read(output)) == 3
 
 
-def test_several_runs_are_weighed(molattn: Molattn, runs: tuple[Path, Path], tmp_path: Path) -> None:
+def test_several_runs_give_a_pareto_front(molattn: Molattn, runs: tuple[Path, Path], tmp_path: Path) -> None:
     output = tmp_path / "both.csv"
     options = ("-s", PARENT, "--level", "0.8", "--maximize", "f", "--minimize", "s")
     assert molattn("whatif", *runs, *options, "-o", output).code == 0
@@ -107,7 +107,7 @@ def test_a_page_is_written(molattn: Molattn, runs: tuple[Path, Path], tmp_path: 
     assert "Content-Security-Policy" in output.read_text(encoding="utf-8")
 
 
-def test_a_table_of_one_s_own_has_other_effects(molattn: Molattn, runs: tuple[Path, Path], tmp_path: Path) -> None:
+def test_another_table_gives_other_effects(molattn: Molattn, runs: tuple[Path, Path], tmp_path: Path) -> None:
     table = tmp_path / "more.csv"
     pairs = ["c1ccccc1,1.0", "Brc1ccccc1,0.0", "Cc1ccccc1,0.8", "Cc1ccc(Br)cc1,-0.2"]
     table.write_text("\n".join(["smiles,f", *pairs, *(f"{s},{v}" for s, v in zip(*esol(60), strict=True))]) + "\n")
@@ -118,7 +118,7 @@ def test_a_table_of_one_s_own_has_other_effects(molattn: Molattn, runs: tuple[Pa
     assert bromides and all(int(row["f_pairs"]) >= 2 for row in bromides)
 
 
-def test_mistakes_are_one_sentence_each(molattn: Molattn, run: Path, runs: tuple[Path, Path], tmp_path: Path) -> None:
+def test_errors_are_one_sentence(molattn: Molattn, run: Path, runs: tuple[Path, Path], tmp_path: Path) -> None:
     for arguments, code, words in (
         (("-s", "C1CC"), 3, "ring"),
         (("-s", PARENT, "--minimize", "nothing"), 2, "unknown target 'nothing'"),

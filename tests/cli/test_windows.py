@@ -79,7 +79,7 @@ def test_arguments_are_quoted_for_the_shell_of_the_system(
     assert terminal.quote_argument(text) == quoted
 
 
-def test_a_program_that_is_found_with_exe_is_the_one_that_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_program_on_the_path_may_have_the_suffix_exe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "argv", [str(tmp_path / "molattn")])
     monkeypatch.setattr(train_report.shutil, "which", lambda _: str(tmp_path / "molattn.EXE"))
     assert train_report._program() == "molattn"
@@ -126,7 +126,7 @@ def test_a_folder_for_predictions_may_end_with_the_separator_of_the_system(
     assert found.output == Path("new\\") / "in.csv"
 
 
-def test_a_reader_of_parquet_that_crashes_says_so_whatever_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_of_the_parquet_reader_is_reported_for_any_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     for code in (-11, 0xC0000005):
         ended = SimpleNamespace(stdout=b"", stderr=b"", returncode=code)
         monkeypatch.setattr(subprocess, "run", lambda *_, answer=ended, **__: answer)
