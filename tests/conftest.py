@@ -1,4 +1,4 @@
-"""What every test runs under."""
+"""The configuration of all tests."""
 
 import atexit
 import gc
@@ -15,7 +15,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # Read when Keras is imported: it asks for tensorflow otherwise, and writes its settings into the home folder.
 os.environ["KERAS_BACKEND"] = "torch"
 os.environ["KERAS_HOME"] = str(Path(tempfile.gettempdir()) / "molattn-tests-keras")
-# Nothing of a test stays in the user's cache, and what another run left there is not found.
+# Tests neither write to the user's cache nor read from it.
 if "PYTEST_XDIST_WORKER" not in os.environ:  # the workers share the folder of the process that starts them
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="molattn-tests-cache-")
     os.environ.pop("MOLATTN_CACHE", None)
@@ -44,9 +44,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _small_trainings_begin_at_once() -> Iterator[None]:
-    """A training first looks through all that is in memory: here, with all that tests import, that takes longer than
-    a small training itself."""
+def _no_garbage_collection_before_trainings() -> Iterator[None]:
+    """A training first runs the garbage collector, which takes longer than a small training here, with all
+    that the tests import."""
     with pytest.MonkeyPatch.context() as patch:
         functions = {name: getattr(gc, name) for name in ("freeze", "unfreeze", "get_freeze_count")}
         patch.setattr("molattn.training.fit.gc", SimpleNamespace(collect=int, **functions))
@@ -54,15 +54,15 @@ def _small_trainings_begin_at_once() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _small_trainings_end_with_a_small_measurement() -> Iterator[None]:
-    """Of faithfulness, on one or two molecules: on more it takes longer than a small training itself."""
+def _faithfulness_of_few_fragments() -> Iterator[None]:
+    """Measure faithfulness after a training on one or two molecules only, because more take longer than the training."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("molattn.explain.run_faithfulness.MAX_FRAGMENTS", 20)
         yield
 
 
 @pytest.fixture(autouse=True)
-def _small_trainings_end_at_once(request: pytest.FixtureRequest) -> Iterator[None]:
+def _no_plots_and_faithfulness_after_trainings(request: pytest.FixtureRequest) -> Iterator[None]:
     """The plots of a run and its measurement of faithfulness take longer than a small training itself: they are
     made for the tests with the mark `finished_runs`, and for fixtures that several tests share."""
     if request.node.get_closest_marker("finished_runs"):
@@ -74,8 +74,8 @@ def _small_trainings_end_at_once(request: pytest.FixtureRequest) -> Iterator[Non
 
 
 @pytest.fixture(autouse=True)
-def _torch_is_left_as_it_was() -> Iterator[None]:
-    """What a test leaves switched on would change the tests that happen to come after it in the same process."""
+def _torch_settings_are_restored() -> Iterator[None]:
+    """Global settings that a test does not restore would affect later tests in the same process."""
     yield
     torch = sys.modules.get("torch")
     if torch is not None and hasattr(torch, "are_deterministic_algorithms_enabled"):

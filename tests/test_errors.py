@@ -17,13 +17,13 @@ def test_every_error_has_the_exit_code_that_the_documentation_gives() -> None:
             assert getattr(errors, cells[1]).exit_code == int(cells[0])
 
 
-def test_a_missing_extra_says_what_to_type() -> None:
+def test_the_error_for_a_missing_extra_has_the_install_command() -> None:
     error = errors.MissingExtra("anywidget", "widget", "the widget")
     assert str(error) == "the widget needs anywidget: pip install 'molattn[widget]'"
     assert error.exit_code == 5
 
 
-def test_a_smiles_error_travels_between_processes() -> None:
+def test_a_smiles_error_can_be_pickled() -> None:
     error = pickle.loads(pickle.dumps(errors.SmilesError("C1CC", "a ring is open")))  # noqa: S301
     assert (error.smiles, error.reason, str(error)) == ("C1CC", "a ring is open", "'C1CC': a ring is open")
 
@@ -34,7 +34,7 @@ def test_the_doctor_knows_every_extra_of_the_package() -> None:
     assert set(errors.installed_extras()) == set(errors.EXTRAS)
 
 
-def test_an_unknown_choice_is_followed_by_the_choices() -> None:
+def test_the_error_for_an_unknown_choice_lists_the_choices() -> None:
     names = [f"setting_{i}" for i in range(30)]
     assert errors.unknown_choice("loss", "hinge", ("mse", "mae")) == "unknown loss 'hinge': choose one of mse, mae"
     close = errors.unknown_choice("loss", "mes", ("mse", "huber"))
@@ -49,7 +49,7 @@ def test_an_unknown_choice_is_followed_by_the_choices() -> None:
     assert found.endswith("did you mean 'training.learning_rate_schedule'?")
 
 
-def test_the_alternative_to_a_choice_stands_before_the_closest_name() -> None:
+def test_the_alternative_to_a_choice_is_listed_before_the_closest_name() -> None:
     names = [f"setting_{i}" for i in range(30)]
     either = errors.unknown_choice("score", "dott", ("dot", "scaled_dot"), "a function")
     assert either == "unknown score 'dott': choose one of dot, scaled_dot, or pass a function; did you mean 'dot'?"
@@ -64,7 +64,7 @@ def test_long_values_of_a_choice_are_cut() -> None:
 
 
 @pytest.mark.parametrize("text", ["C" * 1000, "\x1b[31mred", "\u0421", None, float("nan")])
-def test_what_is_shown_is_short_plain_ascii(text: object) -> None:
+def test_shown_values_are_short_plain_ascii(text: object) -> None:
     form = errors.short_repr(text)
     assert form.isascii()
     assert form.isprintable()

@@ -195,7 +195,7 @@ def test_a_plugin_file_hides_no_module_of_its_name(folder: Path) -> None:
     assert "\n2\n" in shown
 
 
-def test_a_plugin_beside_one_that_cannot_be_loaded_is_imported_once(folder: Path) -> None:
+def test_a_plugin_listed_with_a_broken_one_is_imported_once(folder: Path) -> None:
     (folder / "bad.py").write_text("1 / 0")
     (folder / "once.py").write_text("print('imported')\nfrom molattn.attention.heads import JOINS\nJOINS['a'] = None")
     shown = _answers(folder, "once.py,bad.py")

@@ -79,7 +79,7 @@ def test_the_errors_and_the_best_of_the_others(row: list[str]) -> None:
     assert interval == (words if of_splits == number else f"{words}, {of_splits} splits")
 
 
-def test_what_the_training_mean_errs_by() -> None:
+def test_the_error_of_the_training_mean() -> None:
     with (ROOT / "datasets" / "esol.csv").open(encoding="utf-8", newline="") as file:
         _, *molecules = csv.reader(file)
     smiles, y = [cells[0] for cells in molecules], np.array([float(cells[1]) for cells in molecules])

@@ -1,4 +1,4 @@
-"""Every statement of the README has a test, or a generated page, that holds it. The tests that no other file has."""
+"""Every statement of the README has a test or a generated page that holds it; here: those without another test."""
 
 import re
 import tomllib
@@ -58,9 +58,9 @@ HELD_BY = {
     "`python benchmarks/accuracy.py`": "docs/accuracy.md",
     "All runs, and what was chosen": "docs/accuracy.md",
     "TDC's ADMET tasks, five seeds": f"{FIGURES}::test_the_mean_rank_in_the_arena",
-    "The first command's 0.449 is no leak": f"{HERE}::test_no_molecule_of_the_first_command_is_on_two_sides; "
+    "The first command's 0.449 is no leak": f"{HERE}::test_no_molecule_of_the_first_command_is_in_two_subsets; "
     "tests/training/test_initialization.py::test_the_default_base_model_was_not_trained_on_esol",
-    "The test side of that split is easy": f"{FIGURES}::test_what_the_training_mean_errs_by; {FIRST}",
+    "The test side of that split is easy": f"{FIGURES}::test_the_error_of_the_training_mean; {FIRST}",
     "| on one thread |": f"{FIGURES}::test_the_ratios_of_speed",
     "`python benchmarks/prediction.py`": "docs/results/prediction_speed.md",
     "What 100 million molecules would cost": "docs/scale.md",
@@ -69,15 +69,15 @@ HELD_BY = {
     "How many faults put into the code": "docs/mutation.md",
     "Atom order, padding and the other molecules": f"{INVARIANCE}::test_atom_order_does_not_matter; "
     f"{INVARIANCE}::test_padding_does_not_matter; {INVARIANCE}::test_batch_invariance",
-    "No targets of bonds.": f"{HERE}::test_what_is_not_done_yet_is_refused",
-    "No calibration of atom-level targets.": f"{HERE}::test_what_is_not_done_yet_is_refused",
+    "No targets of bonds.": f"{HERE}::test_unsupported_targets_are_refused",
+    "No calibration of atom-level targets.": f"{HERE}::test_unsupported_targets_are_refused",
     "3D is one conformer": f"{HERE}::test_only_the_presets_that_are_named_need_a_conformer",
     "Stereochemistry is seen": f"{INVARIANCE}::test_stereo_isomers_differ; "
-    f"{HERE}::test_the_stereochemistry_of_allenes_is_not_seen",
+    f"{HERE}::test_the_stereochemistry_of_allenes_has_no_code",
     "Molecules over 1,000 atoms": f"{HERE}::test_molecules_over_the_limit_are_refused",
     "The tests, on a fresh clone": f"{HERE}::test_the_command_of_the_tests_is_that_of_ci",
-    "| full suite with |": "tests/test_versions.py::test_the_pinned_ones_are_those_of_the_constraints; "
-    "tests/test_versions.py::test_the_lowest_are_those_that_the_project_allows",
+    "| full suite with |": "tests/test_versions.py::test_the_pinned_versions_are_those_of_the_constraints; "
+    "tests/test_versions.py::test_the_lowest_versions_are_those_of_pyproject",
     "What else runs before a change lands": "docs/guide/develop.md",
     "To cite molattn": LINKS,
     "MIT licence.": f"{HERE}::test_the_lowest_python_and_the_licence",
@@ -100,10 +100,10 @@ def statements(text: str) -> list[str]:
     return found
 
 
-def test_every_statement_is_held_by_what_exists() -> None:
-    said = statements(README.read_text(encoding="utf-8"))
-    assert [s for s in said if not any(s.startswith(start) for start in HELD_BY)] == []
-    assert [start for start in HELD_BY if not any(s.startswith(start) for s in said)] == []
+def test_every_statement_has_an_existing_test_or_page() -> None:
+    sentences = statements(README.read_text(encoding="utf-8"))
+    assert [s for s in sentences if not any(s.startswith(start) for start in HELD_BY)] == []
+    assert [start for start in HELD_BY if not any(s.startswith(start) for s in sentences)] == []
     for holders in HELD_BY.values():
         for holder in holders.split("; "):
             path, _, name = holder.partition("::")
@@ -118,7 +118,7 @@ def test_a_new_statement_is_found() -> None:
     assert statements(text) == ["It is fast.", "It is *good*.", "A:", "B.", "c", "| a | b |"]
 
 
-# What no other test holds
+# Statements that no other test covers
 
 
 def test_the_lowest_python_and_the_licence() -> None:
@@ -132,7 +132,7 @@ def test_the_table_of_the_first_command() -> None:
     assert len(lines) == 1 + 1128 and "a table of\n1,128 rows" in README.read_text(encoding="utf-8")
 
 
-def test_no_molecule_of_the_first_command_is_on_two_sides() -> None:
+def test_no_molecule_of_the_first_command_is_in_two_subsets() -> None:
     dataset = prepare(DataConfig(dataset="esol"), GraphModel, seed=0)
     keys: dict[str, set[str]] = {}
     for text, side in zip(dataset.smiles, dataset.split_labels, strict=True):
@@ -148,7 +148,7 @@ def test_the_command_of_the_tests_is_that_of_ci() -> None:
     assert "readme_command '.venv/bin/pytest'" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
-def test_what_is_not_done_yet_is_refused(tmp_path: Path) -> None:
+def test_unsupported_targets_are_refused(tmp_path: Path) -> None:
     rows = [f'{"C" * n},"[{", ".join(["1.0"] * n)}]"' for n in range(1, 41)]
     table = tmp_path / "atoms.csv"
     table.write_text("\n".join(["smiles,h", *rows]) + "\n", encoding="utf-8")
@@ -165,7 +165,7 @@ def test_only_the_presets_that_are_named_need_a_conformer() -> None:
     assert f"(presets {names}; `data.conformers`)" in README.read_text(encoding="utf-8")
 
 
-def test_the_stereochemistry_of_allenes_is_not_seen() -> None:
+def test_the_stereochemistry_of_allenes_has_no_code() -> None:
     one, other = (atom_codes(read_smiles(s)) for s in ("CC=[C@]=CC", "CC=[C@@]=CC"))
     np.testing.assert_equal(one, other)
 

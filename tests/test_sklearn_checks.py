@@ -90,7 +90,7 @@ class Spelled:
 
 class SpelledRegressor(Spelled, MolAttentionRegressor):
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        # The estimator's own goes through `predict`, which spells already.
+        # `score` of the estimator calls `predict`, which already converts X.
         return super().score(X, y, sample_weight)
 
 
@@ -100,7 +100,7 @@ class SpelledClassifier(Spelled, MolAttentionClassifier):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # So coarse a spelling loses what parts the classes of a table; `test_it_learns` has molecules.
+        # These SMILES are too coarse to separate the classes of a table; `test_it_learns` uses molecules.
         tags.classifier_tags.poor_score = True
         return tags
 

@@ -1,4 +1,4 @@
-"""Validation molecules of one's own (`eval_set`), and training that continues (`warm_start`), of the estimators."""
+"""Explicit validation molecules (`eval_set`) and continued training (`warm_start`) of the estimators."""
 
 import numpy as np
 import pandas

@@ -23,11 +23,11 @@ Y = np.array(VALUES)
 RNG = np.random.default_rng(0)
 FRAME = pd.DataFrame({"id": range(40), "logp": Y + RNG.normal(0, 0.1, 40), "Structure": SMILES, "mw": np.arange(40.0)})
 TINY: dict[str, Any] = {"hidden_dim": 16, "num_layers": 1, "num_heads": 2, "epochs": 2, "accelerator": "cpu"}
-BESIDE = ["logp", "mw"]
+DESCRIPTORS = ["logp", "mw"]
 
 
 def regressor(**parameters: Any) -> MolAttentionRegressor:
-    return MolAttentionRegressor(**{**TINY, "descriptor_columns": BESIDE, **parameters})
+    return MolAttentionRegressor(**{**TINY, "descriptor_columns": DESCRIPTORS, **parameters})
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def test_it_trains_as_from_a_table_with_these_columns(fitted: MolAttentionRegres
     assert model.predictor_.descriptors == ("x1", "x2")
     np.testing.assert_array_equal(model.predict(table), fitted.predict(FRAME))
     weights = np.ones(40)
-    weights[:5] = 0  # in no side of the split
+    weights[:5] = 0  # in no subset of the split
     wild = FRAME.copy()
     wild.loc[:4, "logp"] = 1e6
     one, other = (regressor().fit(X, Y, weights).predict(FRAME) for X in (FRAME, wild))
@@ -74,7 +74,7 @@ def test_copies_pickles_and_searches(fitted: MolAttentionRegressor) -> None:
     read = pickle.loads(pickle.dumps(fitted))  # noqa: S301
     np.testing.assert_array_equal(read.predict(FRAME), fitted.predict(FRAME))
     assert np.isfinite(cross_val_score(regressor(), FRAME, Y, cv=2, error_score="raise")).all()
-    grid = {"descriptor_columns": [None, ["logp"], BESIDE], "smiles_column": ["Structure"]}
+    grid = {"descriptor_columns": [None, ["logp"], DESCRIPTORS], "smiles_column": ["Structure"]}
     search = GridSearchCV(regressor(), grid, cv=2, error_score="raise").fit(FRAME, Y)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     assert search.predict(FRAME).shape == (40,)
@@ -84,7 +84,7 @@ def test_copies_pickles_and_searches(fitted: MolAttentionRegressor) -> None:
 def test_missing_numbers_are_filled_in_by_a_column_transformer(output: str) -> None:
     holes = FRAME.copy()
     holes.loc[[3, 20], "logp"] = np.nan
-    fill = make_column_transformer((SimpleImputer(), BESIDE), ("passthrough", ["Structure"]))
+    fill = make_column_transformer((SimpleImputer(), DESCRIPTORS), ("passthrough", ["Structure"]))
     fill.set_output(transform=output)
     columns = {"pandas": ["simpleimputer__logp", "simpleimputer__mw"], "default": [0, 1]}[output]
     smiles = {"pandas": "passthrough__Structure", "default": 2}[output]
@@ -95,7 +95,7 @@ def test_missing_numbers_are_filled_in_by_a_column_transformer(output: str) -> N
 
 
 def test_classes() -> None:
-    model = MolAttentionClassifier(**TINY, descriptor_columns=BESIDE).fit(FRAME, np.where(Y > -2.5, "high", "low"))
+    model = MolAttentionClassifier(**TINY, descriptor_columns=DESCRIPTORS).fit(FRAME, np.where(Y > -2.5, "high", "low"))
     rng = model.predict_proba(FRAME)
     np.testing.assert_allclose(rng.sum(1), 1)
     assert set(model.predict(FRAME)) <= {"high", "low"}

@@ -35,7 +35,7 @@ HOSTILE: list[tuple[object, bool]] = [
     ("C\u2261N", False),  # a triple bond as it is drawn
     ("C\u0301C", False),  # combining accent
     ("\u202eOCC", False),  # right-to-left override
-    ("\ud800", False),  # half of a surrogate pair
+    ("\ud800", False),  # a lone surrogate
     ("C\x00C", False),
     ("C\x00", False),
     ("C\x1b[31mC", False),

@@ -192,7 +192,7 @@ def check_unperceived(smiles: Iterable[str]) -> int:
 
 
 def marked_at_random(smiles: Iterable[str], rng: random.Random) -> Iterator[str]:
-    """Each molecule with chiral tags at random atoms and directions at random bonds, right or wrong, spelled anew."""
+    """Each molecule with chiral tags at random atoms and directions at random bonds, valid or not."""
     for text in smiles:
         mol = Chem.MolFromSmiles(text)
         for atom in mol.GetAtoms():
@@ -336,7 +336,7 @@ def test_the_address_sanitizer_finds_no_access_out_of_bounds(tmp_path):
 
 @pytest.fixture
 def reloaded():
-    """Load the reader again as at its first use; restored afterwards."""
+    """Load the reader as at its first use; the state is restored afterwards."""
 
     def clear() -> None:
         binary._load_reader.cache_clear()

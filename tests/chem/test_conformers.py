@@ -32,7 +32,7 @@ from .molecules import CAGES, DRUGLIKE, STEREO
 ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"
 IMPOSSIBLE = "C1CC2CC1=C2"
 """A double bond at a bridgehead of small rings: RDKit gives up in well under a second."""
-# A cubane with its corners turned inside out: RDKit looks for it for many seconds.
+# A cubane with inverted corners: RDKit searches for a conformer for many seconds.
 SLOW = "[C@@]12({0})[C@@]3({0})[C@@]4({0})[C@@]1({0})[C@@]5({0})[C@@]2({0})[C@@]3({0})[C@@]45{0}".format("C(C)C")
 
 

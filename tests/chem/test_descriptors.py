@@ -1,4 +1,4 @@
-"""Descriptors: RDKit's values for any SMILES of a molecule; NaN and not an error where there is none."""
+"""Descriptors: RDKit's values for any SMILES of a molecule; NaN, not an error, for undefined values."""
 
 import numpy as np
 import pytest

@@ -68,7 +68,7 @@ def test_mutations_give_new_molecules_that_are_not_excluded():
 
 def test_mutations_stop_without_input_or_new_molecules():
     assert mutate_molecules([], 5, seed=0, max_length=10) == []
-    # All that fits into one character.
+    # All molecules with a SMILES of one character.
     made = mutate_molecules(["C"], 100, seed=0, max_length=1)
     assert set(made) <= {"N", "O", "S", "F"}
 

@@ -1,4 +1,4 @@
-"""Feature vectors against RDKit, and whatever the spelling of a molecule."""
+"""Feature vectors against RDKit, and for any SMILES of a molecule."""
 
 import numpy as np
 import pytest

@@ -78,7 +78,7 @@ def test_a_list_of_the_wrong_length_is_named_and_the_others_are_learned(
     metrics = json.loads((folder / "metrics.json").read_text())
     rows = _rows(folder / "predictions.csv")
     assert [r["smiles"] for r in rows] == [*SMILES[:2], *SMILES[3:]]
-    # The metrics are those over all labelled atoms of a side, the baseline that of their mean in training.
+    # Metrics are over all labelled atoms of a subset, the baseline predicts the mean of the training atoms.
     sides = {}
     for side in ("train", "val", "test"):
         mine = [(json.loads(r["q"]), json.loads(r["q_pred"])) for r in rows if r["split"] == side]

@@ -1,4 +1,4 @@
-"""Flags that the program itself looks for, before a command parses them."""
+"""Flags that the program reads before a command parses them."""
 
 import pytest
 

@@ -74,7 +74,7 @@ def whole(many: Path, run: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 class Killed(BaseException):
-    """In place of a signal."""
+    """A stand-in for a signal."""
 
 
 def kill_after(monkeypatch: pytest.MonkeyPatch, count: int) -> None:

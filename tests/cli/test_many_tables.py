@@ -38,7 +38,7 @@ def test_each_table_has_its_own_output(molattn: Molattn, run: Path, tables: list
         alone = tmp_path / "alone.csv"
         assert molattn("predict", run, table, "-o", alone, "--force").code == 0
         assert found[f"{table.stem}.csv"] == alone.read_bytes()
-    # One table alone goes into a folder, too, where it is one.
+    # If the output is a folder, a single table is written into it, too.
     assert molattn("predict", run, tables[0], "-o", f"{tmp_path}/one/").code == 0
     assert contents(tmp_path / "one") == {"a.csv": found["a.csv"]}
     again = molattn("predict", run, *tables, "-o", tmp_path / "out")

@@ -84,7 +84,7 @@ def test_patterns_and_lists_of_columns() -> None:
     assert expand("tox_b", "tox_*") == ("tox_b", "tox_a")
     # A column that a pattern does not choose can be named.
     assert expand("logP", "tox_a") == ("logP", "tox_a")
-    assert expand("z") == ("z",)  # an error where the columns are looked up
+    assert expand("z") == ("z",)  # a later error, when the columns are resolved
     assert expand() == ()
     with pytest.raises(UsageError, match=r"--target-columns 'x\*' is the pattern of no column: the table has 'tox_a'"):
         expand("x*")
@@ -104,7 +104,7 @@ def test_columns_with_another_role_are_no_targets(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A table of six targets and of a column that is none."""
+    """A table of six targets and another column."""
     path = tmp_path_factory.mktemp("many") / "t.csv"
     rows = [",".join([s, s, *(f"{y + k}" for k in range(6))]) for s, y in zip(*esol(40), strict=True)]
     path.write_text("\n".join(["smiles,name," + ",".join(f"t{k}" for k in range(6)), *rows]) + "\n")

@@ -37,7 +37,7 @@ def test_changes_are_recorded_and_repeated_in_prediction(
     changed = read_table(run / "standardized.csv")
     assert changed.columns == ("row", "smiles", "standardized")
     assert ["3", SALT, ACID] in changed.rows
-    # The table's own text stays in what the run writes of its rows.
+    # Files of the run that list rows have the SMILES of the table.
     assert SALT in [row[2] for row in read_table(run / "predictions.csv").rows]
     config = json.loads((run / "model" / "config.json").read_text())
     # A release that does not know of forms must refuse the model.

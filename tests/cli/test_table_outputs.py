@@ -19,7 +19,7 @@ LONG = CHUNK_SIZE + 10
 
 
 class Killed(BaseException):
-    """In place of a signal."""
+    """A stand-in for a signal."""
 
 
 def in_every_way(

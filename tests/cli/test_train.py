@@ -135,7 +135,7 @@ def test_metrics_are_those_of_the_predictions_in_units(run: Path) -> None:
     test = np.array([float(r["y"]) for r in rows if r["split"] == "test"])
     baseline = metrics["baseline"]["test"]["y"]["rmse"]
     assert baseline == pytest.approx(np.sqrt(np.mean((test - train.mean()) ** 2)))
-    # The scaler is that of the training targets, and of nothing else.
+    # The scaler is fitted to the training targets only.
     (target,) = json.loads((run / "model" / "config.json").read_text())["targets"]
     assert (target["mean"], target["std"]) == pytest.approx((train.mean(), train.std()))
 

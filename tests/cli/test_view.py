@@ -18,13 +18,13 @@ from tests.explain.test_attributions import artifact_of
 
 
 def page_data(path):
-    """What the page at `path` is given to show."""
+    """The data of the page at `path`."""
     (data,) = re.findall(r'<script type="application/json" class="molattn-data">(.*?)</script>', path.read_text(), re.S)
     return json.loads(data)
 
 
 def shown(path):
-    """What the page at `path` is given to show, molecule by molecule."""
+    """The data of each molecule of the page at `path`."""
     return page_data(path)["molecules"]
 
 
@@ -140,7 +140,7 @@ def test_the_reason_for_missing_attributions_is_printed(capsys):
     predictor = Predictor(given)
     assert page_attributions(predictor, ["CCO"], warn) == []
     assert "warning: the page has no attributions: the model reads 'pH' for each molecule" in capsys.readouterr().err
-    # Of a model of tokens there are none to miss.
+    # Models of tokens have no attributions, so no reason is printed.
     tokens = build_model(SmilesModelConfig(**SMALL), 1).eval().requires_grad_(False)
     predictor = Predictor(artifact_of(tokens))
     assert page_attributions(predictor, ["CCO"], warn) == []

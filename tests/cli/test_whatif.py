@@ -1,4 +1,4 @@
-"""`molattn whatif`: what is printed and written, several runs, and mistakes."""
+"""`molattn whatif`: its output, several runs, and invalid arguments."""
 
 import csv
 import re

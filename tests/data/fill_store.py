@@ -1,9 +1,9 @@
-"""A process that reads molecules into the cache, for tests of several at once and of one that is killed.
+"""A process that reads molecules into the cache, for tests of concurrent processes and of a killed one.
 
-    python stores_molecules.py LOG SMILES_FILE KILLED_AT START
+    python fill_store.py LOG SMILES_FILE KILLED_AT START
 
-waits for the file START, reads the molecules and prints a checksum of them. Every molecule that it reads itself is a
-byte more in LOG. It kills itself as it reads the molecule KILLED_AT, if that is 0 or more.
+waits for the file START, reads the molecules and prints a checksum of them. Every molecule that it reads itself adds
+a byte to LOG. It kills itself as it reads the molecule KILLED_AT, if that is 0 or more.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from molattn.data.store.packing import GraphPacking
 
 
 def logged(smiles: object, log: str, killed_at: int, on_molecule: Callable[[Any], None] | None = None) -> MoleculeGraph:
-    """Read one; LOG grows by a byte."""
+    """Read one molecule, and add a byte to LOG."""
     with open(log, "ab") as file:
         file.write(b".")
         if file.tell() == killed_at + 1:
@@ -31,7 +31,7 @@ def logged(smiles: object, log: str, killed_at: int, on_molecule: Callable[[Any]
 
 
 def reading(make: Callable[..., MoleculeGraph], **settings: object) -> Featurization:
-    """Of graphs without distances."""
+    """The settings of the cache for graphs without distances."""
     return Featurization(featurize=make, packing=GraphPacking(), settings=settings)
 
 

@@ -113,14 +113,14 @@ def test_only_pools_of_batches_are_sorted_by_size() -> None:
     sizes = np.random.default_rng(0).permutation(64)
     whole = BucketBatchSampler(sizes, 4, seed=0, pool_size=16)
     assert sorted(sorted(sizes[batch].tolist()) for batch in whole) == [list(range(i, i + 4)) for i in range(0, 64, 4)]
-    # In an order of their own: the first epochs' batches are not all of small molecules.
+    # The order of batches is random: the first batches of an epoch are not all of small molecules.
     assert [min(sizes[batch]) for batch in whole] != list(range(0, 64, 4))
     spreads = [
         np.mean([np.ptp(sizes[batch]) for batch in BucketBatchSampler(sizes, 4, seed=0, pool_size=pool)])
         for pool in (1, 2, 4, 16)
     ]
     assert spreads == sorted(spreads, reverse=True) and spreads[0] > 2 * spreads[2] > 2 * spreads[3]
-    # A molecule meets those that lie in its pool by rng, never one of another pool.
+    # All molecules of a batch are from one random pool.
     order = np.random.default_rng([0, 0]).permutation(64)
     pools = [set(order[i : i + 8].tolist()) for i in range(0, 64, 8)]
     assert all(any(set(batch) <= pool for pool in pools) for batch in BucketBatchSampler(sizes, 4, seed=0, pool_size=2))

@@ -67,7 +67,7 @@ def test_a_card_has_the_required_fields(name):
     if card.download is not None:
         assert set(card.download.columns) == set(card.target_columns)
         assert all(url.startswith("https://") for url in card.download.urls)
-        # An address of Dataverse has the number of a file in place of its name.
+        # A URL of Dataverse has the number of a file instead of its name.
         named = [url for url in card.download.urls if "dataverse" not in url]
         assert all(url.endswith("/" + card.download.file) for url in named)
 
@@ -230,7 +230,7 @@ def test_the_data_are_in_the_wheel_and_the_sdist(tmp_path):
         done = subprocess.run(build, **clean)
         assert done.returncode == 0, done.stdout + done.stderr
         (wheel,) = (tmp_path / dist).glob("*.whl")
-        # What the page is made of is no Python either.
+        # The files of the page are no Python files either.
         assert {"molattn/viewer/web/page.js", "molattn/viewer/web/page.css"} <= set(ZipFile(wheel).namelist())
         site = tmp_path / f"site-{dist}"
         install = ["-m", "pip", "install", "-q", "--no-deps", "--target", str(site), str(wheel)]

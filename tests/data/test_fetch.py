@@ -118,7 +118,7 @@ def test_without_a_network_the_error_names_the_file_and_its_folder(cache, home, 
     card, notice = fetch_dataset("freesolv")
     assert card.path.read_text() == OWN
     assert "was read from" in notice
-    # A folder of one's own does as well.
+    # A custom folder works as well.
     assert fetch_dataset("freesolv", tmp_path / "mine")[0].path == cache / "freesolv.csv"
 
 
@@ -230,7 +230,7 @@ def test_available_tables_match_their_cards(name, monkeypatch):
     folder = os.environ.get("MOLATTN_TEST_DATA")
     card = load_card(name)
     if folder is None:
-        # The tables are not part of molattn: without them, that the cards are whole is all that can be seen.
+        # The tables are not part of molattn: without them only the fields of the cards can be checked.
         assert len(card.sha256) == 64 and card.rows
         return
     monkeypatch.setenv("MOLATTN_DATA", folder)

@@ -1,4 +1,4 @@
-"""Headers: columns without a name are called as pandas calls them, titles are no header, and data is none either."""
+"""Headers: columns without a name get those of pandas; titles and data are not taken for a header."""
 
 import io
 from pathlib import Path

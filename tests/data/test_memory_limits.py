@@ -34,7 +34,7 @@ def test_a_sparse_table_that_is_compressed_is_read(tmp_path: Path) -> None:
 
 
 def test_many_columns_of_parquet_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Every column holds a page at once: more than a little memory, and less than a few times the file.
+    # One page per column is in memory: well below a few times the size of the file.
     draw = np.random.default_rng(0)
     columns = {"smiles": ["C"] * 20_000, **{f"d{i}": draw.normal(size=20_000) for i in range(60)}}
     pq.write_table(pa.table(columns), tmp_path / "t.parquet")

@@ -1,4 +1,4 @@
-"""Which words stand for a missing value: all that pandas reads as NaN, and a few more."""
+"""The markers of a missing value: those that pandas reads as NaN, and a few more."""
 
 from io import StringIO
 

@@ -45,13 +45,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def nci(step: int) -> list[str]:
-    """Every so many of the 4,999 molecules of the NCI that come with RDKit."""
+    """Every `step`-th of the 4,999 molecules of the NCI that RDKit includes."""
     lines = (Path(RDConfig.RDDataDir) / "NCI" / "first_5K.smi").read_text().splitlines()
     return [line.split("\t")[0] for line in lines if line.strip()][::step]
 
 
 def same(found: Any, wanted: Any) -> bool:
-    """Whether two molecules, or two errors, are equal in all that they hold."""
+    """Whether two molecules, or two errors, are equal in all fields."""
     if isinstance(wanted, SmilesError):
         return type(found) is type(wanted) and (found.smiles, found.reason) == (wanted.smiles, wanted.reason)
     if hasattr(wanted, "atom_codes"):
@@ -291,7 +291,7 @@ def test_a_cache_writable_by_others_is_not_used(cache: Path) -> None:
         folder.chmod(0o777)
         stored = cached_molecules(["C"], _reads_with())
         assert stored.folder is None and stored.molecules[0].num_atoms == 1
-        if folder == key:  # made anew, in a folder of its own
+        if folder == key:  # created again, in its own folder
             assert not stored.warning and not key.stat().st_mode & 0o022
         else:
             assert f"(others may write to {folder}, where" in stored.warning.replace(f"{cache}: ", "", 1)
@@ -370,7 +370,7 @@ def _start(tmp_path: Path, smiles: list[str], killed_at: int = -1) -> subprocess
 
 
 def test_a_killed_write_leaves_no_invalid_store(tmp_path: Path, cache: Path) -> None:
-    smiles = [s for s in nci(4) if " " not in s]  # past what is written at once
+    smiles = [s for s in nci(4) if " " not in s]  # more than the write buffer
     (tmp_path / "start").touch()
     killed = _start(tmp_path, smiles, killed_at=len(smiles) - 5)
     killed.communicate(timeout=120)

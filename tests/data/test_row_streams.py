@@ -113,7 +113,7 @@ def test_a_malformed_row_stops_with_its_line(tmp_path: Path) -> None:
 def test_an_open_quote_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "t.csv"
     path.write_text('smiles,y\nC,1\n"CC,1\n' + "C,1\n" * 100_000)
-    monkeypatch.setattr(csv_text, "MAX_CELL_CHARS", 0)  # that of csv, 131,072, stands
+    monkeypatch.setattr(csv_text, "MAX_CELL_CHARS", 0)  # the limit of csv, 131,072, is unchanged
     with pytest.raises(InputError, match="line 3: the quotes do not match"):
         count_rows(path)
     monkeypatch.setattr(lines, "MAX_LINE_BYTES", 1000)

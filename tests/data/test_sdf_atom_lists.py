@@ -57,7 +57,7 @@ def test_every_value_stays_with_its_atom(tmp_path: Path, explicit: bool, add_hs:
         graph = molecule_graph(smiles, add_hs=add_hs)
         values = json.loads(text)
         assert len(values) == graph.num_atoms
-        # Equal atoms have equal values, so that they may be looked for by rank in the molecule that was read.
+        # Equal atoms have equal values, so that atoms are matched by canonical rank.
         whole = Chem.AddHs(Chem.MolFromSmiles(smiles))
         match = whole.GetSubstructMatch(source, useChirality=True)
         assert len(match) == source.GetNumAtoms()

@@ -1,4 +1,4 @@
-"""Document 000, an article on Keras' attention layer: the layer by hand, a key bias per position, and what heads do."""
+"""Document 000, an article on Keras' attention layer: the layer by hand, a key bias per position, the heads."""
 
 from functools import cache
 
@@ -135,7 +135,7 @@ def test_document_000_slip_rows_of_a_score_picture_are_the_query_and_columns_the
 
 # (c) three tasks in eight trainings, and (d) the attention of the heads
 #
-# At a quarter of the published epochs each comparison holds already, if not yet by as much: the tests run at both
+# At a quarter of the published epochs each comparison already holds, with a smaller margin: the tests run at both
 # lengths, the published one marked slow.
 
 PUBLISHED = 200

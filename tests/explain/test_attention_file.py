@@ -35,13 +35,13 @@ def assert_same(a, b):
         replace(attention_map("CO"), prediction={HOSTILE: 1e-300}, units={HOSTILE: HOSTILE}),
     ],
 )
-def test_a_map_comes_back_as_it_was(attention, tmp_path):
+def test_a_saved_map_is_loaded_unchanged(attention, tmp_path):
     attention.save(tmp_path / "map.safetensors")
     assert_same(AttentionMap.load(tmp_path / "map.safetensors"), attention)
     assert [p.name for p in tmp_path.iterdir()] == ["map.safetensors"]
 
 
-def test_a_map_that_comes_back_draws_the_same(tmp_path):
+def test_a_loaded_map_is_drawn_the_same(tmp_path):
     attention = attention_map(ASPIRIN)
     attention.save(tmp_path / "map.safetensors")
     again = AttentionMap.load(str(tmp_path / "map.safetensors"))
@@ -49,7 +49,7 @@ def test_a_map_that_comes_back_draws_the_same(tmp_path):
     assert heat_map(again) == heat_map(attention)
 
 
-def test_every_byte_that_is_lost_or_changed_is_noticed(tmp_path):
+def test_every_lost_or_changed_byte_is_detected(tmp_path):
     path = tmp_path / "map.safetensors"
     attention_map("CO", layers=1, heads=1).save(path)
     whole = path.read_bytes()
@@ -80,7 +80,7 @@ def test_other_files_are_refused(tmp_path):
         AttentionMap.load(tmp_path / "model.safetensors")
 
 
-def test_a_file_of_a_newer_molattn_says_so(tmp_path, monkeypatch):
+def test_a_file_of_a_newer_version_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("molattn.explain.attention_map.SCHEMA", 2)
     attention_map("CO").save(tmp_path / "map.safetensors")
     monkeypatch.undo()
@@ -89,7 +89,7 @@ def test_a_file_of_a_newer_molattn_says_so(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "words"), [("map.png", "pictures"), ("none/map.safetensors", "not a folder")])
-def test_places_that_make_no_sense_are_refused(name, words, tmp_path):
+def test_invalid_paths_are_refused(name, words, tmp_path):
     with pytest.raises(UsageError, match=words):
         attention_map("CO").save(tmp_path / name)
     assert not list(tmp_path.iterdir())

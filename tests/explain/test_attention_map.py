@@ -57,13 +57,13 @@ def test_a_layer_or_head_that_is_not_there_is_an_index_error(attention, layer, h
         attention.matrix(layer, head)
 
 
-def test_a_head_that_is_another_word_is_refused(attention):
+def test_an_invalid_head_is_refused(attention):
     matrix = inspect.unwrap(AttentionMap.matrix)  # without the tests' check of its annotation
     with pytest.raises(ValueError, match="^head is a number from 0 to 3, 'mean' or 'max', not 'median'$"):
         matrix(attention, 0, "median")
 
 
-def test_its_form_is_short(attention):
+def test_its_repr_is_short(attention):
     assert repr(attention) == "AttentionMap('CCO', 2 layers, 4 heads, 3 atoms)"
 
 
@@ -89,7 +89,7 @@ def test_the_rows_of_rollout_sum_to_1_and_nothing_moves_where_all_attend_to_them
     np.testing.assert_array_equal(still.rollout(), np.eye(3))
 
 
-def test_rollout_goes_by_way_of_a_virtual_node():
+def test_rollout_includes_paths_through_a_virtual_node():
     # O attends to the virtual node, which attended to C in the layer before.
     first, second = np.eye(3), np.eye(3)
     first[2], second[1] = [1, 0, 0], [0, 0, 1]
@@ -113,7 +113,7 @@ def test_the_entropy_of_one_atom_is_0_and_its_share_undefined():
     assert np.isnan(alone.entropy(relative=True)).all()
 
 
-def test_rows_of_zeros_bring_no_nan(attention):
+def test_rows_of_zeros_give_no_nan(attention):
     empty = replace(attention, weights=np.zeros((2, 4, 3, 3)), rows_sum_to_one=False)
     assert (empty.entropy() == 0).all()
     np.testing.assert_allclose(empty.rollout(), 0.25 * np.eye(3))

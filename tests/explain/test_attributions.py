@@ -368,7 +368,7 @@ def test_the_bias_of_an_additive_model_starts_at_zero_in_units_of_the_target(rea
     np.testing.assert_allclose(model.head.bias, after, rtol=1e-6)
 
 
-def test_training_begins_there_in_units_of_the_target(tmp_path):
+def test_training_starts_with_a_bias_of_zero_in_units_of_the_target(tmp_path):
     rows = [f"{s},{y + 30}" for s, y in zip(*esol(20), strict=True)]
     (tmp_path / "t.csv").write_text("\n".join(["smiles,y", *rows]) + "\n")
     options = {"epochs": 1, "learning_rate": 1e-9, "accelerator": "cpu", "quiet": True, "preset": "additive"}

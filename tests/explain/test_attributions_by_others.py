@@ -1,4 +1,4 @@
-"""Attributions against molecules without their atoms, plain sums over a path, and differences of the answer."""
+"""Attributions against molecules without atoms, plain sums along a path, and finite differences."""
 
 import dataclasses
 from typing import Any
@@ -60,7 +60,7 @@ def test_occlusion_is_the_difference_to_the_output_without_the_atom(
         found = masking.occlusion(model, molecule, output)
         np.testing.assert_allclose(found.values, wanted, atol=1e-5)
         assert (found.has_unit, found.adds_up, found.constant) == (True, False, None)
-    # However many fit into a batch.
+    # Whatever the size of a batch.
     node_masks = np.array([[True] * 7, [False] + [True] * 6, [True] * 5 + [False] * 2])
     wanted = np.stack([compute_outputs(model, [without(molecule, gone)])[0] for gone in ([], [0], [5, 6])])
     for pairs in (1, 2 * 49, 400_000):
@@ -126,16 +126,16 @@ def test_steps_are_doubled_until_the_terms_add_up(
     model, molecule = model_of(), molecule_graph("CCO")
     model.head.weight.mul_(0).add_(1e-3)
     model.head.bias.fill_(size)
-    asked: list[int] = []
+    used: list[int] = []
 
     def wrong(f: Any, start: Any, end: Any, steps: int) -> Any:
-        asked.append(steps)
+        used.append(steps)
         total = float(f(end)[0] - f(start)[0])
         return torch.full_like(end, (total + errors.get(steps, errors[min(errors)])) / end.numel())
 
     monkeypatch.setattr(methods, "_integrate_gradient", wrong)
     found = integrated_gradients(model, molecule, 0)
-    assert asked == [p for p in (32, 64, 128, 256, 512) if points is None or p <= points]
+    assert used == [p for p in (32, 64, 128, 256, 512) if points is None or p <= points]
     assert found.adds_up == (points is not None)
     assert found.constant is not None
     (y,) = compute_outputs(model, [molecule])[0]
@@ -144,7 +144,7 @@ def test_steps_are_doubled_until_the_terms_add_up(
 
 @pytest.mark.parametrize("settings", [{}, {"virtual_node": True}, {"readout": "virtual-node", "virtual_node": True}])
 def test_grad_attention_agrees_with_finite_differences(settings: dict) -> None:
-    """The slopes by differences: each weight of the materialized form is moved a little, and the answer asked again."""
+    """Each attention weight of the materialized form is perturbed, and the prediction computed again."""
     model, molecule = model_of(num_layers=2, num_heads=2, **settings).double(), molecule_graph("CO")
     n = 2 + bool(settings)
     moved: dict[tuple[int, int, int], float] = {}
@@ -197,7 +197,7 @@ def test_grad_attention_agrees_with_finite_differences(settings: dict) -> None:
 @pytest.mark.parametrize("readout", ["max", "attention", "additive", "sum", "mean"])
 @pytest.mark.parametrize("virtual_node", [False, True])
 def test_a_class_activation_map_applies_the_head_to_each_atom(readout: str, virtual_node: bool) -> None:
-    """Zhou et al.: w . x_i of the vectors that are pooled, beside descriptors that are none of them."""
+    """Zhou et al.: w . x_i of the pooled vectors; descriptors are concatenated to them and are not pooled."""
     torch.manual_seed(0)
     config = GraphModelConfig(
         hidden_dim=16, num_heads=4, num_layers=1, readout=readout, virtual_node=virtual_node, edge_dim=4

@@ -24,7 +24,7 @@ from molattn.models.artifact_file import save_artifact
 from tests.explain.test_attributions import artifact_of, model_of
 from tests.molecules import esol
 
-# What works without a layer of attention.
+# The methods that need no attention layer.
 PLAIN = ("additive", "occlusion", "integrated-gradients", "cam")
 SMILES = [s for s in esol(60)[0] if molecule_graph(s).num_atoms > 5][:20]
 
@@ -36,7 +36,7 @@ def molecules():
 
 @pytest.fixture(scope="module")
 def adds_up():
-    """A model that adds up lone atoms: its own terms are the truth."""
+    """A model that sums independent atoms: its own terms are the ground truth."""
     return artifact_of(model_of(num_layers=0, readout="sum"))
 
 
@@ -91,7 +91,7 @@ def test_signs_are_those_of_the_truth(adds_up, molecules, found):
     assert negative.methods[RANDOM].deletion_ratio == pytest.approx(1)
 
 
-def test_without_truth_there_are_no_signs_of_atoms_and_deletion_does_not_judge_occlusion(molecules):
+def test_without_truth_there_are_no_signs_and_deletion_is_not_measured_for_occlusion(molecules):
     found = measure_faithfulness(artifact_of(model_of()), molecules, methods=("occlusion", "cam", "attention"))
     assert all(m.sign is None for m in found.methods.values())
     own = found.methods["occlusion"].measures["deletion"]
@@ -109,7 +109,7 @@ def test_accuracy_by_hand():
     assert auroc == pytest.approx(2 / 3)
 
 
-def test_equal_values_agree_with_nothing():
+def test_constant_values_have_no_correlation():
     assert attribution_accuracy(np.ones(4), np.array([1.0, 2.0, 3.0, 4.0])) == (0.0, 0.0, 0.5)
     assert attribution_accuracy(np.zeros(2), np.array([1.0, -1.0])) == (0.0, 0.0, 0.5)
 
@@ -180,12 +180,12 @@ def test_true_contributions_that_are_equal_to_four_digits_have_no_order(adds_up,
 
 def test_results_are_reproducible_and_the_random_state_is_unchanged(adds_up, molecules):
     state = torch.get_rng_state()
-    told = []
+    calls = []
     truth, methods = lambda m: atom_contributions(m.smiles, "log_p"), ("additive", "occlusion")
     first = measure_faithfulness(
-        adds_up, molecules[:4], true_contributions=truth, methods=methods, progress=lambda *x: told.append(x)
+        adds_up, molecules[:4], true_contributions=truth, methods=methods, progress=lambda *x: calls.append(x)
     )
-    assert told[-1] == (8, 8) and len(told) == 8
+    assert calls[-1] == (8, 8) and len(calls) == 8
     assert first == measure_faithfulness(adds_up, molecules[:4], true_contributions=truth, methods=methods)
     assert torch.equal(torch.get_rng_state(), state)
 
@@ -209,11 +209,11 @@ def folder(adds_up, found, tmp_path):
 def test_results_are_stored_and_shown(folder, adds_up):
     sentences = read_summaries(folder, folder / "model")
     assert set(sentences) == {"y"}
-    said = sentences["y"]["additive"]
-    assert said.startswith("Kendall tau 1.00 with the true contributions to y (random order ")
-    assert said.endswith("; 1 is perfect), 100% of its signs are right, 20 test molecules of nci-logp")
+    sentence = sentences["y"]["additive"]
+    assert sentence.startswith("Kendall tau 1.00 with the true contributions to y (random order ")
+    assert sentence.endswith("; 1 is perfect), 100% of its signs are right, 20 test molecules of nci-logp")
     predictor = Predictor(adds_up, sentences)
-    assert predictor.attributions("CCO", "additive").faithfulness == said
+    assert predictor.attributions("CCO", "additive").faithfulness == sentence
     assert predictor.attributions("CCO", "occlusion").faithfulness == sentences["y"]["occlusion"]
     assert Predictor(adds_up).attributions("CCO", "additive").faithfulness == "not measured"
 
@@ -223,9 +223,9 @@ def test_attention_maps_show_the_faithfulness_of_attention(molecules, tmp_path):
     save_artifact(tmp_path / "model", artifact)
     write_faithfulness(tmp_path, tmp_path / "model", measure_faithfulness(artifact, molecules[:3]), "in.csv", "", "")
     sentences = read_summaries(tmp_path, tmp_path / "model")
-    said = Predictor(artifact, sentences).attention("CCO").faithfulness
-    assert said.startswith("removing its top atoms changes y ")
-    assert said.endswith(" times as much as random ones, whatever the sign, 3 molecules of in.csv")
+    sentence = Predictor(artifact, sentences).attention("CCO").faithfulness
+    assert sentence.startswith("removing its top atoms changes y ")
+    assert sentence.endswith(" times as much as random ones, whatever the sign, 3 molecules of in.csv")
     assert Predictor(artifact).attention("CCO").faithfulness == "not measured"
 
 

@@ -37,12 +37,12 @@ def truth(m: MoleculeGraph) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def told() -> list[tuple[int, int]]:
+def calls() -> list[tuple[int, int]]:
     return []
 
 
 @pytest.fixture(scope="module")
-def found(told: list) -> Faithfulness:
+def found(calls: list) -> Faithfulness:
     return measure_faithfulness(
         ARTIFACT,
         MOLECULES,
@@ -50,7 +50,7 @@ def found(told: list) -> Faithfulness:
         true_contributions=truth,
         methods=("additive", "occlusion"),
         seed=4,
-        progress=lambda *x: told.append(x),
+        progress=lambda *x: calls.append(x),
     )
 
 
@@ -61,7 +61,7 @@ def curve_of(m: MoleculeGraph, order: np.ndarray) -> list[float]:
     return [2.0 * abs(x - answers[0]) for x in answers[1:]]
 
 
-def test_accuracy_is_the_mean_over_molecules_whose_truth_varies(found: Faithfulness, told: list) -> None:
+def test_accuracy_is_the_mean_over_molecules_whose_truth_varies(found: Faithfulness, calls: list) -> None:
     assert (found.target, found.unit, found.num_molecules, found.num_with_ground_truth) == ("b", "cm", 5, 4)
     assert set(found.methods) == {"additive", "occlusion", RANDOM} == set(found.untrained)
     random = random_attributions(4)
@@ -80,7 +80,7 @@ def test_accuracy_is_the_mean_over_molecules_whose_truth_varies(found: Faithfuln
     for name, rows in values.items():
         m = found.methods[name]
         assert (m.kendall, m.pearson, m.auroc) == pytest.approx(np.mean(rows, 0), abs=2e-3)
-    assert told == [(k, 10) for k in range(1, 11)]
+    assert calls == [(k, 10) for k in range(1, 11)]
 
 
 def test_a_curve_is_the_mean_change_and_deletion_is_it_over_that_of_chance(found: Faithfulness) -> None:
@@ -115,11 +115,11 @@ def test_the_untrained_model_is_a_new_one_of_the_seed(found: Faithfulness) -> No
 
 
 def test_without_truth_or_deletion_that_part_is_not_measured() -> None:
-    told: list[tuple[int, int]] = []
+    calls: list[tuple[int, int]] = []
     found = measure_faithfulness(
-        ARTIFACT, MOLECULES[:2], "a", methods=("additive",), progress=lambda *x: told.append(x)
+        ARTIFACT, MOLECULES[:2], "a", methods=("additive",), progress=lambda *x: calls.append(x)
     )
-    assert (found.num_with_ground_truth, found.untrained, told) == (0, {}, [(1, 2), (2, 2)])
+    assert (found.num_with_ground_truth, found.untrained, calls) == (0, {}, [(1, 2), (2, 2)])
     m = found.methods["additive"]
     assert (m.kendall, m.pearson, m.auroc) == (None, None, None) and m.deletion_ratio is not None
     blind = measure_faithfulness(
@@ -132,7 +132,7 @@ def test_without_truth_or_deletion_that_part_is_not_measured() -> None:
     )
 
 
-def test_a_model_that_nothing_changes_has_no_chance_to_divide_by() -> None:
+def test_a_constant_model_causes_no_division_by_zero() -> None:
     model = model_of(readout="sum")
     model.head.weight.zero_()
     found = measure_faithfulness(artifact_of(model), MOLECULES[:1], methods=("additive",))
@@ -141,29 +141,29 @@ def test_a_model_that_nothing_changes_has_no_chance_to_divide_by() -> None:
     assert found.methods["additive"].deletion_curve == (0.0,) * 5
 
 
-def test_of_classes_each_molecule_is_asked_about_its_own_answer() -> None:
+def test_with_classes_each_molecule_is_explained_for_its_predicted_class() -> None:
     model = model_of(3, readout="sum", num_layers=0)
     artifact = artifact_of(model, ("y",), Multiclass(classes=(("a", "b", "c"),)))
-    asked: list[int] = []
+    explained: list[int] = []
     find = METHODS["additive"].compute
 
     def spy(model: Any, molecule: Any, output: int) -> Any:
-        asked.append(output)
+        explained.append(output)
         return find(model, molecule, output)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(METHODS, "additive", type(METHODS["additive"])("", spy))
         measure_faithfulness(artifact, MOLECULES, methods=("additive",))
     outputs = [int(model(model.collate([m]))[0].argmax()) for m in MOLECULES]
-    assert asked == outputs
+    assert explained == outputs
 
 
 def test_what_cannot_be_measured_is_refused() -> None:
     tokens = build_model(SmilesModelConfig(hidden_dim=16, num_heads=2, num_layers=1), 1)
     with pytest.raises(UsageError, match="reads tokens, not atoms"):
         measure_faithfulness(artifact_of(tokens), MOLECULES)
-    beside = build_model(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), 1, num_descriptors=1)
-    given = replace(artifact_of(beside), descriptors=DescriptorScaler(("pH",), (0.0,), (1.0,)))
+    with_descriptors = build_model(GraphModelConfig(hidden_dim=16, num_heads=4, num_layers=1), 1, num_descriptors=1)
+    given = replace(artifact_of(with_descriptors), descriptors=DescriptorScaler(("pH",), (0.0,), (1.0,)))
     with pytest.raises(UsageError, match="reads descriptor columns"):
         measure_faithfulness(given, MOLECULES)
     with pytest.raises(UsageError, match="unknown method 'magic'"):
@@ -187,12 +187,12 @@ def test_each_molecule_is_measured_with_its_own_descriptors_and_a_fresh_model_ha
     model.requires_grad_(False)
     scaler = DescriptorScaler(("MolLogP", "TPSA"), (1.0, 20.0), (2.0, 30.0), ("MolLogP", "TPSA"))
     artifact = replace(artifact_of(model), descriptors=scaler)
-    asked: list[list[float]] = []
+    seen: list[list[float]] = []
     find = METHODS["additive"].compute
 
     def spy(model: Any, batch: Any, output: int) -> Any:
         assert len(batch) == 1
-        asked.append(batch.descriptors[0].tolist())
+        seen.append(batch.descriptors[0].tolist())
         return find(model, batch, output)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -200,7 +200,7 @@ def test_each_molecule_is_measured_with_its_own_descriptors_and_a_fresh_model_ha
         found = measure_faithfulness(artifact, MOLECULES[:3], methods=("additive",), true_contributions=truth)
     mols = [Chem.MolFromSmiles(m.smiles) for m in MOLECULES[:3]]
     wanted = [[(Crippen.MolLogP(m) - 1) / 2, (rdMolDescriptors.CalcTPSA(m) - 20) / 30] for m in mols]
-    np.testing.assert_allclose(asked, wanted * 2, rtol=1e-5)
+    np.testing.assert_allclose(seen, wanted * 2, rtol=1e-5)
     assert found.untrained["additive"] != found.methods["additive"]
 
 
@@ -251,8 +251,8 @@ def test_a_prediction_without_atoms_that_is_not_finite_is_an_error_of_its_molecu
         return found
 
     monkeypatch.setattr(faithfulness, "deletion_outputs", broken)
-    said = "its predictions without the top atoms by the method cam are not finite"
-    with pytest.raises(SmilesError, match=said) as e:
+    message = "its predictions without the top atoms by the method cam are not finite"
+    with pytest.raises(SmilesError, match=message) as e:
         measure_faithfulness(ARTIFACT, MOLECULES[:2], "b", methods=("cam",))
     # A method is named only for what it computes itself.
     monkeypatch.undo()

@@ -136,7 +136,7 @@ def test_the_constant_and_the_values_add_up_to_the_prediction(smiles, predictor)
 
 
 @pytest.mark.parametrize("limit", [module.MAX_EXACT, 10])
-def test_no_spelling_and_no_symmetric_atom_is_preferred(limit, predictor, monkeypatch):
+def test_values_do_not_depend_on_the_smiles_and_are_equal_for_symmetric_atoms(limit, predictor, monkeypatch):
     monkeypatch.setattr(module, "MAX_EXACT", limit)
     mol = Chem.MolFromSmiles("CC(=O)Oc1ccccc1C(=O)O")
     order = np.random.default_rng(0).permutation(13).tolist()

@@ -43,7 +43,7 @@ def test_shares_of_a_head_sum_to_1(more):
 
 
 @pytest.mark.parametrize("more", [lambda a: a, with_virtual_node], ids=["atoms", "virtual node"])
-def test_uniform_attention_has_ratios_of_1_and_all_the_entropy_there_is(more):
+def test_uniform_attention_has_ratios_of_1_and_maximal_entropy(more):
     frame = summarize_heads(uniform(more(attention_map(s, 1, 2))) for s in SMILES).to_frame().to_pandas()
     assert set(frame.by) == {"distance", "element", "group", "entropy"}
     np.testing.assert_allclose(frame[frame.by == "entropy"].relative_entropy, 1, rtol=1e-6)
@@ -73,8 +73,8 @@ def test_a_model_whose_queries_and_biases_are_zero_has_ratios_of_1():
     np.testing.assert_allclose(after[after.uniform > 0].ratio, 1, rtol=1e-6)
 
 
-def test_a_head_that_looks_at_one_thing_alone_is_named():
-    """Head 0 looks at itself, head 1 at bonded atoms, head 2 at oxygen."""
+def test_a_head_that_attends_to_one_category_has_a_share_of_1():
+    """Head 0 attends to the atom itself, head 1 to bonded atoms, head 2 to oxygen."""
     maps = []
     for smiles in (ASPIRIN, "CCO", "CC(=O)C"):
         attention = attention_map(smiles, 1, 3)
@@ -87,13 +87,13 @@ def test_a_head_that_looks_at_one_thing_alone_is_named():
     np.testing.assert_allclose(summary.share(Key("distance", "any atom", "bonded"))[0, :2], [0, 1])
     np.testing.assert_allclose(summary.share(Key("element", "C", "O"))[0, 2], 1)
     np.testing.assert_allclose(summary.share(Key("element", "O", "C"))[0, 2], 0)
-    # Of ethanol's two other atoms, head 1 of one looks at both its neighbours, and of the other at none of the alcohol.
+    # Of ethanol's two other atoms, head 1 of one attends to both its neighbours, of the other to none of the alcohol.
     assert summary.share(Key("group", "other atoms", "alcohol"))[0].tolist() == [0, 0.25, 1]
     assert summary.entropy()[0, 0] == 0
 
 
 def test_the_numbers_are_those_of_a_loop_over_pairs():
-    """The plainest way there is, over the frames of two molecules."""
+    """The shares by a plain loop over pairs of atoms."""
     maps = [attention_map("CC(=O)O.[Na+]", 1, 1), attention_map("C", 1, 1), attention_map("NCCCCF", 1, 1)]
     summary, atoms = summarize_heads(maps), sum(m.num_atoms for m in maps)
     names = {0: "self", 1: "bonded", 2: "2 bonds", 3: "3 bonds", None: "other fragment"}
@@ -119,7 +119,7 @@ def test_atoms_of_other_fragments_and_the_virtual_node_have_shares_of_their_own(
 
 
 def test_the_entropies_are_the_means_over_atoms():
-    """Of the definition, -sum w log w, written out for each atom; virtual nodes are looked at and do not count."""
+    """Of the definition, -sum w log w, computed for each atom; virtual nodes are keys, but not counted as queries."""
     maps = [with_virtual_node(attention_map(s, 2, 3, seed=i)) for i, s in enumerate(("CCO", "C", ASPIRIN))]
     summary = summarize_heads(maps)
     assert summary.num_atoms == sum(m.num_atoms for m in maps) == 17
@@ -170,7 +170,7 @@ def test_nothing_counted_is_an_empty_table():
     assert HeadSummary().entropy().size == 0 and HeadSummary().relative_entropy() is None
 
 
-def test_one_atom_alone_has_no_entropy_to_speak_of():
+def test_molecules_of_one_atom_have_no_entropy():
     frame = summarize_heads([attention_map("C", 1, 1)]).to_frame().to_pandas()
     assert "entropy" not in set(frame.by)
     assert frame[frame.sender == "self"].share.tolist() == [1.0]
@@ -185,10 +185,10 @@ def test_what_cannot_be_summarised_is_refused():
         summarize_heads([attention_map("C", 1, 1), attention_map("C", 1, 2)])
 
 
-def test_molecules_that_cannot_be_read_are_left_out_and_said():
+def test_molecules_that_cannot_be_read_are_left_out_and_reported():
     maps = [attention_map("CCO", 1, 1), SmilesError("C1CC", "a ring is open"), attention_map("C", 1, 1)]
-    said = "^1 of 3 SMILES are left out; the first, row 1, 'C1CC': a ring is open"
-    with pytest.warns(MolattnWarning, match=said) as warned:
+    message = "^1 of 3 SMILES are left out; the first, row 1, 'C1CC': a ring is open"
+    with pytest.warns(MolattnWarning, match=message) as warned:
         assert (
             inspect.unwrap(summarize_heads)(maps).num_molecules == 2
         )  # without the tests' checks of shapes in between
@@ -229,8 +229,8 @@ def test_the_saved_figure_is_that_of_the_viewer(tmp_path):
 
 @pytest.mark.parametrize("name", ["h.txt", "h", "csv"])
 def test_a_summary_is_not_saved_under_another_suffix(tmp_path, name):
-    said = f"{name}: name it .csv, .tsv, .parquet for a table, .svg or .png for a figure"
-    with pytest.raises(UsageError, match=said):
+    message = f"{name}: name it .csv, .tsv, .parquet for a table, .svg or .png for a figure"
+    with pytest.raises(UsageError, match=message):
         summarize_heads([attention_map("C", 1, 1)]).save(tmp_path / name)
     assert not list(tmp_path.iterdir())
 

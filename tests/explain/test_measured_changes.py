@@ -49,7 +49,7 @@ def test_an_estimate_is_the_mean_or_r_within_its_interval():
     assert estimate_correlation(np.ones(20), y[:20], units[:20], "edits").value == 0.0
 
 
-def test_too_few_give_no_estimate_and_say_so():
+def test_too_few_changes_give_no_estimate_but_a_reason():
     few = estimate_mean(np.ones(9), np.arange(9)[:, None], "pairs")
     assert (few.value, few.low, few.count, few.why) == (None, None, 9, "9 pairs, under 10")
     assert estimate_mean(np.ones(10), np.arange(10)[:, None], "pairs").value == 1.0
@@ -97,7 +97,7 @@ def test_a_method_with_its_signs_reversed_predicts_the_reverse(monkeypatch):
     assert wrong["swap_sign"].value == pytest.approx(1 - right["swap_sign"].value)
 
 
-def test_a_method_is_not_judged_by_its_own_edit_and_weights_have_no_sign():
+def test_a_method_is_not_evaluated_by_its_own_edit_and_weights_have_no_sign():
     artifact = artifact_of(model_of())
     found = measure_faithfulness(
         artifact, MOLECULES[:12], max_edits=12, methods=("fragment-shapley", "additive", "attention")

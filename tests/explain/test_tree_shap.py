@@ -68,7 +68,7 @@ def test_the_terms_add_up_to_the_prediction_of_the_trees(runs: dict[str, Path], 
             assert found.probability in artifact.task.probabilities(alone, 0)[0]
 
 
-def test_of_two_classes_beside_a_target_of_three_each_is_explained_by_its_own_log_odds() -> None:
+def test_with_a_target_of_three_classes_both_of_two_classes_have_their_log_odds() -> None:
     x, y = feature_vectors(SMILES, ["morgan_count"]), np.array(VALUES)
     options = {"verbosity": -1, "num_threads": 1, "min_data_in_leaf": 5, "use_missing": False}
     two = lightgbm.train({**options, "objective": "binary"}, lightgbm.Dataset(x, y > np.median(y)), 5)
@@ -140,7 +140,7 @@ def test_hydrogens_and_spellings(runs: dict[str, Path]) -> None:
     np.testing.assert_allclose(one, other[::-1], rtol=1e-6, atol=1e-9)
 
 
-def test_every_footer_says_which_model_it_is_of(runs: dict[str, Path], command: Molattn, tmp_path: Path) -> None:
+def test_every_footer_names_the_explained_model(runs: dict[str, Path], command: Molattn, tmp_path: Path) -> None:
     predictor = molattn.load(runs["numbers"])
     blended = predictor._artifact.trees
     assert blended is not None

@@ -1,7 +1,7 @@
 """A stand-in for the hub on this machine: its HTTP interface, as far as `huggingface_hub` uses it here.
 
 Repositories are in memory. A commit is a dictionary of files; a branch or a tag is the name of a commit. The addresses,
-headers and status codes are those that the client library asks for and tells apart; `requests` holds what was asked.
+headers and status codes are those that the client library uses and distinguishes; `requests` records each request.
 """
 
 import base64
@@ -72,7 +72,7 @@ class HubServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def handle_error(self, *_: object) -> None:
-        """A client that goes away is part of the tests."""
+        """A client that disconnects is part of the tests: print no traceback."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -157,21 +157,21 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._send(404)
 
-    # What is asked
+    # Endpoints
 
     def _create(self) -> None:
-        asked = json.loads(self.body)
-        name = f"{asked['organization']}/{asked['name']}"
+        request = json.loads(self.body)
+        name = f"{request['organization']}/{request['name']}"
         if self._token() == READER_TOKEN:
             self._error(403, "", "you must use a write token")
         elif self._token() != TOKEN:
             self._error(401, "", "Invalid username or password.")
-        elif asked["organization"] != "user":
+        elif request["organization"] != "user":
             self._error(403, "", "You don't have the rights to create a model under this namespace")
         elif name in self.server.repositories:
             self._json({"url": f"{self.server.url}/{name}", "error": "exists"}, 409)
         else:
-            private = asked.get("visibility") == "private" or asked.get("private") is True
+            private = request.get("visibility") == "private" or request.get("private") is True
             self.server.repositories[name] = Repository(private)
             self._json({"url": f"{self.server.url}/{name}", "id": name})
 
@@ -253,7 +253,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(status, body, {"X-Error-Message": message, **codes, **(headers or {})})
 
     def log_message(self, *_: object) -> None:
-        """Nothing on the screen."""
+        """Print no log lines."""
 
 
 def _sha1(data: bytes) -> str:

@@ -63,8 +63,8 @@ def test_the_figures_are_those_of_the_run(run: Path, table: Path) -> None:
     assert rows_of(card, "How it was made")[1] == ["model", "`graph`, 2 layers of 16 channels, 8 heads"]
     assert "- Standard deviations: none\n- Calibration: none\n- Coverage: not measured" in card
     saved = json.loads((run / "faithfulness.json").read_text())["targets"]["y"]["methods"]
-    said = section_of(card, "Faithfulness of its explanations")
-    assert all(f"- `{name}`: {method['summary']}" in said for name, method in saved.items() if name != "random")
+    faithfulness = section_of(card, "Faithfulness of its explanations")
+    assert all(f"- `{name}`: {method['summary']}" in faithfulness for name, method in saved.items() if name != "random")
 
 
 def test_what_the_training_molecules_are_made_of(run: Path) -> None:
@@ -81,7 +81,7 @@ def test_what_the_training_molecules_are_made_of(run: Path) -> None:
     assert f"Trained on {len(train)} molecules." in model_card(run, ADDRESS)
 
 
-def test_a_model_without_its_run_says_what_is_not_recorded(run: Path, tmp_path: Path) -> None:
+def test_the_card_of_a_model_without_its_run_lists_what_is_missing(run: Path, tmp_path: Path) -> None:
     library.load(run).save(tmp_path)
     card = model_card(tmp_path, ADDRESS)
     assert "Not measured: `molattn evaluate` measures them" in section_of(card, "Metrics")
@@ -137,7 +137,7 @@ def columns(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.usefixtures("hub")
-def test_what_a_card_says_to_run_runs(
+def test_the_code_of_a_card_runs(
     run: Path, columns: Path, tmp_path: Path, molattn: Molattn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copy(columns.parent / "in.csv", tmp_path)
@@ -165,7 +165,7 @@ def test_a_data_set_with_a_card_is_cited(run: Path, tmp_path: Path) -> None:
     assert ModelCard(card).data.datasets is None  # names there are those of data sets of the hub
 
 
-def test_bounds_are_counted_beside_the_labels_of_a_metric(tmp_path: Path) -> None:
+def test_bounds_are_counted_separately_from_the_labels_of_a_metric(tmp_path: Path) -> None:
     rows = [f"{s},{'>' * (i % 3 == 0)}{y}" for i, (s, y) in enumerate(zip(*esol(40), strict=True))]
     (tmp_path / "in.csv").write_text("\n".join(["smiles,y", *rows]) + "\n")
     sizes = {"hidden_dim": 8, "num_layers": 1, "num_heads": 2, "epochs": 1, "base": "none"}

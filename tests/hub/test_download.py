@@ -77,7 +77,7 @@ def test_revisions(repository: Repository, run: Path, revision: str) -> None:
     )
 
 
-def test_offline_the_cache_is_enough(hub: HubServer, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_models_load_offline(hub: HubServer, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = library.load("hf://user/model").predict(SMILES)
     hub.requests.clear()
     monkeypatch.setattr(hub_constants, "HF_HUB_OFFLINE", True)
@@ -177,7 +177,7 @@ def _limited(hub: HubServer, _: pytest.MonkeyPatch) -> None:
         (_limited, "hf://user/model", r"the hub responds to hf://user/model with 429 .*: try again later"),
     ],
 )
-def test_what_cannot_be_loaded_is_said_in_one_sentence(
+def test_models_that_cannot_be_loaded_raise_one_sentence(
     hub: HubServer,
     molattn: Molattn,
     monkeypatch: pytest.MonkeyPatch,

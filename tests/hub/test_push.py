@@ -20,7 +20,7 @@ SMILES = ["CCO", "c1ccccc1", "CC(=O)O"]
 MODEL = {"README.md", "config.json", "model.safetensors"}
 
 
-def test_a_pushed_model_comes_back_the_same(hub: HubServer, run: Path) -> None:
+def test_a_pushed_model_is_loaded_unchanged(hub: HubServer, run: Path) -> None:
     pushed = library.push(run, "hf://user/solubility")
     commit = hub.repositories["user/solubility"].refs["main"]
     sha256 = file_sha256(run / "model" / "config.json")
@@ -88,7 +88,9 @@ def test_private(hub: HubServer, run: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert public.files() == {}
 
 
-def test_a_dry_run_asks_nobody(hub: HubServer, run: Path, molattn: Molattn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_sends_no_request(
+    hub: HubServer, run: Path, molattn: Molattn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     code, out, err = molattn("push", run, "hf://user/solubility", "--license", "mit", "--dry-run")
     assert code == 0
@@ -127,7 +129,7 @@ def test_predictors_push_themselves(hub: HubServer, run: Path) -> None:
     np.testing.assert_allclose(library.load("hf://user/third").predict(SMILES), estimator.predict(SMILES), rtol=1e-6)
 
 
-def test_faithfulness_goes_along(hub: HubServer, run: Path, tmp_path: Path, molattn: Molattn) -> None:
+def test_faithfulness_is_pushed_with_the_model(hub: HubServer, run: Path, tmp_path: Path, molattn: Molattn) -> None:
     shutil.copytree(run, tmp_path / "run")
     assert molattn("faithfulness", tmp_path / "run", "--method", "occlusion", "--quiet").code == 0
     pushed = library.push(tmp_path / "run", "hf://user/measured")
@@ -167,7 +169,7 @@ def test_a_base_model_is_pushed_with_its_card(hub: HubServer, molattn: Molattn) 
         ("hf://user/a", {"license": "no\nsuch"}, "is not the name of a licence"),
     ],
 )
-def test_arguments_that_make_no_sense(
+def test_invalid_arguments_are_refused(
     hub: HubServer, run: Path, address: str, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):

@@ -169,7 +169,7 @@ def test_a_frame_without_columns_or_with_two_of_the_name_is_refused() -> None:
 
 
 def test_the_warning_of_another_order_names_the_line_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of whatever iterates; without the frames that the type checks under pytest add."""
+    """For any iterable; without the frames that the type checks under pytest add."""
     for function in ("_mols_to_smiles", "warn_caller"):
         monkeypatch.setattr(molecules, function, inspect.unwrap(getattr(molecules, function)))
     mol = Chem.RenumberAtoms(Chem.MolFromSmiles("CCOC"), [0, 2, 1, 3])

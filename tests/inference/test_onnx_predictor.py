@@ -257,7 +257,7 @@ def test_the_metadata_say_what_the_tensors_are(default: tuple[Predictor, OnnxPre
     assert config["vocabulary"]["atoms"]["element"][6] == "C"
 
 
-def test_the_file_does_not_say_where_it_was_made(default: tuple[Predictor, OnnxPredictor]) -> None:
+def test_the_file_contains_no_path_of_this_machine(default: tuple[Predictor, OnnxPredictor]) -> None:
     data = default[1].path.read_bytes()
     assert str(Path.cwd()).encode() not in data
     assert b".py" not in data

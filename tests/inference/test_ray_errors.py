@@ -17,7 +17,7 @@ from molattn.inference.ray_engine import _error, _start
         SmilesError("C1CC", "a ring is open"),
     ],
 )
-def test_an_error_has_its_class_and_text_whatever_it_is_made_of(raised: MolattnError) -> None:
+def test_an_error_keeps_its_class_and_text(raised: MolattnError) -> None:
     found = _error({"error": type(raised).__name__, "text": str(raised)})
     assert type(found) is type(raised) and str(found) == str(raised)
 

@@ -157,7 +157,7 @@ def test_rows_that_cannot_be_read_are_not_selected(runs: Path) -> None:
         ("classes", {"strategy": "expected-improvement", "best": 1.0}, "applies only to regression"),
     ],
 )
-def test_what_does_not_fit_is_refused(runs: Path, run: str, options: dict[str, object], message: str) -> None:
+def test_invalid_arguments_are_refused(runs: Path, run: str, options: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         molattn.load(runs / run).select(POOL[:3], 2, **options)  # pyright: ignore[reportArgumentType]
     with pytest.raises(UsageError, match="at least 1"):

@@ -93,7 +93,7 @@ def test_every_row_is_kept_in_order(
 
 
 class Interrupted(BaseException):
-    """In place of a signal."""
+    """A stand-in for a signal."""
 
 
 @pytest.mark.parametrize("resumed_by", ["predictor", "command"])

@@ -67,7 +67,7 @@ def test_the_other_goal_is_the_other_order(runs: Path, found: WhatIf) -> None:
         assert (best[i], worst[i]) == pytest.approx((max(at), min(at)) if at else (np.nan, np.nan), nan_ok=True)
 
 
-def test_rows_have_what_is_known_about_each(runs: Path, found: WhatIf) -> None:
+def test_rows_have_the_domain_and_the_measured_effect(runs: Path, found: WhatIf) -> None:
     predictor = molattn.load(runs / "one")
     table = table_of_run(predictor, "y")
     assert table is not None
@@ -100,7 +100,7 @@ def simulated(rng: np.random.Generator, error: float = 0.5) -> MeasuredTable:
     return MeasuredTable("a simulation", smiles, values, values + rng.normal(0, error, len(values)), splits)
 
 
-def test_intervals_hold_as_often_as_they_say() -> None:
+def test_intervals_have_their_nominal_coverage() -> None:
     rng = np.random.default_rng(0)
     base = simulated(rng)
     pairs = base.pairs
@@ -173,7 +173,7 @@ def test_a_model_without_its_table_has_wider_intervals_or_none(runs: Path, tmp_p
         molattn.load(tmp_path / "one").what_if(PARENT)
 
 
-def test_a_table_of_one_s_own_keeps_the_parts_of_the_run(runs: Path) -> None:
+def test_another_table_keeps_the_split_of_the_run(runs: Path) -> None:
     predictor = molattn.load(runs / "one")
     own = table_of_run(predictor, "y")
     assert own is not None
@@ -245,7 +245,7 @@ def test_equal_rows_are_both_on_the_front() -> None:
         ("one", {"level": 0.999}, "too few for an interval"),
     ],
 )
-def test_what_does_not_fit_is_refused(runs: Path, run: str, options: dict, message: str) -> None:
+def test_invalid_arguments_are_refused(runs: Path, run: str, options: dict, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         molattn.load(runs / run).what_if(PARENT, **options)
 

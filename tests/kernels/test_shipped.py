@@ -96,7 +96,7 @@ def of_blocks(march: str = "", sources: str = "") -> list[ShippedLibrary | str]:
 
 
 def with_everything(monkeypatch: pytest.MonkeyPatch, without: str = "") -> list[str]:
-    """Pretend that the processor has all that the levels need, but what begins with `without`; returns the names."""
+    """Simulate a processor with all features except those that begin with `without`; returns the names."""
     needs = sorted(
         {name for target in json.loads((shipped.FOLDER / LIST_NAME).read_text())["targets"] for name in target["needs"]}
     )

@@ -117,7 +117,7 @@ def test_isotonic_intervals_are_the_quantiles_of_the_isotonic_regression() -> No
     calibration = _fit(predictions, y, NUMBERS, "isotonic")
     lower, upper = prediction_intervals(predictions, NUMBERS, 0.8, calibration, "isotonic")
     assert predictions.std is not None
-    # As Kuleshov et al. have it: expected against observed shares, which the isotonic regression goes through.
+    # As in Kuleshov et al.: the isotonic regression maps expected to observed shares.
     expected = np.sort(stats.norm.cdf((y - predictions.values) / predictions.std).ravel())
     observed = np.arange(1, 100) / 100
     assert IsotonicRegression().fit_transform(expected, observed) == pytest.approx(observed)

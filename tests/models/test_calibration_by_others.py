@@ -97,7 +97,7 @@ def test_conformal_quantiles_are_those_of_romano_by_hand_and_never_cross() -> No
         q = sorted(max(x, z) for x, z in zip(a - y[:, t], y[:, t] - b, strict=True))[math.ceil(41 * 0.8) - 1]
         np.testing.assert_allclose(lower[:, t], a - q)
         np.testing.assert_allclose(upper[:, t], b + q)
-    # Ends that were one too far on each side come closer by one; those of less than two meet in their middle.
+    # Bounds that are too wide by 1 are narrowed by 1 each; intervals narrower than 2 become their midpoint.
     wide = Predictions(np.zeros((20, 1)), np.tile([-1.0, 1.0], (20, 1)))
     calibration = _learned(QUANTILES, wide, np.zeros((20, 1)))
     narrow = Predictions(np.full((2, 1), 3.0), np.array([[2.9, 3.5], [0.0, 5.0]]))

@@ -81,7 +81,7 @@ def test_every_model_appends_descriptors_to_its_readout(config: GraphModelConfig
     torch.testing.assert_close(vectors[:, -2:].numpy(), z.astype(np.float32).astype(float), rtol=0, atol=0)
     torch.testing.assert_close(model.apply_head(vectors), model(batch))
     torch.testing.assert_close(model.attention(batch)[0], model(batch), rtol=1e-5, atol=1e-6)
-    # Their terms are all that they change.
+    # Descriptors change the output by their terms only.
     terms = model.descriptor_terms(batch)
     assert terms.shape == (4, 2, 3) and (terms != 0).all()
     torch.testing.assert_close(model(plain) + terms.sum(1), model(batch), rtol=1e-6, atol=1e-6)

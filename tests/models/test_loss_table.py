@@ -1,4 +1,4 @@
-"""The table of losses: what it refuses, and what is looked up in it."""
+"""The table of losses: invalid entries, and look-ups."""
 
 import numpy as np
 import pytest

@@ -75,7 +75,7 @@ def test_every_edge_encoding_changes_the_output(name):
     model = GraphModel(config).double()
     batch = collate([molecule_graph(s, conformers=conformers) for s in ("CCO", "C", "c1ccccc1.[Na+]")])
     model(batch).sum().backward()
-    # A table that starts at zero brings the values nothing yet, but learns.
+    # A table that is initialized with zeros adds nothing to the values yet, but has a gradient.
     gradients = [p.grad for p in (model.blocks[0].phi_e.w_ve.weight, *model.edges.parameters())]
     assert all(g.isfinite().all() for g in gradients) and max(g.abs().max() for g in gradients) > 0
 

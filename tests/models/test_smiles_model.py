@@ -60,7 +60,7 @@ def test_conformers_are_an_error() -> None:
 
 
 def test_order_matters(model: MoleculeModel) -> None:
-    # Positions are seen: the same tokens in another order are another molecule.
+    # Predictions depend on positions: the same tokens in another order are another molecule.
     one, other = predict_molecules(model, SCALER, _read(["CCOC", "CCCO"]))
     assert one != other
 

@@ -34,8 +34,8 @@ def refuses_damage(score: Score, path: Path, read: Callable[[], Any], count: int
             try:
                 read()
             except MolattnError as error:
-                said = str(error)
-                score.check("\n" not in said and str(path.parent.parent) in said, f"{path.name}: {said}")
+                message = str(error)
+                score.check("\n" not in message and str(path.parent.parent) in message, f"{path.name}: {message}")
             except Exception as error:
                 score.check(False, f"{path.name}: {type(error).__name__}: {error}")
             else:

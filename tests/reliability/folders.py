@@ -74,7 +74,7 @@ def change_config(config: dict[str, Any], rng: Random) -> None:
     elif kind == 1 and isinstance(value, dict):
         value[rng.choice(("evil", "", "__init__", "\ud800", "x" * 100_000))] = rng.choice(NUMBERS)
     elif kind == 2 and isinstance(value, list) and value:
-        # Lists in lists as often as that would be gigabytes of text, which nobody could send.
+        # Nested lists are repeated less often: the text would have gigabytes.
         flat = len(value) < 100 and not any(isinstance(x, list | dict) for x in value)
         whole[key] = value * rng.choice((2, 3, 50_000 if flat else 4))
     elif kind in (3, 4) and isinstance(value, int | float) and not isinstance(value, bool):
@@ -126,9 +126,9 @@ def write(folder: Path, config: dict[str, Any], tensors: Tensors) -> None:
     (folder / "config.json").write_bytes(dumps_checksummed(config, "config.json"))
 
 
-def asked(predictor: Predictor) -> list[Any]:
+def all_predictions(predictor: Predictor) -> list[Any]:
     """All kinds of predictions of a model for the molecules; unsupported kinds raise an error of one sentence."""
-    beside = [[0.5] * len(predictor.descriptors)] * len(SMILES) if predictor.descriptors else None
+    provided = [[0.5] * len(predictor.descriptors)] * len(SMILES) if predictor.descriptors else None
     found = []
     for how in (
         PredictionOptions(),
@@ -137,7 +137,7 @@ def asked(predictor: Predictor) -> list[Any]:
         PredictionOptions(applicability=True),
     ):
         try:
-            rows = list(predictor.predict_rows(SMILES, descriptors=beside, options=how))
+            rows = list(predictor.predict_rows(SMILES, descriptors=provided, options=how))
         except MolattnError as error:
             if how == PredictionOptions() or "\n" in str(error):
                 raise
@@ -155,7 +155,7 @@ def numbers(value: Any) -> list[float]:
 
 def wrong(predictor: Predictor, as_before: list[Any] | None) -> str:
     """What is wrong with the predictions of a loaded model; `as_before` are the expected ones, if known."""
-    for rows in asked(predictor):
+    for rows in all_predictions(predictor):
         if len(rows) != len(SMILES):
             return "a row is lost"
         for row in rows:
@@ -164,7 +164,7 @@ def wrong(predictor: Predictor, as_before: list[Any] | None) -> str:
             if not all(map(math.isfinite, numbers(row.values) + numbers(row.extra_values))):
                 return f"a row holds what is not finite: {row}"
     if as_before is not None:
-        now = [numbers(row.values) for row in asked(predictor)[0]]
+        now = [numbers(row.values) for row in all_predictions(predictor)[0]]
         if not all(np.allclose(a, b, rtol=1e-6, atol=1e-6) for a, b in zip(now, as_before, strict=True)):
             return f"other answers: {now}, {as_before}"
     return ""
@@ -207,7 +207,7 @@ def hostile(seed: int, folder: Path) -> Callable[[], list[Any] | None]:
     def known() -> list[Any] | None:
         if after != before:
             return None
-        return [numbers(row.values) for row in asked(molattn.load(kept))[0]]
+        return [numbers(row.values) for row in all_predictions(molattn.load(kept))[0]]
 
     return known
 
@@ -218,8 +218,8 @@ def main() -> None:
     torch.set_num_threads(1)
     first, count = int(sys.argv[1]), int(sys.argv[2])
     tried, faults, slowest, digests = Counter[str](), [], 0.0, set[str]()
-    for kept in model_folders().values():  # what is imported at the first use counts for nobody
-        asked(molattn.load(kept))
+    for kept in model_folders().values():  # imports at the first use are not measured
+        all_predictions(molattn.load(kept))
     home = Path(tempfile.mkdtemp(prefix="molattn-folders-"))
     try:
         for seed in range(first, first + count):

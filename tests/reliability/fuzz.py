@@ -80,9 +80,9 @@ def answers(reader: str, data: bytes, folder: Path) -> object:
     try:
         return READERS[reader](data, folder)
     except MolattnError as error:
-        said = error
-    assert "\n" not in str(said).strip(), f"more than a sentence: {said}"
-    return said
+        result = error
+    assert "\n" not in str(result).strip(), f"more than a sentence: {result}"
+    return result
 
 
 def _seeds(reader: str) -> list[bytes]:

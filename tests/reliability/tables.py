@@ -78,7 +78,7 @@ def _text(rng: Chance, rows: Sequence[Sequence[str]], delimiter: str, end: str) 
     """CSV in one of its dialects."""
     text = io.StringIO()
     quoting = rng.choice((csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
-    # Quoted by hand where csv would leave a carriage return or another delimiter as it is.
+    # Quoted here, because csv does not quote a carriage return or another delimiter.
     for row in rows:
         cells = [
             '"' + c.replace('"', '""') + '"' if quoting == csv.QUOTE_ALL or set(c) & set(',;\t"\r\n\ufeff') else c

@@ -158,7 +158,7 @@ def test_24_damaged_models_checkpoints_and_maps(
     refuses_damage(score, path, partial(AttentionMap.load, path), each)
 
 
-def test_24_damaged_stores_are_read_anew(score: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_24_damaged_stores_are_read_again(score: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MOLATTN_CACHE", str(tmp_path))
     smiles = [*esol(20)[0], "C1CC"]
     how = reading(molecule_graph)
@@ -177,7 +177,7 @@ def test_24_damaged_stores_are_read_anew(score: Score, tmp_path: Path, monkeypat
             score.check(path.read_bytes() == whole, f"{path.name} stayed damaged")
 
 
-def test_24_damaged_parts_are_predicted_anew(
+def test_24_damaged_parts_are_predicted_again(
     score: Score, molattn: Molattn, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output_parts, "CHUNKS_PER_PART", 1)

@@ -132,11 +132,13 @@ def test_31_four_processes_on_a_cold_cache(score: Score, tmp_path: Path, monkeyp
         command = [sys.executable, "-m", "tests.data.fill_store", *map(str, arguments)]
         processes = [subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) for _ in range(4)]
         (here / "start").touch()
-        told = [process.communicate(timeout=250)[0].split() for process in processes]
+        reported = [process.communicate(timeout=250)[0].split() for process in processes]
         score.count("processes", len(processes))
         score.check(all(process.returncode == 0 for process in processes), "a process failed")
-        score.check(len({checksum for checksum, _ in told}) == 1, f"the data sets differ: {told}")
-        score.check(sorted(built for _, built in told) == ["False", "False", "False", "True"], f"built by {told}")
+        score.check(len({checksum for checksum, _ in reported}) == 1, f"the data sets differ: {reported}")
+        score.check(
+            sorted(built for _, built in reported) == ["False", "False", "False", "True"], f"built by {reported}"
+        )
         left = [path.name for path in (here / "cache" / "molecules").iterdir() if path.suffix != ".lock"]
         score.check(len(left) == 1, f"{left} lie in the cache")
         score.rows([(here / "log").stat().st_size], [len(smiles)], "molecules were read more than once")

@@ -23,7 +23,7 @@ from tests.models.forms import model_folders
 from tests.reliability.score import Score
 from tests.training.runs import REPOSITORY
 
-SAID = "the model's output for it is not a finite number"
+MESSAGE = "the model's output for it is not a finite number"
 
 
 def _overflowing(kept: str, folder: Path, times: float = 1e38) -> Path:
@@ -60,7 +60,7 @@ def test_40_numbers_that_are_not_finite_are_refused(score: Score, number: float,
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_40_an_answer_that_overflows_is_an_error_row(
+def test_40_a_prediction_that_overflows_is_an_error_row(
     score: Score, molattn: Molattn, tmp_path: Path, workers: int
 ) -> None:
     table = tmp_path / "in.csv"
@@ -74,7 +74,7 @@ def test_40_an_answer_that_overflows_is_an_error_row(
         text = (tmp_path / "out.csv").read_text()
         rows = text.splitlines()[1:]
         score.rows(
-            [("error" in row, SAID in row) for row in rows],
+            [("error" in row, MESSAGE in row) for row in rows],
             [(True, True)] * 2 + [(True, False)],
             kept,
             given=table.read_text().splitlines()[1:],
@@ -83,10 +83,10 @@ def test_40_an_answer_that_overflows_is_an_error_row(
         score.check(molattn("predict", model, "--smiles", "CCO", "--smiles", "CC").err.count("not a finite"), kept)
         if kept != "atoms":
             answer = molattn("predict", model, table, "-o", tmp_path / "out.csv", "--force", "--strict")
-            score.check(answer.code == 4 and SAID in answer.err, answer.err)
+            score.check(answer.code == 4 and MESSAGE in answer.err, answer.err)
 
 
-def test_40_every_way_to_ask_says_so(score: Score, molattn: Molattn, tmp_path: Path) -> None:
+def test_40_every_function_and_command_reports_it(score: Score, molattn: Molattn, tmp_path: Path) -> None:
     model = _overflowing("regression", tmp_path / "model")
     artifact = load_artifact(model)
     artifact.model.norm.weight.fill_(3e38)  # pyright: ignore[reportAttributeAccessIssue, reportCallIssue]
@@ -106,17 +106,17 @@ def test_40_every_way_to_ask_says_so(score: Score, molattn: Molattn, tmp_path: P
         score.count("commands")
         answer = molattn(*command)
         errors = [line for line in answer.err.strip().splitlines() if line.startswith("error: ")]
-        said = f"{command[0]}: code {answer.code}: {answer.err}"
-        score.check(answer.code == code and len(errors) == 1 and SAID in answer.err, said)
-        score.check("Traceback" not in answer.err and "RuntimeWarning" not in answer.err, said)
+        details = f"{command[0]}: code {answer.code}: {answer.err}"
+        score.check(answer.code == code and len(errors) == 1 and MESSAGE in answer.err, details)
+        score.check("Traceback" not in answer.err and "RuntimeWarning" not in answer.err, details)
     predictor = library.load(model)
-    with pytest.warns(MolattnWarning, match=SAID):
+    with pytest.warns(MolattnWarning, match=MESSAGE):
         score.check(np.isnan(predictor.predict(["CCO", "CC"])).all(), "predict")
-    with pytest.raises(SmilesError, match=SAID):
+    with pytest.raises(SmilesError, match=MESSAGE):
         predictor.attention("CCO")
-    with pytest.raises(SmilesError, match=SAID):
+    with pytest.raises(SmilesError, match=MESSAGE):
         predictor.attributions("CCO")
-    with pytest.warns(MolattnWarning, match=SAID):
+    with pytest.warns(MolattnWarning, match=MESSAGE):
         score.check(np.isnan(predictor.embed(["CCO"])).all(), "embed")
 
 

@@ -29,16 +29,16 @@ def _answers(score: Score, predictor: Predictor, smiles: list[Any]) -> list[bool
     """Predict, and check that each row has its SMILES and a prediction or a reason; returns which have a prediction."""
     rows = list(predictor.predict_rows(smiles))
     score.rows(
-        [row.smiles is asked or row.smiles == asked for asked, row in zip(smiles, rows, strict=False)],
+        [row.smiles is expected or row.smiles == expected for expected, row in zip(smiles, rows, strict=False)],
         [True] * len(smiles),
         given=smiles,
     )
-    for asked, row in zip(smiles, rows, strict=True):
-        score.check(row.smiles is asked or row.smiles == asked, f"another row came back for {asked!r}")
+    for expected, row in zip(smiles, rows, strict=True):
+        score.check(row.smiles is expected or row.smiles == expected, f"another row came back for {expected!r}")
         if row.values is None:
-            score.check(len(row.error) > 8, f"no reason for {asked!r}")
+            score.check(len(row.error) > 8, f"no reason for {expected!r}")
         else:
-            score.check(all(map(math.isfinite, row.values)) and not row.error, f"{row.values} for {asked!r}")
+            score.check(all(map(math.isfinite, row.values)) and not row.error, f"{row.values} for {expected!r}")
     return [row.values is not None for row in rows]
 
 
@@ -52,7 +52,7 @@ def _refused(score: Score, text: object) -> bool:
 
 
 def test_01_hostile_strings(score: Score, molattn: Molattn, predictor: Predictor, run: Path, tmp_path: Path) -> None:
-    # What a CSV cannot hold goes in through Python.
+    # Text that a CSV cannot hold is passed in Python.
     cells = [(t, ok) for t, ok in HOSTILE if isinstance(t, str) and "\ud800" not in t]
     others = [(t, ok) for t, ok in HOSTILE if not isinstance(t, str) or "\ud800" in t]
     score.end_to_end(text for text, _ in HOSTILE)
@@ -136,7 +136,7 @@ def test_05_atoms_ions_and_salts(score: Score, predictor: Predictor) -> None:
         score.check(paths[0, -1] == DISCONNECTED and paths[0, 0] == 0, f"{text}: {paths}")
 
 
-def test_06_what_the_codes_do_not_know(score: Score, predictor: Predictor) -> None:
+def test_06_features_that_have_no_code(score: Score, predictor: Predictor) -> None:
     unknown = ["[C+7]", "[O-6]", "[Fe+9]", "C~C", "C[B-8]"]
     rare = ["[Re]$[Re]", "[NH3]->[Pt](Cl)(Cl)<-[NH3]", "*C", "[Og]", "[Lv+4]", "[U](F)(F)(F)(F)(F)F"]
     score.count("molecules", len(unknown) + len(rare))
@@ -194,7 +194,7 @@ def test_09_dialects(score: Score, tmp_path: Path) -> None:
             read_table(tmp_path / "t.csv")
 
 
-def test_10_tables_that_are_off(score: Score, molattn: Molattn, run: Path, tmp_path: Path) -> None:
+def test_10_malformed_tables(score: Score, molattn: Molattn, run: Path, tmp_path: Path) -> None:
     for data, message in OFF:
         if message is not None:
             (tmp_path / "t.csv").write_bytes(data.encode() if isinstance(data, str) else data)

@@ -36,7 +36,7 @@ for name, settings, epochs, batch in (("long", [], 2, 16), ("step", ["training.e
     options = {"settings": [*sys.argv[4:], threads, *settings], "epochs": epochs, "batch_size": batch}
     molattn.train(sys.argv[1], output_dir=f"{sys.argv[2]}/{name}", accelerator="cpu", quiet=True, **options)
 """
-"""Two small trainings: one of several epochs in one thread, and one of a single step in as many as are asked for."""
+"""Two small trainings: one of several epochs in one thread, and one of a single step in any number of threads."""
 
 PREDICT = """
 import json, sys, molattn
@@ -77,7 +77,7 @@ def _answers(predictions: Path) -> np.ndarray:
     return np.array([float(line.rsplit(",", 1)[1]) for line in predictions.read_text().splitlines()[1:]])
 
 
-def test_48_other_processors_give_the_same_answers(score: Score, run: Path, predictor: Predictor) -> None:
+def test_48_other_processors_give_the_same_predictions(score: Score, run: Path, predictor: Predictor) -> None:
     smiles = [*SPECIAL, *esol(score.times(20, 300))[0]]
     plain = {"MOLATTN_COMPILE": "0", "ATEN_CPU_CAPABILITY": "default", "OMP_NUM_THREADS": "1"}
     older = {"ATEN_CPU_CAPABILITY": "avx2", "OMP_NUM_THREADS": "2"}
@@ -123,22 +123,22 @@ def _is_loopback(address: str) -> bool:
     return (getattr(found, "ipv4_mapped", None) or found).is_loopback
 
 
-def _nobody_else_can_come(score: Score, *command: object) -> None:
+def _listens_on_loopback_only(score: Score, *command: object) -> None:
     with _watched(score, *command) as addresses:
         score.check(bool(addresses), "it was not seen to listen")
         score.check(all(map(_is_loopback, addresses)), f"it listens on {sorted(addresses)}")
 
 
 @pytest.mark.slow
-def test_48_ranks_listen_to_this_machine_alone(score: Score, tmp_path: Path) -> None:
+def test_48_ranks_listen_on_the_loopback_interface_only(score: Score, tmp_path: Path) -> None:
     settings = ("--epochs", "2", "--accelerator", "cpu", "--devices", "2", "--set", SMALL[0], "--set", SMALL[1])
     table = small_table(tmp_path / "in.csv")
-    _nobody_else_can_come(score, *MOLATTN, "train", table, *settings, "-q", "-o", tmp_path / "run")
+    _listens_on_loopback_only(score, *MOLATTN, "train", table, *settings, "-q", "-o", tmp_path / "run")
 
 
 @pytest.mark.slow
-def test_48_ray_listens_to_this_machine_alone(score: Score, run: Path, tmp_path: Path) -> None:
+def test_48_ray_listens_on_the_loopback_interface_only(score: Score, run: Path, tmp_path: Path) -> None:
     smiles = nci_molecules(20)
     pq.write_table(pa.table({"smiles": smiles}), tmp_path / "in.parquet")
-    asked = ("-o", tmp_path / "out.parquet", "-q", "--engine", "ray", "-n", "1")
-    _nobody_else_can_come(score, *MOLATTN, "predict", run, tmp_path / "in.parquet", *asked)
+    options = ("-o", tmp_path / "out.parquet", "-q", "--engine", "ray", "-n", "1")
+    _listens_on_loopback_only(score, *MOLATTN, "predict", run, tmp_path / "in.parquet", *options)

@@ -77,33 +77,33 @@ def damaged(path: Path, whole: bytes, rng: Random) -> str:
     return how
 
 
-def test_41_damaged_libraries_are_built_anew(score: Score, tmp_path: Path) -> None:
+def test_41_damaged_libraries_are_rebuilt(score: Score, tmp_path: Path) -> None:
     path = compiler.build(SMALL, tmp_path / "compiled", ["cc"])
     whole, rng = path.read_bytes(), Random(41)
     for _ in range(score.times(8, 300)):
         how = damaged(path, whole, rng)
         score.count("damaged libraries")
-        code, said = opened(tmp_path, CC="cc")
-        score.check((code, said) == (0, "5.0"), f"{how}: {code}, {said}")
+        code, output = opened(tmp_path, CC="cc")
+        score.check((code, output) == (0, "5.0"), f"{how}: {code}, {output}")
         score.check(not path.is_symlink() and path.read_bytes() == whole, f"{how}: it was not built anew")
 
 
-def test_41_libraries_of_others_are_left_out(score: Score, tmp_path: Path) -> None:
+def test_41_libraries_of_other_users_are_not_used(score: Score, tmp_path: Path) -> None:
     path = compiler.build(SMALL, tmp_path / "compiled", ["cc"])
     for folder, mode in ((path.parent, 0o777), (path.parent, 0o770), (tmp_path, 0o707)):
         score.count("folders of others")
         before = folder.stat().st_mode
         folder.chmod(mode)
-        code, said = opened(tmp_path)
-        score.check(code == 0 and said.startswith("none others may write to"), f"{folder} {mode:o}: {code}, {said}")
+        code, output = opened(tmp_path)
+        score.check(code == 0 and output.startswith("none others may write to"), f"{folder} {mode:o}: {code}, {output}")
         folder.chmod(before)
     if os.geteuid() == 0:  # only root can give files away
         for there in (path, path.parent):
             score.count("files of others")
             os.chown(there, 12345, 12345)
-            code, said = opened(tmp_path, CC="cc")
-            built_anew = there is path and (code, said) == (0, "5.0") and path.stat().st_uid == 0
-            score.check(built_anew or (there is not path and "belongs to another user" in said), f"{there}: {said}")
+            code, output = opened(tmp_path, CC="cc")
+            built_anew = there is path and (code, output) == (0, "5.0") and path.stat().st_uid == 0
+            score.check(built_anew or (there is not path and "belongs to another user" in output), f"{there}: {output}")
             os.chown(there, 0, 0)
 
 
@@ -116,18 +116,18 @@ def test_41_compilers_that_hang_or_fail(score: Score, tmp_path: Path) -> None:
         for again in (False, True):
             score.count("compilers")
             start = time.monotonic()
-            code, said = opened(tmp_path / f"cache {name}", CC=str(tmp_path / name))
+            code, output = opened(tmp_path / f"cache {name}", CC=str(tmp_path / name))
             seconds = time.monotonic() - start
-            score.check(code == 0 and said.startswith("none"), f"{name}: {code}, {said}")
-            score.check(("to try again" in said) == again, f"{name}: it was not remembered: {said}")
+            score.check(code == 0 and output.startswith("none"), f"{name}: {code}, {output}")
+            score.check(("to try again" in output) == again, f"{name}: it was not remembered: {output}")
             score.slowest(f"seconds of a compiler that {name}, {'again' if again else 'first'}", seconds)
 
 
-def test_41_storage_from_which_nothing_may_run(score: Score, tmp_path: Path) -> None:
+def test_41_storage_that_is_noexec_or_read_only(score: Score, tmp_path: Path) -> None:
     """Only as root; otherwise the test is skipped."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    for options, said_there in (
+    for options, expected in (
         ("noexec", "MOLATTN_CACHE to a folder from which programs may run"),
         ("ro", "Read-only"),
     ):
@@ -137,7 +137,7 @@ def test_41_storage_from_which_nothing_may_run(score: Score, tmp_path: Path) -> 
             continue
         try:
             score.count("storage")
-            code, said = opened(disk)
-            score.check(code == 0 and said.startswith("none") and said_there in said, f"{options}: {code}, {said}")
+            code, output = opened(disk)
+            score.check(code == 0 and output.startswith("none") and expected in output, f"{options}: {code}, {output}")
         finally:
             subprocess.run(["umount", str(disk)], check=True, capture_output=True)

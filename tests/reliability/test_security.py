@@ -1,4 +1,4 @@
-"""Lines 32 to 36: what other people made is read, or refused, and never run."""
+"""Lines 32 to 36: untrusted files are read, or refused, and never executed."""
 
 import ast
 import csv
@@ -45,7 +45,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Payload:
-    """What writes a file when it is unpickled."""
+    """An object that creates a file when it is unpickled."""
 
     def __init__(self, marker: Path):
         self.marker = marker
@@ -55,7 +55,7 @@ class Payload:
 
 
 def _pickles(marker: Path) -> dict[str, bytes]:
-    """Files that run code in those who unpickle them, by the ending that they are known by."""
+    """Pickles that execute code when they are loaded, by file suffix."""
     evil, found = Payload(marker), {}
     for protocol in (0, 2, 5):
         found[f"{protocol}.pkl"] = pickle.dumps(evil, protocol)
@@ -85,7 +85,7 @@ def test_32_the_payload_works(score: Score, tmp_path: Path) -> None:
         if name.endswith((".pkl", ".pt", ".pth", ".ckpt")):
             score.count("payloads that run where they may")
             load = pickle.loads if "pkl" in name else lambda d: torch.load(io.BytesIO(d), weights_only=False)
-            load(data)  # here it may
+            load(data)  # unpickled on purpose
             score.check((tmp_path / "ran").exists(), f"{name} runs nothing anywhere")
             (tmp_path / "ran").unlink(missing_ok=True)
 
@@ -98,7 +98,7 @@ def test_32_pickles_are_refused(score: Score, molattn: Molattn, run: Path, table
         shutil.copytree(run, here / "run")
         path, sha256 = here / f"file{name}", hashlib.sha256(data).hexdigest()
         path.write_bytes(data)
-        # Whoever sends a pickle in the place of weights makes the checksums fit.
+        # An attacker who replaces weights by a pickle also updates the checksums.
         config = json.loads((here / "run" / "model" / "config.json").read_text())
         config["sha256"] = {"model.safetensors": sha256}
         (here / "run" / "model" / "config.json").write_bytes(dumps_checksummed(config, "config.json"))
@@ -132,7 +132,7 @@ def test_32_pickles_are_refused(score: Score, molattn: Molattn, run: Path, table
             except Exception as error:
                 score.check(False, f"{name}, {door}: {type(error).__name__}: {error}")
             else:
-                # A text table may hold anything; a row of it is no molecule.
+                # A text table may contain any text; such a row is not a molecule.
                 score.check(door.startswith("read"), f"{name}, {door}: it was read")
         commands = {
             "predict with it": ("predict", path, "--smiles", "C"),
@@ -213,7 +213,7 @@ def test_34_archives(score: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPat
             (inside / file).write_bytes(data)
             score.count("corrupt files")
             try:
-                # Where the damage is elsewhere the member is what it was.
+                # If the damage is in another member, this one is unchanged.
                 score.check(archives.read_archive_member(inside / file, "a.csv") == b"ok", "another content was read")
             except InputError:
                 pass
@@ -311,7 +311,7 @@ OPTIONS = {
 
 
 def _forbidden(source: str) -> list[str]:
-    """What a file does that it may not: unpickle, run text, or trust whoever answers."""
+    """The forbidden calls in a file: unpickling, executing text, or connections without verification."""
     found, tree, names = [], ast.parse(source), dict[str, str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -375,7 +375,7 @@ def test_36_the_audit_reports_versions_that_are_not_audited(score: Score) -> Non
     known = [{"id": "CVE-1", "fix_versions": ["2.0"]}]
     bad: dict[str, Any] = {"name": "a", "version": "1.0", "vulns": known}
     good, unknown = {**bad, "name": "b", "vulns": []}, {"name": "c", "skip_reason": "not found"}
-    for packages, code, said in (
+    for packages, code, message in (
         ([good], 0, "no known vulnerability in 1 versions"),
         ([good, unknown], 0, "NOT AUDITED: c"),
         ([unknown], 0, "NOT AUDITED: the service"),
@@ -384,4 +384,4 @@ def test_36_the_audit_reports_versions_that_are_not_audited(score: Score) -> Non
     ):
         score.count("reports")
         found = audit.summarize(None if packages is None else {"dependencies": packages})
-        score.check(found[1] == code and said in found[0], found)
+        score.check(found[1] == code and message in found[0], found)

@@ -1,4 +1,4 @@
-"""Lines 37 and 38: texts that look like SMILES, through the gate and from end to end."""
+"""Lines 37 and 38: texts that look like SMILES, through the parser and from end to end."""
 
 import csv
 import math
@@ -13,7 +13,7 @@ from tests.reliability.score import Score
 from tests.reliability.smiles_texts import misread, texts
 
 
-def test_37_fuzzed_smiles_through_the_gate(score: Score) -> None:
+def test_37_fuzzed_smiles_through_the_parser(score: Score) -> None:
     for text in texts(score.times(20_000, 500_000)):
         score.count("fuzzed texts")
         begun = time.perf_counter()
@@ -31,9 +31,9 @@ def test_37_fuzzed_smiles_through_the_gate(score: Score) -> None:
             score.count("molecules")
             if "[" in text:
                 score.count("molecules with brackets")
-            for said in filter(None, [misread(text, mol) for mol in made]):
+            for difference in filter(None, [misread(text, mol) for mol in made]):
                 score.wrong_rows += 1
-                score.check(False, said)
+                score.check(False, difference)
 
 
 def test_38_fuzzed_smiles_from_end_to_end(score: Score, molattn: Molattn, run: Path, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_39_the_head_of_a_large_table(score: Score, molattn: Molattn, run: Path,
         "NULs.csv": ("\0" * 1_000_000, "NUL in column 1"),
         "brackets.sdf": (">" + "<" * 1_000_000 + "\n" * 10, "record 1"),
     }
-    for name, (content, said) in heads.items():
+    for name, (content, message) in heads.items():
         path = tmp_path / name
         path.write_bytes(content.encode())
         answer, seconds = _timed(molattn, "predict", run, path, "-o", tmp_path / "out.csv")
@@ -46,7 +46,7 @@ def test_39_the_head_of_a_large_table(score: Score, molattn: Molattn, run: Path,
         score.slowest("slowest head, seconds", seconds)
         if name != "brackets.sdf":
             _refused(score, answer, name)
-            score.check(said in answer.err, f"{name}: {answer.err[:100]}")
+            score.check(message in answer.err, f"{name}: {answer.err[:100]}")
         score.check(seconds < SECONDS, f"{name}: {seconds:.1f} s")
         (tmp_path / "out.csv").unlink(missing_ok=True)
 
@@ -65,7 +65,7 @@ def test_39_a_large_table_behind_blank_lines(score: Score, molattn: Molattn, run
 def test_47_hostile_tables(
     score: Score, molattn: Molattn, run: Path, predictor: Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The model is read once. The command has the name of its module, which cannot be imported by it.
+    # The model is loaded once. The function `predict` hides the module of that name, hence sys.modules.
     monkeypatch.setattr(sys.modules["molattn.cli.predict"], "load_engine", lambda *_: predictor)
     wanted, tried = score.times(24, 1000), set[bytes]()
     for number in range(10 * wanted):
@@ -80,19 +80,19 @@ def test_47_hostile_tables(
         source, out = folder / table.name, folder / "out.csv"
         source.write_bytes(table.data)
         answer, seconds = _timed(molattn, "predict", run, source, "-o", out)
-        said = f"table {number}, {table.way}"
+        details = f"table {number}, {table.way}"
         score.end_to_end([key])
         score.count(f"tables that are {table.must}" if table.must == RIGHT else "tables that are broken")
         score.slowest("slowest table, seconds", seconds)
-        score.check(seconds < SECONDS, f"{said}: {seconds:.1f} s")
-        if answer.code == 0 and score.check(table.must != REFUSED, f"{said}: accepted"):
-            _answered(score, table, out, said)
+        score.check(seconds < SECONDS, f"{details}: {seconds:.1f} s")
+        if answer.code == 0 and score.check(table.must != REFUSED, f"{details}: accepted"):
+            _answered(score, table, out, details)
         elif answer.code != 0:
-            score.check(table.must != RIGHT, f"{said}: {answer.err[:200]}")
-            _refused(score, answer, said)
-            score.check(not out.exists(), f"{said}: an output")
+            score.check(table.must != RIGHT, f"{details}: {answer.err[:200]}")
+            _refused(score, answer, details)
+            score.check(not out.exists(), f"{details}: an output")
         left = {path.name for path in folder.iterdir()} - {table.name, "out.csv"}
-        score.check(not left, f"{said}: {left} left behind")
+        score.check(not left, f"{details}: {left} left behind")
         for path in folder.iterdir():
             path.unlink()
 
@@ -109,15 +109,15 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 def test_47_memory_is_bounded(score: Score, run: Path, tmp_path: Path) -> None:
-    """In processes of their own, whose memory the system counts: the worst ways there are, each once."""
+    """In separate processes, whose memory the system measures: each of the worst cases once."""
 
     def predict(source: Path, out: Path) -> tuple[subprocess.CompletedProcess[str], str, int]:
         command = [sys.executable, "-c", _MEASURED, "predict", str(run), str(source), "-o", str(out)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-        said, _, used = done.stderr.rpartition("used ")
-        return done, said, int(used)
+        details, _, used = done.stderr.rpartition("used ")
+        return done, details, int(used)
 
-    # A torch that was built for CUDA takes as much by itself.
+    # A torch that was built for CUDA uses this much memory alone.
     (tmp_path / "ordinary.csv").write_text("smiles\nCCO\n")
     _, _, ordinary = predict(tmp_path / "ordinary.csv", tmp_path / "ordinary-out.csv")
     allowed = max(BYTES, 1024 * ordinary + BYTES // 2)
@@ -125,17 +125,17 @@ def test_47_memory_is_bounded(score: Score, run: Path, tmp_path: Path) -> None:
     for number, table in enumerate(worst if score.long else worst[:1]):
         source, out = tmp_path / f"{number}-{table.name}", tmp_path / f"{number}-out.csv"
         source.write_bytes(table.data)
-        done, said, used = predict(source, out)
+        done, details, used = predict(source, out)
         score.end_to_end([table.name.encode() + table.data])
         score.slowest("most memory, MiB", used / 1024)
         score.check(
             used * 1024 < allowed, f"{table.way}: {used / 1024:.0f} MiB, and an ordinary table {ordinary / 1024:.0f}"
         )
         if table.must == RIGHT:
-            score.check(done.returncode == 0, f"{table.way}: {said}")
+            score.check(done.returncode == 0, f"{table.way}: {details}")
             _answered(score, table, out, table.way)
         else:
-            _refused(score, Answer(done.returncode, done.stdout, said), table.way)
+            _refused(score, Answer(done.returncode, done.stdout, details), table.way)
 
 
 def test_47_a_wide_row_and_a_long_record(score: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,10 +156,10 @@ def test_47_a_wide_row_and_a_long_record(score: Score, tmp_path: Path, monkeypat
                 read(tmp_path / name)
 
 
-def test_47_what_is_learned_from_does_not_fill_the_memory(
+def test_47_training_tables_do_not_fill_the_memory(
     score: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A whole table is held at once: one that unpacks to far more than its size is refused."""
+    """A training table is in memory as a whole: one that unpacks to far more than its size is refused."""
     from molattn.data.tables import table
 
     monkeypatch.setattr(table, "MIN_TABLE_MEMORY", 2**20)
@@ -190,34 +190,34 @@ def _used() -> float:
     return time.process_time() + ended.ru_utime + ended.ru_stime
 
 
-def _refused(score: Score, answer: Answer, said: str) -> None:
-    """One sentence, and the code of data that cannot be used, or of an option that is missing."""
+def _refused(score: Score, answer: Answer, details: str) -> None:
+    """One sentence, with the exit code of invalid data, or of a missing option."""
     lines = [line for line in answer.err.strip().split("\n") if not line.startswith("warning: ")]
-    score.check(answer.code in (2, 3), f"{said}: code {answer.code}, {answer.err[:200]}")
-    score.check(len(lines) == 1 and lines[0].startswith("error: "), f"{said}: {answer.err[:200]}")
-    score.check(lines[0].isprintable() and len(lines[0]) < 5000, f"{said}: {lines[0][:200]!r}")
+    score.check(answer.code in (2, 3), f"{details}: code {answer.code}, {answer.err[:200]}")
+    score.check(len(lines) == 1 and lines[0].startswith("error: "), f"{details}: {answer.err[:200]}")
+    score.check(lines[0].isprintable() and len(lines[0]) < 5000, f"{details}: {lines[0][:200]!r}")
 
 
-def _answered(score: Score, table: Hostile, out: Path, said: str) -> None:
-    """Every row is there, ok or with a reason; of a table that is right they are its rows."""
+def _answered(score: Score, table: Hostile, out: Path, details: str) -> None:
+    """Every row is in the output, ok or with a reason; for a valid table they are its rows."""
     with open(out, newline="", encoding="utf-8") as file:
         text = file.read()
     heads = {d: next(csv.reader(io.StringIO(text, newline=""), delimiter=d)) for d in ",;"}
     delimiter = next((d for d, names in heads.items() if names[-1].startswith("error")), "")
-    if not score.check(bool(delimiter), f"{said}: no last column error"):
+    if not score.check(bool(delimiter), f"{details}: no last column error"):
         return
     head, *rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    score.check(table.must != RIGHT or delimiter == table.delimiter, f"{said}: delimiter {delimiter}")
-    score.check(all(len(row) == len(head) for row in rows), f"{said}: ragged")
+    score.check(table.must != RIGHT or delimiter == table.delimiter, f"{details}: delimiter {delimiter}")
+    score.check(all(len(row) == len(head) for row in rows), f"{details}: ragged")
     status, error = head.index(next(n for n in head[::-1] if n.startswith("status"))), len(head) - 1
-    told = all(row[status] == ("error" if row[error] else "ok") for row in rows)
-    score.check(told, f"{said}: a row without a status or reason")
+    explained = all(row[status] == ("error" if row[error] else "ok") for row in rows)
+    score.check(explained, f"{details}: a row without a status or reason")
     if table.must != RIGHT:
         return
-    score.check(tuple(head[: len(table.columns)]) == table.columns, f"{said}: columns {head[:5]}")
+    score.check(tuple(head[: len(table.columns)]) == table.columns, f"{details}: columns {head[:5]}")
     shown = [
         tuple(None if known is None else cell for cell, known in zip(row, wanted, strict=False))
         for row, wanted in zip(rows, table.rows, strict=False)
     ]
-    score.rows(shown + [()] * (len(rows) - len(shown)), table.rows, said, given=table.rows)
-    score.check([row[status] for row in rows] == [*table.status], f"{said}: another status")
+    score.rows(shown + [()] * (len(rows) - len(shown)), table.rows, details, given=table.rows)
+    score.check([row[status] for row in rows] == [*table.status], f"{details}: another status")

@@ -1,4 +1,4 @@
-"""Line 45: a checkpoint that somebody has changed, under checksums that fit, is damaged in one sentence, or goes on."""
+"""Line 45: a checkpoint with changed content and valid checksums is an error of one sentence, or resumes."""
 
 import copy
 import shutil
@@ -43,17 +43,17 @@ def _tampered(state: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield f"{key!r} {other!r}", changed
 
 
-def _said(run: Path) -> str:
-    """What is said of a run that cannot be resumed; empty where it goes on."""
+def _resume_error(run: Path) -> str:
+    """The error of a run that cannot be resumed; empty if it resumes."""
     try:
         resume(run)
     except (InputError, UsageError) as error:
-        said = str(error)
+        message = str(error)
     else:
         return ""
-    assert "\n" not in said and str(run) in said, said
-    assert len(said) < 1_000 + len(str(run))
-    return said
+    assert "\n" not in message and str(run) in message, message
+    assert len(message) < 1_000 + len(str(run))
+    return message
 
 
 def test_45_tampered_checkpoints(score: Score, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,13 +74,13 @@ def test_45_tampered_checkpoints(score: Score, tmp_path: Path, monkeypatch: pyte
     def tried(what: str) -> None:
         score.count("tampered checkpoints")
         try:
-            said = _said(run)
+            message = _resume_error(run)
         except Exception as error:
             score.check(False, f"{what}: {type(error).__name__}: {error}")
         else:
-            score.count("refused" if said else "went on")
+            score.count("refused" if message else "went on")
             words = ("is damaged", "cannot be resumed, since", "another molattn", "no finite validation loss")
-            score.check(not said or any(word in said for word in words), f"{what}: {said}")
+            score.check(not message or any(word in message for word in words), f"{what}: {message}")
         shutil.rmtree(run)
         shutil.copytree(whole, run)
 

@@ -1,4 +1,4 @@
-"""Lines 43, 44 and 46: what reaches the terminal, two commands at one thing, and streams that are not there."""
+"""Lines 43, 44 and 46: terminal output, two commands with one output, and closed streams."""
 
 import errno
 import os
@@ -42,7 +42,7 @@ NASTY = (
 
 
 def harmless(text: str) -> bool:
-    """Whether a terminal shows this, and does nothing else."""
+    """Whether a terminal shows this as text, without control sequences."""
     return all(c.isprintable() or c in "\n\t" for c in text)
 
 
@@ -70,14 +70,14 @@ def test_43_names_and_paths_are_printed_as_text(score: Score, molattn: Molattn, 
             ("view", run, "-s", f"C{text}", "-o", tmp_path / "x.html"),
         )[:: 1 if score.long else 4]:
             answer = molattn(*arguments)
-            said = f"{arguments[0]} with {text!r}"
-            score.check(answer.code in (0, 2, 3), f"{said}: {answer.code} {answer.err[:200]}")
-            score.check("internal error" not in answer.err, f"{said}: {answer.err[:200]}")
-            score.check(harmless(answer.err + answer.out), f"{said}: {(answer.err + answer.out)[:200]!r}")
+            details = f"{arguments[0]} with {text!r}"
+            score.check(answer.code in (0, 2, 3), f"{details}: {answer.code} {answer.err[:200]}")
+            score.check("internal error" not in answer.err, f"{details}: {answer.err[:200]}")
+            score.check(harmless(answer.err + answer.out), f"{details}: {(answer.err + answer.out)[:200]!r}")
 
 
 def test_43_targets_and_units(score: Score, molattn: Molattn, tmp_path: Path) -> None:
-    """A model with such names: learned, asked and drawn; the files have the names as they are."""
+    """Training, prediction and drawing of a model with such names; files have the names unchanged."""
     smiles = ["C" * i for i in range(1, 13)]
     target = "[/][red]y\x1b[2J\u202e$\\x$\x07"
     table, run = tmp_path / "t.csv", tmp_path / "run"
@@ -100,7 +100,7 @@ def test_43_targets_and_units(score: Score, molattn: Molattn, tmp_path: Path) ->
 
 
 def test_43_a_table_on_a_terminal(score: Score, run: Path, tmp_path: Path) -> None:
-    """Through a pipe it is what a file is, byte for byte; a terminal sees its cells as text."""
+    """A pipe gets the bytes of a file; a terminal gets the cells with control characters escaped."""
     table = tmp_path / "t.csv"
     table.write_text('smiles,note\nCCO,\x1b[2J\u202e\nC,"two\nlines"\n')
     command = [*COMMAND, "predict", str(run), str(table)]
@@ -111,7 +111,7 @@ def test_43_a_table_on_a_terminal(score: Score, run: Path, tmp_path: Path) -> No
     process = subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL)
     os.close(theirs)
     shown = b""
-    with suppress(OSError):  # that is how the end of a terminal is said
+    with suppress(OSError):  # raised at the end of a terminal
         while data := os.read(ours, 2**16):
             shown += data
     os.close(ours)
@@ -122,7 +122,7 @@ def test_43_a_table_on_a_terminal(score: Score, run: Path, tmp_path: Path) -> No
 
 @contextmanager
 def _another(lock: str, path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Another process, at work on `path`."""
+    """Another process that holds the lock of `path`."""
     code = (
         "import sys, time; from pathlib import Path; from molattn.data import locks\n"
         f"with locks.{lock}(Path(sys.argv[1])): print(flush=True); time.sleep(600)"
@@ -138,7 +138,7 @@ def _another(lock: str, path: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.stdout.close()
 
 
-def test_44_an_output_that_another_makes(score: Score, molattn: Molattn, run: Path, tmp_path: Path) -> None:
+def test_44_an_output_that_another_process_writes(score: Score, molattn: Molattn, run: Path, tmp_path: Path) -> None:
     source, out = tmp_path / "in.csv", tmp_path / "out.csv"
     source.write_text("smiles\n" + "CCO\n" * 20)
     with _another("lock_output", out) as other:
@@ -157,7 +157,9 @@ def test_44_an_output_that_another_makes(score: Score, molattn: Molattn, run: Pa
     score.check({p.name for p in tmp_path.iterdir()} == {"in.csv", "out.csv", "other.csv"}, [*tmp_path.iterdir()])
 
 
-def test_44_a_run_that_another_trains(score: Score, molattn: Molattn, run: Path, table: Path, tmp_path: Path) -> None:
+def test_44_a_run_that_another_process_trains(
+    score: Score, molattn: Molattn, run: Path, table: Path, tmp_path: Path
+) -> None:
     open_run = tmp_path / "run"
     shutil.copytree(run, open_run)
     (open_run / "metrics.json").unlink()
@@ -167,8 +169,8 @@ def test_44_a_run_that_another_trains(score: Score, molattn: Molattn, run: Path,
             answer = molattn("train", *command, "-q")
             score.count("commands at one thing")
             score.check(answer.code == 2, answer)
-            said = [line for line in answer.err.splitlines() if not line.startswith("warning")]
-            score.check(len(said) == 1 and said[0].startswith("error: another process is using "), answer.err)
+            errors = [line for line in answer.err.splitlines() if not line.startswith("warning")]
+            score.check(len(errors) == 1 and errors[0].startswith("error: another process is using "), answer.err)
         files = {p: p.read_bytes() for p in open_run.rglob("*") if p.is_file() and p.name != LOCK_NAME}
         score.check(before == files, "it is as it was")
         other.kill()
@@ -179,8 +181,8 @@ def test_44_a_run_that_another_trains(score: Score, molattn: Molattn, run: Path,
 
 
 @pytest.mark.slow
-def test_44_processes_at_one_long_table(score: Score, run: Path, tmp_path: Path) -> None:
-    """Each time one goes on, to the end, and the others say so; a kill in the middle changes nothing of that."""
+def test_44_processes_with_one_long_table(score: Score, run: Path, tmp_path: Path) -> None:
+    """One process completes the table, the others end with an error; also when resumed after a kill."""
     source, out = tmp_path / "in.csv", tmp_path / "out.csv"
     count = score.times(17_000, 60_000)
     source.write_text("smiles,n\n" + "".join(f"{'C' * (1 + i % 9)},{i}\n" for i in range(count)))
@@ -194,11 +196,11 @@ def test_44_processes_at_one_long_table(score: Score, run: Path, tmp_path: Path)
         score.count("kills")
         command.append("--resume")
     started = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(score.times(2, 4))]
-    said = [process.communicate(timeout=600)[1] for process in started]
+    errors = [process.communicate(timeout=600)[1] for process in started]
     codes = sorted(process.returncode for process in started)
     score.count("commands at one thing", len(started))
-    score.check(codes == [0, *[2] * (len(started) - 1)], f"{codes} {said}")
-    score.check(all(re.fullmatch(r"(error: [^\n]*\n)?", text) for text in said), said)
+    score.check(codes == [0, *[2] * (len(started) - 1)], f"{codes} {errors}")
+    score.check(all(re.fullmatch(r"(error: [^\n]*\n)?", text) for text in errors), errors)
     rows = [line.split(",")[1] for line in out.read_text().splitlines()[1:]]
     score.rows(rows, [*map(str, range(count))], given=range(count))
     score.check({path.name for path in tmp_path.iterdir()} == {"in.csv", "out.csv"}, [*tmp_path.iterdir()])
@@ -232,7 +234,7 @@ def test_46_streams_that_are_closed_or_full(score: Score, run: Path, tmp_path: P
     table, long = tmp_path / "in.csv", tmp_path / "long.csv"
     table.write_text("smiles,n,y,\u20ac\n" + "".join(f"{'C' * i},{i}.5,{i}.5,\xfc\n" for i in range(1, 13)))
     long.write_text("smiles\n" + "CCO\n" * 20_000)
-    for number, (text, code, said) in enumerate(SHELL):
+    for number, (text, code, message) in enumerate(SHELL):
         if not score.long and number not in (0, 5, 11):
             continue
         out = tmp_path / f"out{number}.csv"
@@ -242,7 +244,7 @@ def test_46_streams_that_are_closed_or_full(score: Score, run: Path, tmp_path: P
         score.count("commands")
         score.check(done.returncode == code, f"{text}: {done.returncode}, {done.stderr[-200:]}")
         found = done.stderr.rstrip("\n").split("\n")[-1]
-        score.check(said in found, f"{text}: {done.stderr[-200:]}")
+        score.check(message in found, f"{text}: {done.stderr[-200:]}")
         for fault in ("Traceback", "internal error", "Exception ignored"):
             score.check(fault not in done.stderr, f"{text}: {done.stderr[-300:]}")
         if "{out} " in text:
@@ -252,7 +254,7 @@ def test_46_streams_that_are_closed_or_full(score: Score, run: Path, tmp_path: P
 def test_46_names_of_files(
     score: Score, molattn: Molattn, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Names that are too long, no UTF-8, a folder's, in no folder or where nobody may write."""
+    """Names that are too long, not UTF-8, of a folder, in a missing folder or in one that is not writable."""
     monkeypatch.chdir(tmp_path)
     source = tmp_path / "in.csv"
     source.write_text("smiles,n\nCCO,1\nC,2\n")
@@ -272,9 +274,9 @@ def test_46_names_of_files(
     ):
         answer = molattn("predict", run, source, "-o", output)
         score.end_to_end([f"output {output}"])
-        said = f"{output!r}: {answer.code} {answer.err}"
-        if score.check(answer.code in codes, said) and answer.code:
-            score.check(re.fullmatch(r"error: [^\n]*\n", answer.err), said)
+        details = f"{output!r}: {answer.code} {answer.err}"
+        if score.check(answer.code in codes, details) and answer.code:
+            score.check(re.fullmatch(r"error: [^\n]*\n", answer.err), details)
         elif not answer.code:
             score.rows([line.split(",")[0] for line in Path(output).read_text().splitlines()[1:]], ["CCO", "C"])
             os.unlink(output)
@@ -303,7 +305,7 @@ def test_46_a_folder_without_the_right_to_write(
     whole = os.open
 
     def refusing(path: object, flags: int, *more: object, **options: object) -> int:
-        # Root may write anywhere: the system's answer is put in its place.
+        # Root may write anywhere: the error of the system is simulated.
         if flags & os.O_CREAT and str(path).startswith(str(tmp_path)):
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
         return whole(path, flags, *more, **options)  # pyright: ignore[reportArgumentType, reportCallIssue]

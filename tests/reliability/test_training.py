@@ -68,7 +68,7 @@ def test_13_targets_with_nothing_to_learn(score: Score, molattn: Molattn, tmp_pa
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task.loss)
-def test_14_masked_labels_bring_no_gradient(score: Score, task: Task) -> None:
+def test_14_masked_labels_have_no_gradient(score: Score, task: Task) -> None:
     rng, owners = np.random.default_rng(0), task.target_of_output(2)
     loss = TaskLoss(task, TargetScaler((0.0, 0.0), (1.0, 1.0)))
     for _ in range(score.times(5, 200)):
@@ -98,7 +98,7 @@ def test_15_a_split_with_one_class(score: Score, molattn: Molattn, tmp_path: Pat
         score.check(found["auroc"] is None and found["why"]["auroc"] == "one class only", f"{side}: {found}")
 
 
-def test_16_duplicates_across_sides(score: Score, molattn: Molattn, tmp_path: Path) -> None:
+def test_16_duplicates_across_subsets(score: Score, molattn: Molattn, tmp_path: Path) -> None:
     # Each molecule twice, in two SMILES; a split by row would put them in two subsets.
     twice = [s for k, text in enumerate(SMILES[:30]) for s in (text, random_smiles(read_smiles(text), k))]
     sides = ["train", "test", *["train", "train"] * 25, *["val", "val"] * 2, *["test", "test"] * 2]
@@ -131,7 +131,7 @@ def sides() -> tuple[LabelledMolecules, LabelledMolecules]:
     return LabelledMolecules(graphs[:40], targets[:40]), LabelledMolecules(graphs[40:], targets[40:])
 
 
-def test_17_the_scaler_sees_the_training_side_alone(score: Score, molattn: Molattn, tmp_path: Path) -> None:
+def test_17_the_scaler_is_fitted_to_the_training_subset(score: Score, molattn: Molattn, tmp_path: Path) -> None:
     split = ["train"] * 40 + ["val"] * 10 + ["test"] * 10
     for k in range(score.times(1, 5)):
         values: list[object] = [v if s == "train" else v + 100 * (k + 1) for v, s in zip(VALUES, split, strict=True)]

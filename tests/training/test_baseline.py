@@ -49,7 +49,7 @@ def test_counts_are_those_of_rdkit_and_set_where_the_bits_are() -> None:
     assert morgan_counts([]).shape == (0, 2048)
 
 
-def test_a_forest_is_better_than_the_mean_and_the_same_each_time(tmp_path: Path) -> None:
+def test_a_forest_is_better_than_the_mean_and_reproducible(tmp_path: Path) -> None:
     dataset = _dataset(tmp_path / "t.csv", pd.DataFrame({"smiles": SMILES, "y": VALUES}))
     found = forest_metrics(dataset, ("rmse", "r2"), seed=0)
     assert found == forest_metrics(dataset, ("rmse", "r2"), seed=0)
@@ -69,7 +69,7 @@ def test_each_target_has_a_forest_of_the_molecules_with_a_label(tmp_path: Path) 
     assert both["mean"]["test"]["rmse"] == pytest.approx(np.mean(means))
 
 
-def test_with_a_transform_the_forest_learns_it_and_answers_in_the_unit(tmp_path: Path) -> None:
+def test_with_a_transform_the_forest_is_fitted_to_it_and_predicts_in_the_unit(tmp_path: Path) -> None:
     # Of whole numbers the logarithms of the powers are exact, so that both forests are the same to the bit.
     whole = np.round(VALUES)
     np.testing.assert_array_equal(np.log10(10.0**whole), whole)

@@ -65,7 +65,7 @@ def test_the_interval_is_the_percentile_interval_of_scipy(name: str) -> None:
     assert lower < METRICS[name].function(y, p) < upper
 
 
-def test_the_interval_covers_the_true_error_as_often_as_it_says() -> None:
+def test_the_interval_has_its_nominal_coverage() -> None:
     rng = np.random.default_rng(0)
     covered = []
     for seed in range(200):

@@ -1,4 +1,4 @@
-"""Callbacks: when they are called, what they may decide, and how they are resumed."""
+"""Callbacks: when they are called, stopping the training, and resuming them."""
 
 import csv
 import random
@@ -46,7 +46,7 @@ def same_weights(a: GraphModel, b: GraphModel) -> bool:
 
 
 class Diary(Callback):
-    """Notes each call."""
+    """Records each call."""
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
@@ -105,10 +105,10 @@ def test_a_callback_ends_the_training_and_the_others_are_still_called() -> None:
 
 
 def test_rank_0_decides_for_all_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[Any] = []
-    monkeypatch.setattr(distributed, "broadcast_object", lambda function: said.append(function()) or "OfRank0")
+    sent: list[Any] = []
+    monkeypatch.setattr(distributed, "broadcast_object", lambda function: sent.append(function()) or "OfRank0")
     _, result = fitted(StopAfter(9), epochs=3)
-    assert said == [""] and (len(result.history), result.stopped_by) == (1, "OfRank0")
+    assert sent == [""] and (len(result.history), result.stopped_by) == (1, "OfRank0")
 
 
 def test_random_numbers_of_a_callback_do_not_change_the_training() -> None:
@@ -127,7 +127,7 @@ def test_random_numbers_of_a_callback_do_not_change_the_training() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_callbacks_are_restored_and_a_finished_training_says_what_ended_it(tmp_path: Path) -> None:
+def test_callbacks_are_restored_and_a_finished_training_names_the_one_that_stopped_it(tmp_path: Path) -> None:
     class Interrupt(Callback):
         def on_epoch_end(self, learner: Learner, record: EpochRecord) -> None:  # noqa: ARG002
             if record.epoch == 3:

@@ -30,7 +30,7 @@ def test_the_positive_class_is_known(one: str, other: str) -> None:
 
 
 @pytest.mark.parametrize(("one", "other"), [("red", "blue"), ("in", "out"), ("active", "toxic"), ("a", "b")])
-def test_of_other_words_it_is_the_last_in_the_alphabet(one: str, other: str) -> None:
+def test_the_positive_class_of_other_words_is_the_last_in_the_alphabet(one: str, other: str) -> None:
     assert positive_of(one, other) == positive_of(other, one) == ""
     assert binary_classes(count_labels([one, other] * 2)) == tuple(sorted((one, other)))
     assert binary_classes(count_labels([one, other])) is None, "they do not repeat: names, not classes"
@@ -66,7 +66,7 @@ def test_one_of_two_known_classes_is_enough() -> None:
     assert binary_classes(count_labels(["blue"] * 3)) is None
 
 
-def test_other_labels_beside_two_known_classes() -> None:
+def test_other_labels_in_a_column_with_two_known_classes() -> None:
     labels = count_labels(["active", "inactive", "inconclusive"] * 4)
     assert binary_classes(labels) is None
     assert known_binary_classes(labels) == ("inactive", "active")

@@ -155,7 +155,7 @@ def test_sigterm_ends_a_rank_wherever_it_waits(wait: str, cleans_up: bool) -> No
             process.kill()
 
 
-def test_what_goes_on_after_sigterm_is_not_ended_outside_the_block() -> None:
+def test_a_process_that_survives_sigterm_is_not_ended_outside_the_block() -> None:
     code = (
         "import os, signal, time\n"
         "from molattn.training.signals import end_on_sigterm\n"

@@ -106,7 +106,7 @@ def test_a_tie_is_named_by_a_target_with_labels() -> None:
     }
 
 
-def test_rows_with_other_descriptors_or_on_other_sides_are_not_merged(tmp_path: Path) -> None:
+def test_rows_with_other_descriptors_or_in_other_subsets_are_not_merged(tmp_path: Path) -> None:
     frame = pd.DataFrame({"smiles": [*SMILES, *["CCO"] * 4], "y": [*range(30), 1.0, 2.0, 3.0, 4.0]})
     frame["ph"] = [7.0] * 30 + [1.0, 1.0, 2.0, 2.0]
     dataset = _prepare(tmp_path / "t.csv", frame, target_columns=("y",), descriptor_columns=("ph",), duplicates="mean")
@@ -156,7 +156,7 @@ def test_a_run_accounts_for_every_row(tmp_path: Path) -> None:
     predictions = pd.read_csv(run / "predictions.csv")
     assert predictions["row"].tolist() == list(range(80)) and predictions["smiles"].tolist() == spelled
     predictions["key"] = keys
-    # Each molecule has one prediction in all of its rows, and its label once.
+    # All rows of a molecule have one prediction, and its label is used once.
     assert (predictions.groupby("key")["y_pred"].nunique() == 1).all()
     assert (predictions.groupby("key")["y"].count() == 1).all()
     np.testing.assert_allclose(

@@ -1,4 +1,4 @@
-"""Which epoch is kept: properties of `EarlyStopping` over made-up epochs, and of runs that people start."""
+"""The epoch whose weights are restored: `EarlyStopping` on made-up epochs, and runs of the command line."""
 
 import csv
 import json
@@ -197,7 +197,7 @@ def test_screen_history_metrics_and_weights_name_one_epoch(
     assert [row["epoch"] for row in history] == ["1", "2", "3", "4", "5", "6"]
     assert (metrics["best_epoch"], metrics["tracking_metric"]) == (int(history[kept]["epoch"]), name)
     assert [row["epoch"] for row in history if row["best"] == "True"][-1] == history[kept]["epoch"]
-    # The screen: a line for each epoch with the number that decides, and the epoch that is kept.
+    # The screen: a line for each epoch with the tracked value, and the best epoch.
     best = np.maximum.accumulate(tracked) if larger else np.minimum.accumulate(tracked)
     for i, (value, so_far) in enumerate(zip(tracked, best, strict=True)):
         assert f"epoch {i + 1} of 6: validation {shown} {value:.3f}, best {so_far:.3f}" in result.err
@@ -208,17 +208,17 @@ def test_screen_history_metrics_and_weights_name_one_epoch(
     assert measured == pytest.approx(float(history[kept][of_model]), rel=1e-4)
 
 
-def test_a_training_that_stops_says_when_and_why(molattn: Molattn, tmp_path: Path) -> None:
+def test_early_stopping_is_reported_with_epoch_and_reason(molattn: Molattn, tmp_path: Path) -> None:
     run, table = tmp_path / "run", write(tmp_path / "t.csv", VALUES, PARTS)
     jumpy = [word for setting in (*JUMPY, "training.patience=1") for word in ("--set", setting)]
     result = molattn("train", table, *SMALL, *jumpy, "--split-column", "part", "--epochs", "60", "-o", run)
     assert result.code == 0, result.err
     history, metrics = rows(run / "history.csv"), json.loads((run / "metrics.json").read_text())
     assert len(history) == metrics["epochs"] == metrics["best_epoch"] + 1 < 60
-    said = " ".join(result.err.split())
+    message = " ".join(result.err.split())
     assert (
         f"training stopped after epoch {len(history)} of 60: 1 epoch without a better validation loss, "
-        "see training.patience" in said
+        "see training.patience" in message
     )
 
 
@@ -234,7 +234,7 @@ def test_the_metric_of_several_targets_is_their_mean_as_it_is_reported(molattn: 
     assert chosen == pytest.approx(metrics["mean"]["val"]["auroc"], rel=1e-4)
 
 
-def test_a_metric_that_is_undefined_on_the_validation_molecules_gives_way_to_the_loss(
+def test_a_metric_that_is_undefined_on_the_validation_molecules_is_replaced_by_the_loss(
     molattn: Molattn, tmp_path: Path
 ) -> None:
     labels = [1 if part == "val" else i % 2 for i, part in enumerate(PARTS)]
@@ -242,12 +242,12 @@ def test_a_metric_that_is_undefined_on_the_validation_molecules_gives_way_to_the
     options = ("--tracking-metric", "auroc", "--split-column", "part", "--epochs", "2")
     result = molattn("train", table, *SMALL, *options, "-o", run)
     assert result.code == 0, result.err
-    said = " ".join(result.err.split())
+    message = " ".join(result.err.split())
     assert (
         "the AUROC of the validation molecules is undefined (one class only): their loss chooses the epoch instead"
-        in said
+        in message
     )
-    assert "validation loss" in said and "AUROC undefined" in said
+    assert "validation loss" in message and "AUROC undefined" in message
     history, metrics = rows(run / "history.csv"), json.loads((run / "metrics.json").read_text())
     losses = [float(row["val_loss"]) for row in history]
     assert (metrics["tracking_metric"], metrics["best_epoch"]) == (VAL_LOSS, int(np.argmin(losses)) + 1)

@@ -58,7 +58,7 @@ def test_a_resumed_ensemble_is_bitwise_equal(table: Path, whole: Path, tmp_path:
 
 
 @pytest.mark.finished_runs
-def test_members_are_the_models_of_their_seeds_and_the_mean_answers(table: Path, whole: Path, tmp_path: Path) -> None:
+def test_members_are_the_models_of_their_seeds_and_predict_their_mean(table: Path, whole: Path, tmp_path: Path) -> None:
     both = load_file(whole / "model" / "model.safetensors")
     weights = {k: x for k, x in both.items() if f"members.1.{k}" in both}
     assert any((x != both[f"members.1.{k}"]).any() for k, x in weights.items())

@@ -156,7 +156,7 @@ def test_defaults_of_a_graph_model_from_scratch() -> None:
     assert config.data == DataConfig(molecule_featurizers=few)
     assert config.model == GraphModelConfig(max_path=FROM_SCRATCH["model"]["max_path"]) != GraphModelConfig()
     assert resolve_initialization(resolve(None, {"base": "none"}, ["model.max_path=20"]))[0].model == GraphModelConfig()
-    for name in set(PRESETS) - {"molattn", "mat", "grit"}:  # those two read no lengths of paths
+    for name in set(PRESETS) - {"molattn", "mat", "grit"}:  # these two do not read path lengths
         plain = resolve(None, {"base": "none", "preset": name})
         assert resolve_initialization(plain)[0].model == plain.model
     assert resolve_initialization(config)[0] == config
@@ -180,7 +180,7 @@ def test_constant_descriptors_are_reported_only_if_they_are_configured(tmp_path:
     )
     options = {"base": "none", "epochs": 1, "quiet": True, "settings": [f"model.{k}={v}" for k, v in SIZES.items()]}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a side of one molecule
+        warnings.simplefilter("ignore")  # about a subset of one molecule
         warnings.filterwarnings("error", "the auxiliary descriptors")
         molattn.train(table, output_dir=tmp_path / "run", **options)
         options["settings"] += ["training.auxiliary=0.3"]

@@ -40,7 +40,7 @@ def _in_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 class Diary(Logger):
-    """Notes each call."""
+    """Records each call."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -122,12 +122,12 @@ def test_a_logger_that_fails_is_named_in_a_warning_and_the_training_goes_on(
 
     monkeypatch.setattr(Broken, method, fail)
     broken, whole = Broken(), Diary()
-    said = rf"the logger Broken failed in {method}, OSError: the disk is full; the training continues without it"
-    with pytest.warns(MolattnWarning, match=said) as caught:
+    message = rf"the logger Broken failed in {method}, OSError: the disk is full; the training continues without it"
+    with pytest.warns(MolattnWarning, match=message) as caught:
         run = train(logger=[broken, whole])
     assert len([w for w in caught if w.category is MolattnWarning]) == 1
     assert "rmse" in run.metrics["test"]["y"] and len(whole.of("metrics")) == 3
-    # It is closed where that is not what failed, and not called again.
+    # It is closed unless closing failed, and not called again.
     assert [call[0] for call in broken.calls].count(method) == 1
     assert broken.calls[-1] == ((method,) if method == "close" else ("close", "failed"))
 
@@ -204,7 +204,7 @@ def test_each_run_of_folds_and_replicates_is_logged_by_its_name() -> None:
     assert [r.name for r in diary.of("open")] == ["runs/replicate_0", "runs/replicate_1"]
     assert diary.of("close") == ["finished"] * 2
     assert all(len(_table(Path("runs", f"replicate_{i}", "csv", "metrics.csv"))) == 2 for i in range(2))
-    # One object in a folder of its own does not write over itself.
+    # One logger object writes a separate folder for each run.
     train("again", num_replicates=2, logger=CSVLogger("elsewhere"))
     assert all(Path("elsewhere", "again", f"replicate_{i}", "metrics.csv").is_file() for i in range(2))
 

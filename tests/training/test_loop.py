@@ -247,7 +247,7 @@ def test_the_last_epoch_is_saved_and_is_the_end(tmp_path: Path, epochs: int, eve
     assert (saved.state["epoch"], saved.state["finished"]) == (epochs - 1, True)
 
 
-def test_a_fit_that_was_interrupted_and_goes_on_is_that_of_one_go(tmp_path: Path) -> None:
+def test_an_interrupted_and_resumed_fit_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     config, dropping = replace(CONFIG, epochs=4), replace(SMALL, dropout=0.3)
 
     def stop(record: EpochRecord, _: int) -> None:
@@ -448,25 +448,25 @@ def test_a_slow_model_on_the_cpu_is_reported_once_before_the_first_member(
         on_member=lambda i, _: events.append(i),
         warn=events.append,
     )
-    said = "training runs 2 to 4 times slower than it could: there is no compiler; see molattn doctor"
-    assert events == [said] * warned + [0, 1, 2]
+    message = "training runs 2 to 4 times slower than it could: there is no compiler; see molattn doctor"
+    assert events == [message] * warned + [0, 1, 2]
 
 
 @pytest.mark.parametrize("explicit", [True, False])
-def test_that_there_is_nothing_auxiliary_to_learn_is_said_to_those_who_asked_for_it(explicit: bool) -> None:
-    same, said = replace(TRAIN, molecules=[GRAPHS[0]] * 18), []
+def test_missing_auxiliary_targets_are_reported_if_they_were_requested(explicit: bool) -> None:
+    same, messages = replace(TRAIN, molecules=[GRAPHS[0]] * 18), []
     keys = ["training.auxiliary"] if explicit else ["training.epochs"]
-    ensemble_of(replace(ONE, auxiliary=0.3), train=same, warn=said.append, explicit=keys)
-    assert len(said) == explicit and all("there are none to learn" in message for message in said)
+    ensemble_of(replace(ONE, auxiliary=0.3), train=same, warn=messages.append, explicit=keys)
+    assert len(messages) == explicit and all("there are none to learn" in message for message in messages)
 
 
 @pytest.mark.parametrize("labels", [0.0, 1.0])
-def test_a_tracking_metric_that_is_undefined_is_said_and_the_loss_chooses_the_epoch(labels: float) -> None:
+def test_an_undefined_tracking_metric_is_reported_and_the_loss_chooses_the_epoch(labels: float) -> None:
     train = replace(TRAIN, targets=(TRAIN.targets > np.median(TRAIN.targets)).astype(float))
-    val, said = replace(VAL, targets=np.full((6, 1), labels)), []
+    val, messages = replace(VAL, targets=np.full((6, 1), labels)), []
     config = replace(CONFIG, tracking_metric="auroc")
-    (found,) = ensemble_of(config, Binary(), train, val=val, scaler=TargetScaler.identity(1), warn=said.append).fits
-    assert said == [
+    (found,) = ensemble_of(config, Binary(), train, val=val, scaler=TargetScaler.identity(1), warn=messages.append).fits
+    assert messages == [
         "the AUROC of the validation molecules is undefined (one class only): their loss chooses the epoch instead"
     ]
     assert found.best_epoch == 1 + int(np.argmin([record.val_loss for record in found.history]))
@@ -474,7 +474,7 @@ def test_a_tracking_metric_that_is_undefined_is_said_and_the_loss_chooses_the_ep
 
 
 @pytest.mark.parametrize(("readout", "task"), [("sum", Regression()), ("mean", Regression()), ("sum", Binary())])
-def test_the_sum_over_no_atoms_begins_as_a_target_of_0(readout: str, task: Task) -> None:
+def test_the_sum_over_no_atoms_is_a_target_of_0_initially(readout: str, task: Task) -> None:
     """For a regression whose output is a sum over the atoms; otherwise the bias is drawn."""
     train, val = (replace(data, targets=np.eye(2)[np.arange(len(data)) % 2]) for data in (TRAIN, VAL))
     (model,) = ensemble_of(

@@ -26,7 +26,7 @@ LEAST = 1e-6
 
 
 def outputs_of(task: Task, n: int = 7, seed: int = 0) -> Tensor:
-    """What a model might put out, in float64, some of it far from zero."""
+    """Random outputs of a model, in float64, some of them far from zero."""
     torch.manual_seed(seed)
     return 3 * torch.randn(n, len(task.target_of_output(2)), dtype=torch.float64)
 
@@ -98,10 +98,10 @@ def test_mve_is_the_likelihood_of_a_normal_distribution() -> None:
 
 
 @pytest.mark.parametrize("regularization", [0.0, 0.7])
-def test_evidential_is_the_likelihood_of_students_t_and_what_evidence_costs(regularization: float) -> None:
+def test_evidential_is_the_likelihood_of_students_t_plus_the_evidence_regularizer(regularization: float) -> None:
     task, targets = Regression("evidential"), numbers()
     outputs = outputs_of(task)
-    outputs[0, 2:] = -12.0  # next to no evidence: what is added to it counts
+    outputs[0, 2:] = -12.0  # almost no evidence: the added constants matter
     gamma, *rest = outputs.split(2, 1)
     nu, alpha, beta = (softplus(o) + LEAST for o in rest)
     alpha = alpha + 1
@@ -191,21 +191,21 @@ def test_weights_of_classes_multiply_the_loss_of_evidence() -> None:
     plain, weighed = compute_loss(binary, outputs, zero_one), compute_loss(binary, outputs, zero_one, 5.0, 0.5)
     ones = torch.tensor([5.0, 0.5], dtype=torch.float64)
     torch.testing.assert_close(weighed, plain * torch.where(zero_one == 1, ones, torch.ones_like(ones)))
-    # Of a single target the weight is that of the one, not a weight for each of two classes.
+    # For a single target the weight is that of class 1, not a weight for each of two classes.
     alone = TaskLoss(binary, TargetScaler.identity(1), (5.0,))(outputs[:, :2], zero_one[:, :1])[0]
     free = TaskLoss(binary, TargetScaler.identity(1))(outputs[:, :2], zero_one[:, :1])[0]
     torch.testing.assert_close(alone, free * torch.where(zero_one[:, :1] == 1, 5.0, 1.0))
 
 
 @pytest.mark.parametrize("task", [Regression("evidential"), EVIDENCE], ids=["numbers", "classes"])
-def test_evidence_costs_what_the_settings_say_where_nothing_else_is_said(task: Task) -> None:
+def test_the_evidence_regularization_has_the_default_of_the_settings(task: Task) -> None:
     outputs, targets = outputs_of(task), (numbers() > 0).double()
-    said = compute_loss(task, outputs, targets, regularization=DEFAULT_REGULARIZATION)
-    torch.testing.assert_close(compute_loss(task, outputs, targets), said)
-    assert (compute_loss(task, outputs, targets, regularization=DEFAULT_REGULARIZATION + 1) > said).all()
+    explicit = compute_loss(task, outputs, targets, regularization=DEFAULT_REGULARIZATION)
+    torch.testing.assert_close(compute_loss(task, outputs, targets), explicit)
+    assert (compute_loss(task, outputs, targets, regularization=DEFAULT_REGULARIZATION + 1) > explicit).all()
 
 
-def test_a_missing_label_changes_no_loss_of_the_others_and_is_worth_nothing() -> None:
+def test_a_missing_label_has_no_loss_and_does_not_affect_the_others() -> None:
     targets = numbers()
     targets[3, 1] = NAN
     scaler = TargetScaler((5.0, -3.0), (2.0, 0.5))
@@ -221,7 +221,7 @@ def test_a_missing_label_changes_no_loss_of_the_others_and_is_worth_nothing() ->
         assert mean_loss(losses, known).item() == pytest.approx(losses.sum().item() / 13)
 
 
-def test_the_mean_over_less_than_one_row_is_still_a_mean() -> None:
+def test_the_weighted_mean_does_not_depend_on_the_scale_of_the_weights() -> None:
     """Weights of rows are shares: all of them times any number change nothing."""
     losses, known = torch.tensor([[2.0], [4.0]]), torch.ones(2, 1, dtype=torch.bool)
     for scale in (1e-3, 0.25, 1.0, 1e3):

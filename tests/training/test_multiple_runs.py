@@ -216,7 +216,7 @@ def test_a_damaged_file_of_a_finished_run_is_named(
 ) -> None:
     run = Path(shutil.copytree(folds, tmp_path / "run"))
     (run / "metrics.json").unlink()
-    if name == "env.json":  # which is looked at where another run is still to be trained
+    if name == "env.json":  # read only if another run still has to be trained
         shutil.rmtree(run / "fold_2")
     path = run / "fold_0" / name
     if content is None:

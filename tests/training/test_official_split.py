@@ -57,7 +57,7 @@ def test_calibration_molecules_are_taken_from_training() -> None:
     assert np.array_equal(with_them[with_them != "cal"], without[with_them != "cal"])
 
 
-def test_a_run_says_which_split_it_used_and_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_records_its_split_and_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     fetch_dataset(TASK)  # of which a run warns
     options = {"epochs": 1, "settings": SMALL, "quiet": True, "accelerator": "cpu"}

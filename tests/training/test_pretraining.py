@@ -60,7 +60,7 @@ class RecordingReporter:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Molecules to learn from, and among them evaluation molecules, one twice, and one that is none."""
+    """Molecules to pretrain on; among them evaluation molecules, a duplicate, and an invalid SMILES."""
     path = tmp_path_factory.mktemp("molecules") / "mine.smi"
     path.write_text("\n".join([*SEEN[:30], *EVALUATED, "C1CC bad", SEEN[3], *SEEN[30:]]) + "\n")
     return path
@@ -156,7 +156,7 @@ def test_it_learns_the_descriptors(config: PretrainConfig, tmp_path: Path) -> No
     predicted = np.asarray(predictor.predict(SEEN))
     true = np.array([descriptors(s, predictor.targets) for s in SEEN])
     alike = [np.corrcoef(x, y)[0, 1] for x, y in zip(predicted.T, true.T, strict=True) if np.isfinite(y).all()]
-    # Three validation molecules choose the epoch; what has learned nothing is alike by chance alone, near 0.
+    # Three validation molecules choose the epoch; an untrained model has a correlation near 0.
     assert np.median(alike) > 0.3
 
 

@@ -56,7 +56,7 @@ def test_a_resumed_run_is_bitwise_equal(table: Path, whole: Path, tmp_path: Path
     interrupt(table, run, after)
     assert {p.name for p in run.iterdir()} == {"config.toml", "splits.csv", "data_report.json", "checkpoint"}
     assert {p.name for p in (run / "checkpoint").iterdir()} == {"state.json", f"epoch-{after - 1}.safetensors"}
-    torch.manual_seed(9)  # whatever the caller's random states are, they are left alone
+    torch.manual_seed(9)  # the caller's random states do not change
     before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # noqa: NPY002
     result = resume(run)
     assert torch.equal(torch.get_rng_state(), before[0])
@@ -84,7 +84,7 @@ def test_a_run_can_be_interrupted_repeatedly(table: Path, whole: Path, tmp_path:
 
 
 def test_a_finished_training_is_evaluated_on_resuming(table: Path, tmp_path: Path) -> None:
-    # A rate that is far too high stops for want of patience.
+    # With a far too high learning rate, early stopping ends the training.
     options = {"settings": ("training.learning_rate=0.03", "training.ema=0", "training.patience=2"), "epochs": 50}
     train_small(table, tmp_path / "whole", **options)
     for what in ("save_artifact", "build_artifact"):

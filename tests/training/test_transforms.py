@@ -70,7 +70,7 @@ def test_metrics_are_in_the_unit_of_the_target_and_of_the_transform(run: Path) -
     assert sorted(rows["ic50"]) == pytest.approx(sorted(NANOMOLAR))
 
 
-def test_a_loaded_model_answers_in_the_unit_of_the_target(run: Path) -> None:
+def test_a_loaded_model_predicts_in_the_unit_of_the_target(run: Path) -> None:
     rows = pd.read_csv(run / "predictions.csv")
     predictor = molattn.load(run)
     values, std = predictor.predict(list(rows["smiles"]), return_std=True)
@@ -123,7 +123,7 @@ def test_evaluate_gives_the_metrics_of_training(run: Path, tmp_path: Path) -> No
     assert "column 'ic50': -1 has no logarithm" in rejected.reason
 
 
-def test_quantiles_of_a_falling_transform_are_in_order(tmp_path: Path) -> None:
+def test_quantiles_of_a_decreasing_transform_are_in_order(tmp_path: Path) -> None:
     result = molattn.train(
         _table(tmp_path / "t.csv"),
         output_dir=tmp_path / "run",
@@ -195,7 +195,7 @@ def test_the_unit_of_a_concentration_comes_from_the_table_or_the_setting() -> No
         (("log10", "a=rank"), "gives 'a' two transforms"),
     ],
 )
-def test_a_transform_that_makes_no_sense_is_one_sentence(settings: tuple[str, ...], message: str) -> None:
+def test_an_invalid_transform_is_an_error_of_one_sentence(settings: tuple[str, ...], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         resolve_transforms(settings, ("a", "b"), ("", ""), Regression())
 
@@ -206,7 +206,7 @@ def test_classes_and_atoms_have_no_transform() -> None:
             resolve_transforms(("log10",), ("a",), ("",), task)
 
 
-def test_bounds_are_transformed_and_change_sides_where_the_transform_falls(tmp_path: Path) -> None:
+def test_bounds_are_transformed_and_swapped_by_a_decreasing_transform(tmp_path: Path) -> None:
     """An IC50 above 10 uM is a pIC50 below 5; the bound in the unit of the table stays as it is."""
     values: list[Any] = [*NANOMOLAR]
     values[::9] = [">10000"] * len(values[::9])

@@ -68,7 +68,7 @@ def test_the_command_trains_predicts_and_evaluates(command: Molattn, tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["regression", "binary", "multiclass", "quantile", "ensemble", "transform"])
-def test_predictions_are_the_weighted_average_and_survive_the_disk(tmp_path: Path, kind: str) -> None:
+def test_predictions_are_the_weighted_average_and_the_same_after_loading(tmp_path: Path, kind: str) -> None:
     y = np.array(VALUES)
     options: dict[str, Any] = {}
     column: Any = y
@@ -200,7 +200,7 @@ def test_weights_of_zero_and_one_are_one_of_the_models() -> None:
             np.testing.assert_allclose(weighted_average(task, p, q, (w,)).values, wanted)
 
 
-def test_what_cannot_have_trees_is_said_before_anything_is_read(
+def test_settings_that_trees_do_not_support_raise_before_anything_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UsageError, match="applies only to molecule-level targets"):
@@ -249,7 +249,7 @@ def test_a_molecule_without_a_fingerprint_is_an_error_row_and_the_others_are_pre
 
 
 @pytest.mark.parametrize("kind", ["one class", "few"])
-def test_targets_that_teach_nothing_do_not_stop_the_trees(kind: str) -> None:
+def test_constant_or_few_labels_give_constant_trees(kind: str) -> None:
     """Of one class, or of a handful of molecules, trees are a constant, and every prediction is finite."""
     n = 6 if kind == "few" else 60
     y = np.zeros((n, 1)) if kind == "one class" else np.arange(n, dtype=float)[:, None]

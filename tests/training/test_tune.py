@@ -124,7 +124,7 @@ def test_an_interrupted_study_can_be_resumed(
     assert result.code == 0, result.err
     trials = _trials(folder)
     assert trials[:2] == before
-    # The one that was killed is tried again, with the same settings.
+    # The killed trial is repeated with the same settings.
     assert [t["state"] for t in trials] == ["complete", "complete", "fail", "complete", "complete"]
     assert trials[3]["training.learning_rate"] == trials[2]["training.learning_rate"]
     assert json.loads(result.out)["trials"] == 4
@@ -195,7 +195,7 @@ def test_the_first_trial_is_the_default_and_the_search_keeps_its_base(
 
 
 @pytest.mark.parametrize("better", [False, True])
-def test_the_best_is_printed_beside_the_default(
+def test_the_best_trial_is_printed_with_the_default(
     molattn: Molattn, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, better: bool
 ) -> None:
     from molattn.training import trial as trial_module
@@ -306,7 +306,7 @@ def test_poor_trials_are_pruned(molattn: Molattn, table: Path, tmp_path: Path, m
 
     monkeypatch.setattr(
         tune_module, "make_pruner", lambda *_: optuna.pruners.ThresholdPruner(upper=0.0, n_warmup_steps=0)
-    )  # whatever is above 0 is poor
+    )  # every value above 0 is poor
     result = molattn("tune", table, *QUICK, *WHERE, "--num-trials", "2", "-o", tmp_path / "study", "-q")
     assert result.code == 0, result.err
     trials = _trials(tmp_path / "study")

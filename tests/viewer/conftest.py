@@ -11,14 +11,14 @@ CHROMIUM = ("chromium-headless-shell", "chromium", "chromium-browser", "google-c
 
 
 def absent(why):
-    """Skip, or fail where the browser is required: a test that never runs holds nothing."""
+    """Skip, or fail if the browser is required: a test that is always skipped proves nothing."""
     if os.environ.get("MOLATTN_REQUIRE_BROWSER"):
         pytest.fail(f"{why}, and MOLATTN_REQUIRE_BROWSER is set")
     pytest.skip(why)
 
 
 def wait_until(condition, seconds=10):
-    """A page hears of a change of the screen a moment later; its policy forbids Playwright's own way of waiting."""
+    """Poll: a page handles a change of the screen with a delay, and its policy blocks Playwright's own waiting."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -48,7 +48,7 @@ def browser():
 
 
 class Watched:
-    """A tab of the browser that keeps what a calm page never does: ask for anything, or complain."""
+    """A tab of the browser that records requests, console messages, errors and dialogs."""
 
     def __init__(self, browser, **context):
         self.context = browser.new_context(viewport={"width": 1200, "height": 1000}, **context)
@@ -62,7 +62,7 @@ class Watched:
 
 @pytest.fixture
 def opened(browser, tmp_path):
-    """Open an HTML document from a file; afterwards nothing was asked for but the file, and nothing complained."""
+    """Open an HTML document from a file; checks at the end that there was no other request and no message."""
     tabs = []
 
     def open_(document, **context):
@@ -76,6 +76,6 @@ def opened(browser, tmp_path):
     yield open_
     for watched, uri in tabs:
         watched.context.close()
-        # A picture that a page makes of its own drawing, and what it saves, are no requests to anywhere.
-        asked = [url for url in watched.requests if not url.startswith(("data:", "blob:"))]
-        assert (asked, watched.complaints) == ([uri], [])
+        # data: and blob: URLs, of drawings and saved files, are no network requests.
+        requested = [url for url in watched.requests if not url.startswith(("data:", "blob:"))]
+        assert (requested, watched.complaints) == ([uri], [])

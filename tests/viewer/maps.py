@@ -25,7 +25,7 @@ def attention_map(smiles, layers=3, heads=4, add_hs=False, seed=0):
 
 
 def with_virtual_node(attention):
-    """The same map with a virtual node that gives and takes a quarter of all attention."""
+    """The same map with a virtual node that has a quarter of all attention, as sender and as receiver."""
     weights = np.pad(0.75 * attention.weights, ((0, 0), (0, 0), (0, 1), (0, 1)))
     weights[..., -1] = 0.25
     weights[..., -1, :] = 1 / weights.shape[-1]

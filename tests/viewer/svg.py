@@ -56,7 +56,7 @@ def words(picture):
 
 
 def numbers(d):
-    """The points of a path of absolute coordinates, in which H and V stand for lines along the axes."""
+    """The points of a path of absolute coordinates, in which H and V are lines along the axes."""
     points = []
     for command, rest in re.findall(r"([A-Za-z])([^A-Za-z]*)", d):
         given = [float(x) for x in re.findall(r"-?[\d.]+", rest)]
@@ -74,7 +74,7 @@ def rgb(colour):
 
 
 def assert_sound(picture):
-    """Valid XML that brings no script, and a PNG of a plausible size with its end."""
+    """The SVG is valid XML without scripts, the PNG is complete and has a plausible size."""
     names = {e.tag for e in root(picture).iter()}
     assert f"{SVG}svg" in names
     assert f"{SVG}script" not in names

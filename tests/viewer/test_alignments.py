@@ -16,7 +16,7 @@ def weights(n, m):
 
 @pytest.mark.parametrize("title", ["", "bahdanau", "$x_1$ <&> \x00"])
 @pytest.mark.parametrize(("n", "m"), [(1, 1), (1, 30), (30, 1), (len(TARGET), len(SOURCE))])
-def test_an_alignment_is_sound_and_the_same_twice_with_a_cell_per_pair_of_tokens(n, m, title):
+def test_an_alignment_is_valid_and_reproducible_with_a_cell_per_pair_of_tokens(n, m, title):
     arguments = weights(n, m), (SOURCE * 2)[:m], (TARGET * 2)[:n], title
     picture = alignment(*arguments)
     assert_sound(picture)

@@ -26,7 +26,7 @@ def attribution(smiles, values=None, **fields):
 
 
 @pytest.mark.parametrize("smiles", MOLECULES.values(), ids=MOLECULES)
-def test_a_drawing_is_sound_and_the_same_twice_with_a_disc_per_atom(smiles):
+def test_a_drawing_is_valid_and_reproducible_with_a_disc_per_atom(smiles):
     a = attribution(smiles)
     picture = a.draw()
     assert_sound(picture)

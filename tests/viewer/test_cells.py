@@ -21,7 +21,7 @@ def meshes(picture):
 @pytest.mark.parametrize(
     "shape", [(1, 1), (1, 6), (5, 6), (13, 2), (40, 40), (41, 40), (1, 900), (900, 1), (512, 2048)]
 )
-def test_a_matrix_is_sound_and_the_same_twice(shape):
+def test_a_matrix_is_valid_and_reproducible(shape):
     picture = matrix(weights(*shape), title="weights", row_axis="query", column_axis="key")
     assert_sound(picture)
     assert picture == matrix(weights(*shape), title="weights", row_axis="query", column_axis="key")

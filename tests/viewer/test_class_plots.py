@@ -1,4 +1,4 @@
-"""Pictures of classifiers: drawn whatever the labels are, the same twice."""
+"""Pictures of classifiers: drawn for any labels, and reproducible."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def _data() -> tuple[np.ndarray, np.ndarray]:
     return true, np.clip(0.3 * np.nan_to_num(true) + draw.random(100) * 0.7, 0, 1)
 
 
-def test_a_class_plot_names_areas_and_is_the_same_twice() -> None:
+def test_a_class_plot_names_areas_and_is_reproducible() -> None:
     true, p = _data()
     picture = class_plot(true, p, SPLITS, name="active")
     assert_sound(picture)
@@ -35,7 +35,7 @@ def test_a_split_of_one_class_is_noted_and_the_others_are_drawn(value: float) ->
     assert ("test: no labels" if np.isnan(value) else "test: one class only") in picture.svg
 
 
-def test_a_confusion_plot_counts_and_survives_no_labels() -> None:
+def test_a_confusion_plot_counts_and_accepts_missing_labels() -> None:
     true = np.array([0.0, 1.0, 2.0, 2.0, np.nan])
     picture = confusion_plot(true, np.array([0.0, 1.0, 1.0, 2.0, 0.0]), ["a", "b", "c"], name="y")
     assert_sound(picture)

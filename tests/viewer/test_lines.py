@@ -8,7 +8,7 @@ from tests.viewer.svg import SVG, assert_sound, root
 X = [4, 16, 64]
 
 
-def test_curves_are_sound_and_the_same_twice():
+def test_curves_are_valid_and_reproducible():
     series = {"rises": X, "stays": [1, np.nan, 1]}
     picture = curves(X, series, title="t", x_label="x", y_label="y", log="xy", x_ticks=True)
     assert_sound(picture)

@@ -49,7 +49,7 @@ def atom(tab, i):
 
 
 def fills(tab):
-    """How green each disc is, from 0 (white) to 1; the red of the color says it."""
+    """How green each disc is, from 0 (white) to 1, by the red channel of the color."""
     found = tab.evaluate("[...document.querySelectorAll('svg > rect')].map((e) => e.getAttribute('fill'))")
     colours = [re.fullmatch(r"rgb\((\d+),(\d+),(\d+)\)", f) for f in found]
     count = tab.locator(".hit").count()
@@ -57,7 +57,7 @@ def fills(tab):
 
 
 def heat_point(tab, attention, i, j):
-    """The pixel of the middle of cell (i, j), found as the page lays it out: equal cells that end at the far side."""
+    """The pixel of the middle of cell (i, j), by the layout of the page: equal cells, aligned right and bottom."""
     size = tab.locator(HEAT).bounding_box()["width"]
     n, longest = len(attention.labels), max(len(label[:8]) for label in attention.labels)
     font = min(max(size / n / 1.3, 8), 12)
@@ -230,7 +230,7 @@ def test_scales_threshold_and_self(opened):
     assert tab.locator("output").inner_text() == "0.425"
     tab.locator("input[type=range]").fill("0")
     tab.locator("input[type=checkbox]").uncheck()
-    # 0.85 is what O2 gives to itself: without, 0.51 is the largest there is.
+    # The weight of O2 on itself is 0.85; without self-attention the largest is 0.51.
     np.testing.assert_allclose(fills(tab), [1, 0, 1 / 3], atol=0.01)
     assert [label for label, _ in rows(tab)] == ["C0", "O2"]
     tab.get_by_text("\u00d7 uniform", exact=True).first.click()
@@ -382,7 +382,7 @@ def test_values_are_written_as_on_the_static_picture(opened, values):
     assert tab.locator("text.number").all_text_contents() == [v.replace("-", "\u2212") for v in format_values(padded)]
 
 
-def test_weights_are_not_said_to_raise_or_lower_and_occlusion_has_its_unit(opened):
+def test_attention_weights_have_no_sign_and_occlusion_has_its_unit(opened):
     weights = replace(
         attribution(adds_up=False), method="rollout", values=np.linspace(0.0, 0.2, 13), has_unit=False, constant=None
     )
@@ -420,10 +420,10 @@ def test_two_pages_in_one_document_do_not_disturb_each_other(opened):
     assert download.value.path().read_bytes().startswith(b"\x89PNG")
 
 
-def test_hostile_names_do_nothing_and_are_shown(opened):
+def test_hostile_names_are_shown_as_text(opened):
     m, one, maps, attributions, truth = attention_map(ASPIRIN), np.ones(13), [], [], []
     for k, text in enumerate(HOSTILE):
-        # Another molecule each, to have its attribution beside it.
+        # A different molecule each, so that its attribution joins it.
         atoms = replace(attention_map("C" * (k + 1)), prediction={text: 1.0}, units={text: text}, faithfulness=text)
         maps.append(replace(with_virtual_node(atoms), virtual=(text,)))
         maps.append(
@@ -472,7 +472,7 @@ def test_a_saved_table_holds_no_formula(opened):
 
 
 def test_the_policy_blocks_injected_scripts(browser, tmp_path):
-    """The policy, and not only our care, stops what is not the page's own."""
+    """The Content Security Policy blocks injected scripts, in addition to escaping."""
     document = page([attention_map("CCO")])
     injected = document.replace(
         "<noscript>", "<img src=x onerror='window.bad=1'><script>window.bad=1</script><noscript>"
@@ -483,7 +483,7 @@ def test_the_policy_blocks_injected_scripts(browser, tmp_path):
     watched.tab.goto(path.as_uri())
     watched.tab.wait_for_selector("svg")
     assert watched.tab.evaluate("window.bad") is None
-    assert sum("Content Security Policy" in said for said in watched.complaints) >= 2
+    assert sum("Content Security Policy" in complaint for complaint in watched.complaints) >= 2
     watched.context.close()
 
 
@@ -664,7 +664,7 @@ def test_the_address_has_molecule_layer_and_head(opened, several):
     assert tab.locator("h2", has_text="Layer 1 (the last)").count() == 1
 
 
-def test_two_molecules_are_beside_each_other_at_one_layer_and_head(opened, several):
+def test_two_molecules_are_shown_side_by_side_at_one_layer_and_head(opened, several):
     tab = opened(several)
     tab.get_by_label("Beside it").select_option(label="2. caffeine")
     titles = tab.locator(".title")
@@ -862,7 +862,7 @@ def test_the_drawing_stays_in_sight_on_a_phone(opened):
     assert tab.locator(HEAT).bounding_box()["y"] < 800
 
 
-def test_molecule_and_heads_are_beside_each_other_on_a_laptop(opened):
+def test_molecule_and_heads_are_shown_side_by_side_on_a_laptop(opened):
     tab = opened(page([attention_map(ASPIRIN, layers=4, heads=8)]))
     tab.set_viewport_size({"width": 1280, "height": 720})
     drawing, heads = (tab.locator(query).bounding_box() for query in ("svg.molecule", ".heads"))
@@ -959,7 +959,7 @@ def test_of_more_than_eight_heads_the_arcs_are_of_the_eight_around_the_chosen_on
     assert violations(tab) == []
 
 
-def test_a_finger_pins_and_then_asks_for_a_pair(opened):
+def test_a_tap_pins_an_atom_and_a_second_tap_shows_the_pair(opened):
     attention = attention_map(ASPIRIN)
     tab = opened(page([attention]), has_touch=True)
     atom(tab, 3).tap()

@@ -27,7 +27,7 @@ def lightness(colour):
 
 
 @pytest.mark.parametrize("smiles", MOLECULES.values(), ids=MOLECULES)
-def test_a_heat_map_is_sound_and_the_same_twice(smiles):
+def test_a_heat_map_is_valid_and_reproducible(smiles):
     attention = attention_map(smiles)
     picture = heat_map(attention)
     assert_sound(picture)
@@ -38,7 +38,7 @@ def test_a_heat_map_is_sound_and_the_same_twice(smiles):
 
 @pytest.mark.parametrize("smiles", MOLECULES.values(), ids=MOLECULES)
 @pytest.mark.parametrize("atom", [None, 0, -1])
-def test_a_drawing_is_sound_and_the_same_twice_with_a_disc_per_atom(smiles, atom):
+def test_a_drawing_is_valid_and_reproducible_with_a_disc_per_atom(smiles, atom):
     attention = attention_map(smiles)
     picture = draw_atoms(attention, atom)
     assert_sound(picture)
@@ -204,17 +204,17 @@ def test_a_map_of_another_molecule_is_rejected():
         draw_atoms(attention)
 
 
-def test_every_picture_says_how_far_attention_explains():
+def test_every_picture_has_the_faithfulness_of_attention():
     attention = attention_map(ASPIRIN)
-    told = dataclasses.replace(attention, faithfulness="Kendall 0.07 with the true contributions (nci-logp)")
+    with_score = dataclasses.replace(attention, faithfulness="Kendall 0.07 with the true contributions (nci-logp)")
     for picture, line in [
         (heat_map(attention), "not measured"),
-        (heat_map(told), "Kendall 0.07"),
-        (head_grid(told), "Kendall 0.07"),
+        (heat_map(with_score), "Kendall 0.07"),
+        (head_grid(with_score), "Kendall 0.07"),
     ]:
         assert any(text.startswith(f"as an explanation of the prediction: {line}") for text in words(picture))
     # RDKit draws letters as outlines: the pictures differ where the lines do.
-    assert draw_atoms(told, 0) != draw_atoms(attention, 0)
+    assert draw_atoms(with_score, 0) != draw_atoms(attention, 0)
 
 
 def test_a_virtual_node_is_given_as_text_and_can_be_the_receiver():
@@ -270,7 +270,7 @@ def test_fragments_lie_apart():
     assert apart.min() > 25  # discs are some 20 pixels across
 
 
-def test_a_map_whose_rows_do_not_sum_to_1_says_so():
+def test_a_map_whose_rows_do_not_sum_to_1_has_a_note():
     attention = dataclasses.replace(attention_map(ASPIRIN), rows_sum_to_one=False)
     assert "rows do not sum to 1" in root(draw_atoms(attention, 0)).find(f"{SVG}title").text
     for draw in (heat_map, head_grid):
@@ -305,7 +305,7 @@ def test_values_of_atoms_are_orange_above_zero_and_blue_below():
     colours = np.array([colour for _, colour in discs(picture)])
     assert len(colours) == 13
     np.testing.assert_allclose(colours[0], 255 * np.array(BELOW), atol=2)
-    # Of equal size on both sides of zero, told apart by hue: red and blue change places.
+    # Equal sizes on both sides of zero are distinguished by hue: red and blue channels are swapped.
     expected = [disc_color(abs(v) / 2, ABOVE if v >= 0 else BELOW) for v in values]
     np.testing.assert_allclose(colours, 255 * np.array(expected), atol=2)
     assert (colours[:8, 0] < colours[:8, 2]).all()

@@ -68,7 +68,7 @@ def points(picture):
     return [len(list(g.iter(f"{SVG}use"))) for g in groups][:3]
 
 
-def test_a_parity_plot_shows_every_known_molecule_and_is_the_same_twice():
+def test_a_parity_plot_shows_every_known_molecule_and_is_reproducible():
     true, predicted, splits = data()
     true[[0, 45, 59]] = np.nan
     picture = parity_plot(true, predicted, splits, name="logS", unit="log10(mol/L)", test_rmse=0.123)
@@ -94,7 +94,7 @@ def test_hostile_names_are_written_as_text():
 
 
 @pytest.mark.parametrize("epochs", [1, 12, 100])
-def test_a_learning_curve_is_sound_and_names_the_best_epoch(epochs):
+def test_a_learning_curve_is_valid_and_names_the_best_epoch(epochs):
     picture = learning_curve(history(epochs))
     assert_sound(picture)
     assert picture == learning_curve(history(epochs))

@@ -180,7 +180,7 @@ def test_letters_have_the_symbol_of_an_element_with_a_color() -> None:
     assert symbols("CC") == []
 
 
-def test_what_was_not_measured_is_said_with_its_command(run: RunFiles, folder: Path) -> None:
+def test_missing_measurements_are_listed_with_their_command(run: RunFiles, folder: Path) -> None:
     content = report_payload(run)
     blocks = [block for section in content["sections"] for block in section["blocks"] if block["kind"] == "missing"]
     commands = [block["command"] for block in blocks]
@@ -212,7 +212,7 @@ def test_sections_are_those_of_the_run(run: RunFiles) -> None:
     json.dumps(content, allow_nan=False)
 
 
-def test_leakage_names_molecules_on_both_sides(tmp_path: Path) -> None:
+def test_leakage_names_molecules_in_two_subsets(tmp_path: Path) -> None:
     columns = {"y": [1.0, 2.0, 3.0], "y_pred": [1.0, 2.0, 3.0]}
     run = read_run(write_run(tmp_path / "run", ["CCO", "OCC", "CCN"], columns, splits=["train", "test", "test"]))
     (leak,) = [s for s in report_payload(run)["sections"] if s["id"] == "leakage"]

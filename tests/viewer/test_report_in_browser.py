@@ -73,7 +73,7 @@ def test_molecules_are_found_by_name_split_and_substructure(opened, document, ru
     tab.get_by_role("combobox", name="Has", exact=True).select_option("")
     tab.get_by_role("combobox", name="Has not").select_option("chloride")
     assert tab.locator("output").inner_text() == f"{has.count(False)} of {SIZE} molecules"
-    tab.get_by_label("Find").fill("nobody")
+    tab.get_by_label("Find").fill("absent")
     assert cells(tab, 1) == []
 
 
@@ -157,7 +157,7 @@ def test_another_target_has_its_own_plot_and_sections(opened, tmp_path):
     assert tab.locator("#metrics h3").inner_text() == "b"
 
 
-def test_two_runs_are_beside_each_other(opened, tmp_path):
+def test_two_runs_are_shown_side_by_side(opened, tmp_path):
     smiles, true = esol(20)
     folders = [
         write_run(tmp_path / name, smiles, {"y": true, "y_pred": [y + shift for y in true]})

@@ -104,7 +104,7 @@ def test_a_smarts_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
         report_of(folder, smarts={"hydroxyl": "[OX2H"})
 
 
-def test_runs_of_one_name_are_told_apart_by_their_paths(tmp_path: Path) -> None:
+def test_runs_of_one_name_are_distinguished_by_their_paths(tmp_path: Path) -> None:
     columns = {"y": [1.0], "y_pred": [1.5]}
     runs = [read_run(write_run(tmp_path / parent / "run", ["CCO"], columns)) for parent in ("a", "b")]
     data = content(report_document(comparison_payload(*align(*runs))))

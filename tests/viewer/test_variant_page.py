@@ -129,7 +129,7 @@ def names(tab):
     return [button.locator("span").first.inner_text() for button in tab.locator(".choose").all()]
 
 
-def test_a_variant_stands_beside_its_parent(opened):
+def test_a_variant_is_shown_next_to_its_parent(opened):
     tab = opened(document())
     assert len(names(tab)) == 12
     assert "664 held-out matched pairs" in tab.locator(".trust").inner_text()
