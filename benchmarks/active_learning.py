@@ -1,4 +1,4 @@
-"""Active learning in retrospect: what `molattn select` is worth beside a random choice.
+"""Active learning in retrospect: what `molattn select` gains over a random choice.
 
     python benchmarks/active_learning.py datasets/esol.csv --target log_solubility -o active.json
     python benchmarks/active_learning.py TABLE.csv --target Y --start 200 --batch 200 --rounds 5 --seeds 3
@@ -8,7 +8,7 @@ labels are known; each round trains an ensemble of three models on what is label
 error (`molattn evaluate`), and labels `--batch` more molecules, chosen by one strategy (`molattn select`) or at random.
 All strategies begin with the same molecules and the same test, seed by seed. The table has the test RMSE of each round,
 mean over the seeds, and the mean difference to the random choice over all rounds but the first, with its standard error
-over the seeds. Resumable: finished pairs of seed and strategy are kept in a file beside the output.
+over the seeds. Resumable: finished pairs of seed and strategy are saved in a file next to the output.
 """
 
 import argparse
@@ -106,7 +106,7 @@ def main() -> None:
             by_seed = (values - errors["random"])[:, 1:].mean(1)
             difference = f"{by_seed.mean():+.3f} ± {by_seed.std(ddof=1) / np.sqrt(len(by_seed)):.3f}"
         rows.append([strategy, *(f"{value:.3f}" for value in values.mean(0)), difference])
-    print(markdown(["labelled", *map(str, labelled), "beside random"], rows))
+    print(markdown(["labelled", *map(str, labelled), "minus random"], rows))
     where = machine(("torch", "rdkit"), 1)
     print(f"\n{arguments.seeds} seeds, ensembles of three. {describe_machine(where)}")
     settings = {k: v for k, v in vars(arguments).items() if k not in ("output", "table")} | {
