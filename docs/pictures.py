@@ -93,7 +93,7 @@ def write(run: str | Path, folder: Path) -> Path:
         together.paste(image, (0, k * SIZE["height"]))
     palette = together.quantize(256, Image.Quantize.MAXCOVERAGE, kmeans=1)
     first, *others = (image.quantize(palette=palette, dither=Image.Dither.NONE) for image in images)
-    # It is played twice and then stands still: a picture that never stops is hard to read beside.
+    # It is played twice and then stops: an endless animation distracts from the text.
     first.save(path, save_all=True, append_images=others, duration=milliseconds, loop=1, optimize=True)
     return path
 

@@ -1,4 +1,4 @@
-"""The pages of the data sets: their cards, and pictures of the tables that come along."""
+"""The pages of the data sets: their cards, and pictures of the tables that are included."""
 
 import re
 from collections import Counter
