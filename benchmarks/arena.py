@@ -9,7 +9,7 @@ DATA has the files tdc/TASK/train_val.csv, tdc/TASK/test.csv and moleculeace/TAR
 
 `train` trains each model on each task with each seed. The model gets a table with columns smiles, y and split, in which
 y of the test molecules is empty; its predictions of them are written to the folder of runs, with a record. `score`
-reads the labels of the test molecules, counts that, and writes the scores of all trainings in the folder that have
+reads the labels of the test molecules, counts the read, and writes the scores of all trainings in the folder that have
 none; no other command can read these labels. `folds` compares settings on the labeled molecules alone by the decision
 rule in docs/arena.md; options are those of `molattn train`, or the name of another model.
 

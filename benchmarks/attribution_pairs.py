@@ -6,7 +6,7 @@
 Each argument is NAME=TABLE:TARGET. A default model is trained on 60% of the molecules, and 30% are test molecules. Two
 of them that differ only in what one acyclic single bond joins to their common core, R and R' (hydrogen for one of
 them), of at most `MAX_ATOMS` atoms and half of the molecule, are a matched pair. The attribution method predicts the
-change from R' to R by the sum of its values on R, less that on R'; measured is the change of the target; and the model
+change from R' to R by the sum of its values on R, minus that on R'; measured is the change of the target; and the model
 has a change of its own. No method computes its values from pairs of molecules of the table.
 
 For each method: Pearson r with the measured change, with a percentile bootstrap interval over cores (1,000 samples);

@@ -97,7 +97,7 @@ def prepare(data: Path, name: str, folder: Path, max_molecules: int) -> TaskData
         writer.writerow(["smiles", "y", "split"])
         for i, (_, smiles, y, _) in enumerate(train):
             writer.writerow([smiles, int(y) if binary else y, "val" if i in validation else "train"])
-        # chemprop and molattn want a test side; these are validation molecules once more, and no score is read.
+        # chemprop and molattn require test rows; these are the validation molecules again, and no score is read.
         for i in sorted(validation)[:20]:
             writer.writerow([train[i][1], int(train[i][2]) if binary else train[i][2], "test"])
     return TaskData(table, [test[i][1] for i in chosen], [test[i][3] for i in chosen], binary)

@@ -1,10 +1,10 @@
-"""The speed of the libraries that a wheel brings, beside those built for this processor and plain torch.
+"""The speed of the libraries in a wheel, compared with those built for this processor and with plain torch.
 
     python benchmarks/shipped_libraries.py
     python benchmarks/shipped_libraries.py --rounds 40 -o shipped.json
 
-Builds what a wheel brings, and starts a process for each way that this processor can run. In each round every process
-does the same work, in random order; a ratio is formed within a round. CPU time, one thread.
+Builds the libraries of a wheel, and starts a process for each way that this processor can run. In each round every
+process does the same work, in random order; a ratio is formed within a round. CPU time, one thread.
 """
 
 import argparse

@@ -76,7 +76,7 @@ def measure(table: MeasuredTable) -> dict[str, Any]:
 
 
 def measure_rule(table: MeasuredTable) -> dict[str, Any]:
-    """The mean measured effect of the replacement in training pairs as the prediction, beside that of the model."""
+    """The mean measured effect of the replacement in training pairs as the prediction, compared with the model."""
     labels = table.splits
     pairs = [p for p in table.pairs if np.isfinite(table.values[[p.first, p.second]]).all()]
     training = [p for p in pairs if labels[p.first] == TRAIN == labels[p.second]]

@@ -1,4 +1,4 @@
-"""A logger of one's own: the losses of a training as bars in the terminal, and as a table for a spreadsheet.
+"""A custom logger: the losses of a training as bars in the terminal, and as a table for a spreadsheet.
 
     python -m examples.log_a_training              # ESOL, 10 epochs, some ten seconds
     python -m examples.log_a_training --epochs 30 --dataset freesolv

@@ -17,8 +17,8 @@ The inputs are 1,000 tables x of 5 rows and 7 channels, uniform in [0, 1). Three
     python -m examples.position_bias              # 200 epochs each, under a minute
     python -m examples.position_bias --seed 1
 
-prints the final losses beside the published ones. Seeds differ from the published run, so the figures are of an order
-of magnitude: what must hold is how they compare with each other.
+prints the final losses next to the published ones. Seeds differ from the published run, so only the order of magnitude
+is comparable; what must hold is how the losses compare with each other.
 """
 
 import argparse

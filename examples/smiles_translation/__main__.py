@@ -7,7 +7,7 @@
 The molecules are those of the NCI that come with RDKit whose canonical SMILES has at most 24 characters, split by
 molecule. Training also sees random edits of the training molecules, none of them a molecule of the test or of the
 validation. Every held-out molecule is spelled at random once, the same for all models. The folder gets each model's
-weights, its results with every translation, and a picture of where it looked; its table holds all results in it.
+weights, its results with every translation, and a picture of its attention; its table holds all results in it.
 """
 
 import argparse
@@ -43,7 +43,7 @@ EXAMPLE = "COc1cc(C(=O)O)ccc1O"  # vanillic acid, whose alignment is drawn; neve
 
 
 def measure(name: str, minutes: float, seed: int, folder: Path) -> None:
-    """Train one model and leave all there is to know about it in `folder`."""
+    """Train one model, and write its weights, results and picture to `folder`."""
     begin = time.perf_counter()
     split = nci_split(MAX_LENGTH, seed=0)
     held_out = {*split.val, *split.test, EXAMPLE}

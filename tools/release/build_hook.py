@@ -2,7 +2,7 @@
 
     MOLATTN_WHEEL=compiled python -m build --wheel
 
-Without the variable the wheel is for any system, and has the sources alone. hatchling calls this file, which
+Without the variable the wheel is for any system, and has only the sources. hatchling calls this file, which
 `[tool.hatch.build.targets.wheel.hooks.custom]` in pyproject.toml names. CC is the command of the compiler; gcc by
 default.
 """
@@ -43,6 +43,6 @@ class BuildHook(BuildHookInterface):
         build_data["tag"] = f"py3-none-{platform_tag(built)}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
-        """Called by hatchling when the wheel is there."""
+        """Called by hatchling when the wheel has been written."""
         if hasattr(self, "_folder"):
             self._folder.cleanup()
