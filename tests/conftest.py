@@ -55,7 +55,7 @@ def _no_garbage_collection_before_trainings() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _faithfulness_of_few_fragments() -> Iterator[None]:
-    """Measure faithfulness after a training on one or two molecules only, because more take longer than the training."""
+    """Faithfulness after a training is measured on one or two molecules, because more take longer than the training."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("molattn.explain.run_faithfulness.MAX_FRAGMENTS", 20)
         yield
