@@ -62,7 +62,7 @@ def _folds(name: str, description: str, settings: int, model: str = "molattn", f
 
 QUESTIONS: Sequence[Question] = (
     _protocol("molattn", "the default settings by the protocols of both groups"),
-    _protocol("molattn with-trees", "boosted trees beside the network: `--with-trees`"),
+    _protocol("molattn with-trees", "boosted trees added to the network: `--with-trees`"),
     _protocol("forest-morgan", "a random forest on counts of Morgan fingerprints"),
     _protocol("catboost", "CatBoost with the settings of MapLight"),
     _protocol("chemprop", "chemprop with its default settings"),
@@ -75,7 +75,7 @@ QUESTIONS: Sequence[Question] = (
     _folds("transforms", "the logarithm, or ranks, of the target", 2),
     _folds("morgan", "counts of Morgan fingerprints in addition to the descriptors", 1),
     _folds("tasks", "multitask training with another task", 1, factor=2.0),
-    _folds("trees", "boosted trees beside the network: `--with-trees`", 1, model="molattn with-trees"),
+    _folds("trees", "boosted trees added to the network: `--with-trees`", 1, model="molattn with-trees"),
 )
 """All questions. The choice of the epoch was measured before: see docs/epochs.md."""
 

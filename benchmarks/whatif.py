@@ -150,7 +150,7 @@ def write_page(path: Path, results: dict[str, list[dict[str, Any]]], where: dict
     )
 
 
-PAGE = """# Predicted changes beside measured ones
+PAGE = """# Predicted and measured changes
 
 {summary}
 
@@ -172,7 +172,7 @@ interval does. {machine}
   20% for the test. A test molecule has neighbours, as a matched pair must. On unlike molecules the intervals do not
   hold.
 
-## Beside counting
+## Compared with counting
 
 The mean measured effect of the same replacement in the pairs of the training set, where there are three or more of
 them, is a prediction without a model ("rule"). On the same pairs of test molecules, with mean absolute errors of the
