@@ -208,6 +208,7 @@ for a, b in zip(one, other, strict=True):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [EXPORTED, COMPILED], ids=["exported", "compiled with gradients"])
 def test_torch_compile_and_export(code):
     # In a separate process: the jaxtyping checks that run under pytest cannot be compiled.

@@ -334,6 +334,7 @@ def test_every_included_base_model_is_complete_and_small() -> None:
         assert len(molattn.load(folder / name).targets) == len(card["targets"]["descriptors"])
 
 
+@pytest.mark.slow  # computes the InChI of 5,000 molecules
 def test_the_default_base_model_was_not_trained_on_esol(monkeypatch: pytest.MonkeyPatch) -> None:
     # It was made before the molecules in TEST_HASH_FILE were excluded.
     before = ExcludedMolecules(read_hashes(datasets_dir() / HASH_FILE))
