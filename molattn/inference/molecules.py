@@ -69,7 +69,7 @@ def _plain(column: Any) -> Iterable[object]:
         TypeError: none of its elements can be a molecule. One among molecules is an error of its row, which keeps the
             others; so is one that an iterator yields, whose elements are read one by one.
     """
-    elements = column.to_pylist() if hasattr(column, "to_pylist") else column
+    elements: Iterable[object] = column.to_pylist() if hasattr(column, "to_pylist") else column
     if isinstance(elements, Sized):
         others = (x for x in elements if isinstance(x, str) or is_mol(x) or is_missing(x))
         if len(elements) and next(others, _NONE) is _NONE:
