@@ -666,7 +666,7 @@ def test_the_address_has_molecule_layer_and_head(opened, several):
 
 def test_two_molecules_are_shown_side_by_side_at_one_layer_and_head(opened, several):
     tab = opened(several)
-    tab.get_by_label("Beside it").select_option(label="2. caffeine")
+    tab.get_by_label("Compare with").select_option(label="2. caffeine")
     titles = tab.locator(".title")
     assert titles.all_inner_texts() == ["methane: C", f"caffeine: {CAFFEINE}"]
     for side, head in ((0, 1), (1, 2)):
@@ -677,7 +677,7 @@ def test_two_molecules_are_shown_side_by_side_at_one_layer_and_head(opened, seve
     tab.get_by_role("button", name="Next", exact=True).click()
     assert titles.all_inner_texts() == [f"caffeine: {CAFFEINE}"] * 2
     assert status_of(tab, 0) == status_of(tab, 1)
-    tab.get_by_label("Beside it").select_option(label="none")
+    tab.get_by_label("Compare with").select_option(label="none")
     assert titles.count() == 1
 
 
@@ -706,7 +706,7 @@ def test_there_are_no_accessibility_findings_on_any_screen(opened, several, widt
     tab = opened(several, **SCREENS[screen])
     tab.set_viewport_size({"width": width, "height": 800})
     tab.locator("summary").first.click()
-    tab.get_by_label("Beside it").select_option(index=2)
+    tab.get_by_label("Compare with").select_option(index=2)
     atom(tab, 0).click()
     assert violations(tab) == []
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
@@ -991,7 +991,7 @@ def test_all_methods_are_side_by_side_with_their_faithfulness(opened):
 
 def test_every_tab_stop_does_something_and_keeps_its_keys_from_jupyterlab(opened, several):
     tab = opened(several)
-    tab.get_by_label("Beside it").select_option(index=2)
+    tab.get_by_label("Compare with").select_option(index=2)
     without = tab.evaluate(
         """[...document.querySelectorAll("button, input, select, summary, [tabindex]")]
            .filter((e) => e.dataset.lmSuppressShortcuts !== "true").map((e) => e.outerHTML.slice(0, 99))"""

@@ -66,7 +66,7 @@ const picture = (n, signed, fraction) => {
 
 // ---- labels ---------------------------------------------------------------------------------------------------------
 
-// The place of each label, beside its disc and away from its bonds; null where it would cover a disc, a letter or another
+// The place of each label, at its disc and away from its bonds; null where it would cover a disc, a letter or another
 // label. Boxes are [x, y, half the width, half the height].
 function placeLabels(d, texts, font) {
   const [right, foot] = [d.left + d.width, d.top + d.height];
@@ -122,7 +122,7 @@ function placeLabels(d, texts, font) {
 
 const MAX_ZOOM = 10;
 
-// Zoom by button, key, pinch and wheel with Ctrl; pan by dragging. `changed` hears the pixels per unit of the drawing.
+// Zoom by button, key, pinch and wheel with Ctrl; pan by dragging. `changed` is called with the pixels per unit.
 function zoomable(svg, [left, top, width, height], changed) {
   const whole = [left + width / 2, top + height / 2];
   let zoom = 1,

@@ -86,7 +86,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     group: null,
     ...start,
   };
-  let m, n, map, parts, reported, beside, pointed;
+  let m, n, map, parts, reported, comparison, pointed;
   root.classList.add("molattn");
   // What attributions by one method have in common stands once in the data, and so does each letter.
   const absent = { prediction: null, probability: null, constant: null, other_terms: [] };
@@ -102,10 +102,10 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
   const resized = new ResizeObserver(() => parts?.heat?.resize());
 
   // A finger cannot hover: its first tap on another atom than the pinned one asks for the pair, the second pins that one.
-  let asked = null;
+  let tapped = null;
   function pin(i, byTouch = false) {
-    const pair = byTouch && i !== null && s.pinned !== null && i !== s.pinned && i !== asked;
-    asked = pair ? i : null;
+    const pair = byTouch && i !== null && s.pinned !== null && i !== s.pinned && i !== tapped;
+    tapped = pair ? i : null;
     if (pair) s.hover = { subject: s.pinned, partner: i };
     else {
       s.pinned = i === s.pinned ? null : i;
@@ -472,7 +472,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       const drawn = colored();
       if (keyed === drawn[0]) return;
       keyed = drawn[0];
-      const some = `Heads ${drawn[0]} to ${drawn.at(-1)} of ${map.heads}: choose another head to see those beside it. `;
+      const some = `Heads ${drawn[0]} to ${drawn.at(-1)} of ${map.heads}: choose another head to see the others. `;
       keys.replaceChildren(
         ...drawn.flatMap((k) => [h("b", {}, h("i", { class: `head-${k % HEAD_COLORS}` }), ` head ${k}`), " "]),
         map.heads > drawn.length ? some : "",
@@ -847,7 +847,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     );
   }
 
-  // -- several molecules: an index to sort and to search, and a second one beside the first
+  // -- several molecules: an index to sort and to search, and a second one next to the first
 
   const titleOf = (o) => o.name || o.smiles;
   const error = ({ predicted, true: measured }) =>
@@ -916,13 +916,13 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     data.molecules.map((o, k) => h("option", { value: k, selected: k === chosen }, `${k + 1}. ${truncate(titleOf(o), 70)}`));
   // The second molecule has the layer and head of the first, whichever of the two is changed.
   function compare(k) {
-    beside = null;
+    comparison = null;
     if (k !== "") {
       const { layer, head } = s;
-      beside = h("div");
-      beside.k = Number(k);
-      beside.view = show(beside, data, { molecule: beside.k, layer, head, nested: true }, ({ layer, head }) => {
-        if (beside?.view) set({ layer, head });
+      comparison = h("div");
+      comparison.k = Number(k);
+      comparison.view = show(comparison, data, { molecule: comparison.k, layer, head, nested: true }, ({ layer, head }) => {
+        if (comparison?.view) set({ layer, head });
       });
     }
     build();
@@ -945,7 +945,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       "select",
       { class: "second", onchange: () => compare(second.value) },
       h("option", { value: "" }, "none"),
-      ...options(beside ? beside.k : -1),
+      ...options(comparison ? comparison.k : -1),
     );
     contents.fill();
     return h(
@@ -954,7 +954,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       h("label", {}, "Molecule ", pick),
       go(-1, "Previous"),
       go(1, "Next"),
-      h("label", {}, "Beside it ", second),
+      h("label", {}, "Compare with ", second),
       contents.box,
     );
   }
@@ -1004,10 +1004,10 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     ];
     root.replaceChildren(
       contents ? chooser() : "",
-      ...(beside ? [h("div", { class: "beside" }, h("div", {}, ...whole), beside)] : whole),
+      ...(comparison ? [h("div", { class: "comparison" }, h("div", {}, ...whole), comparison)] : whole),
     );
     const panel = panels[s.tab][0];
-    setAttributes(parts.view, { role: "tabpanel", "aria-label": nested ? `${panel} of the molecule beside` : panel });
+    setAttributes(parts.view, { role: "tabpanel", "aria-label": nested ? `${panel} of the compared molecule` : panel });
     parts.draw(true);
     report();
   }
@@ -1020,7 +1020,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     const now = [s.molecule, s.pinned, s.layer, s.head].join();
     if (now === reported) return;
     reported = now;
-    beside?.view?.set({ layer: s.layer, head: s.head });
+    comparison?.view?.set({ layer: s.layer, head: s.head });
     changed({ molecule: s.molecule, pinned: s.pinned, layer: s.layer, head: s.head });
   }
   const set = (values) => {
@@ -1033,7 +1033,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
 
   const rebuild = () => {
     build();
-    beside?.view?.rebuild();
+    comparison?.view?.rebuild();
   };
   const stop = nested ? null : followScreen(root, rebuild);
   build();

@@ -155,7 +155,7 @@ export function show(root, data) {
       const names = [`${name}, true`, `${name}, predicted`];
       return { x: (i) => target.true[i], y: (i) => target.predicted[i], names, diagonal: true };
     }
-    const spread = (i) => ((i * 0.618034) % 1) * 0.7 - 0.35; // beside each other, always at the same place
+    const spread = (i) => ((i * 0.618034) % 1) * 0.7 - 0.35; // side by side, always at the same place
     const p = target.kind === "binary" ? target.predicted : target.probability;
     const of = target.kind === "binary" ? target.classes[1] : "the true class";
     return {

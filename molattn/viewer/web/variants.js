@@ -148,9 +148,9 @@ export function showVariants(root, data) {
     buttons[clamp(buttons.indexOf(rows[k].choose) + step, 0, buttons.length - 1)].focus();
   }
 
-  // -- a variant beside its parent
+  // -- a variant compared with its parent
 
-  const compare = h("section", { class: "compare", "aria-label": "A variant beside its parent", tabindex: -1 });
+  const compare = h("section", { class: "compare", "aria-label": "A variant compared with its parent", tabindex: -1 });
 
   function pick(k) {
     s.chosen = k;
@@ -164,7 +164,7 @@ export function showVariants(root, data) {
       row.choose.setAttribute("aria-pressed", row.k === s.chosen);
     });
     if (s.chosen === null) {
-      compare.replaceChildren(h("p", { class: "name" }, "Choose a variant to see it beside its parent."));
+      compare.replaceChildren(h("p", { class: "name" }, "Choose a variant to compare it with its parent."));
       return;
     }
     const v = variants[s.chosen],
@@ -293,7 +293,7 @@ export function showVariants(root, data) {
       "p",
       {},
       h("b", {}, `${p.name}: `),
-      `${Math.round(100 * p.level)}% intervals of the changes from ${p.source}. Predicted beside measured changes: ${p.agreement}.`,
+      `${Math.round(100 * p.level)}% intervals of the changes from ${p.source}. Predicted and measured changes: ${p.agreement}.`,
     );
   const near = properties.some((_, k) => variants.some((v) => v.properties[k].in_domain === false));
   root.replaceChildren(
