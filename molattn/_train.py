@@ -1,14 +1,12 @@
 """`molattn.train`: training from Python."""
 
-import os
 import sys
 import time
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from molattn.errors import MolattnError, MolattnWarning
+from molattn.errors import MolattnError, warn_caller
 from molattn.training.options import TrainOptions
 from molattn.training.run_status import resolve_resume
 
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
     from molattn.training.train_and_evaluate import RunResult
 
 SECONDS_BETWEEN_LINES = 5.0
-"""The minimum time between two progress lines about the molecules read."""
+"""The minimum time between two lines that report how many molecules have been read."""
 
 
 def train(
@@ -81,20 +79,20 @@ def train(
         from molattn.data.tables.arrow import cache_frame
 
         dataset = cache_frame(dataset)
-    given: dict[str, Any] = {**options, "dataset": str(dataset)} if dataset else {**options}
-    given["callbacks"], objects = split_names(callbacks)
-    given["logger"], loggers = split_names(logger)
+    all_options: dict[str, Any] = {**options, "dataset": str(dataset)} if dataset else {**options}
+    all_options["callbacks"], objects = split_names(callbacks)
+    all_options["logger"], loggers = split_names(logger)
     if resume is not None:
         config, output_dir = resolve_resume(resume, config, output_dir, force)
-    resolved = resolve(config, given, settings)
+    resolved = resolve(config, all_options, settings)
     return run_and_plot(resolved, output_dir, PrintReporter(quiet), force, resume is not None, objects, loggers)
 
 
 def split_names(given: Any) -> tuple[tuple[str, ...] | None, list[Any]]:
-    """The names among callbacks or loggers, one or several, as a setting, None without any; and the other objects."""
-    several = () if given is None else given if isinstance(given, list | tuple) else (given,)
-    names = tuple(each for each in several if isinstance(each, str))
-    return names or None, [each for each in several if not isinstance(each, str)]
+    """Split callbacks or loggers, one or a list of them, into names, None without any, and objects."""
+    items = () if given is None else given if isinstance(given, list | tuple) else (given,)
+    names = tuple(item for item in items if isinstance(item, str))
+    return names or None, [item for item in items if not isinstance(item, str)]
 
 
 def run_and_plot(
@@ -135,12 +133,12 @@ def finish_run(result: "RunResult", max_molecules: int, reporter: Any) -> None:
 
 
 def measure_faithfulness(result: "RunResult", max_molecules: int, reporter: Any) -> None:
-    """Measure quickly how faithful explanations of a finished run are, save it there, and report it in one line.
+    """Measure the faithfulness of the explanations of a finished run, save it in its folder, and report it.
 
     Args:
         result: the run.
         max_molecules: largest number of test molecules; 0 to measure nothing.
-        reporter: receives the line.
+        reporter: receives one line with the result.
     """
     from molattn.explain.attribute import choose_attribution_method
     from molattn.explain.run_faithfulness import measure_quickly
@@ -150,13 +148,13 @@ def measure_faithfulness(result: "RunResult", max_molecules: int, reporter: Any)
     artifact = result.artifact
     try:
         method = choose_attribution_method(artifact)
-        found = measure_quickly(
+        faithfulness = measure_quickly(
             artifact, lambda s: artifact.model.read(s, artifact.read_options), result.folder, max_molecules
         )
     except (MolattnError, RuntimeError, ValueError) as error:  # a measurement must not fail a finished training
         reporter.stage(f"faithfulness of explanations is not measured: {error}")
     else:
-        summary = found.record["methods"][method]["summary"]
+        summary = faithfulness.record["methods"][method]["summary"]
         reporter.stage(f"faithfulness of {method}: {summary}; all methods: molattn faithfulness {result.folder}")
 
 
@@ -174,7 +172,7 @@ class PrintReporter:
 
     def warning(self, text: str) -> None:
         """Issue a Python warning."""
-        warnings.warn(MolattnWarning(text), stacklevel=_level_of_user())
+        warn_caller(text)
 
     def molecules(self, done: int, total: int) -> None:
         """Report every few seconds how many molecules have been read."""
@@ -186,11 +184,3 @@ class PrintReporter:
         """Report the end of about ten of the epochs, evenly spaced."""
         if not self.quiet and record.epoch % max(1, epochs // 10) == 0:
             print(f"epoch {record.epoch}/{epochs}: {record.describe()}", file=sys.stderr)
-
-
-def _level_of_user() -> int:
-    """The `stacklevel` with which a warning of the caller points at the first line outside of molattn."""
-    package, frame, level = f"{Path(__file__).parent}{os.sep}", sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(package):
-        frame, level = frame.f_back, level + 1
-    return level

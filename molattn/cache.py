@@ -23,8 +23,8 @@ def cache_folder() -> Path:
 
     On Linux, XDG_CACHE_HOME overrides the user's cache folder.
     """
-    if own := os.environ.get(CACHE_VARIABLE):
-        return Path(own).expanduser()
+    if folder := os.environ.get(CACHE_VARIABLE):
+        return Path(folder).expanduser()
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
@@ -34,9 +34,10 @@ def cache_folder() -> Path:
     return base / "molattn"
 
 
-_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+"""The permission bits of group and other users."""
 _NOBODY = 65534
-"""The user id that owns the folders of users unknown to a container."""
+"""The id of the user "nobody", to whom the folders of users belong that are unknown in a container."""
 
 
 def check_private_folder(folder: Path) -> None:
@@ -48,10 +49,10 @@ def check_private_folder(folder: Path) -> None:
         OSError: another user can; the message says why and what to do.
     """
     real = folder.resolve(strict=True)
-    about, us = real.stat(), os.geteuid()
-    if about.st_uid != us:
+    status = real.stat()
+    if status.st_uid != os.geteuid():
         raise OSError(f"{folder} belongs to another user: set MOLATTN_CACHE to a folder of your own")
-    if about.st_mode & _OTHERS:
+    if status.st_mode & _WRITABLE_BY_OTHERS:
         raise OSError(f"others may write to {folder}: remove that permission (chmod go-w)")
     check_parent_folders(real)
 
@@ -67,13 +68,12 @@ def check_parent_folders(path: Path) -> None:
     real = path.resolve()
     if not hasattr(os, "geteuid"):  # Windows has other permissions
         return
-    us = os.geteuid()
     for parent in real.parents:
-        about = parent.stat()
-        # Group write permission is no danger for the user's own group: many systems give each user one.
-        group = about.st_mode & stat.S_IWGRP and about.st_gid != os.getegid()
-        shared = (group or about.st_mode & stat.S_IWOTH) and not about.st_mode & stat.S_ISVTX
-        if shared or about.st_uid not in (0, us, _NOBODY):
+        status = parent.stat()
+        # The user's own group may have write permission: on many systems it has no other members.
+        by_group = status.st_mode & stat.S_IWGRP and status.st_gid != os.getegid()
+        writable = (by_group or status.st_mode & stat.S_IWOTH) and not status.st_mode & stat.S_ISVTX
+        if writable or status.st_uid not in (0, os.geteuid(), _NOBODY):
             raise OSError(
                 f"others may write to {parent}, where {path.name} is: set MOLATTN_CACHE to a folder of your own"
             )
@@ -88,8 +88,8 @@ def read_trusted(path: Path) -> bytes | None:
     except OSError:
         return None
     with open(file, "rb") as opened:
-        about = os.fstat(file)
-        if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & _OTHERS:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & _WRITABLE_BY_OTHERS:
             return None
         try:
             return opened.read()

@@ -39,7 +39,7 @@ class MolattnError(Exception):
 
 
 class UsageError(MolattnError):
-    """The command, an option or a setting does not make sense.
+    """The command, an option or a setting is invalid.
 
     >>> from molattn.chem import descriptors
     >>> from molattn.errors import UsageError
@@ -125,7 +125,7 @@ class MissingExtra(MolattnError):
     Args:
         package: the package.
         extra: one of `EXTRAS`.
-        what_for: what needs it, the subject of the message.
+        what_for: what needs the package, the subject of the message.
 
     >>> from molattn.errors import MissingExtra
     >>> print(MissingExtra("optuna", "tune", "the search"))
@@ -158,17 +158,20 @@ def installed_extras() -> dict[str, bool]:
     import re
     from importlib.metadata import distributions, requires
 
-    here = {re.sub(r"[-_.]+", "-", d.name).lower() for d in distributions()}
-    conditions = [requirement.replace('"', "'").partition(";")[::2] for requirement in requires("molattn") or []]
-    names = {
+    def normalize(name: str) -> str:
+        return re.sub(r"[-_.]+", "-", name).lower()
+
+    installed = {normalize(d.name) for d in distributions()}
+    requirements = [requirement.replace('"', "'").partition(";")[::2] for requirement in requires("molattn") or []]
+    packages = {
         extra: [
-            re.split(r"[\[<>=]", package)[0].strip() for package, when in conditions if f"extra == '{extra}'" in when
+            re.split(r"[\[<>=]", package)[0].strip()
+            for package, marker in requirements
+            if f"extra == '{extra}'" in marker
         ]
         for extra in EXTRAS
     }
-    return {
-        extra: all(re.sub(r"[-_.]+", "-", n).lower() in here for n in packages) for extra, packages in names.items()
-    }
+    return {extra: all(normalize(name) in installed for name in names) for extra, names in packages.items()}
 
 
 class ProcessLost(MolattnError):
@@ -242,13 +245,8 @@ def describe_bad_smiles(bad: Sequence[tuple[int, object, str]], total: int, limi
     return f"{len(bad)} of {total} SMILES cannot be used, rows counted from 0: {named}{more}"
 
 
-_MAX_CHOICES = 20
-_MAX_LENGTH = 60
-"""Characters of a value that a message shows, and that are compared with the choices."""
-
-
 def molecule_level_only(what: str, instead: str = "leave it out") -> str:
-    """The message about a setting that was given with atom-level targets.
+    """The error message for a setting that does not apply to atom-level targets.
 
     Args:
         what: the setting, such as an option.
@@ -261,15 +259,21 @@ def molecule_level_only(what: str, instead: str = "leave it out") -> str:
     return f"{what} applies only to molecule-level targets, and these are atom-level: {instead}"
 
 
+_MAX_CHOICES = 20
+"""The maximum number of choices that a message lists."""
+_MAX_LENGTH = 60
+"""The maximum number of characters of a value that a message shows, and that are compared with the choices."""
+
+
 def unknown_choice(kind: str, value: object, choices: Iterable[str], alternative: str = "") -> str:
-    """The message about a value that is none of the choices.
+    """The error message for a value that is none of the choices.
 
     It names the closest one, and lists all if they are at most 20, or the first 20 if none is close.
 
     Args:
-        kind: what is chosen.
-        value: the choice that is unknown.
-        choices: the names that are known.
+        kind: what the value is, such as "loss".
+        value: the unknown value.
+        choices: the valid names.
         alternative: what can be passed instead of a name, such as "a function".
 
     >>> from molattn.errors import unknown_choice
@@ -298,7 +302,7 @@ def check_type(value: object, expected: type, function: str) -> None:
         function: name of the function, for the message.
 
     Raises:
-        TypeError: it is not; of a list or tuple the message says to pass one element.
+        TypeError: it is not; for a list or tuple the message advises to pass one element.
 
     >>> from molattn.errors import check_type
     >>> check_type(["CCO"], str, "read")
@@ -322,5 +326,5 @@ def short_repr(text: object, limit: int = _MAX_LENGTH) -> str:
     >>> short_repr("C" * 1000, limit=12)
     "'CCCCCCCC..."
     """
-    form = ascii(text)
-    return form if len(form) <= limit else form[: limit - 3] + "..."
+    representation = ascii(text)
+    return representation if len(representation) <= limit else representation[: limit - 3] + "..."

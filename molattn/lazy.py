@@ -1,4 +1,4 @@
-"""Modules that are imported at first use, for code that a prediction without torch imports too."""
+"""Modules that are imported at first use, for code that is also imported for predictions without torch."""
 
 from importlib import import_module
 from typing import Any
@@ -19,6 +19,6 @@ class LazyModule:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        found = getattr(import_module(self._name), attribute)
-        setattr(self, attribute, found)
-        return found
+        value = getattr(import_module(self._name), attribute)
+        setattr(self, attribute, value)
+        return value

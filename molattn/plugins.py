@@ -94,7 +94,11 @@ def added_by_plugins(kind: str) -> list[str]:
 
 @cache
 def _load(name: str, removal: str) -> Mapping[str, tuple[str, ...]]:
-    """Import one plugin, once in a process: what it has added is not found again if another one cannot be loaded."""
+    """Import one plugin, and return the names that it added to the `REGISTRIES`, by kind.
+
+    Cached for each plugin: if another one raises an error and `load_plugins` is called again, this one is already
+    imported, and a second call would find nothing added.
+    """
     before = _entries()
     try:
         if name.endswith(".py"):
@@ -117,7 +121,7 @@ def _load(name: str, removal: str) -> Mapping[str, tuple[str, ...]]:
 
 
 def _import_file(path: Path) -> None:
-    """Import a .py file, as a module whose name is no other's: a plugin may be called statistics.py."""
+    """Import a .py file as the module molattn_plugin_NAME, since NAME may be that of another module, as statistics."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     name = f"molattn_plugin_{path.stem}"
@@ -135,18 +139,19 @@ def _import_file(path: Path) -> None:
 def _entries() -> dict[str, dict[str, object]]:
     """All entries of the `REGISTRIES`, by kind and name."""
     return {
-        kind: {name: entry for place in places for name, entry in _registry(place).items()}
-        for kind, places in REGISTRIES.items()
+        kind: {name: entry for path in paths for name, entry in _registry(path).items()}
+        for kind, paths in REGISTRIES.items()
     }
 
 
-def _registry(place: str) -> Mapping[str, object]:
-    module, _, name = place.partition(":")
+def _registry(path: str) -> Mapping[str, object]:
+    """The registry at "module:NAME", imported."""
+    module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def describe_plugins() -> str:
-    """The plugins, and what each adds, in one line; it loads them.
+    """Load the plugins, and describe in one line what each adds.
 
     Raises:
         UsageError: a plugin that cannot be imported.
