@@ -1,7 +1,7 @@
 """A model on disk: `model.safetensors` and `config.json`, never a pickle.
 
-Neither file can be used without the other. While a model replaces another, the new configuration is therefore kept
-next to the old one, as `config.next.json`, until the new weights are written. If the process is killed in between, the
+Neither file can be used without the other. When a model replaces another, the new configuration is therefore first
+written to `config.next.json`, and renamed once the new weights are written. If the process is killed in between, the
 folder still holds a model that loads: the old or the new one.
 """
 
@@ -104,7 +104,7 @@ def _weights(model: MoleculeModel) -> dict[str, Tensor]:
 
 
 def _finish_replacement(folder: Path) -> None:
-    """Move the next configuration into place if its weights were written, and remove it if they were not."""
+    """Rename the next configuration to `config.json` if its weights were written, and remove it if they were not."""
     if (folder / NEXT_CONFIG).is_file():
         if _next_config_has_these_weights(folder):
             os.replace(folder / NEXT_CONFIG, folder / CONFIG_JSON)

@@ -1,4 +1,4 @@
-"""The tensors of a model on disk other than the weights of its networks: as written, as expected, and as read."""
+"""The tensors of a saved model other than the weights of its networks: to write, to validate and to read them."""
 
 import math
 from collections.abc import Mapping
@@ -88,7 +88,7 @@ def _domain_specs(model: MoleculeModel, found: Mapping[str, TensorSpec]) -> dict
 
 
 def part_tensors(artifact: Artifact) -> dict[str, Tensor]:
-    """The tensors of the calibration, of the applicability domain and of the boosted trees, of those that there are."""
+    """The tensors of the calibration, the applicability domain and the boosted trees, as far as the model has them."""
     arrays = calibration_arrays(artifact.calibration) | domain_arrays(artifact.domain)
     for t, trees in enumerate(() if artifact.trees is None else artifact.trees.trees):
         arrays |= add_prefix(f"{TREES_KEY}.{t}", trees.arrays())

@@ -139,7 +139,7 @@ def read_domain(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> 
 
 
 def check_featurizer(config: Mapping[str, Any], path: Path) -> None:
-    """Raise an error for a model of molecules that this molattn reads in another way.
+    """Raise an error if this molattn reads molecules in another way than the model was trained with.
 
     Args:
         config: the content of `config.json`.
@@ -160,7 +160,7 @@ def check_featurizer(config: Mapping[str, Any], path: Path) -> None:
 
 
 def read_parts(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray], task: Task) -> dict[str, Any]:
-    """The arguments of an `Artifact` but its models and trees.
+    """The arguments of an `Artifact` except its models and trees.
 
     Args:
         config: the content of `config.json`, validated.

@@ -1,4 +1,4 @@
-"""A function of batches, applied to any number of molecules: in memory, and with a reason where it fails."""
+"""Apply a function of batches to any number of molecules, within the memory, and report molecules that fail."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ def run_in_batches(
 
     Args:
         run: from the indices of the molecules of a batch to their rows of numbers.
-        width: the numbers in a row.
+        width: the length of a row.
         molecules: n molecules.
         atom_level: whether there is a row for each atom, molecule by molecule.
         position_type: "atoms" or "tokens", for messages.
@@ -58,7 +58,7 @@ def run_in_batches(
     offsets = offsets_from_counts(rows_per_molecule(molecules, atom_level))
     result = np.full((offsets[-1], width), np.nan)
 
-    def fits(rows: np.ndarray) -> bool:
+    def try_batch(rows: np.ndarray) -> bool:
         """Run one batch; False if there is not enough memory."""
         try:
             result[label_rows(offsets, rows)] = run(rows)
@@ -71,7 +71,7 @@ def run_in_batches(
     pending = batches_by_size(sizes, batch_size, max_pairs)[::-1]
     while pending:
         rows = pending.pop()
-        if fits(rows):
+        if try_batch(rows):
             continue
         if len(rows) > 1:
             pending += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
@@ -108,7 +108,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     >>> is_out_of_memory(MemoryError()), is_out_of_memory(ValueError("can't allocate memory"))
     (True, False)
     """
-    torch = sys.modules.get("torch")  # without it, there are no errors of it
+    torch = sys.modules.get("torch")  # not imported here: predictions with ONNX need no torch
     if isinstance(error, MemoryError) or (torch is not None and isinstance(error, torch.OutOfMemoryError)):
         return True
     return isinstance(error, RuntimeError) and any(message in str(error) for message in _OUT_OF_MEMORY_MESSAGES)

@@ -35,9 +35,11 @@ class BlendedTrees:
     weights: tuple[float, ...]
 
     def describe_share(self, *targets: int, of_trees: bool = False) -> str:
-        """Which share of the prediction the trees have, for the footers of pictures of one of the two models.
+        """The weight of one of the two models in the prediction, in words, for the footer of its picture.
 
-        targets: indices of targets; all if none is given.
+        Args:
+            targets: indices of targets; all if none is given.
+            of_trees: whether the picture is of the trees; otherwise it is of the attention model.
         """
         weights = [self.weights[t] for t in targets or range(len(self.weights))]
         if of_trees:
@@ -48,8 +50,10 @@ class BlendedTrees:
     def features(self, molecules: Sequence[Molecule], failures: dict[int, str] | None = None) -> np.ndarray:
         """(n, F) float32, the features that the trees read.
 
-        failures: receives, by index, why RDKit has no fingerprint of a molecule, whose features are then 0; if it is
-            None, the first of these errors is raised.
+        Args:
+            molecules: n molecules.
+            failures: receives, by index, why RDKit has no fingerprint of a molecule, whose features are then 0; if it
+                is None, the first of these errors is raised.
 
         Raises:
             SmilesError: RDKit has no fingerprint of a molecule, and `failures` is None.
@@ -72,7 +76,9 @@ class BlendedTrees:
     def predict(self, task: Task, scaler: TargetScaler, features: np.ndarray) -> Predictions:
         """The predictions of the trees alone, before the inverse of target transforms.
 
-        features: (n, F).
+        Args:
+            task, scaler: of the targets.
+            features: (n, F), from `features`.
         """
         outputs = [trees.predict(features) for trees in self.trees]
         if isinstance(task, Regression):
@@ -83,7 +89,7 @@ class BlendedTrees:
     def combine(self, task: Task, scaler: TargetScaler, predictions: Predictions, features: np.ndarray) -> Predictions:
         """The weighted average of the predictions of the attention model with those of the trees.
 
-        Standard deviations remain those of the attention model; quantiles move by as much as the prediction does.
+        Standard deviations remain those of the attention model; quantiles are shifted by as much as the prediction.
         """
         return weighted_average(task, predictions, self.predict(task, scaler, features), self.weights)
 
@@ -92,10 +98,10 @@ def weighted_average(task: Task, attention: Predictions, trees: Predictions, wei
     """(1 - w) attention + w trees, target by target."""
     w = np.asarray(weights)
     if isinstance(task, Regression):
-        change = w * (trees.values - attention.values)
+        shift = w * (trees.values - attention.values)
         quantiles = attention.distribution.shape[1] // len(w)
-        moved = attention.distribution + np.tile(change, quantiles) if quantiles else attention.distribution
-        return replace(attention, values=attention.values + change, distribution=moved)
+        shifted = attention.distribution + np.tile(shift, quantiles) if quantiles else attention.distribution
+        return replace(attention, values=attention.values + shift, distribution=shifted)
     averages = [
         (1 - w[t]) * task.probabilities(attention, t) + w[t] * task.probabilities(trees, t) for t in range(len(w))
     ]

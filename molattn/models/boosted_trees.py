@@ -1,6 +1,6 @@
-"""Gradient-boosted trees as arrays: predicted without any further package, and stored without pickles.
+"""Gradient-boosted trees as arrays: evaluated with numpy alone, and stored without pickles.
 
-LightGBM grows them and explains them; see `molattn.training.trees` and `BoostedTrees.shap_values`.
+LightGBM trains them and computes their SHAP values; see `molattn.training.trees` and `BoostedTrees.shap_values`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -150,16 +150,16 @@ class BoostedTrees:
         tree = np.repeat(np.arange(len(leaves)), inner)
         index = np.arange(inner.sum()) - _offsets(inner)[tree]
         children, child_tree = np.concatenate([self.left, self.right]), np.concatenate([tree, tree])
-        below = children >= 0
-        if (children[below] <= np.concatenate([index, index])[below]).any():
+        is_inner = children >= 0
+        if (children[is_inner] <= np.concatenate([index, index])[is_inner]).any():
             raise ValueError("a child of an inner node comes before it")
         # As one number each: inner nodes 1 to L - 2 and leaves 0 to L - 1 of every tree must appear exactly once.
         if (children >= inner[child_tree]).any() or (children < -leaves[child_tree]).any():
             raise ValueError("a child of an inner node does not exist")
-        identity = np.where(
-            below, _offsets(inner)[child_tree] + children, inner.sum() + _offsets(leaves)[child_tree] - 1 - children
+        node_ids = np.where(
+            is_inner, _offsets(inner)[child_tree] + children, inner.sum() + _offsets(leaves)[child_tree] - 1 - children
         )
-        if len(np.unique(identity)) != len(identity) or len(identity) != 2 * inner.sum():
+        if len(np.unique(node_ids)) != len(node_ids) or len(node_ids) != 2 * inner.sum():
             raise ValueError("a node is the child of two others")
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -167,7 +167,7 @@ class BoostedTrees:
         return {name: getattr(self, name) for name in TREE_ARRAYS}
 
     def _to_lightgbm(self) -> str:
-        """The model in LightGBM's text format; it depends on nothing but numbers of these arrays."""
+        """The model in LightGBM's text format, from the numbers in the arrays alone."""
         names = " ".join(f"f{i}" for i in range(self.num_features))
         header = (
             f"tree\nversion=v4\nnum_class={self.outputs}\nnum_tree_per_iteration={self.outputs}\nlabel_index=0\n"
@@ -185,7 +185,7 @@ class BoostedTrees:
                 "split_feature": self.feature[inner].tolist(),
                 "split_gain": zeros,
                 "threshold": self.threshold[inner].tolist(),
-                # Numerical, and no value is missing.
+                # Numerical splits, without missing values.
                 "decision_type": zeros,
                 "left_child": self.left[inner].tolist(),
                 "right_child": self.right[inner].tolist(),

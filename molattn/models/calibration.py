@@ -98,7 +98,7 @@ def apply_calibration(predictions: Predictions, task: Task, calibration: Calibra
         p = task.probabilities(predictions, t)
         mapped = [np.interp(p[:, c], scores[f"x{c}"], scores[f"y{c}"]) for c in range(p.shape[1])]
         total = np.sum(mapped, 0)[:, None]
-        # Where all mapped probabilities are 0, the model's own are kept.
+        # Where all mapped probabilities are 0, those of the model remain.
         probabilities.append(np.where(total > 0, np.stack(mapped, 1) / np.where(total > 0, total, 1.0), p))
     return task.with_probabilities(probabilities, predictions.std)
 
@@ -129,8 +129,8 @@ def prediction_intervals(
     quantiles = np.split(predictions.distribution, 2, 1) if task.loss_function.has_quantiles else None
     if method == NONE or calibration is None:
         if quantiles is not None:
-            stretch = u / normal_quantile(1 - task.alpha / 2)
-            lower, upper = (predictions.values + stretch * (q - predictions.values) for q in quantiles)
+            factor = u / normal_quantile(1 - task.alpha / 2)
+            lower, upper = (predictions.values + factor * (q - predictions.values) for q in quantiles)
             return lower, upper
         if predictions.std is None:
             raise UsageError(

@@ -1,4 +1,4 @@
-"""Model configurations, as plain data; this module imports nothing heavy. `CONFIGS` lists the kinds."""
+"""Model configurations, as plain data, without torch. `CONFIGS` lists the kinds."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The configuration file of a model, `config.json`: it is read and validated; see `config_schema` for its content."""
+"""Reads and validates the configuration file of a model, `config.json`; see `config_schema` for its content."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -54,9 +54,9 @@ def parse_config(data: bytes, model: Path) -> dict[str, Any]:
         ValueError: it is damaged or invalid.
         InputError: it is newer than this molattn, or of an unknown kind.
     """
-    content, whole = loads_checksummed(data, CONFIG_JSON)
+    content, is_intact = loads_checksummed(data, CONFIG_JSON)
     _check_schema(model, content)
-    if not whole:
+    if not is_intact:
         raise ValidationError("its content does not match the checksum in it")
     config = CONFIG_SCHEMA.validate(content, "")
     _check_checksums(config)
@@ -129,7 +129,7 @@ def _check_descriptors(descriptors: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _check_classes(targets: Sequence[Mapping[str, Any]], task: Mapping[str, Any]) -> None:
-    """Raise ValidationError for classes, or priors of them, that do not fit to the kind and number of the targets."""
+    """Raise ValidationError for classes, or class priors, that do not match the kind and number of the targets."""
     kind, classes = task["kind"], task.get("classes")
     if (classes is None) if kind == "multiclass" else (classes is not None and kind != "binary"):
         needs = "needs" if classes is None else "has no"
@@ -155,7 +155,7 @@ def _check_classes(targets: Sequence[Mapping[str, Any]], task: Mapping[str, Any]
 
 
 def _check_parts(config: Mapping[str, Any]) -> None:
-    """Raise ValidationError for weights of trees of other targets, or for parts that atom-level targets cannot have."""
+    """Raise ValidationError for a wrong number of tree weights, or for parts that atom-level targets cannot have."""
     targets, trees = config["targets"], config.get(TREES_KEY)
     if trees is not None:
         _check_unique("trees.featurizers", trees["featurizers"])

@@ -25,7 +25,7 @@ SCHEMA = 1
 # Targets and descriptors have the names of table columns, which may be as long as a field of `csv`.
 NAME, WORD = String(131_072), String(100, min_length=1)
 MAX_TARGETS = 20_000
-# The ranges of settings of a run that a model keeps.
+# The ranges of the settings of a run that are saved with its model.
 MAX_ATOMS_RANGE, TIMEOUT_RANGE, DOMAIN_SIZE_RANGE = Integer(1, 10_000), Integer(1, 86_400), Integer(0, 100_000)
 DROPOUT_PASSES_RANGE, NUM_MEMBERS_RANGE = Integer(2, 1_000), Integer(0, 1_000)
 

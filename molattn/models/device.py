@@ -8,14 +8,14 @@ import torch
 from molattn.errors import UsageError, short_repr, unknown_choice
 
 ACCELERATORS = ("auto", "cpu", "gpu", "cuda")
-"""The accelerators: a GPU if there is one, the CPU, or a GPU (two names)."""
+"""The choices of `--accelerator`: "auto" is a GPU if there is one, otherwise the CPU; "gpu" and "cuda" are the same."""
 
 PRECISIONS = ("32-true", "bf16-mixed")
 """Lightning's names: float32, and automatic mixed precision with bfloat16."""
 
 
 def resolve_device(device: str | torch.device) -> torch.device:
-    """The device of a name: "auto", a GPU if there is one; "cpu"; "gpu"; or any of torch's, such as "cuda:1".
+    """The device by its name: "auto", a GPU if there is one; "cpu"; "gpu"; or any name of torch, such as "cuda:1".
 
     Raises:
         UsageError: there is no such device, or not on this machine.
@@ -37,7 +37,7 @@ def resolve_device(device: str | torch.device) -> torch.device:
         if (found.index or 0) >= (count := torch.cuda.device_count()):
             raise UsageError(f"device {str(device)!r}: there is no GPU {found.index} here, only {count} of them")
     if found.type == "mps" and not torch.backends.mps.is_available():
-        raise UsageError(f"device {str(device)!r}: torch finds no GPU of Apple here, see `molattn doctor`")
+        raise UsageError(f"device {str(device)!r}: torch finds no Apple GPU here, see `molattn doctor`")
     return found
 
 

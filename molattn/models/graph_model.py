@@ -86,9 +86,9 @@ class GraphModel(MoleculeModel):
         self.blocks = nn.ModuleList(BLOCKS[config.attention](settings) for _ in range(config.num_layers))
         has_fixed_weights = any(isinstance(m, MixedEdgeUpdate) for m in self.blocks.modules())
         self.norm = nn.LayerNorm(d)
-        read_dim = config.global_dim if config.readout == "global" and not atom_level else d
-        self.head = nn.Linear(read_dim + num_descriptors, num_outputs)
-        # Created last, so that the initial weights of the plain model do not depend on them.
+        readout_dim = config.global_dim if config.readout == "global" and not atom_level else d
+        self.head = nn.Linear(readout_dim + num_descriptors, num_outputs)
+        # Created last, so that the initial weights of the other modules do not depend on them.
         self.nodes = nn.ModuleList(node_encodings(config))
         # MAT's dummy node is adjacent only to itself, and far from all atoms.
         dummy_edges = None
@@ -186,8 +186,8 @@ class GraphModel(MoleculeModel):
         sum_i c_i + sum_k of `descriptor_terms` + `constant_term` = `forward`
 
         Such readouts are "sum", "mean" and "additive". The term of a virtual node comes after those of the atoms and
-        the padding; the terms of the padding are zero. For "mean", the bias of the final normalization, of which every
-        node would have an equal part whatever it is, is in the constant.
+        the padding; the terms of the padding are zero. For "mean", the bias of the final normalization, which is the
+        same for every node, is part of the constant.
 
         Raises:
             ValueError: another readout, or atom-level targets.

@@ -1,4 +1,4 @@
-"""The interface of molecules that models read. Importing this module loads nothing heavy."""
+"""The interface of molecules that models read; without torch and RDKit."""
 
 from typing import Protocol, runtime_checkable
 

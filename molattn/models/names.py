@@ -1,4 +1,4 @@
-"""The names of tasks and of transforms of targets. Importing this module loads nothing, as help screens need."""
+"""The names of tasks and of transforms of targets. Without imports, so that help texts are printed quickly."""
 
 ATOM_PREFIX = "atom-"
 """The prefix of the names of atom-level tasks."""

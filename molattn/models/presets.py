@@ -1,4 +1,4 @@
-"""Presets: published models, and our own, as settings of the graph model; this module imports nothing heavy."""
+"""Presets: published models, and those of molattn, as settings of the graph model; without torch."""
 
 from dataclasses import dataclass, field
 from typing import Any

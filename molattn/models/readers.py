@@ -1,4 +1,4 @@
-"""How each kind of model reads a SMILES, and the meaning of its codes; without torch."""
+"""The function by which each kind of model reads a SMILES, and the meaning of its codes; without torch."""
 
 from collections.abc import Callable
 from functools import partial
@@ -55,7 +55,7 @@ READERS: dict[str, Callable[[ReadOptions], Callable[[object], Any]]] = {
     "graph": graph_reader,
     "smiles-transformer": token_reader,
 }
-"""From the options of reading to the reader, by the kind of the model."""
+"""Functions from the read options to the reader, by the kind of the model."""
 
 VOCABULARIES: dict[str, Callable[[], dict[str, Any]]] = {
     "graph": graph_vocabulary,

@@ -30,7 +30,7 @@ class TargetScaler:
     @classmethod
     def fit(cls, targets: np.ndarray) -> "TargetScaler":
         """Fit to the training targets only, (n, T); missing labels (NaN) are left out."""
-        # The caller refuses infinite statistics with the name of the column.
+        # The caller raises an error for infinite statistics, with the name of the column.
         with np.errstate(over="ignore"):
             mean = [float(np.mean(y[np.isfinite(y)])) for y in targets.T]
             std = [float(np.std(y[np.isfinite(y)])) for y in targets.T]
@@ -153,7 +153,7 @@ class DescriptorScaler:
 
     @cached_property
     def _arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mean, std but 1 where it is 0, and where it is 0; (k,) each."""
+        """The mean, the std with 1 in place of 0, and whether the std is 0; (k,) each."""
         std = np.array(self.std)
         return np.array(self.mean), np.where(std == 0, 1.0, std), std == 0
 

@@ -99,8 +99,8 @@ class TargetTransform:
             return math.log(10) * self.inverse(t)
         if len(self.values) < 2:
             return np.zeros_like(t)
-        rises = np.diff(self.values) / np.diff(self.scores)
-        return rises[np.clip(np.searchsorted(self.scores, t) - 1, 0, len(rises) - 1)]
+        slopes = np.diff(self.values) / np.diff(self.scores)
+        return slopes[np.clip(np.searchsorted(self.scores, t) - 1, 0, len(slopes) - 1)]
 
     def undefined(self, y: float) -> str:
         """Why f(y) is undefined; empty if it is defined."""

@@ -111,7 +111,7 @@ def check_tensor_specs(found: Mapping[str, TensorSpec], expected: Mapping[str, T
 def check_finite(tensors: Mapping[str, Tensor]) -> None:
     """Raise ValidationError if a tensor has a number that is not finite."""
     for name, x in tensors.items():
-        # A fast test first: the sum is not finite if a number is not. The sum may also overflow, so all numbers follow.
+        # The sum is faster to check. It is not finite if a number is not, or if it overflows: then check all numbers.
         if x.is_floating_point() and not math.isfinite(x.sum().item()) and not bool(torch.isfinite(x).all()):
             value = x[~torch.isfinite(x)].reshape(-1)[0].item()
             raise ValidationError(f"the tensor {short_repr(name)} holds {value}, which is not a finite number")

@@ -212,8 +212,8 @@ def test_an_infinite_number_is_an_error(folder: Path) -> None:
 def test_zeros_in_a_name_are_not_taken_for_the_checksum() -> None:
     content = {"name": "0" * 64, "sha256": {"model.safetensors": "0" * 64}}
     data = dumps_checksummed(content, "config.json")
-    found, whole = loads_checksummed(data, "config.json")
-    assert whole and found["name"] == "0" * 64 and found["sha256"]["model.safetensors"] == "0" * 64
+    found, is_intact = loads_checksummed(data, "config.json")
+    assert is_intact and found["name"] == "0" * 64 and found["sha256"]["model.safetensors"] == "0" * 64
     assert not loads_checksummed(data.replace(b"0" * 64, b"1" * 64), "config.json")[1]
 
 

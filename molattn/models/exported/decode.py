@@ -1,6 +1,6 @@
-"""From the raw outputs of models to predictions in the units of the targets, as torch operations that are exported.
+"""Decodes the raw outputs of models to predictions in the units of the targets, by torch operations that are exported.
 
-The same equations as those of `Task.decode`, `combine_members`, `apply_calibration` and `TargetScaler`, which predict
+The equations are those of `Task.decode`, `combine_members`, `apply_calibration` and `TargetScaler`, which predict
 with numpy; the tests compare them.
 """
 
@@ -154,29 +154,29 @@ class Decoder(nn.Module):
     def _by_target(self, distribution: Tensor) -> Sequence[Tensor]:
         return distribution.split([len(names) for names in self.task.classes], -1)
 
-    def _calibrate(self, found: Decoded) -> Decoded:
+    def _calibrate(self, decoded: Decoded) -> Decoded:
         """`apply_calibration`, by the default method of the model."""
         calibration = self.calibration
         if calibration is None or calibration.method not in (ZSCALING, ISOTONIC):
-            return found
+            return decoded
         if isinstance(self.task, Regression):
             z = [scores["z"] for scores in calibration.scores]
             factor = [math.sqrt(np.mean(v**2)) if calibration.method == ZSCALING else float(np.std(v)) for v in z]
-            return found if found.std is None else found._replace(std=found.std * _constant(factor))
-        if isinstance(self.task, Multiclass) and found.distribution is not None:
-            parts = zip(self._by_target(found.distribution), calibration.scores, strict=True)
-            return _of_classes([(_isotonic(p, scores), None) for p, scores in parts])._replace(std=found.std)
-        columns = zip(found.values.unbind(-1), calibration.scores, strict=True)
+            return decoded if decoded.std is None else decoded._replace(std=decoded.std * _constant(factor))
+        if isinstance(self.task, Multiclass) and decoded.distribution is not None:
+            parts = zip(self._by_target(decoded.distribution), calibration.scores, strict=True)
+            return _of_classes([(_isotonic(p, scores), None) for p, scores in parts])._replace(std=decoded.std)
+        columns = zip(decoded.values.unbind(-1), calibration.scores, strict=True)
         p = [_isotonic(torch.stack([1 - p, p], -1), scores)[..., 1] for p, scores in columns]
-        return found._replace(values=torch.stack(p, -1))
+        return decoded._replace(values=torch.stack(p, -1))
 
-    def _inverse_transform(self, found: Decoded) -> Decoded:
+    def _inverse_transform(self, decoded: Decoded) -> Decoded:
         """`TargetScaler.inverse_transform`."""
         if not any(self.transforms):
-            return found
-        columns = [*zip(found.values.unbind(-1), self.transforms, strict=True)]
+            return decoded
+        columns = [*zip(decoded.values.unbind(-1), self.transforms, strict=True)]
         values = torch.stack([t if f is None else _inverse(f, t) for t, f in columns], -1)
-        std, distribution = found.std, found.distribution
+        std, distribution = decoded.std, decoded.distribution
         if std is not None:
             slopes = [torch.ones_like(t) if f is None else _slope(f, t) for t, f in columns]
             std = std * torch.stack(slopes, -1)
@@ -220,8 +220,8 @@ def _slope(f: TargetTransform, t: Tensor) -> Tensor:
         return math.log(10) * _inverse(f, t)
     if len(f.values) < 2:
         return torch.zeros_like(t)
-    rises = _constant(np.diff(f.values) / np.diff(f.scores))
-    return rises[_count(torch.gt, t, f.scores).sub(1).clamp(0, len(rises) - 1)]
+    slopes = _constant(np.diff(f.values) / np.diff(f.scores))
+    return slopes[_count(torch.gt, t, f.scores).sub(1).clamp(0, len(slopes) - 1)]
 
 
 def _inverse_ends(f: TargetTransform | None, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
@@ -234,14 +234,14 @@ def _inverse_ends(f: TargetTransform | None, low: Tensor, high: Tensor) -> tuple
 
 def _interpolate(x: Tensor, xs: Sequence[float] | np.ndarray, ys: Sequence[float] | np.ndarray) -> Tensor:
     """`np.interp`: linear between the knots, constant beyond the first and the last."""
-    knots, heights = _constant(xs), _constant(ys)
+    knots, values = _constant(xs), _constant(ys)
     if len(knots) == 1:
-        return torch.zeros_like(x) + heights[0]
+        return torch.zeros_like(x) + values[0]
     j = _count(torch.ge, x, xs).sub(1).clamp(0, len(knots) - 2)
     steps = np.diff(xs)
-    rises = _constant(np.divide(np.diff(ys), steps, out=np.zeros_like(steps), where=steps > 0))
-    inner = heights[j] + (x - knots[j]) * rises[j]
-    return torch.where(x >= knots[-1], heights[-1], torch.where(x < knots[0], heights[0], inner))
+    slopes = _constant(np.divide(np.diff(ys), steps, out=np.zeros_like(steps), where=steps > 0))
+    inner = values[j] + (x - knots[j]) * slopes[j]
+    return torch.where(x >= knots[-1], values[-1], torch.where(x < knots[0], values[0], inner))
 
 
 def _count(compare: Callable[[Tensor, Tensor], Tensor], x: Tensor, knots: Sequence[float] | np.ndarray) -> Tensor:

@@ -46,7 +46,7 @@ def open_session(model: str | bytes) -> Any:
         raise MissingExtra("onnxruntime", "onnx", "a prediction in ONNX") from None
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors
-    options.enable_cpu_mem_arena = False  # as fast, and the memory of a large molecule is given back
+    options.enable_cpu_mem_arena = False  # as fast, and the memory of a large molecule is freed
     if (threads := os.environ.get(THREADS_VARIABLE, "")).isdecimal():
         options.intra_op_num_threads = int(threads)
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -72,7 +72,7 @@ class OnnxNetwork:
         return READERS[self.config.kind](options)
 
     def slow_reason(self) -> str:
-        """Empty."""
+        """See `MoleculeModel.slow_reason`: empty, since ONNX Runtime has no slower variant."""
         return ""
 
     def run(
@@ -84,7 +84,7 @@ class OnnxNetwork:
     ) -> np.ndarray:
         """An output for all molecules, (n, width) or for atom-level targets (N, width), float64: see `run_in_batches`.
 
-        Those of several models are side by side.
+        The outputs of several models are concatenated.
         """
         reads_tokens = self.config.kind == "smiles-transformer"
         shape = next(o.shape for o in self.session.get_outputs() if o.name == output)
@@ -114,7 +114,7 @@ class OnnxNetwork:
 
 
 class OnnxArtifact(Artifact):
-    """An `Artifact` whose models are one ONNX graph, an `OnnxNetwork`, which stands in place of each."""
+    """An `Artifact` whose models are replaced by one ONNX graph of all of them, an `OnnxNetwork`."""
 
     @property
     def embedding_dim(self) -> int:
@@ -180,7 +180,7 @@ def load_onnx(path: str | Path) -> tuple[OnnxArtifact, str]:
         session = open_session(str(path))
     except MissingExtra:
         raise
-    except Exception as error:  # ONNX Runtime has an error class for each of its codes, and none in common
+    except Exception as error:  # the error classes of ONNX Runtime have no common base class
         raise InputError(
             f"{path} is not a model in ONNX that can be read: write it again with molattn export"
         ) from error

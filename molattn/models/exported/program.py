@@ -14,7 +14,7 @@ from molattn.models.exported.decode import Decoder
 from molattn.models.exported.metadata import input_shapes
 
 EXAMPLES = ("CCO", "CC(=O)N", "c1ccccc1O.[Na+]")
-"""The molecules of the example batch: of different sizes, none of which is 1, which would be taken for a constant."""
+"""The molecules of the example batch. Their sizes differ, and none is 1: `torch.export` treats 1 as a constant."""
 
 
 class ExportedProgram(nn.Module):

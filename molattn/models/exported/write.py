@@ -81,7 +81,7 @@ def unsupported_reason(artifact: Artifact) -> str:
 
 
 def _check(artifact: Artifact, format: str) -> None:
-    """Raise an error for what cannot be exported, before it is tried."""
+    """Raise UsageError or MissingExtra for what cannot be exported, before the export starts."""
     if format not in FORMATS:
         raise UsageError(unknown_choice("format", format, FORMATS))
     if reason := unsupported_reason(artifact):
@@ -112,11 +112,11 @@ def _to_onnx(artifact: Artifact, program: torch.export.ExportedProgram, metadata
     model.producer_name, model.producer_version, model.doc_string = "molattn", __version__, "Predictions of molattn."
     for key, value in metadata.items():
         model.metadata_props.add(key=key, value=value)
-    # The exporter writes there from which lines of which files an operation comes.
+    # The exporter writes the source file and line of each operation there.
     for part in (*graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer, graph):
         del part.metadata_props[:]
         part.doc_string = ""
-    # The exporter may have used the names itself, for other values.
+    # The exporter may have given these names to other values.
     _rename_values(graph, {name: f"{name}.inner" for name in names} | {f"output.{name}": name for name in names})
     dims = _dimension_names(artifact, graph.input)
     for value in (*graph.input, *graph.output, *graph.value_info):
@@ -147,7 +147,7 @@ def _gelu_translation() -> Any:
 
 
 def _dimension_names(artifact: Artifact, inputs: Any) -> dict[str, str]:
-    """The names "molecules", "atoms" and "tokens" for the exporter's own."""
+    """The names "molecules", "atoms" and "tokens", by the names that the exporter gave to these dimensions."""
     shapes = input_shapes(artifact)
     found = {}
     for value in inputs:
@@ -157,7 +157,10 @@ def _dimension_names(artifact: Artifact, inputs: Any) -> dict[str, str]:
 
 
 def _check_outputs(artifact: Artifact, data: bytes) -> None:
-    """Compare the graph with the model, where ONNX Runtime is installed: a part of a plugin may be exported wrong."""
+    """Raise UsageError if the graph differs from the model, as a part of a plugin may be exported incorrectly.
+
+    Does nothing if ONNX Runtime is not installed.
+    """
     if find_spec("onnxruntime") is None:
         return
     from molattn.models.exported.onnx_model import open_session
@@ -176,7 +179,7 @@ def _check_outputs(artifact: Artifact, data: bytes) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporter's own warnings and log lines, which do not concern the user."""
+    """Suppress the warnings and log messages of the exporter in the block: they do not concern the user."""
     level = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
