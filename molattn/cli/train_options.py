@@ -25,7 +25,7 @@ _TYPES: dict[Any, Any] = {
 _KIND = RunConfig().model.kind
 _OTHERS = {
     "model": Option(" or ".join(CONFIGS).replace(_KIND, f"{_KIND} (default)"), metavar="KIND", hidden=False),
-    "preset": Option("A published model, see `molattn presets`.", metavar="NAME", hidden=False, table="preset"),
+    "preset": Option("A published model, see `molattn presets`.", metavar="NAME", hidden=False, registry="preset"),
 }
 """Options that change several settings."""
 
@@ -90,7 +90,7 @@ def _parameter(name: str, hint: Any, declared: Option, panel: str, hidden: bool)
     names, text = declared.names, declared.help
     if not any(n.startswith("--") for n in names):
         names = (f"--{name.replace('_', '-')}", *names)
-    if added := [n for n in added_by_plugins(declared.table) if n not in text]:
+    if added := [n for n in added_by_plugins(declared.registry) if n not in text]:
         text = f"{text} By plugins: {', '.join(added)}."
     annotation = _option(panel, text, *names, metavar=declared.metavar, hidden=hidden and declared.hidden)
     kind = inspect.Parameter.KEYWORD_ONLY

@@ -1,4 +1,4 @@
-"""Base models: pretrained without labels, for fine-tuning. Importing this module loads nothing heavy."""
+"""Base models: pretrained without labels, for fine-tuning. Importing this module does not import torch."""
 
 import json
 import tomllib

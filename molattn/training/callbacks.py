@@ -1,4 +1,4 @@
-"""Callbacks: what a user adds to a training, called at its start, after its steps and epochs, and at its end.
+"""Callbacks: objects of the user whose methods a training calls at its start, after steps and epochs, and at its end.
 
 To log the losses and metrics of epochs, see `molattn.training.loggers`. In Python callbacks are objects,
 `molattn.train(..., callbacks=[MyCallback()])`. A plugin adds functions that make them to `CALLBACKS`; the setting
@@ -45,15 +45,15 @@ class Callback:
     def on_epoch_end(self, learner: Learner, record: EpochRecord) -> bool | None:
         """Called after the validation of each epoch; True ends the training.
 
-        With several ranks, what rank 0 returns counts. The epoch is saved afterwards: if a callback raises an error, a
-        training that is resumed repeats the epoch.
+        With several ranks, only the value that rank 0 returns is used. The epoch is saved afterwards: if a callback
+        raises an error, a training that is resumed repeats the epoch.
         """
 
     def on_fit_end(self, result: FitResult) -> None:
         """Called at the end, when the model has the weights of the best epoch; not after an error."""
 
     def state_dict(self) -> dict[str, Any]:
-        """What the callback has to know when the training is resumed, in values of JSON; called for each checkpoint."""
+        """The state that the callback needs when the training is resumed, JSON values; called for each checkpoint."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ def check_tensors(found: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -
     NaN is allowed: a training that diverged can be resumed, and reports it at its end.
     """
     check_tensor_specs(
-        *({name: TensorSpec(x.dtype, tuple(x.shape)) for name, x in of.items()} for of in (found, expected))
+        *({name: TensorSpec(x.dtype, tuple(x.shape)) for name, x in xs.items()} for xs in (found, expected))
     )
     for name, x in found.items():
         # Integer tensors of a training are counts, such as of steps, or indices.
@@ -42,8 +42,8 @@ def check_structure(found: Any, expected: Any, place: str) -> None:
         for i, value in enumerate(expected):
             check_structure(found[i], value, f"{place}[{i}]")
     elif isinstance(expected, int | float) and not isinstance(expected, bool):
-        fits = type(found) is type(expected) or (type(found) is int and type(expected) is float)
-        if not fits or not math.isfinite(found) or abs(found) > 1e15:
+        same_type = type(found) is type(expected) or (type(found) is int and type(expected) is float)
+        if not same_type or not math.isfinite(found) or abs(found) > 1e15:
             raise mismatch(place, found, "a whole number" if type(expected) is int else "a finite number")
     elif found != expected:
         raise mismatch(place, found, repr(expected))
@@ -64,15 +64,15 @@ def validated_optimizer_state(
     Raises:
         ValidationError: the groups or tensors do not match the optimizer.
     """
-    fresh = optimizer.state_dict()["param_groups"]
-    for group, own in zip(groups, fresh, strict=True):
-        # Settings that an older torch did not have.
-        group.update({key: own[key] for key in own if key in _IMPLEMENTATION or key not in group})
-    check_structure(groups, fresh, "optimizer")
+    expected_groups = optimizer.state_dict()["param_groups"]
+    for group, expected in zip(groups, expected_groups, strict=True):
+        # An older torch may have saved fewer settings.
+        group.update({key: expected[key] for key in expected if key in _IMPLEMENTATION or key not in group})
+    check_structure(groups, expected_groups, "optimizer")
     settings = []
-    for i, (group, own) in enumerate(zip(groups, fresh, strict=True)):
+    for i, (group, expected) in enumerate(zip(groups, expected_groups, strict=True)):
         group = {k: tuple(v) if isinstance(v, list) and k != "params" else v for k, v in group.items()}
-        for key, value in own.items():
+        for key, value in expected.items():
             if key != "lr" and group[key] != value:
                 raise mismatch(f"optimizer[{i}].{key}", group[key], repr(value))
         if float(group["lr"]) < 0:  # pyright: ignore[reportArgumentType]

@@ -1,4 +1,4 @@
-"""How a setting is declared together with its option of commands. Importing this module loads nothing heavy."""
+"""The declaration of a setting with its command-line option. Importing this module does not import torch."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -6,21 +6,21 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Option:
-    """How a setting is offered as an option of commands.
+    """The command-line option of a setting.
 
     Attributes:
         help: its help text.
-        names: more names, short ones; or all names, with the long ones.
-        metavar: what stands for the value in the help; by the type of the setting if None.
+        names: short names, in addition to the long one; or all names, if a long one is among them.
+        metavar: the placeholder of the value in the help; by the type of the setting if None.
         hidden: whether only `--help-all` shows it.
-        table: which of `molattn.plugins.REGISTRIES` holds its values; empty for none.
+        registry: the key of `molattn.plugins.REGISTRIES` whose names are its values; empty for none.
     """
 
     help: str
     names: tuple[str, ...] = ()
     metavar: str | None = None
     hidden: bool = True
-    table: str = ""
+    registry: str = ""
 
 
 def option(
@@ -29,13 +29,13 @@ def option(
     *names: str,
     metavar: str | None = None,
     hidden: bool = True,
-    table: str = "",
+    registry: str = "",
     show_default: bool | None = None,
 ) -> Any:
-    """A field with a default that is also an option, see `Option`.
+    """A dataclass field with a default that is also a command-line option, see `Option`.
 
-    Its help ends with the default if that is not zero or empty, or as `show_default` says.
+    With `show_default`, its help ends with the default; if `show_default` is None, unless that is empty, 0 or False.
     """
     if (default not in ("", (), False)) if show_default is None else show_default:
         text = f"{text} [default: {' '.join(map(str, default)) if isinstance(default, tuple) else default}]"
-    return field(default=default, metadata={"option": Option(text, names, metavar, hidden, table)})
+    return field(default=default, metadata={"option": Option(text, names, metavar, hidden, registry)})

@@ -1,6 +1,6 @@
-"""The settings of the data and the training. Importing this module loads nothing heavy.
+"""The settings of the data and the training. Importing this module does not import torch.
 
-Each is declared here, and named again in `molattn.training.options` for type checkers; a test holds them together.
+Each is declared here, and named again in `molattn.training.options` for type checkers; a test compares the two.
 """
 
 from dataclasses import dataclass
@@ -72,8 +72,8 @@ class DataConfig:
             "atom-regression", "atom-binary" or "atom-multiclass"; inferred from the targets when empty.
         positive_class: of targets with two classes, the word (or number) of the class whose probability is predicted;
             a known one, such as active, yes or toxic, or else the last in the alphabet when empty.
-        max_unreadable: the largest share of the target cells that are not empty which may hold no label, such as words
-            among numbers; above it training stops. Their rows are left out.
+        max_unreadable: the largest fraction of the target cells, those that are empty not counted, that may hold no
+            valid label, such as words among numbers; above it training stops. Their rows are left out.
         decimal: the decimal mark of targets, weights and descriptors, "." or ","; found for each column when empty.
         thousands: their thousands separator: ",", ".", a space or an apostrophe; found for each column when empty.
     """
@@ -110,10 +110,10 @@ class DataConfig:
     weight_column: str = option("", "Column of weights of the rows.", metavar="NAME")
     group_column: str = option("", "Column of groups: the rows of a group have the same split label.", metavar="NAME")
     descriptor_columns: tuple[str, ...] = option(
-        (), "Column of numbers that joins the readout; several as for --target-columns.", metavar="NAME"
+        (), "Column of numbers, appended to the readout; several as for --target-columns.", metavar="NAME"
     )
     molecule_featurizers: tuple[str, ...] = option(
-        (), f"Descriptors that RDKit computes and that join the readout: {', '.join(FEATURIZER_NAMES)}.", metavar="NAME"
+        (), f"Descriptors that RDKit computes, appended to the readout: {', '.join(FEATURIZER_NAMES)}.", metavar="NAME"
     )
     add_hs: bool = option(False, "Make hydrogens atoms of the graph.")
     max_atoms: int = 1000
@@ -133,7 +133,7 @@ class DataConfig:
         "--split",
         "--split-type",
         metavar="NAME",
-        table="split",
+        registry="split",
         hidden=False,
     )
     split_sizes: tuple[float, ...] = option((0.8, 0.1, 0.1), "Shares of train, val, test.", metavar="SHARES")
@@ -237,7 +237,7 @@ class TrainingConfig:
     ema: float = 0.99
     grad_clip: float = 1.0
     tracking_metric: str = option(
-        "val_loss", "What chooses the epoch: val_loss or a reported metric, such as auroc.", table="metric"
+        "val_loss", "What chooses the epoch: val_loss or a reported metric, such as auroc.", registry="metric"
     )
     patience: int = option(
         40,
@@ -259,10 +259,10 @@ class TrainingConfig:
     ensemble_size: int = option(1, "Models that are averaged.", metavar="N", hidden=False)
     accelerator: str = option("auto", "cpu, gpu, or auto: a GPU if there is one.")
     devices: str = option("auto", "Number of devices on each machine, a process for each.")
-    num_nodes: int = option(1, "Machines that train together.")
+    num_nodes: int = option(1, "Number of machines of a distributed training.")
     num_workers: int = option(0, "Processes that read molecules.", "-n", metavar="N", hidden=False, show_default=True)
     threads: int = 1
-    loss: str = option("", f"The loss: {', '.join(LOSS_NAMES)}.", "--loss-function", "--loss", "-l", table="loss")
+    loss: str = option("", f"The loss: {', '.join(LOSS_NAMES)}.", "--loss-function", "--loss", "-l", registry="loss")
     alpha: float = 0.1
     evidential_regularization: float = 0.2
     uncertainty_method: str = option(
@@ -273,14 +273,16 @@ class TrainingConfig:
     domain_size: int = 1000
     faithfulness_molecules: int = 30
     metrics: tuple[str, ...] = option(
-        (), "What is reported: rmse mae, or auroc auprc.", "--metric", metavar="NAME", table="metric", hidden=False
+        (), "What is reported: rmse mae, or auroc auprc.", "--metric", metavar="NAME", registry="metric", hidden=False
     )
     baseline: bool = option(False, "Also evaluate a random forest, as a baseline.")
     with_trees: bool = option(False, "Average the model with boosted trees.", hidden=False)
     callbacks: tuple[str, ...] = option(
-        (), "Callbacks that plugins define, by their names.", metavar="NAME", table="callback"
+        (), "Callbacks that plugins define, by their names.", metavar="NAME", registry="callback"
     )
-    logger: tuple[str, ...] = option((), f"Where to log it: {', '.join(LOGGER_NAMES)}.", metavar="NAME", table="logger")
+    logger: tuple[str, ...] = option(
+        (), f"Where to log it: {', '.join(LOGGER_NAMES)}.", metavar="NAME", registry="logger"
+    )
     task_weights: tuple[float | str, ...] = option(
         (), "Weights of the targets in the loss: 1 0.5, or NAME=0.5.", metavar="X"
     )

@@ -3,7 +3,7 @@
 Each rank runs the whole command and reads its rank from the environment variables that torchrun sets: RANK, WORLD_SIZE,
 LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, MASTER_ADDR and MASTER_PORT. `molattn train --devices N` sets the same ones.
 The collective operations communicate within `process_group`; outside it the world size is 1 and they return at once.
-Importing this module loads nothing heavy.
+Importing this module does not import torch.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What was found in the target columns of a table: numbers or classes, and cells that hold neither."""
+"""The encoded target columns of a table, and their cells that hold no label."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,8 +33,6 @@ class EncodedTable:
         classes: the names of the classes of each target, the negative one of two first; empty if there are none.
         reasons: why a row has no valid class, no valid list, or only bounds that cannot be used, by row; the targets of
             such a row are empty in `table`.
-        warnings: messages for the user.
-        reasons: why a row has no target, by row.
         warnings: messages for the user.
         unreadable: the target cells that hold no label.
         num_cells: the number of target cells that are not empty.

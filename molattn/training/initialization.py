@@ -33,8 +33,8 @@ from molattn.training.run_config import RunConfig
 from molattn.training.table_source import is_path
 from molattn.training.unlabelled import NCI_MOLECULES
 
-_FREE_SETTINGS = ("dropout",)
-"""Settings of a model that can change while its training continues."""
+_CHANGEABLE_SETTINGS = ("dropout",)
+"""Settings of a model that may differ from those of the model whose training is continued."""
 
 
 def resolve_initialization(config: RunConfig, atom_level: bool = False, molecules: int = 0) -> tuple[RunConfig, str]:
@@ -106,7 +106,7 @@ def check_continues(previous: Artifact, config: RunConfig, task: Task, num_targe
         UsageError: another number of models or targets, task or settings; the message names the first.
     """
     before, after = asdict(previous.model.config), asdict(config.model)
-    pairs = {name: (before.get(name), after[name]) for name in after if name not in _FREE_SETTINGS}
+    pairs = {name: (before.get(name), after[name]) for name in after if name not in _CHANGEABLE_SETTINGS}
     pairs["ensemble_size"] = (len(previous.models), config.training.ensemble_size)
     pairs["number of targets"] = (len(previous.targets), num_targets)
     pairs["number of descriptors"] = (previous.model.num_descriptors, num_extra_descriptors(config.data))
@@ -183,7 +183,8 @@ def initialize_model(config: RunConfig, outputs: int, atom_level: bool) -> Molec
     The same seed gives the same model, and the caller's random state is unchanged.
 
     Raises:
-        UsageError: inconsistent settings of the model, a base model that differs, or parts to train that do not fit it.
+        UsageError: inconsistent settings of the model, a base model that differs, or `training.rate_factors` or
+            `training.freeze` with a part that the model does not have.
     """
     with seeded(config.training.seed):
         try:

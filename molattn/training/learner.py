@@ -41,7 +41,7 @@ class Learner(nn.Module):
         temporarily_frozen: the names of the parameters that `start_epoch` will unfreeze.
 
     Raises:
-        UsageError: `config.rate_factors` or `config.freeze` do not fit the model.
+        UsageError: `config.rate_factors` or `config.freeze` name a part that the model does not have.
     """
 
     auxiliary_objective: AuxiliaryObjective | None
@@ -109,7 +109,7 @@ class Learner(nn.Module):
     def start_epoch(self, epoch: int) -> None:
         """Unfreeze the parts that were frozen for the epochs before this one, from 0.
 
-        The optimizer sees their gradients for the first time then, so that its moments of them begin there.
+        They have no gradients before, so that AdamW initializes its moments of them at their first step.
         """
         if self.temporarily_frozen and epoch >= self.config.freeze_epochs:
             assert self.flat_parameters is not None, "call prepare first"

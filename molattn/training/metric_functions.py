@@ -86,17 +86,17 @@ def _is_constant(y: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 def _ranks(x: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """(B, n) the mean rank of each value among those counted, from 1."""
-    of_value, value_of = _by_value(x, counts)
-    return (np.cumsum(of_value, 1) - (of_value - 1) / 2)[:, value_of]
+    value_counts, inverse = _count_values(x, counts)
+    return (np.cumsum(value_counts, 1) - (value_counts - 1) / 2)[:, inverse]
 
 
-def _by_value(x: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(B, k) the counts of the k different values of x, ascending, and (n,) the index of each value."""
+def _count_values(x: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(B, k) the counts of the k unique values of x, ascending, and (n,) the index of each x_i among them."""
     order = np.argsort(x, kind="stable")
     starts = np.flatnonzero(np.concatenate([[True], x[order][1:] != x[order][:-1]]))
-    value_of = np.empty(len(x), dtype=np.int64)
-    value_of[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(x)))
-    return np.add.reduceat(counts[:, order], starts, axis=1), value_of
+    inverse = np.empty(len(x), dtype=np.int64)
+    inverse[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(x)))
+    return np.add.reduceat(counts[:, order], starts, axis=1), inverse
 
 
 def auroc(y: np.ndarray, p: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -104,15 +104,15 @@ def auroc(y: np.ndarray, p: np.ndarray, counts: np.ndarray) -> np.ndarray:
     if p.ndim == 1:
         return _binary_auroc(y, p, counts)
     occurs = np.stack([counts @ (y == c) > 0 for c in range(p.shape[1])])
-    each = np.stack([_binary_auroc((y == c).astype(float), p[:, c], counts) for c in range(p.shape[1])])
-    total = np.where(occurs, np.nan_to_num(each), 0.0).sum(0)
+    by_class = np.stack([_binary_auroc((y == c).astype(float), p[:, c], counts) for c in range(p.shape[1])])
+    total = np.where(occurs, np.nan_to_num(by_class), 0.0).sum(0)
     return np.where(occurs.sum(0) > 1, total / np.maximum(occurs.sum(0), 1), np.nan)
 
 
 def _binary_auroc(y: np.ndarray, p: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """The probability that a positive has a larger score than a negative, ties counted half; NaN for one class."""
-    positive, _ = _by_value(p, counts * y)
-    negative, _ = _by_value(p, counts * (1 - y))
+    positive, _ = _count_values(p, counts * y)
+    negative, _ = _count_values(p, counts * (1 - y))
     below = np.cumsum(negative, 1) - negative / 2
     pairs = positive.sum(1) * negative.sum(1)
     return np.where(pairs > 0, (positive * below).sum(1) / np.where(pairs > 0, pairs, 1.0), np.nan)
@@ -123,12 +123,12 @@ def auprc(y: np.ndarray, p: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
     sum_k (R_k - R_k-1) P_k over the thresholds from the largest score down, P precision and R recall
     """
-    positive, negative = (_by_value(-p, counts * of)[0] for of in (y, 1 - y))
-    found, predicted = np.cumsum(positive, 1), np.cumsum(positive + negative, 1)
+    positive, negative = (_count_values(-p, counts * is_class)[0] for is_class in (y, 1 - y))
+    true_positives, predicted = np.cumsum(positive, 1), np.cumsum(positive + negative, 1)
     positives = positive.sum(1)
-    both = (positives > 0) & (negative.sum(1) > 0)
-    area = (positive * found / np.maximum(predicted, 1)).sum(1) / np.maximum(positives, 1)
-    return np.where(both, area, np.nan)
+    has_both = (positives > 0) & (negative.sum(1) > 0)
+    area = (positive * true_positives / np.maximum(predicted, 1)).sum(1) / np.maximum(positives, 1)
+    return np.where(has_both, area, np.nan)
 
 
 def _predicted_classes(p: np.ndarray) -> np.ndarray:
@@ -159,17 +159,17 @@ def mcc(y: np.ndarray, p: np.ndarray, counts: np.ndarray) -> np.ndarray:
     matrix = _confusion_matrix(y, p, counts)
     t, k, s = matrix.sum(2), matrix.sum(1), matrix.sum((1, 2))
     numerator = np.trace(matrix, axis1=1, axis2=2) * s - (t * k).sum(1)
-    of_labels, of_predictions = s**2 - (t**2).sum(1), s**2 - (k**2).sum(1)
-    product = of_labels * of_predictions
+    label_term, prediction_term = s**2 - (t**2).sum(1), s**2 - (k**2).sum(1)
+    product = label_term * prediction_term
     value = np.where(product > 0, numerator / np.sqrt(np.where(product > 0, product, 1.0)), 0.0)
-    return np.where(of_labels > 0, value, np.nan)
+    return np.where(label_term > 0, value, np.nan)
 
 
 def f1(y: np.ndarray, p: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """2 TP / (2 TP + FP + FN); for several classes the macro average over those that occur or are predicted."""
     matrix = _confusion_matrix(y, p, counts)
-    correct, both = np.diagonal(matrix, axis1=1, axis2=2), matrix.sum(1) + matrix.sum(2)
-    each = 2 * correct / np.where(both > 0, both, 1.0)
+    true_positives, total = np.diagonal(matrix, axis1=1, axis2=2), matrix.sum(1) + matrix.sum(2)
+    by_class = 2 * true_positives / np.where(total > 0, total, 1.0)
     if p.ndim == 1:
-        return np.where(both[:, 1] > 0, each[:, 1], np.nan)
-    return np.where(both > 0, each, 0.0).sum(1) / np.maximum((both > 0).sum(1), 1)
+        return np.where(total[:, 1] > 0, by_class[:, 1], np.nan)
+    return np.where(total > 0, by_class, 0.0).sum(1) / np.maximum((total > 0).sum(1), 1)

@@ -20,12 +20,12 @@ def rate_factors(model: nn.Module, settings: Sequence[str]) -> dict[str, float]:
 
     Args:
         model: whose parameters and modules are named.
-        settings: "NAME=FACTOR", with the name of a parameter, of a module or "*" for all; the last that fits a
-            parameter counts, and a parameter that none fits has the factor 1.
+        settings: "NAME=FACTOR", with the name of a parameter, of a module or "*" for all. The last setting that
+            matches a parameter applies; a parameter that no setting matches has the factor 1.
 
     Raises:
-        UsageError: another form, a name that fits no parameter, a factor that is negative or not finite, or no
-            parameter that is not frozen.
+        UsageError: another form, a name that matches no parameter, a factor that is negative or not finite, or factors
+            that freeze all parameters.
     """
     factors = {name: 1.0 for name, _ in model.named_parameters()}
     for setting in settings:
@@ -58,7 +58,7 @@ def frozen_parameters(model: nn.Module, parts: Sequence[str]) -> set[str]:
         parts: names of parameters or modules, as for `rate_factors`.
 
     Raises:
-        UsageError: a name that fits no parameter.
+        UsageError: a name that matches no parameter.
     """
     return {name for part in parts for name in _parameters(model, part.strip(), "--freeze")}
 
@@ -73,7 +73,7 @@ def trained_parts(model: nn.Module, config: TrainingConfig) -> tuple[dict[str, f
         config: `rate_factors`, `freeze` and `freeze_epochs`.
 
     Raises:
-        UsageError: they do not fit the model, or leave nothing to train.
+        UsageError: a name that matches no parameter, or nothing is left to train.
     """
     factors, frozen = rate_factors(model, config.rate_factors), frozen_parameters(model, config.freeze)
     if factors.keys() == frozen or not any(f for name, f in factors.items() if name not in frozen):
@@ -99,7 +99,8 @@ def frozen_norms(model: nn.Module, frozen: Container[str]) -> list[nn.Module]:
         owner = name
         while owner and not any(True for _ in model.get_submodule(owner).parameters()):
             owner = owner.rpartition(".")[0]
-        names = [f"{owner}.{own}" if owner else own for own, _ in model.get_submodule(owner).named_parameters()]
+        prefix = f"{owner}." if owner else ""
+        names = [f"{prefix}{parameter}" for parameter, _ in model.get_submodule(owner).named_parameters()]
         if all(n in frozen for n in names):
             found.append(module)
     return found

@@ -1,6 +1,6 @@
 """The settings of a run: read from TOML files and `section.key=value`, and checked.
 
-Importing this module loads nothing heavy.
+Importing this module does not import torch.
 """
 
 import dataclasses

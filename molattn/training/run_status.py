@@ -1,4 +1,4 @@
-"""The names of files in a run folder, and whether a run is finished. Importing this module loads nothing heavy."""
+"""The names of files in a run folder, and whether a run is finished. Importing this module does not import torch."""
 
 from pathlib import Path
 

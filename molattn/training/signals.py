@@ -1,4 +1,4 @@
-"""SIGTERM during a training: the process cleans up and ends. Importing this module loads nothing heavy."""
+"""SIGTERM during a training: the process cleans up and ends. Importing this module does not import torch."""
 
 import os
 import signal
