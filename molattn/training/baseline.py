@@ -45,7 +45,7 @@ def forest_metrics(
         names: of the metrics.
         seed: of the forest.
         num_workers: processes that compute descriptors.
-        threads: that grow trees.
+        threads: of scikit-learn.
     """
     train = dataset.indices("train")
     if len(train) > MAX_MOLECULES:

@@ -27,7 +27,7 @@ MIN_LABELS = 50
 """Targets with fewer labels than this are reported."""
 MIN_SHARE = 0.05
 """Classes with a smaller share of the labels than this are reported."""
-ORDERS = 3.0
+MIN_ORDERS = 3.0
 """Positive, skewed targets whose central 98% spans this many orders of magnitude are better learned as logarithms."""
 MAX_HALF_WIDTH = {"RMSE": 0.2, "AUROC": 0.1, "accuracy": 0.1}
 """Splits are reported if the half-width of the metric's 95% interval exceeds this: relative for the RMSE, for an AUROC
@@ -113,14 +113,14 @@ def check_standardized(dataset: PreparedDataset, keys: Sequence[str], num_worker
         num_workers,
     )
     changed = [(i, f) for i, f in zip(indices, forms, strict=True) if isinstance(f, str) and f != keys[i]]
-    of = f"{len(keys):,} molecules" if len(indices) == len(keys) else f"a sample of {len(indices):,} molecules"
+    checked = f"{len(keys):,} molecules" if len(indices) == len(keys) else f"a sample of {len(indices):,} molecules"
     details: dict[str, Any] = {"looked_at": len(indices), "changed": len(changed)}
     if not changed:
-        return [Finding("standardize", f"--standardize parent would change none of {of}", False, details)]
+        return [Finding("standardize", f"--standardize parent would change none of {checked}", False, details)]
     first, form = changed[0]
     details["first"] = {dataset.line_kind: dataset.line(first), "smiles": keys[first], "parent": form}
     message = (
-        f"--standardize parent would change {len(changed):,} of {of}; the first, {dataset.location(first)}: "
+        f"--standardize parent would change {len(changed):,} of {checked}; the first, {dataset.location(first)}: "
         f"{short_repr(keys[first])} to {short_repr(form)}"
     )
     if len(indices) == len(keys):
@@ -164,7 +164,7 @@ def check_ranges(dataset: PreparedDataset) -> list[Finding]:
         low, high = np.quantile(labels, [0.01, 0.99])
         orders = float(np.log10(high) - np.log10(low))
         skew, skew_of_log = skewness(labels), skewness(np.log10(labels))
-        if orders >= ORDERS and math.isfinite(skew) and skew > max(1.0, abs(skew_of_log)):
+        if orders >= MIN_ORDERS and math.isfinite(skew) and skew > max(1.0, abs(skew_of_log)):
             transform = NEG_LOG10_MOLAR if parse_molar(dataset.units[t]) else LOG10
             message = (
                 f"column {short_repr(name)} spans {orders:.1f} orders of magnitude, {labels.min():g} to "
@@ -233,9 +233,9 @@ def check_splits(dataset: PreparedDataset) -> list[Finding]:
         elif metric == "RMSE":
             message = f"{labels}: the 95% interval of the RMSE would be about +-{100 * width:.0f}% of it"
         else:
-            at = "0.8" if metric == "AUROC" else "0.5"
+            value = "0.8" if metric == "AUROC" else "0.5"
             message = (
-                f"{labels}: the 95% interval of an {metric} of {at} would be about {width:.2f} wide to either side"
+                f"{labels}: the 95% interval of an {metric} of {value} would be about {width:.2f} wide to either side"
             )
         details = {"split": split, "metric": metric, "targets": [m[2] for m in wide], "smallest": n}
         details["half_width"] = None if math.isnan(width) else width

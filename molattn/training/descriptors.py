@@ -97,9 +97,9 @@ def computed_descriptor_names(data: DataConfig) -> tuple[str, ...]:
         UsageError: there is no such featurizer, or a column of the same name is configured as well.
     """
     names = featurizer_descriptors(data.molecule_featurizers)
-    if both := [name for name in names if name in data.descriptor_columns]:
+    if repeated := [name for name in names if name in data.descriptor_columns]:
         raise UsageError(
-            f"{format_names(both)} would be a descriptor twice, as a column and computed: leave one of them out"
+            f"{format_names(repeated)} would be a descriptor twice, as a column and computed: leave one of them out"
         )
     return names
 

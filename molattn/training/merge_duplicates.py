@@ -48,9 +48,9 @@ class MergedDuplicates:
         how = how if isinstance(task, Regression) else "most frequent class"
         text = f"{sum(rows):,} rows of {count_noun(len(rows), 'molecule', 'molecules')} are merged, by their {how}"
         if self.dropped:
-            lost = sum(len(self.groups[number]) for number in self.dropped)
+            num_dropped = sum(len(self.groups[number]) for number in self.dropped)
             count = count_noun(len(self.dropped), "molecule", "molecules")
-            text = f"{text}; {lost:,} rows of {count} are left out, see rejected.csv"
+            text = f"{text}; {num_dropped:,} rows of {count} are left out, see rejected.csv"
         return f"{text}; see duplicates.csv"
 
 
@@ -89,8 +89,8 @@ def merge_rows(
 ) -> MergeResult:
     """Merge the rows of each molecule by the method `config.duplicates`, see `merge_duplicates`.
 
-    Rows with different descriptors, such as pH, are not merged, nor rows with different given split labels. A merged
-    row has the mean of the weights, and belongs to the groups of all its rows.
+    Rows with different descriptors, such as pH, or with different labels in `split_labels` are not merged. A merged row
+    has the mean of the weights, and belongs to the groups of all its rows.
 
     Args:
         config: the settings.

@@ -74,7 +74,7 @@ def run_multiple(
     callbacks: Sequence[Callback] = (),
     loggers: Sequence[Any] = (),
 ) -> MultipleRunsResult:
-    """Run all runs that `config` requests, one after the other, and write `metrics.json` with means and deviations.
+    """Run all runs that `config` requests in turn, and write `metrics.json` with means and standard deviations.
 
     Each run has a run folder of its own within `folder`. After an interruption the finished runs are kept, and the
     others can be resumed.
@@ -176,8 +176,8 @@ def _read_run_file(path: Path, schema: Schema) -> dict[str, Any]:
 def aggregate(values: list[Any]) -> Any:
     """Aggregate the nested values of several runs: numbers become their mean, standard deviation and all values.
 
-    The standard deviation is that of a sample, over n - 1. If a run has no number, mean and deviation are None. Other
-    values are kept if they are equal in all runs, and become a list otherwise.
+    The standard deviation is that of a sample, over n - 1. If a run has no number, both are None. Other values remain
+    as they are if they are equal in all runs, and become a list otherwise.
 
     >>> aggregate([{"rmse": 1.0, "unit": "eV"}, {"rmse": 3.0, "unit": "eV"}])["rmse"]
     {'mean': 2.0, 'std': 1.4142135623730951, 'values': [1.0, 3.0]}

@@ -39,7 +39,7 @@ from molattn.training.initialization import resolve_initialization
 from molattn.training.labels import check_atom_targets, match_labels, molecule_means
 from molattn.training.merge_duplicates import KEEP, check_duplicates_setting, merge_rows
 from molattn.training.run_config import RunConfig
-from molattn.training.split_rows import assign_splits, check_splits, given_split_labels, with_default_split
+from molattn.training.split_rows import assign_splits, check_splits, read_split_labels, with_default_split
 from molattn.training.table_source import find_table, table_options_of
 from molattn.training.targets import encode_targets, has_atom_targets
 from molattn.training.task_inference import resolve_task
@@ -112,8 +112,8 @@ def prepare(
             records.smiles, featurization(config, model), num_workers, progress
         )
     except ConformerError as error:
-        line = f", {table.location(int(records.rows[error.row]))}" if error.row is not None else ""
-        raise InputError(f"{path}{line}: {error}; add --on-3d-failure paths or reject") from error
+        place = f", {table.location(int(records.rows[error.row]))}" if error.row is not None else ""
+        raise InputError(f"{path}{place}: {error}; add --on-3d-failure paths or reject") from error
     matched = match_labels(records, outcomes.sizes, lambda i: outcomes[i].reason, table, encoded, config.target_columns)
 
     def find_task() -> tuple[Task, str]:
@@ -133,18 +133,18 @@ def prepare(
     config = replace(config, task_type=task.name)
     smiles = column(table, config.smiles_column)
     split_labels = np.full(len(smiles), "", dtype="<U5")
-    given, origin = given_split_labels(config, table, smiles, seed)
+    labels_read, origin = read_split_labels(config, table, smiles, seed)
     # Two SMILES of one molecule have the same key, so they get the same split label.
     usable = UsableRows.of_records(
         records, matched.indices, molecules.canonical_smiles, matched.targets, matched.rejected, matched.bounds
     )
     merged = None
     if config.duplicates != KEEP:
-        merged = merge_rows(config, usable, task, transforms, table, given)
+        merged = merge_rows(config, usable, task, transforms, table, labels_read)
         usable, molecules = merged.usable, molecules[merged.indices]
     rows, groups, targets, rejected = usable.rows, usable.groups, usable.targets, usable.rejected
     stratify = targets if matched.offsets is None else molecule_means(targets, matched.offsets)
-    split_labels[rows] = assign_splits(config, usable, stratify, given, origin, seed)
+    split_labels[rows] = assign_splits(config, usable, stratify, labels_read, origin, seed)
     leakage = describe_split_leakage(rows, usable.keys, groups, split_labels, origin)
     for duplicate in merged.duplicates if merged else ():
         if duplicate.merged_into is not None:

@@ -24,7 +24,7 @@ class PretrainConfig:
 
     Attributes:
         molecules: the path of a table, or `NCI_MOLECULES`.
-        max_molecules: of a larger table, so many rows are sampled at random; 0 for all.
+        max_molecules: the number of rows to sample at random from a larger table; 0 for all.
         grow: the number of molecules to generate from them, see `molattn.chem.grow_molecules`.
         exclude: paths of tables with molecules to exclude, in addition to those for evaluation.
         masked_atoms: the fraction of atoms to mask and predict; 0 for none.

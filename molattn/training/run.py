@@ -94,11 +94,11 @@ def _run(
     resolve_initialization(config)  # raises errors before anything is read
     if resume and folder is not None:
         check_resumable(Path(folder))
-    finding = " and finding their 3D geometries" if config.data.conformers else ""
-    reporter.stage(f"reading molecules{finding}")
+    geometries = " and computing their 3D geometries" if config.data.conformers else ""
+    reporter.stage(f"reading molecules{geometries}")
     dataset = prepare_run(config, reporter.molecules)
     if not config.data.conformers and config.data.on_3d_failure != DataConfig.on_3d_failure:
-        reporter.warning("on_3d_failure has no effect: this run has no 3D, which --set data.conformers=true turns on")
+        reporter.warning("on_3d_failure has no effect without 3D geometries: add --set data.conformers=true for these")
     if dataset.cache_folder is not None and distributed.is_main_process():
         _log.debug("loaded the molecules from the cache in %s", dataset.cache_folder)
     if dataset.task_message:
@@ -138,7 +138,7 @@ def _run(
 
     with ExitStack() as locks:
         path = distributed.broadcast_object(open_folder)
-        # Rank 0 logs. The run of several has their folder in its name.
+        # Only rank 0 logs. The name of one of multiple runs includes their common folder.
         loggers = loggers if distributed.is_main_process() else {}
         name = "/".join(path.parts[-2:]) if (path.parent / CONFIG_FILE).is_file() else path.name
         log = RunLog(loggers, path, name, config.to_dict(), reporter.warning)

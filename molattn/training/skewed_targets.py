@@ -14,18 +14,19 @@ freedom."""
 
 
 def recognize_transform(train: np.ndarray, labels: np.ndarray) -> tuple[TargetTransform | None, str]:
-    """log10 if the targets are positive and skewed and have a normal distribution rather on a logarithmic scale.
+    """log10 if the targets are positive and skewed, and closer to a normal distribution on a logarithmic scale.
 
     The rule:    y > 0 for all labels,   g > 1,   l(0) - l(1) > 1.92
     g = mean ((y - mean y) / std y)^3 is the skewness, and l(lambda) the log-likelihood of a normal distribution of the
-    Box-Cox transform of y, log y for lambda = 0 and y - 1 for lambda = 1, at its best mean and variance:
+    Box-Cox transform of y, log y for lambda = 0 and y - 1 for lambda = 1, at the maximum over mean and variance:
     l(0) - l(1) = -n/2 log(var(log y) / var(y)) - sum log y,   over the n training labels
 
-    A distribution with a skewness above 1 is called highly skewed by Bulmer. If lambda = 1 is worse than lambda = 0 by
-    1.92, half the 95% quantile of chi^2 with one degree of freedom, it is outside the 95% interval of lambda.
+    Bulmer calls a distribution with a skewness above 1 highly skewed. If the log-likelihood of lambda = 1 is lower than
+    that of lambda = 0 by 1.92, half the 95% quantile of chi^2 with one degree of freedom, lambda = 1 is outside the 95%
+    confidence interval of lambda.
 
     Args:
-        train: (n,) the training labels, NaN where missing. They alone decide between log10 and none.
+        train: (n,) the training labels, NaN where missing, from which g and l are computed.
         labels: all labels of the table, and bounds, NaN where missing: log10 must be defined for each of them.
 
     Returns:
@@ -45,19 +46,19 @@ def recognize_transform(train: np.ndarray, labels: np.ndarray) -> tuple[TargetTr
     labels, y = labels[np.isfinite(labels)], train[np.isfinite(train)]
     if len(labels) and labels.min() <= 0:
         return None, "not all labels are above 0"
-    # In units of the largest label, which changes neither number: squares of large labels would overflow.
+    # Divided by the largest label, which changes neither g nor l(0) - l(1): squares of large labels would overflow.
     largest = y.max() if len(y) else 1.0
     log, y = np.log(y) - np.log(largest), y / largest
     skew = skewness(y)
     if not skew > MIN_SKEWNESS:
         return None, f"the skewness of the training labels is {skew:.1f}, not above {MIN_SKEWNESS:g}"
-    skews = f"the training labels are above 0, their skewness is {skew:.1f} and that of their logarithms"
-    skews = f"{skews} {skewness(log):.1f}"
+    described = f"the training labels are above 0, their skewness is {skew:.1f} and that of their logarithms"
+    described = f"{described} {skewness(log):.1f}"
     with np.errstate(divide="ignore"):
         gain = -len(y) / 2 * (np.log(log.var()) - np.log(y.var())) - log.sum()
     if gain <= MIN_LOG_LIKELIHOOD:
-        return None, f"{skews}, which fit a normal distribution no better (log-likelihood {gain:+.1f})"
-    return TargetTransform(LOG10), f"{skews}, which fit a normal distribution better (log-likelihood {gain:+.0f})"
+        return None, f"{described}, which fit a normal distribution no better (log-likelihood {gain:+.1f})"
+    return TargetTransform(LOG10), f"{described}, which fit a normal distribution better (log-likelihood {gain:+.0f})"
 
 
 def skewness(x: np.ndarray) -> float:

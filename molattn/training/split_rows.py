@@ -1,4 +1,4 @@
-"""The split of the usable rows of a run: given by a column, a file or a benchmark, or made by a method."""
+"""The split of the usable rows of a run: read from a column, a file or a benchmark, or computed by a split method."""
 
 from collections.abc import Collection
 from dataclasses import replace
@@ -37,23 +37,29 @@ def with_default_split(config: DataConfig, explicit_keys: Collection[str]) -> Da
     return replace(config, split=OFFICIAL_SPLIT)
 
 
-def given_split_labels(config: DataConfig, table: Table, smiles: list[str], seed: int) -> tuple[np.ndarray | None, str]:
-    """The split labels of all rows from a column, a file or a benchmark, None for neither, and where they come from."""
+def read_split_labels(config: DataConfig, table: Table, smiles: list[str], seed: int) -> tuple[np.ndarray | None, str]:
+    """Read the split labels of all rows from a column, a file or a benchmark; None if the settings name none of these.
+
+    Also returns their origin, a phrase for messages; empty for None.
+
+    Raises:
+        UsageError: two of these are configured, one of them with folds, or there is no official split.
+    """
     options = (("split_column", config.split_column), ("splits_file", config.splits_file))
-    given = [name for name, value in options if value]
-    if len(given) > 1:
+    configured = [name for name, value in options if value]
+    if len(configured) > 1:
         raise UsageError("split_column and splits_file both define the split: give one of them")
-    is_official = config.split == OFFICIAL_SPLIT and not given
-    if (given or is_official) and config.num_folds > 1:
-        name = given[0] if given else f"the split {OFFICIAL_SPLIT!r}"
+    is_official = config.split == OFFICIAL_SPLIT and not configured
+    if (configured or is_official) and config.num_folds > 1:
+        name = configured[0] if configured else f"the split {OFFICIAL_SPLIT!r}"
         raise UsageError(f"{name} is one split, not {config.num_folds} folds: leave out one or the other")
     if is_official:
         labels = official_split_labels(_official_split(config), table, smiles, seed)
-        return labels, f"the official split of {config.dataset} is taken as it is"
+        return labels, f"the official split of {config.dataset} is used unchanged"
     if config.splits_file:
-        return read_split_file(config.splits_file, smiles), f"{config.splits_file} is taken as it is"
+        return read_split_file(config.splits_file, smiles), f"{config.splits_file} is used unchanged"
     if config.split_column:
-        return read_split_column(table, config.split_column), f"column {config.split_column!r} is taken as it is"
+        return read_split_column(table, config.split_column), f"column {config.split_column!r} is used unchanged"
     return None, ""
 
 
@@ -68,7 +74,7 @@ def _official_split(config: DataConfig) -> OfficialSplit:
 
 
 def assign_splits(
-    config: DataConfig, usable: UsableRows, targets: np.ndarray, given: np.ndarray | None, origin: str, seed: int
+    config: DataConfig, usable: UsableRows, targets: np.ndarray, labels: np.ndarray | None, origin: str, seed: int
 ) -> np.ndarray:
     """The split label of each of the n usable rows, those for calibration included.
 
@@ -76,16 +82,16 @@ def assign_splits(
         config: the settings.
         usable: the rows.
         targets: (n, T), by which rows are stratified.
-        given, origin: from `given_split_labels`.
+        labels, origin: from `read_split_labels`.
         seed: of the split.
 
     Raises:
-        UsageError: the split is given, has calibration molecules, and more of them are configured.
+        UsageError: the split was read and has calibration molecules, and `calibration_size` is configured as well.
         InputError: there are too few rows.
     """
     keys, groups = usable.keys, usable.groups
     try:
-        assigned = _split(config, keys, targets, seed, groups) if given is None else given[usable.rows]
+        assigned = _split(config, keys, targets, seed, groups) if labels is None else labels[usable.rows]
         if not config.calibration_size:
             return assigned
         if CALIBRATION in assigned:

@@ -60,7 +60,7 @@ def read_study(folder: Path) -> StudySettings:
 
 
 def create_study(folder: Path, settings: dict[str, Any], num_trials: int) -> None:
-    """Write the settings of a new study; UsageError if the folder holds anything."""
+    """Write the settings of a new study; UsageError if the folder is not empty."""
     if (folder / STUDY_CONFIG).is_file():
         raise UsageError(f"{folder} holds a study: --resume {folder} continues it, or give another --output-dir")
     if not is_empty_folder(folder):
@@ -100,7 +100,7 @@ class SharedStudy:
     Args:
         folder: of the study.
         study: Optuna's.
-        seed: of the sampler; each trial has its own, so that processes suggest different settings.
+        seed: of the sampler; the number of started trials is added, so that processes suggest different settings.
     """
 
     def __init__(self, folder: Path, study: "optuna.Study", seed: int):

@@ -27,7 +27,7 @@ class TableSource:
         name: from its card, or the stem of its file name.
         units: unit of each target, from the card or in brackets at the end of its name; empty where unknown.
         message: how it was downloaded; empty if this call did not download it.
-        columns_message: which columns patterns such as "tox_*" match; empty without patterns.
+        columns_message: which columns match patterns such as "tox_*"; empty without patterns.
     """
 
     config: DataConfig
@@ -167,7 +167,7 @@ def expand_columns(
             chosen = [name for name in stripped if name not in reserved and fnmatchcase(name, pattern)]
             if not chosen:
                 others = format_names([name for name in stripped if name not in reserved])
-                raise UsageError(f"{option} {short_repr(text)} is the pattern of no column: the table has {others}")
+                raise UsageError(f"{option} {short_repr(text)} matches no column: the table has {others}")
             found += chosen
         else:
             found.append(text)

@@ -1,4 +1,4 @@
-"""The target columns of a table as numbers: class names are encoded as indices, cells without a label are found."""
+"""Encodes the target columns of a table as numbers: class names as indices; cells without a label are reported."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -91,9 +91,9 @@ def encode_targets(
     Args:
         table, columns: the table and its target columns.
         task_type: empty to infer it.
-        classes: the names, if a model has them already; found in the table when empty.
-        atom_level: whether a cell holds a list, with a value for each atom. Those of an SDF are brought into the order
-            of the SMILES.
+        classes: the class names of a model that is evaluated; found in the table when empty.
+        atom_level: whether a cell holds a list, with a value for each atom. The lists of an SDF are reordered as the
+            atoms in the SMILES.
         add_hs: whether hydrogens are atoms, after the others.
         positive_class: the positive one of two classes; empty to find it.
         loss: the loss for regression, which determines whether bounds can be used; empty to choose it by the targets.
@@ -116,12 +116,12 @@ def encode_targets(
             warnings += messages
     positions = [column_index(table, name) for name in columns]
     no_bounds = f"a {kind} target has none" if kind == Binary.kind else bounds_unsupported_reason(loss)
-    # A column of so many different texts holds no classes: its labels are not counted.
-    is_long = not (kind or classes or atom_level) and any(
+    # A column with too many different texts holds no classes, so its labels need not be counted.
+    too_many_texts = not (kind or classes or atom_level) and any(
         len({row[position] for row in table.rows}) > MAX_SPELLINGS for position in positions
     )
-    if (kind == Regression.kind or is_long) and not positive_class:
-        return _find_numbers(table, columns, atom_level, no_bounds, reasons, warnings)
+    if (kind == Regression.kind or too_many_texts) and not positive_class:
+        return _encode_numbers(table, columns, atom_level, no_bounds, reasons, warnings)
     cells = [[_labels(row[position], atom_level) for row in table.rows] for position in positions]
     counts = [
         count_labels([text for labels in column_cells for text in labels or () if _is_label(text, atom_level)])
@@ -129,7 +129,7 @@ def encode_targets(
     ]
     found = classes or find_classes(columns, counts, kind, positive_class)
     if not found:
-        return _find_numbers(table, columns, atom_level, no_bounds, reasons, warnings)
+        return _encode_numbers(table, columns, atom_level, no_bounds, reasons, warnings)
     codes = []
     for name, names, column_counts in zip(columns, found, counts, strict=True):
         code = {text: str(i) for text, i in class_codes(names).items()} | {"": ""}
@@ -144,7 +144,7 @@ def encode_targets(
 
 
 def _is_label(text: str, atom_level: bool) -> bool:
-    """Whether a text is the name of a class; in a list, words for a missing value are none."""
+    """Whether a text is a class name; in a list, texts for a missing value such as "nan" are not."""
     return bool(text) and not (atom_level and is_na_value(text))
 
 
@@ -217,7 +217,7 @@ def _unknown_class(text: str, classes: Sequence[str], atom_level: bool) -> str:
     return f"{short_repr(text)} is none of the classes {abbreviate(classes)}"
 
 
-def _find_numbers(
+def _encode_numbers(
     table: Table,
     columns: Sequence[str],
     atom_level: bool,

@@ -24,7 +24,7 @@ def resolve_task(
     alpha: float = Regression.alpha,
     bounds: np.ndarray | None = None,
 ) -> tuple[Task, str]:
-    """The task of a run, and a sentence on which one was inferred and how to override it; empty if it was configured.
+    """The task of a run, and a message on what was inferred and how to override it; empty if it was configured.
 
     Targets are binary if all known values are 0 or 1 and some target has both; other numbers are regression targets,
     however few different ones there are.
@@ -42,7 +42,7 @@ def resolve_task(
 
     Raises:
         InputError: the targets do not match the task type.
-        UsageError: the loss is one of another task.
+        UsageError: there is no such loss, or it is for another task.
     """
     kind = task_type.removeprefix(ATOM_PREFIX) or _infer_kind(targets, classes, bounds is not None)
     default = BOUNDED_LOSSES[0] if bounds is not None and kind == Regression.kind else ""
@@ -63,9 +63,9 @@ def resolve_task(
     if kind == "binary":
         return task, f"task: {task.name}, {holds} only 0 and 1; {other}"
     labels = targets[np.isfinite(targets)]
-    few = np.unique(labels)
-    if 2 <= len(few) <= 10 and not (few % 1).any() and len(labels) >= 10 * len(few):
-        listed = ", ".join(f"{v:g}" for v in few)
+    values = np.unique(labels)
+    if 2 <= len(values) <= 10 and not (values % 1).any() and len(labels) >= 10 * len(values):
+        listed = ", ".join(f"{v:g}" for v in values)
         instead = f"if they are classes, add --task-type {ATOM_PREFIX if atom_level else ''}multiclass"
         return task, f"task: {task.name}, {holds} the numbers {listed}; {instead}"
     return task, f"task: {task.name}, {holds} numbers; {other}"
@@ -104,10 +104,10 @@ def _create_task(kind: str, loss: str, classes: tuple[tuple[str, ...], ...], ato
     if loss not in losses:
         if loss not in LOSSES:
             raise UsageError(unknown_choice("loss", loss, LOSSES))
-        owner = LOSSES[loss].task_kinds[0]
+        other_kind = LOSSES[loss].task_kinds[0]
         raise UsageError(
-            f"the loss {loss!r} is of {owner} targets, and these are {kind}: choose {' or '.join(losses)}, or add "
-            f"--task-type {ATOM_PREFIX if atom_level else ''}{owner}"
+            f"the loss {loss!r} is for {other_kind} targets, and these are {kind}: choose {' or '.join(losses)}, or "
+            f"add --task-type {ATOM_PREFIX if atom_level else ''}{other_kind}"
         )
     if kind == Multiclass.kind:
         return Multiclass(loss, classes, atom_level)

@@ -1,4 +1,4 @@
-"""The work of a run in its folder: train its models, calibrate and evaluate them, and write the results."""
+"""Train the models of a run, calibrate and evaluate them, and write the results into its folder."""
 
 import hashlib
 import shutil
@@ -157,7 +157,7 @@ def train_and_evaluate(
         descriptors=dataset.descriptor_scaler,
     )
     if settings.with_trees:
-        reporter.stage("growing trees")
+        reporter.stage("training boosted trees")
         artifact = replace(artifact, trees=fit_trees_of(artifact, train, val, settings))
         reporter.stage(describe_trees(artifact))
     uncalibrated = artifact.predict(dataset.molecules, dataset.descriptors)
@@ -203,7 +203,7 @@ def train_and_evaluate(
 
 
 def _write_inputs(config: RunConfig, dataset: PreparedDataset, path: Path, reporter: Reporter) -> None:
-    """Write what is known before the training: the settings, the split, and what was found in the data."""
+    """Write the files that do not depend on the training: settings, split, rejected rows and the data report."""
     run_folder.write_config(path, config)
     run_folder.write_splits(path, dataset)
     run_folder.write_rejected(path / "rejected.csv", dataset.rejected)

@@ -241,7 +241,7 @@ def _transforms(
 ) -> Transforms:
     """The transforms of the targets, (n, T), fitted to the training labels; InputError where one is undefined.
 
-    What was recognized is reported.
+    Reports why "auto" selects a transform.
     """
     transforms = resolve_transforms(settings, names, ("",) * len(names), task)
     for i in used.tolist() if any(transforms) else ():

@@ -25,8 +25,8 @@ from molattn.training.skewed_targets import recognize_transform
 
 Transforms = tuple[TargetTransform | None, ...]
 
-_NONE_YET = (AUTO_TRANSFORM, NO_TRANSFORM)
-"""Settings that give a target no transform before its training labels are known."""
+_UNRESOLVED = (AUTO_TRANSFORM, NO_TRANSFORM)
+"""Settings for which a target has no transform before `fit_transforms`."""
 
 
 def resolve_transforms(settings: Sequence[str], names: Sequence[str], units: Sequence[str], task: Task) -> Transforms:
@@ -45,7 +45,7 @@ def resolve_transforms(settings: Sequence[str], names: Sequence[str], units: Seq
     if not chosen:
         return ()
     found = [
-        None if chosen.get(name, NO_TRANSFORM) in _NONE_YET else _transform(chosen[name], name, unit)
+        None if chosen.get(name, NO_TRANSFORM) in _UNRESOLVED else _transform(chosen[name], name, unit)
         for name, unit in zip(names, units, strict=True)
     ]
     return tuple(found)
@@ -65,7 +65,7 @@ def _chosen_transforms(settings: Sequence[str], names: Sequence[str], task: Task
             chosen[name] = transform.strip()
     if isinstance(task, Regression) and not task.atom_level:
         return chosen
-    if any(transform not in _NONE_YET for transform in chosen.values()):
+    if any(transform not in _UNRESOLVED for transform in chosen.values()):
         raise UsageError(
             f"--target-transform applies only to molecule-level regression, and the task is {task.name}: leave it out, "
             "or add --task-type regression"
@@ -102,7 +102,7 @@ class FittedTransforms:
 
     Attributes:
         transforms: of each target, None for none; empty if no target has one.
-        reasons: for each target whose logarithm the setting "auto" takes why, a phrase.
+        reasons: for each target for which the setting "auto" selects log10, the reason, a phrase.
     """
 
     transforms: Transforms = ()
@@ -118,7 +118,7 @@ def fit_transforms(
     train: np.ndarray,
     bounds: np.ndarray | None = None,
 ) -> FittedTransforms:
-    """The transforms, fitted to the training targets; for "auto", recognized by them with `recognize_transform`.
+    """The transforms, fitted to the training targets; for "auto", selected by `recognize_transform`.
 
     Args:
         transforms: of `resolve_transforms`, with the same settings, names and task.

@@ -1,6 +1,6 @@
 """Boosted trees in addition to the attention model: `molattn train --with-trees`.
 
-Both are blended: one weight for each target is fitted to the validation molecules.
+The predictions of both are averaged, with a weight for each target that is fitted to the validation molecules.
 
 Sources: gradient boosting, Friedman, Ann. Stat. 2001, 29, 1189 (https://doi.org/10.1214/aos/1013203451); LightGBM, Ke
 et al. (2017), NeurIPS 30, 3146.
@@ -25,7 +25,7 @@ from molattn.training.dataset import LabelledMolecules, weighted_labels
 
 FEATURIZERS = tuple(FEATURE_LENGTHS)
 
-ROUNDS = 500
+NUM_BOOST_ROUND = 500
 SETTINGS: dict[str, Any] = {
     "learning_rate": 0.03,
     "num_leaves": 8,
@@ -37,7 +37,7 @@ SETTINGS: dict[str, Any] = {
     "path_smooth": 1.0,
     "use_missing": False,
     "verbosity": -1,
-    # The same trees on every run.
+    # The same seed gives the same trees.
     "deterministic": True,
     "force_row_wise": True,
 }
@@ -47,7 +47,7 @@ MAX_MOLECULES = 50_000
 """The maximum number of training molecules; of more, a random sample is used, to bound time and memory."""
 
 PRIOR_WEIGHT, PRIOR_MOLECULES = 0.5, 100
-"""The weight of the trees without any validation molecule, and the number of molecules that this counts for."""
+"""The prior weight of the trees, and the number of validation molecules that the prior is equivalent to."""
 
 
 def check_trees(task: Task) -> None:
@@ -94,7 +94,7 @@ def fit_trees(
             transforms.
         task, scaler: of the targets.
         seed: of the trees.
-        threads: that grow trees.
+        threads: of LightGBM.
         num_workers: processes that compute features.
 
     Raises:
@@ -113,7 +113,7 @@ def fit_trees(
         labelled = weighted_labels(y, weights)
         objective = _objective(task, t)
         target_weights = None if weights is None else weights[labelled]
-        trees.append(_grow({**settings, **objective}, features[labelled], y[labelled], target_weights))
+        trees.append(_train({**settings, **objective}, features[labelled], y[labelled], target_weights))
     blended = BlendedTrees(FEATURIZERS, tuple(trees), (PRIOR_WEIGHT,) * len(trees))
     val_features = feature_vectors([molecule.encoded_smiles for molecule in val.molecules], FEATURIZERS, num_workers)
     val_predictions = blended.predict(task, scaler, val_features)
@@ -127,9 +127,9 @@ def _objective(task: Task, t: int) -> dict[str, Any]:
     return {"objective": "binary"} if classes == 2 else {"objective": "multiclass", "num_class": classes}
 
 
-def _grow(settings: dict[str, Any], x: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> BoostedTrees:
+def _train(settings: dict[str, Any], x: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> BoostedTrees:
     lightgbm = import_lightgbm("train boosted trees")
-    booster = lightgbm.train(settings, lightgbm.Dataset(x, y, weight=weights), ROUNDS)
+    booster = lightgbm.train(settings, lightgbm.Dataset(x, y, weight=weights), NUM_BOOST_ROUND)
     return BoostedTrees.from_lightgbm(booster.model_to_string())
 
 
@@ -139,8 +139,8 @@ def fit_weights(task: Task, attention: Predictions, trees: Predictions, targets:
     w = argmin sum_i |y_i - a_i - w (b_i - a_i)|^2 + k d^2 (w - 1/2)^2,   d^2 = mean_i |b_i - a_i|^2
 
     a are the predictions of the attention model and b those of the trees: numbers, or the probabilities of the classes,
-    y then being 1 for the class of the molecule and 0 for the others (the Brier score). The second term counts as much
-    as k = 100 molecules, for which equal weights were best: a few molecules cannot distinguish the models.
+    y then being 1 for the class of the molecule and 0 for the others (the Brier score). The second term is a prior,
+    equivalent to k = 100 molecules with an optimal w of 1/2, since a few molecules cannot distinguish the models.
 
     Args:
         attention, trees: n predictions.

@@ -66,7 +66,7 @@ def collect_molecules(
         molecules: the path of a table, or `NCI_MOLECULES`.
         smiles_column: the SMILES column of the table; found by its name when empty.
         table_options: its encoding, header and sheet; a `MolattnWarning` reports what was detected or assumed.
-        max_molecules: of a larger table, so many rows are sampled at random; 0 for all.
+        max_molecules: the number of rows to sample at random from a larger table; 0 for all.
         num_generated: the number of molecules to generate, see `molattn.chem.grow_molecules`.
         seed: of the sampled rows and of the generated molecules.
         exclude: paths of tables with further molecules to exclude.
@@ -96,8 +96,8 @@ def collect_molecules(
     unique: list[str] = []
     rows = _sampled_rows(len(texts), max_molecules, seed)
     sampled = [texts[row] for row in rows]
-    identities = map_rows(sampled, partial(_identity, max_atoms=max_atoms), num_workers, progress=progress)
-    for row, found in zip(rows, identities, strict=True):
+    inchi_keys = map_rows(sampled, partial(_inchi_keys, max_atoms=max_atoms), num_workers, progress=progress)
+    for row, found in zip(rows, inchi_keys, strict=True):
         if row in reasons:
             continue
         if isinstance(found, SmilesError):
@@ -137,7 +137,7 @@ def check_molecules(molecules: str) -> None:
         )
 
 
-def _identity(smiles: object, max_atoms: int) -> tuple[str, tuple[str, ...]]:
+def _inchi_keys(smiles: object, max_atoms: int) -> tuple[str, tuple[str, ...]]:
     """The InChIKey of a molecule, empty if it has none, and its skeletons."""
     return inchi_key(smiles, max_atoms), inchikey_skeletons(smiles, max_atoms)
 

@@ -1,4 +1,4 @@
-"""The rows of a table that can be used, with what training needs to know of each."""
+"""The rows of a table that can be used, with their targets, groups, weights and descriptors."""
 
 from dataclasses import dataclass
 

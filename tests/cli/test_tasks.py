@@ -317,7 +317,7 @@ def test_evaluate_needs_the_targets_columns(molattn: Molattn, run: Path, binary:
         (("--task-type", "binary"), "a binary target is 0 or 1"),
         (("--task-type", "ranking"), "unknown task type 'ranking'"),
         (("--task-type", "multiclass"), "which is not a class"),
-        (("--loss", "bce"), "the loss 'bce' is of binary targets, and these are regression"),
+        (("--loss", "bce"), "the loss 'bce' is for binary targets, and these are regression"),
         (("--metric", "auroc"), "the metric 'auroc' does not apply to regression targets"),
         (("--class-balance",), "applies only to classification, not to numbers: leave it out"),
     ],

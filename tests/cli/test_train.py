@@ -352,7 +352,7 @@ def test_a_split_column_is_used_unchanged(molattn: Molattn, table: Path, tmp_pat
     result = molattn("train", tmp_path / "t.csv", *QUICK, "--splits-column", "set", "-o", tmp_path / "run", "-q")
     assert result.code == 0, result.err
     assert "1 molecule is in more than one subset of the split" in result.err
-    assert "column 'set' is taken as it is" in result.err
+    assert "column 'set' is used unchanged" in result.err
     written = [r["split"] for r in _rows(tmp_path / "run" / "splits.csv")]
     assert [s for s, r in zip(written, rows, strict=False) if s] == [
         s for s, r in zip(sides, rows, strict=True) if r["smiles"] != "C1CC" and r["y"] != "unknown"

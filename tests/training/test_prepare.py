@@ -59,7 +59,7 @@ def test_a_split_file_is_used_unchanged_and_its_leakage_is_reported() -> None:
     assert [line.rpartition(",")[2] for line in file.read_text().split()[1:]] == dataset.split_labels.tolist()
     (warning,) = dataset.warnings
     assert "6 molecules are in more than one subset" in warning
-    assert "taken as it is" in warning
+    assert "used unchanged" in warning
 
 
 @pytest.mark.parametrize("split", [*SPLITS, *SPLITS_BY_TARGET])
@@ -108,9 +108,9 @@ def test_a_group_in_two_splits_of_a_split_column_is_reported_by_rows_of_the_tabl
     data = DataConfig(str(tmp_path / "t.csv"), split_column="set", group_column="g", target_columns=("y",))
     _, molecules, groups = _prepare(data, seed=0).warnings
     assert molecules.startswith("1 molecule is in more than one subset of the split, 2 rows in all")
-    assert "in val and test, rows 1, 3" in molecules and "column 'set' is taken as it is" in molecules
+    assert "in val and test, rows 1, 3" in molecules and "column 'set' is used unchanged" in molecules
     assert groups.startswith(f"{len(GOOD) // 2 - 1} groups are in more than one subset of the split")
-    assert "'g1' in train and test, rows 3, 4" in groups and groups.endswith("column 'set' is taken as it is")
+    assert "'g1' in train and test, rows 3, 4" in groups and groups.endswith("column 'set' is used unchanged")
 
 
 def test_bad_rows_are_reported_and_the_others_are_unchanged(tmp_path: Path) -> None:

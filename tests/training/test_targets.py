@@ -66,7 +66,7 @@ def test_a_loss_belongs_to_its_task() -> None:
     assert resolve_task("regression", "mve", y, ["y"], ())[0] == Regression("mve")
     assert resolve_task("", "bce", y, ["y"], ())[0] == Binary()
     with pytest.raises(
-        UsageError, match="'mse' is of regression targets, and these are binary: choose bce or dirichlet, or add"
+        UsageError, match="'mse' is for regression targets, and these are binary: choose bce or dirichlet, or add"
     ):
         resolve_task("", "mse", y, ["y"], ())
     with pytest.raises(

@@ -36,7 +36,7 @@ feature_vectors_module = sys.modules["molattn.chem.feature_vectors"]
 
 @pytest.fixture(autouse=True)
 def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trees, "ROUNDS", 30)
+    monkeypatch.setattr(trees, "NUM_BOOST_ROUND", 30)
     monkeypatch.setitem(trees.SETTINGS, "learning_rate", 0.1)
 
 

@@ -1,4 +1,4 @@
-"""Loggers: the settings, metrics and files of a training, written where people look at trainings.
+"""Loggers: they record the settings, metrics and files of a training in files or in an experiment tracker.
 
 `molattn train --logger csv tensorboard`, or `molattn.train(..., logger=["csv", MyLogger()])`. A plugin adds functions
 that make a logger to `LOGGERS`.

@@ -1,4 +1,4 @@
-"""What a logger is: an object that records the settings, metrics and files of a training."""
+"""The base class of loggers, which record the settings, metrics and files of a training."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,10 +45,10 @@ class LoggedRun:
 class Logger(Protocol):
     """The base class of loggers, whose methods do nothing unless a subclass overrides them.
 
-    Each run of folds and replicates and each member of an ensemble is logged on its own: `open` begins it, and `close`
-    ends it, and one object logs one after the other. A run has, in this order, `log_settings` once, `log_metrics` after
+    Each run of folds and replicates and each member of an ensemble is logged separately, between `open` and `close`,
+    one after the other by the same object. A run has, in this order, `log_settings` once, `log_metrics` after
     each epoch and once with the test metrics, and `log_artifact` for each result file of its folder;
-    a member of an ensemble has no test metrics and no files. In a distributed training rank 0 logs alone.
+    a member of an ensemble has no test metrics and no files. In a distributed training only rank 0 logs.
 
     An exception of a method never ends a training: the logger is left out from then on, and a warning names it.
 
@@ -66,8 +66,8 @@ class Logger(Protocol):
             run: of which epochs after `run.epoch` will be logged.
 
         Returns:
-            A name by which the logger finds this training again when it is resumed, or an empty text; `loggers.json` in
-            the run folder keeps it.
+            The id by which the logger finds this training when it is resumed, or an empty text; it is stored in
+            `loggers.json` in the run folder.
         """
         return ""
 

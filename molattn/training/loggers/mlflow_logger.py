@@ -41,7 +41,7 @@ class MLFlowLogger(Logger):
 
     def open(self, run: LoggedRun) -> str:
         """Begin a run of MLflow, or continue that of the resumed run; returns its id."""
-        # Nothing else is sent anywhere, so usage statistics are not either.
+        # MLflow would send usage statistics, even with a local database.
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         from mlflow import MlflowClient
 
@@ -62,7 +62,7 @@ class MLFlowLogger(Logger):
         return self.run_id
 
     def _experiment(self, artifacts: str | None) -> str:
-        """The id of the experiment, which is made if there is none yet."""
+        """The id of the experiment, which is created if it does not exist."""
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME") or "molattn"
         found = self.client.get_experiment_by_name(name)
         return self.client.create_experiment(name, artifacts) if found is None else found.experiment_id
@@ -89,7 +89,7 @@ class MLFlowLogger(Logger):
             self.client.log_artifact(self.run_id, str(path), "plots" if path.suffix == ".png" else None)
 
     def close(self, status: Status) -> None:
-        """End the run of MLflow with a status of its own: FINISHED, FAILED or KILLED."""
+        """End the run of MLflow with its status FINISHED, FAILED or KILLED."""
         client, self.client = self.client, None
         if client is not None:
             client.set_terminated(self.run_id, _STATUS[status])

@@ -1,4 +1,4 @@
-"""The log of a run: all of its loggers, none of which can end the training."""
+"""Calls all loggers of a run; an error of a logger does not end the training."""
 
 import json
 import time
@@ -64,7 +64,7 @@ class RunLog:
         self.state = self._read_state()
 
     def _read_state(self) -> dict[tuple[str, str], dict[str, Any]]:
-        """The ids and epochs of an earlier session; none for a new run, and if the file is damaged."""
+        """The ids and epochs that were stored before an interruption; none for a new run, or if the file is damaged."""
         try:
             entries = _STATE_SCHEMA.validate(parse_json((self.folder / STATE_FILE).read_bytes()), "")
         except (OSError, ValueError):

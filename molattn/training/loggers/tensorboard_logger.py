@@ -8,14 +8,14 @@ from molattn.training.loggers.base import LoggedRun, Logger, Status
 from molattn.training.loggers.packages import require_packages
 
 MAX_TEXT = 200_000
-"""Characters of a text file up to which it is shown; of a longer one there is the path alone."""
+"""The maximum number of characters of a text file that is logged; of a longer one only the path is logged."""
 
 
 class TensorBoardLogger(Logger):
     """Writes event files into `tensorboard` in the run folder, for `tensorboard --logdir runs/esol/tensorboard`.
 
-    Metrics become curves over the epochs, pictures become images, and settings and text files texts; of other files it
-    keeps the paths.
+    Metrics are logged as scalars by epoch, pictures as images, and settings and text files as texts; of other files
+    only the paths are logged.
 
     Args:
         save_dir: a folder to write into by the name of the run; the folder `tensorboard` in the run folder by default.

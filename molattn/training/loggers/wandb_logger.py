@@ -11,13 +11,12 @@ from molattn.training.loggers.packages import require_packages
 
 
 class WandbLogger(Logger):
-    """Logs to Weights & Biases, as WANDB_MODE says; offline, into `wandb` in the run folder, for `wandb sync`.
+    """Logs to Weights & Biases in the mode WANDB_MODE; offline, into `wandb` in the run folder, for `wandb sync`.
 
-    The project is WANDB_PROJECT, or else "molattn". WANDB_MODE=offline sends nothing; otherwise `wandb login` comes
-    first.
+    The project is WANDB_PROJECT, or else "molattn". WANDB_MODE=offline sends nothing; other modes need `wandb login`.
 
     Args:
-        save_dir: the folder in which the folder `wandb` is made; the run folder by default.
+        save_dir: the folder in which the folder `wandb` is created; the run folder by default.
         project: the project, instead of WANDB_PROJECT.
 
     Raises:
