@@ -4,7 +4,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from attribution_truths import MEASURES, _fragments, _ibenchmark, prepare, summary, table
+from attribution_truths import MEASURES, _fragments, _ibenchmark, prepare, summary, table, unmeasured
 from rdkit import Chem
 
 from molattn.chem import atom_contributions
@@ -79,3 +79,10 @@ def test_the_table_shows_which_means_are_over_fewer_molecules():
     rows = table({"N": {"molecules": 5, "scores": scores}}).splitlines()
     assert rows[2] == "| occlusion | 0.50 (0.50 to 0.50) |"
     assert rows[3] == "| chemprop: Myerson values | 0.25 (0.25 to 0.25; 3 molecules) |"
+
+
+def test_the_page_names_the_tasks_without_myerson_values():
+    results = {"crippen": {"scores": {"chemprop: Myerson values": {}}}, "N": {"scores": {"molattn: occlusion": {}}}}
+    assert unmeasured(results).endswith("not measured for N.")
+    del results["N"]
+    assert unmeasured(results) == ""
