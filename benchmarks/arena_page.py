@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from arena_budget import QUESTIONS
 from arena_runs import NO_TRANSFORM
 from arena_statistics import Difference, decide, differences, mean_standardized_difference, rank, rank_range
-from arena_tasks import MOLECULEACE, TASKS, TDC, tasks_of
+from arena_tasks import MOLECULEACE, TASKS, TDC, Task, tasks_of
 from report import markdown
 
 from molattn.benchmark.published import MIN_ENTRIES, published, published_entries
@@ -149,21 +149,41 @@ def _leaderboard_ranks(results: Sequence[Row], model: str) -> str:
     ranked = [own for name, (own, *_) in found.items() if len(means_of(name)) >= MIN_ENTRIES]
     columns = ["task", "score", "95% interval", "rank", "ranks in the interval", "entries in the interval"]
     table = markdown([*columns, "test molecules (also in train_val)"], rows)
-    total = sum(len(means_of(task.name)) >= MIN_ENTRIES for task in tasks_of(TDC))
+    total = len(_ranked_tasks())
     mean = f"Mean rank: {statistics.mean(ranked):.1f}, over {len(ranked)} of {total} tasks." if ranked else ""
+    if len(ranked) == total:
+        _, best = _ranks_in_all()[0]
+        mean += f" Better than {best}, the best published entry by mean rank, in {_wins(results, model, best)} of them."
     return f"\n### {model} in the leaderboards\n\n{table}\n\n{mean}"
+
+
+def _wins(results: Sequence[Row], model: str, entry: str) -> int:
+    """The number of ranked tasks in which a model is better than a published entry."""
+    won = 0
+    for task in _ranked_tasks():
+        published = next(mean for name, mean, _ in PUBLISHED["tdc"][task.name]["entries"] if name == entry)
+        won += rank(published, [mean_of(scores_of(results, task.name, model))], task.metric) > 1
+    return won
+
+
+def _ranked_tasks() -> list[Task]:
+    """The tasks whose leaderboards have at least ten entries."""
+    return [task for task in tasks_of(TDC) if len(means_of(task.name)) >= MIN_ENTRIES]
+
+
+def _ranks_in_all() -> list[tuple[float, str]]:
+    """The mean rank and the name of each published entry that is in all leaderboards, the best first."""
+    found, tasks = defaultdict(list), _ranked_tasks()
+    for task in tasks:
+        for name, mean, _ in PUBLISHED["tdc"][task.name]["entries"]:
+            found[name].append(rank(mean, means_of(task.name), task.metric))
+    return sorted((statistics.mean(ranks), name) for name, ranks in found.items() if len(ranks) == len(tasks))
 
 
 def _published_ranks() -> str:
     """The mean ranks of the entries that are in all leaderboards."""
-    found = defaultdict(list)
-    boards = [task for task in tasks_of(TDC) if len(means_of(task.name)) >= MIN_ENTRIES]
-    for task in boards:
-        for name, mean, _ in PUBLISHED["tdc"][task.name]["entries"]:
-            found[name].append(rank(mean, means_of(task.name), task.metric))
-    in_all = sorted((statistics.mean(found[name]), name) for name in found if len(found[name]) == len(boards))
-    shown = ", ".join(f"{name} {mean:.1f}" for mean, name in in_all)
-    return f"\nPublished entries that are in all {len(boards)} leaderboards, by their mean rank: {shown}."
+    shown = ", ".join(f"{name} {mean:.1f}" for mean, name in _ranks_in_all())
+    return f"\nPublished entries that are in all {len(_ranked_tasks())} leaderboards, by their mean rank: {shown}."
 
 
 def _moleculeace(results: Sequence[Row]) -> str:

@@ -444,6 +444,18 @@ def test_the_page_has_means_intervals_ranks_and_reads() -> None:
     assert re.search(r"\| molattn \| the default .* \| 0\.1 \|", text)
 
 
+def test_the_page_counts_tasks_in_which_a_model_is_better_than_the_best_entry() -> None:
+    results = []
+    for task in arena_tasks.tasks_of("tdc"):
+        for name, mean, _ in arena_page.PUBLISHED["tdc"][task.name]["entries"]:
+            if name == "MapLight + GNN":  # as good in all tasks, and better in two
+                sign = -1 if task.metric == "mae" else 1
+                results.append(_row(task.name, 1, mean + sign * 0.01 * (task.name in {"herg", "caco2_wang"})))
+    text = arena_page.page(results, [], [])
+    assert "Better than MapLight + GNN, the best published entry by mean rank, in 2 of them." in text
+    assert "Better than" not in arena_page.page(results[1:], [], [])
+
+
 def test_without_a_recognized_transform_the_same_training_is_not_repeated(
     data: Path, tmp_path: Path, jobs: list[TrainingJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:
