@@ -3,7 +3,7 @@
 import numpy as np
 
 MIN_EFFECT = 0.01
-"""Smallest size of the effect of an atom, as a fraction of the largest in its molecule, whose sign counts."""
+"""Smallest |effect| of an atom whose sign counts, as a fraction of the largest in its molecule."""
 
 
 def attribution_accuracy(values: np.ndarray, true_contributions: np.ndarray) -> tuple[float, float, float]:
@@ -12,14 +12,14 @@ def attribution_accuracy(values: np.ndarray, true_contributions: np.ndarray) -> 
     `true_contributions` must not be equal for all atoms. Values are rounded to five digits of the largest, so that
     equivalent atoms are ties despite rounding errors.
     """
-    # Slow to import, and not needed where there is no truth.
+    # Slow to import, and not needed without ground truth.
     from scipy.stats import kendalltau, pearsonr
     from sklearn.metrics import roc_auc_score
 
     v = _rounded(values)
     y = np.round(true_contributions, 4)
-    size = np.abs(y)
-    important = size > size.mean()
+    magnitudes = np.abs(y)
+    important = magnitudes > magnitudes.mean()
     # If all have the same absolute value, such as +1 and -1, all atoms are equally important.
     auroc = float(roc_auc_score(important, np.abs(v))) if important.any() and not important.all() else 0.5
     if np.ptp(v) == 0:
@@ -33,10 +33,10 @@ def sign_agreement(values: np.ndarray, effects: np.ndarray) -> float | None:
 
     A value of 0 has the sign of no effect. None if all effects are 0.
     """
-    sizes = np.abs(effects)
-    if not sizes.max() > 0:
+    magnitudes = np.abs(effects)
+    if not magnitudes.max() > 0:
         return None
-    counted = sizes > MIN_EFFECT * sizes.max()
+    counted = magnitudes > MIN_EFFECT * magnitudes.max()
     return float((np.sign(_rounded(values))[counted] == np.sign(effects)[counted]).mean())
 
 

@@ -23,9 +23,9 @@ class Attribution:
 
     If `adds_up`:    prediction = constant + sum_i values_i + sum(other_terms)    in the target's unit
 
-    Positive values raise the prediction if `signed`. From where they are counted depends on the method: with
-    "fragment-shapley" from fragments that the atom joins, with "additive" from the constant, with "occlusion" from the
-    molecule without the atom, with "integrated-gradients" from a molecule of mean atoms.
+    Positive values raise the prediction if `signed`. The reference that they are relative to depends on the method: the
+    fragments that the atom joins for "fragment-shapley", the constant for "additive", the molecule without the atom for
+    "occlusion", and a molecule of mean atoms for "integrated-gradients".
 
     For classes, `prediction` is what the model computes before it becomes a probability: the log-odds of a binary
     target, log(p / (1 - p)), or the score (logit) of a class before the softmax.
@@ -96,7 +96,7 @@ class Attribution:
     def terms(self) -> dict[str, float]:
         """The terms of the prediction if `adds_up`: the constant, the sum over the atoms, and the other terms.
 
-        A descriptor that is called as one of the first two has "other " before its name.
+        A descriptor with the name of one of the first two has "other " before its name.
         """
         if not self.adds_up:
             return {}

@@ -19,7 +19,7 @@ from molattn.models.predict import compute_outputs
 RANDOM = "random"
 """The name of the random baseline among the methods."""
 
-Function = Callable[[MoleculeGraph, MoleculeOrBatch, int], Terms]
+TermsFunction = Callable[[MoleculeGraph, MoleculeOrBatch, int], Terms]
 
 
 @dataclass
@@ -35,8 +35,8 @@ class Attributor:
     artifact: Artifact
     names: Sequence[str]
     seed: int = 0
-    _functions: Mapping[str, Function] = field(init=False, repr=False)
-    _found: dict[tuple[str, str, int], Terms] = field(init=False, repr=False, default_factory=dict)
+    _functions: Mapping[str, TermsFunction] = field(init=False, repr=False)
+    _cache: dict[tuple[str, str, int], Terms] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self):
         self._functions = _functions(self.artifact, self.names, self.seed)
@@ -53,18 +53,18 @@ class Attributor:
             SmilesError: it is not finite.
         """
         key = (name, molecule.encoded_smiles, output)
-        if key not in self._found:
+        if key not in self._cache:
             terms = self._functions[name](molecule, batch or self.batch(molecule), output)
             check_finite(molecule, {name: terms.values}, "attributions")
-            self._found[key] = terms
-        return self._found[key]
+            self._cache[key] = terms
+        return self._cache[key]
 
     def batch(self, molecule: MoleculeGraph) -> MoleculeBatch:
         """A batch of one molecule, with its descriptors."""
         return collate([molecule], None, descriptors_of(self.artifact, [molecule]))
 
-    def like(self, model: GraphModel) -> "Attributor":
-        """The same methods for another model of the same form."""
+    def with_model(self, model: GraphModel) -> "Attributor":
+        """The same methods for another model of the same architecture."""
         return Attributor(replace(self.artifact, model=model, other_models=()), self.names, self.seed)
 
 
@@ -95,16 +95,16 @@ def outputs_of(artifact: Artifact, molecules: Sequence[MoleculeGraph]) -> np.nda
 
 
 def check_finite(molecule: MoleculeGraph, values: Mapping[str, np.ndarray], what: str) -> None:
-    """Raise SmilesError if there is a number that is not finite: the mean over molecules would be none either."""
+    """Raise SmilesError if there is a number that is not finite, as the mean over molecules would not be either."""
     for name, numbers in values.items():
         if not np.isfinite(numbers).all():
             raise SmilesError(molecule.smiles, f"its {what} by the method {name} are not finite: measure other methods")
 
 
-def _functions(artifact: Artifact, names: Sequence[str], seed: int) -> dict[str, Function]:
+def _functions(artifact: Artifact, names: Sequence[str], seed: int) -> dict[str, TermsFunction]:
     model, random = artifact.model, random_attributions(seed)
     assert isinstance(model, GraphModel)
-    functions: dict[str, Function] = {}
+    functions: dict[str, TermsFunction] = {}
     for name in names:
         if name == FRAGMENT_SHAPLEY:
             functions[name] = lambda molecule, _, output: fragment_shapley(artifact, molecule, output)

@@ -16,7 +16,7 @@ class Estimate:
 
     Attributes:
         value: the number; None if it was not measured.
-        low, high: the ends of the percentile bootstrap interval; None without a value.
+        low, high: the bounds of the percentile bootstrap interval; None without a value.
         count: the number of edits, pairs or molecules that it is from.
         why: why there is no value; empty if there is one.
     """
@@ -41,11 +41,11 @@ def too_few(count: int, what: str) -> Estimate:
 def bootstrap_weights(units: np.ndarray, seed: int = 0) -> np.ndarray:
     """How often each row is in each bootstrap sample, (samples, n).
 
-    A sample draws units, such as molecules, with replacement; a row counts as often as all of its units were drawn,
-    the product of their numbers, since the pairs of one molecule are not independent.
+    A sample draws units, such as molecules, with replacement, since the pairs of one molecule are not independent; a
+    row counts as often as the product of the numbers of times that its units were drawn.
 
     Args:
-        units: (n, k) the number of each of the k units of a row: one of an edit, two of a matched pair.
+        units: (n, k) the index of each of the k units of a row: one molecule for an edit, two for a matched pair.
         seed: of the samples.
 
     Source: the bootstrap of exchangeable arrays, Owen (2007), Ann. Appl. Stat. 1, 386, doi:10.1214/07-AOAS122.
@@ -63,7 +63,7 @@ def estimate_mean(x: np.ndarray, units: np.ndarray, what: str, seed: int = 0) ->
     Args:
         x: (n,).
         units: (n, k), see `bootstrap_weights`.
-        what: what the numbers are of, in the plural.
+        what: noun for the rows in messages, in the plural.
         seed: of the bootstrap.
     """
     if len(x) < MIN_COUNT:

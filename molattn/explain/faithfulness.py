@@ -14,7 +14,7 @@ from molattn.explain.estimates import MIN_COUNT, Estimate, bootstrap_weights, to
 from molattn.explain.masking import deletion_outputs
 from molattn.explain.measured_changes import (
     GROW,
-    OWN,
+    OWN_EDIT,
     OWN_EDITS,
     SWAP,
     Change,
@@ -55,7 +55,7 @@ class MethodScores:
         measures: the measures that need no ground truth, with intervals and counts, by name. Where a method makes the
             same edit as the measure, there is no value:
 
-            - "swap_sign", "swap_r": real edits (F for Cl, N for CH, a CH2 more or less in a chain): the share whose
+            - "swap_sign", "swap_r": edits (F for Cl, N for CH, a CH2 more or less in a chain): the share whose
               direction the method predicts, and r with the model's own change; see `score_edits`.
             - "grow_sign", "grow_r": the same for CH3 or OH in place of hydrogen, which `fragment-shapley` does itself.
             - "pair_sign", "pair_r2": matched pairs with measured values; see `score_pairs`.
@@ -173,10 +173,10 @@ def measure_faithfulness(
     if true_contributions is not None:
         with seeded(seed):
             k = model.num_descriptors
-            fresh = GraphModel(model.config, model.head.out_features, num_descriptors=k).eval().requires_grad_(False)
-        fresh = fresh.to(model.head.weight.device)
+            untrained_model = GraphModel(model.config, model.head.out_features, num_descriptors=k)
+        untrained_model = untrained_model.eval().requires_grad_(False).to(model.head.weight.device)
         untrained, _ = _score_methods(
-            attributor.like(fresh), molecules, indices, true_contributions, False, scale, seed, report
+            attributor.with_model(untrained_model), molecules, indices, true_contributions, False, scale, seed, report
         )
     return Faithfulness(
         target or artifact.targets[0], explained[0].unit, len(molecules), num_with_ground_truth, trained, untrained
@@ -194,15 +194,15 @@ def _score_methods(
     report: Callable[[int], None],
 ) -> tuple[dict[str, MethodScores], int]:
     """The scores of the methods, and the number of molecules whose true contributions differ."""
-    functions, model = attributor.all_names, attributor.artifact.model
+    names, model = attributor.all_names, attributor.artifact.model
     assert isinstance(model, GraphModel)
     rng = np.random.default_rng(seed)
-    accuracies: dict[str, list[tuple[float, float, float]]] = {name: [] for name in functions}
-    signs: dict[str, list[float]] = {name: [] for name in functions}
-    curves: dict[str, list[np.ndarray]] = {name: [] for name in functions}
+    accuracies: dict[str, list[tuple[float, float, float]]] = {name: [] for name in names}
+    signs: dict[str, list[float]] = {name: [] for name in names}
+    curves: dict[str, list[np.ndarray]] = {name: [] for name in names}
     for molecule, output in zip(molecules, outputs, strict=True):
         batch = attributor.batch(molecule)
-        attributions = {name: attributor.terms(name, molecule, output, batch) for name in functions}
+        attributions = {name: attributor.terms(name, molecule, output, batch) for name in names}
         values = {name: found.values for name, found in attributions.items()}
         truth = None if true_contributions is None else true_contributions(molecule)
         if truth is not None and np.ptp(np.round(truth, 4)) > 0:
@@ -220,7 +220,7 @@ def _score_methods(
     chance = np.mean(curves[RANDOM]) if deletion else 0.0
     num_with_ground_truth = len(accuracies[RANDOM])
     scores = {}
-    for name in functions:
+    for name in names:
         kendall, pearson, auroc = (
             np.mean(accuracies[name], axis=0).tolist() if num_with_ground_truth else (None, None, None)
         )
@@ -241,12 +241,12 @@ def _deletion_ratio(name: str, curves: Mapping[str, Sequence[np.ndarray]], seed:
     """The mean change of the curves of a method over that of random orders, with its interval over molecules."""
     changes, chance = (np.mean(curves[key], axis=1) for key in (name, RANDOM))
     if name in OWN_EDITS["deletion"]:
-        return Estimate(None, count=len(changes), why=OWN)
+        return Estimate(None, count=len(changes), why=OWN_EDIT)
     if len(changes) < MIN_COUNT:
         return too_few(len(changes), "molecules")
     w = bootstrap_weights(np.arange(len(changes))[:, None], seed)
-    by_chance = w @ chance
-    low, high = np.quantile((w @ changes)[by_chance > 0] / by_chance[by_chance > 0], [0.025, 0.975]).tolist()
+    random_means = w @ chance
+    low, high = np.quantile((w @ changes)[random_means > 0] / random_means[random_means > 0], [0.025, 0.975]).tolist()
     return Estimate(float(changes.mean() / chance.mean()), low, high, len(changes))
 
 

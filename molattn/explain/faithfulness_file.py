@@ -68,7 +68,7 @@ def read_summaries(run: Path, model: Path) -> FaithfulnessSummaries:
 
 
 def summarize(m: "MethodScores", result: "Faithfulness", data: str, split: str) -> str:
-    """The scores of one method, in one line: the accuracy, or else what it predicts of changes, or else deletion."""
+    """The scores of one method, in one line: the accuracy, or else how well it predicts changes, or else deletion."""
     chance = result.methods["random"]
     where = " ".join(filter(None, [str(result.num_molecules), split, f"molecules of {data}"]))
     signs = "" if m.sign is None else f"{m.sign:.0%} of its signs are right"
@@ -94,12 +94,12 @@ _CHANGES = (
 """The measures of changes that a summary can have, the most informative first, and their wording."""
 
 
-def _share(measures: "Mapping[str, Estimate]", name: str, before: str, of: str, what: str) -> str:
+def _share(measures: "Mapping[str, Estimate]", name: str, verb: str, preposition: str, noun: str) -> str:
     """One measure as text; empty if there is no value."""
     m = measures.get(name)
     if m is None or m.value is None:
         return ""
-    return f"{before} {m.value:.0%} ({m.low:.0%} to {m.high:.0%}) {of} {m.count} {what}"
+    return f"{verb} {m.value:.0%} ({m.low:.0%} to {m.high:.0%}) {preposition} {m.count} {noun}"
 
 
 def _read(run: Path, model: Path) -> dict[str, Any] | None:

@@ -36,10 +36,10 @@ def fragment_shapley(artifact: Artifact, molecule: Molecule, output: int) -> Ter
     at most `MAX_EXACT` connected fragments, and else the mean over `SAMPLED_ORDERS` orders, always the same ones.
 
     Bonded atoms of opposite charges join together and share their value, and equivalent atoms have the same value. A
-    fragment that RDKit or the model refuses has the mean output of the fragments that are one unit smaller.
+    fragment that RDKit or the model rejects has the mean output of the fragments that are one unit smaller.
 
     Descriptors that the model computes are those of each fragment, so that what they contribute is part of the atoms'
-    values. Of a salt, a component begins where no bond is left.
+    values. In a salt, the next atom is one of another component when no bonded atom is left.
 
     Source: connected coalitions as in C-Shapley, Chen et al. (2019), ICLR, arXiv:1808.02610, and in Myerson (1977),
     Math. Oper. Res. 2, 225, doi:10.1287/moor.2.3.225; orders that are not equally likely as in Weber (1988),
@@ -48,11 +48,11 @@ def fragment_shapley(artifact: Artifact, molecule: Molecule, output: int) -> Ter
     fragments = Fragments(molecule.encoded_smiles, artifact.read_options.max_atoms)
     first, steps = growth_steps(fragments.neighbors)
     outputs = _fragment_outputs(artifact, fragments, steps, output)
-    of_units = np.zeros(len(fragments.units))
+    unit_values = np.zeros(len(fragments.units))
     for (before, unit), weight in steps.items():
-        of_units[unit] += weight * (outputs[before | {unit}] - outputs[before])
+        unit_values[unit] += weight * (outputs[before | {unit}] - outputs[before])
     values = np.zeros(len(fragments.symmetry))
-    for unit, value in zip(fragments.units, of_units, strict=True):
+    for unit, value in zip(fragments.units, unit_values, strict=True):
         values[list(unit)] = value / len(unit)
     symmetry = np.array(fragments.symmetry)
     values = np.array([values[symmetry == s].mean() for s in symmetry])
@@ -64,11 +64,11 @@ def unsupported_reason(artifact: Artifact) -> str:
     """Why fragments of a molecule cannot be predicted; empty if they can."""
     options, scaler = artifact.read_options, artifact.descriptors
     if options.add_hs:
-        return "the model reads hydrogens as atoms, which fragments share"
+        return "the model reads hydrogens as atoms, and a fragment has some that the molecule does not have"
     if options.conformers is not None:
-        return "the model reads 3D geometries, and those of fragments are others"
+        return "the model reads 3D geometries, and those of fragments differ from that of the molecule"
     if scaler is not None and scaler.provided:
-        return f"the model reads descriptor columns, which fragments have not: {', '.join(scaler.provided)}"
+        return f"the model reads descriptor columns, which fragments do not have: {', '.join(scaler.provided)}"
     return ""
 
 
@@ -79,29 +79,29 @@ def growth_steps(neighbors: Sequence[Sequence[int]]) -> tuple[dict[int, float], 
     """
     n = len(neighbors)
     level: dict[Fragment, float] = {frozenset({u}): 1 / n for u in range(n)}
-    first, steps, found = dict.fromkeys(range(n), 1 / n), Steps(), n
+    first, steps, num_fragments = dict.fromkeys(range(n), 1 / n), Steps(), n
     for _ in range(n - 1):
-        following: dict[Fragment, float] = {}
+        next_level: dict[Fragment, float] = {}
         for fragment, probability in level.items():
-            joining = _joining(fragment, neighbors)
-            for unit in joining:
-                steps[fragment, unit] = probability / len(joining)
+            candidates = _candidate_units(fragment, neighbors)
+            for unit in candidates:
+                steps[fragment, unit] = probability / len(candidates)
                 larger = fragment | {unit}
-                following[larger] = following.get(larger, 0.0) + probability / len(joining)
-        level = following
-        found += len(level)
-        if found > MAX_EXACT:
+                next_level[larger] = next_level.get(larger, 0.0) + probability / len(candidates)
+        level = next_level
+        num_fragments += len(level)
+        if num_fragments > MAX_EXACT:
             return _sampled_steps(neighbors)
     return first, steps
 
 
-def number_of_fragments(molecule: Molecule, max_atoms: int = MAX_ATOMS) -> int:
+def count_fragments(molecule: Molecule, max_atoms: int = MAX_ATOMS) -> int:
     """The number of fragments that the attribution of a molecule predicts."""
     _, steps = growth_steps(Fragments(molecule.encoded_smiles, max_atoms).neighbors)
     return len({before for before, _ in steps}) + 1
 
 
-def _joining(fragment: Fragment, neighbors: Sequence[Sequence[int]]) -> list[int]:
+def _candidate_units(fragment: Fragment, neighbors: Sequence[Sequence[int]]) -> list[int]:
     """The units that can join a fragment: those bonded to it, or all others if there are none."""
     bonded = {v for u in fragment for v in neighbors[u]} - fragment
     return sorted(bonded) if bonded else [u for u in range(len(neighbors)) if u not in fragment]
@@ -117,7 +117,7 @@ def _sampled_steps(neighbors: Sequence[Sequence[int]]) -> tuple[dict[int, float]
         first[start] = first.get(start, 0.0) + weight
         fragment = frozenset({start})
         while len(fragment) < n:
-            unit = int(rng.choice(_joining(fragment, neighbors)))
+            unit = int(rng.choice(_candidate_units(fragment, neighbors)))
             steps[fragment, unit] = steps.get((fragment, unit), 0.0) + weight
             fragment |= {unit}
     return first, steps

@@ -20,9 +20,10 @@ DISTANCES = ("self", "bonded", "2 bonds", "3 bonds", "farther", "other fragment"
 """Classes of the distance between sender and receiver; the shares of an atom sum to 1 over them."""
 
 OTHER_ATOMS, OWN_ATOMS = "other atoms", "its own atoms"
-MIN_RECEIVERS = 100
-"""Atoms that a ratio is computed from, at least, before a group is called the one that a head favours."""
 """Receivers for which a functional group is the sender: atoms outside and inside of it."""
+
+MIN_RECEIVERS = 100
+"""Smallest number of receivers of a functional group for `HeadSummary.top_group`: a ratio of fewer is noise."""
 
 COLUMNS = {
     **dict.fromkeys(("layer", "head"), "int32"),
@@ -115,12 +116,12 @@ class HeadSummary:
         w = normalize_rows(attention.weights.astype(np.float64))[:, :, :n]
         paths = np.full((n, m), len(DISTANCES) - 1)
         paths[:, :n] = np.where(graph.path_lengths == DISCONNECTED, 5, np.minimum(graph.path_lengths, 4))
-        for place, name in enumerate(DISTANCES):
-            where = paths == place
-            self._count(Key("distance", "any atom", name), (w * where).sum((2, 3)), float(where.sum()) / m, n)
+        for index, name in enumerate(DISTANCES):
+            mask = paths == index
+            self._count(Key("distance", "any atom", name), (w * mask).sum((2, 3)), float(mask.sum()) / m, n)
         self._count_elements(np.array([*graph.symbols, *[DISTANCES[-1]] * (m - n)]), w)
-        found = functional_groups(attention.smiles, add_hs=attention.add_hs, max_atoms=max(MAX_ATOMS, n))
-        for group, atoms in found.items():
+        groups = functional_groups(attention.smiles, add_hs=attention.add_hs, max_atoms=max(MAX_ATOMS, n))
+        for group, atoms in groups.items():
             to_group = w[..., atoms].sum(-1)
             inside = np.isin(np.arange(n), atoms)
             for receiver, rows in ((OTHER_ATOMS, ~inside), (OWN_ATOMS, inside)):
@@ -133,10 +134,10 @@ class HeadSummary:
 
     def _count_elements(self, names: np.ndarray, w: np.ndarray) -> None:
         n, m = w.shape[-2:]
-        kinds = {str(name): names == name for name in dict.fromkeys(names)}
-        for sender, columns in kinds.items():
+        masks = {str(name): names == name for name in dict.fromkeys(names)}
+        for sender, columns in masks.items():
             to_sender = w[..., columns].sum(-1)
-            for receiver, rows in kinds.items():
+            for receiver, rows in masks.items():
                 rows = rows[:n]
                 if count := int(rows.sum()):
                     total = to_sender[..., rows].sum(-1)
@@ -189,8 +190,8 @@ class HeadSummary:
     def top_group(self, layer: int, head: int) -> tuple[str, float]:
         """The functional group that a head favours most, and the ratio of its attention to uniform attention.
 
-        Counted is the attention of atoms outside of the group; groups that less than 100 atoms could attend to are left
-        out. ("", 1.0) if no ratio is above 1.
+        Only atoms outside of the group are receivers; groups with fewer than `MIN_RECEIVERS` of them are left out.
+        ("", 1.0) if no ratio is above 1.
 
         Args:
             layer, head: indices, from 0.

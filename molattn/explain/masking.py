@@ -9,7 +9,7 @@ import torch
 from molattn.explain.terms import MoleculeOrBatch, Terms, as_batch, repeat_batch
 from molattn.models.graph_model import GraphModel
 
-_PAIRS = 400_000
+_MAX_PAIRS_PER_BATCH = 400_000
 """Largest number of pairs of atoms in a batch of masked molecules."""
 
 
@@ -22,7 +22,7 @@ def masked_outputs(model: GraphModel, molecule: MoleculeOrBatch, node_masks: np.
     of the rest.
     """
     batch = as_batch(model, molecule)
-    size = max(1, _PAIRS // node_masks.shape[1] ** 2)
+    size = max(1, _MAX_PAIRS_PER_BATCH // node_masks.shape[1] ** 2)
     outputs = []
     with torch.inference_mode():
         for start in range(0, len(node_masks), size):

@@ -1,4 +1,4 @@
-"""Do attributions predict changes? Of the model's own prediction under an edit, and of measured values in pairs."""
+"""How well attributions predict changes: of the prediction under an edit, and of measured values in matched pairs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ EDITS = {SWAP: (HALOGEN, RING_NITROGEN, CHAIN), GROW: (METHYL, HYDROXYL)}
 """The kinds of edits of each measure, see `molattn.chem.small_edits`."""
 OWN_EDITS = {GROW: (FRAGMENT_SHAPLEY,), "deletion": ("occlusion",)}
 """The methods that make the edits of a measure themselves, for which the measure is not computed."""
-OWN = "its own edit"
-NO_SIGN = "no sign"
+OWN_EDIT, NO_SIGN = "its own edit", "no sign"
+"""Why a measure has no value for a method."""
 MIN_CHANGE = 0.05
 """Smallest change of the prediction whose sign counts, in standard deviations of the target, or of the log-odds."""
 MIN_MEASURED = 0.1
@@ -71,15 +71,15 @@ def find_edits(
     kinds = [kind for measure in measures for kind in EDITS[measure]]
     order = np.random.default_rng(seed).permutation(len(molecules))
     edits: list[tuple[int, SmallEdit]] = []
-    enough = dict.fromkeys(measures, 0)
+    num_found = dict.fromkeys(measures, 0)
     for i in order.tolist():
-        missing = [kind for measure in measures for kind in EDITS[measure] if enough[measure] < 2 * max_edits]
+        missing = [kind for measure in measures for kind in EDITS[measure] if num_found[measure] < 2 * max_edits]
         if not missing:
             break
         found = small_edits(molecules[i].encoded_smiles, kinds=missing, max_per_kind=1, seed=seed + i)
         edits += [(i, edit) for edit in found]
         for measure in measures:
-            enough[measure] += sum(edit.kind in EDITS[measure] for edit in found)
+            num_found[measure] += sum(edit.kind in EDITS[measure] for edit in found)
     read = read_molecules(artifact, [edit.smiles for _, edit in edits])
     usable = [(i, edit, m) for (i, edit), m in zip(edits, read, strict=True) if m is not None]
     if not usable:
@@ -91,9 +91,9 @@ def find_edits(
     measure_of = {kind: measure for measure in measures for kind in EDITS[measure]}
     for k, (i, edit, m) in enumerate(usable):
         change = float(after[k, outputs[i]] - before[k, outputs[i]])
-        kept = changes[measure_of[edit.kind]]
-        if edit.kind in kinds and inside[k] and np.isfinite(change) and len(kept) < max_edits:
-            kept.append(Change(molecules[i], m, edit.removed, edit.added, outputs[i], change, (i,)))
+        selected = changes[measure_of[edit.kind]]
+        if edit.kind in kinds and inside[k] and np.isfinite(change) and len(selected) < max_edits:
+            selected.append(Change(molecules[i], m, edit.removed, edit.added, outputs[i], change, (i,)))
     return changes
 
 
@@ -106,37 +106,31 @@ def in_domain(artifact: Artifact, molecules: Sequence[MoleculeGraph]) -> np.ndar
     return np.array([flag == "no" for flag in artifact.domain.measure(vectors, bits)[2]])
 
 
-def predicted_changes(
-    attributor: Attributor,
-    name: str,
-    changes: Sequence[Change],
-    report: Report = lambda done: None,  # noqa: ARG005
-) -> np.ndarray:
+def predicted_changes(attributor: Attributor, name: str, changes: Sequence[Change]) -> np.ndarray:
     """What a method predicts: the sum of its values on what was added, minus that on what was removed, (p,)."""
     predicted = np.zeros(len(changes))
     for k, c in enumerate(changes):
         for molecule, atoms, sign in ((c.first, c.removed, -1), (c.second, c.added, 1)):
             if atoms:
                 predicted[k] += sign * attributor.terms(name, molecule, c.output).values[list(atoms)].sum()
-        report(k + 1)
     return predicted
 
 
 def score_edits(
     attributor: Attributor, changes: Mapping[str, Sequence[Change]], report: Report
 ) -> dict[str, dict[str, Estimate]]:
-    """By method, "swap_sign" and "swap_r" of the edits that no method makes, "grow_sign" and "grow_r" of the others."""
+    """By method, "swap_sign", "swap_r" and so on for each measure; without a value for the methods in `OWN_EDITS`."""
     found: dict[str, dict[str, Estimate]] = {}
     for name in attributor.all_names:
         found[name] = {}
         for measure, edits in changes.items():
             if name in OWN_EDITS.get(measure, ()):
-                own = Estimate(None, count=len(edits), why=OWN)
-                found[name] |= {f"{measure}_sign": own, f"{measure}_r": own}
+                missing = Estimate(None, count=len(edits), why=OWN_EDIT)
+                found[name] |= {f"{measure}_sign": missing, f"{measure}_r": missing}
                 continue
             predicted = predicted_changes(attributor, name, edits)
-            own_change = np.array([c.change for c in edits])
-            sign, r = _agreement(attributor, name, predicted, own_change, edits, MIN_CHANGE, "edits")
+            model_change = np.array([c.change for c in edits])
+            sign, r = _agreement(attributor, name, predicted, model_change, edits, MIN_CHANGE, "edits")
             found[name] |= {f"{measure}_sign": sign, f"{measure}_r": r}
         report(1)
     return found
@@ -145,13 +139,13 @@ def score_edits(
 def score_pairs(attributor: Attributor, pairs: Sequence[Change], report: Report) -> dict[str, dict[str, Estimate]]:
     """By method, "pair_sign" and "pair_r2": agreement with the measured changes of matched pairs."""
     measured = np.array([c.change for c in pairs])
-    smallest = MIN_MEASURED * float(measured.std()) if len(pairs) else 0.0
+    min_change = MIN_MEASURED * float(measured.std()) if len(pairs) else 0.0
     found = {}
     for name in attributor.all_names:
-        # Too few pairs are not worth their attributions.
-        few = len(pairs) < 2 or measured.std() == 0
-        predicted = np.zeros(len(pairs)) if few else predicted_changes(attributor, name, pairs)
-        sign, r = _agreement(attributor, name, predicted, measured, pairs, smallest, "pairs")
+        # Attributions are slow: they are not computed if there is nothing to compare them with.
+        constant = len(pairs) < 2 or measured.std() == 0
+        predicted = np.zeros(len(pairs)) if constant else predicted_changes(attributor, name, pairs)
+        sign, r = _agreement(attributor, name, predicted, measured, pairs, min_change, "pairs")
         found[name] = {"pair_sign": sign, "pair_r2": squared(r)}
         report(1)
     return found
@@ -163,23 +157,23 @@ def _agreement(
     predicted: np.ndarray,
     change: np.ndarray,
     changes: Sequence[Change],
-    smallest: float,
+    min_change: float,
     what: str,
 ) -> tuple[Estimate, Estimate]:
-    """The share of changes above `smallest` whose sign is predicted, and r of all."""
+    """The share of changes above `min_change` whose sign is predicted, and r of all."""
     units = np.array([c.units for c in changes], dtype=int).reshape(
         len(changes), len(changes[0].units) if changes else 1
     )
     r = estimate_correlation(predicted, change, units, what)
-    if not attributor_has_signs(attributor, name, changes):
+    if not _has_signs(attributor, name, changes):
         return Estimate(None, count=len(changes), why=NO_SIGN), r
-    large = np.abs(change) > smallest
+    large = np.abs(change) > min_change
     right = np.sign(predicted[large]) == np.sign(change[large])
     return estimate_mean(right.astype(float), units[large], f"{what} that change enough"), r
 
 
-def attributor_has_signs(attributor: Attributor, name: str, changes: Sequence[Change]) -> bool:
-    """Whether the values of a method have signs, as the random numbers have and attention weights have not."""
+def _has_signs(attributor: Attributor, name: str, changes: Sequence[Change]) -> bool:
+    """Whether the values of a method have signs, as random numbers have and attention weights do not."""
     if name == RANDOM or not changes:
         return True
     return attributor.terms(name, changes[0].first, changes[0].output).has_unit

@@ -13,14 +13,14 @@ from molattn.models.base import Molecule
 from molattn.models.tasks import Multiclass
 
 MAX_MOLECULES = 5000
-"""Largest number of molecules of a table among which pairs are looked for."""
+"""Largest number of molecules of a table among which pairs are searched."""
 
-Read = Callable[[Iterable[object]], Sequence[Molecule | SmilesError]]
+ReadMolecules = Callable[[Iterable[object]], Sequence[Molecule | SmilesError]]
 
 
 def pairs_of_table(
     artifact: Artifact,
-    read: Read,
+    read: ReadMolecules,
     smiles: Sequence[str],
     cells: Sequence[str],
     held_out: np.ndarray,
@@ -52,12 +52,12 @@ def pairs_of_table(
         chosen = np.sort(chosen[order[:MAX_MOLECULES]])
     molecules = dict(zip(chosen.tolist(), read([smiles[i] for i in chosen.tolist()]), strict=True))
     rows = [i for i, m in molecules.items() if isinstance(m, MoleculeGraph)]
-    texts = [molecules[i].encoded_smiles for i in rows]  # pyright: ignore[reportAttributeAccessIssue]
-    pairs = [p for p in matched_pairs(texts) if held_out[rows[p.first]] or held_out[rows[p.second]]]
+    encoded = [molecules[i].encoded_smiles for i in rows]  # pyright: ignore[reportAttributeAccessIssue]
+    pairs = [p for p in matched_pairs(encoded) if held_out[rows[p.first]] or held_out[rows[p.second]]]
     if len(pairs) > max_pairs:
         pairs = [pairs[k] for k in np.sort(rng.choice(len(pairs), max_pairs, replace=False))]
     changes = []
-    atoms = changed_atoms(texts, pairs, max_atoms=artifact.read_options.max_atoms)
+    atoms = changed_atoms(encoded, pairs, max_atoms=artifact.read_options.max_atoms)
     for pair, (removed, added) in zip(pairs, atoms, strict=True):
         i, j = rows[pair.first], rows[pair.second]
         first, second = molecules[i], molecules[j]

@@ -39,8 +39,8 @@ def unsupported_model_reason(model: MoleculeModel) -> str:
     return f"the model {model.config.kind!r} reads tokens, not atoms: train one with --model graph"
 
 
-_SUMS = ("additive", "sum", "mean")
-_POOLED = (*_SUMS, "attention", "max")
+_SUM_READOUTS = ("additive", "sum", "mean")
+_POOLING_READOUTS = (*_SUM_READOUTS, "attention", "max")
 
 
 def additive(model: GraphModel, molecule: MoleculeOrBatch, output: int) -> Terms:
@@ -48,9 +48,9 @@ def additive(model: GraphModel, molecule: MoleculeOrBatch, output: int) -> Terms
 
     output = b + sum_i w . t_i          t_i of atom i after the last block: gelu(W x_i + c), x_i, or (x_i - beta) / n
 
-    for the readouts "additive", "sum" and "mean". beta is the bias of the final normalization: of a mean, all n nodes
-    would have the same part w . beta / n of it, whatever they are, so it is in the constant, b + w . beta. Of a sum, an
-    atom more is a w . beta more, which is in its term. The term of a virtual node is separate. The vector of an atom
+    for the readouts "additive", "sum" and "mean". beta is the bias of the final normalization. In a mean, every one of
+    the n nodes has the same share w . beta / n of it, so it is in the constant, b + w . beta; in a sum, each atom adds
+    w . beta, so it is in the term of the atom. The term of a virtual node is separate. The vector of an atom
     depends on its neighbors, so its term is not the contribution of an isolated atom: few layers over bonds keep it
     local.
     """
@@ -66,11 +66,11 @@ def additive(model: GraphModel, molecule: MoleculeOrBatch, output: int) -> Terms
 
 def not_additive_reason(model: GraphModel) -> str:
     """Why `additive` does not support a model; empty if it does."""
-    if model.readout_name in _SUMS:
+    if model.readout_name in _SUM_READOUTS:
         return ""
     return (
         f"the readout {model.readout_name!r} is not a sum over atoms, so no terms add up to the prediction: "
-        f"train with --set model.readout={_SUMS[0]}, or choose another method"
+        f"train with --set model.readout={_SUM_READOUTS[0]}, or choose another method"
     )
 
 
@@ -98,7 +98,7 @@ def cam(model: GraphModel, molecule: MoleculeOrBatch, output: int) -> Terms:
 
 def not_pooled_reason(model: GraphModel) -> str:
     """Why `cam` does not support a model; empty if it does."""
-    if model.readout_name in _POOLED:
+    if model.readout_name in _POOLING_READOUTS:
         return ""
     return (
         f"the readout {model.readout_name!r} does not pool the atoms' vectors, so the head's weights do not apply to "
@@ -142,20 +142,20 @@ def integrated_gradients(model: GraphModel, molecule: MoleculeOrBatch, output: i
     n, first = batch.mask.shape[1], len(model.virtual_labels)
     with torch.no_grad():
         graph = model.input_graph(batch)
-    v, base = graph.v, graph.v.clone()
-    base[:, first:] = v[:, first:].mean(1, keepdim=True)
+    v, baseline = graph.v, graph.v.clone()
+    baseline[:, first:] = v[:, first:].mean(1, keepdim=True)
 
     def forward(v: Tensor) -> Tensor:
         return model.forward_graph(repeat_batch(graph, len(v)).replace(v=v), repeat_batch(batch, len(v)))[:, output]
 
     with torch.no_grad():
-        start, end = forward(torch.cat([base, v])).tolist()
+        start, end = forward(torch.cat([baseline, v])).tolist()
     total, values = end - start, np.zeros(n)
-    within = TOLERANCE * max(1.0, abs(end))
+    tolerance = TOLERANCE * max(1.0, abs(end))
     for steps in _STEPS:
-        found = _integrate_gradient(forward, base, v, steps)
-        values = found[0, first:].sum(-1).cpu().numpy().astype(np.float64)
-        if abs(values.sum() - total) <= within:
+        integrated = _integrate_gradient(forward, baseline, v, steps)
+        values = integrated[0, first:].sum(-1).cpu().numpy().astype(np.float64)
+        if abs(values.sum() - total) <= tolerance:
             return Terms(values, start, adds_up=True)
     return Terms(values, start)
 

@@ -16,8 +16,8 @@ from molattn.errors import InputError, MolattnWarning, SmilesError, UsageError, 
 from molattn.explain.attribute import choose_attribution_method, target_index
 from molattn.explain.faithfulness import Faithfulness, measure_faithfulness
 from molattn.explain.faithfulness_file import write_faithfulness
-from molattn.explain.fragment_shapley import FRAGMENT_SHAPLEY, number_of_fragments
-from molattn.explain.measured_pairs import Read, pairs_of_table
+from molattn.explain.fragment_shapley import FRAGMENT_SHAPLEY, count_fragments
+from molattn.explain.measured_pairs import ReadMolecules, pairs_of_table
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
 from molattn.models.tasks import Multiclass
@@ -57,7 +57,7 @@ class RunFaithfulness:
         record: their entry in faithfulness.json.
         ground_truth_property: the property whose true contributions were compared with; empty for none.
         rejected: the errors of SMILES that could not be read.
-        num_candidates: number of molecules from which those measured were drawn.
+        num_candidates: number of molecules from which the measured ones were sampled.
     """
 
     faithfulness: Faithfulness
@@ -69,7 +69,7 @@ class RunFaithfulness:
 
 def measure_run(
     artifact: Artifact,
-    read: Read,
+    read: ReadMolecules,
     run: str | Path,
     *,
     table: str | Path | None = None,
@@ -101,11 +101,13 @@ def measure_run(
         InputError: a table that cannot be read, or without molecules.
     """
     run = Path(run)
-    column_of = _target_column(artifact, target)
+    measured_column = _target_column(artifact, target)
     if table is None:
-        source = molecules_of_run(run, column_of)
+        source = molecules_of_run(run, measured_column)
     else:
-        source = molecules_of_table(table, smiles_column, table_options, artifact.read_options.max_atoms, column_of)
+        source = molecules_of_table(
+            table, smiles_column, table_options, artifact.read_options.max_atoms, measured_column
+        )
     results = read(source.smiles)
     rejected = [r for r in results if isinstance(r, SmilesError)]
     molecules = [r for r in results if not isinstance(r, SmilesError)]
@@ -119,20 +121,20 @@ def measure_run(
     name = ground_truth_property(run, target or artifact.targets[0])
     limits = (artifact.read_options.max_atoms, artifact.read_options.add_hs)
     true_contributions = None if not name else lambda m: atom_contributions(m.encoded_smiles, name, *limits)
-    pairs, whole = None, not artifact.read_options.add_hs
-    if source.measured is not None and whole:
+    pairs, without_hydrogens = None, not artifact.read_options.add_hs
+    if source.measured is not None and without_hydrogens:
         smiles, cells, held_out = source.measured
-        most = min(MAX_PAIRS, max_molecules)
-        pairs = pairs_of_table(artifact, read, smiles, cells, np.array(held_out, dtype=bool), target, most, seed)
+        max_pairs = min(MAX_PAIRS, max_molecules)
+        pairs = pairs_of_table(artifact, read, smiles, cells, np.array(held_out, dtype=bool), target, max_pairs, seed)
     result = measure_faithfulness(
         artifact,
         sample,  # pyright: ignore[reportArgumentType]
         target,
         true_contributions=true_contributions,
         methods=methods,
-        max_edits=min(MAX_EDITS, max_molecules) if whole else 0,
+        max_edits=min(MAX_EDITS, max_molecules) if without_hydrogens else 0,
         pairs=pairs,
-        max_stability=min(MAX_STABILITY, max_molecules) if whole else 0,
+        max_stability=min(MAX_STABILITY, max_molecules) if without_hydrogens else 0,
         seed=seed,
         progress=progress,
     )
@@ -140,7 +142,9 @@ def measure_run(
     return RunFaithfulness(result, record, name, rejected, len(molecules))
 
 
-def measure_quickly(artifact: Artifact, read: Read, run: str | Path, max_molecules: int = 30) -> RunFaithfulness:
+def measure_quickly(
+    artifact: Artifact, read: ReadMolecules, run: str | Path, max_molecules: int = 30
+) -> RunFaithfulness:
     """Measure the default method and attention for the first target of a finished run in some seconds, and save it.
 
     Only deletion is measured. The test molecules are taken at random until there are `max_molecules`, or until they
@@ -165,7 +169,7 @@ def measure_quickly(artifact: Artifact, read: Read, run: str | Path, max_molecul
         (molecule,) = read([source.smiles[i]])
         if isinstance(molecule, SmilesError):
             continue
-        fragments += number_of_fragments(molecule) if default == FRAGMENT_SHAPLEY else 0
+        fragments += count_fragments(molecule) if default == FRAGMENT_SHAPLEY else 0
         if len(molecules) == max_molecules or (molecules and fragments > MAX_FRAGMENTS):
             break
         molecules.append(molecule)
@@ -204,8 +208,8 @@ def molecules_of_run(run: Path, target: str = "") -> EvaluationMolecules:
     measured = None
     if target in table.columns:
         rows = zip(smiles, column(table, target), splits, strict=True)
-        kept = [(s, cell, split == "test") for s, cell, split in rows if split in ("train", "test")]
-        measured = tuple(map(list, zip(*kept, strict=True))) if kept else None
+        labelled = [(s, cell, split == "test") for s, cell, split in rows if split in ("train", "test")]
+        measured = tuple(map(list, zip(*labelled, strict=True))) if labelled else None
     return EvaluationMolecules(test, _dataset(run), "test", measured)  # pyright: ignore[reportArgumentType]
 
 

@@ -1,4 +1,4 @@
-"""Stability of attributions: under another spelling of the molecule, small noise in the weights, and another seed."""
+"""Stability of attributions: for a randomized SMILES of the molecule, small noise in the weights, and another seed."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,11 +12,11 @@ from molattn.explain.estimates import Estimate, estimate_mean
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
 
-SPELLING, NOISE, SEED = STABILITIES = ("spelling", "noise", "seed")
+SPELLING, NOISE, SEED = PERTURBATIONS = ("spelling", "noise", "seed")
 NOISE_SIZE = 0.01
 """Standard deviation of the relative noise of each weight."""
 NO_SEEDS = "one model"
-"""Why there is no stability under seed."""
+"""Why there is no stability for another seed: the model is not an ensemble."""
 
 
 def score_stability(
@@ -27,48 +27,49 @@ def score_stability(
 ) -> dict[str, dict[str, Estimate]]:
     """By method, "spelling", "noise" and "seed": the mean r between the values of a molecule and those after a change.
 
-    - "spelling": of the same molecule, its SMILES written from another atom on, in another order;
-    - "noise": of the model with each weight w (1 + `NOISE_SIZE` z), z normal;
-    - "seed": of the second model of an ensemble, which was trained with the next seed.
+    - "spelling": of a randomized SMILES of the same molecule, whose atoms have another order;
+    - "noise": with each weight w of the model replaced by w (1 + `NOISE_SIZE` z), z normal;
+    - "seed": with the second model of an ensemble, which was trained with the next seed.
 
     A molecule whose values are all equal has no r, and does not count.
 
     Args:
         attributor: the methods.
         molecules: each with the index of its explained output.
-        seed: of the spellings and the noise.
+        seed: of the randomized SMILES and the noise.
         report: called after each method with 1.
     """
-    others = {NOISE: attributor.like(with_noise(attributor.artifact.model, seed))}
+    perturbed = {NOISE: attributor.with_model(with_noise(attributor.artifact.model, seed))}
     if attributor.artifact.other_models:
-        others[SEED] = attributor.like(attributor.artifact.other_models[0])  # pyright: ignore[reportArgumentType]
+        second = attributor.artifact.other_models[0]
+        perturbed[SEED] = attributor.with_model(second)  # pyright: ignore[reportArgumentType]
     max_atoms = attributor.artifact.read_options.max_atoms
-    spellings = [
+    randomized = [
         reordered_smiles(read_smiles(m.encoded_smiles, max_atoms=max_atoms), seed + k)
         for k, (m, _) in enumerate(molecules)
     ]
-    spelled = read_molecules(attributor.artifact, [text for text, _ in spellings])
+    reordered = read_molecules(attributor.artifact, [smiles for smiles, _ in randomized])
     found = {}
     for name in attributor.all_names:
-        agreements: dict[str, list[float]] = {key: [] for key in STABILITIES}
-        for (m, output), (_, order), other in zip(molecules, spellings, spelled, strict=True):
+        correlations: dict[str, list[float]] = {key: [] for key in PERTURBATIONS}
+        for (m, output), (_, order), other in zip(molecules, randomized, reordered, strict=True):
             values = attributor.terms(name, m, output).values
             if other is not None and len(order) == len(values):
-                agreements[SPELLING] += _correlation(values[order], attributor.terms(name, other, output).values)
-            for key, another in others.items():
-                agreements[key] += _correlation(values, another.terms(name, m, output).values)
+                correlations[SPELLING] += _correlation(values[order], attributor.terms(name, other, output).values)
+            for key, attributor_of_key in perturbed.items():
+                correlations[key] += _correlation(values, attributor_of_key.terms(name, m, output).values)
         found[name] = {
             key: estimate_mean(np.array(r), np.arange(len(r))[:, None], "molecules")
-            if key == SPELLING or key in others
+            if key == SPELLING or key in perturbed
             else Estimate(None, why=NO_SEEDS)
-            for key, r in agreements.items()
+            for key, r in correlations.items()
         }
         report(1)
     return found
 
 
 def with_noise(model: object, seed: int) -> GraphModel:
-    """A copy of the model with each weight w (1 + `NOISE_SIZE` z), z normal."""
+    """A copy of the model with each weight w replaced by w (1 + `NOISE_SIZE` z), z normal."""
     assert isinstance(model, GraphModel)
     assert isinstance(model.config, GraphModelConfig)
     noisy = GraphModel(model.config, model.head.out_features, num_descriptors=model.num_descriptors)

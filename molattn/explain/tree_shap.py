@@ -21,8 +21,8 @@ def tree_shap(blended: BlendedTrees, molecule: Molecule, target: int, class_inde
     f(x) = mean + sum_k shap_k;   value_i = sum_k shap_k / c_k sum_e [i in e] / |e|
 
     k runs over the columns of Morgan counts that are not 0, and e over the c_k substructures that are counted in column
-    k: each has an equal share of its column, and each of its |e| atoms an equal share of it. Counts of 0 have a term of
-    their own, as have the other fingerprints and the descriptors, which do not belong to atoms.
+    k: each has an equal share of its column, and each of its |e| atoms an equal share of it. Counts of 0 have a
+    separate term, as have the other fingerprints and the descriptors, which do not belong to atoms.
 
     Args:
         blended: the trees of a model.
@@ -45,12 +45,12 @@ def tree_shap(blended: BlendedTrees, molecule: Molecule, target: int, class_inde
     others = {OTHER_TERMS[name]: float(shap[c].sum()) for name, c in columns.items() if name != MORGAN}
     values = np.zeros(len(molecule.labels))
     if MORGAN in columns:
-        of_bits = shap[columns[MORGAN]]
-        found = morgan_environments(molecule.encoded_smiles)
-        for bit, environments in found.items():
+        column_values = shap[columns[MORGAN]]
+        present = morgan_environments(molecule.encoded_smiles)
+        for column, environments in present.items():
             for atoms in environments:
-                values[list(atoms)] += of_bits[bit] / len(environments) / len(atoms)
-        absent = np.ones(len(of_bits), dtype=bool)
-        absent[list(found)] = False
-        others = {ABSENT: float(of_bits[absent].sum()), **others}
+                values[list(atoms)] += column_values[column] / len(environments) / len(atoms)
+        absent = np.ones(len(column_values), dtype=bool)
+        absent[list(present)] = False
+        others = {ABSENT: float(column_values[absent].sum()), **others}
     return Terms(values, float(shap[-1]), others, adds_up=True)

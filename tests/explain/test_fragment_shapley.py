@@ -192,7 +192,7 @@ def test_models_without_fragments_have_another_default():
         assert predictor.attributions("CCO").method in ("additive", "occlusion")
     table = np.array([[s, str(i)] for i, s in enumerate(smiles)], dtype=object)
     described = MolAttentionRegressor(**small, descriptor_columns=[1]).fit(table, values).predictor_
-    with pytest.raises(UsageError, match="reads descriptor columns, which fragments have not: x1"):
+    with pytest.raises(UsageError, match="reads descriptor columns, which fragments do not have: x1"):
         described.attributions("CCO", method=FRAGMENT_SHAPLEY, descriptors=[1.0])
 
 
