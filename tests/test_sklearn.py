@@ -266,7 +266,7 @@ def test_a_bad_smiles_is_named_by_its_row(fitted: MolAttentionRegressor) -> None
         ([], "0 samples"),
         ([["C", "CC"], ["CC", "C"]], r"shape \(2, 2\)"),
         (["C", 2.0], "row 1, 2.0"),
-        ([1.0, 2.0], "the 2 elements are no molecules, the first is float 1.0"),
+        ([1.0, 2.0], "the 2 elements are not molecules, the first is float 1.0"),
     ],
 )
 def test_invalid_X_is_an_error(fitted: MolAttentionRegressor, X: Any, message: str) -> None:

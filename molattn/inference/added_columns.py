@@ -56,14 +56,14 @@ def prediction_columns(predictor: RowPredictor, options: PredictionOptions = DEF
     extra = predictor.extra_value_columns(options)
     # The prediction of a target of several classes is the name of a class.
     kind = "string" if predictor.task.kind == "multiclass" else "float64"
-    kinds = [(f"{t}_pred", kind) for t in predictor.targets] + [(c.name, c.kind) for c in extra]
+    columns = [(f"{t}_pred", kind) for t in predictor.targets] + [(c.name, c.kind) for c in extra]
     if predictor.task.atom_level:
-        kinds = [(name, f"list<{kind}>") for name, kind in kinds]
+        columns = [(name, f"list<{kind}>") for name, kind in columns]
     return AddedColumns(
         noun="prediction",
         compute_rows=partial(predictor.predict_rows, options=options),
-        columns=[*(NewColumn(name, kind) for name, kind in kinds), *STATUS_COLUMNS],
-        cells=partial(_cells, len(kinds), False),
+        columns=[*(NewColumn(name, kind) for name, kind in columns), *STATUS_COLUMNS],
+        cells=partial(_cells, len(columns), False),
         config_sha256=predictor.config_sha256,
         options=f"{options} {predictor.precision}",
         descriptors=predictor.descriptors,
@@ -79,11 +79,11 @@ def embedding_columns(predictor: RowPredictor, output: Path) -> AddedColumns:
         UsageError: a model of atoms, which has no embedding of a molecule.
     """
     numbers_only = output.suffix.lower() == ".npy"
-    numbers = [NewColumn(f"f{i}", "float32") for i in range(predictor.embedding_dim)]
+    features = [NewColumn(f"f{i}", "float32") for i in range(predictor.embedding_dim)]
     return AddedColumns(
         noun="embedding",
         compute_rows=predictor.embed_rows,
-        columns=numbers if numbers_only else [*numbers, *STATUS_COLUMNS],
+        columns=features if numbers_only else [*features, *STATUS_COLUMNS],
         cells=partial(_cells, predictor.embedding_dim, numbers_only),
         config_sha256=predictor.config_sha256,
         options=predictor.precision,

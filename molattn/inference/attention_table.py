@@ -25,8 +25,8 @@ from molattn.inference.row_counts import AttentionCounts
 from molattn.inference.table_engine import ProgressFactory
 from molattn.inference.table_job import InputTable
 
-ROW_GROUP = 500_000
-"""The number of weights in a row group, which is collected in memory."""
+ROW_GROUP_SIZE = 500_000
+"""The number of weights in a Parquet row group, which is collected in memory."""
 
 
 def write_attention(
@@ -42,8 +42,8 @@ def write_attention(
 ) -> AttentionCounts:
     """Write the attention weights of all molecules of a table; see `molattn.Predictor.attention_table`."""
     counts = AttentionCounts()
-    maps_of_table = _open_maps(explainer, table, progress, warn, counts, num_workers=num_workers, strict=strict)
-    with maps_of_table as maps, atomic_write(output) as file:
+    open_maps = _open_maps(explainer, table, progress, warn, counts, num_workers=num_workers, strict=strict)
+    with open_maps as maps, atomic_write(output) as file:
         writer = _WeightWriter(file, output.suffix.lower())
         for row, attention in maps:
             counts.weights += writer.write(row, attention.smiles, selected_frame(attention, layer, head))
@@ -61,7 +61,7 @@ def summarize_table(
     strict: bool = False,
 ) -> tuple[HeadSummary, AttentionCounts]:
     """Summarize the attention of each head over a table; see `molattn.Predictor.summarize_heads`."""
-    _check_atoms(explainer)
+    _check_attends_to_atoms(explainer)
     summary, counts = HeadSummary(), AttentionCounts()
     with _open_maps(explainer, table, progress, warn, counts, max_rows, num_workers, strict) as maps:
         for _, attention in maps:
@@ -73,7 +73,7 @@ def summarize_smiles(
     explainer: Explainer, smiles: Sequence[object], locations: Sequence[str], num_workers: int = 0, strict: bool = False
 ) -> tuple[HeadSummary, AttentionCounts]:
     """Summarize the attention of each head over a list of SMILES; messages name them by their `locations`."""
-    _check_atoms(explainer)
+    _check_attends_to_atoms(explainer)
     summary, counts = HeadSummary(), AttentionCounts()
     results = zip(locations, explainer.attentions(smiles, num_workers), strict=True)
     for _, attention in _readable_maps(results, counts, strict):
@@ -81,7 +81,7 @@ def summarize_smiles(
     return summary, counts
 
 
-def _check_atoms(explainer: Explainer) -> None:
+def _check_attends_to_atoms(explainer: Explainer) -> None:
     if explainer.model.position_type != "atoms":
         raise UsageError(f"the model attends to {explainer.model.position_type} of a SMILES, not to atoms")
 
@@ -200,7 +200,7 @@ class _WeightWriter:
         smiles_column = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), count), pa.array([smiles]))
         self.frames.append(frame.add_column(0, "smiles", smiles_column).add_column(0, "row", rows))
         self.num_weights += count
-        if self.num_weights >= ROW_GROUP:
+        if self.num_weights >= ROW_GROUP_SIZE:
             self._flush()
         return count
 

@@ -1,4 +1,4 @@
-"""Attention weights of whole tables, of any length, in bounded memory."""
+"""Attention weights and head summaries of tables of any length, in bounded memory."""
 
 import warnings
 from pathlib import Path

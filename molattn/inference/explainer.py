@@ -26,7 +26,7 @@ from molattn.inference.torch_predictor import TorchPredictor
 from molattn.models.base import Molecule
 from molattn.models.descriptor_stream import DescriptorStream, InputRow, usable_molecules
 from molattn.models.predict import MAX_ATTENTION_PAIRS
-from molattn.training.run_status import MODEL_FOLDER, model_folder
+from molattn.training.run_status import model_folder, run_of_model
 
 if TYPE_CHECKING:
     from molattn.explain.run_faithfulness import RunFaithfulness
@@ -362,7 +362,7 @@ class Explainer(TorchPredictor):
         if run is None:
             if self.folder is None:
                 raise UsageError("the model was not loaded from a run: pass the folder that it is saved in")
-            return self.folder.parent if self.folder.name == MODEL_FOLDER else self.folder
+            return run_of_model(self.folder)
         model = model_folder(Path(run)) / "config.json"
         if not model.is_file() or file_sha256(model) != self.config_sha256():
             raise UsageError(f"{run} does not hold this model: pass the folder of the run that it is from")

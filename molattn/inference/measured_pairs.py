@@ -13,7 +13,7 @@ pairs, and the half width of the interval is
     q = the smallest score with   sum of the weights of all s <= q   >=   level (1 + 1 / k)
 
 which is split conformal prediction with molecules as units. It holds on average over parents and variants like the
-pairs of the table; that is measured with the test molecules, which have no part in q. If there are too few molecules in
+pairs of the table; that is measured with the test molecules, on which q does not depend. If too few molecules are in
 pairs, q is twice the conformal quantile of |y - f| at the level (1 + level) / 2: whatever the correlation of the errors
 of two molecules, their difference is then within q with the requested probability (a union bound), but it is wide.
 """
@@ -33,7 +33,7 @@ TRAIN, VALIDATION, TEST = SPLIT_LABELS
 CALIBRATING = (VALIDATION, CALIBRATION)
 """The splits whose molecules give the intervals."""
 PAIRS, MOLECULES, CALIBRATED_MODEL = "matched pairs", "single molecules", "the calibrated model"
-"""What intervals of changes come from."""
+"""The sources of the intervals of changes."""
 
 
 @dataclass(frozen=True)
@@ -85,14 +85,14 @@ class HalfWidth:
 
 @dataclass(frozen=True, eq=False)
 class MeasuredTable:
-    """A table of measured molecules with the predictions of a model, and the part of each in its training.
+    """A table of measured molecules with the predictions of a model, and the split of each in its training.
 
     Attributes:
         name: where it is from, for messages.
         smiles: n SMILES.
         values: (n,) measured; NaN for none.
         predictions: (n,).
-        splits: n labels: "train", "val", "cal" or "test"; empty for a molecule that has no part.
+        splits: n labels: "train", "val", "cal" or "test"; empty where it is not recorded.
     """
 
     name: str
@@ -107,17 +107,18 @@ class MeasuredTable:
         return bool((self.splits != "").any())
 
     @cached_property
-    def known(self) -> Mapping[str, int]:
+    def training_rows(self) -> Mapping[str, int]:
         """The row of each training molecule, by its canonical SMILES."""
-        return {key: i for key, i in self._keys.items() if self.splits[i] == TRAIN}
+        return {key: i for key, i in self._rows.items() if self.splits[i] == TRAIN}
 
     @cached_property
-    def _keys(self) -> dict[str, int]:
-        return {key: i for i, text in reversed([*enumerate(self.smiles)]) if (key := molecule_key(text))}
+    def _rows(self) -> dict[str, int]:
+        """The first row of each molecule, by its canonical SMILES."""
+        return {key: i for i, smiles in reversed([*enumerate(self.smiles)]) if (key := molecule_key(smiles))}
 
     def measured(self, smiles: str) -> float | None:
         """The measured value of a molecule; None if it is not in the table."""
-        i = self._keys.get(molecule_key(smiles))
+        i = self._rows.get(molecule_key(smiles))
         return None if i is None or not np.isfinite(self.values[i]) else float(self.values[i])
 
     @cached_property
@@ -131,24 +132,24 @@ class MeasuredTable:
         return measured_effects(self.pairs, self.values)
 
     @cached_property
-    def _ends(self) -> np.ndarray:
+    def _measured_pairs(self) -> np.ndarray:
         """(p, 2) the rows of the pairs with a measured change."""
-        ends = np.array([(first, second) for first, second, _ in self.pairs], dtype=np.int64).reshape(-1, 2)
-        return ends[np.isfinite(self.values[ends]).all(1) & np.isfinite(self.predictions[ends]).all(1)]
+        pairs = np.array([(first, second) for first, second, _ in self.pairs], dtype=np.int64).reshape(-1, 2)
+        return pairs[np.isfinite(self.values[pairs]).all(1) & np.isfinite(self.predictions[pairs]).all(1)]
 
     def _held_out(self, splits: Sequence[str], known: bool | None) -> tuple[np.ndarray, np.ndarray, int]:
         """Pairs, (m, 2), of held-out molecules, the weight of each, (m,), and the number of these molecules.
 
         known: whether the partner is a training molecule; None for both kinds.
         """
-        labels = self.splits[self._ends]
+        labels = self.splits[self._measured_pairs]
         held_out = np.isin(labels, splits)
         both, one = held_out.all(1), held_out.any(1) & (labels == TRAIN).any(1)
         chosen = both | one if known is None else one if known else both
-        ends, of_split = self._ends[chosen], held_out[chosen]
-        degree = np.bincount(ends[of_split], minlength=len(self.smiles))
-        weights = (of_split / np.maximum(degree[ends], 1)).sum(1)
-        return ends, weights, int((degree > 0).sum())
+        pairs, held_out = self._measured_pairs[chosen], held_out[chosen]
+        degree = np.bincount(pairs[held_out], minlength=len(self.smiles))
+        weights = (held_out / np.maximum(degree[pairs], 1)).sum(1)
+        return pairs, weights, int((degree > 0).sum())
 
     def changes(self, splits: Sequence[str], known: bool | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
         """Measured and predicted changes of held-out pairs, (m,) each, their weights, (m,), and how many molecules.
@@ -157,8 +158,8 @@ class MeasuredTable:
             splits: which molecules are held out.
             known: whether the partner is a training molecule; None for both kinds.
         """
-        ends, weights, molecules = self._held_out(splits, known)
-        measured, predicted = (np.diff(y[ends], axis=1)[:, 0] for y in (self.values, self.predictions))
+        pairs, weights, molecules = self._held_out(splits, known)
+        measured, predicted = (np.diff(y[pairs], axis=1)[:, 0] for y in (self.values, self.predictions))
         return measured, predicted, weights, molecules
 
     def half_width(self, known: bool, level: float) -> HalfWidth:

@@ -10,20 +10,15 @@ from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.data.tables.table import column
 from molattn.inference.measured_pairs import CALIBRATING, TEST, MeasuredTable, molecule_key
 from molattn.inference.row_predictor import RowPredictor
-from molattn.training.run_status import MODEL_FOLDER, SPLITS_FILE
-
-
-def run_folder(predictor: RowPredictor) -> Path | None:
-    """The folder of the run that a model was loaded from; None if it was made in this process."""
-    folder = predictor.folder
-    return folder if folder is None or folder.name != MODEL_FOLDER else folder.parent
+from molattn.training.run_status import SPLITS_FILE, run_of_model
 
 
 def table_of_run(predictor: RowPredictor, target: str) -> MeasuredTable | None:
     """The table of a run's `predictions.csv`; None if there is none, or not of this target."""
-    folder = run_folder(predictor)
-    path = None if folder is None else folder / "predictions.csv"
-    if path is None or not path.is_file():
+    if predictor.folder is None:
+        return None
+    path = run_of_model(predictor.folder) / "predictions.csv"
+    if not path.is_file():
         return None
     return _read_predictions(path, target, path.stat().st_mtime_ns)
 
@@ -51,11 +46,11 @@ def data_table(
     num_workers: int = 0,
     unseen: bool = False,
 ) -> MeasuredTable:
-    """A table of measured molecules, with the predictions of the model and the part of each molecule in its training.
+    """A table of measured molecules, with the predictions of the model and the split of each molecule.
 
-    A molecule of the run's `splits.csv` has its label there. Of the others, every second one counts for the intervals,
-    and the others are test molecules. A model without a `splits.csv`, such as one on the hub, does not record which
-    molecules it was trained on: then no molecule has a label, and only effects are read, unless all are `unseen`.
+    A molecule of the run's `splits.csv` has its label there. The others alternate: one is used for the
+    intervals, the next is a test molecule. A model without a `splits.csv`, such as one on the hub, does not record
+    which molecules it was trained on: then no molecule has a label, and only effects are read, unless all are `unseen`.
 
     Args:
         predictor: the model.
@@ -77,19 +72,19 @@ def data_table(
         np.nan if row.values is None else float(row.values[t])  # pyright: ignore[reportArgumentType]
         for row in predictor.predict_rows(records.smiles, num_workers)
     ]
-    labels = _split_labels(run_folder(predictor))
-    found = [labels.get(molecule_key(text), "") for text in records.smiles]
+    labels = {} if predictor.folder is None else _split_labels(run_of_model(predictor.folder))
+    splits = [labels.get(molecule_key(smiles), "") for smiles in records.smiles]
     if labels or unseen:
-        for number, i in enumerate([i for i, label in enumerate(found) if not label]):
-            found[i] = (CALIBRATING[0], TEST)[number % 2]
+        for number, i in enumerate([i for i, label in enumerate(splits) if not label]):
+            splits[i] = (CALIBRATING[0], TEST)[number % 2]
     values = records.targets[:, 0]
-    return MeasuredTable(str(path), records.smiles, values, np.array(predictions), np.array(found))
+    return MeasuredTable(str(path), records.smiles, values, np.array(predictions), np.array(splits))
 
 
-def _split_labels(folder: Path | None) -> dict[str, str]:
+def _split_labels(run: Path) -> dict[str, str]:
     """The label of each molecule in a run's `splits.csv`; none without the file."""
-    path = None if folder is None else folder / SPLITS_FILE
-    if path is None or not path.is_file():
+    path = run / SPLITS_FILE
+    if not path.is_file():
         return {}
     table = read_table(path)
     rows = zip(column(table, "smiles"), column(table, "split"), strict=True)

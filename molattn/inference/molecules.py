@@ -11,7 +11,7 @@ from molattn.errors import SmilesError, UsageError, short_repr, warn_caller
 
 
 class SmilesInput(NamedTuple):
-    """What was passed.
+    """The molecules that a caller passed, as SMILES.
 
     Attributes:
         smiles: a SMILES for each molecule, in order; other objects, which a reader rejects, are passed on.
@@ -47,41 +47,38 @@ def as_smiles(molecules: object, *, atom_order: bool = False) -> SmilesInput:
     if names is not None:
         frame: Any = molecules
         column = frame[_smiles_column([*names])]
-        return SmilesInput(_mols_to_smiles(_plain(column), atom_order), frame=frame)
+        return SmilesInput(_mols_to_smiles(_to_python_objects(column), atom_order), frame=frame)
     if isinstance(molecules, np.ndarray):
         if molecules.ndim != 1 and not (molecules.ndim == 2 and molecules.shape[1] == 1):
             raise TypeError(
                 f"an array of shape {molecules.shape} is not a list of molecules: pass (n,) or (n, 1) SMILES"
             )
-        return SmilesInput([*_mols_to_smiles(_plain(molecules.ravel().tolist()), atom_order)])
+        return SmilesInput([*_mols_to_smiles(_to_python_objects(molecules.ravel().tolist()), atom_order)])
     if isinstance(molecules, Mapping | Set | bytes) or not isinstance(molecules, Iterable):
         raise TypeError(
             f"{type(molecules).__name__} is not a type of molecules: pass a SMILES or an RDKit molecule, or a list, "
             "an array, a Series or a data frame of them"
         )
-    return SmilesInput(_mols_to_smiles(_plain(molecules), atom_order))
+    return SmilesInput(_mols_to_smiles(_to_python_objects(molecules), atom_order))
 
 
-def _plain(column: Any) -> Iterable[object]:
-    """A column without the scalars of its own that pyarrow has in place of strings.
+def _to_python_objects(column: Any) -> Iterable[object]:
+    """The elements of a column, those of pyarrow converted to Python objects.
 
     Raises:
-        TypeError: none of its elements can be a molecule. One among molecules is an error of its row, which keeps the
-            others; so is one that an iterator yields, whose elements are read one by one.
+        TypeError: none of its elements can be a molecule. A single bad element is not an error here: the reader reports
+            it for its row. The elements of an iterator are not checked, because they can be read only once.
     """
     elements: Iterable[object] = column.to_pylist() if hasattr(column, "to_pylist") else column
-    if isinstance(elements, Sized):
-        others = (x for x in elements if isinstance(x, str) or is_mol(x) or is_missing(x))
-        if len(elements) and next(others, _NONE) is _NONE:
-            first = next(iter(elements))
-            raise TypeError(
-                f"the {len(elements):,} elements are no molecules, the first is {type(first).__name__} "
-                f"{short_repr(first)}: pass SMILES or RDKit molecules"
-            )
+    if not isinstance(elements, Sized) or not len(elements):
+        return elements
+    if not any(isinstance(x, str) or is_mol(x) or is_missing(x) for x in elements):
+        first = next(iter(elements))
+        raise TypeError(
+            f"the {len(elements):,} elements are not molecules, the first is {type(first).__name__} "
+            f"{short_repr(first)}: pass SMILES or RDKit molecules"
+        )
     return elements
-
-
-_NONE = object()
 
 
 def is_missing(cell: object) -> bool:

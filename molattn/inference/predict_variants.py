@@ -19,7 +19,8 @@ from molattn.inference.row_predictor import RowPredictor
 from molattn.inference.rows import RowPrediction
 from molattn.inference.what_if import WhatIf, WhatIfOptions, WhatIfRow
 
-Ends = tuple[float, float]
+Interval = tuple[float, float]
+"""The lower and upper bound of a change."""
 
 
 def find_variants(
@@ -54,21 +55,21 @@ def what_if(
     if variants is None:
         variants = find_variants(smiles, [table], options.min_pairs, max_atoms)
     t = predictor.targets.index(target)
-    plan = _Plan(predictor, t, options.level, table)
+    plan = _VariantPlan(predictor, t, options.level, table)
     parent, *rows = predictor.predict_rows([smiles, *(v.smiles for v in variants)], num_workers, options=plan.options)
     if parent.values is None:
         raise InputError(f"{short_repr(smiles)} has no prediction: {parent.error}")
-    known = None if table is None or not table.has_splits else molecule_key(smiles) in table.known
+    known = None if table is None or not table.has_splits else molecule_key(smiles) in table.training_rows
     interval = plan.interval(parent, bool(known))
     usable = [(variant, row) for variant, row in zip(variants, rows, strict=True) if row.values is not None]
-    texts = [smiles, *(variant.smiles for variant, _ in usable)]
-    own, *scores = synthetic_accessibility(texts, max_atoms=max_atoms)
-    own_alerts, *alerts = structural_alerts(texts, max_atoms=max_atoms)
+    molecules = [smiles, *(variant.smiles for variant, _ in usable)]
+    parent_score, *scores = synthetic_accessibility(molecules, max_atoms=max_atoms)
+    parent_alerts, *alerts = structural_alerts(molecules, max_atoms=max_atoms)
     found = []
     for (variant, row), score, names in zip(usable, scores, alerts, strict=True):
         change = plan.value(row) - plan.value(parent)
         low, high = interval(row, change)
-        new = tuple(name for name in names if name not in own_alerts)
+        new = tuple(name for name in names if name not in parent_alerts)
         effect = None if table is None or variant.transform is None else table.effects.get(variant.transform)
         found.append(
             WhatIfRow(variant, plan.value(row), change, low, high, *plan.domain(row), score, names, new, effect)
@@ -89,8 +90,8 @@ def what_if(
         molecules=plan.molecules,
         agreement=None if table is None or plan.source == CALIBRATED_MODEL else table.agreement(options.level),
         failed=tuple(failed),
-        accessibility=own,
-        alerts=own_alerts,
+        accessibility=parent_score,
+        alerts=parent_alerts,
     )
 
 
@@ -107,8 +108,8 @@ def _no_interval_reason(table: MeasuredTable | None) -> str:
     )
 
 
-class _Plan:
-    """What is predicted for each molecule, and where its interval comes from.
+class _VariantPlan:
+    """What is predicted for the parent and its variants, and where the intervals of the changes come from.
 
     Raises:
         UsageError: nothing is known about the uncertainty of a change.
@@ -119,13 +120,14 @@ class _Plan:
         self.has_domain = predictor._artifact.domain is not None
         self.source, self.molecules = "", 0
         self.held_out = table is not None and np.isin(table.splits, CALIBRATING).any()
-        single = None
+        level_of_molecule = None
         if not self.held_out:
             if predictor._artifact.calibration is None:
                 raise UsageError(f"nothing is known about the uncertainty of a change: {_no_interval_reason(table)}")
-            single, self.source = (1 + level) / 2, CALIBRATED_MODEL
+            # The difference of two intervals: each has half of the error probability (a union bound).
+            level_of_molecule, self.source = (1 + level) / 2, CALIBRATED_MODEL
             self.molecules = len(next(iter(predictor._artifact.calibration.scores[t].values())))
-        self.options = PredictionOptions(level=single, applicability=self.has_domain)
+        self.options = PredictionOptions(level=level_of_molecule, applicability=self.has_domain)
         self.columns = [column.name for column in predictor.extra_value_columns(self.options)]
         self.target = predictor.targets[t]
 
@@ -139,17 +141,17 @@ class _Plan:
         similarity, flag = row.extra_values[-2:]
         return flag == "no", float(similarity)  # pyright: ignore[reportArgumentType]
 
-    def interval(self, parent: RowPrediction, known: bool) -> Callable[[RowPrediction, float], Ends]:
-        """A function from a row and its change to the ends of the interval of the change."""
+    def interval(self, parent: RowPrediction, known: bool) -> Callable[[RowPrediction, float], Interval]:
+        """A function from a row and its change to the interval of the change."""
         if self.held_out:
             assert self.table is not None
-            half = self.table.half_width(known, self.level)
-            self.source, self.molecules = half.source, half.molecules
-            return lambda _, change: (change - half.value, change + half.value)
+            half_width = self.table.half_width(known, self.level)
+            self.source, self.molecules = half_width.source, half_width.molecules
+            return lambda _, change: (change - half_width.value, change + half_width.value)
 
-        def ends(row: RowPrediction) -> Ends:
+        def bounds(row: RowPrediction) -> Interval:
             low, high = (self.columns.index(f"{self.target}_{end}") for end in ("lower", "upper"))
             return row.extra_values[low], row.extra_values[high]  # pyright: ignore[reportReturnType]
 
-        own_low, own_high = ends(parent)
-        return lambda row, _: (ends(row)[0] - own_high, ends(row)[1] - own_low)
+        parent_low, parent_high = bounds(parent)
+        return lambda row, _: (bounds(row)[0] - parent_high, bounds(row)[1] - parent_low)

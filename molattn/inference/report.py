@@ -95,8 +95,8 @@ def write_report(
         ""
         if len(chosen) == total
         else (
-            f"Shown are {len(chosen):,} of {total:,} molecules: those of the test first, others sampled at random. "
-            "Metrics are those of all."
+            f"The report shows {len(chosen):,} of {total:,} molecules: test molecules first, others sampled at random. "
+            "Metrics are computed from all molecules."
         )
     )
     names = names_of_run(files, table, names_column, smiles_column, table_options)

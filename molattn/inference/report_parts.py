@@ -15,16 +15,16 @@ from molattn.viewer.report.payload import compared_rows
 from molattn.viewer.report.run_files import RunFiles
 
 LEVEL = 0.9
-"""Of the intervals, or sets of classes, of a report."""
+"""The level of the intervals, or sets of classes, of a report."""
 
 MAX_HEAD_MOLECULES = 500
-"""Molecules that the summary of heads is computed from, at most."""
+"""Largest number of molecules that the summary of heads is computed from."""
 
-_WHAT = {
+_MISSING_TEXT = {
     INTERVALS: "Intervals are missing",
     DOMAIN: "Out-of-domain flags are missing",
-    HEADS: "What heads attend to is missing",
-    ATTRIBUTIONS: "What atoms contribute is missing",
+    HEADS: "The summary of heads is missing",
+    ATTRIBUTIONS: "The contributions of atoms are missing",
 }
 
 
@@ -37,24 +37,24 @@ def measure_parts(run: RunFiles) -> ModelParts:
     except InputError as error:
         return _without_model(str(error))
     if predictor.descriptors:
-        why = "the model reads descriptors of a table, which the run folder does not keep"
+        reason = "the model reads descriptors of a table, which the run folder does not keep"
         command = f"molattn predict {run.folder} TABLE --interval {LEVEL} --applicability -o out.csv"
-        return _without_model(why, command, f"molattn heads {run.folder} TABLE")
+        return _without_model(reason, command, f"molattn heads {run.folder} TABLE")
     missing: dict[str, Missing] = {}
-    intervals, sets, domain = _predicted(predictor, run, missing)
+    intervals, sets, domain = _intervals_and_domain(predictor, run, missing)
     heads = _heads(predictor, run, missing)
     return ModelParts(LEVEL, intervals, sets, domain, heads, _attributions(predictor, run, missing), missing)
 
 
-def _without_model(why: str, command: str = "", heads_command: str = "") -> ModelParts:
+def _without_model(reason: str, command: str = "", heads_command: str = "") -> ModelParts:
     commands = {HEADS: heads_command, INTERVALS: command}
     return ModelParts(
-        missing={part: Missing(f"{what}: {why}.", commands.get(part, "")) for part, what in _WHAT.items()}
+        missing={part: Missing(f"{text}: {reason}.", commands.get(part, "")) for part, text in _MISSING_TEXT.items()}
     )
 
 
-def _supported(predictor: Predictor, run: RunFiles, missing: dict[str, Missing]) -> PredictionOptions:
-    """The options that the model supports, of intervals and of its domain."""
+def _supported_options(predictor: Predictor, run: RunFiles, missing: dict[str, Missing]) -> PredictionOptions:
+    """The options of intervals and of the applicability domain that the model supports."""
     supported = {}
     for part, options in (
         (INTERVALS, PredictionOptions(level=LEVEL)),
@@ -65,23 +65,23 @@ def _supported(predictor: Predictor, run: RunFiles, missing: dict[str, Missing])
             supported[part] = True
         except UsageError as error:
             command = f"molattn train --config {run.folder / 'config.toml'} --calibration-size 0.1"
-            missing[part] = Missing(f"{_WHAT[part]}: {error}.", command if part == INTERVALS else "")
+            missing[part] = Missing(f"{_MISSING_TEXT[part]}: {error}.", command if part == INTERVALS else "")
     return PredictionOptions(LEVEL if INTERVALS in supported else None, applicability=DOMAIN in supported)
 
 
-def _predicted(
+def _intervals_and_domain(
     predictor: Predictor, run: RunFiles, missing: dict[str, Missing]
 ) -> tuple[dict[str, np.ndarray], dict[str, list[tuple[str, ...] | None]], list[str]]:
     """The intervals or sets of each target, and the out-of-domain flags; empty for what the model does not support."""
-    options = _supported(predictor, run, missing)
+    options = _supported_options(predictor, run, missing)
     if options.level is None and not options.applicability:
         return {}, {}, []
     names = [column.name for column in predictor.extra_value_columns(options)]
     values = [row.extra_values for row in predictor.predict_rows(run.smiles, options=options)]
 
     def column(name: str, default: object) -> list:
-        place = names.index(name)
-        return [v[place] if v else default for v in values]
+        index = names.index(name)
+        return [v[index] if v else default for v in values]
 
     intervals, sets = {}, {}
     for target in (t.name for t in run.targets):
@@ -100,7 +100,7 @@ def _heads(predictor: Predictor, run: RunFiles, missing: dict[str, Missing]) -> 
     try:
         return summarize_smiles(predictor, smiles, [f"row {run.rows[i]}" for i in rows])[0]
     except UsageError as error:
-        missing[HEADS] = Missing(f"{_WHAT[HEADS]}: {error}.")
+        missing[HEADS] = Missing(f"{_MISSING_TEXT[HEADS]}: {error}.")
         return None
 
 
@@ -115,7 +115,7 @@ def _attributions(
         try:
             results = list(predictor.attribution_rows([run.smiles[i] for i in worst], target=target.name))
         except UsageError as error:
-            missing[ATTRIBUTIONS] = Missing(f"{_WHAT[ATTRIBUTIONS]}: {error}.")
+            missing[ATTRIBUTIONS] = Missing(f"{_MISSING_TEXT[ATTRIBUTIONS]}: {error}.")
             return {}
         pairs = zip(worst, results, strict=True)
         found[target.name] = {i: result for i, result in pairs if not isinstance(result, SmilesError)}

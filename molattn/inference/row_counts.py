@@ -125,7 +125,7 @@ class AttentionCounts(FailureCounts):
 
 
 def warn_failed(rows: Sequence[RowPrediction], noun: str) -> None:
-    """Warn, as the caller's caller, of rows that are NaN because they have no `noun`, and of missing 3D geometries."""
+    """Warn, at the line that called the caller, of rows that are NaN without a `noun`, and of missing 3D geometries."""
     counts = RowCounts.of_rows(rows, [f"row {i}, {short_repr(row.smiles)}" for i, row in enumerate(rows)])
     if counts.failed:
         warnings.warn(MolattnWarning(counts.failure_message(f"have no {noun} (NaN)", "SMILES")), stacklevel=3)

@@ -118,6 +118,6 @@ class RowPredictor(BasePredictor):
 def _with_failures(predicted: list[RowValues | str], failures: dict[int, str]) -> list[RowValues | str]:
     """The values of each molecule, or why it has none; values with NaN or infinity are replaced by `NOT_FINITE`."""
     return [
-        failures[i] if i in failures else one if isinstance(one, str) or all_finite(one) else NOT_FINITE
-        for i, one in enumerate(predicted)
+        failures[i] if i in failures else result if isinstance(result, str) or all_finite(result) else NOT_FINITE
+        for i, result in enumerate(predicted)
     ]

@@ -28,7 +28,7 @@ UNCERTAINTY, IMPROVEMENT, DIVERSE = STRATEGIES = ("uncertainty", "expected-impro
 """How molecules are selected."""
 
 GOALS = ("maximize", "minimize")
-"""What `expected-improvement` looks for."""
+"""Whether higher or lower values of the target are better."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Selection:
 
     Attributes:
         rows: (k,) their indices in the pool; fewer than requested if the pool has fewer readable molecules.
-        scores: (k,) why they were selected. "uncertainty": the standard deviation in the unit of the target, or the
+        scores: (k,) their scores. "uncertainty": the standard deviation in the unit of the target, or the
             entropy of the classes in nats. "expected-improvement": the expected improvement in the unit of the target.
             "diverse": the Tanimoto distance to the nearest molecule among the training molecules that the model keeps
             and those selected before.
@@ -172,7 +172,7 @@ def entropy(probabilities: np.ndarray) -> np.ndarray:
 
 
 def select_highest(scores: np.ndarray, size: int) -> np.ndarray:
-    """The rows of the `size` highest scores, the highest first; of equal ones, and then of NaN, none but the first.
+    """The rows of the `size` highest scores, the highest first, ties in row order; NaN is never selected.
 
     >>> select_highest(np.array([1.0, 3.0, np.nan, 3.0]), 3).tolist()
     [1, 3, 0]
@@ -191,20 +191,20 @@ def select(artifact: Artifact, rows: Sequence[RowPrediction], options: Selection
     """
     usable = np.array([row.values is not None for row in rows], dtype=bool)
     if options.strategy == DIVERSE:
-        places = np.flatnonzero(usable)
+        indices = np.flatnonzero(usable)
         read = artifact.read_options
-        smiles = [standardized_smiles(rows[i].smiles, read.standardize, read.max_atoms) for i in places.tolist()]
+        smiles = [standardized_smiles(rows[i].smiles, read.standardize, read.max_atoms) for i in indices.tolist()]
         bits = morgan_bits(smiles, max_atoms=read.max_atoms)
         known = bits[:0] if artifact.domain is None else artifact.domain.bits
-        picked, scores = select_diverse(bits, known, options.size, options.seed)
-        picked = places[picked]
+        selected, scores = select_diverse(bits, known, options.size, options.seed)
+        selected = indices[selected]
     else:
-        of_rows = _scores(artifact, rows, options)
-        picked = select_highest(of_rows, options.size)
-        scores = of_rows[picked]
+        row_scores = _scores(artifact, rows, options)
+        selected = select_highest(row_scores, options.size)
+        scores = row_scores[selected]
     failed = np.flatnonzero(~usable).tolist()
-    predictions = tuple(rows[i] for i in picked.tolist())
-    return Selection(picked, scores, predictions, tuple(failed), tuple(rows[i].error for i in failed))
+    predictions = tuple(rows[i] for i in selected.tolist())
+    return Selection(selected, scores, predictions, tuple(failed), tuple(rows[i].error for i in failed))
 
 
 def _scores(artifact: Artifact, rows: Sequence[RowPrediction], options: SelectionOptions) -> np.ndarray:
@@ -243,8 +243,8 @@ def select_from_table(
     artifact = predictor._artifact
     prediction = prediction_columns(predictor, options.prediction_options(artifact))
     numbers = (NewColumn("selection_score", "float64"), NewColumn("selection_rank", "float64"))
-    kept = len(prediction.columns) - len(STATUS_COLUMNS)
-    added_columns = replace(prediction, columns=[*prediction.columns[:kept], *numbers])
+    num_predictions = len(prediction.columns) - len(STATUS_COLUMNS)
+    added_columns = replace(prediction, columns=[*prediction.columns[:num_predictions], *numbers])
     counts = RowCounts()
     chunks: list[Chunk] = []
     rows: list[RowPrediction] = []
@@ -261,7 +261,7 @@ def select_from_table(
             chunks.append(chunk)
             rows += found
         selection = select(artifact, rows, options)
-        predictions = prediction.cells(selection.predictions)[:kept]
+        predictions = prediction.cells(selection.predictions)[:num_predictions]
         ranks = np.arange(1.0, 1 + len(selection.rows)).tolist()
         added: list[Column] = [*predictions, selection.scores.tolist(), ranks]
         selected = [chunks[row // CHUNK_SIZE].take_row(row % CHUNK_SIZE) for row in selection.rows.tolist()]
@@ -275,7 +275,7 @@ def select_from_table(
 
 
 def _write(writer: TableWriter, selected: Sequence[Chunk], added: Sequence[Column]) -> None:
-    """Write rows, each a chunk of its own, with their values of the new columns."""
+    """Write rows, each as a chunk of one row, with their values of the new columns."""
     for chunk, *values in zip(selected, *added, strict=True):
         writer.write(chunk, [[value] for value in values])
     writer.close()

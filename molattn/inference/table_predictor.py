@@ -1,9 +1,8 @@
-"""Predictions, embeddings and attention weights of whole tables, of any length, in bounded memory."""
+"""Predictions and embeddings of tables of any length, in bounded memory."""
 
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.errors import MolattnWarning, warn_caller
@@ -19,9 +18,6 @@ from molattn.inference.table_job import (
     create_output_folder,
     locked_outputs,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 class TablePredictor(RowPredictor):

@@ -1,4 +1,4 @@
-"""The part of a `Predictor` that is a model of torch: its device, its file, and molecules that are read at once."""
+"""The part of a `Predictor` that needs torch: the device, saving, upload, and lists of molecules read together."""
 
 import tempfile
 import warnings
@@ -18,7 +18,7 @@ from molattn.models.base import MoleculeModel
 from molattn.models.descriptor_stream import DescriptorStream
 from molattn.models.device import check_precision, resolve_device
 from molattn.models.molecule import Molecule
-from molattn.training.run_status import MODEL_FOLDER
+from molattn.training.run_status import run_of_model
 
 if TYPE_CHECKING:
     from molattn.publish.push import PushedModel
@@ -27,7 +27,7 @@ P = TypeVar("P", bound="TorchPredictor")
 
 
 class TorchPredictor(BasePredictor):
-    """The part of a `Predictor` that is a model of torch."""
+    """The part of a `Predictor` that needs torch."""
 
     @property
     def model(self) -> MoleculeModel:
@@ -65,9 +65,9 @@ class TorchPredictor(BasePredictor):
         ()
         """
         check_precision(precision)
-        place = resolve_device(device)
+        resolved = resolve_device(device)
         for model in self._artifact.models:
-            model.to(place)
+            model.to(resolved)
             model.precision = precision
         return self
 
@@ -113,7 +113,7 @@ class TorchPredictor(BasePredictor):
                 self.save(temporary)
                 run = Path(temporary)
             else:
-                run = self.folder.parent if self.folder.name == MODEL_FOLDER else self.folder
+                run = run_of_model(self.folder)
             return push(run, repo_id, card=card, dry_run=dry_run, **options)
 
     def config_sha256(self) -> str:

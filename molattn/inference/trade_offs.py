@@ -1,4 +1,4 @@
-"""Several properties of the same variants: the Pareto front, and all of them as a table."""
+"""Several properties of the same variants: their Pareto front, and a table of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Property:
     """One property of the variants.
 
     Attributes:
-        name: its name, different from those of others.
+        name: its name, unique among the properties.
         predictor: a model.
         options: its target and goal.
         table: measured molecules; None for none.
@@ -87,7 +87,7 @@ class TradeOffs:
         shared = [s for s in by_smiles[0] if all(s in found for found in by_smiles[1:])]
         rows = [tuple(found[s] for found in by_smiles) for s in shared]
         signs = np.array([1.0 if result.goal == "maximize" else -1.0 for result in results])
-        changes = np.array([[0.0] * len(signs), *([row.change for row in of_one] for of_one in rows)]) * signs
+        changes = np.array([[0.0] * len(signs), *([row.change for row in variant] for variant in rows)]) * signs
         front = pareto_front(changes)[1:]
         order = np.lexsort((np.arange(len(rows)), ~front)) if len(signs) > 1 else np.arange(len(rows))
         self.rows: tuple[tuple[WhatIfRow, ...], ...] = tuple(rows[i] for i in order)
@@ -104,17 +104,17 @@ class TradeOffs:
             "atoms": [list(row[0].variant.atoms) for row in self.rows],
         }
         for k, (name, result) in enumerate(zip(self.names, self.results, strict=True)):
-            of_one = [row[k] for row in self.rows]
+            property_rows = [row[k] for row in self.rows]
             columns |= {
-                f"{name}_pred": [row.prediction for row in of_one],
-                f"{name}_change": [row.change for row in of_one],
-                f"{name}_change_lower": [row.lower for row in of_one],
-                f"{name}_change_upper": [row.upper for row in of_one],
-                f"{name}_pairs": [0 if row.effect is None else row.effect.count for row in of_one],
-                f"{name}_measured_change": [None if row.effect is None else row.effect.mean for row in of_one],
+                f"{name}_pred": [row.prediction for row in property_rows],
+                f"{name}_change": [row.change for row in property_rows],
+                f"{name}_change_lower": [row.lower for row in property_rows],
+                f"{name}_change_upper": [row.upper for row in property_rows],
+                f"{name}_pairs": [0 if row.effect is None else row.effect.count for row in property_rows],
+                f"{name}_measured_change": [None if row.effect is None else row.effect.mean for row in property_rows],
             }
             if any(row.in_domain is not None for row in result.rows):
-                columns[f"{name}_in_domain"] = [row.in_domain for row in of_one]
+                columns[f"{name}_in_domain"] = [row.in_domain for row in property_rows]
         if len(self.names) > 1:
             columns["pareto_front"] = list(self.front)
         return pa.table(

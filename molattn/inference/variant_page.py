@@ -14,8 +14,8 @@ from molattn.viewer.web.variants import Details, page_of_variants
 
 def variant_page(found: TradeOffs, properties: Sequence[Property], size: int) -> str:
     """The page of the first `size` variants: an HTML document that needs no network and no other file."""
-    texts = [found.results[0].smiles, *(row[0].variant.smiles for row in found.rows[:size])]
-    details = [_details(p.predictor, p.options.target, texts) for p in properties]
+    smiles = [found.results[0].smiles, *(row[0].variant.smiles for row in found.rows[:size])]
+    details = [_details(p.predictor, p.options.target, smiles) for p in properties]
     return page_of_variants(found, size, details)
 
 
@@ -27,14 +27,14 @@ def _details(predictor: object, target: str | None, texts: Sequence[str]) -> lis
     if not isinstance(predictor, Explainer):
         return [Details()] * len(texts)
     count = len(predictor._artifact.models)
-    of_first = f", of the first of {count} models" if count > 1 else ""
-    # One map at a time: those of 200 large molecules would fill the memory.
+    ensemble_note = f", of the first of {count} models" if count > 1 else ""
+    # One map in memory at a time: the maps of 200 large molecules do not fit.
     received = [_received(text, found) for text, found in zip(texts, predictor.attentions(texts), strict=True)]
     details = []
     for text, attention, found in zip(texts, received, _attributions(predictor, target, texts), strict=True):
-        # Not of a molecule that the model standardized, whose atoms are others.
+        # The atoms of a molecule that the model standardized are not those of the page.
         if isinstance(found, Attribution) and found.smiles == text:
-            details.append(Details(found.values, attention, f"{found.method}{of_first}", found.faithfulness))
+            details.append(Details(found.values, attention, f"{found.method}{ensemble_note}", found.faithfulness))
         else:
             details.append(Details(None, attention))
     return details

@@ -37,11 +37,11 @@ def page_attributions(
     try:
         for target in predictor.targets:
             for name in names:
-                for text, one in zip(smiles, predictor.attribution_rows(smiles, name, target), strict=True):
-                    if isinstance(one, SmilesError):
-                        failed.setdefault(text, str(one))
+                for text, result in zip(smiles, predictor.attribution_rows(smiles, name, target), strict=True):
+                    if isinstance(result, SmilesError):
+                        failed.setdefault(text, str(result))
                     else:
-                        found.append(one)
+                        found.append(result)
     except UsageError as error:
         if methods:
             raise

@@ -1,4 +1,4 @@
-"""What-if: the variants of a molecule with their predicted changes, and what is known about each."""
+"""What-if: the variants of a molecule with their predicted changes, and the measured effects and alerts of each."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING

@@ -15,6 +15,11 @@ def model_folder(run: Path) -> Path:
     return run / MODEL_FOLDER if (run / MODEL_FOLDER).is_dir() else run
 
 
+def run_of_model(model: Path) -> Path:
+    """The folder of the run of a model folder, the inverse of `model_folder`."""
+    return model.parent if model.name == MODEL_FOLDER else model
+
+
 def is_unfinished(folder: Path) -> bool:
     """Whether the folder holds a run that is not finished: its metrics are the last file that it writes."""
     return (folder / CONFIG_FILE).is_file() and not (folder / METRICS_FILE).is_file()

@@ -75,7 +75,7 @@ def test_many_molecules_are_sampled_with_a_note(molattn: Molattn, run: Path, tmp
     answer = molattn("report", run, "-o", path, "--max-molecules", "10")
     assert answer.err == f"{path} shows 10 of 40 molecules: open it in a browser\n"
     data = shown(path)
-    assert data["note"].startswith("Shown are 10 of 40 molecules")
+    assert data["note"].startswith("The report shows 10 of 40 molecules")
     whole = (run / "predictions.csv").read_text().count(",test,")
     assert data["split"].count(data["splits"].index("test")) == whole
 

@@ -139,7 +139,7 @@ def test_what_is_no_list_of_molecules_is_a_type_error(predictor: Predictor, wron
     ids=str,
 )
 def test_a_list_without_any_molecule_is_a_type_error(predictor: Predictor, wrong: Any) -> None:
-    with pytest.raises(TypeError, match=r"elements are no molecules, the first is .*: pass SMILES or RDKit molecules"):
+    with pytest.raises(TypeError, match=r"elements are not molecules, the first is .*: pass SMILES or RDKit molecules"):
         predictor.predict(wrong)
 
 
