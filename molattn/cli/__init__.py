@@ -1,1 +1,1 @@
-"""The command line: one file per command, thin; nothing heavy is imported until a command runs."""
+"""The command line: a module for each command. Modules that import slowly are imported when a command needs them."""

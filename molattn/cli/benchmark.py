@@ -28,7 +28,7 @@ def benchmark(
         list[str] | None,
         typer.Option(help="Tasks, such as caco2_wang herg. [default: all]", metavar="NAME", show_default=False),
     ] = None,
-    seeds: Annotated[str, typer.Option(help="Seeds, such as 1-5 or 1,3: a training each.")] = "1-5",
+    seeds: Annotated[str, typer.Option(help="Seeds, such as 1-5 or 1,3: one training for each.")] = "1-5",
     output_dir: Annotated[
         Path | None,
         typer.Option("--output-dir", "-o", help="The folder of scores. [default: runs/benchmark-BENCHMARK]"),
@@ -45,11 +45,11 @@ def benchmark(
     `molattn benchmark tdc` trains on each task with five seeds, each with other validation molecules, and prints scores
     with intervals and ranks in the leaderboards. The other options are those of `molattn train`.
 
-    Scores are kept in the folder: the same command resumes after an interruption, and adds tasks or seeds. Training
+    Scores are saved in the folder: the same command resumes after an interruption, and adds tasks or seeds. Training
     gets no label of a test molecule. Each score reads these labels: choose settings by validation, not by scores.
     """
     numbers = parse_seeds(seeds)
-    resolved = resolve(config, options, _checked(settings or []))
+    resolved = resolve(config, options, _check_settings(settings or []))
     from molattn.benchmark import benchmark_tasks, run_benchmark
     from molattn.benchmark.trainings import molattn_trainer
     from molattn.cli.benchmark_report import report
@@ -87,8 +87,8 @@ def parse_seeds(text: str) -> list[int]:
     return list(found)
 
 
-def _checked(settings: list[str]) -> list[str]:
-    """The texts of `--set`. Raises UsageError for a setting that the benchmark decides."""
+def _check_settings(settings: list[str]) -> list[str]:
+    """The values of `--set`, unchanged. Raises UsageError for a setting that the benchmark decides."""
     for text in settings:
         for section, values in parse_setting(text).items():
             if decided := set(values) & set(BENCHMARK_SETTINGS.get(section, ())):
@@ -101,6 +101,6 @@ def _identity(config: RunConfig) -> dict[str, Any]:
     found = {}
     for section, values in config.explicit_settings().items():
         left_out = {*BENCHMARK_SETTINGS.get(section, ()), *WITHOUT_EFFECT.get(section, ())}
-        if kept := {name: value for name, value in values.items() if name not in left_out}:
-            found[section] = kept
+        if identifying := {name: value for name, value in values.items() if name not in left_out}:
+            found[section] = identifying
     return found

@@ -51,9 +51,9 @@ def _print_leaderboards(summaries: "Sequence[TaskSummary]") -> None:
     """Print a line for each task, with its rank in the leaderboard."""
     rows = [["task", "metric", "score", "95% interval", "rank", "rank range", "test (both sides)"]]
     for s in summaries:
-        ends = "" if s.rank_range is None else f"ranks {s.rank_range[0]} to {s.rank_range[1]}"
-        place = "" if s.rank is None else f"{s.rank} of {len(s.published) + 1}"
-        rows.append([s.task, _label(s.metric), _score(s), _interval(s), place, ends, f"{s.test} ({s.both_sides})"])
+        rank_range = "" if s.rank_range is None else f"ranks {s.rank_range[0]} to {s.rank_range[1]}"
+        rank = "" if s.rank is None else f"{s.rank} of {len(s.published) + 1}"
+        rows.append([s.task, _label(s.metric), _score(s), _interval(s), rank, rank_range, f"{s.test} ({s.both_sides})"])
     _print_rows(rows)
     print_line()
     print_line("score: mean and standard deviation over the seeds. interval: bootstrap over the test molecules.")

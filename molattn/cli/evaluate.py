@@ -66,8 +66,8 @@ def evaluate(
         warn(warning)
     if result.rejected:
         first = result.rejected[0]
-        where, total = f"{first.location}: {first.reason}", len(result.rejected) + len(result.rows)
-        message = describe_failures(len(result.rejected), total, "rows are left out", where)
+        reason, total = f"{first.location}: {first.reason}", len(result.rejected) + len(result.rows)
+        message = describe_failures(len(result.rejected), total, "rows are left out", reason)
         if strict:
             raise RowsFailed(message)
         warn(message)
@@ -107,10 +107,10 @@ def evaluate(
     if as_json:
         print_json(content)
     elif not quiet:
-        of = "atoms" if predictor.task.atom_level else "molecules"
+        noun = "atoms" if predictor.task.atom_level else "molecules"
         units = dict(zip(predictor.targets, predictor.units, strict=True))
         baseline_label, unseen = predictor.task.baseline_label, result.unseen_metrics
-        print_metrics(result.metrics, of, units, result.baseline, baseline_label, unseen, result.intervals)
+        print_metrics(result.metrics, noun, units, result.baseline, baseline_label, unseen, result.intervals)
         print_transformed(result.transformed)
         if result.uncertainty:
-            print_uncertainty(result.uncertainty, of, units)
+            print_uncertainty(result.uncertainty, noun, units)

@@ -48,7 +48,7 @@ def export(
     if path.suffix != SUFFIXES[chosen]:
         raise UsageError(f"a model in the format {chosen} has the suffix {SUFFIXES[chosen]}, not {path.name}")
     if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent}: make it first")
+        raise InputError(f"there is no folder {path.parent}: create it first")
     if path.exists() and not force:
         raise UsageError(f"{path} exists: give another --output, or --force to replace it")
     load_predictor(run).export(path, chosen)

@@ -1,4 +1,4 @@
-"""`molattn faithfulness`: how faithful attributions are to a model, and how accurate where the truth is known."""
+"""`molattn faithfulness`: how faithful attributions are to a model, and how accurate with ground truth."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -37,10 +37,10 @@ def faithfulness(
 ) -> None:
     """Measure how faithful each method of `molattn explain` is for a model, on molecules held out from its training.
 
-    Edits: real molecules that differ in one atom or group; does the change that the method predicts have the direction
-    and the size of the change of the prediction? Pairs: the same with measured values, of test molecules in matched
+    Edits: molecules that differ in one atom or group; does the change that the method predicts have the direction and
+    the size of the change of the prediction? Pairs: the same with measured values, of test molecules in matched
     pairs. Deletion: how much the prediction changes when the top-ranked atoms are masked, relative to a random order,
-    whatever the sign. Stability: of the values, under another spelling of the molecule, noise in the weights, and, for
+    whatever the sign. Stability: of the values, for a randomized SMILES of the molecule, noise in the weights, and, for
     an ensemble, another seed. Each has a 95% bootstrap interval. A measure has no value for a method that makes the
     same edit itself. On `nci-logp` and `nci-tpsa`, where the true contribution of every atom is known, signs, Kendall's
     tau, Pearson's r and the AUROC of the important atoms are measured as well, compared with random numbers and an
@@ -106,10 +106,10 @@ def _print(result: "RunFaithfulness", run: Path) -> None:
         for method, m in scores.methods.items():
             table.add_row(method, *(_estimate(m.measures[name]) for name in names))
         console().print(table)
-    of_random = scores.methods["random"].measures
-    for name, words in _EXPLANATIONS.items():
-        if name in of_random:
-            print_line(words.format(n=of_random[name].count))
+    measures = scores.methods["random"].measures
+    for name, text in _EXPLANATIONS.items():
+        if name in measures:
+            print_line(text.format(n=measures[name].count))
     print_line("In brackets: 95% bootstrap intervals over molecules.")
     print_line(f"Saved in {run / 'faithfulness.json'}; molattn explain and pictures of attention show it.")
 

@@ -16,7 +16,7 @@ LARGE = 1e5
 
 def print_metrics(
     metrics: Mapping[str, Mapping[str, Any]],
-    counted: str,
+    noun: str,
     units: Mapping[str, str],
     baseline: Mapping[str, Mapping[str, Any]] | None = None,
     baseline_label: str = "",
@@ -28,13 +28,12 @@ def print_metrics(
 
     Args:
         metrics: {target: {metric: value, "n": labels}}.
-        counted: what has the labels, such as "test molecules".
+        noun: what has labels, such as "test molecules".
         units: unit of each target, empty where unknown.
         baseline: the same for a constant prediction; None for none.
         baseline_label: the name of that prediction, such as "the mean".
         unseen: the same for molecules that were not used in training; None if they are not reported.
-        intervals: {target: {metric: [lower, upper]}} of `metrics`, shown where it is one column of
-            a table; None for none.
+        intervals: {target: {metric: [lower, upper]}} of `metrics`, shown as a column of a table; None for none.
         other_models: the same as `metrics` for other models, by their names.
     """
     from molattn.data.tables.units import name_has_unit
@@ -57,12 +56,12 @@ def print_metrics(
             shown = unit and not name_has_unit(target, unit) and any(METRICS[n].has_unit for n in names)
             in_unit = f" in {unit}" if shown else ""
             print_line()
-            print_line(f"{target}{in_unit}, {model['n']} {counted}{_censored(model)}:")
+            print_line(f"{target}{in_unit}, {model['n']} {noun}{_censored(model)}:")
             labels = [METRICS[n].label for n in names]
             _print(["", *columns], [list(row) for row in zip(labels, *columns.values(), strict=True)])
     else:
         print_line()
-        print_line(f"{counted}:")
+        print_line(f"{noun}:")
         rows = [[target, f"{m['n']}{_censored(m)}", *(number(m[n]) for n in names)] for target, m in metrics.items()]
         rows.append(["mean of all", "", *(_mean(metrics, n) for n in names)])
         if unseen:
@@ -109,8 +108,8 @@ def _mean(metrics: Mapping[str, Mapping[str, Any]], name: str) -> str:
     return number(mean_over_targets(metrics, (name,))[name])
 
 
-def _interval(ends: Sequence[float] | None) -> str:
-    return "undefined" if ends is None else " to ".join(map(number, ends))
+def _interval(bounds: Sequence[float] | None) -> str:
+    return "undefined" if bounds is None else " to ".join(map(number, bounds))
 
 
 def number(value: float | None) -> str:

@@ -98,8 +98,8 @@ def predict(
     Several tables are written to a folder, under their own names: `molattn predict runs/esol data/*.parquet -o out/`.
     `--engine ray` (extra `ray`) distributes them, part by part, over the CPUs of the Ray cluster in RAY_ADDRESS, whose
     machines read the same files, or of this machine; `--num-workers` limits their number. `--engine onnx` (extra
-    `onnx`) computes with what `molattn export` wrote into the run folder, and an ONNX file can stand in place of the
-    folder: `molattn predict esol.onnx in.csv`. Neither needs torch.
+    `onnx`) computes with what `molattn export` wrote into the run folder, and an ONNX file can be given instead of
+    the folder: `molattn predict esol.onnx in.csv`. Neither needs torch.
 
     `--interval 0.9` adds `<target>_lower` and `<target>_upper`, or for classes `<target>_set`, from the calibration
     molecules of `molattn train --calibration-size 0.1`. `--applicability` adds the distance to the nearest training

@@ -38,7 +38,7 @@ def report(
         str | None, typer.Option(help="Name of the column of names. [default: detected]", show_default=False)
     ] = None,
     max_molecules: Annotated[
-        int, typer.Option(min=1, help="Show at most N molecules, those of the test first.", metavar="N")
+        int, typer.Option(min=1, help="Show at most N molecules, test molecules first.", metavar="N")
     ] = 5000,
     reading: TableReading = DEFAULT_READING,
     force: Force = False,

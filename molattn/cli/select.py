@@ -36,7 +36,9 @@ def select(
             help="How standard deviations are computed: dropout, ... [default: as trained]", show_default=False
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="For diverse, of the first molecule if the model keeps none.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="For diverse, of the first molecule if the model has no training molecules.")
+    ] = 0,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -65,8 +67,8 @@ def select(
     - `diverse`, to explore: each next molecule is the one with the largest Tanimoto distance to the training molecules
       and those selected before.
 
-    Rows that cannot be read are not selected; a warning reports how many there are, and the first. The table is kept in
-    memory.
+    Rows that cannot be read are not selected; a warning reports how many there are, and the first. The whole table is
+    held in memory.
     """
     from molattn.inference.table_job import TableJob, locked_outputs
 

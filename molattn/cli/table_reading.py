@@ -48,7 +48,7 @@ class TableReading:
     @property
     def options(self) -> "TableOptions":
         """Encoding, header, sheet and number format."""
-        # Imported here, and below, because the help needs none of it.
+        # Imported here, because the help screen does not need it.
         from molattn.data.tables.options import TableOptions
 
         return TableOptions(self.encoding or "", not self.no_header_row, self.sheet or "", self.decimal, self.thousands)
@@ -60,11 +60,11 @@ class TableReading:
         return InputTable(path, self.smiles_column, self.input_format, self.options)
 
     def check_has_table(self, table: object, what: str = "a table", **others: object) -> None:
-        """Refuse the options that are given although there is no table.
+        """Reject options for reading a table if there is no table.
 
         Args:
             table: None, or empty, for no table.
-            what: how the table would be given, for the message.
+            what: the argument or option that gives the table, for the message.
             others: other options that need a table, by their names in Python.
 
         Raises:
@@ -80,9 +80,9 @@ DEFAULT_READING = TableReading()
 
 
 def reads_table(*, without: tuple[str, ...] = ()) -> Callable[[Command], Command]:
-    """A decorator: the command has the options of `TableReading`, but for `without`, as its parameter `reading`.
+    """A decorator: the command has the options of `TableReading` except `without`, and receives them as `reading`.
 
-    They stand where `reading` stands in the signature of the command.
+    They replace `reading` in the signature of the command.
     """
 
     def decorate(command: Command) -> Command:
@@ -93,9 +93,9 @@ def reads_table(*, without: tuple[str, ...] = ()) -> Callable[[Command], Command
             inspect.Parameter(name, kind, default=getattr(DEFAULT_READING, name), annotation=hints[name])
             for name in names
         ]
-        own = inspect.signature(command)
+        signature = inspect.signature(command)
         parameters: list[inspect.Parameter] = []
-        for parameter in own.parameters.values():
+        for parameter in signature.parameters.values():
             parameters += options if parameter.name == "reading" else [parameter.replace(kind=kind)]
 
         @wraps(command)
@@ -103,7 +103,7 @@ def reads_table(*, without: tuple[str, ...] = ()) -> Callable[[Command], Command
             reading = TableReading(**{name: values.pop(name) for name in names})
             command(**values, reading=reading)
 
-        run.__signature__ = own.replace(parameters=parameters)  # pyright: ignore[reportAttributeAccessIssue]
+        run.__signature__ = signature.replace(parameters=parameters)  # pyright: ignore[reportAttributeAccessIssue]
         return run
 
     return decorate

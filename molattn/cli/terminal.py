@@ -1,8 +1,8 @@
 """Printing of untrusted text on a terminal.
 
 Names, units, paths and SMILES are untrusted, and a terminal interprets what is in them: an escape sequence clears the
-screen or sets the title, a change of direction reverses a line, a line break starts a new line. Every line, table cell
-and message goes through `printable`. Bytes written to a file are not changed.
+screen or sets the title, a bidirectional control character reverses a line, a line break starts a new line. Every line,
+table cell and message goes through `printable`. Bytes written to a file are not changed.
 """
 
 import json
@@ -59,7 +59,7 @@ def console(stderr: bool = False) -> "Console":
     from rich.console import Console
     from rich.segment import Segment
 
-    class Plain(Console):
+    class PlainConsole(Console):
         def render_str(self, text: str, **options: Any) -> Any:
             return super().render_str(printable(text), **options)
 
@@ -71,7 +71,7 @@ def console(stderr: bool = False) -> "Console":
         def on_broken_pipe(self) -> None:
             raise
 
-    return Plain(stderr=stderr, markup=False, emoji=False, highlight=False)
+    return PlainConsole(stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
 def bar_column() -> Any:

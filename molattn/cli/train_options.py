@@ -23,7 +23,7 @@ _TYPES: dict[Any, Any] = {
     tuple[float, ...]: list[float],
 }
 _KIND = RunConfig().model.kind
-_OTHERS = {
+_MODEL_OPTIONS = {
     "model": Option(" or ".join(CONFIGS).replace(_KIND, f"{_KIND} (default)"), metavar="KIND", hidden=False),
     "preset": Option("A published model, see `molattn presets`.", metavar="NAME", hidden=False, registry="preset"),
 }
@@ -67,20 +67,22 @@ def list_plugins() -> None:
         _add_options(*decorated)
 
 
-def _add_options(command: Command, own: inspect.Signature, names: tuple[str, ...], without: tuple[str, ...]) -> None:
+def _add_options(
+    command: Command, signature: inspect.Signature, names: tuple[str, ...], without: tuple[str, ...]
+) -> None:
     """Set the signature that typer reads: the command's arguments, the settings, and its other options."""
-    declared = {name: (str, other, "Training") for name, other in _OTHERS.items()}
+    declared = {name: (str, option, "Training") for name, option in _MODEL_OPTIONS.items()}
     for section, panel in _PANELS.items():
         hints, options = get_type_hints(section), [f for f in fields(section) if "option" in f.metadata]
-        of_section = {f.name: (hints[f.name], f.metadata["option"], panel) for f in options}
-        declared = of_section | declared if section is DataConfig else declared | of_section
+        section_options = {f.name: (hints[f.name], f.metadata["option"], panel) for f in options}
+        declared = section_options | declared if section is DataConfig else declared | section_options
     settings = [
         _parameter(name, *declared[name], hidden=not names) for name in names or declared if name not in without
     ]
-    others = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    others = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     arguments = [p for p in others if p.kind is not p.KEYWORD_ONLY]
     parameters = [*arguments, *settings, *others[len(arguments) :]]
-    command.__signature__ = own.replace(  # pyright: ignore[reportFunctionMemberAccess]
+    command.__signature__ = signature.replace(  # pyright: ignore[reportFunctionMemberAccess]
         parameters=[p.replace(kind=p.KEYWORD_ONLY) for p in parameters]
     )
 

@@ -18,13 +18,13 @@ def report_run(result: "RunResult") -> None:
     from molattn.cli.uncertainty_metrics import print_uncertainty
 
     metrics, baseline_label = result.metrics, result.dataset.task.baseline_label
-    of = "atoms of " if result.dataset.task.atom_level else ""
+    prefix = "atoms of " if result.dataset.task.atom_level else ""
     test, baseline, intervals = metrics["test"], metrics["baseline"]["test"], metrics["test_intervals"]
     forest = {"random forest": metrics["baseline_forest"]["test"]} if "baseline_forest" in metrics else {}
-    print_metrics(test, f"{of}test molecules", metrics["units"], baseline, baseline_label, None, intervals, forest)
+    print_metrics(test, f"{prefix}test molecules", metrics["units"], baseline, baseline_label, None, intervals, forest)
     print_transformed(metrics.get("transformed", {}).get("test", {}))
     if "uncertainty" in metrics:
-        print_uncertainty(metrics["uncertainty"], f"{of}test molecules", metrics["units"])
+        print_uncertainty(metrics["uncertainty"], f"{prefix}test molecules", metrics["units"])
     run, program = quote_argument(result.folder), _program()
     print_line(f"Saved in {result.folder}: metrics.json, predictions.csv, plots/, model/ and more. Next:")
     descriptors = result.dataset.config.descriptor_columns

@@ -20,12 +20,12 @@ EXPLANATIONS = {
 """An explanation of each metric, in one line."""
 
 
-def print_uncertainty(metrics: Mapping[str, Any], counted: str, units: Mapping[str, str]) -> None:
-    """Print the metrics of a run's uncertainties, one line per target."""
+def print_uncertainty(metrics: Mapping[str, Any], noun: str, units: Mapping[str, str]) -> None:
+    """Print the metrics of a run's uncertainties, one line per target; `noun` is what has labels: "test molecules"."""
     calibration, level = metrics["calibration"], metrics["level"]
     method = f"uncertainty by {metrics['method']}" if metrics["method"] != "none" else "no uncertainty estimate"
     print_line()
-    print_line(f"{method}, calibration {calibration}; {counted}:")
+    print_line(f"{method}, calibration {calibration}; {noun}:")
     for target, values in list(metrics["test"].items())[:MAX_UNCERTAINTIES]:
         unit = f" {units[target]}" if units.get(target) else ""
         describe = {

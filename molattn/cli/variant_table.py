@@ -21,19 +21,19 @@ def print_variants(found: "TradeOffs", size: int) -> None:
     if not found.rows:
         print_line("there is no variant: no hydrogen and no substituent can be replaced")
         return
-    heads = ["change", "atom", *(["front"] if several else [])]
+    header = ["change", "atom", *(["front"] if several else [])]
     for name, result in zip(found.names, found.results, strict=True):
-        heads += [name if several else "predicted", f"change, {result.level:.0%} interval", "", "measured"]
+        header += [name if several else "predicted", f"change, {result.level:.0%} interval", "", "measured"]
     rows = []
     for row, on_front in list(zip(found.rows, found.front, strict=True))[:size]:
         cells = [row[0].variant.name, ",".join(map(str, row[0].variant.atoms)), *(["*" if on_front else ""] * several)]
-        for one in row:
-            cells += _cells(one)
+        for property_row in row:
+            cells += _cells(property_row)
         score = row[0].accessibility
         rows.append(
             [*cells, "-" if score is None else f"{score:.1f}", ", ".join(row[0].new_alerts), row[0].variant.smiles]
         )
-    _print_columns([*heads, "SA", "new alerts", "variant"], rows)
+    _print_columns([*header, "SA", "new alerts", "variant"], rows)
     print_line()
     if len(found.rows) > size:
         print_line(f"{size} of {len(found.rows)} variants; -n shows more, and -o variants.csv has all")
@@ -60,16 +60,16 @@ def _cells(row: "WhatIfRow") -> list[str]:
     return [f"{row.prediction:.2f}", f"{row.change:+.2f} ({row.lower:+.2f} to {row.upper:+.2f})", marks, effect]
 
 
-def _print_columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+def _print_columns(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print text in columns; the last one is not padded."""
-    widths = [max(map(len, cells)) for cells in zip(heads, *rows, strict=True)]
-    for cells in (heads, *rows):
+    widths = [max(map(len, cells)) for cells in zip(header, *rows, strict=True)]
+    for cells in (header, *rows):
         padded = [cell.ljust(width) for cell, width in zip(cells[:-1], widths, strict=False)]
         print_line("  ".join([*padded, cells[-1]]).rstrip())
 
 
 def variant_csv(found: "TradeOffs", size: int | None) -> str:
-    """The variants as a CSV: atoms and alerts are separated by spaces, and what is not known is empty."""
+    """The variants as CSV: atoms and alerts are separated by spaces, and unknown values are empty."""
     frame = found.to_frame()
     frame = frame if size is None else frame.slice(0, size)
     text = io.StringIO()

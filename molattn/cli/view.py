@@ -21,7 +21,7 @@ def view(
     run: Run,
     table: Annotated[
         Path | None,
-        typer.Argument(help="A table of molecules; columns named as the targets are shown as true values."),
+        typer.Argument(help="A table of molecules; columns named as the targets are shown as measured values."),
     ] = None,
     smiles: Smiles = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="Output file, .html.")] = Path("page.html"),
@@ -63,16 +63,16 @@ def view(
     else:
         rows = first_rows(predictor, reading.input_table(table), max_rows, names_column)
     maps: list[AttentionMap] = []
-    truth_of_maps: list[MeasuredValues | None] = []
-    names_of_maps: list[str] = []
+    measured: list[MeasuredValues | None] = []
+    names: list[str] = []
     failed: list[str] = []
     for i, result in enumerate(predictor.attentions(rows.smiles)):
         if isinstance(result, SmilesError):
             failed.append(f"{rows.locations[i]}: {result.reason}")
         else:
             maps.append(result)
-            truth_of_maps.append(rows.truth[i])
-            names_of_maps += rows.names[i : i + 1]
+            measured.append(rows.measured[i])
+            names += rows.names[i : i + 1]
     if failed:
         message = describe_failures(len(failed), len(rows.smiles), "molecules cannot be shown", failed[0])
         if strict:
@@ -81,7 +81,7 @@ def view(
             raise InputError(message)
         warn(message)
     attributions = page_attributions(predictor, [attention.smiles for attention in maps], warn, method or ())
-    write_page(output, maps, attributions, truth_of_maps, names_of_maps)
+    write_page(output, maps, attributions, measured, names)
     if not quiet:
         count = "1 molecule" if len(maps) == 1 else f"{len(maps)} molecules"
         print_status(f"{output} shows {count}{rows.note}: open it in a browser")

@@ -19,15 +19,15 @@ class ViewedRows:
 
     Attributes:
         smiles: their SMILES.
-        locations: where they are, for messages.
-        truth: their true values, by the name of the target.
+        locations: their locations, for messages.
+        measured: their measured values, by the name of the target.
         names: their names; empty for a table without a column of names.
-        note: that the table has more rows; empty if it has not.
+        note: that the table has more rows; empty if it does not.
     """
 
     smiles: list[object]
     locations: list[str]
-    truth: list["MeasuredValues | None"]
+    measured: list["MeasuredValues | None"]
     names: list[str] = field(default_factory=list)
     note: str = ""
 
@@ -35,10 +35,10 @@ class ViewedRows:
 def first_rows(
     predictor: "Predictor", table: "InputTable", max_rows: int, names_column: str | None = None
 ) -> ViewedRows:
-    """The first molecules of a table, with their true values and names.
+    """The first molecules of a table, with their measured values and names.
 
     Args:
-        predictor: the model, whose targets are the columns of true values.
+        predictor: the model, whose targets are the columns of measured values.
         table: the table.
         max_rows: how many rows are read.
         names_column: the column of names; guessed by its name if None.
@@ -61,7 +61,7 @@ def first_rows(
         numbers = NumberColumns(stream, [*targets] if has_numbers else [], table.options, warn)
         texts: list[object] = []
         locations: list[str] = []
-        truth: list[MeasuredValues | None] = []
+        measured: list[MeasuredValues | None] = []
         names: list[str] = []
         for chunk in stream.chunks:
             rows_of_chunk = chunk.rows()
@@ -72,7 +72,7 @@ def first_rows(
             for text, line, cells in islice(rows, max_rows + 1 - len(texts)):
                 texts.append(text)
                 locations.append(f"{stream.line_kind} {line}")
-                truth.append({t: _value(cells[k]) for t, k in targets.items()})
+                measured.append({t: _value(cells[k]) for t, k in targets.items()})
                 if name_index is not None:
                     names.append(cells[name_index].strip())
             if len(texts) > max_rows:
@@ -80,7 +80,7 @@ def first_rows(
     if not texts:
         raise InputError(f"{table.path} has no rows")
     note = f", the first of {table.path}; --max-rows shows more" if len(texts) > max_rows else ""
-    return ViewedRows(texts[:max_rows], locations[:max_rows], truth[:max_rows], names[:max_rows], note)
+    return ViewedRows(texts[:max_rows], locations[:max_rows], measured[:max_rows], names[:max_rows], note)
 
 
 def _value(text: str) -> float | str | None:
