@@ -17,7 +17,7 @@ from molattn.inference.molecules import as_smiles
 from molattn.inference.row_counts import warn_failed
 from molattn.inference.table_predictor import TablePredictor
 from molattn.models.artifact_file import load_artifact
-from molattn.training.run_status import check_has_model, model_folder
+from molattn.training.run_status import check_has_model, model_folder, run_of_model
 
 if TYPE_CHECKING:
     import torch
@@ -237,7 +237,7 @@ class Predictor(ArrayPredictor, TablePredictor, AttentionTablePredictor):
             metrics=tuple(metrics),
             num_workers=num_workers,
             read_options=self.read_options,
-            seen=() if self.folder is None else seen_smiles(self.folder.parent),
+            seen=() if self.folder is None else seen_smiles(run_of_model(self.folder)),
             progress=progress,
             table_options=table_options,
         )

@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -289,6 +290,10 @@ def test_training_molecules_are_evaluated_separately(molattn: Molattn, run: Path
     assert lower < metrics["test"]["y"]["rmse"] < upper
     assert "95% interval" in molattn("evaluate", run, tmp_path / "test.csv").out
     assert content["seen"] == seen and json.loads(alone.out)["unseen"] == {}
+    # A file next to a model that is not in a run folder is not about its training.
+    shutil.copytree(run / "model", tmp_path / "copied")
+    shutil.copy(run / "splits.csv", tmp_path)
+    assert json.loads(molattn("evaluate", tmp_path / "copied", tmp_path / "all.csv", "--json").out)["seen"] == 0
     known = [row for row in rows if label[row["smiles"]] != "test"]
     assert "there are no others in the table" in molattn("evaluate", run, write("known.csv", known)).err
 
