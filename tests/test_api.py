@@ -169,7 +169,7 @@ def test_warnings_of_a_run_are_warnings(tmp_path: Path) -> None:
 
 def test_a_warning_points_at_the_first_line_outside_of_molattn() -> None:
     file = f"{Path(molattn.__file__).parent}/made.py"
-    names: dict = {}
+    names: dict = {"__name__": "molattn.made"}
     exec(compile("def warn(reporter): reporter.warning('careful')", file, "exec"), names)
     with pytest.warns(MolattnWarning, match="careful") as warned:
         names["warn"](PrintReporter())

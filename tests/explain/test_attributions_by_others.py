@@ -64,7 +64,7 @@ def test_occlusion_is_the_difference_to_the_output_without_the_atom(
     node_masks = np.array([[True] * 7, [False] + [True] * 6, [True] * 5 + [False] * 2])
     wanted = np.stack([compute_outputs(model, [without(molecule, gone)])[0] for gone in ([], [0], [5, 6])])
     for pairs in (1, 2 * 49, 400_000):
-        monkeypatch.setattr(masking, "_PAIRS", pairs)
+        monkeypatch.setattr(masking, "_MAX_PAIRS_PER_BATCH", pairs)
         np.testing.assert_allclose(masked_outputs(model, molecule, node_masks), wanted, atol=1e-5)
     orders, counts = [np.array([6, 0, 1, 2, 3, 4, 5]), np.arange(7)], [0, 1, 3]
     found = deletion_outputs(model, molecule, orders, counts)
