@@ -9,6 +9,7 @@ from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from itertools import islice
 from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import ForkingPickler
 from threading import Thread
 from typing import Any, TypeVar
@@ -110,8 +111,9 @@ class _Pool:
 
     def _start(self) -> ProcessPoolExecutor:
         # Not fork: it can hang in a process with threads, such as torch's.
-        count = min(self.num_workers, _MAX_WORKERS)
-        return ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_exit_with_parent)
+        context, count = get_context("spawn"), min(self.num_workers, _MAX_WORKERS)
+        reader, self._writer = context.Pipe(duplex=False)
+        return ProcessPoolExecutor(count, mp_context=context, initializer=_exit_with, initargs=(reader,))
 
     def submit(self, rows: list[object]) -> "Future[list[Any]]":
         """A future of the results of `rows`."""
@@ -128,7 +130,7 @@ class _Pool:
 
         Raises UsageError if the new ones die without any work.
         """
-        self.stop()
+        self.stop(kill=True)
         self.executor = self._start()
         try:
             self.executor.submit(_no_op).result()
@@ -149,21 +151,29 @@ class _Pool:
         half = len(rows) // 2
         return self.run_isolated(rows[:half]) + self.run_isolated(rows[half:])
 
-    def stop(self) -> None:
-        """Stop the processes, and wait for them."""
+    def stop(self, kill: bool = False) -> None:
+        """Stop the processes, and wait for them; with `kill` they end at once, whatever they do."""
+        if kill:
+            # An executor whose process died terminates the others, but not one that `submit` starts at the same time;
+            # then it waits for that one forever.
+            self._writer.close()
         self.executor.shutdown(cancel_futures=True)
+        self._writer.close()
 
 
-def _exit_with_parent() -> None:
-    """Make a worker exit when its parent process ends, even if that is killed; otherwise it would wait forever."""
+def _exit_with(reader: Connection) -> None:
+    """Make a worker exit when the other end of `reader` is closed, or when its parent process ends or is killed.
+
+    Otherwise it would wait for work forever.
+    """
     parent = parent_process()
-    if parent is not None:
+    ends = [reader] if parent is None else [reader, parent.sentinel]
 
-        def watch() -> None:
-            parent.join()
-            os._exit(1)
+    def watch() -> None:
+        wait(ends)
+        os._exit(1)
 
-        Thread(target=watch, daemon=True).start()
+    Thread(target=watch, daemon=True).start()
 
 
 def _no_op() -> None:

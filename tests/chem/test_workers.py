@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from molattn.chem.workers import WORKER_DIED, map_chunks
+from molattn.chem.workers import WORKER_DIED, _Pool, map_chunks
 from molattn.errors import InputError, SmilesError, UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -51,6 +51,22 @@ def results_of(rows: list[object], num_workers: int, chunk_size: int = 4) -> lis
         results += [r.reason if isinstance(r, SmilesError) else r for r in part]
     assert returned == rows
     return results
+
+
+def sleep(rows: list[object]) -> list[object]:
+    """Write a file, and sleep for longer than a test may take."""
+    Path(str(rows[0])).write_text("")
+    time.sleep(3600)
+    return rows
+
+
+def test_a_pool_can_end_processes_that_are_busy(tmp_path: Path) -> None:
+    # As a process does that is started while the executor terminates the others: it is not terminated.
+    pool = _Pool(1, sleep)
+    pool.submit([tmp_path / "started"])
+    while not (tmp_path / "started").exists():
+        time.sleep(0.1)
+    pool.stop(kill=True)
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
