@@ -14,7 +14,11 @@ AUTO_BASE, NO_BASE = "auto", "none"
 """Values of `training.base`, besides the name, folder or address of a base model."""
 
 DEFAULT_BASE = "nci"
-"""The base model that `AUTO_BASE` selects."""
+"""The base model that `AUTO_BASE` selects for few molecules, and where `LARGE_BASE` is incompatible."""
+
+LARGE_BASE = "chembl"
+"""The base model that `AUTO_BASE` selects if the number of training molecules is in `MANY_MOLECULES`: folds of TDC's
+tasks in `docs/arena.md`."""
 
 FINE_TUNING: dict[str, dict[str, Any]] = {"model": {"dropout": 0.05}, "training": {"epochs": 40, "patience": 15}}
 """Default settings of a training from a base model, by section, where they differ from the general defaults. For the
@@ -29,8 +33,8 @@ FROM_SCRATCH: dict[str, dict[str, Any]] = {
 learned. It distinguishes only short paths: small data sets have too few pairs of distant atoms to learn from."""
 
 MANY_MOLECULES = range(1_500, 100_001)
-"""The numbers of training molecules for which `FINE_TUNING_MANY` applies. Computing descriptors of more molecules would
-take minutes."""
+"""The numbers of training molecules for which `LARGE_BASE` is the default and `FINE_TUNING_MANY` applies. Computing
+descriptors of more molecules would take minutes, as would their training with the larger model."""
 
 FINE_TUNING_MANY: dict[str, dict[str, Any]] = {"model": {"dropout": 0.0}, "training": {"auxiliary": 1.0}}
 """Default settings of a training from a base model on many molecules, in addition to `FINE_TUNING`. In so many steps

@@ -20,11 +20,13 @@ from molattn.training.bases import (
     FINE_TUNING,
     FINE_TUNING_MANY,
     FROM_SCRATCH,
+    LARGE_BASE,
     MANY_MOLECULES,
     NO_BASE,
     base_names,
     find_base,
     incompatible_settings,
+    with_base_settings,
 )
 from molattn.training.config import DataConfig
 from molattn.training.descriptors import num_extra_descriptors
@@ -40,11 +42,12 @@ _CHANGEABLE_SETTINGS = ("dropout",)
 def resolve_initialization(config: RunConfig, atom_level: bool = False, molecules: int = 0) -> tuple[RunConfig, str]:
     """Resolve `training.base` and the settings that depend on it; also return a message for the user, or an empty one.
 
-    `AUTO_BASE` becomes the base model `DEFAULT_BASE` if the model has its settings, the targets are of molecules, and
-    the data set does not consist of molecules that the base model was trained on; otherwise `NO_BASE`. Settings that
-    are not explicit come from `FINE_TUNING` with a base model, and from `FINE_TUNING_MANY` if the number of molecules
-    is in `MANY_MOLECULES`. Without a base model they come from `FROM_SCRATCH`, if the model is a graph model and its
-    targets are of molecules and not computed by RDKit.
+    `AUTO_BASE` becomes `LARGE_BASE` if the number of molecules is in `MANY_MOLECULES`, and `DEFAULT_BASE` otherwise or
+    if explicit settings of the model differ from those of `LARGE_BASE`. It becomes `NO_BASE` if they differ from those
+    of both, if the targets are atom-level, or if the data set consists of molecules that `DEFAULT_BASE` was trained on.
+    Settings that are not explicit come from the base model and from `FINE_TUNING`, and from `FINE_TUNING_MANY` if the
+    number of molecules is in `MANY_MOLECULES`. Without a base model they come from `FROM_SCRATCH`, if the model is a
+    graph model and its targets are of molecules and not computed by RDKit.
 
     Args:
         config: as requested.
@@ -58,16 +61,7 @@ def resolve_initialization(config: RunConfig, atom_level: bool = False, molecule
     if name == NO_BASE:
         return _from_scratch(config, atom_level), ""
     if name == AUTO_BASE:
-        if DEFAULT_BASE not in base_names():
-            return _from_scratch(config, atom_level), ""
-        reason = _incompatibility(config, DEFAULT_BASE, atom_level)
-        if reason:
-            return _from_scratch(config, atom_level), f"training starts from scratch: {reason}"
-        message = (
-            f"training starts from the base model {DEFAULT_BASE}, which was trained without labels; --base {NO_BASE} "
-            "starts from scratch"
-        )
-        return _fine_tuning(_with_base(config, DEFAULT_BASE), atom_level, molecules), message
+        return _with_auto_base(config, atom_level, molecules)
     if reason := _incompatibility(config, name, False):
         raise UsageError(f"{reason}: leave that out, or add --base {NO_BASE}")
     return _fine_tuning(config, atom_level, molecules), f"training starts from the base model {name}"
@@ -137,6 +131,37 @@ def _is_from_rdkit(data: DataConfig) -> bool:
         return bool(load_card(data.dataset).computed)
     except (UsageError, InputError):
         return False
+
+
+def _with_auto_base(config: RunConfig, atom_level: bool, molecules: int) -> tuple[RunConfig, str]:
+    """The settings with `AUTO_BASE` resolved, and a message."""
+    names = base_names()
+    if LARGE_BASE in names and molecules in MANY_MOLECULES and not _is_from_rdkit(config.data):
+        large = _with_base_sizes(config, LARGE_BASE)
+        if not _incompatibility(large, LARGE_BASE, atom_level):
+            message = (
+                f"training starts from the base model {LARGE_BASE}, the default for {MANY_MOLECULES[0]:,} training "
+                f"molecules or more (weights under CC BY-SA 3.0); --base {DEFAULT_BASE} is smaller and faster, --base "
+                f"{NO_BASE} starts from scratch"
+            )
+            return _fine_tuning(large, atom_level, molecules), message
+    if DEFAULT_BASE not in names:
+        return _from_scratch(config, atom_level), ""
+    if reason := _incompatibility(config, DEFAULT_BASE, atom_level):
+        return _from_scratch(config, atom_level), f"training starts from scratch: {reason}"
+    message = (
+        f"training starts from the base model {DEFAULT_BASE}, which was trained without labels; --base {NO_BASE} "
+        "starts from scratch"
+    )
+    return _fine_tuning(_with_base(config, DEFAULT_BASE), atom_level, molecules), message
+
+
+def _with_base_sizes(config: RunConfig, name: str) -> RunConfig:
+    """The settings with a base model and those settings of its model that are not explicit."""
+    keys = {key.removeprefix("model.") for key in config.explicit_keys if key.startswith("model.")}
+    default = asdict(type(config.model)())
+    keys |= {key for key, value in asdict(config.model).items() if value != default[key]}
+    return _with_base(replace(config, model=with_base_settings(find_base(name), config.model, keys)), name)
 
 
 def _with_base(config: RunConfig, name: str) -> RunConfig:

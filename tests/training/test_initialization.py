@@ -25,9 +25,11 @@ from molattn.training.bases import (
     FINE_TUNING,
     FINE_TUNING_MANY,
     FROM_SCRATCH,
+    LARGE_BASE,
     MANY_MOLECULES,
     base_names,
     bases_dir,
+    find_base,
 )
 from molattn.training.config import DataConfig, TrainingConfig
 from molattn.training.initialization import initialize_model, resolve_initialization
@@ -118,6 +120,36 @@ def test_defaults_for_many_molecules_apply_unless_set_explicitly(base: str) -> N
     assert config.training.epochs == FINE_TUNING["training"]["epochs"]
     plain = resolve(None, {"base": "none"})
     assert resolve_initialization(plain, molecules=MANY_MOLECULES[0]) == resolve_initialization(plain, molecules=1)
+
+
+def test_the_default_base_is_the_large_one_for_many_molecules() -> None:
+    def chosen(molecules: int, *settings: str, atom_level: bool = False, **options: object) -> str:
+        config, message = resolve_initialization(resolve(None, options, settings), atom_level, molecules)
+        assert (config.training.base in message) == (config.training.base != "none")
+        return config.training.base
+
+    first, last = MANY_MOLECULES[0], MANY_MOLECULES[-1]
+    assert chosen(first) == chosen(last) == LARGE_BASE != DEFAULT_BASE
+    assert chosen(0) == chosen(first - 1) == chosen(last + 1) == DEFAULT_BASE
+    assert chosen(first, base=DEFAULT_BASE) == chosen(first, "model.hidden_dim=64") == DEFAULT_BASE
+    assert chosen(first, "model.dropout=0.2") == chosen(first, "model.hidden_dim=128") == LARGE_BASE
+    assert chosen(first, "model.readout=sum") == chosen(first, atom_level=True) == "none"
+    # RDKit computes the targets of nci-logp, and the large base has learned them.
+    assert chosen(first, dataset="nci-logp") == chosen(first, model="smiles-transformer") == "none"
+    config = RunConfig(model=GraphModelConfig(hidden_dim=16))
+    assert resolve_initialization(config, molecules=first)[0].model.hidden_dim == 16
+
+
+def test_the_large_base_determines_the_settings_of_the_model() -> None:
+    config, message = resolve_initialization(resolve(None, {}), molecules=MANY_MOLECULES[0])
+    base = find_base(LARGE_BASE)
+    assert config.model == replace(base.model, dropout=FINE_TUNING_MANY["model"]["dropout"])
+    assert config.training.auxiliary == FINE_TUNING_MANY["training"]["auxiliary"]
+    assert "CC BY-SA" in message  # whoever trains it is told the licence of the weights
+    card = tomllib.loads((base.folder / "card.toml").read_text(encoding="utf-8"))
+    assert card["licence"].startswith("CC BY-SA 3.0")
+    weights, model = load_file(base.folder / "model.safetensors"), initialize_model(config, 1, False)
+    assert all(torch.equal(v, weights[k]) for k, v in model.state_dict().items() if not k.startswith("head."))
 
 
 @pytest.mark.parametrize("form", ["folder", "arrays"])
