@@ -13,11 +13,12 @@ reads the labels of the test molecules, counts the read, and writes the scores o
 none; no other command can read these labels. `folds` compares settings on the labeled molecules alone by the decision
 rule in docs/arena.md; options are those of `molattn train`, or the name of another model.
 
-Where no target transform is recognized, as for classes, a training with `--target-transform none` is the same as
-without it, and gets its row. Finished trainings are not repeated, so that an interrupted command can be resumed. No
-training starts after --hours, or after the core-hours in `arena_budget.py` of its question are spent; for `train` the
-question is the name of the model with its tag. Concurrent commands must have different tasks or models. Models of
-other projects run in environments of their own, see `peers.py`.
+A training that is the same with other options gets their row: with `--target-transform none` where no target transform
+is recognized, as for classes, and with the base model that is the default for that many molecules. Finished trainings
+are not repeated, so that an interrupted command can be resumed. No training starts after --hours, or after the
+core-hours in `arena_budget.py` of its question are spent; for `train` the question is the name of the model with its
+tag. Concurrent commands must have different tasks or models. Models of other projects run in environments of their
+own, see `peers.py`.
 """
 
 import argparse
@@ -88,7 +89,7 @@ def train(arguments: argparse.Namespace) -> None:
 def folds(arguments: argparse.Namespace) -> None:
     """Make the missing trainings in folds; then print the comparison of the options with the first of them."""
     from arena_page import table_of_options
-    from arena_runs import has_no_transform, train_fold
+    from arena_runs import train_fold
     from peers import FOLDER
     from tables import append_rows, read_rows
 
@@ -107,9 +108,7 @@ def folds(arguments: argparse.Namespace) -> None:
         seconds = sum(float(row["seconds"]) for row in read_rows(path) if row["question"] == question)
         if is_time_over(start, arguments.hours) or is_budget_spent(question, seconds):
             break
-        row = None
-        if has_no_transform(arguments.data, name, fold):
-            row = row_of_same_training(read_rows(path), name, options, fold, seed)
+        row = row_of_same_training(arguments.data, read_rows(path), name, options, fold, seed)
         row = row or train_fold(arguments.data, name, options, fold, seed, arguments.peers or FOLDER)
         append_rows(path, [{"question": question, **row}])
         print(f"{name}, {options!r}, fold {fold}: {row['seconds']} s of CPU", file=sys.stderr, flush=True)
@@ -119,17 +118,17 @@ def folds(arguments: argparse.Namespace) -> None:
 
 
 def row_of_same_training(
-    rows: list[dict[str, str]], task: str, options: str, fold: int, seed: int
+    data: Path, rows: list[dict[str, str]], task: str, options: str, fold: int, seed: int
 ) -> dict[str, object] | None:
-    """The row of the training that is the same without, or with, `--target-transform none`, without further seconds.
+    """The row of the same training with other options, without further seconds; None if there is no such row."""
+    from arena_runs import defaults_of_fold, explicit_options
 
-    None if there is no such row.
-    """
-    from arena_runs import same_training
-
-    key = (task, same_training(options), str(fold), str(seed))
-    for row in rows:
-        if (row["task"], row["options"], row["fold"], row["seed"]) == key:
+    found = [r for r in rows if (r["task"], r["fold"], r["seed"]) == (task, str(fold), str(seed))]
+    if not found:
+        return None
+    facts = defaults_of_fold(data, task, fold)
+    for row in found:
+        if explicit_options(row["options"], *facts) == explicit_options(options, *facts):
             copied: dict[str, object] = {name: value for name, value in row.items() if name != "question"}
             return {**copied, "options": options, "seconds": 0}
     return None

@@ -29,6 +29,7 @@ from tables import read_column, write_rows
 
 from molattn.benchmark.tasks import count_shared
 from molattn.errors import UsageError
+from molattn.training.bases import DEFAULT_BASE, LARGE_BASE, MANY_MOLECULES
 from molattn.training.skewed_targets import recognize_transform
 
 ENVIRONMENTS = {"catboost": "catboost", "chemprop": "chemprop", "chemprop-rdkit": "chemprop", "attentivefp": "pyg"}
@@ -212,22 +213,35 @@ def train_fold(data: Path, name: str, options: str, fold: int, seed: int, peers:
     }
 
 
-def same_training(options: str) -> str:
-    """The options with which a training is the same where no target transform is recognized.
+def explicit_options(options: str, molecules: int, no_transform: bool) -> str:
+    """The options with the base model that they lead to, and without `NO_TRANSFORM` where it changes nothing.
 
-    >>> same_training("--target-transform none --base chembl"), same_training("--base chembl")
-    ('--base chembl', '--target-transform none --base chembl')
+    Trainings of a task with the same explicit options are the same.
+
+    Args:
+        options: options of `molattn train`, or the name of another model, which stays as it is.
+        molecules: the number of training molecules, which decides on the base model.
+        no_transform: whether no transform of the target is recognized.
+
+    >>> explicit_options("", 1500, True), explicit_options("--target-transform none --base nci", 900, False)
+    ('--base chembl', '--target-transform none --base nci')
     """
-    others = options.removeprefix(NO_TRANSFORM)
-    return others.strip() if others != options else f"{NO_TRANSFORM} {options}".strip()
+    if options in ARENA_MODELS:
+        return options
+    if no_transform:
+        options = options.removeprefix(NO_TRANSFORM).strip()
+    if "--base" not in options.split():
+        options = f"{options} --base {LARGE_BASE if molecules in MANY_MOLECULES else DEFAULT_BASE}".strip()
+    return options
 
 
-def has_no_transform(data: Path, name: str, fold: int) -> bool:
-    """Whether the defaults learn the labels of a fold as they are: classes, or no transform is recognized."""
-    if TASKS[name].task_type != "regression":
-        return True
+def defaults_of_fold(data: Path, name: str, fold: int) -> tuple[int, bool]:
+    """What the defaults depend on: `molecules` and `no_transform` of `explicit_options`, for a training in a fold."""
     labels, y = _labels_of_fold(data, name, fold), read_task(data, name).y
-    return recognize_transform(y[labels == "train"], y[labels != "test"])[0] is None
+    no_transform = TASKS[name].task_type != "regression" or (
+        recognize_transform(y[labels == "train"], y[labels != "test"])[0] is None
+    )
+    return int((labels == "train").sum()), no_transform
 
 
 def _labels_of_fold(data: Path, name: str, fold: int) -> np.ndarray:

@@ -172,8 +172,8 @@ class TrainingConfig:
             from a base model.
         seed: of the split, the weights, the batches and the dropout.
         base: the initialization: the name of a base model, the folder of one that `molattn pretrain` wrote, or its
-            address on the hub, hf://user/model; "none" to train from scratch, "auto" for molattn's default base model
-            if it is compatible.
+            address on the hub, hf://user/model; "none" to train from scratch, "auto" for "chembl" with 1,500 to 100,000
+            training molecules and "nci" otherwise, where they are compatible.
         auxiliary: the weight, in the loss, of a dozen descriptors of the training molecules, which RDKit computes and
             the model learns in addition to its targets; 0 for none. The default is 0.3 for a graph model from scratch,
             and 1, without dropout, for a training from a base model on 1,500 to 100,000 molecules.
@@ -249,7 +249,7 @@ class TrainingConfig:
     seed: int = option(0, "Of split, weights, batches.", metavar="N", hidden=False, show_default=True)
     base: str = option(
         AUTO_BASE,
-        "Pretrained weights: nci, chembl, a folder, hf://user/model, none; auto is nci where it fits.",
+        "Pretrained weights: nci, chembl, a folder, hf://user/model, none. auto: chembl from 1,500 molecules, nci below.",
         metavar="BASE",
         hidden=False,
     )

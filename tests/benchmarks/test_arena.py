@@ -456,7 +456,7 @@ def test_the_page_counts_tasks_in_which_a_model_is_better_than_the_best_entry() 
     assert "Better than" not in arena_page.page(results[1:], [], [])
 
 
-def test_without_a_recognized_transform_the_same_training_is_not_repeated(
+def test_a_training_that_is_the_same_with_other_options_is_not_repeated(
     data: Path, tmp_path: Path, jobs: list[TrainingJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(ARENA_MODELS, "molattn", ARENA_MODELS["forest"])
@@ -467,14 +467,16 @@ def test_without_a_recognized_transform_the_same_training_is_not_repeated(
         "--options",
         "",
         "--target-transform none",
+        "--base nci",
         "--folds",
         "0",
         "--results",
         str(tmp_path),
     ]
     arena.main([*command, "--tasks", "hia_hou", "caco2_wang"])
-    default, copied, *_ = rows = [row for row in read_rows(tmp_path / "arena_folds.csv") if row["task"] == "hia_hou"]
-    assert copied == {**default, "options": "--target-transform none", "seconds": "0"} and len(rows) == 2
+    default, *copied = [row for row in read_rows(tmp_path / "arena_folds.csv") if row["task"] == "hia_hou"]
+    # The base model nci is the default for so few molecules.
+    assert copied == [{**default, "options": o, "seconds": "0"} for o in ("--target-transform none", "--base nci")]
     # The made-up numbers are not skewed, so that their training would be the same, too.
     assert len(jobs) == 2
     path = data / "tdc" / "caco2_wang" / "train_val.csv"
@@ -484,10 +486,10 @@ def test_without_a_recognized_transform_the_same_training_is_not_repeated(
     arena_tasks.read_task.cache_clear()
     (tmp_path / "arena_folds.csv").unlink()
     arena.main([*command, "--tasks", "caco2_wang"])
-    default, other = read_rows(tmp_path / "arena_folds.csv")
+    default, other, _ = read_rows(tmp_path / "arena_folds.csv")
     assert len(jobs) == 4 and other["score"] != default["score"]
     # Without a row of the defaults the training runs.
-    assert arena.row_of_same_training([], "hia_hou", "--target-transform none", 0, 0) is None
+    assert arena.row_of_same_training(data, [], "hia_hou", "--target-transform none", 0, 0) is None
 
 
 def test_the_page_of_folds_agrees_with_the_rule() -> None:
