@@ -18,7 +18,7 @@ from molattn.explain.terms import Terms
 from molattn.explain.tree_shap import TREE_SHAP, TREE_SHAP_TITLE, tree_shap
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
-from molattn.models.batch_runs import NOT_FINITE
+from molattn.models.batching import NOT_FINITE
 from molattn.models.graph_model import GraphModel
 from molattn.models.predict import compute_outputs
 from molattn.models.scaler import DescriptorScaler

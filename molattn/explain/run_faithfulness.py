@@ -14,10 +14,10 @@ from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.data.tables.table import column
 from molattn.errors import InputError, MolattnWarning, SmilesError, UsageError, short_repr
 from molattn.explain.attribute import choose_attribution_method, target_index
+from molattn.explain.changes_of_table import ReadMolecules, changes_of_table
 from molattn.explain.faithfulness import Faithfulness, measure_faithfulness
 from molattn.explain.faithfulness_file import write_faithfulness
 from molattn.explain.fragment_shapley import FRAGMENT_SHAPLEY, count_fragments
-from molattn.explain.measured_pairs import ReadMolecules, pairs_of_table
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
 from molattn.models.tasks import Multiclass
@@ -125,7 +125,7 @@ def measure_run(
     if source.measured is not None and without_hydrogens:
         smiles, cells, held_out = source.measured
         max_pairs = min(MAX_PAIRS, max_molecules)
-        pairs = pairs_of_table(artifact, read, smiles, cells, np.array(held_out, dtype=bool), target, max_pairs, seed)
+        pairs = changes_of_table(artifact, read, smiles, cells, np.array(held_out, dtype=bool), target, max_pairs, seed)
     result = measure_faithfulness(
         artifact,
         sample,  # pyright: ignore[reportArgumentType]

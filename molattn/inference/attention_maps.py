@@ -8,7 +8,7 @@ from molattn.errors import SmilesError
 from molattn.explain import AttentionMap
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
-from molattn.models.batch_runs import NOT_FINITE
+from molattn.models.batching import NOT_FINITE
 from molattn.models.predict import iter_attention
 from molattn.models.tasks import Multiclass
 

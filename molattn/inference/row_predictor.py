@@ -15,7 +15,7 @@ from molattn.inference.molecules import as_smiles
 from molattn.inference.options import DEFAULT_OPTIONS, PredictionOptions
 from molattn.inference.prediction_plan import PredictionPlan
 from molattn.inference.rows import RowPrediction, RowValues, all_finite, merge_predictions, transpose
-from molattn.models.batch_runs import NOT_FINITE, rows_per_molecule
+from molattn.models.batching import NOT_FINITE, rows_per_molecule
 from molattn.models.descriptor_stream import DescriptorStream, InputRow
 from molattn.models.molecule import Molecule
 

@@ -16,7 +16,7 @@ from molattn.chem import DEFAULT_READ_OPTIONS, Progress, ReadOptions
 from molattn.data.store.batches import Batch
 from molattn.data.store.packing import Packing
 from molattn.errors import SmilesError
-from molattn.models.batch_runs import rows_per_molecule
+from molattn.models.batching import rows_per_molecule
 from molattn.models.config import ModelConfig
 from molattn.models.molecule import Molecule
 

@@ -11,7 +11,7 @@ from molattn.data.store.batches import Batch
 from molattn.data.store.molecule_store import select_molecules
 from molattn.data.tables.atom_lists import offsets_from_counts
 from molattn.models.base import MoleculeModel
-from molattn.models.batch_runs import MAX_BATCH_MOLECULES, run_in_batches
+from molattn.models.batching import MAX_BATCH_MOLECULES, run_in_batches
 from molattn.models.device import autocast
 from molattn.models.molecule import Molecule
 

@@ -56,7 +56,7 @@ PRESETS: dict[str, Preset] = {
         {"attention": "tensor-dot"} | _LONG_PATHS,
     ),
     "gaan": _graph_only(
-        "heads behind gates; bonds and path lengths as a bias",
+        "gated heads; bonds and path lengths as a bias",
         "Zhang et al. 2018, GaAN: Gated Attention Networks",
         "https://arxiv.org/abs/1803.07294",
         {"attention": "gaan"} | _LONG_PATHS,

@@ -1,7 +1,6 @@
 """Monotonic transforms of targets: applied before the targets are standardized, and inverted for predictions."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -132,7 +131,7 @@ def parse_molar(text: str) -> str:
     return unit if unit in MOLAR else ""
 
 
-Transforms = Sequence[TargetTransform | None]
+Transforms = tuple[TargetTransform | None, ...]
 """The transform of each target, None for none; empty if no target has one."""
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from molattn.data.tables.atom_lists import offsets_from_counts
 from molattn.errors import UsageError, unknown_choice
-from molattn.models.batch_runs import record_not_finite, rows_per_molecule
+from molattn.models.batching import record_not_finite, rows_per_molecule
 from molattn.models.losses import methods_of_losses
 from molattn.models.molecule import Molecule
 from molattn.models.predictions import NONE, Predictions

@@ -43,8 +43,8 @@ needed."""
 
 CARD = "card.toml"
 
-# Settings in which a model may differ from its base model.
-_OVERRIDABLE = ("dropout",)
+OVERRIDABLE_SETTINGS = ("dropout",)
+"""Settings in which a model may differ from its base model, or from the model whose training is continued."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def incompatible_settings(base: BaseModel, model: ModelConfig, add_hs: bool, con
     """The settings in which a run differs from a base model, a phrase each; it must differ in none to use the model."""
     if model.kind != base.model.kind:
         return [f"model is {model.kind} and was {base.model.kind}"]
-    names = [f.name for f in fields(model) if f.name not in _OVERRIDABLE]
+    names = [f.name for f in fields(model) if f.name not in OVERRIDABLE_SETTINGS]
     pairs = [(f"model.{name}", getattr(model, name), getattr(base.model, name)) for name in names]
     pairs += [("data.add_hs", add_hs, base.add_hs), ("data.conformers", conformers, base.conformers)]
     return [f"{name} is {_as_json(value)} and was {_as_json(was)}" for name, value, was in pairs if value != was]
@@ -139,14 +139,14 @@ def with_base_settings(base: BaseModel, model: ModelConfig, explicit: set[str]) 
     """The settings of a model: those in `explicit` are kept, the others are those of its base model."""
     if model.kind != base.model.kind:
         return model
-    keep = {name: getattr(model, name) for name in (*explicit, *_OVERRIDABLE) if hasattr(model, name)}
+    keep = {name: getattr(model, name) for name in (*explicit, *OVERRIDABLE_SETTINGS) if hasattr(model, name)}
     return replace(base.model, **keep)
 
 
 def fixed_by_base(name: str) -> bool:
     """Whether a base model fixes the setting "section.key", so that a run with another value cannot start from it."""
     section, _, key = name.partition(".")
-    return name in ("data.add_hs", "data.conformers") or (section == "model" and key not in _OVERRIDABLE)
+    return name in ("data.add_hs", "data.conformers") or (section == "model" and key not in OVERRIDABLE_SETTINGS)
 
 
 def _as_json(value: object) -> str:

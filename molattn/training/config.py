@@ -249,7 +249,7 @@ class TrainingConfig:
     seed: int = option(0, "Of split, weights, batches.", metavar="N", hidden=False, show_default=True)
     base: str = option(
         AUTO_BASE,
-        "Pretrained weights: nci, chembl, a folder, hf://user/model, none. auto: chembl from 1,500 molecules, nci below.",
+        "Pretrained weights: nci, chembl, a folder, hf://user/model, none. auto: chembl from 1,500 molecules, or nci.",
         metavar="BASE",
         hidden=False,
     )

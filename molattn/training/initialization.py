@@ -23,6 +23,7 @@ from molattn.training.bases import (
     LARGE_BASE,
     MANY_MOLECULES,
     NO_BASE,
+    OVERRIDABLE_SETTINGS,
     base_names,
     find_base,
     incompatible_settings,
@@ -34,9 +35,6 @@ from molattn.training.parameter_groups import trained_parts
 from molattn.training.run_config import RunConfig
 from molattn.training.table_source import is_path
 from molattn.training.unlabelled import NCI_MOLECULES
-
-_CHANGEABLE_SETTINGS = ("dropout",)
-"""Settings of a model that may differ from those of the model whose training is continued."""
 
 
 def resolve_initialization(config: RunConfig, atom_level: bool = False, molecules: int = 0) -> tuple[RunConfig, str]:
@@ -100,7 +98,7 @@ def check_continues(previous: Artifact, config: RunConfig, task: Task, num_targe
         UsageError: another number of models or targets, task or settings; the message names the first.
     """
     before, after = asdict(previous.model.config), asdict(config.model)
-    pairs = {name: (before.get(name), after[name]) for name in after if name not in _CHANGEABLE_SETTINGS}
+    pairs = {name: (before.get(name), after[name]) for name in after if name not in OVERRIDABLE_SETTINGS}
     pairs["ensemble_size"] = (len(previous.models), config.training.ensemble_size)
     pairs["number of targets"] = (len(previous.targets), num_targets)
     pairs["number of descriptors"] = (previous.model.num_descriptors, num_extra_descriptors(config.data))

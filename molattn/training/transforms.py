@@ -13,6 +13,7 @@ from molattn.models.predictions import Predictions
 from molattn.models.target_transform import (
     MOLAR,
     TargetTransform,
+    Transforms,
     parse_molar,
     transform_targets,
 )
@@ -22,8 +23,6 @@ from molattn.training.data_messages import count_noun, no_row_error
 from molattn.training.labels import MatchedLabels
 from molattn.training.metrics import metrics_by_target
 from molattn.training.skewed_targets import recognize_transform
-
-Transforms = tuple[TargetTransform | None, ...]
 
 _UNRESOLVED = (AUTO_TRANSFORM, NO_TRANSFORM)
 """Settings for which a target has no transform before `fit_transforms`."""

@@ -8,10 +8,10 @@ from scipy.stats import pearsonr
 
 from molattn.chem import molecule_graph
 from molattn.explain.attributor import RANDOM, Attributor
+from molattn.explain.changes_of_table import changes_of_table
 from molattn.explain.estimates import bootstrap_weights, estimate_correlation, estimate_mean, squared
 from molattn.explain.faithfulness import measure_faithfulness
 from molattn.explain.measured_changes import GROW, SWAP, find_edits, score_edits, score_pairs
-from molattn.explain.measured_pairs import pairs_of_table
 from molattn.explain.methods import METHODS, additive
 from molattn.explain.terms import Terms
 from molattn.models.predict import compute_outputs
@@ -115,14 +115,14 @@ def test_pairs_are_those_with_a_held_out_molecule_and_their_measured_changes():
     cells = [repr(v) for v in values]
     cells[5] = ""
     held_out = np.arange(len(TABLE)) % 2 == 0
-    pairs = pairs_of_table(ARTIFACT, read, TABLE, cells, held_out, None, 1000)
+    pairs = changes_of_table(ARTIFACT, read, TABLE, cells, held_out, None, 1000)
     assert len(pairs) >= 10
     for pair in pairs:
         i, j = pair.units
         assert 5 not in (i, j) and (held_out[i] or held_out[j])
         assert pair.change == pytest.approx(values[j] - values[i])
-    assert len(pairs_of_table(ARTIFACT, read, TABLE, cells, held_out, None, 4)) == 4
-    assert not pairs_of_table(ARTIFACT, read, TABLE, cells, np.zeros(len(TABLE), dtype=bool), None, 100)
+    assert len(changes_of_table(ARTIFACT, read, TABLE, cells, held_out, None, 4)) == 4
+    assert not changes_of_table(ARTIFACT, read, TABLE, cells, np.zeros(len(TABLE), dtype=bool), None, 100)
     found = score_pairs(Attributor(ARTIFACT, ("additive",), 0), pairs, nothing)
     assert found["additive"]["pair_r2"].value > 0.5 > found[RANDOM]["pair_r2"].value
     few = score_pairs(Attributor(ARTIFACT, ("additive",), 0), pairs[:3], nothing)
@@ -132,9 +132,9 @@ def test_pairs_are_those_with_a_held_out_molecule_and_their_measured_changes():
 def test_measured_classes_are_1_for_the_explained_one():
     artifact = artifact_of(model_of(num_layers=0, readout="sum"), ("y",), Binary(classes=(("no", "yes"),)))
     names = ["yes" if i % 3 else "no" for i in range(len(TABLE))]
-    pairs = pairs_of_table(artifact, read, TABLE, names, np.ones(len(TABLE), dtype=bool), None, 1000)
+    pairs = changes_of_table(artifact, read, TABLE, names, np.ones(len(TABLE), dtype=bool), None, 1000)
     numbers = ["1.0" if name == "yes" else "0.0" for name in names]
-    again = pairs_of_table(artifact, read, TABLE, numbers, np.ones(len(TABLE), dtype=bool), None, 1000)
+    again = changes_of_table(artifact, read, TABLE, numbers, np.ones(len(TABLE), dtype=bool), None, 1000)
     assert [p.change for p in pairs] == [p.change for p in again] and {p.change for p in pairs} <= {-1.0, 0.0, 1.0}
     assert any(p.change for p in pairs)
 

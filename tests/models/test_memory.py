@@ -19,7 +19,7 @@ from molattn.errors import SmilesError
 from molattn.inference import Predictor
 from molattn.models.artifact import Artifact
 from molattn.models.artifact_file import save_artifact
-from molattn.models.batch_runs import is_out_of_memory
+from molattn.models.batching import is_out_of_memory
 from molattn.models.predict import compute_outputs
 from tests.molecules import esol
 

@@ -15,7 +15,7 @@ from molattn.data.store.padding import pad_graphs, pad_tokens
 from molattn.errors import InputError, MissingExtra, UsageError
 from molattn.models.artifact import Artifact
 from molattn.models.artifact_settings import MEMBERS_KEY, check_featurizer, read_parts
-from molattn.models.batch_runs import run_in_batches
+from molattn.models.batching import run_in_batches
 from molattn.models.config import ModelConfig
 from molattn.models.config_file import model_config_of, parse_config
 from molattn.models.exported.metadata import CONFIG_KEY, FORMAT_VERSION, read_arrays, read_description

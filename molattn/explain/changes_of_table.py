@@ -18,7 +18,7 @@ MAX_MOLECULES = 5000
 ReadMolecules = Callable[[Iterable[object]], Sequence[Molecule | SmilesError]]
 
 
-def pairs_of_table(
+def changes_of_table(
     artifact: Artifact,
     read: ReadMolecules,
     smiles: Sequence[str],
