@@ -3,6 +3,7 @@
     python benchmarks/arena.py DATA train --tasks hia_hou caco2_wang --seeds 1 2 3 4 5 --models molattn forest-morgan
     python benchmarks/arena.py DATA score --reason "the defaults of version 0.1"
     python benchmarks/arena.py DATA folds --question losses --options "" "--set training.ema=0" --tasks herg dili
+    python benchmarks/arena.py DATA intervals
     python benchmarks/arena.py --page docs/arena.md
 
 DATA has the files tdc/TASK/train_val.csv, tdc/TASK/test.csv and moleculeace/TARGET.csv.
@@ -11,7 +12,8 @@ DATA has the files tdc/TASK/train_val.csv, tdc/TASK/test.csv and moleculeace/TAR
 y of the test molecules is empty; its predictions of them are written to the folder of runs, with a record. `score`
 reads the labels of the test molecules, counts the read, and writes the scores of all trainings in the folder that have
 none; no other command can read these labels. `folds` compares settings on the labeled molecules alone by the decision
-rule in docs/arena.md; options are those of `molattn train`, or the name of another model.
+rule in docs/arena.md; options are those of `molattn train`, or the name of another model. `intervals` measures the 90%
+intervals of regression tasks in the same folds.
 
 A training that is the same with other options gets their row: with `--target-transform none` where no target transform
 is recognized, as for classes, and with the base model that is the default for that many molecules. Finished trainings
@@ -29,7 +31,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-COMMANDS = ("train", "score", "folds")
+COMMANDS = ("train", "score", "folds", "intervals")
 
 
 def parse_arguments(words: list[str] | None = None) -> argparse.Namespace:
@@ -53,7 +55,7 @@ def parse_arguments(words: list[str] | None = None) -> argparse.Namespace:
     arguments = parser.parse_args(words)
     arguments.options = [options.strip() for options in arguments.options]
     if bool(arguments.data) != bool(arguments.command) or not (arguments.command or arguments.page):
-        parser.error("give DATA and one of train, score and folds, or --page alone")
+        parser.error("give DATA and one of train, score, folds and intervals, or --page alone")
     if arguments.command == "score" and not arguments.reason.strip():
         parser.error("score requires --reason: why the test labels are read")
     if arguments.command == "train" and any(arguments.options) and not (arguments.tag and len(arguments.options) == 1):
@@ -115,6 +117,28 @@ def folds(arguments: argparse.Namespace) -> None:
     reference, *others = arguments.options
     if others:
         print(table_of_options(read_rows(path), others, reference))
+
+
+def intervals(arguments: argparse.Namespace) -> None:
+    """Make the missing measurements of intervals in folds, the smallest tasks first."""
+    from arena_intervals import REGRESSION_TASKS, check_regression, measure
+    from tables import append_rows, read_rows
+
+    check_regression(arguments.tasks)
+    start, path = time.monotonic(), arguments.results / "arena_intervals.csv"
+    for seed in arguments.seeds or [0]:
+        for fold in arguments.folds:
+            for name in tasks_by_size(arguments.tasks or list(REGRESSION_TASKS)):
+                rows = read_rows(path)
+                if any((r["task"], r["fold"], r["seed"]) == (name, str(fold), str(seed)) for r in rows):
+                    continue
+                if is_time_over(start, arguments.hours):
+                    return
+                if is_budget_spent("intervals", sum(float(r["seconds"]) for r in rows)):
+                    return
+                row = measure(arguments.data, name, fold, seed)
+                append_rows(path, [row])
+                print(f"{name}, fold {fold}: {row['inside']} inside, {row['seconds']} s of CPU", file=sys.stderr)
 
 
 def row_of_same_training(
@@ -181,7 +205,7 @@ def write_page(arguments: argparse.Namespace) -> None:
     from arena_page import page
     from tables import read_rows
 
-    names = ("arena.csv", "arena_reads.csv", "arena_folds.csv")
+    names = ("arena.csv", "arena_reads.csv", "arena_folds.csv", "arena_intervals.csv")
     text = page(*(read_rows(arguments.results / name) for name in names))
     arguments.page.write_text(text, encoding="utf-8")
     print(arguments.page)
@@ -192,7 +216,7 @@ def main(words: list[str] | None = None) -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     arguments = parse_arguments(words)
     if arguments.command:
-        {"train": train, "score": score, "folds": folds}[arguments.command](arguments)
+        {"train": train, "score": score, "folds": folds, "intervals": intervals}[arguments.command](arguments)
     if arguments.page:
         write_page(arguments)
 

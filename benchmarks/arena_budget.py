@@ -71,6 +71,7 @@ QUESTIONS: Sequence[Question] = (
     _folds("averages", "an average over five seeds, or over snapshots of one training", 2, factor=3.0),
     _folds("base", "the base model frozen, or frozen for the first epochs", 2),
     _folds("drug-like", "a base of width 128 that has seen 77,080 molecules of ChEMBL", 1, factor=3.0),
+    Question("intervals", "90% intervals in folds, by the default settings", "9 tasks x 5 folds", 1.2),
     Question("large-base", "the same for 1,500 training molecules or more", "those of drug-like and defaults", 0.1),
     _folds("losses", "the loss: MAE, or a ranking loss", 2),
     _folds("transforms", "the logarithm, or ranks, of the target", 2),

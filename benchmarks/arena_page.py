@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
 from arena_budget import QUESTIONS
+from arena_intervals import section as intervals_section
 from arena_runs import NO_TRANSFORM
 from arena_statistics import Difference, decide, differences, mean_standardized_difference, rank, rank_range
 from arena_tasks import MOLECULEACE, TASKS, TDC, Task, tasks_of
@@ -28,9 +29,9 @@ NAMES_OF_DEFAULTS = {
 INTRODUCTION = """# TDC's ADMET group and MoleculeACE
 
 Made by `python benchmarks/arena.py --page docs/arena.md` from `benchmarks/results/arena.csv` (a row for each score),
-`arena_reads.csv` (a row for each read of labels of test molecules) and `arena_folds.csv` (a row for each training in a
-fold). The help of the command describes the protocol; the published results and their sources are in
-`molattn/benchmark/published.json`. The data sets and their labels are not part of the project.
+`arena_reads.csv` (a row for each read of labels of test molecules), and `arena_folds.csv` and `arena_intervals.csv` (a
+row for each training in a fold). The help of the command describes the protocol; the published results and their
+sources are in `molattn/benchmark/published.json`. The data sets and their labels are not part of the project.
 
 **Scores.** The test molecules of TDC's tasks are fixed. For each of the seeds 1 to 5 the other molecules are split by
 scaffold, 87.5% for training and the others for validation, and one model is trained; the mean and standard deviation
@@ -62,11 +63,11 @@ resumed. The choice of the epoch was measured before, see [epochs.md](epochs.md)
 """
 
 
-def page(results: Sequence[Row], reads: Sequence[Row], folds: Sequence[Row]) -> str:
+def page(results: Sequence[Row], reads: Sequence[Row], folds: Sequence[Row], intervals: Sequence[Row]) -> str:
     """The whole page."""
     parts = [INTRODUCTION, _measured(results, folds), _tdc(results, reads), _moleculeace(results)]
-    parts += [_folds(folds), _reads(reads), _budget(results, folds)]
-    parts += dict.fromkeys(row["machine"] for row in [*results, *folds])
+    parts += [_folds(folds), intervals_section(intervals), _reads(reads), _budget(results, folds, intervals)]
+    parts += dict.fromkeys(row["machine"] for row in [*results, *folds, *intervals])
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
@@ -302,13 +303,14 @@ def _reads(reads: Sequence[Row]) -> str:
     return "\n".join(parts)
 
 
-def _budget(results: Sequence[Row], folds: Sequence[Row]) -> str:
+def _budget(results: Sequence[Row], folds: Sequence[Row], intervals: Sequence[Row]) -> str:
     seconds = defaultdict[str, float](float)
     for row in results:
         if row["part"] == "all":
             seconds[row["model"]] += float(row["seconds"])
     for row in folds:
         seconds[row["question"]] += float(row["seconds"])
+    seconds["intervals"] = sum(float(row["seconds"]) for row in intervals)
     rows = [[q.name, q.description, q.trainings, f"{q.hours:.1f}", f"{seconds[q.name] / 3600:.1f}"] for q in QUESTIONS]
     rows.append(["all", "", "", f"{sum(q.hours for q in QUESTIONS):.1f}", f"{sum(seconds.values()) / 3600:.1f}"])
     parts = ["## Compute", COMPUTE]

@@ -190,7 +190,7 @@ def train_fold(data: Path, name: str, options: str, fold: int, seed: int, peers:
         options: options of `molattn train`, or the name of another model.
     """
     task, data_of_task = TASKS[name], read_task(data, name)
-    labels = _labels_of_fold(data, name, fold)
+    labels = fold_labels_of(data, name, fold)
     is_held_out = labels == "test"
     smiles = np.array(data_of_task.smiles, dtype=object)
     fold_data = TaskData(tuple(smiles[~is_held_out]), data_of_task.y[~is_held_out], tuple(smiles[is_held_out]))
@@ -237,14 +237,14 @@ def explicit_options(options: str, molecules: int, no_transform: bool) -> str:
 
 def defaults_of_fold(data: Path, name: str, fold: int) -> tuple[int, bool]:
     """What the defaults depend on: `molecules` and `no_transform` of `explicit_options`, for a training in a fold."""
-    labels, y = _labels_of_fold(data, name, fold), read_task(data, name).y
+    labels, y = fold_labels_of(data, name, fold), read_task(data, name).y
     no_transform = TASKS[name].task_type != "regression" or (
         recognize_transform(y[labels == "train"], y[labels != "test"])[0] is None
     )
     return int((labels == "train").sum()), no_transform
 
 
-def _labels_of_fold(data: Path, name: str, fold: int) -> np.ndarray:
+def fold_labels_of(data: Path, name: str, fold: int) -> np.ndarray:
     """(n,) train, val or test for each labeled molecule of a task."""
     smiles = list(read_task(data, name).smiles)
     return fold_labels(smiles, "scaffold" if TASKS[name].group == TDC else "random", fold)

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import arena
 import arena_budget
+import arena_intervals
 import arena_page
 import arena_runs
 import arena_statistics
@@ -429,7 +430,7 @@ def test_the_page_has_means_intervals_ranks_and_reads() -> None:
     results += [_row("herg", 1, 0.5), _row("hia_hou", 1, 0.9, "catboost")]
     results += [_row("CHEMBL2034_Ki", 1, 0.7), _row("CHEMBL2034_Ki", 1, 0.8, part="cliffs")]
     reads = [{"date": "today", "task": "hia_hou", "model": "molattn", "seed": "1", "reason": "a try", "count": "5"}]
-    text = arena_page.page(results, reads, [])
+    text = arena_page.page(results, reads, [], [])
     assert "- molattn: 6 of 110 runs of TDC, 1 of 100 runs of MoleculeACE" in text
     entries = arena_page.means_of("hia_hou")
     own, best, worst = (1 + sum(mean > end for mean in entries) for end in (0.977, 0.997, 0.957))
@@ -451,9 +452,9 @@ def test_the_page_counts_tasks_in_which_a_model_is_better_than_the_best_entry() 
             if name == "MapLight + GNN":  # as good in all tasks, and better in two
                 sign = -1 if task.metric == "mae" else 1
                 results.append(_row(task.name, 1, mean + sign * 0.01 * (task.name in {"herg", "caco2_wang"})))
-    text = arena_page.page(results, [], [])
+    text = arena_page.page(results, [], [], [])
     assert "Better than MapLight + GNN, the best published entry by mean rank, in 2 of them." in text
-    assert "Better than" not in arena_page.page(results[1:], [], [])
+    assert "Better than" not in arena_page.page(results[1:], [], [], [])
 
 
 def test_a_training_that_is_the_same_with_other_options_is_not_repeated(
@@ -508,17 +509,51 @@ def test_the_page_of_folds_agrees_with_the_rule() -> None:
         for options in ("", "--base none")
         for fold in range(5)
     ]
-    text = arena_page.page([], [], rows)
+    text = arena_page.page([], [], rows, [])
     # A tenth better in folds that have 0.5, 0.6, ... 0.9.
     gain = 0.1 / np.std([0.5, 0.6, 0.7, 0.8, 0.9], ddof=1)
     assert f"| `--base none` | 22 | {gain:+.2f} ({gain:+.2f} to {gain:+.2f}) | accepted |" in text
     assert "No training has been scored" in text and "| `--base none` | metric | folds |" in text
 
 
+def test_intervals_of_a_fold_are_those_of_the_commands(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = []
+
+    def recorded(command: list[object]) -> object:
+        if "train" in command:
+            return run([*command, "--epochs", "2"])
+        folder, queries = command[command.index("predict") + 1 :][:2]
+        metrics = json.loads((folder / "metrics.json").read_text())
+        tables.extend([read_rows(queries), metrics["uncertainty"]["test"]["y"]])
+        return run(command)
+
+    run = arena_intervals.run
+    monkeypatch.setattr(arena_intervals, "run", recorded)
+    command = [str(data), "intervals", "--tasks", "caco2_wang", "--folds", "1", "--results", str(tmp_path)]
+    arena.main(command)
+    (row,) = read_rows(tmp_path / "arena_intervals.csv")
+    held_out, evaluated = tables
+    assert len(held_out) == int(row["held"]) > 10 and {r["split"] for r in held_out} == {"test"}
+    # `molattn train` itself counts the same molecules as held out.
+    assert float(row["inside"]) == pytest.approx(evaluated["coverage"], abs=1e-3)
+    spread = np.std([float(r["y"]) for r in held_out])
+    assert float(row["width"]) * spread == pytest.approx(evaluated["width"], rel=0.01)
+    assert 0 <= int(row["unlike"]) <= int(row["held"])
+    arena.main(command)  # a finished measurement is not repeated
+    assert len(read_rows(tmp_path / "arena_intervals.csv")) == 1
+    page = arena_page.page([], [], [], [row])
+    assert f"| caco2_wang | 1 | {row['held']} | {float(row['inside']):.1%} |" in page
+    with pytest.raises(UsageError, match="'hia_hou' has no intervals: choose among"):
+        arena.main([*command[:3], "hia_hou", "--results", str(tmp_path)])
+
+
 def test_the_committed_page_and_files_are_consistent() -> None:
-    files = [read_rows(arena.RESULTS / name) for name in ("arena.csv", "arena_reads.csv", "arena_folds.csv")]
+    names = ("arena.csv", "arena_reads.csv", "arena_folds.csv", "arena_intervals.csv")
+    files = [read_rows(arena.RESULTS / name) for name in names]
     assert arena_page.page(*files) == (arena.ROOT / "docs" / "arena.md").read_text(encoding="utf-8")
-    results, reads, _ = files
+    results, reads, *_ = files
     early = [line for line in reads if line["reason"].startswith("before this file existed")]
     assert sum(int(line["count"]) for line in early) == 22 + 5 + 17 + 13
     counted = {(line["task"], line["model"], line["seed"]) for line in reads}
