@@ -90,6 +90,7 @@ def measure(table: str, target: str, epochs: int | None) -> dict[str, Any]:
             table,
             target_columns=[target],
             split_sizes=(0.6, 0.1, 0.3),
+            base="nci",
             output_dir=Path(folder) / "run",
             accelerator="cpu",
             quiet=True,
@@ -207,7 +208,7 @@ PAGE = """# Attributions and measured changes
 
 Made by `python benchmarks/attribution_pairs.py --page docs/results/attribution_pairs.md`; its help describes the
 measure. Two test molecules that differ in one substituent are a matched pair, and an attribution predicts how much the
-property differs between them. Measured values decide which method is right.
+property differs between them. Measured values decide which method is right. Models start from the base model nci.
 
 {tables}
 

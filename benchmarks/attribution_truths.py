@@ -10,7 +10,7 @@ their neighbors. `ibenchmark/`: Matveieva and Polishchuk (2021), with the atoms 
 count of amides, and a pair of a donor and an acceptor at 9 to 10 angstrom, a class.
 
 Each model is trained on the training molecules alone, a tenth of them for validation, with its default settings:
-`molattn train`, the same with `--preset additive`, `chemprop train`, and LightGBM on counts of Morgan fragments of
+`molattn train --base nci`, `--preset additive`, `chemprop train`, and LightGBM on counts of Morgan fragments of
 radius 2. Attributions: all methods of molattn; Myerson values of chemprop (exact up to 12 atoms, sampled above); and
 TreeSHAP, where the value of a fragment is shared by its atoms. Up to --max-molecules test molecules, drawn with seed 0;
 Myerson values, which take minutes for ten molecules, of --max-myerson among them.
@@ -107,7 +107,8 @@ def _molattn(task: TaskData, folder: Path, preset: str) -> dict[str, Values]:
     output = folder / f"{task.table.stem}-{preset}"
     if not (output / "metrics.json").is_file():
         columns = ("--smiles-column", "smiles", "--target-columns", "y", "--split-column", "split")
-        options = ("--preset", preset, "--set", "training.faithfulness_molecules=0", "--duplicates", "keep")
+        base = ("--base", "nci") if preset == "molattn" else ()
+        options = ("--preset", preset, *base, "--set", "training.faithfulness_molecules=0", "--duplicates", "keep")
         run([*MOLATTN, "train", task.table, *columns, *options, "-o", output, "--quiet", "--accelerator", "cpu"])
     predictor, found = molattn.load(output), {}
     for method in METHODS:
@@ -317,8 +318,8 @@ data, the models and the measures. Means over test molecules, with 95% bootstrap
 
 {table}
 
-Rows without a project are methods of molattn's default model; those of `additive` are of `--preset additive`. Test
-molecules: {counts}.
+Rows without a project are methods of molattn's model from the base model nci; those of `additive` are of `--preset
+additive`. Test molecules: {counts}.
 
 The default method, `fragment-shapley`, has a high overlap with Crippen's terms and a low tau, and finds amides worse
 than `additive` and `occlusion`: it attributes to an atom what it adds in the place of a hydrogen ([why it is the

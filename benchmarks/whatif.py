@@ -4,7 +4,7 @@
 
 ARENA is a folder with tables of TDC and MoleculeACE: `tdc/NAME/train_val.csv` and `moleculeace/NAME.csv`; only their
 training molecules are used. Each data set is split at random, 60% for training, 20% for validation and 20% for the
-test, with three seeds, and `molattn train` trains on it with its defaults. The intervals of changes come from matched
+test, with three seeds, and `molattn train --base nci` trains on it. The intervals of changes come from matched
 pairs of validation molecules. Measured are the matched pairs with a test molecule, apart for two cases: the other
 molecule is in the training set ("known"), or in the test set as well ("new"). The last column is what a chemist would
 do without a model: the mean measured effect of the same replacement in training pairs, where there are three or more.
@@ -162,7 +162,8 @@ the training set ("known"), as where a parent is changed that was measured, or a
 
 {cases}
 
-Means over {seeds} seeds. *Sign* is the share of pairs with a measured change whose predicted change has the same sign.
+The models start from the base model nci. Means over {seeds} seeds.
+*Sign* is the share of pairs with a measured change whose predicted change has the same sign.
 The interval comes from pairs of validation molecules; *within it* gives every test molecule the same weight, as the
 interval does. {machine}
 
@@ -221,7 +222,7 @@ def main() -> None:
             folder = arguments.work / f"{name}-{seed}"
             if not (folder / "metrics.json").is_file():
                 split = ["--split", "random", "--split-sizes", "0.6", "0.2", "0.2", "--seed", seed]
-                train = ["train", table, "--target-columns", target, "-o", folder, *split]
+                train = ["train", table, "--target-columns", target, "-o", folder, "--base", "nci", *split]
                 run([*MOLATTN, *train, "--accelerator", "cpu", "--quiet", "--force"])
             found = table_of_run(molattn.load(folder), target)
             assert found is not None
