@@ -51,7 +51,7 @@ def share_letters(svg: str, letter: re.Pattern[str]) -> str:
     """
     glyphs = Glyphs()
     svg = re.sub(r"<path d='' [^>]*/>\n", "", svg)  # of blanks
-    places = [(*glyphs.place(found[1]), found[2].strip()) for found in letter.finditer(svg)]
+    places = [(*glyphs.add(found[1]), found[2].strip()) for found in letter.finditer(svg)]
     # Of the content, since pictures on one page share their ids: equal ones then have equal outlines.
     ids = ["g" + hashlib.sha256(path.encode()).hexdigest()[:8] for path in glyphs.paths]
     uses = iter(

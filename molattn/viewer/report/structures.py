@@ -51,7 +51,7 @@ def compact_drawing(
     letters: list[list[float | str]] = []
     for kind, atom, d, style in _PATH.findall(drawer.GetDrawingText()):
         if "bond" not in kind and "fill:none" not in style:
-            index, x, y = glyphs.place(d)
+            index, x, y = glyphs.add(d)
             symbol = mol.GetAtomWithIdx(int(atom)).GetSymbol() if atom else ""
             letters.append([index, x, y, *[symbol] * (symbol in ELEMENTS)])
             continue

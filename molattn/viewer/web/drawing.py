@@ -47,7 +47,7 @@ def draw_molecule(mol: Chem.Mol, virtual: Sequence[str] = (), glyphs: Glyphs | N
     letters: list[list[float]] = []
     for kind, d, style in _PATH.findall(drawer.GetDrawingText()):
         if glyphs is not None and "bond" not in kind and _stroke_kind(style) == "solid":
-            letters.append([*glyphs.place(d)])
+            letters.append([*glyphs.add(d)])
             continue
         paths[_stroke_kind(style)].append(re.sub(r"\s*([MLQCZ])\s*", r"\1", d.replace(",", " ")).replace("  ", " "))
     margin = RADIUS + 8
