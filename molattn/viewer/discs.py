@@ -1,4 +1,4 @@
-"""Molecules prepared for drawing, and drawn with a disc under each atom."""
+"""Drawings of molecules by RDKit, with a disc under each atom whose color is a value."""
 
 import math
 import re
@@ -23,15 +23,30 @@ from molattn.viewer.palette import ATTENTION, BELOW, MARK, Color, to_color
 from molattn.viewer.picture import Picture
 from molattn.viewer.svg_text import share_letters
 
-_GAP = 2.4  # between fragments; a bond is 1.5 long
+# Lengths are in the units of the 2D coordinates, in which a bond is about 1.5 long.
+_FRAGMENT_GAP = 2.4
+_DISC_RADIUS = 0.42
+_PIXELS_PER_UNIT = 20  # a bond has 30 pixels, so that atom indices are readable
+
+# Sizes are in pixels of the SVG; (width, height) of pictures.
+_LEGEND_HEIGHT = 86
+_DEFAULT_SIZE, _MIN_SIZE, _MAX_SIZE = (480, 388), (260, 188), (1600, 1200)
+
+_RING_COLOR: Color = to_color(MARK)
+_OUTLINE_COLOR: Color = (0.75, 0.8, 0.85)
+_BLACK: Color = (0.0, 0.0, 0.0)
+_GRAY: Color = (0.35, 0.35, 0.35)
+
+_LETTER = re.compile(r"<path (?:class='atom[^']*' )?d='(M[^']*)' (fill='[^']*')/>")
+"""The outline of a letter as RDKit writes it."""
 
 
-def molecule_of(attention: AttentionMap) -> Chem.Mol:
-    """The molecule of a map, prepared for drawing.
+def molecule_from_map(attention: AttentionMap) -> Chem.Mol:
+    """The molecule of an attention map, see `drawable_molecule`.
 
     Raises:
         UsageError: the nodes of the map are tokens.
-        InputError: the atoms of the map are not those of its SMILES.
+        InputError: the SMILES cannot be read, or the atoms of the map are not those of the SMILES.
     """
     if attention.position_type != "atoms":
         raise UsageError("the nodes of this attention map are tokens of a SMILES, not atoms: draw it with heat_map")
@@ -39,17 +54,16 @@ def molecule_of(attention: AttentionMap) -> Chem.Mol:
 
 
 def drawable_molecule(smiles: str, symbols: Sequence[str], add_hs: bool, owner: str) -> Chem.Mol:
-    """The molecule of a SMILES as the models read it, with 2D coordinates: see `positions_2d`.
-
-    Atom map numbers are removed, since they could be mistaken for atom indices.
+    """Read a SMILES as the models do, and prepare the molecule for drawing: see `prepare_for_drawing`.
 
     Args:
         smiles: the SMILES.
         symbols: the expected element symbols of its atoms, in order.
         add_hs: whether hydrogens are atoms.
-        owner: the object with these symbols, for the error, such as "the attribution".
+        owner: what the symbols belong to, for the error, such as "the attribution".
 
     Raises:
+        SmilesError: the SMILES cannot be read.
         InputError: its atoms have other symbols.
     """
     mol = read_smiles(smiles, add_hs=add_hs, max_atoms=max(MAX_ATOMS, len(symbols)))
@@ -58,7 +72,11 @@ def drawable_molecule(smiles: str, symbols: Sequence[str], add_hs: bool, owner: 
 
 
 def prepare_for_drawing(mol: Chem.Mol) -> Chem.Mol:
-    """Prepare a molecule for drawing without changing its atoms: see `drawable_molecule`."""
+    """A copy with 2D coordinates, kekulized, for `draw_discs`, with the same atoms in the same order.
+
+    Coordinates that the molecule already has are used, and fragments are moved next to each other. `mol` itself loses
+    its atom map numbers, which could be mistaken for atom indices, and gets coordinates if it has none.
+    """
     for atom in mol.GetAtoms():
         atom.SetAtomMapNum(0)
     if not mol.GetNumConformers():
@@ -75,7 +93,7 @@ def positions_2d(mol: Chem.Mol) -> np.ndarray:
 
 
 def _separate_fragments(mol: Chem.Mol) -> None:
-    """Place fragments side by side with a gap, since RDKit lets their labels touch."""
+    """Move fragments next to each other, in place, with a gap: RDKit leaves no room for the labels between them."""
     fragments = Chem.GetMolFrags(mol)
     if len(fragments) == 1:
         return
@@ -83,26 +101,21 @@ def _separate_fragments(mol: Chem.Mol) -> None:
     for fragment in map(list, fragments):
         low, high = positions[fragment].min(0), positions[fragment].max(0)
         positions[fragment] += [left - low[0], -(low[1] + high[1]) / 2]
-        left += high[0] - low[0] + _GAP
+        left += high[0] - low[0] + _FRAGMENT_GAP
     conformer = mol.GetConformer()
     for i, (x, y) in enumerate(positions):
         conformer.SetAtomPosition(i, (float(x), float(y), 0.0))
 
 
-_RING: Color = to_color(MARK)
-_OUTLINE: Color = (0.75, 0.8, 0.85)
-_BLACK: Color = (0.0, 0.0, 0.0)
-_GRAY: Color = (0.35, 0.35, 0.35)
-_LETTER = re.compile(r"<path (?:class='atom[^']*' )?d='(M[^']*)' (fill='[^']*')/>")
-_RADIUS = 0.42  # of a disc; a bond is 1.5 long
-_LEGEND_HEIGHT = 86  # pixels
-_DEFAULT_SIZE, _MIN_SIZE, _MAX_SIZE = (480, 388), (260, 188), (1600, 1200)  # width and height of a picture in pixels
-_PIXELS_PER_UNIT = 20  # of length, so that a bond has 30 and the atom indices are readable
-
-
 @dataclass(frozen=True)
 class Scale:
-    """A color scale from `low` to `high`, white at 0, with labels at both ends."""
+    """A color scale that is white at 0.
+
+    Attributes:
+        low, high: the values at the ends of its legend; `high` is above 0, `low` is 0 or `-high`.
+        low_label, high_label: their texts.
+        positive, negative: the colors of `high` and of `-high`.
+    """
 
     low: float
     high: float
@@ -112,24 +125,24 @@ class Scale:
     negative: Color = BELOW
 
     def color(self, value: float) -> Color:
-        """The color of a value: `positive` at `high`, `negative` at `-high`."""
+        """The color of a value; values outside of -high to high have the color of that end."""
         fraction = value / self.high
         return disc_color(fraction, self.positive) if fraction >= 0 else disc_color(-fraction, self.negative)
 
 
 def disc_color(fraction: float, darkest: Color = ATTENTION) -> Color:
-    """White for 0, `darkest` for 1, linear in between."""
+    """The color of a fraction: white for 0 and less, `darkest` for 1 and more, linear in between."""
     fraction = min(max(fraction, 0.0), 1.0)
     red, green, blue = (1 - fraction * (1 - channel) for channel in darkest)
     return red, green, blue
 
 
 def format_values(values: np.ndarray, plus: bool = True) -> list[str]:
-    """Numbers with the decimals that the largest needs for two significant digits, or three from 1 on.
+    """Format numbers with one number of decimals, at which the largest has three significant digits (two if below 1).
 
     Args:
-        values: finite numbers, (n,).
-        plus: whether numbers above 0 begin with a plus.
+        values: (n,) finite numbers.
+        plus: whether positive numbers begin with a plus sign.
 
     >>> format_values(np.array([1.234, -0.05, 0.0]))
     ['+1.23', '-0.05', '0.00']
@@ -150,22 +163,22 @@ def draw_discs(
     title: str,
     *,
     ring_atom: int | None = None,
-    notes: Sequence[str] = (),
+    labels: Sequence[str] = (),
     footer: str = "",
     size: tuple[int, int] | None = None,
 ) -> Picture:
     """Draw a molecule with a disc under each atom for its value; atoms with NaN have no disc.
 
     Args:
-        mol: from `drawable_molecule`.
-        values: (n,).
+        mol: from `drawable_molecule` or `prepare_for_drawing`.
+        values: (n,) the value of each atom.
         scale: the color scale.
         caption: two lines below the molecule.
         title: title of the SVG, for screen readers.
         ring_atom: index of an atom to mark with a ring.
-        notes: n texts at the atoms, instead of their indices.
-        footer: small text below the scale, of at most two lines; a longer one ends with "...".
-        size: width and height of the SVG in pixels, by default fitted to the molecule.
+        labels: n texts at the atoms; their indices if empty.
+        footer: small text below the scale, cut after two lines, see `footer_lines`.
+        size: width and height of the SVG in pixels, by default `default_size`; those of the PNG are doubled.
 
     Raises:
         UsageError: the size is too small.
@@ -173,34 +186,34 @@ def draw_discs(
     width, height = default_size(mol) if size is None else size
     if width < _MIN_SIZE[0] or height < _MIN_SIZE[1]:
         raise UsageError(f"size is at least {_MIN_SIZE[0]} x {_MIN_SIZE[1]} pixels, not {width} x {height}")
-    labels = [*notes] or [str(i) for i in range(mol.GetNumAtoms())]
-    offsets, font = _label_offsets(mol, labels, width, height - _LEGEND_HEIGHT)
+    texts = [*labels] or [str(i) for i in range(mol.GetNumAtoms())]
+    offsets, font = _label_offsets(mol, texts, width, height - _LEGEND_HEIGHT)
     svg = rdMolDraw2D.MolDraw2DSVG(width, height, width, height - _LEGEND_HEIGHT)
     png = rdMolDraw2D.MolDraw2DCairo(2 * width, 2 * height, 2 * width, 2 * (height - _LEGEND_HEIGHT))
     for drawer, zoom in ((svg, 1), (png, 2)):
-        _draw(drawer, mol, values, scale, ring_atom, zoom)
+        _draw_molecule(drawer, mol, values, scale, ring_atom, zoom)
         drawer.SetColour(_BLACK)
         drawer.SetFontSize(zoom * font)
         centers, *_ = atom_positions(mol, zoom * width, zoom * (height - _LEGEND_HEIGHT), zoom)
-        for text, (x, y) in zip(labels, (np.array(centers) + zoom * offsets).tolist(), strict=True):
+        for text, (x, y) in zip(texts, (np.array(centers) + zoom * offsets).tolist(), strict=True):
             drawer.DrawString(text, Point2D(x, y), 0, True)
-        _legend(drawer, (*caption, *footer_lines(footer, width)), scale, zoom)
+        _draw_legend(drawer, (*caption, *footer_lines(footer, width)), scale, zoom)
         drawer.FinishDrawing()
     header, separator, body = svg.GetDrawingText().partition("<!-- END OF HEADER -->")
-    assert separator  # RDKit writes it
+    assert separator
     # RDKit declares Latin-1 but writes ASCII; pictures are saved as UTF-8.
     header = header.replace("iso-8859-1", "UTF-8")
-    text = share_letters(f"{header}<title>{escape(title)}</title>\n{body.lstrip()}", _LETTER)
-    return Picture(text, png.GetDrawingText())
+    document = share_letters(f"{header}<title>{escape(title)}</title>\n{body.lstrip()}", _LETTER)
+    return Picture(document, png.GetDrawingText())
 
 
 def footer_lines(footer: str, width: int) -> list[str]:
-    """The footer of a picture of that width in pixels, in at most two lines; "..." stands for what does not fit."""
+    """The footer, wrapped for a picture of `width` pixels; what does not fit into two lines is replaced by "..."."""
     return textwrap.wrap(footer, width // 5, max_lines=2, placeholder=" ...")
 
 
 def default_size(mol: Chem.Mol) -> tuple[int, int]:
-    """The size at which the atom indices are readable, within limits."""
+    """Width and height in pixels at which the atom indices are readable: from 480 x 388 to 1600 x 1200."""
     width, height = (int(_PIXELS_PER_UNIT * length) for length in np.ptp(positions_2d(mol), axis=0) + 3.0)
     width, height = np.clip((width, height + _LEGEND_HEIGHT), _DEFAULT_SIZE, _MAX_SIZE).tolist()
     return width, height
@@ -209,15 +222,22 @@ def default_size(mol: Chem.Mol) -> tuple[int, int]:
 def atom_positions(
     mol: Chem.Mol, width: int, height: int, zoom: int
 ) -> tuple[list[tuple[float, float]], float, np.ndarray]:
-    """The positions of the atoms in a drawing of that size, the radius of its discs, and the boxes of its letters.
+    """Where RDKit draws the atoms of a molecule in a drawing of `width` x `height` pixels.
 
-    All in pixels; boxes are [x, y, half the width, half the height], (letters, 4).
+    Args:
+        mol: from `prepare_for_drawing`.
+        width, height: size of the drawing in pixels.
+        zoom: factor of bond lengths and font sizes: 1 for the SVG, 2 for the PNG.
+
+    Returns:
+        (x, y) of the n atoms; the radius of a disc; and the boxes of the letters, [x, y, half the width, half the
+        height], (letters, 4). All in pixels; y points down.
     """
     drawer = rdMolDraw2D.MolDraw2DSVG(width, height)
     _set_options(drawer, zoom, 1.0)
     drawer.DrawMolecule(mol)
     points = [drawer.GetDrawCoords(i) for i in range(mol.GetNumAtoms())]
-    zero, one = (drawer.GetDrawCoords(Point2D(x, 0.0)) for x in (0.0, _RADIUS))
+    zero, one = (drawer.GetDrawCoords(Point2D(x, 0.0)) for x in (0.0, _DISC_RADIUS))
     drawer.FinishDrawing()
     boxes = []
     for path, _ in _LETTER.findall(drawer.GetDrawingText()):
@@ -228,7 +248,7 @@ def atom_positions(
 
 
 def drawing_options(drawer: Any) -> Any:
-    """RDKit's drawing options, set for black atoms without a background."""
+    """The options of a drawer of RDKit, changed to black atoms without a background; they apply to the drawer."""
     options = drawer.drawOptions()
     options.useBWAtomPalette()
     options.prepareMolsBeforeDrawing = False
@@ -246,7 +266,7 @@ def _set_options(drawer: Any, zoom: int, line: float) -> None:
 
 
 def draw_disc(drawer: Any, x: float, y: float, radius: float, color: Color, fill: bool, line: float = 1.0) -> None:
-    """A filled disc, or its outline."""
+    """Draw a filled disc, or its outline, at (x, y) in pixels."""
     drawer.SetFillPolys(fill)
     drawer.SetColour(color)
     drawer.SetLineWidth(line)
@@ -254,9 +274,9 @@ def draw_disc(drawer: Any, x: float, y: float, radius: float, color: Color, fill
 
 
 def _label_offsets(mol: Chem.Mol, labels: Sequence[str], width: int, height: int) -> tuple[np.ndarray, float]:
-    """From each atom to its label, (n, 2), and the size of the font, in pixels of a drawing of that size.
+    """The offset of each label from its atom, (n, 2), and the font size, in pixels of the SVG.
 
-    Both formats have the same: what is decided by a fraction of a pixel would differ between them.
+    They are computed once for both formats: rounding to pixels could choose other positions in the PNG.
     """
     centers, radius, letters = atom_positions(mol, width, height, 1)
     font = min(max(0.62 * radius, 7.0), 10.0)
@@ -266,7 +286,7 @@ def _label_offsets(mol: Chem.Mol, labels: Sequence[str], width: int, height: int
     return boxes[:, :2] - points, font
 
 
-def _draw(
+def _draw_molecule(
     drawer: Any,
     mol: Chem.Mol,
     values: np.ndarray,
@@ -274,27 +294,28 @@ def _draw(
     ring_atom: int | None,
     zoom: int,
 ) -> None:
-    """Draw the discs and the ring, and the molecule over them."""
+    """Draw the discs and the ring, and the molecule on top of them."""
     size = drawer.Width(), drawer.Height() - zoom * _LEGEND_HEIGHT
     centers, radius, _ = atom_positions(mol, *size, zoom)
-    line = min(2.0 * zoom, radius / 8)  # thinner where a big molecule is drawn small
+    line = min(2.0 * zoom, radius / 8)  # thinner for a large molecule, which is drawn at a smaller scale
     drawer.ClearDrawing()
     for value, (x, y) in zip(values.tolist(), centers, strict=True):
         if not np.isnan(value):
             draw_disc(drawer, x, y, radius, scale.color(value), fill=True)
-            draw_disc(drawer, x, y, radius, _OUTLINE, fill=False, line=line / 2)
+            draw_disc(drawer, x, y, radius, _OUTLINE_COLOR, fill=False, line=line / 2)
     if ring_atom is not None:
-        draw_disc(drawer, *centers[ring_atom], radius, _RING, fill=False, line=1.5 * line)
+        draw_disc(drawer, *centers[ring_atom], radius, _RING_COLOR, fill=False, line=1.5 * line)
     _set_options(drawer, zoom, line)
     drawer.DrawMolecule(mol)
 
 
-def _legend(drawer: Any, lines: Sequence[str], scale: Scale, zoom: int) -> None:
-    """Draw two lines of text, the color scale, and the footer."""
+def _draw_legend(drawer: Any, lines: Sequence[str], scale: Scale, zoom: int) -> None:
+    """Draw the two lines of the caption, the color scale, and the lines of the footer."""
     top, middle = drawer.Height() - zoom * _LEGEND_HEIGHT, drawer.Width() / 2
     styles = ((8, 13.0, _BLACK), (25, 13.0, _BLACK), (64, 10.0, _GRAY), (76, 10.0, _GRAY))
     for text, (y, font_size, color) in zip(lines, styles, strict=False):
-        max_size = max(6.0, 1.85 * drawer.Width() / zoom / max(len(text), 1))  # letters are about half as wide as high
+        # A letter is about half as wide as high.
+        max_size = max(6.0, 1.85 * drawer.Width() / zoom / max(len(text), 1))
         drawer.SetColour(color)
         drawer.SetFontSize(zoom * min(font_size, max_size))
         drawer.DrawString(text, Point2D(middle, top + zoom * y), 0, True)

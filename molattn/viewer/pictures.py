@@ -15,7 +15,7 @@ from molattn.viewer.discs import (
     draw_discs,
     drawable_molecule,
     format_values,
-    molecule_of,
+    molecule_from_map,
     prepare_for_drawing,
 )
 from molattn.viewer.figures import footer_text, shorten
@@ -25,7 +25,7 @@ from molattn.viewer.picture import Picture
 Head = int | Literal["mean", "max"]
 Layer = int | Literal["rollout"]
 LABEL_LENGTH = 14
-"""Largest number of characters of a label."""
+"""Largest number of characters of the label of a node in a text."""
 
 
 def heat_map(
@@ -79,9 +79,9 @@ def draw_atoms(
 ) -> Picture:
     """Draw the molecule with a disc under each atom, darker for more attention to it.
 
-    The numbers at the atoms are their indices, as in `heat_map`. White is 0, and the darkest disc is the largest weight
-    of this picture, the end of its scale: compare numbers, not colors, between pictures. Attention to virtual nodes is
-    given as text.
+    The numbers at the atoms are their indices, as in `heat_map`. White is 0, and the darkest color is the largest
+    weight of this picture, the end of its scale: compare numbers, not colors, between pictures. Attention to virtual
+    nodes is written as text.
 
     Args:
         attention: the attention map of a molecule.
@@ -91,7 +91,8 @@ def draw_atoms(
         head: from 0, or "mean" or "max" over the heads; ignored for rollout.
         size: width and height of the SVG in pixels, at least 260 and 188; by default fitted to the molecule. Those of
             the PNG are doubled.
-        vmax: the weight of the darkest disc, above 0, to compare pictures; by default the largest weight.
+        vmax: the weight of the darkest disc, above 0; by default the largest weight. With one vmax, the colors of
+            several pictures can be compared.
 
     Raises:
         TypeError: `attention` is not an AttentionMap.
@@ -119,7 +120,7 @@ def draw_atoms(
     vmax = resolve_vmax(weights, vmax)
     title = f"{shorten(attention.smiles, 200)}: {subject}; {description}; darkest = {vmax:.2g}"
     return draw_discs(
-        molecule_of(attention),
+        molecule_from_map(attention),
         weights,
         Scale(0.0, vmax, "attention weight 0", f"{vmax:.2g}"),
         (subject, description),
@@ -141,13 +142,13 @@ def draw_atom_values(
 ) -> Picture:
     """Draw the molecule with a disc under each atom for its value: orange above 0, blue below, white at 0.
 
-    The darkest disc is the largest absolute value, the end of the scale. Atoms with NaN have no disc.
+    The darkest color is the largest absolute value, the end of the scale. Atoms with NaN have no disc.
     `draw_atom_values(smiles, molattn.load(run).predict(smiles))` draws the predictions of an atom-level model.
 
     Args:
         smiles: SMILES of the molecule.
         values: n numbers, in the order of its atoms.
-        name, unit: name and unit of the values.
+        name, unit: name and unit of the values, for the caption and the scale.
         add_hs: whether hydrogens have values too, after those of the other atoms.
         size: as for `draw_atoms`.
 
@@ -179,7 +180,7 @@ def draw_atom_values(
 
 
 def describe_receiver(attention: AttentionMap, atom: int | None) -> str:
-    """What pictures of one receiver, or for None of the mean over all receivers, show."""
+    """A description of the attention of one receiver, or, if `atom` is None, of the mean over all receivers."""
     if atom is None:
         return "attention each atom receives, mean of all atoms"
     ringed = " (ringed)" if atom < attention.num_atoms else ""
@@ -210,9 +211,10 @@ def layer_weights(attention: AttentionMap, layer: Layer, head: Head) -> tuple[np
 def draw_attribution(attribution: Attribution, size: tuple[int, int] | None = None) -> Picture:
     """Draw the molecule with a disc under each atom: orange if it raises the prediction, blue if it lowers it.
 
-    Attention weights raise and lower nothing: they are green, the darker, the larger. The numbers at the atoms are
-    their values. White is 0, and the darkest disc is the largest value of this picture, the end of its scale. Below it
-    are the prediction, as a sum if the attributions add up, the method, and its faithfulness for this model.
+    Values without a sign, such as attention weights, are green, darker for larger ones. The numbers at the atoms are
+    the values. White is 0, and the darkest color is the largest absolute value of this picture, the end of its scale.
+    Below the molecule are the prediction, as a sum if the attributions add up, the method, and its faithfulness for
+    this model.
 
     Args:
         attribution: the value of each atom, as `molattn.Predictor.attributions` computes it.
@@ -246,7 +248,7 @@ def draw_attribution(attribution: Attribution, size: tuple[int, int] | None = No
         Scale(-top if two_sided else 0.0, top, *ends, positive=ABOVE if attribution.signed else ATTENTION),
         caption,
         "; ".join((shorten(attribution.smiles, 200), *caption, footer)),
-        notes=format_values(values, plus=attribution.signed),
+        labels=format_values(values, plus=attribution.signed),
         footer=footer,
         size=size,
     )

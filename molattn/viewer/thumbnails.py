@@ -14,7 +14,7 @@ from rdkit import Chem
 from molattn.errors import UsageError, check_type, short_repr
 from molattn.explain import AttentionMap
 from molattn.explain.attention_map import resolve_index
-from molattn.viewer.discs import molecule_of
+from molattn.viewer.discs import molecule_from_map
 from molattn.viewer.figures import WEIGHTS, add_axes, footer_height, new_figure, render, shorten, write_footer
 from molattn.viewer.palette import ATTENTION, MARK
 from molattn.viewer.picture import Picture
@@ -69,7 +69,7 @@ def head_grid(
     if show == "matrix" and atom is not None:
         raise UsageError("atom applies only to show='atoms'")
     layers, heads, n = attention.weights.shape[:3]
-    structure, ratio = (_Structure.of(molecule_of(attention)), 0.8) if show == "atoms" else (None, 1.0)
+    structure, ratio = (_Structure.of(molecule_from_map(attention)), 0.8) if show == "atoms" else (None, 1.0)
     values = attention.weights.astype(np.float64)
     if structure is not None and atom is not None:
         atom = resolve_index(atom, n, "atom")

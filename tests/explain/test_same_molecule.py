@@ -13,7 +13,7 @@ from molattn.models.predict import compute_outputs, iter_attention
 from molattn.models.scaler import TargetScaler
 from molattn.models.smiles_model import SmilesModel
 from molattn.viewer import draw_atoms
-from molattn.viewer.discs import molecule_of
+from molattn.viewer.discs import molecule_from_map
 from tests.molecules import SPECIAL
 from tests.viewer.svg import discs
 
@@ -51,7 +51,7 @@ def test_the_map_is_of_the_molecule_that_the_model_read(model, standardize, add_
         again = attention.graph()
         for name in ("symbols", "atom_codes", "bond_codes", "path_lengths"):
             np.testing.assert_array_equal(getattr(again, name), getattr(read, name), err_msg=f"{smiles}: {name}")
-        drawn = molecule_of(attention)
+        drawn = molecule_from_map(attention)
         assert tuple(atom.GetSymbol() for atom in drawn.GetAtoms()) == attention.symbols
         bonded = {tuple(sorted((b.GetBeginAtomIdx(), b.GetEndAtomIdx()))) for b in drawn.GetBonds()}
         assert bonded == {(int(i), int(j)) for i, j in np.argwhere(read.path_lengths == 1) if i < j}
