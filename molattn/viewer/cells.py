@@ -23,7 +23,7 @@ from molattn.viewer.figures import (
 )
 from molattn.viewer.picture import Picture
 
-_MAX_CELLS = 60  # cells per side up to which each cell is drawn and named; larger matrices are drawn as images
+_MAX_CELLS = 60  # cells per side: larger matrices are drawn as images
 _MAX_NAMES = 24  # names per side of an image; the others are omitted
 _FONT_SIZE = 9.0  # points
 _LETTER_WIDTH = 0.66 * _FONT_SIZE / 72  # upper bound in inches
@@ -41,7 +41,7 @@ def matrix(
     vmax: int | float | None = None,
     numbers: bool = False,
 ) -> Picture:
-    """Draw a matrix as cells, darker for larger values; with negative values, orange above 0 and blue below.
+    """Draw a matrix as cells, darker for larger values; if any is negative, orange above 0 and blue below.
 
     Args:
         values: (n, m), an array, a tensor on any device, or lists.
@@ -93,7 +93,7 @@ def matrices(
     >>> picture.svg.count("</svg>")
     1
     """
-    arrays = {name: _array(values) for name, values in panels.items()}
+    arrays = {name: _finite_matrix(values) for name, values in panels.items()}
     shapes = {array.shape for array in arrays.values()}
     if len(shapes) != 1:
         raise UsageError(f"panels are one or more matrices of one size, not of {sorted(shapes) or 'none'}")
@@ -108,10 +108,10 @@ def matrices(
 
 
 def alignment(weights: np.ndarray, source: Sequence[str], target: Sequence[str], title: str = "") -> Picture:
-    """Draw weights as n x m cells: row t shows the attention of output token t to the input tokens.
+    """Draw an alignment as n x m cells: row t is the attention of output token t to the input tokens.
 
     Args:
-        weights: (n, m), finite and not negative.
+        weights: (n, m) attention weights, finite and not negative.
         source: m input tokens, the columns.
         target: n output tokens, the rows, the first one at the top.
         title: title of the figure.
@@ -126,7 +126,7 @@ def alignment(weights: np.ndarray, source: Sequence[str], target: Sequence[str],
     >>> picture.svg.count("</svg>")
     1
     """
-    weights = _array(weights)
+    weights = _finite_matrix(weights)
     if (weights < 0).any():
         raise UsageError("attention weights must not be negative")
     return matrix(weights, target, source, title=title, row_axis="output token", column_axis="input token")
@@ -148,12 +148,15 @@ def draw_cells(
     """Draw panels of cells, see `matrices`.
 
     Args:
-        arrays: (n, m) each, by the titles of the panels.
+        arrays: one or more matrices, (n, m) each, by the titles of their panels.
         rows, columns: names; indices from 0 if empty.
         title: lines of the title of the figure.
         row_axis, column_axis, label, vmax: as for `matrix`.
-        texts: for each panel the text of each cell, row by row; None for no texts.
-        faithfulness: the content of the footer, see `write_footer`; no footer if empty.
+        texts: the text of each cell by panel, row and column; None for no texts.
+        faithfulness: for the footer, see `footer_text`; no footer if empty.
+
+    Raises:
+        UsageError: `vmax` is not above 0.
     """
     n, m = next(iter(arrays.values())).shape
     row_axis, column_axis, label = (shorten(text, 60) for text in (row_axis, column_axis, label))
@@ -210,10 +213,10 @@ def draw_cells(
 
 
 def resolve_vmax(values: np.ndarray, vmax: int | float | None) -> float:
-    """The value of the darkest color: `vmax`, by default the largest absolute value, or 1 if all are 0.
+    """The value of the darkest color: `vmax`, or if it is None the largest absolute value, or 1 if all values are 0.
 
     Raises:
-        UsageError: it is not above 0.
+        UsageError: `vmax` is not above 0.
     """
     if vmax is None:
         return float(np.abs(values).max(initial=0.0)) or 1.0
@@ -222,15 +225,18 @@ def resolve_vmax(values: np.ndarray, vmax: int | float | None) -> float:
     return float(vmax)
 
 
-def _array(values: Any) -> np.ndarray:
-    if hasattr(values, "detach"):  # a tensor of torch
+def _finite_matrix(values: Any) -> np.ndarray:
+    """Values as (n, m) float64; UsageError if they are not finite numbers of that shape, or empty."""
+    if hasattr(values, "detach"):  # a torch.Tensor
         values = values.detach().cpu().double().numpy()
     try:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise UsageError("a picture of a matrix needs numbers") from error
-    if array.ndim != 2 or not array.size or not np.isfinite(array).all():
-        raise UsageError(f"a picture of a matrix needs (rows, columns) of finite numbers, not shape {array.shape}")
+    if array.ndim != 2 or not array.size:
+        raise UsageError(f"a picture of a matrix needs numbers of shape (rows, columns), not {array.shape}")
+    if not np.isfinite(array).all():
+        raise UsageError("a picture of a matrix needs finite numbers, and some are NaN or infinite")
     return array
 
 
@@ -247,7 +253,7 @@ def _panel_size(n: int, m: int, columns: Sequence[str], texts: bool, panels: int
 
 
 def _whole_pixels(n: int, inches: float) -> float:
-    """About that many inches, such that each of n rows has a whole number of pixels if there are not too many.
+    """A height near `inches` at which each of n rows has a whole number of pixels; `inches` if rows are below a pixel.
 
     Otherwise resampling would add a pattern where neighboring rows differ much.
     """
@@ -258,7 +264,7 @@ def _whole_pixels(n: int, inches: float) -> float:
 def _draw_panel(axes: Axes, array: np.ndarray, style: Mapping[str, Any]) -> Any:
     n, m = array.shape
     if max(n, m) > _MAX_CELLS:
-        # One image, smoothed when it is shrunk: otherwise thin lines could vanish. A large SVG is slow to display.
+        # An image, since an SVG of many cells is slow to display; smoothed when shrunk, since thin lines could vanish.
         return axes.imshow(array, aspect="auto", extent=(0, m, n, 0), interpolation_stage="data", **style)
     mesh = axes.pcolormesh(array, edgecolors="white", linewidth=0.4, **style)
     axes.invert_yaxis()
@@ -274,7 +280,7 @@ def _write_texts(axes: Axes, array: np.ndarray, texts: Sequence[Sequence[str]], 
 
 
 def _set_ticks(axis: Axis, names: Sequence[str], count: int, step: int) -> None:
-    """Every `step`-th name of rows or columns; without names, some of the indices from 0."""
+    """Label every `step`-th row or column with its name; without names, label some with their indices."""
     axis.set_tick_params(labelsize=_FONT_SIZE, length=0 if names and step == 1 else 2)
     indices = (
         np.arange(0, count, step) if names else np.asarray(MaxNLocator(6, integer=True).tick_values(0, count), int)

@@ -1,4 +1,4 @@
-"""matplotlib figures, reproducible to the byte and independent of the user's settings, and line plots."""
+"""matplotlib figures, independent of the user's rcParams and the same to the byte each time, and line plots."""
 
 import io
 import re
@@ -19,7 +19,7 @@ from molattn.viewer.palette import ATTENTION_STEPS, SIGNED_STEPS
 from molattn.viewer.picture import Picture
 from molattn.viewer.svg_text import compact
 
-_STYLE = {
+_RC_PARAMS = {
     "svg.hashsalt": "molattn",  # ids of SVG elements are random otherwise
     "font.size": 10.0,
     "axes.spines.top": False,
@@ -29,13 +29,13 @@ _STYLE = {
     "savefig.facecolor": "white",
 }
 REFERENCE_LINE = {"color": "#555555", "linewidth": 0.8, "zorder": 0}
-"""The style of the line that a plot is compared with, such as the diagonal."""
+"""The style of a reference line, such as the diagonal of a parity plot."""
 
 WEIGHTS = LinearSegmentedColormap.from_list("weights", ATTENTION_STEPS)
-"""The colors of attention weights, from 0."""
+"""The colormap of attention weights, which begins at 0."""
 
 SIGNED = LinearSegmentedColormap.from_list("signed", SIGNED_STEPS)
-"""The colors of signed values, and of ratios to uniform attention: blue below, orange above."""
+"""The colormap of signed values, and of ratios to uniform attention: blue below, orange above."""
 
 DPI = 150
 """Pixels per inch of the PNG, and of images in the SVG."""
@@ -45,14 +45,19 @@ _UNPRINTABLE = re.compile(r"[^\S ]|[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]
 
 @contextmanager
 def default_style() -> Iterator[None]:
-    """A context with matplotlib's defaults and the settings of `_STYLE`, independent of the user's rcParams."""
-    with matplotlib.style.context(["default", _STYLE]):
+    """A context with matplotlib's defaults and the rcParams of this module instead of the user's."""
+    with matplotlib.style.context(["default", _RC_PARAMS]):
         yield
 
 
 @contextmanager
 def new_figure(width: float, height: float, layout: Literal["constrained"] | None = None) -> Iterator[Figure]:
-    """An empty figure, in inches, that is not registered with pyplot; in its context the `default_style` holds."""
+    """A context with the `default_style` and an empty figure that pyplot does not know.
+
+    Args:
+        width, height: size of the figure in inches.
+        layout: the layout engine of matplotlib; None for none.
+    """
     with default_style():
         figure = Figure(figsize=(width, height), layout=layout)
         FigureCanvasAgg(figure)
@@ -60,15 +65,15 @@ def new_figure(width: float, height: float, layout: Literal["constrained"] | Non
 
 
 def add_axes(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
-    """Axes at a position in inches; a layout engine would crop the labels of axes with a fixed aspect ratio."""
+    """Add axes at a position in inches: a layout engine would crop the labels of axes with a fixed aspect ratio."""
     total_width, total_height = figure.get_size_inches()
     return figure.add_axes((left / total_width, bottom / total_height, width / total_width, height / total_height))
 
 
 def render(figure: Figure) -> Picture:
-    """Render a figure in both formats, without a date, each at its first use, since often only one is needed."""
+    """The figure as a picture, without a date. Each format is drawn at its first use: often only one is needed."""
     if figure.get_layout_engine() is not None:
-        # Once: the layout changes slightly with each drawing, so that the second format would differ from the first.
+        # The layout changes slightly with each drawing. It is computed once, so that both formats have the same.
         figure.draw_without_rendering()
         figure.set_layout_engine("none")
 
@@ -85,7 +90,7 @@ def render(figure: Figure) -> Picture:
 
 
 def shorten(text: str, limit: int) -> str:
-    """`text` for a picture: on one line, without characters that XML forbids, cut after `limit` characters."""
+    """The text on one line, without characters that XML forbids, cut to `limit` characters."""
     text = _UNPRINTABLE.sub(" ", text).strip()
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
@@ -95,31 +100,42 @@ _GRAY = (0.35, 0.35, 0.35)
 
 
 def footer_text(faithfulness: str) -> str:
-    """The footer of pictures of attention: how faithful the attention is as an explanation."""
+    """The footer of pictures of attention.
+
+    Args:
+        faithfulness: how faithful attention is as an explanation, see `AttentionMap.faithfulness`.
+    """
     return f"as an explanation of the prediction: {shorten(faithfulness, 200)}"
 
 
 def footer_height(faithfulness: str, width: float) -> float:
-    """The height of the footer of a figure of that width, in inches."""
-    return 1.25 * _FOOTER_SIZE / 72 * len(textwrap.wrap(footer_text(faithfulness), _letters(width)))
+    """The height of the `footer_text` in a figure of that width, both in inches."""
+    return 1.25 * _FOOTER_SIZE / 72 * len(textwrap.wrap(footer_text(faithfulness), _characters_per_line(width)))
 
 
 def write_footer(figure: Any, faithfulness: str) -> None:
-    """Write the footer of a figure."""
+    """Write the `footer_text` at the bottom of a figure, in as many lines as it needs."""
     width, height = figure.get_size_inches()
-    text = "\n".join(textwrap.wrap(footer_text(faithfulness), _letters(width)))
+    text = "\n".join(textwrap.wrap(footer_text(faithfulness), _characters_per_line(width)))
     style = {"ha": "center", "va": "bottom", "fontsize": _FOOTER_SIZE, "color": _GRAY, "parse_math": False}
     figure.text(0.5, 0.06 / height, text, **style)
 
 
-def _letters(width: float) -> int:
-    """Number of characters in a line of a footer of that width in inches."""
+def _characters_per_line(width: float) -> int:
+    """How many characters of the footer fit into a figure of that width in inches."""
     return int((width - 0.2) * 72 / (0.57 * _FOOTER_SIZE))
 
 
-# Distinguishable with any color vision (Okabe & Ito); the markers differ as well.
-_STYLES = [("#0072b2", "o"), ("#d55e00", "s"), ("#009e73", "^"), ("#cc79a7", "D"), ("#e69f00", "v"), ("#56b4e9", "P")]
-_MAX_MARKERS = 40  # number of points up to which they have markers
+# The colors of Okabe and Ito, distinguishable with any color vision; the markers differ as well.
+_SERIES_STYLES = [
+    ("#0072b2", "o"),
+    ("#d55e00", "s"),
+    ("#009e73", "^"),
+    ("#cc79a7", "D"),
+    ("#e69f00", "v"),
+    ("#56b4e9", "P"),
+]
+_MAX_MARKERS = 40  # longer series have no markers
 
 
 def curves(
@@ -153,14 +169,14 @@ def curves(
     """
     x = np.asarray(x, dtype=np.float64)
     lines = {name: np.asarray(values, dtype=np.float64) for name, values in series.items()}
-    if not 0 < len(lines) <= len(_STYLES):
-        raise UsageError(f"a figure has 1 to {len(_STYLES)} curves, not {len(lines)}")
+    if not 0 < len(lines) <= len(_SERIES_STYLES):
+        raise UsageError(f"a figure has 1 to {len(_SERIES_STYLES)} curves, not {len(lines)}")
     for name, values in lines.items():
         if values.shape != x.shape or x.ndim != 1:
             raise UsageError(f"{shorten(name, 40)} has shape {values.shape}, x has {x.shape}: one number for each x")
     with new_figure(6.0, 3.8, "constrained") as figure:
         axes = figure.add_subplot()
-        for (name, values), (color, marker) in zip(lines.items(), _STYLES, strict=False):
+        for (name, values), (color, marker) in zip(lines.items(), _SERIES_STYLES, strict=False):
             axes.plot(x, values, color=color, marker=marker if len(x) <= _MAX_MARKERS else "", markersize=5)
             axes.lines[-1].set_label(shorten(name, 40).lstrip("_"))
         if "x" in log:
@@ -179,7 +195,15 @@ def curves(
 
 
 def safe_file_names(names: Sequence[str]) -> list[str]:
-    """`names` as parts of file names: letters, digits, dot, dash, underscore; distinct regardless of case."""
+    """Replace what file names should not contain, for names as parts of file names.
+
+    Args:
+        names: any texts.
+
+    Returns:
+        For each name at most 60 ASCII letters, digits, dots, dashes and underscores, and a number if another name would
+        be the same regardless of case.
+    """
     used: set[str] = set()
     safe = []
     for name in names:

@@ -10,9 +10,9 @@ from molattn.errors import UsageError, short_repr
 
 
 class Picture:
-    """A picture as SVG and PNG, which Jupyter displays.
+    """A picture as SVG and PNG; Jupyter displays it.
 
-    Two pictures are equal if both formats are.
+    Two pictures are equal if both formats are equal.
 
     Args:
         svg, png: the picture in that format, or a function that draws it at its first use.
@@ -58,7 +58,7 @@ class Picture:
         write_bytes(path, self.png if suffix == ".png" else self.svg.encode("utf-8"))
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:  # noqa: ARG002
-        """All formats; Jupyter displays one of them."""
+        """The picture by MIME type; Jupyter displays one of the formats."""
         return {
             "image/svg+xml": self.svg,
             "image/png": base64.b64encode(self.png).decode("ascii"),

@@ -95,6 +95,13 @@ def test_other_values_are_rejected(values):
         matrix(values)
 
 
+def test_the_error_names_the_shape_only_if_the_shape_is_wrong():
+    with pytest.raises(UsageError, match=r"needs numbers of shape \(rows, columns\), not \(1,\)"):
+        matrix([1.0])
+    with pytest.raises(UsageError, match="needs finite numbers"):
+        matrix([[1.0, np.nan]])
+
+
 def test_panels_and_names_of_other_sizes_are_rejected():
     with pytest.raises(UsageError, match="one size"):
         matrices({"a": weights(2, 2), "b": weights(2, 3)})
