@@ -17,8 +17,8 @@ _SPLIT_STYLES = {
     "val": {"color": "#56b4e9", "linestyle": "--", "linewidth": 1.4},
     "test": {"color": "#d55e00", "linestyle": "-", "linewidth": 1.8},
 }
-_BINS = 10  # of the calibration plot, with equal numbers of molecules
-_MAX_COUNTS = 12  # classes up to which the cells of a confusion matrix show their counts
+_MAX_BINS = 10  # of the calibration plot
+_MAX_COUNTS = 12  # the cells of a confusion matrix of more classes have no room for their counts
 
 
 def class_plot(
@@ -29,11 +29,11 @@ def class_plot(
     name: str,
     counted: str = "molecules",
 ) -> Picture:
-    """ROC, precision against recall, and calibration of one binary target, side by side.
+    """The ROC curve, the precision-recall curve and the calibration curve of one binary target.
 
-    A split without labels, or with labels of only one class, has no curves, as the legend notes. Each point of the
-    calibration plot is the mean probability and the fraction of positives of a bin. The bins have equal numbers of
-    molecules: a tenth of them, and at least five, but there are never fewer than two bins.
+    A split without labels, or with labels of only one class, has no curves; the legend says so. Each point of the
+    calibration curve is the mean probability and the fraction of positives of a bin. There are ten bins with equal
+    numbers of molecules, or fewer, but at least two, so that each has at least five molecules.
 
     Args:
         true: (n,) 0 or 1, NaN where a label is missing.
@@ -70,14 +70,14 @@ def class_plot(
             precision.step(recalls, precisions, where="post", label=label, **style)
             if split == "test":
                 precision.axhline(y.mean(), **REFERENCE_LINE, label=f"fraction of positives: {y.mean():.3f}")
-            bins = max(2, min(_BINS, len(y) // 5))  # at least five molecules in each
+            bins = max(2, min(_MAX_BINS, len(y) // 5))  # at least five molecules in each
             fraction, mean = calibration_curve(y, p, n_bins=bins, strategy="quantile")
             calibration.plot(mean, fraction, marker=".", label=f"{split} ({len(y):,})", **style)
         roc.plot([0, 1], [0, 1], **REFERENCE_LINE, label="chance: 0.500")
         calibration.plot([0, 1], [0, 1], **REFERENCE_LINE, label="perfectly calibrated")
-        _label(roc, "false positive rate", "true positive rate", f"{target}: ROC curve, AUROC")
-        _label(precision, "recall", "precision", "Precision-recall curve, average precision")
-        _label(calibration, "predicted probability", "fraction of positives", f"Calibration, {counted}")
+        _format_axes(roc, "false positive rate", "true positive rate", f"{target}: ROC curve, AUROC")
+        _format_axes(precision, "recall", "precision", "Precision-recall curve, average precision")
+        _format_axes(calibration, "predicted probability", "fraction of positives", f"Calibration, {counted}")
         roc.legend(frameon=False, fontsize=8, loc="lower right")
         precision.legend(frameon=False, fontsize=8, loc="lower left")
         calibration.legend(frameon=False, fontsize=8, loc="upper left")
@@ -93,9 +93,9 @@ def confusion_plot(
     split: str = "test",
     counted: str = "molecules",
 ) -> Picture:
-    """Confusion matrix: the counts of each predicted class for each true class, darker for larger fractions of the row.
+    """Confusion matrix with true classes as rows: darker for a larger fraction of the molecules of that class.
 
-    The cells show their counts for up to twelve classes.
+    With at most twelve classes, the cells show the numbers of molecules.
 
     Args:
         true: (n,) class indices, NaN where a label is missing.
@@ -130,7 +130,8 @@ def confusion_plot(
     )
 
 
-def _label(axes: Axes, x: str, y: str, title: str) -> None:
+def _format_axes(axes: Axes, x: str, y: str, title: str) -> None:
+    """Set the labels and the title of axes from 0 to 1."""
     axes.set_xlim(-0.02, 1.02)
     axes.set_ylim(-0.02, 1.02)
     axes.set_aspect("equal")

@@ -23,8 +23,8 @@ SPLIT_STYLES = {
     "val": {"color": "#56b4e9", "marker": "^", "s": 14, "zorder": 2},
     "test": {"color": "#d55e00", "marker": "o", "s": 12, "zorder": 3},
 }
-_STANDARDIZED = "standardized "
-_MAX_VECTOR_POINTS = 3000  # points up to which they are vector graphics
+_STANDARDIZED = "standardized "  # the labels of losses in standard deviations begin like this
+_MAX_VECTOR_POINTS = 3000  # more points are drawn as an image in the SVG
 
 
 def parity_plot(
@@ -44,7 +44,7 @@ def parity_plot(
         splits: indices of the molecules of "train", "val" and "test"; any may be absent.
         name: name of the target.
         unit: unit of the target; empty if unknown.
-        test_rmse: for the title, in the unit; None if unknown.
+        test_rmse: RMSE of the test molecules in that unit, for the title; None if unknown.
 
     >>> import numpy as np
     >>> from molattn.viewer import parity_plot
@@ -91,9 +91,9 @@ def learning_curve(
 ) -> Picture:
     """Draw the training and validation loss of each epoch.
 
-    The losses "mse" and "bounded-mse" are drawn as their roots, root mean squared errors. With `scale` these and the
-    mean absolute errors are in the target's unit, otherwise in standard deviations of the training targets. The
-    training loss is that of the batches during the epoch, with dropout; the validation loss is that of the averaged
+    The square roots of the losses "mse" and "bounded-mse" are drawn: root mean squared errors. With `scale`, these and
+    mean absolute errors are in the unit of the target, otherwise in standard deviations of the training targets. The
+    training loss is the mean over the batches of the epoch, with dropout; the validation loss is that of the averaged
     weights, so it may be lower. The best epoch is marked.
 
     Args:
@@ -150,7 +150,7 @@ def learning_curve(
 
 
 def _range(values: np.ndarray) -> tuple[float, float]:
-    """The limits of an axis for `values`."""
+    """The limits of an axis for `values`, with a margin; (-0.5, 1.5) if there are none."""
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
     margin = 0.04 * (high - low) or 0.5
     return low - margin, high + margin

@@ -1,4 +1,4 @@
-"""The plots of a run and of an evaluation: which pictures there are of each target, and their files."""
+"""The plots of a run or an evaluation: which pictures each target has, and the names of their files."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def write_plots(result: "RunResult") -> None:
-    """Write `plots/` in the folder of a run: its learning curve, and a picture of the predictions of each target.
+    """Write the folder `plots` of a run: its learning curve, and a picture of the predictions of each target.
 
     For one target these are `learning_curve.png` and, by the kind of target, `parity.png`, `classification.png` or
     `confusion.png`; a model with standard deviations or a calibration adds `uncertainty.png`. For several targets the
@@ -50,15 +50,15 @@ def write_plots(result: "RunResult") -> None:
     for stem, picture in pictures.items():
         picture.save(folder / f"{stem}.png")
     rows = splits["test"]
-    raw = result.uncalibrated_predictions[rows]
-    for stem, picture in uncertainty_plots(result.artifact, dataset.targets[rows], raw, dataset.units).items():
+    uncalibrated = result.uncalibrated_predictions[rows]
+    for stem, picture in uncertainty_plots(result.artifact, dataset.targets[rows], uncalibrated, dataset.units).items():
         picture.save(folder / f"{stem}.png")
-    scale, unit = _scale(result)
+    scale, unit = _loss_scale(result)
     learning_curve(result.history, dataset.task.loss, scale=scale, unit=unit).save(folder / "learning_curve.png")
 
 
-def _scale(result: "RunResult") -> tuple[float | None, str]:
-    """The standard deviation of the single target of numbers, as it is learned, and its unit; None if there is none."""
+def _loss_scale(result: "RunResult") -> tuple[float | None, str]:
+    """The standard deviation and unit of the only regression target, after its transform; (None, "") for others."""
     scaler = result.artifact.scaler
     if result.dataset.task.kind != "regression" or len(scaler.std) != 1:
         return None, ""
@@ -69,7 +69,12 @@ def _scale(result: "RunResult") -> tuple[float | None, str]:
 def evaluation_plots(
     result: "Evaluation", task: Task, targets: Sequence[str], units: Sequence[str]
 ) -> dict[str, Picture]:
-    """The `target_plots` of a model on another table; all molecules are shown as test molecules."""
+    """The `target_plots` of an evaluation; all of its molecules are shown as test molecules.
+
+    Args:
+        result: the evaluation of a model on a table.
+        task, targets, units: as for `target_plots`.
+    """
     splits = {"test": np.arange(len(result.targets))}
     rmse = [result.metrics[t].get("rmse") for t in targets]
     return target_plots(task, targets, units, result.targets, result.predictions.values, splits, rmse)
@@ -84,15 +89,15 @@ def target_plots(
     splits: Mapping[str, np.ndarray],
     test_rmse: Sequence[float | None],
 ) -> dict[str, Picture]:
-    """A picture for each target, by the stem of its file name: `parity`, or `parity-TARGET` for several targets.
+    """A picture of the predictions of each target, by the stem of its file name.
 
-    Regression targets have a parity plot, binary targets `classification`, and targets of several classes `confusion`,
-    of the test molecules only.
+    The stem is `parity` for regression, `classification` for binary targets, and for multiclass targets `confusion`,
+    which shows the test molecules only; for several targets it ends with the name, as in `parity-logS`.
 
     Args:
         task, targets, units: the task, and the names and units of the targets.
         true, predicted: (n, T), see `Predictions.values`.
-        splits: indices of the molecules, or atoms, of "train", "val" and "test"; any may be absent.
+        splits: row indices of `true` for "train", "val" and "test", of molecules or atoms; any may be absent.
         test_rmse: RMSE of each target, for the title of its parity plot.
     """
     kind = {"regression": "parity", "binary": "classification", "multiclass": "confusion"}[task.kind]

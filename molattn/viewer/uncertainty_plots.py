@@ -1,4 +1,4 @@
-"""Plots of uncertainty: the coverage of intervals or sets at each level, and errors against standard deviations."""
+"""Plots of uncertainty: coverage of prediction intervals or sets at each level, and errors by standard deviation."""
 
 from collections.abc import Sequence
 
@@ -28,45 +28,57 @@ _CALIBRATED = {"color": "#d55e00", "marker": "o", "markersize": 4, "linewidth": 
 
 
 def uncertainty_plots(
-    artifact: Artifact, true: np.ndarray, raw: Predictions, units: Sequence[str]
+    artifact: Artifact, true: np.ndarray, uncalibrated: Predictions, units: Sequence[str]
 ) -> dict[str, Picture]:
-    """Pictures by file stem: `uncertainty`, or `uncertainty-TARGET` for several targets; empty without uncertainty.
+    """The `uncertainty_plot` of each target that has a label, by the stem of its file name.
 
     Args:
-        artifact: the model.
-        true: (n, T), NaN where missing.
-        raw: its predictions for these molecules, before calibration.
-        units: units of the targets.
+        artifact: the model, with its calibration.
+        true: (n, T) labels of test molecules, or atoms; NaN where missing.
+        uncalibrated: the predictions of the model for them, before calibration.
+        units: units of the T targets; empty if unknown.
+
+    Returns:
+        Pictures by `uncertainty`, or by `uncertainty-TARGET` for several targets; empty if the model has neither
+        standard deviations nor a calibration.
     """
-    if raw.std is None and artifact.calibration is None:
+    if uncalibrated.std is None and artifact.calibration is None:
         return {}
     names = ["uncertainty"]
     if len(artifact.targets) > 1:
         names = [f"uncertainty-{name}" for name in safe_file_names(artifact.targets)]
     return {
-        stem: uncertainty_plot(artifact, true, raw, t, units[t])
+        stem: uncertainty_plot(artifact, true, uncalibrated, t, units[t])
         for t, stem in enumerate(names)
         if np.isfinite(true[:, t]).any()
     }
 
 
-def uncertainty_plot(artifact: Artifact, true: np.ndarray, raw: Predictions, t: int, unit: str = "") -> Picture:
+def uncertainty_plot(
+    artifact: Artifact, true: np.ndarray, uncalibrated: Predictions, t: int, unit: str = ""
+) -> Picture:
     """Plot the coverage of the intervals, or sets, of target t at each level, and their widths or errors.
 
-    The diagonal on the left is exact coverage. For predictions with a standard deviation, the right panel shows the
-    errors against it, a point for each tenth of the molecules; the diagonal is exact agreement. For others it shows the
-    mean width of the intervals, or the mean size of the sets, at each level. Widths and errors of a target with a
-    transform are those of the transformed target.
+    On the diagonal of the left panel, coverage is equal to the level. For predictions with a standard deviation, the
+    right panel shows the root mean square error by standard deviation, in ten bins of at least five molecules, or fewer
+    bins; on the diagonal they are equal. For others it shows the mean width of the intervals, or the mean size of the
+    sets, at each level. Widths and errors of a target with a transform are those of the transformed target.
+
+    Args:
+        artifact, true, uncalibrated: as for `uncertainty_plots`.
+        t: index of the target.
+        unit: unit of the target; empty if unknown.
     """
     target = shorten(artifact.targets[t], 40)
     known = np.isfinite(true[:, t])
-    y, predictions = artifact.scaler.transform(true)[known, t], raw[known]
-    f = artifact.scaler.transforms[t] if artifact.scaler.transforms else None
-    unit = unit if f is None else f.transformed_unit(unit)
+    y, predictions = artifact.scaler.transform(true)[known, t], uncalibrated[known]
+    transform = artifact.scaler.transforms[t] if artifact.scaler.transforms else None
+    unit = unit if transform is None else transform.transformed_unit(unit)
+    counted = "atoms" if artifact.task.atom_level else "molecules"
     with new_figure(9.4, 4.6, "constrained") as figure:
         left, right = figure.subplots(1, 2)
         curves = []
-        if raw.std is not None or not isinstance(artifact.task, Regression):
+        if uncalibrated.std is not None or not isinstance(artifact.task, Regression):
             curves.append(("uncalibrated", None, NONE, _UNCALIBRATED))
         if artifact.calibration is not None:
             method = artifact.calibration.method
@@ -80,24 +92,24 @@ def uncertainty_plot(artifact: Artifact, true: np.ndarray, raw: Predictions, t: 
         left.set_xlim(0, 1)
         left.set_ylim(0, 1)
         left.set_aspect("equal")
-        what = "intervals" if isinstance(artifact.task, Regression) else "sets"
-        left.set_xlabel(f"level of the {what}")
-        left.set_ylabel(f"coverage of {len(y):,} test molecules")
+        region = "intervals" if isinstance(artifact.task, Regression) else "sets"
+        left.set_xlabel(f"level of the {region}")
+        left.set_ylabel(f"coverage of {len(y):,} test {counted}")
         left.set_title(f"{target}: coverage", parse_math=False)
         left.legend(frameon=False, fontsize=8, loc="upper left")
         in_unit = f" ({shorten(unit, 30)})" if unit else ""
-        if isinstance(artifact.task, Regression) and raw.std is not None:
+        if isinstance(artifact.task, Regression) and uncalibrated.std is not None:
             _plot_errors(right, artifact, y, predictions, t, in_unit)
         else:
             for label, levels, size, style in sizes:
                 right.plot(levels, size, label=label, **style)
             right.set_xlim(0, 1)
             right.set_ylim(bottom=0)
-            right.set_xlabel(f"level of the {what}")
+            right.set_xlabel(f"level of the {region}")
             right.set_ylabel(
-                f"mean width{in_unit}" if what == "intervals" else "mean number of classes", parse_math=False
+                f"mean width{in_unit}" if region == "intervals" else "mean number of classes", parse_math=False
             )
-            right.set_title("Width" if what == "intervals" else "Size")
+            right.set_title("Width" if region == "intervals" else "Size")
             right.legend(frameon=False, fontsize=8, loc="upper left")
         return render(figure)
 
@@ -105,7 +117,7 @@ def uncertainty_plot(artifact: Artifact, true: np.ndarray, raw: Predictions, t: 
 def _coverage_curve(
     artifact: Artifact, y: np.ndarray, predictions: Predictions, t: int, calibration: Calibration | None, method: str
 ) -> tuple[list[float], list[float], list[float]]:
-    """Levels, coverages, and mean widths or sizes, up to the level that the calibration molecules allow."""
+    """Levels, coverages, and mean widths or sizes, up to the highest level that the calibration molecules allow."""
     task, levels, coverage, widths = artifact.task, [], [], []
     calibrated = predictions if calibration is None else apply_calibration(predictions, task, calibration, method)
     for level in _LEVELS:
@@ -126,7 +138,7 @@ def _coverage_curve(
 
 
 def _plot_errors(axes: Axes, artifact: Artifact, y: np.ndarray, predictions: Predictions, t: int, in_unit: str) -> None:
-    """Draw root mean square errors against predicted standard deviations, by bins."""
+    """Draw root mean square errors against predicted standard deviations, a point for each of `binned_errors`."""
     assert predictions.std is not None
     curves = [("uncalibrated", predictions, _UNCALIBRATED)]
     if artifact.calibration is not None and artifact.calibration.method in (ZSCALING, ISOTONIC):

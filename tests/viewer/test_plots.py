@@ -14,13 +14,15 @@ from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.models.predictions import Predictions, empty_distribution
 from molattn.models.scaler import TargetScaler
+from molattn.models.tasks import Regression
 from molattn.training.config import DataConfig
 from molattn.training.dataset import PreparedDataset
 from molattn.training.early_stopping import EpochRecord
 from molattn.training.train_and_evaluate import RunResult
 from molattn.viewer import learning_curve, parity_plot, write_plots
 from molattn.viewer.figures import safe_file_names
-from tests.viewer.svg import SVG, assert_sound, root
+from molattn.viewer.uncertainty_plots import uncertainty_plots
+from tests.viewer.svg import SVG, assert_sound, root, words
 
 READING = Featurization(molecule_graph, GraphPacking(), {})
 HOSTILE = "<script>&$x^$--></svg>\x00"
@@ -161,3 +163,14 @@ def test_the_order_of_drawing_changes_no_picture():
 def test_a_learning_curve_of_an_unknown_loss_is_refused():
     with pytest.raises(UsageError, match="unknown loss 'msle': choose one of .*mse"):
         learning_curve(history(3), "msle")
+
+
+@pytest.mark.parametrize("atom_level", [False, True])
+def test_the_coverage_of_atom_level_targets_counts_atoms(atom_level):
+    true, predicted, _ = data()
+    model = GraphModel(GraphModelConfig(hidden_dim=8, num_heads=2, num_layers=1), 2, atom_level=atom_level)
+    artifact = Artifact(model, TargetScaler.identity(1), ("y",), ("e",), task=Regression("mve", atom_level))
+    predictions = Predictions(predicted[:, None], empty_distribution(60), np.full((60, 1), 0.1))
+    pictures = uncertainty_plots(artifact, true[:, None], predictions, ("e",))
+    assert [*pictures] == ["uncertainty"]
+    assert f"coverage of 60 test {'atoms' if atom_level else 'molecules'}" in words(pictures["uncertainty"])
