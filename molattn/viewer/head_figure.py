@@ -17,8 +17,10 @@ _COLORS: dict[str, str] = dict(
     zip(DISTANCES, ("#08306b", "#2171b5", "#6baed6", "#9ecae1", "#deebf7", "#bdbdbd", "#737373"), strict=True)
 )
 _MAX_GROUPS, _MAX_PAIRS = 14, 10  # numbers of columns: the figure is at most 9.2 inches wide, as a notebook is
-_MIN_RECEIVERS = 30  # fewer would give a noisy column
 _MAX_LOG2 = 3.0  # the color scale of ratios ends at 2^-3 and 2^3
+# The ratios of fewer receivers are noise. Fewer than the 100 of `HeadSummary.top_group` are enough here: that is the
+# largest of many ratios, which is often one of a rare group, while each column of the figure stands for itself.
+_MIN_RECEIVERS = 30
 
 
 def heads_plot(summary: HeadSummary) -> Picture:
@@ -26,15 +28,15 @@ def heads_plot(summary: HeadSummary) -> Picture:
 
     From the left: the shares of attention by distance, with those of uniform attention above; the mean entropy as a
     fraction of log n; the attention to functional groups from other atoms, and between elements, relative to uniform
-    attention: orange for more, blue for less, white for equal. Columns are the most common classes with at least 30
-    receivers.
+    attention: orange for more, blue for less, white for equal. The columns are the most common groups and pairs of
+    elements with at least 30 receivers.
 
     Args:
-        summary: of one or more attention maps.
+        summary: the result of `summarize_heads`.
 
     Raises:
-        TypeError: `summary` is not a HeadSummary, such as one attention map.
-        UsageError: a summary of no molecules.
+        TypeError: `summary` is not a HeadSummary, for example an attention map.
+        UsageError: the summary has no molecules.
 
     >>> import numpy as np
     >>> from molattn.explain import AttentionMap, summarize_heads
@@ -50,18 +52,18 @@ def heads_plot(summary: HeadSummary) -> Picture:
             "attention maps, and head_grid draws the heads of a single map"
         )
     if not summary.shape:
-        raise UsageError("the summary is of no molecules, so that there are no heads to draw")
+        raise UsageError("the summary has no molecules, so there are no heads to draw")
     layers, heads = summary.shape
     rows = layers * heads
     groups = _columns(summary, "group", _MAX_GROUPS)
     pairs = _columns(summary, "element", _MAX_PAIRS)
     row = min(max(10.0 / rows, 0.05), 0.17) if rows > 6 else 1.0 / rows  # inches
     # In inches: bars, entropy, two heat maps and a color bar, with column names above.
-    left, bars, dots, cell, gap, right, above, below = 0.65, 2.3, 0.65, 0.165, 0.25, 0.95, 1.85, 0.85
+    left, bars, entropy, cell, gap, right, above, below = 0.65, 2.3, 0.65, 0.165, 0.25, 0.95, 1.85, 0.85
     titles = ("functional group,\nfrom the other atoms", "elements,\nreceiver to sender")
     heat_maps = [(columns, title) for columns, title in zip((groups, pairs), titles, strict=True) if columns]
     height = row * rows
-    width = left + bars + gap + dots + sum(gap + cell * len(columns) for columns, _ in heat_maps) + right
+    width = left + bars + gap + entropy + sum(gap + cell * len(columns) for columns, _ in heat_maps) + right
     below += footer_height(summary.faithfulness, width) - 0.1
     total = (width, above + height + below)
     with new_figure(*total) as figure:
@@ -73,18 +75,18 @@ def heads_plot(summary: HeadSummary) -> Picture:
             return axes
 
         axes = add_panel(left, bars)
-        _bars(axes, summary, rows, row)
+        _draw_shares(axes, summary, rows, row)
         names = [f"{layer}.{head}" for layer, head in np.ndindex(layers, heads)]
         every = max(1, int(np.ceil(0.13 / row)))
         axes.set_yticks(np.arange(0, rows, every) + 0.5, names[::every], fontsize=7)
         axes.set_ylabel("layer.head", fontsize=8)
         x = left + bars + gap
-        _dots(add_panel(x, dots), summary, layers, heads)
-        x += dots
+        _draw_entropy(add_panel(x, entropy), summary, layers, heads)
+        x += entropy
         norm, mesh = TwoSlopeNorm(0, -_MAX_LOG2, _MAX_LOG2), None
         for columns, title in heat_maps:
             axes = add_panel(x + gap, cell * len(columns))
-            mesh = _heat_map(axes, summary, columns, norm, layers)
+            mesh = _draw_ratios(axes, summary, columns, norm, layers)
             axes.set_xlabel(title, fontsize=8)
             x += gap + cell * len(columns)
         if mesh is not None:
@@ -101,15 +103,22 @@ def heads_plot(summary: HeadSummary) -> Picture:
 
 
 def _columns(summary: HeadSummary, by: str, max_columns: int) -> list[Key]:
-    """The most common keys with enough receivers; functional groups only with other atoms as receivers."""
+    """The keys with the most uniform attention and enough receivers; of groups, those with other atoms as receivers."""
     keys = [key for key in summary.keys(by) if by != "group" or key.receiver == OTHER_ATOMS]
     if by == "element":
         keys = [key for key in keys if DISTANCES[-1] not in key]
     return [key for key in keys if summary.receivers(key) >= _MIN_RECEIVERS and summary.uniform(key) > 0][:max_columns]
 
 
-def _bars(axes: Any, summary: HeadSummary, rows: int, row: float) -> None:
-    """Draw the shares by distance, and those of uniform attention as one more bar above."""
+def _draw_shares(axes: Any, summary: HeadSummary, rows: int, row: float) -> None:
+    """Draw a bar of the shares by distance for each head, and one of uniform attention above them.
+
+    Args:
+        axes: of the panel.
+        summary: the shares.
+        rows: number of heads of all layers.
+        row: height of a row in inches.
+    """
     left, left_of_uniform = np.zeros(rows), 0.0
     y = -0.25 / row  # of the bar of uniform attention, in rows
     for key in summary.keys("distance"):
@@ -142,7 +151,8 @@ def _bars(axes: Any, summary: HeadSummary, rows: int, row: float) -> None:
     axes.spines[["left", "bottom"]].set_visible(False)
 
 
-def _dots(axes: Any, summary: HeadSummary, layers: int, heads: int) -> None:
+def _draw_entropy(axes: Any, summary: HeadSummary, layers: int, heads: int) -> None:
+    """Draw a point for the mean relative entropy of each head."""
     axes.set_xlim(0, 1.05)
     axes.set_xlabel("entropy,\nshare of log n", fontsize=8)
     axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"], fontsize=7)
@@ -155,8 +165,8 @@ def _dots(axes: Any, summary: HeadSummary, layers: int, heads: int) -> None:
         axes.plot(values, np.arange(len(values)) + 0.5, "o", color="#08306b", markersize=3)
 
 
-def _heat_map(axes: Any, summary: HeadSummary, keys: Sequence[Key], norm: TwoSlopeNorm, layers: int) -> Any:
-    """Draw cells of log2(share / uniform), heads by classes."""
+def _draw_ratios(axes: Any, summary: HeadSummary, keys: Sequence[Key], norm: TwoSlopeNorm, layers: int) -> Any:
+    """Draw cells of log2(share / uniform), with heads as rows and keys as columns."""
     with np.errstate(divide="ignore"):
         ratios = np.stack([np.log2(summary.share(key).ravel() / summary.uniform(key)) for key in keys], axis=1)
     ratios = np.clip(ratios, -_MAX_LOG2, _MAX_LOG2)

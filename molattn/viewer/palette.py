@@ -1,8 +1,8 @@
-"""The colors of every picture and page, each with one meaning.
+"""The colors of all pictures and pages, each with one meaning.
 
-Attention weights, which have no sign, have a hue of their own: green. Signed values, and ratios to uniform attention,
-go from blue (below) over white to orange (above). Marks of what is selected are dark orange. Pages have each color
-twice, for a light and for a dark screen.
+Attention weights, which have no sign, are green. Signed values, and ratios to uniform attention, go from blue (below)
+over white to orange (above). What is selected is marked in dark orange. Pages have two variants of each color, for
+light and dark mode.
 """
 
 Color = tuple[float, float, float]
@@ -10,7 +10,7 @@ Color = tuple[float, float, float]
 
 
 def to_color(text: str) -> Color:
-    """The color of "#rrggbb".
+    """Convert "#rrggbb" to a color.
 
     >>> to_color("#ff0033")
     (1.0, 0.0, 0.2)
@@ -20,16 +20,16 @@ def to_color(text: str) -> Color:
 
 
 PAGE_COLORS: dict[str, tuple[str, str]] = {
-    "ground": ("#ffffff", "#14181d"),
-    "raised": ("#f4f6f8", "#1e242b"),
-    "ink": ("#1b1f24", "#e6eaee"),
-    "soft": ("#4b5560", "#a9b4bf"),
-    "rule": ("#c3ccd6", "#3d4854"),
+    "background": ("#ffffff", "#14181d"),
+    "hover": ("#f4f6f8", "#1e242b"),
+    "text": ("#1b1f24", "#e6eaee"),
+    "muted": ("#4b5560", "#a9b4bf"),
+    "border": ("#c3ccd6", "#3d4854"),
     "accent": ("#1f5f9e", "#86bbf0"),
     "on-accent": ("#ffffff", "#14181d"),
     "focus": ("#b84a00", "#ffab6b"),
     "partner": ("#14507f", "#a9d0ff"),
-    "marked": ("#fdeee2", "#3a2a1c"),
+    "highlight": ("#fdeee2", "#3a2a1c"),
     "warning": ("#8a3700", "#ffab6b"),
     "attention": ("#3fb08f", "#126e56"),
     "cell": ("#1b8a69", "#58d6b0"),
@@ -55,69 +55,73 @@ PAGE_COLORS: dict[str, tuple[str, str]] = {
     "element-Br": ("#8b3a1c", "#e8a184"),
     "element-I": ("#6a35b8", "#c7abff"),
 }
-"""The colors of pages by name, on a light and on a dark ground.
+"""The colors of pages by name, in light and in dark mode.
 
-On the colors of data ("attention", "above", "below"), which are those of the largest value, "ink" is legible: its
-contrast is at least 4.5. "cell" is the largest weight in a matrix, whose cells have no letters on them. "head-0" to
-"head-7" tell heads apart. "element-O" and the like are those of letters where no color of the picture holds
-data, by the convention of RDKit and of molecular models: oxygen is red, nitrogen blue.
+"attention", "above" and "below" are the colors of the largest value; the contrast of "text" with each is at least 4.5.
+"cell" is that of the largest weight in a matrix, whose cells have no letters on them. "head-0" to "head-7" are for
+arcs of different heads. "partner" is the second of two selected atoms. "element-O" and the like are for the letters of
+structures without values, as in RDKit: oxygen is red, nitrogen blue.
 """
 
 ELEMENTS = frozenset(name.removeprefix("element-") for name in PAGE_COLORS if name.startswith("element-"))
-"""The elements whose letters have a color of their own."""
+"""The elements whose letters are colored."""
 
 SYSTEM_COLORS = {
-    "ground": "Canvas",
-    "raised": "Canvas",
-    "ink": "CanvasText",
-    "soft": "CanvasText",
-    "rule": "CanvasText",
+    "background": "Canvas",
+    "hover": "Canvas",
+    "text": "CanvasText",
+    "muted": "CanvasText",
+    "border": "CanvasText",
     "accent": "LinkText",
     "on-accent": "Canvas",
     "focus": "Highlight",
     "partner": "LinkText",
-    "marked": "Canvas",
+    "highlight": "Canvas",
     "warning": "CanvasText",
     "train": "GrayText",
     "val": "LinkText",
     "test": "CanvasText",
     **dict.fromkeys((f"element-{symbol}" for symbol in sorted(ELEMENTS)), "CanvasText"),
 }
-"""Where the reader's system imposes its colors: everything but the data, whose colors say how large it is."""
+"""CSS system colors for forced-colors mode (high contrast). The colors of values are not replaced."""
 
 ATTENTION = to_color(PAGE_COLORS["attention"][0])
 """The largest attention weight. Its contrast with black is 7.8 to 1."""
 
 ABOVE = to_color(PAGE_COLORS["above"][0])
-"""The largest value above 0, or more than uniform attention; distinguishable from `BELOW` with any color vision."""
+"""The largest value above 0, or the largest ratio to uniform attention above 1; distinguishable from `BELOW` with any
+color vision."""
 
 BELOW = to_color(PAGE_COLORS["below"][0])
-"""The largest value below 0, or less than uniform attention. Its contrast with black is 7.4 to 1."""
+"""The largest value below 0, or the smallest ratio to uniform attention. Its contrast with black is 7.4 to 1."""
 
 MARK = "#d55e00"
-"""Rings and points that mark what is selected."""
+"""The color of rings and points that mark what is selected."""
 
 ATTENTION_STEPS = ("#ffffff", PAGE_COLORS["attention"][0], "#07382c")
-"""From no attention to the most, for matrices, whose cells have no letters on them."""
+"""The colormap of attention weights in matrices, whose cells have no letters on them."""
 
 SIGNED_STEPS = ("#123c66", PAGE_COLORS["below"][0], "#ffffff", PAGE_COLORS["above"][0], "#7a3d00")
-"""From the lowest value over 0 to the highest, for matrices."""
+"""The colormap of signed values in matrices, with 0 in the middle."""
 
 
 def css_variables(selector: str) -> str:
-    """The colors as CSS variables of the elements that `selector` selects: light, dark or the system's, as configured.
+    """CSS rules that define the colors as variables: light or dark by the color scheme, system colors if forced.
 
-    Pages print in the light colors; `.paper` has them, too.
+    Printed pages, and elements `.molattn.light-colors`, have the light colors.
+
+    Args:
+        selector: the elements that have the variables, such as ":root".
 
     >>> css_variables(":root").splitlines()[1]
-    '  --ground: light-dark(#ffffff, #14181d);'
+    '  --background: light-dark(#ffffff, #14181d);'
     """
     colors = "\n".join(f"  --{name}: light-dark({light}, {dark});" for name, (light, dark) in PAGE_COLORS.items())
     system = "\n".join(f"  --{name}: {color};" for name, color in SYSTEM_COLORS.items())
     return (
-        f"{selector}, .molattn.paper {{\n{colors}\n}}\n"
+        f"{selector}, .molattn.light-colors {{\n{colors}\n}}\n"
         f"{selector} {{ color-scheme: light dark; }}\n"
-        f".molattn.paper {{ color-scheme: light; }}\n"
+        f".molattn.light-colors {{ color-scheme: light; }}\n"
         f"@media print {{ {selector} {{ color-scheme: light; }} }}\n"
         f"@media (forced-colors: active) {{\n{selector} {{\n{system}\n}}\n}}\n"
     )

@@ -21,13 +21,13 @@ from molattn.viewer.picture import Picture
 from molattn.viewer.pictures import describe_receiver
 from molattn.viewer.web.drawing import draw_molecule
 
-_DISCS = LinearSegmentedColormap.from_list("discs", ["white", ATTENTION])
-_RING = MARK
-_MAX_CELLS = 2000  # number of cells of all thumbnails up to which they are drawn one by one
+_DISC_COLORS = LinearSegmentedColormap.from_list("discs", ["white", ATTENTION])
+_MAX_CELLS = 2000  # of all thumbnails together: more are drawn as images
 _GAP = 0.08  # inches between thumbnails
-_RADIUS = 15.0  # of a disc; a bond is about 45 long
-_MIN_WIDTH = 180.0  # of the drawing of a small molecule
-_CODES: dict[str, int] = {
+# In pixels of the drawing, in which a bond is about 45 long.
+_DISC_RADIUS = 15.0
+_MIN_WIDTH = 180.0  # a small molecule is not enlarged further
+_PATH_CODES: dict[str, int] = {
     name: int(code)
     for name, code in zip("MLQCZ", (Path.MOVETO, Path.LINETO, Path.CURVE3, Path.CURVE4, Path.CLOSEPOLY), strict=True)
 }
@@ -89,17 +89,17 @@ def head_grid(
             axes.set_xticks([])
             axes.set_yticks([])
             frame = {"edgecolor": "#bbbbbb", "linewidth": 0.5}
-            if structure is None:  # cells would hide a frame under them
+            if structure is None:  # the cells would hide the edge of the patch
                 axes.spines[:].set(visible=True, **frame)
-            else:  # one path, not four
+            else:  # the edge of the patch is one path in the SVG, the spines are four
                 axes.spines[:].set_visible(False)
                 axes.patch.set(**frame)
             value = values[layer, head]
             norm = Normalize(0, top if scale == "common" else float(value.max()) or 1.0)
             if structure is None:
-                _matrix(axes, value, norm, layers * heads * n * n <= _MAX_CELLS)
+                _draw_matrix(axes, value, norm, layers * heads * n * n <= _MAX_CELLS)
             else:
-                _atoms(axes, structure, value, norm, atom, (side, ratio))
+                _draw_atoms(axes, structure, value, norm, atom, (side, ratio))
             if layer == 0:
                 axes.set_title(f"head {head}", fontsize=8, pad=3)
             if head == 0:
@@ -108,7 +108,7 @@ def head_grid(
         bar = add_axes(figure, left + heads * (side + _GAP) + 0.1, total[1] - above - height, 0.12, height)
         norm = Normalize(0, top if scale == "common" else 1.0)
         label = "attention weight" if scale == "common" else "relative to the head's largest"
-        mappable = ScalarMappable(norm, WEIGHTS if show == "matrix" else _DISCS)
+        mappable = ScalarMappable(norm, WEIGHTS if show == "matrix" else _DISC_COLORS)
         figure.colorbar(mappable, cax=bar, label=label).ax.tick_params(labelsize=8)
         subject = (
             f"rows attend (receivers), columns are attended to (senders), {attention.position_type} in order"
@@ -123,7 +123,8 @@ def head_grid(
         return render(figure)
 
 
-def _matrix(axes: Any, weights: np.ndarray, norm: Normalize, vector: bool) -> None:
+def _draw_matrix(axes: Any, weights: np.ndarray, norm: Normalize, vector: bool) -> None:
+    """Draw (n, n) weights in a thumbnail, as cells, or as an image if not `vector`."""
     if vector:
         axes.pcolormesh(weights, cmap=WEIGHTS, norm=norm)
         axes.invert_yaxis()
@@ -131,7 +132,7 @@ def _matrix(axes: Any, weights: np.ndarray, norm: Normalize, vector: bool) -> No
         axes.imshow(weights, cmap=WEIGHTS, norm=norm, aspect="auto", interpolation_stage="data")
 
 
-def _atoms(
+def _draw_atoms(
     axes: Any,
     structure: "_Structure",
     values: np.ndarray,
@@ -139,58 +140,68 @@ def _atoms(
     atom: int | None,
     shape: tuple[float, float],
 ) -> None:
-    """Draw the molecule in a thumbnail; `shape` is its width in inches and its ratio of height to width."""
+    """Draw the molecule in a thumbnail, with a disc for each atom and a square for each virtual node.
+
+    Args:
+        axes: of the thumbnail.
+        structure: the molecule of n atoms.
+        values: (n + virtual nodes,) attention.
+        norm: from values to colors.
+        atom: index of the receiver, marked by a ring; None for none.
+        shape: width of the thumbnail in inches, and its ratio of height to width.
+    """
     positions, (side, ratio) = structure.positions, shape
     low, high = structure.low, structure.high
     middle, width = (low + high) / 2, max(high[0] - low[0], (high[1] - low[1]) / ratio, _MIN_WIDTH)
     axes.set_xlim(middle[0] - width / 2, middle[0] + width / 2)
     axes.set_ylim(middle[1] + ratio * width / 2, middle[1] - ratio * width / 2)  # y points down
-    disc = 72 * side * 2 * _RADIUS / width  # diameter in points
+    disc = 72 * side * 2 * _DISC_RADIUS / width  # diameter in points
     style = {"s": disc**2, "marker": "o"}
-    colors = _DISCS(norm(values[: len(positions)]))
+    colors = _DISC_COLORS(norm(values[: len(positions)]))
     axes.scatter(*positions.T, c=colors, edgecolors="#bbbbbb", linewidths=min(0.3, 0.05 * disc), zorder=1, **style)
     line = min(0.8, 0.09 * disc)
     points = 72 * side / width  # per pixel of the drawing
-    _stamp(axes, structure.bonds, points, middle, markeredgecolor="black", markeredgewidth=line, fillstyle="none")
-    _stamp(axes, structure.letters, points, middle, markerfacecolor="black", markeredgewidth=0)
+    lines = {"markeredgecolor": "black", "markeredgewidth": line, "fillstyle": "none"}
+    _draw_as_marker(axes, structure.bonds, points, middle, **lines)
+    _draw_as_marker(axes, structure.letters, points, middle, markerfacecolor="black", markeredgewidth=0)
     if np.size(structure.dashes.vertices):
         dashed = {"facecolor": "none", "edgecolor": "black", "linewidth": line, "linestyle": (0, (1.5, 1.5))}
         axes.add_patch(PathPatch(structure.dashes, zorder=2, **dashed))
     if atom is not None and atom < len(positions):
         x, y = positions[atom]
-        axes.scatter(x, y, facecolors="none", edgecolors=_RING, linewidths=min(1.2, 0.2 * disc), zorder=4, **style)
+        axes.scatter(x, y, facecolors="none", edgecolors=MARK, linewidths=min(1.2, 0.2 * disc), zorder=4, **style)
     for k, value in enumerate(values[len(positions) :]):
-        edge = _RING if atom == len(positions) + k else "#999999"
-        square = {"color": _DISCS(norm(value)), "markeredgecolor": edge, "markeredgewidth": 0.5}
+        edge = MARK if atom == len(positions) + k else "#999999"
+        square = {"color": _DISC_COLORS(norm(value)), "markeredgecolor": edge, "markeredgewidth": 0.5}
         axes.plot(0.93 - 0.1 * k, 0.08, marker="s", markersize=5, transform=axes.transAxes, zorder=4, **square)
 
 
-def _stamp(axes: Any, path: Path, points: float, at: np.ndarray, **style: Any) -> None:
-    """Draw a path at its place as a marker, which the SVG has once for all thumbnails.
+def _draw_as_marker(axes: Any, path: Path, points: float, at: np.ndarray, **style: Any) -> None:
+    """Draw a path as a marker: the SVG defines a marker once and refers to it in each thumbnail.
 
     Args:
         axes: of a thumbnail.
-        path: in pixels of the drawing.
+        path: the path, in pixels of the drawing.
         points: points of the figure per pixel of the drawing.
-        at: the pixel that the marker is anchored at, (2,).
-        style: of the marker.
+        at: (2,) the pixel that becomes the position of the marker.
+        style: properties of the marker.
     """
     if not np.size(path.vertices):
         return
     vertices = (np.asarray(path.vertices) - at) * [1, -1]  # y of a marker points up
-    # matplotlib scales a path such that its farthest coordinate is at half the size of the marker.
+    # matplotlib scales the path of a marker such that its largest coordinate is half of the marker size.
     size = 2 * points * float(np.abs(vertices).max())
     axes.plot(*at, marker=Path(vertices, path.codes), markersize=size, zorder=2, **style)
 
 
 @dataclass(frozen=True, eq=False)
 class _Structure:
-    """A molecule as RDKit draws it: its bonds, double where they are, and its letters with their hydrogens, as paths.
+    """A molecule as RDKit draws it, as paths in pixels of the drawing.
 
     Attributes:
-        positions: (n, 2) of the atoms, in pixels of the drawing; a bond is about 45 long, and y points down.
-        low, high: corners of the drawing.
-        bonds, dashes, letters: outlines.
+        positions: (n, 2) positions of the atoms; a bond is about 45 long, and y points down.
+        low, high: (2,) corners of the drawing.
+        bonds, dashes, letters: the lines of bonds, dashed lines, and the outlines of letters.
     """
 
     positions: np.ndarray
@@ -213,12 +224,12 @@ class _Structure:
 
 
 def _path(text: str) -> Path:
-    """The path of an SVG path of the commands M, L, Q, C and Z, with absolute coordinates."""
+    """Convert an SVG path with the commands M, L, Q, C and Z to a path of matplotlib."""
     points: list[tuple[float, float]] = []
     codes: list[int] = []
     for command, numbers in re.findall(r"([MLQCZ])([^MLQCZ]*)", text):
         xy = [float(x) for x in numbers.split()]
         pairs = list(zip(xy[::2], xy[1::2], strict=True)) or [(0.0, 0.0)]
         points += pairs
-        codes += [_CODES[command]] * len(pairs)
+        codes += [_PATH_CODES[command]] * len(pairs)
     return Path(np.array(points).reshape(-1, 2), codes)

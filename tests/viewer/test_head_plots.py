@@ -48,7 +48,7 @@ def test_one_molecule_of_one_atom_has_a_figure():
 
 
 def test_a_summary_of_no_molecules_is_refused() -> None:
-    with pytest.raises(UsageError, match="of no molecules"):
+    with pytest.raises(UsageError, match="has no molecules"):
         heads_plot(HeadSummary())
 
 

@@ -1,4 +1,4 @@
-"""The palette: legible on both grounds, and one meaning in every picture."""
+"""The palette: legible in light and dark mode, and one meaning in every picture."""
 
 import re
 from pathlib import Path
@@ -23,18 +23,18 @@ def contrast(first, second):
 
 
 @pytest.mark.parametrize("screen", [0, 1])
-def test_words_are_legible_on_the_ground_and_on_data(screen):
+def test_text_is_legible_on_the_background_and_on_data(screen):
     colors = {name: pair[screen] for name, pair in PAGE_COLORS.items()}
-    for name in ("ink", "soft", "accent", "focus", "partner", "warning"):
-        assert contrast(colors[name], colors["ground"]) >= 4.5, name
+    for name in ("text", "muted", "accent", "focus", "partner", "warning"):
+        assert contrast(colors[name], colors["background"]) >= 4.5, name
     for symbol in ELEMENTS:
-        assert contrast(colors[f"element-{symbol}"], colors["ground"]) >= 4.5, symbol
-    for name in ("attention", "above", "below", "marked", "raised"):
-        assert contrast(colors["ink"], colors[name]) >= 4.5, name
+        assert contrast(colors[f"element-{symbol}"], colors["background"]) >= 4.5, symbol
+    for name in ("attention", "above", "below", "highlight", "hover"):
+        assert contrast(colors["text"], colors[name]) >= 4.5, name
     assert contrast(colors["on-accent"], colors["accent"]) >= 4.5
     # Lines and marks need 3 to 1.
     for name in [*(f"head-{k}" for k in range(8)), "cell", "val", "test"]:
-        assert contrast(colors[name], colors["ground"]) >= 3, name
+        assert contrast(colors[name], colors["background"]) >= 3, name
 
 
 def test_every_colour_of_the_pages_is_of_the_palette():

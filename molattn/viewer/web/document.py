@@ -221,7 +221,7 @@ def script(*names: str) -> str:
 
 def style(*names: str) -> str:
     """The style sheets of a page, such as `page.css`, behind the colors of all pages."""
-    return _compact(css_variables(":root") + ":root { background: var(--ground); }\n" + "".join(map(source, names)))
+    return _compact(css_variables(":root") + ":root { background: var(--background); }\n" + "".join(map(source, names)))
 
 
 def _compact(code: str) -> str:

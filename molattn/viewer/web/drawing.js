@@ -10,55 +10,55 @@ const formatTerm = (v) => minus(v && Math.abs(v) < 1e-3 ? v.toPrecision(3) : v.t
 const truncate = (text, length) => (text.length > length ? text.slice(0, length - 1) + "\u2026" : text);
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-// ---- colors: those of the style sheet, as [r, g, b], read again when the reader's screen changes --------------------
+// ---- colors of the style sheet, as [r, g, b] -------------------------------------------------------------------------
 
 const palette = {};
 const HEAD_COLORS = 8;
-const SCREENS = ["(prefers-color-scheme: dark)", "(forced-colors: active)", "print"].map((query) => matchMedia(query));
+const COLOR_QUERIES = ["(prefers-color-scheme: dark)", "(forced-colors: active)", "print"].map((query) => matchMedia(query));
 
 function readPalette(root) {
   const probe = root.appendChild(h("span", { class: "probe" }));
   const heads = Array.from({ length: HEAD_COLORS }, (_, k) => `head-${k}`);
-  for (const name of ["ground", "ink", "soft", "rule", "focus", "attention", "cell", "above", "below", ...heads]) {
+  for (const name of ["background", "muted", "border", "focus", "attention", "cell", "above", "below", ...heads]) {
     probe.style.color = `var(--${name})`;
     palette[name] = getComputedStyle(probe).color.match(/[\d.]+/g).slice(0, 3).map(Number);
   }
   probe.remove();
 }
 
-// Read the colors now and whenever they change; returns a function that ends this.
-function followScreen(root, repaint) {
+// Read the colors now and when the color scheme changes; returns a function that removes the listeners.
+function watchColorScheme(root, repaint) {
   const changed = () => {
     readPalette(root);
     repaint();
   };
   readPalette(root);
-  SCREENS.forEach((query) => query.addEventListener("change", changed));
-  return () => SCREENS.forEach((query) => query.removeEventListener("change", changed));
+  COLOR_QUERIES.forEach((query) => query.addEventListener("change", changed));
+  return () => COLOR_QUERIES.forEach((query) => query.removeEventListener("change", changed));
 }
 
-// What `make` returns while everything has the colors of paper, for files.
-function onPaper(root, repaint, make) {
-  const colored = (on) => {
-    root.classList.toggle("paper", on);
+// Call `make` while the page has its light colors, for files; returns what `make` returns.
+function withLightColors(root, repaint, make) {
+  const setLight = (on) => {
+    root.classList.toggle("light-colors", on);
     readPalette(root);
     repaint();
   };
-  colored(true);
-  const made = make();
-  colored(false);
-  return made;
+  setLight(true);
+  const result = make();
+  setLight(false);
+  return result;
 }
 
 const css = (color) => `rgb(${color})`;
-// The color of a fraction: the ground at 0 or null. Weights, which have no sign, have a hue of their own; of signed values
-// and ratios, orange is above and blue below. They are distinguishable with any color vision. Cells, without letters on them, are
-// stronger.
-const rgb = (t, signed, weight) => {
-  const end = signed ? (t < 0 ? palette.below : palette.above) : (weight ?? palette.attention);
-  return end.map((c, k) => Math.round(palette.ground[k] + Math.abs(t ?? 0) * (c - palette.ground[k])));
+// The color of a fraction t, from -1 to 1 if signed, else from 0 to 1; the background for 0 and null. Signed values are blue
+// below 0 and orange above; others have the color `largest` at 1, by default that of attention.
+const rgb = (t, signed, largest) => {
+  const end = signed ? (t < 0 ? palette.below : palette.above) : (largest ?? palette.attention);
+  return end.map((c, k) => Math.round(palette.background[k] + Math.abs(t ?? 0) * (c - palette.background[k])));
 };
-const picture = (n, signed, fraction) => {
+// An image of n x n cells, of one pixel each; `fraction` is a function of the index of a cell.
+const matrixImage = (n, signed, fraction) => {
   const image = new ImageData(n, n);
   for (let k = 0; k < n * n; k++) image.data.set([...rgb(fraction(k), signed, palette.cell), 255], 4 * k);
   return image;
@@ -208,8 +208,8 @@ function zoomable(svg, [left, top, width, height], changed) {
 const KEY_WIDTH = 300;
 const LARGE = 60; // nodes; the colors of more change at once, since fading them is slow
 
-// Attributes have the colors of paper, for files; the style sheet has those of the screen. A small drawing has no pointer
-// targets and no zoom.
+// The attributes of elements have the light colors, for files; the style sheet replaces them on the page. A small drawing
+// has no pointer targets and no zoom.
 function moleculeDrawing(m, handlers, small = false) {
   const d = m.drawing,
     n = d.nodes.length,
@@ -410,7 +410,7 @@ function moleculeDrawing(m, handlers, small = false) {
       placeRing(rings[1], partner);
       discs.forEach((disc, i) =>
         setAttributes(disc, {
-          stroke: css(member.has(i) ? palette.focus : palette.rule),
+          stroke: css(member.has(i) ? palette.focus : palette.border),
           "stroke-width": member.has(i) ? 3 : 0.7,
         }),
       );
@@ -443,7 +443,7 @@ function moleculeDrawing(m, handlers, small = false) {
       setAttributes(copy, { viewBox: [left, top, width, size].join(" "), width, height: size });
       copy.append(
         h("svg:title", {}, lines.join("; ")),
-        h("svg:rect", { x: left, y: top, width, height: size, fill: css(palette.ground) }),
+        h("svg:rect", { x: left, y: top, width, height: size, fill: css(palette.background) }),
         ...shown,
         scale,
         ...lines.map((line, k) =>

@@ -146,7 +146,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
   async function download(kind) {
     const file = `molattn-${m.smiles.replace(/\W+/g, "_").slice(0, 40)}.${kind.toLowerCase()}`;
     if (kind === "CSV") return save(csv(parts.rows()), file);
-    const picture = onPaper(root, () => parts.draw(true), () => parts.drawing.file([m.smiles, ...parts.lines()]));
+    const picture = withLightColors(root, () => parts.draw(true), () => parts.drawing.file([m.smiles, ...parts.lines()]));
     save(kind === "SVG" ? new Blob([picture.text], { type: "image/svg+xml" }) : await png(picture), file);
   }
 
@@ -221,7 +221,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       }
       const cellFraction = (i, j) => (hidden(i, j) ? null : fraction(w[i * n + j], tops[s.incoming ? j : i]));
       inner.putImageData(
-        picture(n, ratios(), (k) => cellFraction(...divmod(k, n))),
+        matrixImage(n, ratios(), (k) => cellFraction(...divmod(k, n))),
         0,
         0,
       );
@@ -252,12 +252,12 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       pen.imageSmoothingEnabled = false;
       pen.drawImage(cells, edge, edge, side * n, side * n);
       pen.lineWidth = 1;
-      pen.strokeStyle = css(palette.ground);
+      pen.strokeStyle = css(palette.background);
       for (let k = 1; k < n && side > 9; k++) {
         pen.strokeRect(edge, edge + k * side, side * n, 0);
         pen.strokeRect(edge + k * side, edge, 0, side * n);
       }
-      pen.strokeStyle = css(palette.rule);
+      pen.strokeStyle = css(palette.border);
       pen.strokeRect(edge - 0.5, edge - 0.5, side * n + 1, side * n + 1);
       const [row, column] = cell();
       const every = Math.ceil((font * 1.1) / side);
@@ -273,7 +273,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
             pen.translate(edge + (k + 0.5) * side, edge - 4);
             pen.rotate(-Math.PI / 2);
           } else pen.translate(edge - 4, edge + (k + 0.5) * side);
-          pen.fillStyle = css(k === marked ? palette.focus : palette.soft);
+          pen.fillStyle = css(k === marked ? palette.focus : palette.muted);
           pen.textAlign = upright ? "left" : "right";
           pen.fillText(truncate(m.labels[k], 8), 0, 0);
           pen.restore();
@@ -311,7 +311,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
         const canvas = h("canvas", { width: few, height: few });
         const sample = (k) => divmod(k, few).reduce((i, j) => Math.floor((i * n) / few) * n + Math.floor((j * n) / few));
         canvas.getContext("2d").putImageData(
-          picture(few, false, (k) => w[sample(k)] / top),
+          matrixImage(few, false, (k) => w[sample(k)] / top),
           0,
           0,
         );
@@ -1035,7 +1035,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     build();
     comparison?.view?.rebuild();
   };
-  const stop = nested ? null : followScreen(root, rebuild);
+  const stop = nested ? null : watchColorScheme(root, rebuild);
   build();
   return { set, rebuild, stop };
 }

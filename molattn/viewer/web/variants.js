@@ -10,7 +10,7 @@ export function showVariants(root, data) {
   const several = properties.length > 1;
   const s = { property: 0, chosen: null, atom: null, near: false, sure: false, front: false, sort: ["", 1], view: "values" };
   root.classList.add("molattn", "variants");
-  followScreen(root, () => update());
+  watchColorScheme(root, () => update());
   const id = Math.random().toString(36).slice(2);
   const of = (v) => v.properties[s.property];
   const property = () => properties[s.property];
