@@ -1,83 +1,92 @@
-"""What the sections of a report are made of: paragraphs, tables, molecules, and what was not measured.
+"""The blocks that the sections of a report consist of: paragraphs, tables, molecules, curves, missing measurements.
 
-The page shows any of these dictionaries without knowing what a section is about.
+The page shows each kind of block in the same way in all sections.
 """
 
-import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-Block = dict[str, Any]
-Cell = str | float | int | None | dict[str, int]
+from molattn.viewer.web.json_values import json_number, visible_text
 
-_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
+Block = dict[str, Any]
+"""A part of a section for the page; its "kind" is the name of the function of report.js that shows it."""
+
+Cell = str | float | int | None | dict[str, int]
+"""A cell of a `table`; a dictionary is a `molecule`."""
 
 
 def section(name: str, title: str, blocks: Iterable[Block], target: int | None = None) -> Block:
-    """A section with an identifier and a title; with `target` it is shown only for that target."""
+    """A section of the report.
+
+    Args:
+        name: its id in the page, and in the address of a link to it.
+        title: its heading.
+        blocks: its content.
+        target: index of the target that it is shown for; None for all targets.
+    """
     return {"id": name, "title": title, "blocks": list(blocks), "target": target}
 
 
 def paragraph(text: str, command: str = "") -> Block:
-    """A paragraph of plain text, which may end with a command."""
-    return {"kind": "text", "text": clean(text), "command": clean(command)}
+    """A paragraph of plain text, followed by a command unless that is empty."""
+    return {"kind": "text", "text": visible_text(text), "command": visible_text(command)}
 
 
-def not_measured(what: str, command: str = "") -> Block:
-    """A sentence on what is missing, and the command that measures it."""
-    return {"kind": "missing", "text": clean(what), "command": clean(command)}
+def not_measured(text: str, command: str = "") -> Block:
+    """A sentence that says what is missing, and the command that measures it, or "" if there is none."""
+    return {"kind": "missing", "text": visible_text(text), "command": visible_text(command)}
 
 
 def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Block:
-    """A table; its cells are texts, numbers, None, or molecules: see `molecule`."""
+    """A table with a caption, which may be empty; None is an empty cell, and `molecule` makes one with a molecule."""
     return {
         "kind": "table",
-        "caption": clean(caption),
-        "columns": [clean(name) for name in columns],
+        "caption": visible_text(caption),
+        "columns": [visible_text(name) for name in columns],
         "rows": [[_cell(cell) for cell in row] for row in rows],
     }
 
 
 def molecule(index: int) -> dict[str, int]:
-    """A cell that shows a molecule of the report and opens it."""
+    """A cell that shows the molecule with that index, and opens its panel when clicked."""
     return {"molecule": int(index)}
 
 
 def cards(indices: Iterable[int]) -> Block:
-    """Molecules side by side, with their numbers."""
+    """A grid of molecules with these indices, each with its true and predicted value."""
     return {"kind": "cards", "molecules": [int(i) for i in indices]}
 
 
 def curve(
     x_label: str, y_label: str, series: Mapping[str, tuple[Sequence[float], Sequence[float]]], mark: Any
 ) -> Block:
-    """Lines by name, each of x and y; `mark` is a pair of a number on the x axis and its label, or None."""
+    """A line plot.
+
+    Args:
+        x_label, y_label: labels of the axes.
+        series: the x and y of each line, by name.
+        mark: a vertical line, as a pair of its x and its label; None for none.
+    """
     lines = [
-        {"name": clean(name), "points": [[number(a), number(b)] for a, b in zip(x, y, strict=True)]}
+        {"name": visible_text(name), "points": [[short_number(a), short_number(b)] for a, b in zip(x, y, strict=True)]}
         for name, (x, y) in series.items()
     ]
-    return {"kind": "curve", "x": clean(x_label), "y": clean(y_label), "lines": lines, "mark": mark}
+    return {"kind": "curve", "x": visible_text(x_label), "y": visible_text(y_label), "lines": lines, "mark": mark}
 
 
 def folded(title: str, blocks: Iterable[Block]) -> Block:
-    """Blocks that are folded away at first."""
-    return {"kind": "folded", "title": clean(title), "blocks": list(blocks)}
+    """Blocks that are hidden until their title is clicked."""
+    return {"kind": "folded", "title": visible_text(title), "blocks": list(blocks)}
 
 
-def clean(text: object) -> str:
-    """Text with control characters, lone surrogates and direction marks replaced."""
-    return _INVISIBLE.sub("\ufffd", str(text))
-
-
-def number(value: Any) -> float | None:
-    """A number for JSON with six digits; None for NaN and infinity, which JSON lacks."""
-    return None if value is None or not math.isfinite(value) else float(f"{float(value):.6g}")
+def short_number(value: Any) -> float | None:
+    """A number for JSON with six significant digits; None for None, NaN and infinity."""
+    return json_number(value, 6)
 
 
 def _cell(cell: Cell) -> Cell:
     if isinstance(cell, str):
-        return clean(cell)
+        return visible_text(cell)
     if isinstance(cell, dict) or cell is None:
         return cell
-    return int(cell) if isinstance(cell, int) else number(cell)
+    return int(cell) if isinstance(cell, int) else short_number(cell)

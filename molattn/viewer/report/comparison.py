@@ -9,13 +9,14 @@ import numpy as np
 
 from molattn.chem import MAX_ATOMS
 from molattn.errors import InputError
-from molattn.viewer.report.blocks import Block, Cell, clean, curve, molecule, paragraph, section, table
+from molattn.viewer.report.blocks import Block, Cell, curve, molecule, paragraph, section, table
 from molattn.viewer.report.error_sections import NUM_WORST, show
 from molattn.viewer.report.payload import molecules, numbers, target_values
 from molattn.viewer.report.run_files import RunFiles
 from molattn.viewer.report.run_sections import format_interval, metric_label
 from molattn.viewer.report.structures import canonical
 from molattn.viewer.report.target_values import TargetValues
+from molattn.viewer.web.json_values import visible_text
 
 NUM_RESAMPLES = 1000
 
@@ -88,9 +89,9 @@ def comparison_payload(
         for s, t in zip(a.targets, b.targets, strict=True)
     ]
     return {
-        "runs": [clean(name) for name in runs],
-        "folder": clean(a.folder),
-        "note": clean(note),
+        "runs": [visible_text(name) for name in runs],
+        "folder": visible_text(a.folder),
+        "note": visible_text(note),
         **molecules(shown, names, smarts or {}, max_atoms),
         "similarity": [],
         "domain": [],

@@ -9,12 +9,13 @@ import numpy as np
 from molattn.chem import MAX_ATOMS
 from molattn.data import ALL_SPLIT_LABELS
 from molattn.viewer.report import error_sections, run_sections
-from molattn.viewer.report.blocks import clean, number
+from molattn.viewer.report.blocks import short_number
 from molattn.viewer.report.errors_by_molecule import similar_pairs, training_similarity
 from molattn.viewer.report.model_parts import HEADS, ModelParts
 from molattn.viewer.report.run_files import RunFiles
 from molattn.viewer.report.structures import Glyphs, canonical, compact_drawing, present_substructures, scaffolds
 from molattn.viewer.report.target_values import TargetValues
+from molattn.viewer.web.json_values import visible_text
 
 
 def report_payload(
@@ -57,15 +58,15 @@ def report_payload(
         run_sections.settings(run),
     )
     return {
-        "runs": [clean(run.name)],
-        "folder": clean(run.folder),
-        "note": clean(note),
+        "runs": [visible_text(run.name)],
+        "folder": visible_text(run.folder),
+        "note": visible_text(note),
         **molecules(run, names, smarts or {}, max_atoms, {i for found in parts.attributions.values() for i in found}),
         "similarity": numbers(similarity),
         "domain": list(parts.domain),
         "level": parts.level,
         "targets": [_target(target, parts) for target in run.targets],
-        "missing": {k: [clean(m.why), clean(m.command)] for k, m in parts.missing.items() if k != HEADS},
+        "missing": {k: [visible_text(m.why), visible_text(m.command)] for k, m in parts.missing.items() if k != HEADS},
         "sections": list(sections),
     }
 
@@ -91,14 +92,14 @@ def molecules(
     groups, found = present_substructures(run.smiles, smarts, max_atoms)
     splits = sorted(set(run.splits), key=[*ALL_SPLIT_LABELS, *sorted(set(run.splits))].index)
     return {
-        "smiles": [clean(smiles) for smiles in run.smiles],
+        "smiles": [visible_text(smiles) for smiles in run.smiles],
         "rows": run.rows.tolist(),
-        "names": [clean(name) for name in names],
-        "splits": [clean(split) for split in splits],
+        "names": [visible_text(name) for name in names],
+        "splits": [visible_text(split) for split in splits],
         "split": [splits.index(split) for split in run.splits],
         "drawings": drawings,
         "glyphs": glyphs.paths,
-        "groups": [clean(group) for group in groups],
+        "groups": [visible_text(group) for group in groups],
         "has": [np.flatnonzero(row).tolist() for row in found],
         "own": len(smarts),
     }
@@ -107,16 +108,16 @@ def molecules(
 def target_values(target: TargetValues) -> dict[str, Any]:
     """The values of a target: those of the page's plot and table."""
     return {
-        "name": clean(target.name),
-        "unit": clean(target.unit),
+        "name": visible_text(target.name),
+        "unit": visible_text(target.unit),
         "kind": target.kind,
-        "classes": [clean(name) for name in target.classes],
+        "classes": [visible_text(name) for name in target.classes],
         "true": numbers(target.true),
         "predicted": numbers(target.predicted),
         "error": numbers(target.error),
         "probability": numbers(target.probability) if target.kind == "multiclass" else [],
         "std": [] if target.std is None else numbers(target.std),
-        "bounds": [clean(bound) for bound in target.bounds],
+        "bounds": [visible_text(bound) for bound in target.bounds],
     }
 
 
@@ -128,21 +129,21 @@ def _target(target: TargetValues, parts: ModelParts) -> dict[str, Any]:
         **target_values(target),
         "low": [] if ends is None else numbers(ends[:, 0]),
         "high": [] if ends is None else numbers(ends[:, 1]),
-        "sets": [] if sets is None else ["" if s is None else clean(", ".join(s)) for s in sets],
+        "sets": [] if sets is None else ["" if s is None else visible_text(", ".join(s)) for s in sets],
         "atoms": {str(i): _attribution(a) for i, a in attributions.items()},
     }
 
 
 def _attribution(attribution: Any) -> dict[str, Any]:
     return {
-        "method": clean(attribution.method),
+        "method": visible_text(attribution.method),
         "values": numbers(attribution.values),
-        "labels": [clean(label) for label in attribution.labels],
+        "labels": [visible_text(label) for label in attribution.labels],
         "signed": attribution.signed,
-        "faithfulness": clean(attribution.faithfulness),
+        "faithfulness": visible_text(attribution.faithfulness),
     }
 
 
 def numbers(values: np.ndarray) -> list[float | None]:
-    """Numbers for JSON: see `number`."""
-    return [number(v) for v in values.tolist()]
+    """(n,) numbers for JSON, see `short_number`."""
+    return [short_number(v) for v in values.tolist()]

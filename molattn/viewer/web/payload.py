@@ -11,8 +11,6 @@ largest s_i of the heads.
 """
 
 import base64
-import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,8 +23,7 @@ from molattn.explain import AttentionMap, Attribution
 from molattn.viewer.discs import drawable_molecule
 from molattn.viewer.glyphs import Glyphs
 from molattn.viewer.web.drawing import draw_molecule, draw_tokens
-
-_INVISIBLE = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
+from molattn.viewer.web.json_values import json_number, visible_text
 
 _OWN = ("values", "prediction", "probability", "constant", "other_terms")  # of one attribution, not of its method
 
@@ -56,7 +53,7 @@ def payload(
     glyphs = Glyphs()
     molecules = [_from_map(m, t, glyphs) for m, t in zip(maps, truth or [None] * len(maps), strict=True)]
     for molecule, name in zip(molecules, names, strict=False):
-        molecule["name"] = shown_text(name)
+        molecule["name"] = visible_text(name)
     index: dict[tuple[Any, ...], int] = {}
     for k, m in enumerate(maps):
         index.setdefault((m.smiles, m.symbols, m.add_hs), k)
@@ -124,14 +121,14 @@ def _from_map(attention: AttentionMap, truth: MeasuredValues | None, glyphs: Gly
             "weights": _base64(weights),
             "scales": _base64(scales[..., None].view(np.uint8)[..., 1:]),
             "rows_sum_to_one": attention.rows_sum_to_one,
-            "faithfulness": shown_text(attention.faithfulness),
+            "faithfulness": visible_text(attention.faithfulness),
         },
         "predictions": [
             {
-                "target": shown_text(name),
-                "predicted": number(attention.prediction.get(name)),
+                "target": visible_text(name),
+                "predicted": json_number(attention.prediction.get(name)),
                 "true": _true_value((truth or {}).get(name)),
-                "unit": shown_text(attention.units.get(name, "")),
+                "unit": visible_text(attention.units.get(name, "")),
             }
             for name in names
         ],
@@ -142,10 +139,10 @@ def _from_attribution(a: Attribution, glyphs: Glyphs) -> dict[str, Any]:
     # For a class, its probability, as in the predictions of attention maps.
     predicted, unit = (a.prediction, a.unit) if a.probability is None else (_probability(a), "")
     prediction = {
-        "target": shown_text(a.target),
-        "predicted": number(predicted),
+        "target": visible_text(a.target),
+        "predicted": json_number(predicted),
         "true": None,
-        "unit": shown_text(unit),
+        "unit": visible_text(unit),
     }
     molecule = _molecule(a, a.labels, "atoms", (), "the attribution", glyphs)
     return {**molecule, "attention": None, "predictions": [prediction]}
@@ -160,7 +157,7 @@ def _molecule(
     glyphs: Glyphs,
 ) -> dict[str, Any]:
     """The SMILES and labels of a molecule, and the drawing of its atoms or tokens; `owner` names `source` in errors."""
-    symbols = [shown_text(symbol) for symbol in (*source.symbols, *virtual)]
+    symbols = [visible_text(symbol) for symbol in (*source.symbols, *virtual)]
     n = len(source.symbols)
     groups: list[tuple[str, list[int]]] = []
     if position_type == "tokens":
@@ -170,9 +167,9 @@ def _molecule(
         mol = drawable_molecule(source.smiles, source.symbols, source.add_hs, owner)
         drawing = draw_molecule(mol, symbols[n:], glyphs)
     return {
-        "smiles": shown_text(source.smiles),
+        "smiles": visible_text(source.smiles),
         "node_type": position_type.removesuffix("s"),
-        "labels": [shown_text(label) for label in labels],
+        "labels": [visible_text(label) for label in labels],
         "symbols": symbols,
         "num_atoms": n,
         "drawing": drawing,
@@ -188,19 +185,19 @@ def _attribution(a: Attribution) -> dict[str, Any]:
             f"the attribution of {short_repr(a.smiles)} by {a.method} is not one finite number for each atom"
         )
     return {
-        "method": shown_text(a.method),
-        "target": shown_text(a.target),
-        "unit": shown_text(a.unit),
+        "method": visible_text(a.method),
+        "target": visible_text(a.target),
+        "unit": visible_text(a.unit),
         "values": [float(f"{v:.5g}") for v in values],
         "signed": a.signed,
         "has_unit": a.has_unit,
-        "prediction": number(a.prediction),
-        "quantity": shown_text(a.quantity),
-        "probability": number(_probability(a)),
-        "constant": number(a.constant),
-        "other_terms": [[shown_text(name), number(value)] for name, value in a.other_terms.items()],
+        "prediction": json_number(a.prediction),
+        "quantity": visible_text(a.quantity),
+        "probability": json_number(_probability(a)),
+        "constant": json_number(a.constant),
+        "other_terms": [[visible_text(name), json_number(value)] for name, value in a.other_terms.items()],
         "adds_up": a.adds_up,
-        "faithfulness": shown_text(a.faithfulness),
+        "faithfulness": visible_text(a.faithfulness),
     }
 
 
@@ -209,18 +206,8 @@ def _probability(a: Attribution) -> float | None:
     return a.probability if a.calibrated_probability is None else a.calibrated_probability
 
 
-def shown_text(text: str) -> str:
-    """Text with control characters, lone surrogates and direction marks replaced."""
-    return _INVISIBLE.sub("\ufffd", str(text))
-
-
-def number(value: Any) -> float | None:
-    """A number for JSON; None for NaN and infinity, which JSON lacks."""
-    return None if value is None or not math.isfinite(value) else float(f"{float(value):.9g}")
-
-
 def _true_value(value: float | str | None) -> float | str | None:
-    return shown_text(value) if isinstance(value, str) else number(value)
+    return visible_text(value) if isinstance(value, str) else json_number(value)
 
 
 def _base64(array: np.ndarray) -> str:

@@ -13,7 +13,7 @@ from molattn.chem import MAX_ATOMS, read_smiles
 from molattn.viewer.discs import positions_2d, prepare_for_drawing
 from molattn.viewer.web.document import html_document, script, style
 from molattn.viewer.web.drawing import draw_molecule
-from molattn.viewer.web.payload import number, shown_text
+from molattn.viewer.web.json_values import json_number, visible_text
 
 _START = "\nstartVariants(document);\n"
 
@@ -61,22 +61,22 @@ def variants_payload(found: Any, size: int, details: Sequence[Sequence[Details]]
         variants.append(
             {
                 "molecule": _molecule(variant.smiles, mol),
-                "name": shown_text(variant.name.replace(">>", " \u2192 ")),
+                "name": visible_text(variant.name.replace(">>", " \u2192 ")),
                 "kind": variant.kind,
                 "atoms": list(variant.atoms),
                 "parent_atoms": list(variant.parent_atoms),
                 "front": on_front,
-                "accessibility": number(row[0].accessibility),
-                "alerts": [shown_text(name) for name in row[0].alerts],
-                "new_alerts": [shown_text(name) for name in row[0].new_alerts],
+                "accessibility": json_number(row[0].accessibility),
+                "alerts": [visible_text(name) for name in row[0].alerts],
+                "new_alerts": [visible_text(name) for name in row[0].new_alerts],
                 "properties": [_of_property(one, details[t][k], mol.GetNumAtoms()) for t, one in enumerate(row)],
             }
         )
     results = zip(found.names, found.results, details, strict=True)
     return {
         "parent": _molecule(parent_smiles, parent),
-        "accessibility": number(found.results[0].accessibility),
-        "alerts": [shown_text(name) for name in found.results[0].alerts],
+        "accessibility": json_number(found.results[0].accessibility),
+        "alerts": [visible_text(name) for name in found.results[0].alerts],
         "total": len(found.rows),
         "properties": [_property(name, one, of_one[0], parent.GetNumAtoms()) for name, one, of_one in results],
         "variants": variants,
@@ -84,34 +84,36 @@ def variants_payload(found: Any, size: int, details: Sequence[Sequence[Details]]
 
 
 def _property(name: str, result: Any, details: Details, n: int) -> dict[str, Any]:
-    best, worst = ([number(x) for x in changes] + [None] * (n - len(changes)) for changes in result.atom_changes())
+    best, worst = ([json_number(x) for x in changes] + [None] * (n - len(changes)) for changes in result.atom_changes())
     return {
-        "name": shown_text(name),
-        "unit": shown_text(result.unit),
+        "name": visible_text(name),
+        "unit": visible_text(result.unit),
         "goal": result.goal,
         "level": result.level,
-        "prediction": number(result.prediction),
-        "measured": number(result.measured),
+        "prediction": json_number(result.prediction),
+        "measured": json_number(result.measured),
         "known": result.known,
         "source": f"{result.source} of {result.molecules} held-out molecules",
-        "agreement": shown_text(result.agreement_text),
+        "agreement": visible_text(result.agreement_text),
         "best": best,
         "worst": worst,
-        "method": shown_text(details.method),
-        "faithfulness": shown_text(details.faithfulness),
+        "method": visible_text(details.method),
+        "faithfulness": visible_text(details.faithfulness),
         **_painted(details, n),
     }
 
 
 def _of_property(row: Any, details: Details, n: int) -> dict[str, Any]:
-    effect = None if row.effect is None else [row.effect.count, number(row.effect.mean), number(row.effect.std)]
+    effect = (
+        None if row.effect is None else [row.effect.count, json_number(row.effect.mean), json_number(row.effect.std)]
+    )
     return {
-        "prediction": number(row.prediction),
-        "change": number(row.change),
-        "lower": number(row.lower),
-        "upper": number(row.upper),
+        "prediction": json_number(row.prediction),
+        "change": json_number(row.change),
+        "lower": json_number(row.lower),
+        "upper": json_number(row.upper),
         "in_domain": row.in_domain,
-        "similarity": number(row.similarity),
+        "similarity": json_number(row.similarity),
         "effect": effect,
         **_painted(details, n),
     }
@@ -129,7 +131,7 @@ def _painted(details: Details, n: int) -> dict[str, Any]:
 def _molecule(smiles: str, mol: Chem.Mol) -> dict[str, Any]:
     symbols = [atom.GetSymbol() for atom in mol.GetAtoms()]
     return {
-        "smiles": shown_text(smiles),
+        "smiles": visible_text(smiles),
         "node_type": "atom",
         "labels": [f"{symbol}{i}" for i, symbol in enumerate(symbols)],
         "symbols": symbols,
