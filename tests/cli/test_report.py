@@ -91,7 +91,7 @@ def test_many_molecules_are_sampled_with_a_note(molattn: Molattn, run: Path, tmp
         (["--smarts", "hydroxyl=[OX2H"], 2, "the SMARTS of 'hydroxyl', cannot be read"),
         (["--target", "z"], 2, "has no target 'z': choose one of y"),
         (["--sheet", "one", "--decimal", ","], 2, "--sheet, --decimal need --data"),
-        (["--data", "names.csv"], 2, "is named as names are"),
+        (["--data", "names.csv"], 2, "has a usual name of a column of names"),
         (["--max-molecules", "0"], 2, "--max-molecules"),
     ],
 )

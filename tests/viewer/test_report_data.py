@@ -13,7 +13,7 @@ from rdkit.Chem.Scaffolds import MurckoScaffold
 from molattn.errors import InputError, MolattnWarning, UsageError
 from molattn.viewer.report.comparison import align, comparison_payload, paired_interval
 from molattn.viewer.report.errors_by_molecule import (
-    SIMILAR,
+    MIN_SIMILARITY,
     activity_cliffs,
     errors_by_similarity,
     scaffold_errors,
@@ -97,11 +97,11 @@ def test_similar_pairs_are_those_of_all_pairs(run: RunFiles) -> None:
         (i, j)
         for i in range(len(smiles))
         for j in range(i + 1, len(smiles))
-        if DataStructs.TanimotoSimilarity(bits[i], bits[j]) >= SIMILAR and unique[i] != unique[j]
+        if DataStructs.TanimotoSimilarity(bits[i], bits[j]) >= MIN_SIMILARITY and unique[i] != unique[j]
     }
     pairs = similar_pairs(smiles, of, unique)
-    assert {p[:2] for p in pairs if p.similarity >= SIMILAR} == near
-    rest = [p for p in pairs if p.similarity < SIMILAR]
+    assert {p[:2] for p in pairs if p.similarity >= MIN_SIMILARITY} == near
+    rest = [p for p in pairs if p.similarity < MIN_SIMILARITY]
     assert rest and all(p.change and of[p.first] == of[p.second] for p in rest)
     assert (43, 44) in {p[:2] for p in rest}
     for p in pairs:
@@ -117,6 +117,15 @@ def test_cliffs_are_the_pairs_with_the_largest_differences(run: RunFiles) -> Non
     differences = sorted((d for d in differences if d >= limit), reverse=True)
     assert count == len(differences)
     assert [abs(target.true[p.first] - target.true[p.second]) for p in found] == differences[:5]
+
+
+def test_a_probability_of_one_is_a_number_and_a_label_is_a_class(tmp_path: Path) -> None:
+    columns = {"y": [0, 1], "y_pred": [1.0, 0.25]}
+    task = {"kind": "binary", "classes": [["inactive", "active"]]}
+    run = read_run(write_run(tmp_path / "run", ["Cc1ccccc1Cl", "Cc1ccccc1Br"], columns, ["test", "test"], task=task))
+    (cliffs,) = [s for s in report_payload(run)["sections"] if s["id"] == "cliffs"]
+    (row,) = cliffs["blocks"][1]["rows"]
+    assert row[4:6] == ["inactive \u2192 active", "1 \u2192 0.25"]
 
 
 def test_similarity_to_the_training_is_the_largest_of_rdkit(run: RunFiles, frame: pd.DataFrame) -> None:
@@ -227,7 +236,7 @@ def test_names_are_found_by_row_or_by_smiles(tmp_path: Path) -> None:
     assert names_of_run(run, table) == ["a", "c"]
     table.write_text("other,smiles\nz,C\nc,CCN\n")
     assert names_of_run(run, table, names_column="other") == ["", "c"]
-    with pytest.raises(UsageError, match="no column of .*names.csv is named as names are"):
+    with pytest.raises(UsageError, match=r"no column of .*names.csv has a usual name .*: give one with --names-column"):
         names_of_run(run, table)
     table.write_text("name,smiles\nz,C\n")
     with pytest.raises(UsageError, match="has none of the molecules of the run, such as 'CCO'"):
@@ -246,6 +255,11 @@ def test_folders_that_are_no_runs_are_refused(tmp_path: Path) -> None:
         read_run(tmp_path / "empty")
     folder = write_run(tmp_path / "run", ["C"], {"y": ["one"], "y_pred": [1.0]})
     with pytest.raises(InputError, match="line 2: 'one' in column 'y' is not a number"):
+        read_run(folder)
+    folder = write_run(tmp_path / "rows", ["C", "CC"], {"y": [1.0, 2.0], "y_pred": [1.0, 2.0]})
+    table = folder / "predictions.csv"
+    table.write_text(table.read_text().replace("\n1,", "\none,"))
+    with pytest.raises(InputError, match="line 3: 'one' in column 'row' is not a row number"):
         read_run(folder)
     folder = write_run(tmp_path / "atoms", ["C"], {"y": ["[1]"], "y_pred": ["[1]"]}, task={"atom_level": True})
     with pytest.raises(UsageError, match="targets of atoms"):
@@ -286,7 +300,7 @@ def test_a_comparison_has_the_errors_and_settings_of_both(tmp_path: Path) -> Non
     assert settings["rows"] == [["data.duplicates", "", '"mean"']]
     assert "mean absolute error is 0.1 in a and 0.4 in b" in sections["paired"][0]["text"]
     assert "smaller error on 0% of them" in sections["paired"][0]["text"]
-    assert sections["splits"][0]["text"].endswith("alike.")
+    assert sections["splits"][0]["text"].endswith("split in the same way.")
 
 
 def test_the_paired_interval_covers_the_mean() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from molattn.chem import MAX_ATOMS
 from molattn.errors import InputError
 from molattn.viewer.report.blocks import Block, Cell, curve, molecule, paragraph, section, table
-from molattn.viewer.report.error_sections import NUM_WORST, show
+from molattn.viewer.report.error_sections import NUM_WORST, label_text, prediction_text
 from molattn.viewer.report.payload import molecules, numbers, target_values
 from molattn.viewer.report.run_files import RunFiles
 from molattn.viewer.report.run_sections import format_interval, metric_label
@@ -19,42 +20,51 @@ from molattn.viewer.report.target_values import TargetValues
 from molattn.viewer.web.json_values import visible_text
 
 NUM_RESAMPLES = 1000
+"""The number of bootstrap samples of `paired_interval`."""
 
 
 def align(a: RunFiles, b: RunFiles, max_atoms: int = MAX_ATOMS) -> tuple[RunFiles, RunFiles]:
-    """Both runs with only the molecules and targets in common, in the order of the first.
+    """Two runs with only the molecules and targets that they have in common, in the order of the first run.
 
-    Runs of one table are aligned by its rows, others by canonical SMILES, the first row of each molecule.
+    If the rows that both have contain the same molecules, runs are aligned by row. Otherwise their tables differ, and
+    they are aligned by canonical SMILES; of several rows of a molecule, the first is used.
 
     Raises:
-        InputError: they have no molecule, or no target of one kind, in common.
+        InputError: they have no molecule in common, or no target of the same name, kind and classes.
     """
     kinds = {target.name: (target.kind, target.classes) for target in b.targets}
     names = [t.name for t in a.targets if kinds.get(t.name) == (t.kind, t.classes)]
     if not names:
         raise InputError(f"{a.folder} and {b.folder} have no target in common that is of the same kind")
-    of_b: dict[Any, int] = {}
-    by_row = [(row, smiles) for row, smiles in zip(b.rows.tolist(), b.smiles, strict=True)]
-    keys: list[Any] = list(zip(a.rows.tolist(), a.smiles, strict=True))
-    if not set(keys) & set(by_row) or {row for row, _ in set(keys) ^ set(by_row)} & {row for row, _ in by_row} & {
-        row for row, _ in keys
-    }:
-        # Some row is another molecule in the other run: the tables differ.
-        by_row, keys = canonical(b.smiles, max_atoms), canonical(a.smiles, max_atoms)
-    for i, key in enumerate(by_row):
-        of_b.setdefault(key, i)
-    common = {key: i for i, key in reversed([*enumerate(keys)]) if key in of_b}
-    first = sorted(common.values())
-    if not first:
+    smiles_by_row = [dict(zip(run.rows.tolist(), run.smiles, strict=True)) for run in (a, b)]
+    common_rows = smiles_by_row[0].keys() & smiles_by_row[1].keys()
+    if common_rows and all(smiles_by_row[0][row] == smiles_by_row[1][row] for row in common_rows):
+        keys_of_a, keys_of_b = a.rows.tolist(), b.rows.tolist()
+    else:
+        keys_of_a, keys_of_b = canonical(a.smiles, max_atoms), canonical(b.smiles, max_atoms)
+    index_in_a, index_in_b = _first_indices(keys_of_a), _first_indices(keys_of_b)
+    common = [key for key in index_in_a if key in index_in_b]
+    if not common:
         raise InputError(f"{a.folder} and {b.folder} have no molecule in common")
-    second = [of_b[keys[i]] for i in first]
-    return _of(a, first, names), _of(b, second, names)
+    return (
+        _select(a, [index_in_a[key] for key in common], names),
+        _select(b, [index_in_b[key] for key in common], names),
+    )
 
 
-def _of(run: RunFiles, indices: Sequence[int], names: Sequence[str]) -> RunFiles:
-    chosen = run.select(np.array(indices))
-    by_name = {target.name: target for target in chosen.targets}
-    return RunFiles(**{**vars(chosen), "targets": tuple(by_name[name] for name in names)})
+def _first_indices(keys: Sequence[int | str]) -> dict[int | str, int]:
+    """The index of each key where it occurs first, in that order."""
+    indices: dict[int | str, int] = {}
+    for i, key in enumerate(keys):
+        indices.setdefault(key, i)
+    return indices
+
+
+def _select(run: RunFiles, indices: Sequence[int], names: Sequence[str]) -> RunFiles:
+    """A run with only some of its molecules and targets."""
+    selected = run.select(np.array(indices))
+    by_name = {target.name: target for target in selected.targets}
+    return replace(selected, targets=tuple(by_name[name] for name in names))
 
 
 def comparison_payload(
@@ -66,7 +76,7 @@ def comparison_payload(
     max_atoms: int = MAX_ATOMS,
     note: str = "",
 ) -> dict[str, Any]:
-    """The data of the report of two runs, ready for JSON; the true values are those of the first.
+    """The data of the report of two runs, ready for JSON; the labels are those of the first run.
 
     Args:
         a, b: two runs of the same n molecules and targets: see `align`.
@@ -74,7 +84,7 @@ def comparison_payload(
     """
     runs = (a.name, b.name) if a.name != b.name else (str(a.folder), str(b.folder))
     splits = [x if x == y else f"{x} / {y}" for x, y in zip(a.splits, b.splits, strict=True)]
-    shown = RunFiles(**{**vars(a), "splits": splits})
+    shown = replace(a, splits=splits)
     rows = np.flatnonzero(np.array(splits) == "test")
     sections = chain(
         _metrics(a, b, runs),
@@ -85,7 +95,7 @@ def comparison_payload(
         _settings(a, b, runs),
     )
     second = [
-        {"predicted": numbers(t.predicted), "error": numbers(_against(t, s))}
+        {"predicted": numbers(t.predicted), "error": numbers(_second_errors(s, t))}
         for s, t in zip(a.targets, b.targets, strict=True)
     ]
     return {
@@ -105,9 +115,9 @@ def comparison_payload(
     }
 
 
-def _against(target: TargetValues, first: TargetValues) -> np.ndarray:
-    """The errors of the second run, measured with the labels of the first where its own are numbers."""
-    return target.predicted - first.true if target.kind == "regression" else target.error
+def _second_errors(first: TargetValues, second: TargetValues) -> np.ndarray:
+    """(n,) the errors of the second run: for regression with the labels of the first run, for classes with its own."""
+    return second.predicted - first.true if second.kind == "regression" else second.error
 
 
 def _metrics(a: RunFiles, b: RunFiles, runs: Sequence[str]) -> Iterator[Block]:
@@ -121,14 +131,14 @@ def _metrics(a: RunFiles, b: RunFiles, runs: Sequence[str]) -> Iterator[Block]:
             rows.append([metric_label(name), *chain(*cells)])
         rows.append(["molecules", *chain(*([s.get("n"), ""] for s in scores))])
         columns = ["", runs[0], "95% interval", runs[1], "95% interval"]
-        text = "Each run on its own test molecules."
+        text = "The metrics of each run are those of its own test molecules."
         yield section("metrics", "Metrics", [table(f"{target.name}, test", columns, rows), paragraph(text)], t)
 
 
 def _paired(a: RunFiles, b: RunFiles, runs: Sequence[str], rows: np.ndarray) -> Iterator[Block]:
-    """The errors on the molecules that are test molecules of both runs."""
+    """For each target the errors of both runs on `rows`, the molecules that are test molecules of both."""
     for t, (x, y) in enumerate(zip(a.targets, b.targets, strict=True)):
-        errors = [np.abs(e[rows]) for e in (x.error, _against(y, x))]
+        errors = [np.abs(e[rows]) for e in (x.error, _second_errors(x, y))]
         known = np.isfinite(errors[0]) & np.isfinite(errors[1])
         p, q = (e[known] for e in errors)
         title = "The same test molecules"
@@ -147,7 +157,7 @@ def _paired(a: RunFiles, b: RunFiles, runs: Sequence[str], rows: np.ndarray) -> 
 
 
 def paired_interval(differences: np.ndarray, seed: int = 0) -> tuple[float, float]:
-    """The 95% percentile bootstrap interval of the mean of paired differences, (n,)."""
+    """The ends of the 95% percentile bootstrap interval of the mean of paired differences, (n,)."""
     rng = np.random.default_rng(seed)
     means = [rng.choice(differences, len(differences)).mean() for _ in range(NUM_RESAMPLES)]
     low, high = np.quantile(means, (0.025, 0.975))
@@ -160,7 +170,7 @@ def _most_different(a: RunFiles, b: RunFiles, runs: Sequence[str], rows: np.ndar
         difference = np.abs(q - p)[rows]
         order = rows[np.argsort(-np.where(np.isfinite(difference), difference, -1), kind="stable")][:NUM_WORST]
         cells = [
-            [molecule(i), show(x, float(x.true[i])), prediction(x, i), prediction(y, i), float(q[i] - p[i])]
+            [molecule(i), label_text(x, float(x.true[i])), _prediction(x, i), _prediction(y, i), float(q[i] - p[i])]
             for i in order.tolist()
             if np.isfinite(q[i] - p[i])
         ]
@@ -168,10 +178,10 @@ def _most_different(a: RunFiles, b: RunFiles, runs: Sequence[str], rows: np.ndar
         yield section("differ", "Where the runs differ most", [table("", columns, cells)], t)
 
 
-def prediction(target: TargetValues, i: int) -> Cell:
-    """A prediction as a cell: a number, a probability, or the name of a class."""
+def _prediction(target: TargetValues, i: int) -> Cell:
+    """The prediction of molecule i as a cell: a number, a probability, or the name of a class."""
     value = float(target.predicted[i])
-    return show(target, value) if target.kind == "multiclass" else value
+    return prediction_text(target, value) if target.kind == "multiclass" else value
 
 
 def _learning(a: RunFiles, b: RunFiles, runs: Sequence[str]) -> Iterator[Block]:
@@ -187,24 +197,27 @@ def _learning(a: RunFiles, b: RunFiles, runs: Sequence[str]) -> Iterator[Block]:
 def _splits(a: RunFiles, b: RunFiles, runs: Sequence[str]) -> Iterator[Block]:
     pairs = list(zip(a.splits, b.splits, strict=True))
     if all(x == y for x, y in pairs):
-        texts = [f"Both runs split the {len(pairs):,} molecules that they have in common alike."]
+        texts = [f"The {len(pairs):,} molecules that the runs have in common are split in the same way."]
     else:
-        texts = [f"The runs split their {len(pairs):,} common molecules differently."]
-        for name, learned, tested in ((runs[0], 0, 1), (runs[1], 1, 0)):
-            count = sum(pair[learned] == "train" and pair[tested] == "test" for pair in pairs)
+        texts = [f"The {len(pairs):,} molecules that the runs have in common are split differently."]
+        for k, name in enumerate(runs):
+            count = sum(pair[k] == "train" and pair[1 - k] == "test" for pair in pairs)
             texts.append(f"{count:,} test molecules of the other run are training molecules of {name}.")
     yield section("splits", "Split", map(paragraph, texts))
 
 
 def _settings(a: RunFiles, b: RunFiles, runs: Sequence[str]) -> Iterator[Block]:
-    x, y = _flat(a.config), _flat(b.config)
+    x, y = _flatten(a.config), _flatten(b.config)
     rows = [[name, x.get(name, ""), y.get(name, "")] for name in dict.fromkeys((*x, *y)) if x.get(name) != y.get(name)]
     blocks = [table("", ("setting", *runs), rows)] if rows else [paragraph("All settings are the same.")]
     yield section("settings", "Settings that differ", blocks)
 
 
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested settings by their dotted names, as JSON."""
     found: dict[str, str] = {}
     for name, value in values.items():
-        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": json.dumps(value)}
+        found |= (
+            _flatten(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": json.dumps(value)}
+        )
     return found

@@ -1,4 +1,4 @@
-"""What only the model of a run can add to its report: intervals, out-of-domain flags, heads and attributions."""
+"""The parts of a report that need the model of the run: intervals, out-of-domain flags, heads and attributions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,12 +8,17 @@ import numpy as np
 from molattn.explain import Attribution, HeadSummary
 
 INTERVALS, DOMAIN, HEADS, ATTRIBUTIONS = "intervals", "domain", "heads", "attributions"
-"""The parts, as in `ModelParts.missing`."""
+"""The names of the parts, which are the keys of `ModelParts.missing`."""
 
 
 @dataclass(frozen=True)
 class Missing:
-    """Why something is not in a report, and the command that measures it; both may be empty."""
+    """A part that is not in a report.
+
+    Attributes:
+        why: a sentence that says why.
+        command: the command that measures it; empty if there is none.
+    """
 
     why: str
     command: str = ""
@@ -21,16 +26,17 @@ class Missing:
 
 @dataclass(frozen=True)
 class ModelParts:
-    """What a model adds for n molecules; everything may be absent.
+    """The results of a model for n molecules; each may be absent.
 
     Attributes:
-        level: of the intervals, such as 0.9.
-        intervals: for each target, (n, 2) the ends of the intervals of numbers; NaN where there is none.
-        sets: for each target of classes, n sets of class names; None where there is none.
-        domain: n marks, "no", "embedding", "fingerprint" or "both": by which measure a molecule is out of the domain.
+        level: level of the intervals and sets, such as 0.9.
+        intervals: for each regression target the ends of the prediction intervals, (n, 2); NaN where there is none.
+        sets: for each target of classes n prediction sets, of class names; None where there is none.
+        domain: n out-of-domain flags: the measures by which a molecule is outside of the applicability domain, "no",
+            "embedding", "fingerprint" or "both".
         heads: what each head attends to, over the test molecules.
-        attributions: for each target, by index, those of the molecules with the largest errors.
-        missing: for each part that is absent, why.
+        attributions: for each target the attributions of the molecules with the largest errors, by index.
+        missing: the parts that are absent, by name.
     """
 
     level: float = 0.9

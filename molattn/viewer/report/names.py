@@ -1,4 +1,4 @@
-"""The names of the molecules of a run, from a column of its table or of another one."""
+"""The names of the molecules of a run, from a column of its table or of another table."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,11 +22,11 @@ NAME_COLUMNS = (
     "id",
     "identifier",
 )
-"""Columns that hold names, if none is given, in this order; case is ignored, and a space is an underscore."""
+"""Usual names of a column of names, the preferred ones first. Case is ignored, and a space is an underscore."""
 
 
 def guess_names_column(columns: Sequence[str]) -> str:
-    """The column of names by `NAME_COLUMNS`; empty if there is none.
+    """The first column that is named as one of `NAME_COLUMNS`; empty if there is none.
 
     >>> guess_names_column(["smiles", "Compound ID", "y"])
     'Compound ID'
@@ -42,52 +42,61 @@ def names_of_run(
     smiles_column: str = "",
     options: TableOptions = DEFAULT_TABLE_OPTIONS,
 ) -> list[str]:
-    """The names of the molecules of a run, in its order, "" for none; empty if no column of names is found.
+    """The names of the n molecules of a run.
 
-    They are found by the row of the table, or by the SMILES where the table is not the one of the run.
+    Rows of the table are matched by their number if the run has the same SMILES in the same rows, otherwise by SMILES.
 
     Args:
         run: the run.
-        table: a table with SMILES and names; None for the table of the run, if it is where it was and unchanged.
-        names_column: the column; guessed by its name if empty.
-        smiles_column, options: of the table; the column is guessed if empty.
+        table: a table with SMILES and names; None for the table of the run, see `table_of_run`.
+        names_column: the column of names; guessed by its name if empty.
+        smiles_column: the column of SMILES in `table`; guessed if empty.
+        options: how `table` is read.
+
+    Returns:
+        n names, "" for molecules without one; an empty list if the table of the run cannot be used or has no column of
+        names.
 
     Raises:
-        UsageError: a `names_column` without a table, or one that the table does not have; or a table that has none of
-            the molecules.
-        InputError: a table that cannot be read.
+        UsageError: a `names_column`, but the table of the run is missing or has changed; a column that the table does
+            not have; no column of names in `table`; or a table with none of the molecules.
+        InputError: the table cannot be read.
     """
     source = Path(table) if table is not None else table_of_run(run)
     if source is None:
         if names_column:
-            raise UsageError(f"the table of {run.folder} is not where it was: give it with --data")
+            raise UsageError(f"the table of {run.folder} is missing or has changed: give it with --data")
         return []
     if table is None:
-        options, smiles_column = _options(run.config), str(run.config["data"].get("smiles_column", ""))
+        options, smiles_column = _table_options(run.config), str(run.config["data"].get("smiles_column", ""))
     found = read_table(source, options, number_duplicate_columns=True)
     name = names_column or guess_names_column(found.columns)
     if not name:
         if table is not None:
-            raise UsageError(f"no column of {source} is named as names are: give one with --names-column")
+            raise UsageError(
+                f"no column of {source} has a usual name of a column of names, such as {', '.join(NAME_COLUMNS[:3])}: "
+                "give one with --names-column"
+            )
         return []
     return _match(run, found, column(found, name), smiles_column)
 
 
 def table_of_run(run: RunFiles) -> Path | None:
-    """The table that a run learned from, if it is given by a path and still has the same checksum; else None."""
+    """The table that a run was trained on, if it was a local file and its checksum is the same; otherwise None."""
     dataset = run.config.get("data", {}).get("dataset", "")
     if not isinstance(dataset, str) or not dataset or not Path(dataset).is_file():
         return None
     return Path(dataset) if file_sha256(dataset) == run.environment.get("data_sha256") else None
 
 
-def _options(config: Mapping[str, Any]) -> TableOptions:
+def _table_options(config: Mapping[str, Any]) -> TableOptions:
     data = config["data"]
     texts = (str(data.get(name, "")) for name in ("sheet", "decimal", "thousands"))
     return TableOptions(str(data.get("encoding", "")), not data.get("no_header_row", False), *texts)
 
 
 def _match(run: RunFiles, table: Table, names: list[str], smiles_column: str) -> list[str]:
+    """The name of each molecule of the run, given the name of each row of the table."""
     smiles = column(table, smiles_column or guess_smiles_column(table.columns, table.smiles_column))
     rows = run.rows.tolist()
     if all(row < len(smiles) and smiles[row].strip() == s.strip() for row, s in zip(rows, run.smiles, strict=True)):

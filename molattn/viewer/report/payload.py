@@ -30,27 +30,28 @@ def report_payload(
     """The data of the report of a run, ready for JSON.
 
     Args:
-        run: n molecules, and the files of their run.
-        parts: what its model adds; None for nothing.
-        names: n names; empty for none.
-        smarts: SMARTS by name that the molecules can be searched for, besides those of every report.
+        run: the n molecules of a run, and its other files.
+        parts: what the model of the run adds; None for nothing.
+        names: n names of the molecules; empty for none.
+        smarts: SMARTS by name that the molecules can be filtered by, in addition to `SUBSTRUCTURES`.
         max_atoms: largest number of atoms of a molecule.
-        note: what the reader must know about the choice of molecules.
+        note: a sentence at the top, such as how the molecules were chosen; empty for none.
 
     Raises:
-        SmilesError: a SMILES that cannot be read; raised for the first of them.
+        SmilesError: the first SMILES that cannot be read.
         UsageError: a SMARTS that cannot be read.
     """
     parts = parts or ModelParts()
-    of_scaffold, unique = scaffolds(run.smiles, max_atoms), canonical(run.smiles, max_atoms)
+    scaffold_smiles, unique = scaffolds(run.smiles, max_atoms), canonical(run.smiles, max_atoms)
     similarity = training_similarity(run.smiles, run.splits, max_atoms)
-    rows, of = compared_rows(run.splits)
+    rows, counted = compared_rows(run.splits)
+    test = np.flatnonzero(np.array(run.splits) == "test")
     sections = chain(
         run_sections.metrics(run),
-        error_sections.worst(run, rows, of),
-        error_sections.cliffs(run, similar_pairs(run.smiles, of_scaffold, unique, max_atoms)),
-        error_sections.by_scaffold(run, of_scaffold, rows, of),
-        error_sections.leakage(run, unique, of_scaffold, similarity, rows if of == "test" else rows[:0]),
+        error_sections.worst(run, rows, counted),
+        error_sections.cliffs(run, similar_pairs(run.smiles, scaffold_smiles, unique, max_atoms)),
+        error_sections.by_scaffold(run, scaffold_smiles, rows, counted),
+        error_sections.leakage(run, unique, scaffold_smiles, similarity, test),
         run_sections.learning(run),
         run_sections.heads(run, parts),
         run_sections.faithfulness(run),
@@ -72,9 +73,13 @@ def report_payload(
 
 
 def compared_rows(splits: Sequence[str]) -> tuple[np.ndarray, str]:
-    """The indices of the molecules whose errors are compared, and what they are: the test molecules, or all."""
+    """The indices of the molecules whose errors are compared: the test molecules, or all if there are none.
+
+    Returns:
+        The indices, and what to call the molecules in a sentence: "test molecules" or "molecules".
+    """
     test = np.flatnonzero(np.array(splits) == "test")
-    return (test, "test") if len(test) else (np.arange(len(splits)), "")
+    return (test, "test molecules") if len(test) else (np.arange(len(splits)), "molecules")
 
 
 def molecules(
@@ -84,7 +89,12 @@ def molecules(
     max_atoms: int,
     with_atoms: Collection[int] = (),
 ) -> dict[str, Any]:
-    """The data of each molecule that do not depend on the target: its SMILES, drawing, split and substructures."""
+    """The data of the molecules that are the same for all targets: SMILES, drawings, splits and substructures.
+
+    Args:
+        run, names, smarts, max_atoms: as for `report_payload`.
+        with_atoms: indices of the molecules whose drawings have the positions of their atoms.
+    """
     glyphs = Glyphs()
     drawings = [
         compact_drawing(smiles, glyphs, max_atoms, with_atoms=i in with_atoms) for i, smiles in enumerate(run.smiles)
@@ -101,12 +111,11 @@ def molecules(
         "glyphs": glyphs.paths,
         "groups": [visible_text(group) for group in groups],
         "has": [np.flatnonzero(row).tolist() for row in found],
-        "own": len(smarts),
     }
 
 
 def target_values(target: TargetValues) -> dict[str, Any]:
-    """The values of a target: those of the page's plot and table."""
+    """The data of a target that the plot and the table of the page show."""
     return {
         "name": visible_text(target.name),
         "unit": visible_text(target.unit),

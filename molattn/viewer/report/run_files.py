@@ -1,6 +1,5 @@
-"""The files of a run folder that a report shows: predictions, metrics, history, settings, findings, faithfulness."""
+"""The files of a run folder that a report shows: predictions, metrics, history, settings, data report, faithfulness."""
 
-import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import numpy as np
 from molattn.data import read_table
 from molattn.data.schema import parse_json
 from molattn.data.tables.table import Table, column
-from molattn.errors import InputError, MolattnWarning, UsageError
+from molattn.errors import InputError, UsageError, short_repr, warn_caller
 from molattn.hub.address import address_text, is_hub_address
 from molattn.models.names import ATOM_PREFIX
 from molattn.training.run_config import read_config
@@ -26,16 +25,15 @@ class RunFiles:
 
     Attributes:
         folder: the folder.
-        rows: n row numbers of the table of the run, from 0.
+        rows: (n,) row numbers in the table of the run, from 0.
         smiles: n SMILES.
-        splits: n labels, "train", "val", "test" or "cal".
+        splits: n split labels, "train", "val", "test" or "cal".
         targets: T targets with their true and predicted values.
-        metrics: the content of metrics.json.
-        config: that of config.toml; empty if there is none.
-        history: that of history.csv, a list of numbers by the name of its column; empty if there is none.
-        data_report, environment, faithfulness: those of data_report.json, env.json and faithfulness.json; empty if
-            there are none.
-        rejected: n rows of rejected.csv: line, SMILES and reason.
+        metrics: the content of metrics.json; empty if the file is missing, as for those below.
+        config: the content of config.toml.
+        history: the columns of history.csv, by name.
+        data_report, environment, faithfulness: the contents of data_report.json, env.json and faithfulness.json.
+        rejected: the rows of rejected.csv: line, SMILES and reason.
     """
 
     folder: Path
@@ -57,7 +55,7 @@ class RunFiles:
         return self.folder.resolve().name
 
     def select(self, indices: np.ndarray) -> "RunFiles":
-        """The run with only some of its molecules; metrics and other files are unchanged."""
+        """The run with only the molecules of these indices, in their order; metrics and other files are unchanged."""
         order = [int(i) for i in indices]
         return replace(
             self,
@@ -69,15 +67,17 @@ class RunFiles:
 
 
 def read_run(folder: str | Path) -> RunFiles:
-    """Read the files of a run. Only predictions.csv is required; a damaged other file is a `MolattnWarning`.
+    """Read the files of a run, of which only predictions.csv is required.
+
+    A damaged JSON file or history.csv is left out, with a `MolattnWarning`.
 
     Args:
         folder: the folder of a finished run.
 
     Raises:
-        UsageError: the folder does not exist, is unfinished or has no predictions.csv, or its targets are atom-level;
-            or it is a model on the hub, which has no predictions.
-        InputError: a file that cannot be read.
+        UsageError: the folder does not exist, is unfinished, is a model on the hub or has no predictions.csv; the
+            targets are atom-level; config.toml is not TOML; or a table lacks a column.
+        InputError: a table cannot be read, or a cell of predictions.csv is not a number or not a class.
     """
     if is_hub_address(folder):
         raise UsageError(
@@ -98,7 +98,7 @@ def read_run(folder: str | Path) -> RunFiles:
     table = read_table(folder / PREDICTIONS_FILE)
     return RunFiles(
         folder,
-        np.array([int(cell) for cell in column(table, "row")], dtype=int),
+        _row_numbers(table),
         column(table, "smiles"),
         column(table, "split"),
         _targets(table, model, data_report),
@@ -112,8 +112,18 @@ def read_run(folder: str | Path) -> RunFiles:
     )
 
 
+def _row_numbers(table: Table) -> np.ndarray:
+    cells = column(table, "row")
+    for i, cell in enumerate(cells):
+        if not cell.isdecimal():
+            raise InputError(
+                f"{table.source}, {table.location(i)}: {short_repr(cell)} in column 'row' is not a row number"
+            )
+    return np.array([int(cell) for cell in cells], dtype=int)
+
+
 def _targets(table: Table, model: dict[str, Any], data_report: dict[str, Any]) -> tuple[TargetValues, ...]:
-    """The targets; their kind, classes and units are those of the model's config.json, or else what the table shows."""
+    """The targets of predictions.csv, with the kind, classes and units of the model's config.json if it has them."""
     names = [name.removesuffix("_pred") for name in table.columns if name.endswith("_pred")]
     names = [name for name in names if name in table.columns]
     task = model.get("task") or {}
@@ -134,6 +144,7 @@ def _targets(table: Table, model: dict[str, Any], data_report: dict[str, Any]) -
 
 
 def _read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty if the file is missing, or with a warning if it is damaged."""
     if not path.is_file():
         return {}
     try:
@@ -141,7 +152,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         if not isinstance(content, dict):
             raise ValueError("it is not an object")
     except ValueError as error:
-        warnings.warn(MolattnWarning(f"{path} is damaged and left out: {error}"), stacklevel=3)
+        warn_caller(f"{path} is damaged and left out: {error}")
         return {}
     return content
 
@@ -150,11 +161,14 @@ def _history(path: Path) -> dict[str, list[float]]:
     if not path.is_file():
         return {}
     table = read_table(path)
-    numbers = {"True": 1.0, "False": 0.0, "": np.nan}
+    constants = {"True": 1.0, "False": 0.0, "": np.nan}
     try:
-        return {name: [numbers[c] if c in numbers else float(c) for c in column(table, name)] for name in table.columns}
+        return {
+            name: [constants[cell] if cell in constants else float(cell) for cell in column(table, name)]
+            for name in table.columns
+        }
     except ValueError as error:
-        warnings.warn(MolattnWarning(f"{path} is damaged and left out: {error}"), stacklevel=3)
+        warn_caller(f"{path} is damaged and left out: {error}")
         return {}
 
 

@@ -1,9 +1,10 @@
-"""The sections of a report on a run itself: metrics, learning curve, heads, faithfulness, data and settings."""
+"""The sections of a report about the run: metrics, learning curve, heads, faithfulness, data and settings."""
 
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from molattn.explain.head_summary import MIN_RECEIVERS
 from molattn.training.metrics import METRICS
 from molattn.viewer.report.blocks import Block, curve, folded, not_measured, paragraph, section, table
 from molattn.viewer.report.model_parts import HEADS, Missing, ModelParts
@@ -11,12 +12,12 @@ from molattn.viewer.report.run_files import RunFiles
 
 
 def metric_label(name: str) -> str:
-    """The label of a metric, or its name if it is not one of molattn's."""
+    """The label of a metric, or its name if molattn does not know it."""
     return METRICS[name].label if name in METRICS else name
 
 
 def metrics(run: RunFiles) -> Iterator[Block]:
-    """For each target the metrics of each split, with the interval of the test metrics and the baseline."""
+    """For each target the metrics of each split, the confidence intervals on the test molecules, and the baseline."""
     splits = [split for split in ("train", "val", "test") if split in run.metrics]
     baseline = run.metrics.get("baseline", {})
     for t, target in enumerate(run.targets):
@@ -44,28 +45,31 @@ def metrics(run: RunFiles) -> Iterator[Block]:
 
 
 def _of_baseline(name: str, value: float | None) -> float | None:
-    """A metric of the baseline. R2 of a mean is 0 or nearly so, and -1.53e-7 would look like a finding."""
+    """A metric of the baseline; an R2 of nearly 0, as that of a mean always is, is rounded to 0."""
     return 0.0 if name == "r2" and value is not None and abs(value) < 1e-4 else value
 
 
 def format_interval(ends: Any) -> str:
-    """An interval of metrics.json as text; empty if it is undefined."""
+    """An interval of metrics.json, [low, high] or None, as text; empty if it or one of its ends is None."""
     return f"{ends[0]:.3g} to {ends[1]:.3g}" if isinstance(ends, list) and None not in ends else ""
 
 
 def learning(run: RunFiles) -> Iterator[Block]:
-    """The losses of each epoch, and the best one."""
-    h = run.history
-    if not {"epoch", "train_loss", "val_loss"} <= h.keys():
+    """The training and validation loss of each epoch, and which epoch is the best; of an ensemble, the first member."""
+    history = run.history
+    if not {"epoch", "train_loss", "val_loss"} <= history.keys():
         yield section("learning", "Learning curve", [not_measured("The run has no history.csv.")])
         return
-    members = h.get("member", [0.0] * len(h["epoch"]))
-    of_first = [i for i, member in enumerate(members) if member == members[0]]
-    epochs = [h["epoch"][i] for i in of_first]
-    lines = {name: (epochs, [h[c][i] for i in of_first]) for name, c in (("train", "train_loss"), ("val", "val_loss"))}
-    best = max((h["epoch"][i] for i in of_first if h.get("best", [0.0] * len(members))[i]), default=None)
+    members = history.get("member", [0.0] * len(history["epoch"]))
+    rows = [i for i, member in enumerate(members) if member == members[0]]
+    epochs = [history["epoch"][i] for i in rows]
+    lines = {name: (epochs, [history[f"{name}_loss"][i] for i in rows]) for name in ("train", "val")}
+    is_best = history.get("best", [0.0] * len(members))
+    best = max((history["epoch"][i] for i in rows if is_best[i]), default=None)
     count = len(set(members))
-    text = "The training loss is that of the batches, with dropout; the validation loss that of the averaged weights."
+    text = (
+        "The training loss is the mean over batches, with dropout; the validation loss is that of the averaged weights."
+    )
     blocks = [
         curve("epoch", "loss", lines, None if best is None else [best, f"best: epoch {best:g}"]),
         paragraph(text + (f" This is the first of {count} members of an ensemble." if count > 1 else "")),
@@ -74,35 +78,36 @@ def learning(run: RunFiles) -> Iterator[Block]:
 
 
 def heads(run: RunFiles, parts: ModelParts) -> Iterator[Block]:
-    """What each head attends to, by distance, and the functional group it favours most."""
+    """The attention of each head by distance, its entropy, and the functional group with the largest ratio."""
     if parts.heads is None or parts.heads.shape is None:
-        not_said = Missing("What heads attend to was not measured.", f"molattn heads {run.folder}")
-        missing = parts.missing.get(HEADS, not_said)
+        default = Missing("What heads attend to was not measured.", f"molattn heads {run.folder}")
+        missing = parts.missing.get(HEADS, default)
         yield section("heads", "What heads attend to", [not_measured(missing.why, missing.command)])
         return
     summary = parts.heads
     distances = [key for key in summary.keys("distance") if summary.uniform(key)]
     entropy = summary.relative_entropy()
-    layers, of_layer = parts.heads.shape
+    layers, heads_per_layer = parts.heads.shape
     columns = ["head", *(key.sender for key in distances), "entropy", "group with the largest ratio"]
     rows: list[list[Any]] = [["uniform", *(round(100 * summary.uniform(key)) for key in distances), 100, ""]]
     for layer in range(layers):
-        for head in range(of_layer):
+        for head in range(heads_per_layer):
             shares = [round(100 * float(summary.share(key)[layer, head])) for key in distances]
-            part = None if entropy is None else round(100 * float(entropy[layer, head]))
+            percent = None if entropy is None else round(100 * float(entropy[layer, head]))
             group, ratio = summary.top_group(layer, head)
-            rows.append([f"{layer}.{head}", *shares, part, f"{group} {ratio:.1f}x" if group else ""])
+            rows.append([f"{layer}.{head}", *shares, percent, f"{group} {ratio:.1f}x" if group else ""])
     text = (
-        f"Percent of attention by the bonds between two atoms, over {summary.num_molecules:,} molecules. Head 1.3 is "
-        "head 3 of layer 1, from 0. Entropy is in percent of that of uniform attention. The ratio is that of the "
-        "attention which other atoms give to a functional group to uniform attention."
+        f"Attention in percent by the number of bonds between receiver and sender, over {summary.num_molecules:,} "
+        "molecules. 1.3 is head 3 of layer 1, both from 0. Entropy is in percent of that of uniform attention. The "
+        "ratio is the attention from other atoms to a functional group, divided by uniform attention, of groups with "
+        f"at least {MIN_RECEIVERS} such atoms."
     )
     blocks = [paragraph(text), table("What heads attend to", columns, rows)]
     yield section("heads", "What heads attend to", [*blocks, paragraph(f"Faithfulness: {summary.faithfulness}.")])
 
 
 def faithfulness(run: RunFiles) -> Iterator[Block]:
-    """How faithful each method is that explains predictions."""
+    """The measures of faithfulness of each explanation method, from faithfulness.json."""
     entries = run.faithfulness.get("targets", {})
     if not isinstance(entries, dict) or not entries:
         why = "How faithful attention and attributions are to this model was not measured."
@@ -125,16 +130,17 @@ def faithfulness(run: RunFiles) -> Iterator[Block]:
         where = " ".join(filter(None, [str(entry.get("molecules", "")), entry.get("split", ""), "molecules"]))
         blocks.append(table(f"{name}, on {where} of {entry.get('data', '')}", columns, rows))
     text = (
-        "Edits: the share of real edits whose direction the method predicts. Pairs r2: agreement with the measured "
-        "changes of matched pairs. Deletion: the change of the prediction without the top atoms, relative to random "
-        "atoms; 1 is chance. Kendall tau: agreement with true contributions, where known. All methods and measures:"
+        "Edits: the share of edited molecules for which the method predicts the direction of the change. Pairs r2: "
+        "agreement with the measured changes of matched pairs. Deletion: the change of the prediction when the top "
+        "atoms are deleted, divided by that for random atoms; 1 is chance. Kendall tau: agreement with true "
+        "contributions, where they are known. All methods and measures:"
     )
     command = f"molattn faithfulness {run.folder}"
     yield section("faithfulness", "Faithfulness", [*blocks, paragraph(text, command)])
 
 
 def curation(run: RunFiles) -> Iterator[Block]:
-    """What happened to the rows of the table, and the problems that were found in it."""
+    """How many rows of the table were used, merged and rejected, and the problems that were found in it."""
     report = run.data_report
     if not report:
         yield section("curation", "Data", [not_measured("The run has no data_report.json.", "molattn check TABLE")])
@@ -150,7 +156,7 @@ def curation(run: RunFiles) -> Iterator[Block]:
         blocks.append(table("Findings", ("needs attention", "check", "finding"), findings))
     if run.rejected:
         rows = run.rejected[:100]
-        blocks.append(folded(f"Rejected rows ({len(run.rejected):,})", [table("", ("line", "SMILES", "why"), rows)]))
+        blocks.append(folded(f"Rejected rows ({len(run.rejected):,})", [table("", ("line", "SMILES", "reason"), rows)]))
     yield section("curation", "Data", blocks)
 
 
@@ -164,11 +170,16 @@ def settings(run: RunFiles) -> Iterator[Block]:
     if run.environment:
         blocks.append(folded("Environment", [table("", ("what", "value"), _pairs(run.environment))]))
     repeat = f"molattn train --config {run.folder / 'config.toml'}"
-    text = paragraph("The same run again:", repeat) if run.config else not_measured("The run has no config.toml.")
+    text = (
+        paragraph("The command that repeats this run:", repeat)
+        if run.config
+        else not_measured("The run has no config.toml.")
+    )
     yield section("settings", "Settings", [text, *blocks])
 
 
 def _pairs(values: dict[str, Any]) -> Iterable[tuple[str, str]]:
+    """Settings and their values as text; those of a nested table are named TABLE.SETTING."""
     for name, value in values.items():
         if isinstance(value, dict):
             yield from ((f"{name}.{key}", str(inner)) for key, inner in value.items())

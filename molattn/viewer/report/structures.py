@@ -1,4 +1,4 @@
-"""The data of each molecule of a report: its drawing, scaffold, substructures and name."""
+"""The structures of the molecules of a report: drawings, scaffolds, canonical SMILES and substructures."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from molattn.viewer.glyphs import Glyphs
 from molattn.viewer.palette import ELEMENTS
 
 SUBSTRUCTURES: dict[str, str] = FUNCTIONAL_GROUPS | RING_SYSTEMS
-"""SMARTS by name that every report can be searched for."""
+"""SMARTS by name that the molecules of every report can be filtered by."""
 
 NO_RINGS = "no rings"
 """The scaffold of molecules without rings."""
@@ -26,18 +26,21 @@ _PATH = re.compile(r"<path( class='(?:atom-(\d+))?[^']*')? d='([^']*)' (?:style|
 def compact_drawing(
     smiles: str, glyphs: Glyphs, max_atoms: int = MAX_ATOMS, *, with_atoms: bool = False
 ) -> dict[str, Any]:
-    """The drawing of a molecule: `size`, [width, height]; `lines`, `dashed` and `solid`, paths; `letters`.
-
-    Of each letter that is [i, x, y], with the symbol of its element where that has a color.
+    """The drawing of a molecule for report.js, in pixels, in which a bond is about 45 long.
 
     Args:
-        smiles: the molecule.
-        glyphs: receives its letters.
+        smiles: SMILES of the molecule.
+        glyphs: the letters are added to these.
         max_atoms: largest number of atoms.
-        with_atoms: whether to add `atoms`, the [x, y] of each.
+        with_atoms: whether to add the positions of the atoms.
+
+    Returns:
+        `size`, [width, height]; the SVG paths `lines`, `dashed` and `solid`; `letters`, the [index of the glyph, x, y]
+        of each, and the symbol of its element if that is in `ELEMENTS`; and with `with_atoms` `atoms`, [x, y] of each.
+        What a molecule does not have is left out.
 
     Raises:
-        SmilesError: it cannot be read.
+        SmilesError: the SMILES cannot be read.
     """
     drawer = rdMolDraw2D.MolDraw2DSVG(-1, -1)
     options = drawing_options(drawer)
@@ -57,18 +60,18 @@ def compact_drawing(
             continue
         name = "dashed" if "dasharray" in style else "lines" if "fill:none" in style else "solid"
         paths[name].append(re.sub(r" ?([MLQCZ]) ?", r"\1", d.replace(",", " ")).strip())
-    found: dict[str, Any] = {"size": [drawer.Width(), drawer.Height()]}
-    found |= {name: "".join(parts) for name, parts in paths.items() if parts}
+    drawing: dict[str, Any] = {"size": [drawer.Width(), drawer.Height()]}
+    drawing |= {name: "".join(parts) for name, parts in paths.items() if parts}
     if letters:
-        found["letters"] = letters
+        drawing["letters"] = letters
     if with_atoms:
         points = [drawer.GetDrawCoords(i) for i in range(mol.GetNumAtoms())]
-        found["atoms"] = [[round(p.x, 1), round(p.y, 1)] for p in points]
-    return found
+        drawing["atoms"] = [[round(p.x, 1), round(p.y, 1)] for p in points]
+    return drawing
 
 
 def scaffolds(smiles: Sequence[str], max_atoms: int = MAX_ATOMS) -> list[str]:
-    """The Bemis-Murcko scaffold of each molecule; `NO_RINGS` without rings, "" where RDKit finds none."""
+    """The Bemis-Murcko scaffold of each molecule; `NO_RINGS` if it has no rings, "" if RDKit cannot compute it."""
     found = []
     for text in smiles:
         try:
@@ -79,22 +82,30 @@ def scaffolds(smiles: Sequence[str], max_atoms: int = MAX_ATOMS) -> list[str]:
 
 
 def canonical(smiles: Sequence[str], max_atoms: int = MAX_ATOMS) -> list[str]:
-    """The canonical SMILES of each molecule."""
+    """The canonical SMILES of each molecule; SmilesError if one cannot be read."""
     return [canonical_smiles(read_smiles(text, max_atoms=max_atoms), max_atoms=max_atoms) for text in smiles]
 
 
 def present_substructures(
-    smiles: Sequence[str], own: Mapping[str, str], max_atoms: int = MAX_ATOMS
+    smiles: Sequence[str], smarts: Mapping[str, str], max_atoms: int = MAX_ATOMS
 ) -> tuple[list[str], np.ndarray]:
-    """The names of all substructures, and whether each molecule has each, (n, p); without those of no molecule.
+    """The substructures that occur in the molecules.
 
     Args:
         smiles: n SMILES.
-        own: SMARTS by name of the user; they come first, and are kept if no molecule has them.
+        smarts: the SMARTS of the user by name. They come before `SUBSTRUCTURES`, replace those of the same name, and
+            are included even if no molecule has them.
         max_atoms: largest number of atoms of a molecule.
+
+    Returns:
+        The names of p substructures, and whether each molecule has each, (n, p).
+
+    Raises:
+        SmilesError: a SMILES cannot be read.
+        UsageError: a SMARTS cannot be read.
     """
-    patterns = {**own, **{name: smarts for name, smarts in SUBSTRUCTURES.items() if name not in own}}
-    found = substructure_matches(smiles, patterns, max_atoms=max_atoms)
-    kept = [k for k, name in enumerate(patterns) if name in own or found[:, k].any()]
+    patterns = {**smarts} | {name: pattern for name, pattern in SUBSTRUCTURES.items() if name not in smarts}
+    matches = substructure_matches(smiles, patterns, max_atoms=max_atoms)
+    present = [k for k, name in enumerate(patterns) if name in smarts or matches[:, k].any()]
     names = [*patterns]
-    return [names[k] for k in kept], found[:, kept]
+    return [names[k] for k in present], matches[:, present]

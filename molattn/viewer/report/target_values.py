@@ -14,15 +14,15 @@ class TargetValues:
     """The values of one target for n molecules.
 
     Attributes:
-        name, unit: of the target; the unit is empty if unknown.
+        name, unit: name and unit of the target; the unit is empty if unknown.
         kind: "regression", "binary" or "multiclass".
         classes: names of the classes; empty for regression.
-        true: (n,) the labels: numbers, or indices of classes; NaN where there is none.
-        predicted: (n,) the predictions: numbers in the unit, or indices of classes; for two classes the probability of
-            the second.
-        probability: (n,) for classes, the probability of the true one; NaN without a label. For regression all NaN.
+        true: (n,) labels: numbers in the unit, or indices of classes; NaN where there is none.
+        predicted: (n,) predictions: numbers in the unit, the probability of the second of two classes, or the index of
+            the most probable class.
+        probability: (n,) probability of the true class; NaN without a label, and for regression.
         std: (n,) standard deviations; None if the model has none.
-        bounds: n texts of labels that are bounds, as ">10.0"; empty without any.
+        bounds: n texts, such as ">10.0" for a censored label and "" for others; empty if the table has none.
     """
 
     name: str
@@ -37,7 +37,7 @@ class TargetValues:
 
     @property
     def error(self) -> np.ndarray:
-        """(n,) predicted - true; for classes, 1 - the probability of the true class. NaN without a label."""
+        """(n,) predicted - true; for classes 1 - the probability of the true class. NaN without a label."""
         return self.predicted - self.true if self.kind == "regression" else 1 - self.probability
 
     def select(self, indices: Sequence[int]) -> "TargetValues":
@@ -58,27 +58,28 @@ class TargetValues:
 
         Args:
             table: the file.
-            name, unit, kind, classes: see the class; classes that are not known are those of the table, in order.
+            name, unit, kind, classes: see the attributes. Empty `classes` are replaced: by "0" and "1" for a binary
+                target, by the sorted labels and predictions of the table for a multiclass one.
 
         Raises:
             InputError: a cell that is not a number, or not one of the classes.
         """
-        labels, answers = column(table, name), column(table, f"{name}_pred")
-        nothing = np.full(len(labels), np.nan)
+        labels, predictions = column(table, name), column(table, f"{name}_pred")
+        unknown = np.full(len(labels), np.nan)
         std = _numbers(table, f"{name}_std") if f"{name}_std" in table.columns else None
         bounds = tuple(column(table, f"{name}_bound")) if f"{name}_bound" in table.columns else ()
         if kind == "regression":
             true, predicted = _numbers(table, name), _numbers(table, f"{name}_pred")
-            return cls(name, unit, kind, (), true, predicted, nothing, std, bounds)
+            return cls(name, unit, kind, (), true, predicted, unknown, std, bounds)
         if kind == "binary":
             true, predicted = _numbers(table, name), _numbers(table, f"{name}_pred")
             probability = np.where(true == 1, predicted, 1 - predicted)
             probability[np.isnan(true)] = np.nan
             return cls(name, unit, kind, classes or ("0", "1"), true, predicted, probability, std)
-        classes = classes or tuple(sorted({*labels, *answers} - {""}))
-        true, predicted = (_indices(table, cells, classes) for cells in (labels, answers))
+        classes = classes or tuple(sorted({*labels, *predictions} - {""}))
+        true, predicted = (_indices(table, cells, classes) for cells in (labels, predictions))
         columns = [f"{name}_prob_{c}" for c in classes]
-        probability = nothing
+        probability = unknown
         if all(c in table.columns for c in columns):
             p = np.stack([_numbers(table, c) for c in columns], 1)
             known = np.isfinite(true)
@@ -102,5 +103,7 @@ def _indices(table: Table, cells: Sequence[str], classes: Sequence[str]) -> np.n
     index = {name: float(k) for k, name in enumerate(classes)}
     for i, cell in enumerate(cells):
         if cell and cell not in index:
-            raise InputError(f"{table.source}, {table.location(i)}: {short_repr(cell)} is none of the classes")
+            raise InputError(
+                f"{table.source}, {table.location(i)}: {short_repr(cell)} is none of the classes {', '.join(classes)}"
+            )
     return np.array([index.get(cell, np.nan) for cell in cells], dtype=float)
