@@ -1,4 +1,4 @@
-"""The interactive page as a Jupyter widget; Python can read and set its selection."""
+"""The interactive page as a Jupyter widget, whose selection Python can read and set."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ except ImportError as error:
     raise MissingExtra("anywidget", "widget", "a widget in a notebook") from error
 
 
-# JupyterLab's own theme takes precedence over the color scheme of the system.
+# The theme of JupyterLab takes precedence over the color scheme of the system.
 _THEMES = """
 [data-jp-theme-light="true"] .molattn { color-scheme: light; }
 [data-jp-theme-light="false"] .molattn { color-scheme: dark; }
@@ -28,15 +28,15 @@ class AttentionWidget(anywidget.AnyWidget):
 
     Args:
         attention: the attention map of a molecule.
-        attributions: of the same molecule, shown in a second tab.
-        truth: the measured values by target name, shown next to the predictions; None for none.
+        attributions: attributions of the same molecule, shown in a second tab.
+        truth: the measured values by target name, shown next to the predictions; None if there are none.
         selection: initial values of `pinned`, `layer` and `head`.
 
     Attributes:
-        pinned: the atom (or token, or virtual node) that was clicked, from 0; None for none.
+        pinned: index of the selected atom, token or virtual node; None for none.
         layer: from 0; initially the last.
         head: from 0, or "mean" or "max" over the heads; initially "mean".
-        content: the data of the page, which is not meant to be set.
+        content: the data of the page; not meant to be set.
 
     Raises:
         TypeError: `attention` is not an AttentionMap.

@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from rdkit.Chem.Draw import rdMolDraw2D
 
 from molattn.chem import FUNCTIONAL_GROUPS, MAX_ATOMS, canonical_smiles, murcko_scaffold, read_smiles
 from molattn.chem.substructures import RING_SYSTEMS, substructure_matches
 from molattn.errors import SmilesError
-from molattn.viewer.discs import drawing_options, prepare_for_drawing
+from molattn.viewer.discs import prepare_for_drawing
 from molattn.viewer.glyphs import Glyphs
 from molattn.viewer.palette import ELEMENTS
+from molattn.viewer.web.drawing import draw_at_fixed_scale
 
 SUBSTRUCTURES: dict[str, str] = FUNCTIONAL_GROUPS | RING_SYSTEMS
 """SMARTS by name that the molecules of every report can be filtered by."""
@@ -42,14 +42,8 @@ def compact_drawing(
     Raises:
         SmilesError: the SMILES cannot be read.
     """
-    drawer = rdMolDraw2D.MolDraw2DSVG(-1, -1)
-    options = drawing_options(drawer)
-    options.scalingFactor = 30
-    options.fixedFontSize = 15
-    options.padding = 0.0
     mol = prepare_for_drawing(read_smiles(smiles, max_atoms=max_atoms))
-    drawer.DrawMolecule(mol)
-    drawer.FinishDrawing()
+    drawer = draw_at_fixed_scale(mol)
     paths: dict[str, list[str]] = {"lines": [], "dashed": [], "solid": []}
     letters: list[list[float | str]] = []
     for kind, atom, d, style in _PATH.findall(drawer.GetDrawingText()):

@@ -1,7 +1,7 @@
-"""The interactive page: data written by Python, shown by an ES module and a style sheet.
+"""The interactive page: Python computes its data, and an ES module with a style sheet shows them.
 
-`payload` computes the data and the drawings of the molecules, and `document` writes everything into one file;
-`drawing.js` and `page.js` show it, in a browser or, with anywidget, in a notebook.
+`payload` computes the data and the drawings of the molecules, and `document` writes data, script and style into one
+file. The script is `elements.js`, `drawing.js` and `page.js`; it runs in a browser or, with anywidget, in a notebook.
 """
 
 from molattn.viewer.web.document import Page, framed, page, write_page

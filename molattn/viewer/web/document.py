@@ -1,4 +1,4 @@
-"""The page as one self-contained HTML document of data, style and code, with a strict content security policy."""
+"""The page as one HTML document with its data, style and script, and a strict content security policy."""
 
 import base64
 import hashlib
@@ -22,7 +22,8 @@ FRAME_HEIGHT = 980
 """Height of the page in a notebook, in pixels; its content scrolls."""
 
 START = "\nstart(document);\n"
-"""The call of the function that a script exports."""
+"""The line at the end of the script of a page that shows the data."""
+
 # Only this script and this style are allowed; the page can neither fetch nor send data, nor embed frames.
 _POLICY = (
     "default-src 'none'; script-src '{script}'; style-src '{style}'; img-src data: blob:; "
@@ -55,21 +56,21 @@ def page(
     truth: Sequence[MeasuredValues | None] = (),
     names: Sequence[str] = (),
 ) -> str:
-    """The interactive page of one or several molecules: an HTML document that needs no network and no other file.
+    """The interactive page of one or several molecules, as an HTML document that needs no network and no other file.
 
-    It works from a file, and in a sandboxed frame. Names are only ever inserted as text, and its content security
+    It works when opened as a file, and in a sandboxed frame. Names are inserted as text only, and the content security
     policy allows no other script.
 
     Args:
-        maps: the attention maps, in the order of selection; may be empty if there are attributions.
-        attributions: shown in a second tab; each belongs to the first map of the same SMILES.
-        truth: for each map, the measured values by target name, or None; empty for none.
-        names: a name for each map, "" for none; empty for none at all.
+        maps: the attention maps, in the order of the page; may be empty if there are attributions.
+        attributions: shown in a second tab; each is shown with the first map of the same molecule.
+        truth: for each map the measured values by target name, or None; empty if there are none.
+        names: for each map a name, or ""; empty if there are none.
 
     Raises:
-        UsageError: no maps and attributions, or another number of true values or names than of maps.
-        InputError: atoms that are not those of the SMILES, weights that are negative or not finite, attributions that
-            are not finite, or an attribution that belongs to none of the maps.
+        UsageError: neither maps nor attributions, or another number of true values or names than of maps.
+        InputError: a map or attribution whose atoms are not those of its SMILES, weights that are negative or not
+            finite, values that are not finite, or an attribution of a molecule without a map, unless there are no maps.
 
     >>> import numpy as np
     >>> from molattn.explain import AttentionMap
@@ -89,10 +90,10 @@ def html_document(title: str, style: str, script: str, content: dict[str, Any]) 
     """A self-contained HTML document whose content security policy allows its own script and style, and nothing else.
 
     Args:
-        title: its title, plain text, shortened to 60 characters.
-        style: its style sheet.
-        script: an ES module that shows the data; see `START`.
-        content: its data, for JSON; the script finds it in the element `.molattn-data`.
+        title: plain text, shortened to 60 characters.
+        style: the style sheet, see the function `style`.
+        script: an ES module that shows the data, see the function `script`; it ends with `START`.
+        content: the data, which must be serializable as JSON; the script finds them in the element `.molattn-data`.
     """
     title = title if len(title) <= 60 else title[:59] + "\u2026"
     return _DOCUMENT.format(
@@ -136,7 +137,11 @@ def write_page(
 
 
 def write_document(path: str | Path, make: Callable[[], str]) -> None:
-    """Write the document that `make` returns atomically to a file; the path is checked first.
+    """Write an HTML document atomically to a file.
+
+    Args:
+        path: the file, .html or .htm; one that exists is replaced.
+        make: computes the document, after the path was checked.
 
     Raises:
         UsageError: the suffix is not .html or .htm, or the folder does not exist.
@@ -150,10 +155,10 @@ def write_document(path: str | Path, make: Callable[[], str]) -> None:
 
 
 def framed(document: str, height: int = FRAME_HEIGHT) -> str:
-    """A document in a sandboxed frame for a notebook: it may run its script and download files, nothing else.
+    """A document in a sandboxed iframe for a notebook, in which it can run its script and download files only.
 
     Args:
-        document: an HTML document, such as that of `page`.
+        document: an HTML document, such as one of `page`.
         height: height of the frame in pixels.
 
     >>> import numpy as np
@@ -174,10 +179,10 @@ def framed(document: str, height: int = FRAME_HEIGHT) -> str:
 
 @dataclass(frozen=True)
 class Page:
-    """The interactive page, which a notebook shows in a frame; `molattn.Predictor.view` makes one.
+    """The interactive page, which Jupyter displays in a frame; `molattn.Predictor.view` returns one.
 
     Attributes:
-        html: the document, that of `page`.
+        html: the HTML document, see the function `page`.
 
     >>> import numpy as np
     >>> from molattn.explain import AttentionMap
@@ -191,7 +196,7 @@ class Page:
     html: str
 
     def save(self, path: str | Path) -> None:
-        """Write the document to a file.
+        """Write the document atomically to a file.
 
         Args:
             path: .html or .htm; a file that exists is replaced.
@@ -210,33 +215,33 @@ class Page:
 
 @cache
 def source(name: str) -> str:
-    """The text of a script or a style sheet of this package, such as `page.js`: each page has its own copy."""
+    """The content of a script or style sheet of this package, such as `page.js`."""
     return files("molattn.viewer.web").joinpath(name).read_text(encoding="utf-8")
 
 
 def script(*names: str) -> str:
-    """The scripts of a page, such as `page.js`, behind what all pages share."""
+    """The script of a page: `elements.js`, which all pages share, and the scripts `names`, such as `page.js`."""
     return _compact("".join(map(source, ("elements.js", *names))))
 
 
 def style(*names: str) -> str:
-    """The style sheets of a page, such as `page.css`, behind the colors of all pages."""
+    """The style of a page: the colors of all pages, and the style sheets `names`, such as `page.css`."""
     return _compact(css_variables(":root") + ":root { background: var(--background); }\n" + "".join(map(source, names)))
 
 
 def _compact(code: str) -> str:
-    """Code without indentation, empty lines and lines of comments: none has strings of several lines."""
+    """Remove indentation, empty lines and comment lines; strings of several lines would be changed, so none has any."""
     return re.sub(r"\n\s*(?://.*)?(?=\n)|(?<=\n)[ ]+", "", code)
 
 
 def _json(content: dict[str, Any]) -> str:
-    """JSON that cannot end its script element: ASCII, without characters of markup."""
+    """JSON in ASCII, with <, > and & escaped, so that it cannot end its script element."""
     text = json.dumps(content, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _escape(text: str) -> str:
-    """Escaped text in ASCII: a lone surrogate could not be written to a file."""
+    """Text escaped for HTML, in ASCII: a lone surrogate could not be written as UTF-8."""
     return html.escape(text).encode("ascii", "xmlcharrefreplace").decode("ascii")
 
 

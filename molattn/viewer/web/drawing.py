@@ -1,4 +1,4 @@
-"""Drawings of the page: molecules as SVG paths with the positions of their atoms, tokens as boxes in rows."""
+"""Drawings for drawing.js: molecules as SVG paths with the positions of their atoms, tokens as boxes in rows."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,37 +11,33 @@ from molattn.viewer.discs import drawing_options
 from molattn.viewer.glyphs import Glyphs
 
 Drawing = dict[str, Any]
+"""A drawing as JSON, see `draw_molecule`."""
 
 RADIUS = 13.0
-"""Radius of a disc, in pixels of the drawing; a bond is 44 long."""
+"""Radius of a disc, in pixels of the drawing; a bond is about 45 long."""
 
-_LETTER_WIDTH = 8.0  # of a token
-_ROW_WIDTH = 620.0  # of tokens
+# In pixels of the drawing: the letters of tokens, and the rows of tokens or virtual nodes.
+_LETTER_WIDTH = 8.0
+_ROW_WIDTH = 620.0
 _ROW_HEIGHT = 40.0
 _PATH = re.compile(r"<path( class='[^']*')? d='([^']*)' (?:style|fill)='([^']*)'")
 
 
 def draw_molecule(mol: Chem.Mol, virtual: Sequence[str] = (), glyphs: Glyphs | None = None) -> Drawing:
-    """The drawing of a molecule that was prepared for drawing.
+    """The drawing of a molecule, without the labels of its atoms, which drawing.js places.
 
     Args:
-        mol: from `drawable_molecule`.
-        virtual: names of virtual nodes.
-        glyphs: receives its letters, which are then `letters`, [index, x, y]; None for those in `solid`.
+        mol: from `drawable_molecule` or `prepare_for_drawing`.
+        virtual: names of virtual nodes, which are boxes below the molecule.
+        glyphs: the letters are added to these, and the drawing refers to them; None for letters in the drawing.
 
     Returns:
-        `left`, `top`, `width` and `height`; `radius` of a disc; `nodes`, [x, y, half the width] of each atom and then
-        of each virtual node; `bonds`, pairs of atoms; and the SVG paths of RDKit, joined by style: `lines`, `thin`,
-        `dashed` and `solid`. The page places the labels of the atoms.
+        In pixels of the drawing: `left`, `top`, `width` and `height`; `radius` of a disc; `nodes`, [x, y, half the
+        width] of each atom and then of each virtual node; `bonds`, pairs of atoms; and the SVG paths of RDKit, joined
+        by style: `lines`, `thin` and `dashed` bonds, and filled shapes, `solid`, among them the letters. With `glyphs`,
+        letters are instead in `letters`, [index of the glyph, x, y] of each.
     """
-    # Flexible size: all molecules are drawn at the same scale.
-    drawer = rdMolDraw2D.MolDraw2DSVG(-1, -1)
-    options = drawing_options(drawer)
-    options.scalingFactor = 30
-    options.fixedFontSize = 15
-    options.padding = 0.0
-    drawer.DrawMolecule(mol)
-    drawer.FinishDrawing()
+    drawer = draw_at_fixed_scale(mol)
     points = [drawer.GetDrawCoords(i) for i in range(mol.GetNumAtoms())]
     paths: dict[str, list[str]] = {"lines": [], "thin": [], "dashed": [], "solid": []}
     letters: list[list[float]] = []
@@ -71,10 +67,29 @@ def draw_molecule(mol: Chem.Mol, virtual: Sequence[str] = (), glyphs: Glyphs | N
     }
 
 
-def draw_tokens(tokens: Sequence[str], virtual: Sequence[str] = ()) -> Drawing:
-    """The drawing of tokens in rows, like `draw_molecule`, with the places of their labels, `indices`.
+def draw_at_fixed_scale(mol: Chem.Mol) -> Any:
+    """Draw a molecule with bonds of about 45 pixels, whatever its size.
 
-    Adjacent tokens are "bonded", for keyboard navigation.
+    Args:
+        mol: from `drawable_molecule` or `prepare_for_drawing`.
+
+    Returns:
+        The `MolDraw2DSVG` of RDKit, for the text, the size and the positions of the atoms.
+    """
+    drawer = rdMolDraw2D.MolDraw2DSVG(-1, -1)  # the size of the molecule
+    options = drawing_options(drawer)
+    options.scalingFactor = 30
+    options.fixedFontSize = 15
+    options.padding = 0.0
+    drawer.DrawMolecule(mol)
+    drawer.FinishDrawing()
+    return drawer
+
+
+def draw_tokens(tokens: Sequence[str], virtual: Sequence[str] = ()) -> Drawing:
+    """The drawing of tokens as boxes in rows, without paths; see `draw_molecule`.
+
+    `indices` are the positions of the labels, [x, y]. `bonds` are adjacent tokens, for navigation by keyboard.
     """
     boxes, width, height = _rows([*tokens, *virtual], _ROW_WIDTH)
     margin = RADIUS + 8
@@ -91,7 +106,11 @@ def draw_tokens(tokens: Sequence[str], virtual: Sequence[str] = ()) -> Drawing:
 
 
 def _rows(texts: Sequence[str], max_width: float) -> tuple[list[list[float]], float, float]:
-    """[x, y, half the width] of boxes around texts, in rows of at most `max_width` if possible; and their extent."""
+    """Arrange boxes for texts in rows of at most `max_width`, or of a single wider box.
+
+    Returns:
+        [x, y, half the width] of each box, and the width and height of all rows.
+    """
     boxes: list[list[float]] = []
     x = y = right = 0.0
     for text in texts:
@@ -105,7 +124,7 @@ def _rows(texts: Sequence[str], max_width: float) -> tuple[list[list[float]], fl
 
 
 def _stroke_kind(style: str) -> str:
-    """The kind of a path of RDKit: "lines", "thin", "dashed" or "solid"."""
+    """The kind of a path of RDKit by its style: "lines", "thin", "dashed" or "solid"."""
     if "dasharray" in style:
         return "dashed"
     if "fill:none" not in style:

@@ -1,11 +1,11 @@
 """The data of the page as JSON: weights as bytes, molecules as drawings, names as plain text.
 
-A weight is a byte times the scale of its row:
+A weight is stored as a byte, which is multiplied by the scale of its row:
 
     w_ij ~ b_ij s_i,    b_ij = round(w_ij / s_i) in 0..255,    s_i = max_j w_ij / 255
 
-so that the error on the page is at most s_i / 2: 0.2% of the largest weight of the row. `weights` holds the bytes
-of (layers, heads, n, n), `scales` the upper three bytes of each float32 (little endian) of (layers, heads, n), both as
+so that the error on the page is at most s_i / 2: 0.2% of the largest weight of the row. `weights` are the bytes,
+(layers, heads, n, n), and `scales` the upper three bytes of each little-endian float32, (layers, heads, n), both in
 base64. The page computes the mean and the maximum over the heads from these, with an error of at most half of the
 largest s_i of the heads.
 """
@@ -25,10 +25,11 @@ from molattn.viewer.glyphs import Glyphs
 from molattn.viewer.web.drawing import draw_molecule, draw_tokens
 from molattn.viewer.web.json_values import json_number, visible_text
 
-_OWN = ("values", "prediction", "probability", "constant", "other_terms")  # of one attribution, not of its method
+_MOLECULE_KEYS = ("values", "prediction", "probability", "constant", "other_terms")
+"""The keys of an attribution that depend on the molecule; the others are the same for all molecules."""
 
 MeasuredValues = Mapping[str, float | str | None]
-"""Measured values by target name; the name of the class for a target of classes."""
+"""Measured values by target name: a number, or for a target of classes the name of the class."""
 
 
 def payload(
@@ -40,9 +41,7 @@ def payload(
     """The data of the page, ready for JSON; see `page` for the arguments.
 
     Raises:
-        UsageError: no maps and attributions, or another number of true values or names than of maps.
-        InputError: atoms that are not those of the SMILES, weights or values that are not finite, or an attribution
-            that belongs to none of the maps.
+        UsageError, InputError: as for `page`.
     """
     if not maps and not attributions:
         raise UsageError("a page needs at least one attention map or attribution")
@@ -69,26 +68,30 @@ def payload(
     texts = list(dict.fromkeys(a["faithfulness"] for a in with_maps))
     for a in with_maps:
         a["faithfulness"] = texts.index(a["faithfulness"])
-    return {"molecules": molecules, "methods": _shared(molecules), "faithfulness": texts, "glyphs": glyphs.paths}
+    return {"molecules": molecules, "methods": _move_common(molecules), "faithfulness": texts, "glyphs": glyphs.paths}
 
 
-def _shared(molecules: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Move what attributions by one method have in common out of them: they keep its index, `of`."""
+def _move_common(molecules: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Replace what attributions by one method have in common by its index, `of`, in the list that is returned."""
     shared: list[dict[str, Any]] = []
     for molecule in molecules:
         for k, a in enumerate(molecule["attributions"]):
-            common = {name: value for name, value in a.items() if name not in _OWN}
+            common = {name: value for name, value in a.items() if name not in _MOLECULE_KEYS}
             if common not in shared:
                 shared.append(common)
-            own = {name: value for name, value in a.items() if name in _OWN and value not in (None, [])}
+            own = {name: value for name, value in a.items() if name in _MOLECULE_KEYS and value not in (None, [])}
             molecule["attributions"][k] = {"of": shared.index(common), **own}
     return shared
 
 
 def encode(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Encode weights (..., n, n) as bytes and float32 scales: `bytes * scales[..., None]`, within half a scale.
+    """Encode weights as bytes and scales; `codes * scales[..., None]` differs from the weights by at most half a scale.
 
-    The last byte of a scale is 0.
+    Args:
+        weights: (..., n, n).
+
+    Returns:
+        The codes, (..., n, n) uint8, and the scales, (..., n) float32, whose lowest byte is 0.
 
     Raises:
         InputError: weights that are negative or not finite.
@@ -156,7 +159,16 @@ def _molecule(
     owner: str,
     glyphs: Glyphs,
 ) -> dict[str, Any]:
-    """The SMILES and labels of a molecule, and the drawing of its atoms or tokens; `owner` names `source` in errors."""
+    """The data of a molecule: SMILES, labels, functional groups, and the drawing of its atoms or tokens.
+
+    Args:
+        source: a map or an attribution of the molecule.
+        labels: labels of its nodes.
+        position_type: "atoms" or "tokens".
+        virtual: names of virtual nodes.
+        owner: what `source` is called in errors.
+        glyphs: the letters of the drawing are added to these.
+    """
     symbols = [visible_text(symbol) for symbol in (*source.symbols, *virtual)]
     n = len(source.symbols)
     groups: list[tuple[str, list[int]]] = []
@@ -202,7 +214,7 @@ def _attribution(a: Attribution) -> dict[str, Any]:
 
 
 def _probability(a: Attribution) -> float | None:
-    """The probability as in predictions: calibrated, if that changes it."""
+    """The calibrated probability if there is one, as in predictions; otherwise the probability; None for regression."""
     return a.probability if a.calibrated_probability is None else a.calibrated_probability
 
 

@@ -1,4 +1,4 @@
-"""The page of the variants of a molecule: data and drawings written by Python, shown by variants.js and page.css."""
+"""The page of the variants of a molecule: Python computes its data, and variants.js shows them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,13 +20,14 @@ _START = "\nstartVariants(document);\n"
 
 @dataclass(frozen=True, eq=False)
 class Details:
-    """What is painted on the atoms of one molecule for one property.
+    """The values of the atoms of one molecule for one property, by which its drawing is colored.
 
     Attributes:
-        values: what each atom contributes, (n,); None if the model has no attributions.
-        received: the attention that each atom receives in the last layer, mean over heads and receivers; None without.
-        method: of the attributions.
-        faithfulness: what was measured of it, in one line.
+        values: (n,) the attribution of each atom; None if there is none.
+        received: (n,) the attention that each atom receives in the last layer, the mean over heads and receivers; None
+            if there is none.
+        method: the method of the attributions.
+        faithfulness: the faithfulness of the method, in one line.
     """
 
     values: np.ndarray | None = None
@@ -35,55 +36,53 @@ class Details:
     faithfulness: str = ""
 
 
-def page_of_variants(found: Any, size: int, details: Sequence[Sequence[Details]]) -> str:
+def page_of_variants(trade_offs: Any, size: int, details: Sequence[Sequence[Details]]) -> str:
     """The page of the first `size` variants, as an HTML document that needs no network and no other file.
 
     Args:
-        found: a `TradeOffs`, of one or several properties.
-        size: how many variants are listed; the best and the worst change at each atom are of all.
-        details: for each property, of the parent and then of each listed variant.
+        trade_offs: a `TradeOffs` of `molattn.inference`, with one or several properties.
+        size: how many variants are listed; the best and the worst change at each atom are those of all variants.
+        details: for each property those of the parent, and then those of each listed variant.
     """
-    content = variants_payload(found, size, details)
-    title = f"What if: {found.results[0].smiles}"
+    content = variants_payload(trade_offs, size, details)
+    title = f"What if: {trade_offs.results[0].smiles}"
     code = script("drawing.js", "page.js", "variants.js")
     return html_document(title, style("page.css", "variants.css"), code + _START, content)
 
 
-def variants_payload(found: Any, size: int, details: Sequence[Sequence[Details]]) -> dict[str, Any]:
-    """The data of the page, ready for JSON."""
-    parent_smiles = found.results[0].smiles
-    parent = _prepared(parent_smiles)
-    rows = list(zip(found.rows, found.front, strict=True))[:size]
+def variants_payload(trade_offs: Any, size: int, details: Sequence[Sequence[Details]]) -> dict[str, Any]:
+    """The data of the page, ready for JSON; see `page_of_variants` for the arguments."""
+    parent_smiles = trade_offs.results[0].smiles
+    parent = prepare_for_drawing(read_smiles(parent_smiles, max_atoms=MAX_ATOMS))
+    rows = list(zip(trade_offs.rows, trade_offs.front, strict=True))[:size]
     variants = []
     for k, (row, on_front) in enumerate(rows, start=1):
         variant = row[0].variant
-        mol = _aligned(variant.smiles, parent, variant.parent_atoms)
+        mol = _aligned_molecule(variant.smiles, parent, variant.parent_atoms)
         variants.append(
             {
                 "molecule": _molecule(variant.smiles, mol),
                 "name": visible_text(variant.name.replace(">>", " \u2192 ")),
-                "kind": variant.kind,
                 "atoms": list(variant.atoms),
                 "parent_atoms": list(variant.parent_atoms),
                 "front": on_front,
                 "accessibility": json_number(row[0].accessibility),
                 "alerts": [visible_text(name) for name in row[0].alerts],
                 "new_alerts": [visible_text(name) for name in row[0].new_alerts],
-                "properties": [_of_property(one, details[t][k], mol.GetNumAtoms()) for t, one in enumerate(row)],
+                "properties": [_variant_property(one, details[t][k], mol.GetNumAtoms()) for t, one in enumerate(row)],
             }
         )
-    results = zip(found.names, found.results, details, strict=True)
+    results = zip(trade_offs.names, trade_offs.results, details, strict=True)
     return {
         "parent": _molecule(parent_smiles, parent),
-        "accessibility": json_number(found.results[0].accessibility),
-        "alerts": [visible_text(name) for name in found.results[0].alerts],
-        "total": len(found.rows),
-        "properties": [_property(name, one, of_one[0], parent.GetNumAtoms()) for name, one, of_one in results],
+        "total": len(trade_offs.rows),
+        "properties": [_parent_property(name, one, own[0], parent.GetNumAtoms()) for name, one, own in results],
         "variants": variants,
     }
 
 
-def _property(name: str, result: Any, details: Details, n: int) -> dict[str, Any]:
+def _parent_property(name: str, result: Any, details: Details, n: int) -> dict[str, Any]:
+    """A property of the parent of n atoms, from a `WhatIf` of `molattn.inference`."""
     best, worst = ([json_number(x) for x in changes] + [None] * (n - len(changes)) for changes in result.atom_changes())
     return {
         "name": visible_text(name),
@@ -99,11 +98,12 @@ def _property(name: str, result: Any, details: Details, n: int) -> dict[str, Any
         "worst": worst,
         "method": visible_text(details.method),
         "faithfulness": visible_text(details.faithfulness),
-        **_painted(details, n),
+        **_atom_values(details, n),
     }
 
 
-def _of_property(row: Any, details: Details, n: int) -> dict[str, Any]:
+def _variant_property(row: Any, details: Details, n: int) -> dict[str, Any]:
+    """A property of a variant of n atoms, from a `WhatIfRow` of `molattn.inference`."""
     effect = (
         None if row.effect is None else [row.effect.count, json_number(row.effect.mean), json_number(row.effect.std)]
     )
@@ -113,14 +113,13 @@ def _of_property(row: Any, details: Details, n: int) -> dict[str, Any]:
         "lower": json_number(row.lower),
         "upper": json_number(row.upper),
         "in_domain": row.in_domain,
-        "similarity": json_number(row.similarity),
         "effect": effect,
-        **_painted(details, n),
+        **_atom_values(details, n),
     }
 
 
-def _painted(details: Details, n: int) -> dict[str, Any]:
-    """The numbers of the n atoms; hydrogens and virtual nodes, which follow them, are left out."""
+def _atom_values(details: Details, n: int) -> dict[str, Any]:
+    """The values of the first n atoms; hydrogens and virtual nodes, which follow them, are left out."""
     values, received = details.values, details.received
     return {
         "values": None if values is None else [float(f"{v:.5g}") for v in values[:n]],
@@ -140,14 +139,10 @@ def _molecule(smiles: str, mol: Chem.Mol) -> dict[str, Any]:
     }
 
 
-def _prepared(smiles: str) -> Chem.Mol:
-    return prepare_for_drawing(read_smiles(smiles, max_atoms=MAX_ATOMS))
-
-
-def _aligned(smiles: str, parent: Chem.Mol, parent_atoms: Sequence[int]) -> Chem.Mol:
-    """A variant for drawing, with the atoms that it shares with the parent at the same places."""
+def _aligned_molecule(smiles: str, parent: Chem.Mol, parent_atoms: Sequence[int]) -> Chem.Mol:
+    """A variant, prepared for drawing, with the atoms that it shares with the parent at the same positions."""
     mol = read_smiles(smiles, max_atoms=MAX_ATOMS)
-    places = positions_2d(parent)
-    shared = {i: Point2D(*map(float, places[p])) for i, p in enumerate(parent_atoms) if p >= 0}
+    positions = positions_2d(parent)
+    shared = {i: Point2D(*map(float, positions[p])) for i, p in enumerate(parent_atoms) if p >= 0}
     rdDepictor.Compute2DCoords(mol, coordMap=shared)
     return prepare_for_drawing(mol)
