@@ -14,7 +14,7 @@ from molattn.viewer.report.blocks import Block, Cell, curve, molecule, paragraph
 from molattn.viewer.report.error_sections import NUM_WORST, label_text, prediction_text
 from molattn.viewer.report.payload import molecules, numbers, target_values
 from molattn.viewer.report.run_files import RunFiles
-from molattn.viewer.report.run_sections import format_interval, metric_label
+from molattn.viewer.report.run_sections import NOT_METRICS, format_interval, metric_label
 from molattn.viewer.report.structures import canonical
 from molattn.viewer.report.target_values import TargetValues
 from molattn.viewer.web.json_values import visible_text
@@ -124,7 +124,7 @@ def _metrics(a: RunFiles, b: RunFiles, runs: Sequence[str]) -> Iterator[Block]:
     for t, target in enumerate(a.targets):
         scores = [run.metrics.get("test", {}).get(target.name, {}) for run in (a, b)]
         ends = [run.metrics.get("test_intervals", {}).get(target.name, {}) for run in (a, b)]
-        names = [name for name in dict.fromkeys(chain(*scores)) if name not in ("n", "why", "censored")]
+        names = [name for name in dict.fromkeys(chain(*scores)) if name not in NOT_METRICS]
         rows: list[list[Cell]] = []
         for name in names:
             cells = ((s.get(name), format_interval(e.get(name))) for s, e in zip(scores, ends, strict=True))

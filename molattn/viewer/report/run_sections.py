@@ -10,6 +10,9 @@ from molattn.viewer.report.blocks import Block, curve, folded, not_measured, par
 from molattn.viewer.report.model_parts import HEADS, Missing, ModelParts
 from molattn.viewer.report.run_files import RunFiles
 
+NOT_METRICS = ("n", "why", "censored")
+"""The entries of a target in metrics.json that are not metrics: the number of labels, and notes."""
+
 
 def metric_label(name: str) -> str:
     """The label of a metric, or its name if molattn does not know it."""
@@ -22,7 +25,7 @@ def metrics(run: RunFiles) -> Iterator[Block]:
     baseline = run.metrics.get("baseline", {})
     for t, target in enumerate(run.targets):
         by_split = {split: run.metrics[split].get(target.name, {}) for split in splits}
-        names = [name for name in by_split.get("test", {}) if name not in ("n", "why", "censored")]
+        names = [name for name in by_split.get("test", {}) if name not in NOT_METRICS]
         if not names:
             blocks = [not_measured("The run has no metrics.json with this target.")]
             yield section("metrics", "Metrics", blocks, t)
