@@ -19,7 +19,7 @@ _COLORS: dict[str, str] = dict(
 _MAX_GROUPS, _MAX_PAIRS = 14, 10  # numbers of columns: the figure is at most 9.2 inches wide, as a notebook is
 _MAX_LOG2 = 3.0  # the color scale of ratios ends at 2^-3 and 2^3
 # The ratios of fewer receivers are noise. Fewer than the 100 of `HeadSummary.top_group` are enough here: that is the
-# largest of many ratios, which is often one of a rare group, while each column of the figure stands for itself.
+# largest of many ratios, which is often that of a rare group, whereas the figure shows all of them.
 _MIN_RECEIVERS = 30
 
 

@@ -146,6 +146,18 @@ def test_the_table_is_saved_as_it_is_shown(opened, document, run):
     assert len(lines) - 1 == run.splits.count("val")
 
 
+def test_saved_classes_have_their_names(opened, tmp_path):
+    columns = {"y": ["low", "high", None], "y_pred": ["low", "low", "high"]}
+    columns |= {"y_prob_low": [0.75, 0.625, 0.25], "y_prob_high": [0.25, 0.375, 0.75]}
+    task = {"kind": "multiclass", "classes": [["low", "high"]]}
+    folder = write_run(tmp_path / "run", ["C", "CC", "CCC"], columns, ["test"] * 3, task=task)
+    tab = opened(report_document(report_payload(read_run(folder))))
+    with tab.expect_download() as download:
+        tab.get_by_role("button", name="Save CSV").click()
+    lines = Path(download.value.path()).read_text().splitlines()
+    assert sorted(lines[1:]) == ["0,C,test,low,low", "1,CC,test,high,low", "2,CCC,test,,high"]
+
+
 def test_another_target_has_its_own_plot_and_sections(opened, tmp_path):
     columns = {"a": [1.0, 2.0, 3.0], "a_pred": [1.0, 2.5, 3.0], "b": [5.0, 6.0, None], "b_pred": [5.0, 6.0, 8.0]}
     folder = write_run(tmp_path / "two", ["CCO", "CCN", "CCCl"], columns, splits=["train", "test", "test"])

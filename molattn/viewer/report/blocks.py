@@ -33,7 +33,7 @@ def paragraph(text: str, command: str = "") -> Block:
 
 
 def not_measured(text: str, command: str = "") -> Block:
-    """A sentence that says what is missing, and the command that measures it, or "" if there is none."""
+    """A sentence about a missing measurement, and the command that measures it, or "" if there is none."""
     return {"kind": "missing", "text": visible_text(text), "command": visible_text(command)}
 
 

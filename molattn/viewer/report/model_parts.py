@@ -16,7 +16,7 @@ class Missing:
     """A part that is not in a report.
 
     Attributes:
-        why: a sentence that says why.
+        why: the reason, as a sentence.
         command: the command that measures it; empty if there is none.
     """
 

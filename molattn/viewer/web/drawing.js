@@ -1,13 +1,11 @@
-// Drawings of molecules, with the numbers and colors of all pages: after elements.js. drawing.py defines `m.drawing`.
+// Drawings of molecules, numbers and colors, for page.js and variants.js; after elements.js. drawing.py describes `m.drawing`.
 
 // ---- numbers --------------------------------------------------------------------------------------------------------
 
 const divmod = (k, n) => [(k / n) | 0, k % n];
 const clamp = (x, low, high) => Math.min(Math.max(x, low), high);
-const minus = (text) => text.replace(/^-/, "\u2212");
 const formatNumber = (v) => minus(Math.abs(v) >= 1e4 || (v && Math.abs(v) < 1e-3) ? v.toPrecision(3) : v.toFixed(3));
 const formatTerm = (v) => minus(v && Math.abs(v) < 1e-3 ? v.toPrecision(3) : v.toFixed(4));
-const truncate = (text, length) => (text.length > length ? text.slice(0, length - 1) + "\u2026" : text);
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 // ---- colors of the style sheet, as [r, g, b] -------------------------------------------------------------------------
@@ -66,8 +64,8 @@ const matrixImage = (n, signed, fraction) => {
 
 // ---- labels ---------------------------------------------------------------------------------------------------------
 
-// The place of each label, at its disc and away from its bonds; null where it would cover a disc, a letter or another
-// label. Boxes are [x, y, half the width, half the height].
+// The box of each label, [x, y, half the width, half the height], next to its disc and away from the bonds of its atom; null
+// if it would overlap with a disc, a letter or another label wherever it is.
 function placeLabels(d, texts, font) {
   const [right, foot] = [d.left + d.width, d.top + d.height];
   const letters = (d.solid ?? "").split("M").slice(1).map((path) => {
@@ -76,7 +74,7 @@ function placeLabels(d, texts, font) {
     const [left, top, far, low] = [Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)];
     return [(left + far) / 2, (top + low) / 2, (far - left) / 2, (low - top) / 2];
   });
-  const meet = ([x, y, a, b], [u, v, c, e]) => Math.abs(x - u) < a + c + 1 && Math.abs(y - v) < b + e + 1;
+  const overlap = ([x, y, a, b], [u, v, c, e]) => Math.abs(x - u) < a + c + 1 && Math.abs(y - v) < b + e + 1;
   const onDisc = ([x, y, a, b], [u, v, half]) =>
     Math.hypot(Math.max(Math.abs(x - u) - a - half + d.radius, 0), Math.max(Math.abs(y - v) - b, 0)) < d.radius;
   const crosses = ([x, y, a, b], [i, j]) => {
@@ -89,7 +87,7 @@ function placeLabels(d, texts, font) {
     }
     return from < to;
   };
-  const taken = [];
+  const placed = [];
   return texts.map((text, i) => {
     const [x, y, half] = d.nodes[i],
       size = [0.3 * font * String(text).length, 0.37 * font];
@@ -108,12 +106,12 @@ function placeLabels(d, texts, font) {
         [c, s] = [Math.cos(angle), Math.sin(angle)];
       const box = [x + c * (half + 2 + size[0]), y + s * (d.radius + 2 + size[1]), ...size];
       const outside = box[0] - size[0] < d.left || box[0] + size[0] > right || box[1] - size[1] < d.top || box[1] + size[1] > foot;
-      if (outside || d.nodes.some((node) => onDisc(box, node)) || [...letters, ...taken].some((other) => meet(box, other)))
+      if (outside || d.nodes.some((node) => onDisc(box, node)) || [...letters, ...placed].some((other) => overlap(box, other)))
         continue;
       const cost = 4 * d.bonds.filter((bond) => crosses(box, bond)).length - c * away[0] - s * away[1] + 0.01 * k;
       if (cost < least) [best, least] = [box, cost];
     }
-    if (best) taken.push(best);
+    if (best) placed.push(best);
     return best;
   });
 }
@@ -122,14 +120,15 @@ function placeLabels(d, texts, font) {
 
 const MAX_ZOOM = 10;
 
-// Zoom by button, key, pinch and wheel with Ctrl; pan by dragging. `changed` is called with the pixels per unit.
+// Zoom an SVG by button, key, pinch, and wheel with Ctrl; pan it by dragging. `changed` is called with the pixels per unit of
+// the drawing and the zoom, from 1 (the whole drawing) to MAX_ZOOM.
 function zoomable(svg, [left, top, width, height], changed) {
   const whole = [left + width / 2, top + height / 2];
   let zoom = 1,
     center = whole,
     shown = "",
     dragged = false;
-  const fingers = new Map();
+  const pointers = new Map(); // by id: [last x, last y, first x, first y]
   const fit = () => {
     const { width: w, height: v } = svg.getBoundingClientRect();
     return w && v ? [w, v, Math.min(w / width, v / height)] : [width, height, 1];
@@ -142,43 +141,44 @@ function zoomable(svg, [left, top, width, height], changed) {
     const box = zoom === 1 ? [left, top, width, height] : [center[0] - size[0] / 2, center[1] - size[1] / 2, ...size];
     setAttributes(svg, { viewBox: box.map((x) => +x.toFixed(2)).join(" ") });
     svg.classList.toggle("zoomed", zoom > 1);
-    const look = (scale * zoom).toFixed(2);
-    if (look !== shown) changed(scale * zoom, zoom);
-    shown = look;
+    const current = (scale * zoom).toFixed(2);
+    if (current !== shown) changed(scale * zoom, zoom);
+    shown = current;
   }
-  const unit = (x, y) => new DOMPoint(x, y).matrixTransform(svg.getScreenCTM().inverse());
-  function by(factor, point) {
+  const toDrawing = (x, y) => new DOMPoint(x, y).matrixTransform(svg.getScreenCTM().inverse());
+  function zoomBy(factor, point) {
     const next = clamp(zoom * factor, 1, MAX_ZOOM),
       { x, y } = point ?? { x: center[0], y: center[1] };
     center = [x + (center[0] - x) * (zoom / next), y + (center[1] - y) * (zoom / next)];
     zoom = next;
     apply();
   }
-  const span = () => {
-    const [a, b] = [...fingers.values()];
+  // The distance of two pointers, and the point between them.
+  const pinch = () => {
+    const [a, b] = [...pointers.values()];
     return [Math.hypot(a[0] - b[0], a[1] - b[1]), (a[0] + b[0]) / 2, (a[1] + b[1]) / 2];
   };
   const listen = (name, act, options) => svg.addEventListener(name, act, options);
   listen("wheel", (e) => {
     if (!e.ctrlKey && !e.metaKey) return;
     e.preventDefault();
-    by(1.002 ** -e.deltaY, unit(e.clientX, e.clientY));
+    zoomBy(1.002 ** -e.deltaY, toDrawing(e.clientX, e.clientY));
   });
   listen("pointerdown", (e) => {
-    if (e.isPrimary) fingers.clear();
+    if (e.isPrimary) pointers.clear();
     dragged = false;
-    fingers.set(e.pointerId, [e.clientX, e.clientY, e.clientX, e.clientY]);
+    pointers.set(e.pointerId, [e.clientX, e.clientY, e.clientX, e.clientY]);
   });
   listen("pointermove", (e) => {
-    const at = fingers.get(e.pointerId);
+    const at = pointers.get(e.pointerId);
     if (!at) return;
-    const before = fingers.size === 2 && span(),
+    const before = pointers.size === 2 && pinch(),
       moved = [e.clientX - at[0], e.clientY - at[1]];
     if (!dragged && Math.hypot(e.clientX - at[2], e.clientY - at[3]) < 5) return;
-    fingers.set(e.pointerId, [e.clientX, e.clientY, at[2], at[3]]);
+    pointers.set(e.pointerId, [e.clientX, e.clientY, at[2], at[3]]);
     if (before) {
-      const [far, x, y] = span();
-      by(far / (before[0] || 1), unit(x, y));
+      const [far, x, y] = pinch();
+      zoomBy(far / (before[0] || 1), toDrawing(x, y));
     } else if (zoom > 1) {
       const scale = fit()[2] * zoom;
       center = center.map((c, k) => c - moved[k] / scale);
@@ -187,13 +187,14 @@ function zoomable(svg, [left, top, width, height], changed) {
     if (!dragged) svg.setPointerCapture(e.pointerId);
     dragged = true;
   });
-  for (const name of ["pointerup", "pointercancel"]) listen(name, (e) => fingers.delete(e.pointerId));
-  // What ends a drag is no click.
+  for (const name of ["pointerup", "pointercancel"]) listen(name, (e) => pointers.delete(e.pointerId));
+  // The end of a drag is not a click.
   listen("click", (e) => dragged && e.stopPropagation(), true);
   return {
-    by,
+    zoomBy,
     apply,
-    reset: () => by(1 / MAX_ZOOM),
+    reset: () => zoomBy(1 / MAX_ZOOM),
+    // Pan so that a point is visible, with a margin.
     show([x, y], margin) {
       const [w, v, scale] = fit();
       const seen = [w, v].every((size, k) => Math.abs([x, y][k] - center[k]) < size / scale / zoom / 2 - margin);
@@ -206,8 +207,9 @@ function zoomable(svg, [left, top, width, height], changed) {
 // ---- the drawing: discs, bonds over them, pointer targets on top ----------------------------------------------------
 
 const KEY_WIDTH = 300;
-const LARGE = 60; // nodes; the colors of more change at once, since fading them is slow
+const LARGE = 60; // nodes; with more of them a transition of the colors would be slow
 
+// Draw the molecule `m` of the data; `handlers` are `hover(node or null)` and `pin(node, by touch)`.
 // The attributes of elements have the light colors, for files; the style sheet replaces them on the page. A small drawing
 // has no pointer targets and no zoom.
 function moleculeDrawing(m, handlers, small = false) {
@@ -284,7 +286,7 @@ function moleculeDrawing(m, handlers, small = false) {
     ...numbers,
     ...(small ? [] : hits),
   );
-  // Not of the drawing itself: browsers make a stop of the Tab key of an SVG that listens to its focus.
+  // Listeners of focus are here: an SVG that has one can be focused by the Tab key.
   const stage = h(
     "div",
     {
@@ -298,7 +300,7 @@ function moleculeDrawing(m, handlers, small = false) {
     svg,
   );
   svg.style.aspectRatio = `${width} / ${height}`;
-  // Labels have at least 9 pixels; what does not fit is shown once there is room.
+  // Labels have at least 9 pixels. Those without room are hidden, until zooming in makes room.
   function place(scale) {
     const font = clamp(9.5 / scale, 9, 22);
     const places = tokens ? d.indices.map(([x, y]) => [x, y]) : placeLabels(d, texts, font);
@@ -317,22 +319,22 @@ function moleculeDrawing(m, handlers, small = false) {
     : zoomable(svg, [left, top, width, height], (scale, times) => {
         place((scaleNow = scale));
         whole.disabled = times === 1;
-        closer.disabled = times === MAX_ZOOM;
-        farther.disabled = times === 1;
+        zoomIn.disabled = times === MAX_ZOOM;
+        zoomOut.disabled = times === 1;
       });
   const button = (text, name, act) =>
     h("button", { type: "button", title: name, "aria-label": name, disabled: text !== "+", onclick: act }, text);
-  const closer = button("+", "Zoom in", () => zoom.by(1.6)),
-    farther = button("\u2212", "Zoom out", () => zoom.by(1 / 1.6)),
+  const zoomIn = button("+", "Zoom in", () => zoom.zoomBy(1.6)),
+    zoomOut = button("\u2212", "Zoom out", () => zoom.zoomBy(1 / 1.6)),
     whole = button("\u2922", "Whole molecule", () => zoom.reset());
-  const under = h("div", { class: "under" }, key, small ? "" : h("div", { class: "zoom" }, closer, farther, whole));
+  const under = h("div", { class: "under" }, key, small ? "" : h("div", { class: "zoom" }, zoomIn, zoomOut, whole));
   if (small) numbers.forEach((number) => number.remove());
   else {
     place(1);
     new ResizeObserver(() => zoom.apply()).observe(svg);
   }
-  // To a bonded atom in that direction if there is one, else to the nearest atom.
-  function walk(from, [dx, dy]) {
+  // The node that an arrow key moves to: a bonded atom in that direction, or else a near node.
+  function nextNode(from, [dx, dy]) {
     const [x, y] = d.nodes[from];
     let best = from,
       least = Infinity;
@@ -349,16 +351,16 @@ function moleculeDrawing(m, handlers, small = false) {
     return best;
   }
   const nodeOf = (event) => ((i) => (i < 0 ? null : i))(hits.indexOf(event.target));
-  const go = (i) => hits.forEach((hit, k) => setAttributes(hit, { tabindex: k === i ? 0 : -1 })) || hits[i].focus();
+  const focusNode = (i) => hits.forEach((hit, k) => setAttributes(hit, { tabindex: k === i ? 0 : -1 })) || hits[i].focus();
   function press(e) {
     const i = nodeOf(e),
       times = { "+": 1.6, "=": 1.6, "-": 1 / 1.6, 0: 1 / MAX_ZOOM }[e.key];
     if (i === null || e.ctrlKey || e.metaKey || e.altKey) return;
     const next = ARROWS[e.key]
-      ? walk(i, ARROWS[e.key])
+      ? nextNode(i, ARROWS[e.key])
       : { Home: 0, End: n - 1, PageUp: Math.max(i - 1, 0), PageDown: Math.min(i + 1, n - 1) }[e.key];
-    if (next !== undefined) go(next);
-    else if (times) zoom.by(times, { x: d.nodes[i][0], y: d.nodes[i][1] });
+    if (next !== undefined) focusNode(next);
+    else if (times) zoom.zoomBy(times, { x: d.nodes[i][0], y: d.nodes[i][1] });
     else if (e.key === "Enter" || e.key === " ") handlers.pin(i);
     else return;
     e.preventDefault();
@@ -378,9 +380,9 @@ function moleculeDrawing(m, handlers, small = false) {
   return {
     svg,
     view: [stage, under],
-    // Fractions from -1 to 1, or from 0 if they have no sign; null for no color.
+    // Color the discs by fractions from -1 to 1, or from 0 to 1 if not signed; null for no color.
     paint: (fractions, signed) => discs.forEach((disc, i) => setAttributes(disc, { fill: css(rgb(fractions[i] ?? 0, signed)) })),
-    // Arcs from the edge of one disc to that of another: [from, to, fraction from 0 to 1, name of the color].
+    // Draw arcs between the edges of discs: [from, to, width from 0 to 1, name of the color].
     arcs: (found) =>
       links.replaceChildren(
         ...found.map(([i, j, fraction, color]) => {
@@ -403,7 +405,7 @@ function moleculeDrawing(m, handlers, small = false) {
           });
         }),
       ),
-    // Ring the subject and its partner, and outline the atoms of a group.
+    // Mark the subject and its partner, which may be null, by rings, and outline the atoms of a group.
     select(subject, partner, pinned, group = []) {
       const member = new Set(group);
       placeRing(rings[0], subject);
@@ -416,21 +418,22 @@ function moleculeDrawing(m, handlers, small = false) {
       );
       if (!small) hits.forEach((hit, i) => setAttributes(hit, { "aria-pressed": i === pinned }));
     },
-    label(given) {
-      texts = given;
+    // Show these texts at the atoms, instead of their indices.
+    label(labels) {
+      texts = labels;
       texts.forEach((text, i) => numbers[i] && setText(numbers[i], text));
       place(scaleNow);
     },
-    // The colors of the scale run from those of fraction `from` to those of 1.
-    showScale(least, most, words, from, signed) {
+    // Show the color scale from the fraction `from` to 1, with labels at both ends and a legend.
+    showScale(lowLabel, highLabel, text, from, signed) {
       steps.forEach((step, k) => setAttributes(step, { fill: css(rgb(from + ((1 - from) * k) / 23, signed)) }));
       [
-        [low, least],
-        [high, most],
-        [legend, words],
+        [low, lowLabel],
+        [high, highLabel],
+        [legend, text],
       ].forEach((pair) => setText(...pair));
     },
-    // A standalone copy with captions below.
+    // An SVG document with the drawing, its scale and lines of text: { text, width, height }.
     file(lines) {
       place(1);
       const foot = top + height,
@@ -456,7 +459,7 @@ function moleculeDrawing(m, handlers, small = false) {
   };
 }
 
-// The structure alone, for lists.
+// A small drawing of the structure without values, for lists.
 function thumbnail({ drawing: d }, more) {
   const path = (name, shape) => h("svg:path", { class: name, d: shape || "" });
   const box = [d.left, d.top, d.width, d.height].join(" ");

@@ -1,4 +1,4 @@
-// The interactive page, after drawing.js. payload.py defines `data`; nothing is fetched. Names become text nodes and attribute
+// The interactive page, after drawing.js. payload.py describes `data`; nothing is fetched. Names become text nodes and attribute
 // values only, never markup.
 
 // ---- data: a weight is a byte times the scale of its row ------------------------------------------------------------
@@ -35,7 +35,7 @@ function decode({ layers, heads, weights, scales }, n) {
   return { layers, heads, top, matrix };
 }
 
-// Numbers with the decimals that the largest needs for two significant digits, or three from 1 on.
+// Format numbers with one number of decimals, at which the largest has three significant digits (two if below 1).
 function formatValues(values, plus) {
   const power = Math.floor(Math.log10(Math.max(...values.map(Math.abs)) || 1)),
     decimals = clamp(power < 0 ? 1 - power : 2 - power, 0, 9);
@@ -47,12 +47,7 @@ function formatValues(values, plus) {
 
 // ---- downloads ------------------------------------------------------------------------------------------------------
 
-function save(blob, download) {
-  const href = URL.createObjectURL(blob);
-  h("a", { href, download }).click();
-  setTimeout(() => URL.revokeObjectURL(href), 10000);
-}
-
+// Render an SVG document as PNG, at twice its size.
 async function png({ text, width, height }) {
   const image = new Image(),
     canvas = h("canvas", { width: 2 * width, height: 2 * height });
@@ -62,13 +57,10 @@ async function png({ text, width, height }) {
   return new Promise((done) => canvas.toBlob(done));
 }
 
-// A spreadsheet would evaluate a name that begins like this as a formula.
-const escapeFormula = (text) => (/^[=+@-]../.test(text) && isNaN(text) ? `'${text}` : String(text));
-const quoted = (text) => (/[",\n\r]/.test(text) ? `"${escapeFormula(text).replaceAll('"', '""')}"` : escapeFormula(text));
-const csv = (rows) => new Blob([rows.map((row) => row.map(quoted).join(",") + "\r\n").join("")], { type: "text/csv" });
-
 // ---- the page -------------------------------------------------------------------------------------------------------
 
+// Show the data in `root`. The options are whether this is the compared molecule of another page (`nested`), and initial values
+// of the state; `changed` is called with the selected molecule, node, layer and head when one of them changes.
 export function show(root, data, { nested = false, ...start } = {}, changed = () => {}) {
   const s = {
     molecule: 0,
@@ -86,9 +78,11 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     group: null,
     ...start,
   };
+  // The selected molecule, its number of nodes and its decoded weights; the functions of the open tab; the selection that `changed`
+  // was last called with; the element of the compared molecule; the index of the group under the pointer.
   let m, n, map, parts, reported, comparison, pointed;
   root.classList.add("molattn");
-  // What attributions by one method have in common stands once in the data, and so does each letter.
+  // Restore what attributions by one method share in the data, and the outlines of letters.
   const absent = { prediction: null, probability: null, constant: null, other_terms: [] };
   const letter = ([k, x, y]) =>
     data.glyphs[k].replace(/(-?[\d.]+) (-?[\d.]+)/g, (_, a, b) => `${(x + +a).toFixed(1)} ${(y + +b).toFixed(1)}`);
@@ -101,7 +95,8 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
   root.addEventListener("keydown", (e) => e.key === "Escape" && pin(null));
   const resized = new ResizeObserver(() => parts?.heat?.resize());
 
-  // A finger cannot hover: its first tap on another atom than the pinned one asks for the pair, the second pins that one.
+  // By touch there is no hovering: while an atom is pinned, the first tap on another shows the weight between the two, the second
+  // pins the other.
   let tapped = null;
   function pin(i, byTouch = false) {
     const pair = byTouch && i !== null && s.pinned !== null && i !== s.pinned && i !== tapped;
@@ -145,17 +140,17 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
 
   async function download(kind) {
     const file = `molattn-${m.smiles.replace(/\W+/g, "_").slice(0, 40)}.${kind.toLowerCase()}`;
-    if (kind === "CSV") return save(csv(parts.rows()), file);
+    if (kind === "CSV") return saveFile(csv(parts.rows()), file);
     const picture = withLightColors(root, () => parts.draw(true), () => parts.drawing.file([m.smiles, ...parts.lines()]));
-    save(kind === "SVG" ? new Blob([picture.text], { type: "image/svg+xml" }) : await png(picture), file);
+    saveFile(kind === "SVG" ? new Blob([picture.text], { type: "image/svg+xml" }) : await png(picture), file);
   }
 
   // -- attention
 
-  const named = (head) =>
+  const headName = (head) =>
     map.heads === 1 ? "its only head" : typeof head === "number" ? `head ${head}` : `${head} of the heads`;
-  const where = () => `layer ${s.layer}${s.layer === map.layers - 1 ? " (the last)" : ""}, ${named(s.head)}`;
-  const hidden = (i, j) => !s.self && i === j;
+  const where = () => `layer ${s.layer}${s.layer === map.layers - 1 ? " (the last)" : ""}, ${headName(s.head)}`;
+  const isHidden = (i, j) => !s.self && i === j;
 
   // The weights from or to the subject; without a subject, the mean attention that each node receives.
   function vector(subject) {
@@ -163,7 +158,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       result = new Float64Array(n);
     for (let j = 0; j < n; j++) {
       if (subject !== null) result[j] = s.incoming ? w[j * n + subject] : w[subject * n + j];
-      else for (let i = 0; i < n; i++) if (!hidden(i, j)) result[j] += w[i * n + j] / n;
+      else for (let i = 0; i < n; i++) if (!isHidden(i, j)) result[j] += w[i * n + j] / n;
     }
     return result;
   }
@@ -173,7 +168,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     if (weight < s.threshold * (ratios() ? 8 / n : top)) return null;
     return ratios() ? clamp(Math.log2(weight * n) / 3, -1, 1) : top ? Math.min(weight / top, 1) : 0;
   }
-  const largest = (values, but) => values.reduce((best, v, i) => (hidden(i, but) ? best : Math.max(best, v)), 0);
+  const largest = (values, but) => values.reduce((best, v, i) => (isHidden(i, but) ? best : Math.max(best, v)), 0);
 
   function heatMap() {
     const canvas = h("canvas", {
@@ -195,11 +190,11 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
         e.preventDefault();
       },
     });
-    // Drawn on a sheet: text on a canvas of the page would make the browser compute all styles at once.
+    // Drawn offscreen first: text on a canvas of the page would make the browser compute all styles at once.
     const cells = new OffscreenCanvas(n, n),
-      sheet = new OffscreenCanvas(1, 1),
-      pen = sheet.getContext("2d"),
-      inner = cells.getContext("2d");
+      buffer = new OffscreenCanvas(1, 1),
+      context = buffer.getContext("2d"),
+      cellContext = cells.getContext("2d");
     const long = Math.max(...m.labels.map((l) => truncate(l, 8).length));
     let size = 0,
       edge = 0,
@@ -217,16 +212,16 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       for (let k = 0; s.scale === "row" && k < n * n; k++) {
         const [i, j] = divmod(k, n),
           line = s.incoming ? j : i;
-        if (!hidden(i, j)) tops[line] = Math.max(tops[line], w[k]);
+        if (!isHidden(i, j)) tops[line] = Math.max(tops[line], w[k]);
       }
-      const cellFraction = (i, j) => (hidden(i, j) ? null : fraction(w[i * n + j], tops[s.incoming ? j : i]));
-      inner.putImageData(
+      const cellFraction = (i, j) => (isHidden(i, j) ? null : fraction(w[i * n + j], tops[s.incoming ? j : i]));
+      cellContext.putImageData(
         matrixImage(n, ratios(), (k) => cellFraction(...divmod(k, n))),
         0,
         0,
       );
     }
-    // Not read while drawing: it would make the browser lay out the page at once.
+    // The size is not read while drawing: that would make the browser lay out the page at once.
     function resize() {
       size = canvas.clientWidth;
       draw();
@@ -240,54 +235,54 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       edge = Math.ceil(long * font * 0.62 + 6);
       side = (size - edge - 1) / n;
       if (canvas.width !== Math.round(size * zoom)) {
-        canvas.width = canvas.height = sheet.width = sheet.height = Math.round(size * zoom);
+        canvas.width = canvas.height = buffer.width = buffer.height = Math.round(size * zoom);
       }
-      // Hovering changes no colors, so they are not repainted: fast enough for large molecules.
-      pen.font = `${font}px system-ui, sans-serif`;
+      // Hovering changes no colors, so the cells are not painted again: that would be slow for large molecules.
+      context.font = `${font}px system-ui, sans-serif`;
       const look = [s.layer, s.head, s.scale, s.threshold, s.self, s.incoming].join();
       if (look !== painted || anew) paint(w);
       painted = look;
-      pen.setTransform(zoom, 0, 0, zoom, 0, 0);
-      pen.clearRect(0, 0, size, size);
-      pen.imageSmoothingEnabled = false;
-      pen.drawImage(cells, edge, edge, side * n, side * n);
-      pen.lineWidth = 1;
-      pen.strokeStyle = css(palette.background);
+      context.setTransform(zoom, 0, 0, zoom, 0, 0);
+      context.clearRect(0, 0, size, size);
+      context.imageSmoothingEnabled = false;
+      context.drawImage(cells, edge, edge, side * n, side * n);
+      context.lineWidth = 1;
+      context.strokeStyle = css(palette.background);
       for (let k = 1; k < n && side > 9; k++) {
-        pen.strokeRect(edge, edge + k * side, side * n, 0);
-        pen.strokeRect(edge + k * side, edge, 0, side * n);
+        context.strokeRect(edge, edge + k * side, side * n, 0);
+        context.strokeRect(edge + k * side, edge, 0, side * n);
       }
-      pen.strokeStyle = css(palette.border);
-      pen.strokeRect(edge - 0.5, edge - 0.5, side * n + 1, side * n + 1);
+      context.strokeStyle = css(palette.border);
+      context.strokeRect(edge - 0.5, edge - 0.5, side * n + 1, side * n + 1);
       const [row, column] = cell();
       const every = Math.ceil((font * 1.1) / side);
-      pen.textBaseline = "middle";
+      context.textBaseline = "middle";
       for (let k = 0; k < n; k++) {
         for (const [marked, upright] of [
           [row, false],
           [column, true],
         ]) {
           if (k !== marked && (k % every || (marked !== null && Math.abs(k - marked) < every))) continue;
-          pen.save();
+          context.save();
           if (upright) {
-            pen.translate(edge + (k + 0.5) * side, edge - 4);
-            pen.rotate(-Math.PI / 2);
-          } else pen.translate(edge - 4, edge + (k + 0.5) * side);
-          pen.fillStyle = css(k === marked ? palette.focus : palette.muted);
-          pen.textAlign = upright ? "left" : "right";
-          pen.fillText(truncate(m.labels[k], 8), 0, 0);
-          pen.restore();
+            context.translate(edge + (k + 0.5) * side, edge - 4);
+            context.rotate(-Math.PI / 2);
+          } else context.translate(edge - 4, edge + (k + 0.5) * side);
+          context.fillStyle = css(k === marked ? palette.focus : palette.muted);
+          context.textAlign = upright ? "left" : "right";
+          context.fillText(truncate(m.labels[k], 8), 0, 0);
+          context.restore();
         }
       }
-      pen.lineWidth = 2;
-      pen.strokeStyle = css(palette.focus);
+      context.lineWidth = 2;
+      context.strokeStyle = css(palette.focus);
       const span = (k) => (k === null ? [edge, side * n] : [edge + k * side, side]),
         [x, wide] = span(column),
         [y, high] = span(row);
-      if (row !== null || column !== null) pen.strokeRect(x, y, wide, high);
+      if (row !== null || column !== null) context.strokeRect(x, y, wide, high);
       const visible = canvas.getContext("2d");
       visible.clearRect(0, 0, canvas.width, canvas.height);
-      visible.drawImage(sheet, 0, 0);
+      visible.drawImage(buffer, 0, 0);
     }
     return { canvas, draw, resize };
   }
@@ -331,7 +326,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
           {
             type: "button",
             role: "radio",
-            title: `layer ${layer}, ${named(choice)}`,
+            title: `layer ${layer}, ${headName(choice)}`,
             onclick: () => change({ layer, head: choice }),
             onkeydown: move,
           },
@@ -361,7 +356,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
 
   const sumOf = (values, atoms) => atoms.reduce((sum, i) => sum + values[i], 0);
 
-  // A button for each group; pointing at it outlines its atoms, and choosing it keeps them.
+  // A button for each functional group: pointing at it outlines its atoms, clicking it selects the group.
   function groupList() {
     const found = m.groups ?? [],
       sums = found.map(() => h("b"));
@@ -431,15 +426,15 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
   }
   let bar;
 
-  // There are colors for eight heads: of more, those eight are drawn that the chosen head is among.
-  const colored = () => {
+  // The heads whose arcs are drawn. There are colors for eight: of more heads, the eight that include the selected one.
+  const headsWithArcs = () => {
     const first = typeof s.head === "number" ? s.head - (s.head % HEAD_COLORS) : 0;
     return Array.from({ length: Math.min(HEAD_COLORS, map.heads - first) }, (_, k) => first + k);
   };
   // The largest weights between two nodes as arcs, [receiver, sender, fraction, color]: of the subject, or of all.
   function arcs(subject) {
     const all = s.draw === "heads",
-      heads = all ? colored() : [s.head],
+      heads = all ? headsWithArcs() : [s.head],
       count = subject !== null ? (all ? 3 : 8) : all ? Math.ceil(24 / heads.length) : Math.min(n, 40);
     const top = map.top.false || 1;
     return heads.flatMap((head) => {
@@ -469,7 +464,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     const keys = h("span", {});
     let keyed;
     function showKeys() {
-      const drawn = colored();
+      const drawn = headsWithArcs();
       if (keyed === drawn[0]) return;
       keyed = drawn[0];
       const some = `Heads ${drawn[0]} to ${drawn.at(-1)} of ${map.heads}: choose another head to see the others. `;
@@ -583,7 +578,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
         other = subject === null ? -1 : subject;
       const top = s.scale === "map" ? map.top[s.self] : largest(values, other),
         name = subject === null ? "" : m.labels[subject];
-      const fractions = Array.from(values, (v, i) => (hidden(i, other) ? null : fraction(v, top)));
+      const fractions = Array.from(values, (v, i) => (isHidden(i, other) ? null : fraction(v, top)));
       drawing.paint(s.draw === "discs" ? fractions : [], ratios());
       drawing.arcs(s.draw === "discs" ? [] : arcs(subject));
       legend.hidden = s.draw === "discs";
@@ -602,7 +597,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       );
       setText(title, where().replace("l", "L"));
       const order = [...values.keys()]
-        .filter((i) => !hidden(i, other))
+        .filter((i) => !isHidden(i, other))
         .sort((a, b) => values[b] - values[a] || a - b)
         .slice(0, 10);
       const three = order
@@ -663,8 +658,8 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
 
   // -- attributions
 
-  // Every method for the same target, each on its own scale, with what was measured of it; a method is chosen by its name.
-  function sideBySide(chosen) {
+  // A small drawing for each method of the same target, each on its own scale, with its faithfulness.
+  function allMethods(chosen) {
     const methods = m.attributions.flatMap((a, k) => (a.target === chosen.target ? [{ a, k }] : []));
     if (methods.length < 2) return { view: "", paint: () => {}, select: () => {} };
     const drawings = methods.map(() => moleculeDrawing(m, handlers, true));
@@ -749,7 +744,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       : `The values do not add up to the ${quantity}: compare them with each other.`;
     drawing.label(texts);
     const fractions = m.drawing.nodes.map((_, k) => (k < a.values.length ? a.values[k] / top : null));
-    const others = sideBySide(a);
+    const others = allMethods(a);
     const heading = a.signed ? `What each ${m.node_type} contributes to` : `The weight of each ${m.node_type} for`;
     const colors = a.signed
       ? `Orange raises the ${quantity}, blue lowers it.`
@@ -789,7 +784,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       others.paint();
       groups.sums((atoms) => formatValues([sumOf(a.values, atoms)], a.signed)[0]);
     }
-    // Pointing at atoms changes no colors.
+    // Colors are painted again only if `anew`, since pointing at atoms changes none.
     function draw(anew) {
       const { subject, partner } = focus(),
         i = partner ?? subject,
@@ -826,7 +821,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     return { view, draw, drawing, lines, rows };
   }
 
-  // -- all of it
+  // -- the selection, and the predictions
 
   // The selected receiver and sender; either may be null.
   const cell = () => {
@@ -847,13 +842,13 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     );
   }
 
-  // -- several molecules: an index to sort and to search, and a second one next to the first
+  // -- several molecules: a table to sort and to search, and a second molecule to compare with
 
   const titleOf = (o) => o.name || o.smiles;
   const error = ({ predicted, true: measured }) =>
     Number.isFinite(predicted) && Number.isFinite(measured) ? predicted - measured : null;
   const shownValue = (v) => (v === null || v === undefined ? "" : v.at ? v : formatNumber(v));
-  function index() {
+  function moleculeTable() {
     const VALUES = {
       molecule: (k) => titleOf(data.molecules[k]),
       predicted: (k) => data.molecules[k].predictions[0]?.predicted ?? null,
@@ -906,7 +901,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     const step = (by) => order[order.indexOf(s.molecule) + by];
     return { box, fill, step };
   }
-  const contents = data.molecules.length > 1 && !nested ? index() : null;
+  const contents = data.molecules.length > 1 && !nested ? moleculeTable() : null;
   function choose(k) {
     s.molecule = k;
     s.pinned = s.group = null;
@@ -914,7 +909,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
   }
   const options = (chosen) =>
     data.molecules.map((o, k) => h("option", { value: k, selected: k === chosen }, `${k + 1}. ${truncate(titleOf(o), 70)}`));
-  // The second molecule has the layer and head of the first, whichever of the two is changed.
+  // Compare with molecule k, or with none if it is "". Both have the same layer and head, whichever of the two is changed.
   function compare(k) {
     comparison = null;
     if (k !== "") {
@@ -1009,14 +1004,15 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     const panel = panels[s.tab][0];
     setAttributes(parts.view, { role: "tabpanel", "aria-label": nested ? `${panel} of the compared molecule` : panel });
     parts.draw(true);
-    report();
+    notify();
   }
 
   function update() {
     parts.draw();
-    report();
+    notify();
   }
-  function report() {
+  // Tell the compared molecule, and the caller, what is selected.
+  function notify() {
     const now = [s.molecule, s.pinned, s.layer, s.head].join();
     if (now === reported) return;
     reported = now;
@@ -1042,7 +1038,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
 
 // ---- entry points: a document, or anywidget -------------------------------------------------------------------------
 
-// The molecule, layer and head of an address, "#molecule=1&layer=0&head=mean", all from 0.
+// The selection in the fragment of a URL, such as "#molecule=1&layer=0&head=mean"; indices are from 0.
 function fromAddress(hash) {
   const given = new URLSearchParams(hash.slice(1)),
     found = {};
@@ -1060,7 +1056,7 @@ export function start(document) {
     let opened = false;
     root.view = show(root, JSON.parse(data.textContent), fromAddress(location.hash), ({ molecule, layer, head }) => {
       const layers = layer === null ? "" : `&layer=${layer}&head=${head}`;
-      // A frame of a notebook has no address of its own.
+      // A frame in a notebook has no URL of its own.
       if (opened && location.protocol !== "about:") history.replaceState(null, "", `#molecule=${molecule}${layers}`);
       opened = true;
     });

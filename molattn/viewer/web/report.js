@@ -1,23 +1,22 @@
-// The report of a run, or of two. molattn.viewer.report.payload defines `data`; nothing is fetched. Names become text
-// nodes and attribute values only, never markup.
+// The report of a run, or of two, after elements.js. molattn/viewer/report/payload.py describes `data`; nothing is fetched. Names
+// become text nodes and attribute values only, never markup.
 
-// ---- elements and numbers -------------------------------------------------------------------------------------------
+// ---- numbers and markers --------------------------------------------------------------------------------------------
 
-const short = (text, length) => (text.length > length ? text.slice(0, length - 1) + "\u2026" : text);
-const minus = (text) => text.replace(/^-/, "\u2212");
 const count = (n) => n.toLocaleString("en-US");
 const formatNumber = (v) => {
   if (v === null || v === undefined) return "";
   if (Number.isInteger(v) && Math.abs(v) < 1e6) return minus(String(v));
   return minus(Math.abs(v) >= 1e5 || Math.abs(v) < 1e-3 ? v.toPrecision(3) : String(Number(v.toPrecision(4))));
 };
-// A formatter for one column: as many decimals as its largest number needs for four digits.
+// A function that formats the numbers of a column with one number of decimals, at which the largest has four digits.
 const columnFormat = (values) => {
   const most = Math.max(1e-9, ...values.filter((v) => v !== null).map(Math.abs));
   if (most >= 1e5 || most < 1e-3) return formatNumber;
   const digits = Math.min(6, Math.max(0, 3 - Math.max(0, Math.floor(Math.log10(most)))));
   return (v) => (v === null || v === undefined ? "" : minus(v.toFixed(digits)));
 };
+// About that many round numbers from low to high.
 const ticks = (low, high, about = 8) => {
   const rough = (high - low) / about,
     power = 10 ** Math.floor(Math.log10(rough)),
@@ -27,12 +26,13 @@ const ticks = (low, high, about = 8) => {
   return found;
 };
 
-const MARKS = ["M-3.2-3.2H3.2V3.2H-3.2Z", "M0-4.4L4.2 3.2H-4.2Z", "M-3.6 0A3.6 3.6 0 1 1 3.6 0A3.6 3.6 0 1 1-3.6 0Z"];
-const MARKS_OF = { train: 0, val: 1, test: 2 };
-const REACH = 24; // pixels from the pointer to the nearest point that is meant
+const MARKERS = ["M-3.2-3.2H3.2V3.2H-3.2Z", "M0-4.4L4.2 3.2H-4.2Z", "M-3.6 0A3.6 3.6 0 1 1 3.6 0A3.6 3.6 0 1 1-3.6 0Z"];
+const MARKER_OF = { train: 0, val: 1, test: 2 };
+const REACH = 24; // pixels: a point that is farther from the pointer is not selected
 
 // ---- the report -----------------------------------------------------------------------------------------------------
 
+// Show the data of a report in `root`. Molecules are indices from 0.
 export function show(root, data) {
   const n = data.smiles.length,
     all = [...Array(n).keys()],
@@ -51,8 +51,9 @@ export function show(root, data) {
   const errorOf = (i) => target.error[i];
   const unit = () => (target.unit ? ` (${target.unit})` : "");
 
-  // -- structures: outlines of letters are shared; bonds have the color of the text, letters that of their element
+  // -- structures
 
+  // The structure of molecule i. `discs` are [x, y, fraction from -1 to 1] of the atoms.
   function structure(i, { discs = null } = {}) {
     const d = data.drawings[i],
       pad = discs ? 16 : 8,
@@ -71,7 +72,7 @@ export function show(root, data) {
     if (d.dashed) svg.append(h("svg:path", { d: d.dashed, class: "line", "stroke-dasharray": "2 2" }));
     if (d.solid) svg.append(h("svg:path", { d: d.solid, class: "solid" }));
     for (const [glyph, x, y, element] of d.letters || []) {
-      const kind = element && !discs ? `solid ${element}` : "solid"; // on discs the colors are those of data
+      const kind = element && !discs ? `solid ${element}` : "solid"; // on discs, only values have colors
       svg.append(h("svg:path", { d: data.glyphs[glyph], transform: `translate(${x} ${y})`, class: kind }));
     }
     return svg;
@@ -79,7 +80,7 @@ export function show(root, data) {
   const thumbnail = (i) =>
     h(
       "button",
-      { type: "button", class: "thumb", "aria-label": `Open ${short(nameOf(i), 80)}`, onclick: () => open(i) },
+      { type: "button", class: "thumb", "aria-label": `Open ${truncate(nameOf(i), 80)}`, onclick: () => open(i) },
       structure(i),
     );
 
@@ -111,7 +112,7 @@ export function show(root, data) {
     const key = KEYS[s.sort],
       sign = s.down ? -1 : 1;
     const compare = (a, b) => (typeof a === "string" ? a.localeCompare(b, "en", { numeric: true }) : a - b);
-    // What has no value is last either way.
+    // Molecules without a value are last in both directions.
     shown = all.filter(matches).sort((a, b) => {
       const [x, y] = [key(a), key(b)],
         [none, other] = [x === null || x === "", y === null || y === ""];
@@ -122,7 +123,7 @@ export function show(root, data) {
 
   // -- the plot
 
-  // One unit is a pixel, so that its words are as large as those of the page.
+  // The size of the plot in pixels, and of the box inside its axes. A unit is a pixel, so that text is as large as on the page.
   let W = 560,
     H = 460,
     BOX;
@@ -144,22 +145,22 @@ export function show(root, data) {
     marks = [],
     current = null;
 
-  // What is on the axes: true and predicted values; classes and probabilities; or the errors of two runs.
+  // The axes: true and predicted values, or true classes and probabilities, or the errors of two runs.
   function axes() {
     const name = `${target.name}${unit()}`;
     if (pair) {
-      const [a, b] = data.runs.map((run) => `absolute error of ${short(run, 30)}${unit()}`);
+      const [a, b] = data.runs.map((run) => `absolute error of ${truncate(run, 30)}${unit()}`);
       return { x: KEYS.error, y: KEYS.error2, names: [a, b], diagonal: true, zero: true };
     }
     if (target.kind === "regression") {
       const names = [`${name}, true`, `${name}, predicted`];
       return { x: (i) => target.true[i], y: (i) => target.predicted[i], names, diagonal: true };
     }
-    const spread = (i) => ((i * 0.618034) % 1) * 0.7 - 0.35; // side by side, always at the same place
+    const jitter = (i) => ((i * 0.618034) % 1) * 0.7 - 0.35; // the same for a molecule each time
     const p = target.kind === "binary" ? target.predicted : target.probability;
     const of = target.kind === "binary" ? target.classes[1] : "the true class";
     return {
-      x: (i) => (target.true[i] === null ? null : target.true[i] + spread(i)),
+      x: (i) => (target.true[i] === null ? null : target.true[i] + jitter(i)),
       y: (i) => p[i],
       names: [`${target.name}, true class`, `probability of ${of}`],
       classes: target.classes,
@@ -189,13 +190,13 @@ export function show(root, data) {
     const fits = Math.floor(W / 7.2);
     plot.replaceChildren(
       h("svg:path", { class: "axis", d: `M${BOX.left} ${BOX.top}V${BOX.bottom}H${BOX.right}` }),
-      ...(classes ? classes.map((name, k) => [k, short(name, 18)]) : ticks(...xs).map((v) => [v, formatNumber(v)])).map(
+      ...(classes ? classes.map((name, k) => [k, truncate(name, 18)]) : ticks(...xs).map((v) => [v, formatNumber(v)])).map(
         ([v, text]) => word([px(v), BOX.bottom + 16], text, { "text-anchor": "middle" }),
       ),
       ...ticks(...ys).map((v) => word([BOX.left - 6, py(v) + 4], formatNumber(v), { "text-anchor": "end" })),
       ...ticks(...ys).map((v) => h("svg:path", { class: "grid", d: `M${BOX.left} ${py(v)}H${BOX.right}` })),
-      word([(BOX.left + BOX.right) / 2, H - 8], short(names[0], fits), { "text-anchor": "middle" }),
-      word([0, 0], short(names[1], Math.floor(0.8 * fits)), {
+      word([(BOX.left + BOX.right) / 2, H - 8], truncate(names[0], fits), { "text-anchor": "middle" }),
+      word([0, 0], truncate(names[1], Math.floor(0.8 * fits)), {
         "text-anchor": "middle",
         transform: `translate(14 ${(BOX.top + BOX.bottom) / 2}) rotate(-90)`,
       }),
@@ -203,12 +204,12 @@ export function show(root, data) {
     if (diagonal) plot.append(h("svg:path", { class: "diagonal", d: `M${px(xs[0])} ${py(ys[0])}L${px(xs[1])} ${py(ys[1])}` }));
     places = [];
     marks = [];
-    // Test molecules are drawn last, over the others.
+    // Test molecules are drawn last, on top of the others.
     const order = known.sort((a, b) => markOf(data.split[a]) - markOf(data.split[b]) || a - b);
     for (const i of order) {
       places[i] = [px(x(i)), py(y(i))];
       marks[i] = h("svg:path", {
-        d: MARKS[markOf(data.split[i]) % MARKS.length],
+        d: MARKERS[markOf(data.split[i]) % MARKERS.length],
         transform: `translate(${places[i].map((v) => v.toFixed(1)).join(" ")})`,
         class: `mark split-${markOf(data.split[i])}`,
       });
@@ -223,14 +224,14 @@ export function show(root, data) {
           h(
             "svg:svg",
             { viewBox: "-6 -6 12 12", width: 14, height: 14, "aria-hidden": "true" },
-            h("svg:path", { d: MARKS[markOf(k) % MARKS.length], class: `mark split-${markOf(k)}` }),
+            h("svg:path", { d: MARKERS[markOf(k) % MARKERS.length], class: `mark split-${markOf(k)}` }),
           ),
           `${split} (${count(known.filter((i) => data.split[i] === k).length)})`,
         ),
       ),
     );
   }
-  const markOf = (k) => MARKS_OF[data.splits[k]] ?? (k % 3) + 3;
+  const markOf = (k) => MARKER_OF[data.splits[k]] ?? (k % 3) + 3;
   const legend = h("ul", { class: "legend" });
 
   function nearest(event) {
@@ -254,7 +255,7 @@ export function show(root, data) {
     if (i === null) return;
     marks[i].classList.add("current");
     marks[i].parentNode.append(marks[i]);
-    tip.replaceChildren(structure(i), h("p", {}, short(nameOf(i), 60)), h("p", {}, sentence(i)));
+    tip.replaceChildren(structure(i), h("p", {}, truncate(nameOf(i), 60)), h("p", {}, sentence(i)));
     const [x, y] = places[i],
       scale = plot.clientWidth / W;
     tip.style.left = `${Math.min(Math.max(x * scale - 90, 0), Math.max(plot.clientWidth - 180, 0))}px`;
@@ -280,7 +281,7 @@ export function show(root, data) {
       const at = current === null ? (step > 0 ? -1 : order.length) : order.indexOf(current);
       const next = e.key === "Home" ? 0 : e.key === "End" ? order.length - 1 : at + step;
       point(order[Math.min(Math.max(next, 0), order.length - 1)]);
-      status.textContent = `${short(nameOf(current), 80)}: ${sentence(current)}`;
+      status.textContent = `${truncate(nameOf(current), 80)}: ${sentence(current)}`;
     } else return;
     e.preventDefault();
   }
@@ -301,14 +302,14 @@ export function show(root, data) {
     const isNumber = target.kind === "regression";
     const list = [
       { name: "structure", cell: (i) => thumbnail(i) },
-      plain("name", data.names.length ? "name" : "SMILES", (i) => h("span", { class: "smiles" }, short(nameOf(i), 60))),
+      plain("name", data.names.length ? "name" : "SMILES", (i) => h("span", { class: "smiles" }, truncate(nameOf(i), 60))),
       plain("split", "split", (i) => data.splits[data.split[i]]),
       isNumber ? numbers("true", "true", target.true) : plain("true", "true", trueText),
     ];
     if (target.bounds.length) list[3] = text("true", "true", trueText);
     const predicted = (key, name, values) =>
       target.kind === "multiclass" ? plain(key, name, (i) => predictedText(values[i])) : numbers(key, name, values);
-    const [a, b] = data.runs.map((run) => short(run, 20));
+    const [a, b] = data.runs.map((run) => truncate(run, 20));
     if (pair) {
       return [
         ...list,
@@ -355,18 +356,18 @@ export function show(root, data) {
     );
     found.textContent = `${count(shown.length)} of ${count(n)} molecules`;
     pages.textContent = rows.length ? `${count(first + 1)} to ${count(first + rows.length)}` : "none";
-    back.disabled = !s.page;
-    forth.disabled = first + s.size >= shown.length;
+    previous.disabled = !s.page;
+    next.disabled = first + s.size >= shown.length;
   }
   function sortBy(key) {
     const down = s.sort === key ? !s.down : !["name", "split", "domain"].includes(key);
     change({ sort: key, down });
-    // The button that was pressed was replaced by its like.
+    // The button that was pressed has been replaced.
     head.querySelector("[aria-sort] button")?.focus();
   }
-  const turn = (by) => ((s.page += by), drawTable());
-  const back = h("button", { type: "button", onclick: () => turn(-1) }, "Previous"),
-    forth = h("button", { type: "button", onclick: () => turn(1) }, "Next");
+  const changePage = (by) => ((s.page += by), drawTable());
+  const previous = h("button", { type: "button", onclick: () => changePage(-1) }, "Previous"),
+    next = h("button", { type: "button", onclick: () => changePage(1) }, "Next");
   const choice = (label, key, options) =>
     h(
       "label",
@@ -396,9 +397,9 @@ export function show(root, data) {
     h(
       "div",
       { class: "bar pager" },
-      back,
+      previous,
       pages,
-      forth,
+      next,
       h(
         "label",
         {},
@@ -412,19 +413,15 @@ export function show(root, data) {
       h("button", { type: "button", onclick: saveTable }, "Save CSV"),
     );
 
-  // A spreadsheet would evaluate a name that begins like this as a formula.
-  const escapeFormula = (text) => (/^[=+@-]../.test(text) && isNaN(text) ? `'${text}` : text);
-  const quoted = (text) => (/[",\n\r]/.test(text) ? `"${escapeFormula(text).replaceAll('"', '""')}"` : escapeFormula(text));
+  // The shown molecules as CSV; classes are named, as in predictions.csv.
+  const csvValue = (v) => (v !== null && target.kind === "multiclass" ? target.classes[v] : v);
   function saveTable() {
     const keys = [["row", (i) => data.rows[i]], ["smiles", (i) => data.smiles[i]]];
     if (data.names.length) keys.push(["name", (i) => data.names[i]]);
-    keys.push(["split", (i) => data.splits[data.split[i]]], ["true", (i) => target.true[i]], ["predicted", (i) => target.predicted[i]]);
-    if (pair) keys.push(["predicted_second", (i) => target.second.predicted[i]]);
+    keys.push(["split", (i) => data.splits[data.split[i]]], ["true", (i) => csvValue(target.true[i])], ["predicted", (i) => csvValue(target.predicted[i])]);
+    if (pair) keys.push(["predicted_second", (i) => csvValue(target.second.predicted[i])]);
     const rows = [keys.map(([name]) => name), ...shown.map((i) => keys.map(([, value]) => String(value(i) ?? "")))];
-    const blob = new Blob([rows.map((row) => row.map(quoted).join(",") + "\r\n").join("")], { type: "text/csv" });
-    const href = URL.createObjectURL(blob);
-    h("a", { href, download: "molecules.csv" }).click();
-    setTimeout(() => URL.revokeObjectURL(href), 10000);
+    saveFile(csv(rows), "molecules.csv");
   }
 
   // -- one molecule
@@ -438,7 +435,7 @@ export function show(root, data) {
     const go = (by) => h("button", { type: "button", disabled: !(at + by in order), onclick: () => open(order[at + by]), "data-step": by }, by < 0 ? "Previous" : "Next");
     const step = panel.contains(document.activeElement) ? document.activeElement.dataset.step : undefined;
     panel.replaceChildren(
-      h("header", {}, h("h2", { id: "panel-title", tabindex: -1 }, short(nameOf(i), 120)), h("button", { type: "button", onclick: () => panel.close() }, "Close")),
+      h("header", {}, h("h2", { id: "panel-title", tabindex: -1 }, truncate(nameOf(i), 120)), h("button", { type: "button", onclick: () => panel.close() }, "Close")),
       picture(i),
       h("dl", {}, ...facts(i).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
       h("div", { class: "bar" }, go(-1), `${count(at + 1)} of ${count(order.length)}`, go(1)),
@@ -460,7 +457,7 @@ export function show(root, data) {
     figure.append(structure(i, { discs: at.map(([x, y], k) => [x, y, atoms.values[k] / most]) }));
     const top = atoms.values.map((v, k) => [v, atoms.labels[k]]).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0]));
     const words = top.slice(0, 4).map(([v, label]) => `${label} ${v > 0 ? "+" : ""}${formatNumber(v)}`);
-    const how = atoms.signed ? "orange raises the prediction, blue lowers it" : "the larger, the more it matters";
+    const how = atoms.signed ? "orange raises the prediction, blue lowers it" : "the larger the value, the larger the weight of the atom";
     figure.append(h("figcaption", {}, `What atoms contribute (${atoms.method}): ${how}. Most: ${words.join(", ")}. Faithfulness: ${atoms.faithfulness}`));
     return figure;
   }
@@ -489,20 +486,21 @@ export function show(root, data) {
     history.replaceState(null, "", location.pathname + location.search);
     if (i !== null) point(null);
   }
-  function follow() {
+  // Open the molecule in the fragment of the URL.
+  function openFromUrl() {
     const [, row] = /^#molecule=(\d+)$/.exec(location.hash) || [];
     const i = row === undefined ? -1 : data.rows.indexOf(Number(row));
     if (i >= 0 && i !== opened) open(i);
   }
 
-  // -- sections: what Python found, shown without knowing what it is about
+  // -- sections, which consist of the blocks of molattn/viewer/report/blocks.py
 
   const BLOCKS = {
     text: ({ text, command }) => h("p", {}, text, ...(command ? [" ", h("code", {}, command)] : [])),
     missing: ({ text, command }) => h("p", { class: "missing" }, text, ...(command ? [" Measure it: ", h("code", {}, command)] : [])),
     table: sectionTable,
     cards: ({ molecules }) =>
-      h("ul", { class: "cards" }, ...molecules.map((i) => h("li", {}, thumbnail(i), h("p", { class: "smiles" }, short(nameOf(i), 40)), h("p", {}, sentence(i))))),
+      h("ul", { class: "cards" }, ...molecules.map((i) => h("li", {}, thumbnail(i), h("p", { class: "smiles" }, truncate(nameOf(i), 40)), h("p", {}, sentence(i))))),
     curve,
     folded: ({ title, blocks }) => h("details", {}, h("summary", {}, title), ...blocks.map(block)),
   };
@@ -551,17 +549,17 @@ export function show(root, data) {
     return h("figure", { class: "plot curve" }, figure, h("figcaption", {}, `${y}${logarithmic ? ", logarithmic" : ""}`, h("ul", { class: "legend" }, ...names)));
   }
 
-  // -- the whole
+  // -- the page
 
-  const plain = (text) => h("p", {}, text);
-  const sectionsHere = h("div"),
-    metricsHere = h("div"),
+  const textParagraph = (text) => h("p", {}, text);
+  const sectionsElement = h("div"),
+    metricsElement = h("div"),
     contents = h("ul");
   function drawSections() {
     const mine = data.sections.filter((one) => one.target === null || one.target === s.target);
     const make = (one) => h("section", { id: one.id, "aria-labelledby": `${one.id}-title` }, h("h2", { id: `${one.id}-title` }, one.title), ...one.blocks.map(block));
-    metricsHere.replaceChildren(...mine.filter((one) => one.id === "metrics").map(make));
-    sectionsHere.replaceChildren(...mine.filter((one) => one.id !== "metrics").map(make));
+    metricsElement.replaceChildren(...mine.filter((one) => one.id === "metrics").map(make));
+    sectionsElement.replaceChildren(...mine.filter((one) => one.id !== "metrics").map(make));
     const links = [["metrics", "Metrics"], ["plot", "Plot"], ["molecules", "Molecules"], ...mine.filter((one) => one.id !== "metrics").map((one) => [one.id, one.title])];
     contents.replaceChildren(...links.map(([id, title]) => h("li", {}, h("a", { href: `#${id}` }, title))));
   }
@@ -591,13 +589,13 @@ export function show(root, data) {
       {},
       h("h1", {}, title),
       ...(data.targets.length > 1 ? [choice("Target", "target", data.targets.map((one, k) => [k, one.name]))] : []),
-      ...(data.note ? [plain(data.note)] : []),
+      ...(data.note ? [textParagraph(data.note)] : []),
     ),
     h("nav", { "aria-label": "Sections" }, contents),
     h(
       "div",
       { class: "top" },
-      metricsHere,
+      metricsElement,
       h(
         "section",
         { id: "plot", "aria-labelledby": "plot-title" },
@@ -616,14 +614,14 @@ export function show(root, data) {
       pager(),
       ...missing,
     ),
-    sectionsHere,
+    sectionsElement,
     panel,
   );
   drawSections();
   drawPlot();
   change({});
-  follow();
-  window.addEventListener("hashchange", follow);
+  openFromUrl();
+  window.addEventListener("hashchange", openFromUrl);
   new ResizeObserver(() => {
     if (Math.abs(plot.clientWidth - W) < 1 || plot.clientWidth > 640) return;
     point(null);

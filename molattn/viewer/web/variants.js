@@ -1,5 +1,4 @@
-
-// ---- the page of the variants of a molecule: after page.js, whose functions it uses. variants.py defines `data` ------
+// The page of the variants of a molecule, after page.js, whose functions it uses. variants.py describes `data`.
 
 const signed = (v) => (v > 0 ? "+" : v < 0 ? "\u2212" : "") + Math.abs(v).toFixed(Math.abs(v) < 0.0995 && v ? 3 : 2);
 const most = (values) => values.reduce((top, v) => (v === null ? top : Math.max(top, Math.abs(v))), 0) || 1;
@@ -35,7 +34,7 @@ export function showVariants(root, data) {
   // -- the parent: the best and the worst change at each atom
 
   const filtered = () =>
-    s.atom === null ? "Choose an atom for its variants alone." : `Variants at ${parent.labels[s.atom]}; Escape shows all.`;
+    s.atom === null ? "Choose an atom to list only its variants." : `Variants at ${parent.labels[s.atom]}; Escape shows all.`;
   const sentences = properties.flatMap((p) => p.best.map((_, i) => describe(i, p)));
   const [status, statusBox] = statusLine([filtered(), ...sentences]);
   const handlers = {
@@ -180,7 +179,7 @@ export function showVariants(root, data) {
       ...(now.received && before.received ? [["received", "attention received"]] : []),
     ];
     if (views.length && !views.some(([name]) => name === s.view)) s.view = views[0][0];
-    const sides = [moleculeDrawing(parent, still), moleculeDrawing(v.molecule, still)];
+    const sides = [moleculeDrawing(parent, noHandlers), moleculeDrawing(v.molecule, noHandlers)];
     const words = h("p", {});
     if (views.length) paintSides(sides, v, now, before, words);
     else
@@ -222,7 +221,7 @@ export function showVariants(root, data) {
       words,
     );
   }
-  const still = { hover: () => {}, pin: () => {} };
+  const noHandlers = { hover: () => {}, pin: () => {} };
 
   function paintSides([left, right], v, now, before, words) {
     const paint = (drawing, values, top, signed) => {
@@ -235,12 +234,12 @@ export function showVariants(root, data) {
       paint(left, before.received, top, false);
       paint(right, now.received, top, false);
       [left, right].forEach((d) => d.showScale("0", formatNumber(top), "attention received, last layer", 0, false));
-      setText(words, "Mean over heads and receivers. Attention is where the model looks, not what changes the prediction.");
+      setText(words, "Mean over heads and receivers. Attention weights are not contributions to the prediction.");
       return;
     }
     const difference = now.values.map((x, i) => (v.parent_atoms[i] < 0 ? null : x - before.values[v.parent_atoms[i]]));
     const common = total(difference),
-      fresh = total(now.values.filter((_, i) => v.parent_atoms[i] < 0)),
+      added = total(now.values.filter((_, i) => v.parent_atoms[i] < 0)),
       lost = total(before.values.filter((_, p) => !back.has(p)));
     const [a, b] =
       s.view === "values"
@@ -258,12 +257,12 @@ export function showVariants(root, data) {
     });
     setText(
       words,
-      `Contributions by ${before.method}: the shared atoms differ by ${signed(common)}, the new ones have ${signed(fresh)}, ` +
+      `Contributions by ${before.method}: the shared atoms differ by ${signed(common)}, the new ones have ${signed(added)}, ` +
         `the lost ones had ${signed(lost)}. Faithfulness: ${before.faithfulness}`,
     );
   }
 
-  // -- all of it
+  // -- the page
 
   function update() {
     paintParent();
@@ -328,8 +327,8 @@ export function showVariants(root, data) {
       h(
         "p",
         {},
-        "Synthetic accessibility is a score from 1, easy, to 10, hard. Alerts are patterns of BRENK and PAINS: reasons to look, " +
-          "no verdicts. A predicted change is no measurement.",
+        "Synthetic accessibility is a score from 1, easy, to 10, hard. Alerts are patterns of BRENK and PAINS: reasons to look " +
+          "closer, not verdicts. A predicted change is not a measurement.",
       ),
     ),
   );
