@@ -66,8 +66,9 @@ def attention_weights(
         a query without a valid key.
 
     Raises:
-        ValueError: an unknown score or normalizer, or the name of a score with weights; queries and keys with different
-            numbers of channels for a dot product; a mask whose size does not match the queries or keys.
+        ValueError: an unknown score or normalizer, or the name of a score with weights, which `make_score` creates;
+            queries and keys with different numbers of channels for a dot product; a mask whose size does not match the
+            queries or keys.
         TypeError: an integer mask, which is ambiguous.
         IndexError: on a CPU, an edge refers to a node that does not exist.
 
@@ -287,7 +288,7 @@ def _compiled(args: _AttendArguments) -> Tensor:
 
 
 def _padded_graphs(kernel: Callable[..., Tensor], args: _AttendArguments) -> Tensor:
-    """Calls a kernel that takes q, k and v as (b, n, h, d)."""
+    """Run a kernel for padded graphs, which takes q, k and v as (b, n, h, d)."""
     edges, layout, mask = args.edges, args.layout, args.dropout_mask
     assert edges is not None and isinstance(layout, PaddedGraphLayout)
     if mask is None and args.dropout:
@@ -331,13 +332,14 @@ def _fused(args: _AttendArguments) -> Tensor:
 
 
 def _zero_rows(used: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
-    """The tensors with zeros in the rows that no pair uses, in which weights of zero would not hide NaN."""
+    """The tensors, with zeros in the rows where `used` is False: a weight of zero times NaN would be NaN."""
     return tensors if all_true(used) else tuple(x.masked_fill(~used, 0.0) for x in tensors)
 
 
 def _sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, scale: float | None) -> Tensor:
     output = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale)
-    # The dropout mask cannot be recovered, and torch.compile supports first derivatives only.
+    # No second derivatives with dropout, because the kernel does not return its mask, nor inside torch.compile, which
+    # supports first derivatives only.
     if dropout or not output.requires_grad or torch.compiler.is_compiling():
         return output
     return _DoubleBackward.apply(output, q, k, v, mask, scale)
@@ -346,15 +348,15 @@ def _sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, 
 class _DoubleBackward(torch.autograd.Function):
     """Second derivatives, which the fused kernels lack.
 
-    It passes the kernel's output and its gradient through. With `create_graph=True`, the kernel's own backward pass
-    gets no gradient, and the gradients are those of torch's composed (math) attention.
+    Without `create_graph=True`, output and gradient pass unchanged between the kernel and its caller. With it, the
+    gradients are those of torch's unfused (math) attention, which is differentiable twice, and the kernel gets none.
     """
 
     @staticmethod
     def forward(ctx, output: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float | None):  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx.save_for_backward(q, k, v, mask)
         ctx.scale = scale
-        return output.detach()  # not a view: views cannot be modified in place
+        return output.detach()  # a view of the output could not be modified in place
 
     @staticmethod
     def backward(ctx, dy: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -392,13 +394,13 @@ def _check_keys_and_values(k: Tensor, v: Tensor, layout: AttentionLayout) -> Non
     else:
         return
     if keys != values:
-        raise ValueError(f"{keys} keys and {values} values: every key has one value")
+        raise ValueError(f"{keys} keys and {values} values: every key needs one value")
 
 
 def _check_queries_and_keys(q: Tensor, k: Tensor, layout: AttentionLayout, score: Score) -> None:
     if (score is dot or score is scaled_dot) and q.shape[-1] != k.shape[-1]:
         raise ValueError(
-            f"queries of {q.shape[-1]} channels and keys of {k.shape[-1]}: their product needs the same number"
+            f"queries of {q.shape[-1]} channels and keys of {k.shape[-1]}: a dot product needs the same number"
         )
     if isinstance(layout, DenseLayout) and layout.mask is not None and min(q.dim(), k.dim(), layout.mask.dim()) > 1:
         pairs = q.shape[-2], k.shape[-2]

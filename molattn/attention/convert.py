@@ -133,12 +133,12 @@ def to_keras(layer: MultiHeadAttention) -> Any:
 
 
 def _concat_join(layer: MultiHeadAttention, target: str) -> ConcatHeads:
-    """The `ConcatHeads` of a layer; raises ValueError with all features of the layer that `target` does not support."""
+    """The `ConcatHeads` of a layer; a ValueError lists all features of the layer that `target` does not support."""
     unsupported = {
         "a score other than scaled_dot": layer.score is not scaled_dot,
         "a normalizer other than softmax": layer.normalizer != softmax,
         "a key bias per position": layer.key_bias is not None,
-        "heads joined otherwise than by concatenation": not isinstance(layer.join, ConcatHeads),
+        "a join other than concatenation": not isinstance(layer.join, ConcatHeads),
     }
     if any(unsupported.values()) or not isinstance(layer.join, ConcatHeads):
         raise ValueError(

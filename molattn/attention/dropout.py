@@ -1,4 +1,4 @@
-"""Dropout, alone and fused with a residual addition or GELU; in C if the kernels can be built."""
+"""Dropout, alone and fused with a residual addition or GELU; in C where the compiled kernels are available."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ def active_dropout(p: float, training: bool) -> float:
 
 
 def draw_dropout_mask(like: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
-    """A dropout mask: 0 with probability p, else 1 / (1 - p); dtype and device are those of `like`.
+    """A dropout mask of this shape: 0 with probability p, else 1 / (1 - p); dtype and device are those of `like`.
 
     Raises:
         ValueError: p is not in [0, 1).

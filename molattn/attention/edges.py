@@ -94,12 +94,12 @@ class EdgeTerms:
         return w_be.expand(*q.shape[:-1], -1)
 
     def _score_with_edge_keys(self, q: Tensor, k: Tensor, layout: AttentionLayout, score: Score) -> Tensor:
-        """score(q_i, k_j + W_ke e_ij) from explicit keys of every pair."""
+        """score(q_i, k_j + W_ke e_ij), with the keys of all pairs in memory, which dot products do not need."""
         assert self.w_ke is not None
         edge_keys = torch.einsum("...f,hdf->...hd", self.e, self.w_ke)
         if isinstance(layout, EdgeListLayout):
             return score(q, k.index_select(0, layout.sender) + edge_keys, layout.with_key_per_edge())
-        # Every query becomes its own row: (b, h, i, 1, d) with keys (b, h, i, j, d).
+        # Each query has its own keys: queries (b, h, i, 1, d) with keys (b, h, i, j, d).
         mask = layout.mask if isinstance(layout, DenseLayout) else None
         per_query = DenseLayout(None if mask is None else mask.unsqueeze(-2))
         k = layout.zero_unattended(k).unsqueeze(-3) + edge_keys.movedim(-2, -4)

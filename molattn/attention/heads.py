@@ -72,7 +72,7 @@ class ConcatHeads(nn.Module):
 
 
 class TensorHeads(nn.Module):
-    """Heads joined by a tensor: `ConcatHeads` without a bias, its weight stored as (feature, head, output).
+    """Heads joined by a tensor: `ConcatHeads` without a bias, its weight stored as (channel, head, output).
 
     o_l = sum_jh x_jh w_jhl
 
@@ -184,7 +184,7 @@ def make_join(join: str, num_heads: int, head_dim: int, out_dim: int, bias: bool
         join: a name in `JOINS`.
         num_heads, head_dim: h and d.
         out_dim: channels of the output; must be head_dim for the names in `KEEPS_HEAD_DIM`.
-        bias: for "concat".
+        bias: whether the "concat" join has a bias; the others have none.
 
     Raises:
         ValueError: the name is unknown, or the join cannot output out_dim channels.

@@ -39,7 +39,7 @@ class AttentionLayout(Protocol):
         ...
 
     def pairwise_sum(self, q: Tensor, k: Tensor) -> Tensor:
-        """q_i + k_j for every valid pair: the logits' shape, then the features."""
+        """q_i + k_j for every valid pair: the logits' shape, then the channels."""
         ...
 
     def zero_unattended(self, k: Tensor) -> Tensor:
@@ -82,8 +82,9 @@ class DenseLayout:
 
     Attributes:
         mask: boolean, broadcastable to the logits, True where i may attend to j; None for no mask.
-        padding_is_finite: True if the caller has made finite the keys and values that no query attends to, and the
-            queries without a valid key; a weight of zero then hides them, and they are not zeroed again.
+        padding_is_finite: True if the keys and values that no query attends to, and the queries without a valid key,
+            are known to be finite. They are then not replaced by zeros: a weight of zero times a finite number is zero,
+            but times NaN or infinity it is NaN.
 
     Raises:
         TypeError: the mask is not boolean.
@@ -151,7 +152,7 @@ class DenseLayout:
         """
         if self.mask is None or self.padding_is_finite:
             return k
-        # Each value may be a single number, v (j,), as in the book's example.
+        # Each value may be a single number, v (j,), as in the example of the book chapter (see `molattn.graph`).
         attended = self.attended_keys()
         return k.masked_fill(~(attended if k.dim() > 1 else attended.squeeze(-1)), 0.0)
 
@@ -251,16 +252,13 @@ class PaddedGraphLayout(DenseLayout):
 
 @dataclass(frozen=True)
 class EdgeListLayout:
-    """Query i, a receiver, may attend along the edges k with receiver[k] = i to their senders.
+    """Query i, a receiver node, may attend to the senders of its incoming edges.
 
     Shapes: q (receivers, ..., d), k (senders, ..., d), v (senders, ..., c), logits and weights (edges, ...).
 
-    Rows are gathered with index_select rather than by indexing, which gives the same numbers but is several times
-    slower in the forward and the backward pass.
-
     Attributes:
-        sender: (edges,) index of the key and value of each edge.
-        receiver: (edges,) index of the query of each edge.
+        sender: (edges,) index of the key and value of each edge: PyG's `edge_index[0]` with flow "source_to_target".
+        receiver: (edges,) index of the query of each edge: PyG's `edge_index[1]`.
         num_receivers: number of queries; explicit, never inferred from the largest index.
 
     >>> import torch
@@ -274,6 +272,9 @@ class EdgeListLayout:
     sender: Int[Tensor, "e"]
     receiver: Int[Tensor, "e"]
     num_receivers: int
+
+    # Rows are gathered by `index_select`: it gives the same numbers as indexing, and is several times faster in the
+    # forward and the backward pass.
 
     def with_key_per_edge(self) -> "EdgeListLayout":
         """The same edges, each with a key and a value of its own: k and v are (edges, ...)."""
@@ -296,7 +297,7 @@ class EdgeListLayout:
 
     def zero_masked(self, x: Tensor) -> Tensor:
         """`x` itself, (edges, ...): an edge list has only valid pairs."""
-        return x  # an edge list contains only valid pairs
+        return x
 
     def sum_over_keys(self, x: Tensor) -> Tensor:
         """The sum of `x`, (edges, ...), over the edges into the same receiver, for each edge: (edges, ...)."""
@@ -339,13 +340,14 @@ def scatter_sum(x: Tensor, index: Tensor, size: int) -> Tensor:
 
 
 def _in_any_head(rows: Tensor) -> Tensor:
-    """(..., h, n, 1) -> (..., n, 1); unchanged without a head dimension."""
+    """True for rows that are True in at least one head: (..., h, n, 1) -> (..., n, 1); unchanged without heads."""
     if rows.dim() < 3:
         return rows
     return rows.squeeze(-3) if rows.shape[-3] == 1 else rows.any(-3)
 
 
 def _zero_nonfinite(x: Tensor, except_in: Tensor) -> Tensor:
+    """`x`, (..., n, c), with zeros for NaN and infinity, except in the rows where `except_in`, (..., n, 1), is True."""
     # Returns `x` itself where possible: another autograd node would change the order in which gradients are added.
     if all_true(except_in):
         return x
@@ -353,12 +355,13 @@ def _zero_nonfinite(x: Tensor, except_in: Tensor) -> Tensor:
     return x if all_true(unchanged) else torch.where(unchanged, x, 0.0)
 
 
-# Up to this many elements, the overhead of another call outweighs the faster reduction.
+# Up to this many elements, the overhead of viewing the mask as bytes outweighs the faster reduction.
 _FEW_ELEMENTS = 4096
 
 
 def mask_any(mask: Tensor, dim: int) -> Tensor:
-    """`mask.any(dim)`; for large masks the maximum of their bytes, 30 times faster for 1024 x 1024 on a CPU."""
+    """`mask.any(dim)`; for large masks computed as the maximum of their bytes, which is 30 times faster for 1024 x 1024
+    on a CPU."""
     if torch.compiler.is_compiling():
         return mask.sum(dim) > 0  # the C++ that torch 2.7 generates for two calls of `any` does not compile
     if not _can_view_as_bytes(mask) or mask.numel() <= _FEW_ELEMENTS:

@@ -8,7 +8,7 @@ from torch import Tensor
 from molattn.kernels.operations import is_transformed
 
 # Below this number of multiplications, the overhead of oneDNN outweighs its speed.
-_MIN_PRODUCTS = 2**20
+_MIN_MULTIPLICATIONS = 2**20
 _HAS_ONEDNN = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
@@ -45,9 +45,9 @@ def linear(
 
 def _use_onednn(x: Tensor, weight: Tensor) -> bool:
     return (
-        not torch.compiler.is_compiling()  # first: torch.export would remember on which side of the limit its sizes are
+        not torch.compiler.is_compiling()  # first: torch.export would make a guard of the comparison of sizes below
         and x.dim() > 1
-        and x.numel() * weight.shape[0] >= _MIN_PRODUCTS
+        and x.numel() * weight.shape[0] >= _MIN_MULTIPLICATIONS
         and x.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32
         and not torch.is_autocast_enabled("cpu")

@@ -28,14 +28,14 @@ class MultiHeadAttention(nn.Module):
         value_head_dim: channels of a value in one head (Keras' value_dim); head_dim by default.
         key_dim, value_dim: channels of keys and values passed to `forward` (torch's kdim, vdim); embed_dim by default.
         output_dim: channels of the output; by default embed_dim, or value_head_dim for the joins "w_h", "mean", "max"
-            and others in `molattn.attention.heads.KEEPS_HEAD_DIM`.
+            and others in `molattn.attention.heads.KEEPS_HEAD_DIM`; ignored if `join` is a module.
         bias: whether the projections and the "concat" join have a bias.
         dropout: dropout probability of the attention weights, in training.
         score: a name in `SCORES` or `SCORES_WITH_WEIGHTS`, or a score for queries and keys of head_dim channels. All
             heads share its weights; each head has its own W_q and W_k.
         normalizer: a name in `NORMALIZERS`, or a function such as `Softmax(temperature)`.
         join: a name in `JOINS` ("concat", "w_jhl", "w_h", "mean", "max"), or a module that takes the concatenated
-            heads.
+            heads, (..., num_heads * value_head_dim).
         key_bias: "shared", one b_k for all keys; or "per_position", b_kj for the key at position j, with which a head
             can attend to a position independently of its content: a parameter `key_bias`, (H, max_length, head_dim).
         max_length: maximum number of keys, for key_bias "per_position" and for score "location".
@@ -184,12 +184,12 @@ class MultiHeadAttention(nn.Module):
         """
         self_attention = key is None or key is query
         key, layout = query if key is None else key, None
-        _check_inputs(query, key, value)
-        self._check_pairs("bias", bias, query, key)
+        _check_input_shapes(query, key, value)
+        self._check_pairwise_shape("bias", bias, query, key)
         if mask is not None:
-            self._check_pairs("mask", mask, query, key)
-            # Zero the padding once here rather than in the keys and values of every head; NaN in it would also reach
-            # the gradients of the projections.
+            self._check_pairwise_shape("mask", mask, query, key)
+            # Padding is zeroed once, before the projections, rather than in the keys and values of every head: NaN in
+            # it would also reach the gradients of the projections.
             mask, bias = split_mask(mask, bias)
             layout = DenseLayout(mask, padding_is_finite=True)
             query = layout.zero_nonfinite_queries(query, self_attention)
@@ -199,8 +199,8 @@ class MultiHeadAttention(nn.Module):
         output, weights = self.attend_to(query, k, v, layout, bias, return_weights)
         return output if weights is None else (output, weights)
 
-    def _check_pairs(self, name: str, x: Tensor | None, query: Tensor, key: Tensor) -> None:
-        """Raise a ValueError if a mask or bias, called `name`, has neither a shape (i, j) nor one with the heads."""
+    def _check_pairwise_shape(self, name: str, x: Tensor | None, query: Tensor, key: Tensor) -> None:
+        """Raise a ValueError if a mask or bias, called `name`, does not broadcast to (batch, H, i, j)."""
         if x is None:
             return
         shape, dims = tuple(x.shape), query.dim() + 1
@@ -210,10 +210,10 @@ class MultiHeadAttention(nn.Module):
                     f"a {name} {shape} of 3 dimensions is ambiguous for batched input, per item or per head: "
                     f"{name}.unsqueeze(1) makes it (batch, 1, i, j), {name}.unsqueeze(0) makes it (1, heads, i, j)"
                 )
-            keys = "; use padding_mask for a mask of the keys" if name == "mask" else ""
+            hint = "; use padding_mask for a mask of the keys" if name == "mask" else ""
             raise ValueError(
                 f"a {name} {shape} of {x.dim()} dimensions for queries {tuple(query.shape)}: it needs 2, (i, j), or "
-                f"{dims}, including one for the heads{keys}"
+                f"{dims}, including one for the heads{hint}"
             )
         expected = (*query.shape[:-2], self.num_heads, query.shape[-2], key.shape[-2])[-x.dim() :]
         if any(size not in (1, n) for size, n in zip(shape, expected, strict=True)):
@@ -250,7 +250,7 @@ class MultiHeadAttention(nn.Module):
         bias: Tensor | None = None,
         return_weights: bool = False,
     ) -> tuple[Float[Tensor, "*b i d_o"], Float[Tensor, "*b h i j"] | None]:
-        """The rest of `forward`, given the result of `project_keys_and_values`.
+        """Attend from `query` to projected keys and values: the part of `forward` after `project_keys_and_values`.
 
         Args:
             query: (batch, i, embed_dim).
@@ -266,9 +266,9 @@ class MultiHeadAttention(nn.Module):
             ValueError: the mask or the bias has the wrong number of dimensions or the wrong sizes, as in `forward`.
             TypeError: an integer mask, which is ambiguous.
         """
-        self._check_pairs("bias", bias, query, k)
+        self._check_pairwise_shape("bias", bias, query, k)
         if isinstance(layout, Tensor):
-            self._check_pairs("mask", layout, query, k)
+            self._check_pairwise_shape("mask", layout, query, k)
         q = split_heads(self.q_proj(query), self.num_heads)
         dropout = self.dropout if self.training else 0.0
         if not return_weights:
@@ -347,7 +347,7 @@ class MultiHeadAttention(nn.Module):
         return to_keras(self)
 
 
-def _check_inputs(query: Tensor, key: Tensor, value: Tensor | None) -> None:
+def _check_input_shapes(query: Tensor, key: Tensor, value: Tensor | None) -> None:
     # An unbatched input or a batch of one would broadcast silently.
     batch = query.shape[:-2]
     if query.dim() < 2 or key.shape[:-2] != batch or (value is not None and value.shape[:-2] != batch):
@@ -356,4 +356,4 @@ def _check_inputs(query: Tensor, key: Tensor, value: Tensor | None) -> None:
             f"queries, keys and values must be (batch, n, channels) of the same batch, or all unbatched; got {shapes}"
         )
     if value is not None and value.shape[-2] != key.shape[-2]:
-        raise ValueError(f"{key.shape[-2]} keys and {value.shape[-2]} values: every key has one value")
+        raise ValueError(f"{key.shape[-2]} keys and {value.shape[-2]} values: every key needs one value")

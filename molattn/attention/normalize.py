@@ -96,8 +96,8 @@ def sparsemax(logits: Tensor, layout: AttentionLayout) -> Tensor:
     S is found by starting with all keys and removing those at or below tau until none is left to remove (Michelot
     1986), in at most as many steps as there are keys; this needs sums only, no sorting. Where Python cannot read
     tensor values (inside torch.compile, `torch.func` or on the meta device), the number of steps cannot depend on them:
-    with a `DenseLayout`, rows are sorted instead; with an edge list, tau is bisected. The gradient is
-    dL/da_ij = g_j - mean_{S_i} g within S and zero outside.
+    with a `DenseLayout`, rows are sorted instead; with an edge list, tau is found by bisection. With g = dL/dw, the
+    gradient is dL/da_ij = g_ij - mean_{j in S_i} g_ij within S and zero outside.
 
     Args:
         logits: (..., i, j), or (edges, ...) with an `EdgeListLayout`.
@@ -114,8 +114,8 @@ def sparsemax(logits: Tensor, layout: AttentionLayout) -> Tensor:
     [[0.75, 0.25, 0.0]]
     """
     z = logits - layout.max_over_keys(logits)
-    # tau is never less than the largest logit minus 1, so no logit below that is ever in S. "Not below" rather than
-    # "above", so that NaN stays in S and propagates to the result.
+    # tau is never less than the largest logit minus 1, so no logit at or below that is ever in S. `~(z <= -1)` rather
+    # than `z > -1`, so that NaN stays in S and propagates to the result.
     support = layout.zero_masked((~(z <= -1)).to(z.dtype))
     if not has_concrete_values(z):
         dense = isinstance(layout, DenseLayout)
@@ -130,7 +130,7 @@ def sparsemax(logits: Tensor, layout: AttentionLayout) -> Tensor:
 
 
 def _threshold(z: Tensor, support: Tensor, layout: AttentionLayout) -> Tensor:
-    """tau of a support, 1 within S and 0 outside: (sum_{j in S} z_ij - 1) / |S|."""
+    """tau_i = (sum_{j in S_i} z_ij - 1) / |S_i|; `support` is 1 within S and 0 outside."""
     size = layout.sum_over_keys(support).clamp(min=1)
     return (layout.sum_over_keys(torch.where(support > 0, z, 0.0)) - 1) / size
 
@@ -147,9 +147,9 @@ def _support_by_sorting(z: Tensor, layout: DenseLayout) -> Tensor:
 
 
 def _support_by_bisection(z: Tensor, layout: AttentionLayout) -> Tensor:
-    """S of logits whose maximum is 0: tau_i, where sum_j max(z_ij - tau_i, 0) falls to 1, is bisected from -1 to 0.
+    """S of logits whose maximum is 0: tau_i, where sum_j max(z_ij - tau_i, 0) = 1, by bisection between -1 and 0.
 
-    Bisection leaves few logits in doubt, which two steps of `sparsemax` decide.
+    Bisection cannot decide about the few logits that equal tau up to rounding; two steps of `sparsemax` do.
     """
     x = z.detach()
     low, high = torch.full_like(x, -1.0), torch.zeros_like(x)

@@ -75,12 +75,12 @@ def query_transform(score: Score) -> Callable[[Tensor], Tensor] | None:
 
 
 class General(nn.Module):
-    """General, or multiplicative, score: queries and keys may differ in their number of features.
+    """General, or multiplicative, score: queries and keys may differ in their number of channels.
 
     a_ij = q_i^T W k_j
 
     Args:
-        query_dim, key_dim: features of a query and of a key. `w.weight` is W^T, (key_dim, query_dim).
+        query_dim, key_dim: channels of a query and of a key. `w.weight` is W^T, (key_dim, query_dim).
 
     Raises:
         ValueError: a size is below 1.
@@ -114,15 +114,15 @@ class General(nn.Module):
 
 
 class Additive(nn.Module):
-    """Additive score; the same as Luong's "concat", whose W is [W_q, W_k] side by side.
+    """Additive score; the same as Luong's "concat", whose W is the concatenation [W_q, W_k].
 
     a_ij = w . tanh(W_q q_i + W_k k_j + b)
 
-    Needs memory for hidden_dim numbers per pair.
+    It needs memory for hidden_dim numbers per pair of a query and a key.
 
     Args:
-        query_dim, key_dim: features of a query and of a key.
-        hidden_dim: features inside tanh.
+        query_dim, key_dim: channels of a query and of a key.
+        hidden_dim: channels inside tanh.
 
     Raises:
         ValueError: a size is below 1.
@@ -177,7 +177,7 @@ class Location(nn.Module):
     a_ij = (W q_i)_j
 
     Args:
-        query_dim: features of a query.
+        query_dim: channels of a query.
         max_length: maximum number of keys; W is (max_length, query_dim), and fewer keys use its first rows.
 
     Raises:
@@ -203,7 +203,7 @@ class Location(nn.Module):
 
         Args:
             q: queries, (..., i, query_dim).
-            k: keys, (..., j, any number of features); only their number, j, matters.
+            k: keys, (..., j, any number of channels); only their number, j, matters.
             layout: a `DenseLayout`; its mask is not used here.
 
         Returns:
@@ -233,9 +233,9 @@ def make_score(
 
     Args:
         score: a name in `SCORES` or `SCORES_WITH_WEIGHTS`, or a callable.
-        query_dim, key_dim: features of a query and of a key.
-        hidden_dim: for "additive"; query_dim by default.
-        max_length: for "location".
+        query_dim, key_dim: channels of a query and of a key.
+        hidden_dim: channels inside the tanh of "additive"; query_dim by default.
+        max_length: maximum number of keys, for "location".
 
     Raises:
         ValueError: the name is unknown, "location" has no max_length, or a size is below 1.

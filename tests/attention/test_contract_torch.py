@@ -128,7 +128,7 @@ def test_mismatched_shapes_raise(training):
             (batch, batch, batch[:, :3]),
             (batch[0, 0], alone, alone),
         ):
-            with pytest.raises(ValueError, match="same batch, or all unbatched|every key has one value"):
+            with pytest.raises(ValueError, match="same batch, or all unbatched|every key needs one value"):
                 forward(layer, query, key, value)
         for query, mask in (
             (batch, torch.ones(4)),
