@@ -68,7 +68,7 @@ def attention_weights(
     Raises:
         ValueError: an unknown score or normalizer, or the name of a score with weights, which `make_score` creates;
             queries and keys with different numbers of channels for a dot product; a mask whose size does not match the
-            queries or keys.
+            queries or keys; a number of queries that is not the `num_receivers` of an edge list.
         TypeError: an integer mask, which is ambiguous.
         IndexError: on a CPU, an edge refers to a node that does not exist.
 
@@ -258,7 +258,7 @@ def _padded_graphs_unsupported_reason(args: _AttendArguments) -> str:
 
 def _compiled_unsupported_reason(args: _AttendArguments) -> str:
     if isinstance(args.layout, EdgeListLayout):
-        reason = "" if args.q.dim() == 3 else "no heads"
+        reason = "" if args.q.dim() == 3 and args.q.shape[1] else "no heads"
         return (
             reason
             or _edge_kernel_unsupported_reason(args)
@@ -402,6 +402,9 @@ def _check_queries_and_keys(q: Tensor, k: Tensor, layout: AttentionLayout, score
         raise ValueError(
             f"queries of {q.shape[-1]} channels and keys of {k.shape[-1]}: a dot product needs the same number"
         )
+    # Not when traced, where a comparison of sizes would become a guard.
+    if isinstance(layout, EdgeListLayout) and not torch.compiler.is_compiling() and len(q) != layout.num_receivers:
+        raise ValueError(f"{len(q)} queries for {layout.num_receivers} receivers: every receiver needs one query")
     if isinstance(layout, DenseLayout) and layout.mask is not None and min(q.dim(), k.dim(), layout.mask.dim()) > 1:
         pairs = q.shape[-2], k.shape[-2]
         if any(size != n and 1 not in (size, n) for size, n in zip(layout.mask.shape[-2:], pairs, strict=True)):

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from molattn.attention import EdgeListLayout, General, Softmax, attend, attention_weights
+from molattn.attention import EdgeListLayout, General, Softmax, attend, attention_weights, backend
 from tests.assertions import assert_close, assert_equivariant, assert_identical, few_examples
 
 F64 = torch.float64
@@ -272,6 +272,22 @@ def test_every_key_has_one_value(values, masked, return_weights):
     edges = EdgeListLayout(torch.tensor([0, 1]), torch.tensor([1, 1]), 2)
     with pytest.raises(ValueError, match=f"5 keys and {values} values"):
         attend(q[0], k[0], torch.randn(values, 6, dtype=F64), edges)
+
+
+@pytest.mark.parametrize("backends", [("compiled", "reference"), ("reference",)])
+@pytest.mark.parametrize("num_receivers", [2, 5])
+def test_every_receiver_has_one_query(num_receivers, backends):
+    q = torch.randn(4, 3, 6)
+    edges = EdgeListLayout(torch.tensor([0, 1]), torch.tensor([1, 1]), num_receivers)
+    with backend(*backends), pytest.raises(ValueError, match=f"4 queries for {num_receivers} receivers"):
+        attend(q, q, q, edges)
+    with pytest.raises(ValueError, match=f"4 queries for {num_receivers} receivers"):
+        attention_weights(q, q, edges)
+
+
+def test_edges_without_heads_give_an_empty_output():
+    q = torch.randn(4, 0, 6)
+    assert attend(q, q, q, EdgeListLayout(torch.tensor([0, 1]), torch.tensor([1, 1]), 4)).shape == (4, 0, 6)
 
 
 @pytest.mark.parametrize("score", ["dot", "scaled_dot"])
