@@ -1,4 +1,4 @@
-"""Keys and values that a decoder keeps from one step to the next."""
+"""Caches of the keys and values of a decoder, which are reused at later steps."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class KVCache:
-    """Cached keys and values of every head, passed in and out explicitly; no module stores them.
+    """Cached keys and values of every head, an argument and a result of each step: no module stores them.
 
     `MultiHeadAttention.project_keys_and_values` computes them, and `MultiHeadAttention.attend_to` uses them.
 
@@ -36,13 +36,13 @@ class KVCache:
         return self.k.shape[-2]
 
     def append(self, later: "KVCache") -> "KVCache":
-        """This cache, followed by the keys and values of `later` tokens."""
+        """This cache, followed by the keys and values of the tokens in `later`, which has the same batch and heads."""
         if not len(self):
             return later
         return KVCache(torch.cat([self.k, later.k], dim=-2), torch.cat([self.v, later.v], dim=-2))
 
     def select(self, rows: Int[Tensor, "m"]) -> "KVCache":
-        """The cache of the given batch `rows`, (m,) integers, in that order; rows may be repeated."""
+        """The cache of these `rows` of the batch, (m,) integers, in that order; rows may be repeated."""
         return KVCache(self.k[rows], self.v[rows])
 
 
@@ -66,5 +66,5 @@ class DecoderLayerCache:
     cross_attention: KVCache
 
     def select(self, rows: Int[Tensor, "m"]) -> "DecoderLayerCache":
-        """The cache of the given batch `rows`, (m,) integers, in that order; rows may be repeated."""
+        """The cache of these `rows` of the batch, (m,) integers, in that order; rows may be repeated."""
         return DecoderLayerCache(self.self_attention.select(rows), self.cross_attention.select(rows))

@@ -45,7 +45,7 @@ class BahdanauState(RecurrentState):
     s: Float[Tensor, "b d"]
 
     def select(self, rows: Int[Tensor, "k"]) -> "BahdanauState":
-        """The state of the given batch `rows`, (k,) integers, in that order; rows may be repeated."""
+        """The state of these `rows` of the batch, (k,) integers, in that order; rows may be repeated."""
         return BahdanauState(self.memory[rows], self.keys[rows], self.source_mask[rows], self.s[rows])
 
 
@@ -57,7 +57,7 @@ class Bahdanau(RecurrentDecoder[BahdanauState]):
     a_t = softmax_j( w . tanh(W_q s_(t-1) + W_k h_j + b) )
     c_t = sum_j a_tj h_j
     s_t = GRU([E y_(t-1); c_t], s_(t-1))
-    r_t = maxout(W_r [s_t; E y_(t-1); c_t] + b_r)       the maximum of each pair of neighbours
+    r_t = maxout(W_r [s_t; E y_(t-1); c_t] + b_r)       the maximum of each pair of adjacent channels
     logits_t = W_o r_t + b_o                            of y_t
 
     The output depends on s_t, as in the paper's equation 4, not on s_(t-1), as in its appendix. Token 0 is padding: it
@@ -131,9 +131,8 @@ class Bahdanau(RecurrentDecoder[BahdanauState]):
         return self.dropout(r), replace(state, s=s), weights
 
 
-# The paper's names of the scores -> those of `molattn.attention`.
 LUONG_SCORES = {"dot": "dot", "general": "general", "concat": "additive", "location": "location"}
-"""The scores of `Luong`: the paper's names, with those of `molattn.attention`."""
+"""The scores of `Luong`, from the paper's names to the names in `molattn.attention`."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +143,8 @@ class LuongState(RecurrentState):
         memory: hs_j, the encoder output, (batch, source, hidden_dim).
         keys: the keys of the score, (batch, source, ...): the memory, or its projection for "concat".
         source_mask: (batch, 1, source), True for tokens, False for padding.
-        hidden: hidden state of the decoder's recurrent layers, each (layers, batch, hidden_dim).
+        hidden: hidden state of the decoder's recurrent layers: h of a GRU, or h and c of an LSTM, each
+            (layers, batch, hidden_dim).
         attentional: a~_t, (batch, hidden_dim), fed to the next step.
 
     >>> import torch
@@ -159,7 +159,7 @@ class LuongState(RecurrentState):
     attentional: Float[Tensor, "b d"]
 
     def select(self, rows: Int[Tensor, "k"]) -> "LuongState":
-        """The state of the given batch `rows`, (k,) integers, in that order; rows may be repeated."""
+        """The state of these `rows` of the batch, (k,) integers, in that order; rows may be repeated."""
         hidden = tuple(h[:, rows] for h in self.hidden)
         return LuongState(self.memory[rows], self.keys[rows], self.source_mask[rows], hidden, self.attentional[rows])
 
@@ -167,15 +167,15 @@ class LuongState(RecurrentState):
 class Luong(RecurrentDecoder[LuongState]):
     """Recurrent encoder-decoder with Luong's global attention.
 
-    hs_j = stacked LSTM over the source;    its last state initializes the decoder, layer by layer
-    h_t  = stacked LSTM over [E y_(t-1); a~_(t-1)]      a~_0 = 0; input feeding
+    hs_j = stacked LSTM over the source                 its last state is the decoder's first one, layer by layer
+    h_t  = stacked LSTM over [E y_(t-1); a~_(t-1)]      with a~_0 = 0; a~_(t-1) only with input feeding
     w_t  = softmax_j( score(h_t, hs_j) )
     c_t  = sum_j w_tj hs_j
     a~_t = tanh(W_c [c_t; h_t])                         the attentional vector
     logits_t = W_o a~_t + b_o                           of y_t
 
-    Scores: dot h_t . hs_j; general h_t^T W hs_j; concat w . tanh(W [h_t; hs_j] + b); location (W h_t)_j, from the
-    decoder's state alone. Token 0 is padding: it is not encoded in the source, and not attended to.
+    Scores: dot h_t . hs_j; general h_t^T W hs_j; concat w . tanh(W [h_t; hs_j] + b); location (W h_t)_j, which depends
+    on the position j and not on hs_j. Token 0 is padding: it is not encoded in the source, and not attended to.
 
     Args:
         source_vocab, target_vocab: vocabulary sizes, including token 0.
@@ -186,7 +186,8 @@ class Luong(RecurrentDecoder[LuongState]):
         score: a name in `LUONG_SCORES` or of `molattn.attention`, or a callable.
         max_source_length: maximum source length, including padding; required by the location score.
         input_feeding: whether a~_(t-1) is an input of step t.
-        dropout: dropout probability of the embeddings, between layers and of a~_t before the output, in training.
+        dropout: dropout probability of the embeddings, between recurrent layers and of a~_t before the output, in
+            training.
 
     Raises:
         ValueError: the cell or score is unknown; the location score has no max_source_length; a size is below 1;

@@ -12,7 +12,7 @@ from molattn.sequence.embedding import PAD
 
 @runtime_checkable
 class DecodingState(Protocol):
-    """The state of a model between two tokens, passed in and out explicitly.
+    """The interface of a model's state between two tokens: a result of one step and an argument of the next.
 
     >>> import torch
     >>> from molattn.sequence import DecodingState, Luong
@@ -23,7 +23,7 @@ class DecodingState(Protocol):
     """
 
     def select(self, rows: Tensor) -> Any:
-        """The state of the given batch rows, (k,) integers, in that order; rows may be repeated."""
+        """The state of these `rows` of the batch, (k,) integers, in that order; rows may be repeated."""
         ...
 
 
@@ -70,7 +70,7 @@ class DecodedSequences:
             the start token; with the end token unless `max_length` was reached; padded with 0.
         scores: (batch,), log P(tokens | source), from greedy search; (batch, beam_size), the same divided by
             |tokens|^length_penalty, from beam search, minus infinity where fewer than beam_size sequences were found.
-            The probabilities are the model's, not renormalized for the padding token, which is never chosen.
+            The probabilities are the model's; they are not renormalized although the padding token is never chosen.
 
     >>> import torch
     >>> from molattn.sequence import Transformer, greedy_search
@@ -110,7 +110,7 @@ def greedy_search(
 
     >>> import torch
     >>> from molattn.sequence import greedy_search
-    >>> class Chain:  # tenths of P(token | the one before it): a row for each one before it; 1 is the start, 2 the end
+    >>> class Chain:  # 10 P(next token | token), a row for each token; 1 is the start token, 2 the end token
     ...     p = torch.tensor([[0, 0, 10, 0, 0], [0, 0, 0, 6, 4], [0, 0, 10, 0, 0], [0, 0, 5, 3, 2], [0, 0, 9, 1, 0]])
     ...     init_state = lambda self, source: None
     ...     step = lambda self, tokens, state: (self.p[tokens].log(), state)
@@ -118,7 +118,7 @@ def greedy_search(
     >>> found.tokens.tolist(), round(found.scores.exp().item(), 2)  # 0.6 * 0.5; 4 and 2 have 0.4 * 0.9
     ([[3, 2]], 0.3)
     """
-    _check(start_token, end_token, max_length)
+    _check_arguments(start_token, end_token, max_length)
     state = model.init_state(source)
     last = source.new_full((len(source),), start_token)
     ended = torch.zeros_like(last, dtype=torch.bool)
@@ -146,20 +146,20 @@ def beam_search(
     max_length: int,
     length_penalty: float = 1.0,
 ) -> DecodedSequences:
-    """Beam search: keeps the `beam_size` most probable partial sequences at each step.
+    """Beam search: the `beam_size` most probable partial sequences at each step.
 
     score(y) = log P(y | source) / |y|^length_penalty
 
     At every step each partial sequence is extended by every token. Those of the best `beam_size` extensions that end
-    with the end token are finished, and the search continues with the best `beam_size` extensions without it. A source
-    is done when `beam_size` sequences are finished. At `max_length`, unfinished sequences fill the remaining places.
-    With `beam_size=1` this is greedy search.
+    with the end token are finished, and the search continues with the best `beam_size` extensions without it. The
+    search of a source ends when `beam_size` sequences are finished. At `max_length`, if fewer are finished, the best
+    unfinished sequences are returned after them. With `beam_size=1` this is greedy search.
 
     Put the model in evaluation mode first, or dropout stays active.
 
     Args:
         model, source, start_token, end_token, max_length: as in `greedy_search`.
-        beam_size: number of partial sequences kept, and of sequences returned.
+        beam_size: number of partial sequences at each step, and of sequences returned.
         length_penalty: 0 ranks by log-probability, which favours short sequences; 1 by its mean per token. |y|
             counts the end token but not the start token.
 
@@ -175,7 +175,7 @@ def beam_search(
 
     >>> import torch
     >>> from molattn.sequence import beam_search
-    >>> class Chain:  # tenths of P(token | the one before it): a row for each one before it; 1 is the start, 2 the end
+    >>> class Chain:  # 10 P(next token | token), a row for each token; 1 is the start token, 2 the end token
     ...     p = torch.tensor([[0, 0, 10, 0, 0], [0, 0, 0, 6, 4], [0, 0, 10, 0, 0], [0, 0, 5, 3, 2], [0, 0, 9, 1, 0]])
     ...     init_state = select = lambda self, _: self  # no state
     ...     step = lambda self, tokens, state: (self.p[tokens].log(), state)
@@ -184,7 +184,7 @@ def beam_search(
     >>> found.tokens.tolist(), [round(p, 2) for p in found.scores[0].exp().tolist()]  # greedy search finds the second
     ([[[4, 2], [3, 2]]], [0.36, 0.3])
     """
-    _check(start_token, end_token, max_length)
+    _check_arguments(start_token, end_token, max_length)
     if beam_size < 1:
         raise ValueError(f"beam_size must be at least 1, got {beam_size}")
     b, device = len(source), source.device
@@ -192,7 +192,7 @@ def beam_search(
     last = source.new_full((b * beam_size,), start_token)
     no_scores = torch.full((b, beam_size), -torch.inf, device=device)
     finished = _FinishedSequences(source.new_empty(b, beam_size, 0), no_scores)
-    # All partial sequences start out equal: only the first one counts, or the beam would hold duplicates.
+    # All partial sequences are equal at first: only the first has a probability, or the beam would have duplicates.
     log_p_so_far = torch.full((b, beam_size), -torch.inf, device=device)
     log_p_so_far[:, 0] = 0.0
     so_far = source.new_empty(b, beam_size, 0)
@@ -204,14 +204,14 @@ def beam_search(
         log_p, state = _next_log_p(model, last, state)
         vocab = log_p.shape[-1]
         total = log_p_so_far.to(log_p.dtype)[:, :, None] + log_p.unflatten(0, (b, beam_size))
-        # At most `beam_size` of these end, so at least `beam_size` continue.
+        # Each partial sequence has one extension that ends, so of 2 beam_size extensions at least beam_size continue.
         best, index = total.flatten(1).topk(min(2 * beam_size, beam_size * vocab), dim=-1)
         parent, token = index // vocab, index % vocab
         ends = token == end_token
         tokens = torch.cat([so_far[batch_index, parent], token[:, :, None]], dim=-1)
 
         new = best[:, :beam_size].masked_fill(~ends[:, :beam_size] | finished.all_found()[:, None], -torch.inf)
-        finished = finished.pad_one().merge(tokens[:, :beam_size], new / length**length_penalty)
+        finished = finished.pad_by_one().merge(tokens[:, :beam_size], new / length**length_penalty)
 
         # A stable sort keeps the order by probability among those that continue.
         continuing = ends.int().argsort(dim=-1, stable=True)[:, :beam_size]
@@ -234,12 +234,12 @@ class _FinishedSequences:
         """(batch,), True if there are beam_size of them."""
         return self.scores.isfinite().all(-1)
 
-    def pad_one(self) -> "_FinishedSequences":
+    def pad_by_one(self) -> "_FinishedSequences":
         """The same sequences with one more column of padding."""
         return _FinishedSequences(torch.nn.functional.pad(self.tokens, (0, 1), value=PAD), self.scores)
 
     def merge(self, tokens: Tensor, scores: Tensor) -> "_FinishedSequences":
-        """The best of these sequences and the given ones."""
+        """The best beam_size of these sequences and of others with these tokens and scores."""
         beam_size = self.scores.shape[-1]
         all_scores = torch.cat([self.scores.to(scores.dtype), scores], dim=-1)
         # A stable sort, not topk: the order of equal scores must not depend on the batch.
@@ -249,7 +249,7 @@ class _FinishedSequences:
         return _FinishedSequences(tokens[batch_index, index[:, :beam_size]], scores[:, :beam_size])
 
     def fill_up(self, tokens: Tensor, scores: Tensor) -> "_FinishedSequences":
-        """These sequences, and in the free places the first of the given ones, which are sorted."""
+        """These sequences, followed by as many of others, which are sorted by score, as are missing to beam_size."""
         free = self.scores.isinf()
         nth = (free.cumsum(-1) - 1).clamp(min=0)
         batch_index = torch.arange(len(tokens), device=tokens.device)[:, None]
@@ -267,7 +267,7 @@ def _next_log_p(model: StepDecoder, last: Tensor, state: Any) -> tuple[Tensor, A
     return log_p, state
 
 
-def _check(start_token: int, end_token: int, max_length: int) -> None:
+def _check_arguments(start_token: int, end_token: int, max_length: int) -> None:
     if max_length < 1:
         raise ValueError(f"max_length must be at least 1, got {max_length}")
     if PAD in (start_token, end_token):

@@ -18,11 +18,11 @@ PAD = 0
 def zero_nonfinite_padding(x: Float[Tensor, "b n d"], mask: Tensor | None) -> Float[Tensor, "b n d"]:
     """`x` with zeros for NaN and infinity in rows that `mask` masks for every query.
 
-    Such rows do not affect the output of other rows, but 0 times NaN would be NaN in the gradients of the weights.
+    Such rows do not affect the output of other rows, but in the gradients of the weights 0 times NaN would be NaN.
 
     Args:
         x: (batch, n, d).
-        mask: broadcastable to (batch, heads, query, n), boolean or float.
+        mask: broadcastable to (batch, heads, query, n), boolean or float; None for no mask.
     """
     if mask is None or mask.shape[-1] not in (1, x.shape[-2]):  # wrong sizes: the attention raises the error
         return x
@@ -30,6 +30,7 @@ def zero_nonfinite_padding(x: Float[Tensor, "b n d"], mask: Tensor | None) -> Fl
 
 
 ChannelOrder = Callable[[Tensor, Tensor], Tensor]
+"""An order of channels: from sines and cosines, (n, channels) each, to the positional encoding, (n, d_model)."""
 
 
 def concatenated(sines: Tensor, cosines: Tensor) -> Tensor:
@@ -66,7 +67,7 @@ def sinusoidal_positions(
     With an odd d_model the last cosine is left out.
 
     Args:
-        length: number of positions; torch.export passes a symbol.
+        length: number of positions; a `torch.SymInt` inside torch.export.
         d_model: channels.
         channel_order: a name in `CHANNEL_ORDERS` or a function that combines sines and cosines.
         offset: the first position, for decoding token by token.
@@ -88,10 +89,10 @@ def sinusoidal_positions(
     combine = resolve_name(channel_order, CHANNEL_ORDERS, "channel order")
     # Computed in float64 for any dtype: float32 angles are off by 1e-4 at position 2000. Apple's GPUs have no float64.
     device = torch.get_default_device() if device is None else torch.device(device)
-    at = torch.device("cpu") if device.type == "mps" else device
-    end: Any = offset + length  # torch's types know no symbols here
-    p = torch.arange(offset, end, dtype=torch.float64, device=at)
-    i = torch.arange((d_model + 1) // 2, dtype=torch.float64, device=at)
+    float64_device = torch.device("cpu") if device.type == "mps" else device
+    end: Any = offset + length  # Any, because the type hints of `torch.arange` exclude SymInt
+    p = torch.arange(offset, end, dtype=torch.float64, device=float64_device)
+    i = torch.arange((d_model + 1) // 2, dtype=torch.float64, device=float64_device)
     angles = torch.outer(p, 10000.0 ** (-2 * i / d_model))
     positions = combine(angles.sin(), angles.cos()[:, : d_model // 2])
     return positions.to(dtype or torch.get_default_dtype()).to(device)
@@ -131,7 +132,7 @@ class PositionalEmbedding(nn.Module):
         self.channel_order = resolve_name(channel_order, CHANNEL_ORDERS, "channel order")
         self.embedding = nn.Embedding(vocab_size, d_model, padding_idx=PAD)
         self.dropout = Dropout(dropout)
-        # With the factor sqrt(d_model), token and position then have the same scale.
+        # So that after the factor sqrt(d_model) of `forward`, embedding and positional encoding have the same scale.
         with torch.no_grad():
             self.embedding.weight.mul_(d_model**-0.5)
 
@@ -139,8 +140,8 @@ class PositionalEmbedding(nn.Module):
         """The embedded tokens, (batch, n, d_model).
 
         Args:
-            tokens: (batch, n) integers.
-            offset: the position of the first of them.
+            tokens: (batch, n) integers, below vocab_size.
+            offset: the position of the first token.
         """
         x = self.embedding(tokens)
         n, d = x.shape[-2:]

@@ -1,4 +1,4 @@
-"""The layers of a Transformer: feed-forward, residual connection, encoder layer, decoder layer and its cache."""
+"""The layers of a Transformer: feed-forward network, residual connection, encoder layer and decoder layer."""
 
 from collections.abc import Callable
 from typing import ClassVar, Literal, overload
@@ -19,16 +19,16 @@ ACTIVATIONS: dict[str, Activation] = {"relu": F.relu, "gelu": F.gelu}
 
 
 class FeedForward(nn.Module):
-    """Position-wise feed-forward: the same two linear maps at every position.
+    """Position-wise feed-forward network: the same two linear layers at every position.
 
     y = f(x W_1 + b_1) W_2 + b_2
 
     Args:
-        d_model: channels in and out.
-        hidden_dim: channels between the two.
+        d_model: channels of input and output.
+        hidden_dim: channels between the two layers.
         activation: f, a name in `ACTIVATIONS` or a function.
         dropout: dropout probability after f, in training.
-        bias: whether the linear maps have biases b_1 and b_2.
+        bias: whether the linear layers have biases b_1 and b_2.
 
     Raises:
         ValueError: the activation is unknown; a size is below 1; dropout is not in [0, 1].
@@ -38,7 +38,7 @@ class FeedForward(nn.Module):
     >>> import torch
     >>> from molattn.sequence import FeedForward
     >>> feed_forward, x = FeedForward(d_model=4, hidden_dim=16), torch.randn(2, 5, 4)
-    >>> torch.allclose(feed_forward(x)[:, 3], feed_forward(x[:, 3]), atol=1e-5)  # each position by itself
+    >>> torch.allclose(feed_forward(x)[:, 3], feed_forward(x[:, 3]), atol=1e-5)  # independent of other positions
     True
     """
 
@@ -58,7 +58,7 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
-        """y of `x`, both (..., d_model)."""
+        """y, (..., d_model), from `x`, (..., d_model)."""
         return self.linear_2(self.dropout(self.activation(self.linear_1(x))))
 
 
@@ -111,7 +111,7 @@ class Residual(nn.Module):
         return self.norm(x) if self.norm_first else x
 
     def add_output(self, x: Tensor, output: Tensor) -> Tensor:
-        """x plus `output`, that of the sublayer, after dropout; normalized if post-norm."""
+        """x + dropout(output), normalized if post-norm; `output` is that of the sublayer, of the shape of `x`."""
         x = x + self.dropout(output)
         return x if self.norm_first else self.norm(x)
 
@@ -146,25 +146,26 @@ class _Layer(nn.Module):
         self.feed_forward_residual = Residual(d_model, dropout, norm_first, layer_norm_eps, bias)
 
     def _add_feed_forward(self, x: Tensor) -> Tensor:
-        """x after the last sublayer."""
+        """`x` after the feed-forward network and its residual connection."""
         return self.feed_forward_residual.add_output(x, self.feed_forward(self.feed_forward_residual.sublayer_input(x)))
 
 
 class EncoderLayer(_Layer):
-    """One layer of the encoder: self-attention and feed-forward, each within a `Residual`.
+    """One layer of the encoder: self-attention and feed-forward network, each within a `Residual`.
 
     x = residual(x, self-attention);    x = residual(x, feed-forward)
 
     Args:
         d_model: channels.
         num_heads: number of attention heads.
-        hidden_dim: hidden channels of the feed-forward; 4 * d_model by default.
+        hidden_dim: hidden channels of the feed-forward network; 4 * d_model by default.
         head_dim: channels of one head; d_model / num_heads by default.
-        activation: activation of the feed-forward, a name in `ACTIVATIONS` or a function.
+        activation: activation of the feed-forward network, a name in `ACTIVATIONS` or a function.
         norm_first: pre-norm if True, post-norm if False.
-        dropout: dropout probability of attention weights, sublayer outputs and inside the feed-forward, in training.
+        dropout: dropout probability of attention weights, sublayer outputs and the hidden channels of the feed-forward
+            network, in training.
         layer_norm_eps: eps of the layer norms, added to the variance.
-        bias: whether the linear maps and the layer norms have biases.
+        bias: whether the linear layers and the layer norms have biases.
 
     Raises:
         ValueError: the activation is unknown; head_dim is None and num_heads does not divide d_model; a size is below
@@ -191,7 +192,9 @@ class EncoderLayer(_Layer):
     def forward(
         self, x: Float[Tensor, "b n d"], mask: Tensor | None = None, return_weights: bool = False
     ) -> Float[Tensor, "b n d"] | tuple[Float[Tensor, "b n d"], Float[Tensor, "b h n n"]]:
-        """The layer's output and, with `return_weights`, its attention weights, (batch, heads, n, n).
+        """The output of the layer and, with `return_weights`, its attention weights.
+
+        NaN and infinity in rows of x that no query attends to, such as padding, do not reach other rows or gradients.
 
         Args:
             x: (batch, n, d_model).
@@ -199,7 +202,8 @@ class EncoderLayer(_Layer):
                 or float, added to the logits.
             return_weights: also return the weights of every head.
 
-        NaN and infinity in rows of x that no query attends to, such as padding, do not reach other rows or gradients.
+        Returns:
+            (batch, n, d_model); with `return_weights` also the weights, (batch, heads, n, n).
 
         Raises:
             ValueError, TypeError: the mask is wrong, as for `MultiHeadAttention`.
@@ -222,7 +226,8 @@ class EncoderLayer(_Layer):
         `padding_mask(~src_key_padding_mask) & ~src_mask`.
 
         Raises:
-            ValueError: torch's layer has a feature that is not supported; the message names it.
+            ValueError: `layer` is not a `torch.nn.TransformerEncoderLayer`, or has a feature that is not supported; the
+                message names it.
         """
         from molattn.sequence.convert import encoder_layer_from_torch
 
@@ -230,8 +235,7 @@ class EncoderLayer(_Layer):
 
 
 class DecoderLayer(_Layer):
-    """One layer of the decoder: self-attention, cross-attention to the memory and feed-forward, as in `EncoderLayer`.
-
+    """One layer of the decoder: self-attention, cross-attention to the encoder output (memory), feed-forward network.
     x = residual(x, self-attention);    x = residual(x, cross-attention);    x = residual(x, feed-forward)
 
     It is not causal by default: pass a `causal_mask` or a `causal_padding_mask`.
@@ -271,7 +275,7 @@ class DecoderLayer(_Layer):
         memory_mask: Tensor | None = None,
         return_weights: bool = False,
     ) -> tuple[Float[Tensor, "b n d"], DecoderLayerCache, tuple[Tensor, Tensor] | None]:
-        """The next n target tokens after the j cached ones.
+        """The output of the layer for the next n target tokens, after the j tokens in the cache.
 
         Args:
             x: (batch, n, d_model).
@@ -330,7 +334,10 @@ class DecoderLayer(_Layer):
         memory_mask: Tensor | None = None,
         return_weights: bool = False,
     ) -> Float[Tensor, "b n d"] | tuple[Float[Tensor, "b n d"], tuple[Tensor, Tensor]]:
-        """The whole target at once: `forward_with_cache` from an empty cache.
+        """The output of the layer for all target tokens: `forward_with_cache` from an empty cache.
+
+        NaN and infinity in rows of x or memory that no query attends to, such as padding, do not reach other rows or
+        gradients.
 
         Args:
             x: (batch, n, d_model).
@@ -339,9 +346,6 @@ class DecoderLayer(_Layer):
                 query may attend, or float, added to the logits.
             memory_mask: mask of the source, broadcastable to (batch, heads, n, m), likewise.
             return_weights: also return the attention weights.
-
-        NaN and infinity in rows of x or memory that no query attends to, such as padding, do not reach other rows or
-        gradients.
 
         Returns:
             (batch, n, d_model); with `return_weights` also the weights (batch, heads, n, n) and (batch, heads, n, m).
@@ -358,7 +362,8 @@ class DecoderLayer(_Layer):
         """A layer with the weights, settings, dtype, device and training mode of torch's, as `EncoderLayer.from_torch`.
 
         Raises:
-            ValueError: torch's layer has a feature that is not supported; the message names it.
+            ValueError: `layer` is not a `torch.nn.TransformerDecoderLayer`, or has a feature that is not supported; the
+                message names it.
         """
         from molattn.sequence.convert import decoder_layer_from_torch
 

@@ -13,8 +13,8 @@ from molattn.attention.arguments import check_sizes
 from molattn.errors import unknown_choice
 from molattn.sequence.embedding import PAD
 
-# The h of a GRU, or the h and the c of an LSTM, each (layers, batch, hidden_dim).
 Hidden = tuple[Tensor, ...]
+"""The hidden state: h of a GRU, or h and c of an LSTM, each (layers * directions, batch, hidden_dim)."""
 State = TypeVar("State")
 
 
@@ -34,12 +34,11 @@ class RecurrentState:
 
 
 CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM}
-"""The recurrent layers of torch by the name of their cell, for the argument `cell` of the recurrent models."""
+"""torch's recurrent layers by name, for the argument `cell` of `Luong` and `RecurrentEncoder`."""
 
 
 def make_rnn(cell: str, input_dim: int, hidden_dim: int, num_layers: int, **settings) -> nn.GRU | nn.LSTM:
-    """A batch-first stack of recurrent layers, from the name of its cell in `CELLS`.
-
+    """A batch-first stack of recurrent layers, from the name of its cell in `CELLS`; `settings` are those of torch.
     Raises:
         ValueError: the cell is unknown.
     """
@@ -79,9 +78,10 @@ class RecurrentEncoder(nn.Module):
         embed_dim: channels of the token embeddings.
         hidden_dim: channels of h in one direction.
         num_layers: number of stacked recurrent layers.
-        cell: f, "gru" or "lstm". torch's GRU applies the reset gate after the recurrent matrix, Cho et al. before it.
+        cell: f, "gru" or "lstm". torch's GRU applies the reset gate after the product with the recurrent matrix, Cho et
+            al. before it.
         bidirectional: whether the source is read in both directions.
-        dropout: dropout probability of the embeddings and between layers, in training.
+        dropout: dropout probability of the embeddings and between recurrent layers, in training.
 
     Raises:
         ValueError: the cell is unknown; a size is below 1; dropout is not in [0, 1].
@@ -115,8 +115,8 @@ class RecurrentEncoder(nn.Module):
         self.memory_dim = hidden_dim * (2 if bidirectional else 1)
         self.embedding = nn.Embedding(vocab, embed_dim, padding_idx=PAD)
         self.dropout = nn.Dropout(dropout)
-        between = dropout if num_layers > 1 else 0.0
-        self.rnn = make_rnn(cell, embed_dim, hidden_dim, num_layers, bidirectional=bidirectional, dropout=between)
+        rnn_dropout = dropout if num_layers > 1 else 0.0  # torch warns of dropout between layers if there is one layer
+        self.rnn = make_rnn(cell, embed_dim, hidden_dim, num_layers, bidirectional=bidirectional, dropout=rnn_dropout)
 
     def forward(self, source: Int[Tensor, "b m"]) -> tuple[Float[Tensor, "b m c"], Hidden]:
         """Encodes the source.
@@ -127,7 +127,7 @@ class RecurrentEncoder(nn.Module):
         Returns:
             The memory (batch, source, memory_dim), zeros at padding, and the last hidden state, each tensor
             (layers * directions, batch, hidden_dim); that of the backward direction is at the first token. A source
-            that is all padding gives zeros.
+            of padding alone gives zeros.
 
         Raises:
             ValueError: there is padding before a token.
@@ -151,18 +151,30 @@ class RecurrentEncoder(nn.Module):
 
 
 def precompute_keys(score: Score, memory: Tensor) -> Tensor:
-    """The keys that `attend_to_memory` takes, computed once before the first query."""
+    """The keys of `RecurrentState`, computed once for all target tokens: the memory, or its projection if additive."""
     return score.w_k(memory) if isinstance(score, Additive) else memory
 
 
 def attend_to_memory(
     score: Score, query: Tensor, state: RecurrentState, return_weights: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """The context of one query, (batch, 1, ...), and its weights, (batch, source), or None without `return_weights`.
+    """The context of one query and, with `return_weights`, its attention weights.
 
     c = sum_j softmax_j(score(query, key_j)) memory_j
+
+    Args:
+        score: of the query and the keys of `state`.
+        query: (batch, 1, channels).
+        state: the memory, its keys and its mask.
+        return_weights: also return the weights.
+
+    Returns:
+        (batch, 1, channels of the memory), and the weights (batch, source), or None without `return_weights`.
+
+    Raises:
+        ValueError: with the location score, the source is longer than its maximum.
     """
-    # The keys are projected already: the additive score would project them again for every target token.
+    # The keys are projected already; `Additive.forward` would project them again for every target token.
     score = score.forward_projected if isinstance(score, Additive) else score
     inputs = query, state.keys, state.memory, state.source_mask
     if not return_weights:

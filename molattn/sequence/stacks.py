@@ -1,4 +1,4 @@
-"""The encoder and decoder stacks, from vectors to vectors; `Transformer` adds embeddings and the output layer."""
+"""Stacks of encoder and decoder layers; `Transformer` adds the embeddings and the output layer."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal, cast, overload
@@ -6,6 +6,7 @@ from typing import ClassVar, Literal, cast, overload
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from molattn.attention.arguments import check_sizes
 from molattn.sequence.caches import DecoderLayerCache
 from molattn.sequence.embedding import zero_nonfinite_padding
 from molattn.sequence.layers import Activation, DecoderLayer, EncoderLayer
@@ -52,6 +53,7 @@ class _Stack(nn.Module):
         final_norm: bool | None = None,
     ):
         super().__init__()
+        check_sizes(0, num_layers=num_layers)
         layers = [
             self.layer_type(
                 d_model,
@@ -77,13 +79,13 @@ class Encoder(_Stack):
     x_l = EncoderLayer_l(x_(l-1));    y = norm(x_L) if final_norm else x_L
 
     Args:
-        num_layers: L.
+        num_layers: L; 0 for none.
         d_model, num_heads, hidden_dim, head_dim, activation, norm_first, dropout, layer_norm_eps, bias: those of
             `EncoderLayer`.
         final_norm: whether a layer norm follows the last layer; norm_first by default.
 
     Raises:
-        ValueError: as for `EncoderLayer`.
+        ValueError: num_layers is negative; as for `EncoderLayer`.
 
     Source: Vaswani et al. 2017, arXiv:1706.03762.
 
@@ -108,7 +110,9 @@ class Encoder(_Stack):
     def forward(
         self, x: Float[Tensor, "b n d"], mask: Tensor | None = None, return_weights: bool = False
     ) -> Float[Tensor, "b n d"] | tuple[Float[Tensor, "b n d"], tuple[Float[Tensor, "b h n n"], ...]]:
-        """The encoded sequence and, with `return_weights`, the weights of every layer, each (batch, heads, n, n).
+        """The encoded sequence and, with `return_weights`, the attention weights of every layer.
+
+        NaN and infinity in rows of x that no query attends to, such as padding, do not reach other rows or gradients.
 
         Args:
             x: (batch, n, d_model).
@@ -116,7 +120,8 @@ class Encoder(_Stack):
                 or float, added to the logits.
             return_weights: also return the attention weights.
 
-        NaN and infinity in rows of x that no query attends to, such as padding, do not reach other rows or gradients.
+        Returns:
+            (batch, n, d_model); with `return_weights` also the weights of every layer, each (batch, heads, n, n).
 
         Raises:
             ValueError, TypeError: the mask is wrong, as for `MultiHeadAttention`.
@@ -151,13 +156,13 @@ class Decoder(_Stack):
     It is not causal by default: pass a `causal_mask` or a `causal_padding_mask`.
 
     Args:
-        num_layers: L.
+        num_layers: L; 0 for none.
         d_model, num_heads, hidden_dim, head_dim, activation, norm_first, dropout, layer_norm_eps, bias: those of
             `DecoderLayer`.
         final_norm: whether a layer norm follows the last layer; norm_first by default.
 
     Raises:
-        ValueError: as for `DecoderLayer`.
+        ValueError: num_layers is negative; as for `DecoderLayer`.
 
     Source: Vaswani et al. 2017, arXiv:1706.03762.
 
@@ -189,7 +194,7 @@ class Decoder(_Stack):
         memory_mask: Tensor | None = None,
         return_weights: bool = False,
     ) -> tuple[Float[Tensor, "b n d"], tuple[DecoderLayerCache, ...], DecoderWeights | None]:
-        """The next n target tokens after the j cached ones.
+        """The output of the stack for the next n target tokens, after the j tokens in the caches.
 
         Args:
             x: (batch, n, d_model).
@@ -243,7 +248,10 @@ class Decoder(_Stack):
         memory_mask: Tensor | None = None,
         return_weights: bool = False,
     ) -> Float[Tensor, "b n d"] | tuple[Float[Tensor, "b n d"], DecoderWeights]:
-        """The decoded sequence and, with `return_weights`, the weights of every layer.
+        """The decoded sequence and, with `return_weights`, the attention weights of every layer.
+
+        NaN and infinity in rows of x or memory that no query attends to, such as padding, do not reach other rows or
+        gradients.
 
         Args:
             x: (batch, n, d_model).
@@ -253,8 +261,8 @@ class Decoder(_Stack):
             memory_mask: mask of the source, broadcastable to (batch, heads, n, m), likewise.
             return_weights: also return the attention weights.
 
-        NaN and infinity in rows of x or memory that no query attends to, such as padding, do not reach other rows or
-        gradients.
+        Returns:
+            (batch, n, d_model); with `return_weights` also the `DecoderWeights`.
 
         Raises:
             ValueError, TypeError: a mask is wrong, as for `MultiHeadAttention`.
@@ -275,5 +283,6 @@ class Decoder(_Stack):
         return decoder_from_torch(stack)
 
     def _layers(self) -> list[DecoderLayer]:
-        # To the type checker a ModuleList contains Modules. Quoted: torch.compile of torch 2.6 fails otherwise.
+        # For a type checker a ModuleList contains Modules. The type is quoted because torch.compile of torch 2.6 fails
+        # otherwise.
         return cast("list[DecoderLayer]", list(self.layers))

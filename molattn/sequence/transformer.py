@@ -20,8 +20,8 @@ class TransformerWeights:
 
     Attributes:
         encoder: source to source, each (batch, heads, source, source).
-        decoder: target to target, each (batch, heads, target, target).
-        cross: target to source, each (batch, heads, target, source).
+        decoder: target to target (self-attention of the decoder), each (batch, heads, target, target).
+        cross: target to source (cross-attention), each (batch, heads, target, source).
 
     >>> import torch
     >>> from molattn.sequence import Transformer
@@ -60,7 +60,7 @@ class TransformerState:
     target_mask: Bool[Tensor, "b 1 1 j"]
 
     def select(self, rows: Int[Tensor, "k"]) -> "TransformerState":
-        """The state of the given batch `rows`, (k,) integers, in that order; rows may be repeated."""
+        """The state of these `rows` of the batch, (k,) integers, in that order; rows may be repeated."""
         caches = tuple(cache.select(rows) for cache in self.caches)
         return TransformerState(caches, self.source_mask[rows], self.target_mask[rows])
 
@@ -78,17 +78,17 @@ class Transformer(nn.Module):
         d_model: channels.
         num_heads: number of heads of every attention.
         num_layers: number of layers of the encoder and of the decoder.
-        hidden_dim: hidden channels of the feed-forwards; 4 * d_model by default.
+        hidden_dim: hidden channels of the feed-forward networks; 4 * d_model by default.
         head_dim: channels of one head; d_model / num_heads by default.
         activation: "relu", "gelu" or a function.
         norm_first: pre-norm, with a final layer norm in each stack, if True; post-norm if False.
-        dropout: dropout probability of embeddings, attention weights, sublayer outputs and inside the feed-forwards, in
-            training.
+        dropout: dropout probability of embeddings, attention weights, sublayer outputs and the hidden channels of the
+            feed-forward networks, in training.
         channel_order: of the positional encoding, "concatenated", "interleaved" or a function.
 
     Raises:
         ValueError: the activation or channel order is unknown; head_dim is None and num_heads does not divide d_model;
-            num_heads, hidden_dim or head_dim is below 1; dropout is not in [0, 1).
+            a size is below 1, or num_layers below 0; dropout is not in [0, 1).
 
     Source: Vaswani et al. 2017, arXiv:1706.03762.
 

@@ -3,7 +3,17 @@
 import pytest
 
 from molattn.attention import Additive, General, Location
-from molattn.sequence import Bahdanau, FeedForward, Luong, PositionalEmbedding, RecurrentEncoder, Residual
+from molattn.sequence import (
+    Bahdanau,
+    Decoder,
+    Encoder,
+    FeedForward,
+    Luong,
+    PositionalEmbedding,
+    RecurrentEncoder,
+    Residual,
+    Transformer,
+)
 
 LAYERS = {
     "general": (General, {"query_dim": 4, "key_dim": 4}),
@@ -29,3 +39,12 @@ def test_a_size_below_1_is_refused_by_its_name(name, size, wrong):
     layer(**sizes)
     with pytest.raises(ValueError, match=f"{size.removeprefix('source_')} must be at least 1, not {wrong}"):
         layer(**{**sizes, size: wrong})
+
+
+@pytest.mark.parametrize("stack", [Encoder, Decoder])
+def test_a_stack_may_have_no_layers_but_not_fewer(stack):
+    assert len(stack(0, 8, 2).layers) == 0
+    with pytest.raises(ValueError, match="num_layers must be at least 0, not -1"):
+        stack(-1, 8, 2)
+    with pytest.raises(ValueError, match="num_layers must be at least 0, not -1"):
+        Transformer(5, 5, 8, 2, num_layers=-1)
