@@ -129,7 +129,7 @@ def _load_reader() -> tuple[Reader | None, Reader | None, str]:
     return _make_reader(loaded.library), _make_reader(loaded.library, perceived=False), ""
 
 
-def load() -> loader.Loaded:
+def load() -> loader.LoadResult:
     """The library of `binary.c`, which returns the codes of the reference for `CHECK_SMILES`.
 
     The check, a fifth of the start-up time, is repeated for another version of RDKit, and for other tables or modules

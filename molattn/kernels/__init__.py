@@ -10,33 +10,33 @@
 
 `attend` is that of `molattn.attention`. The C files are in `csrc`. `loader` uses the libraries of the wheel
 (`shipped`), or has `compiler` build them for this processor at first use. It uses a library only if its structs have
-the layout of the ctypes structures and it agrees with its reference, forward and backward. `dispatch` selects the
-implementation of an operation. binary.c, which reads molecules, belongs to `molattn.chem.binary`.
+the memory layout of the ctypes structures and its results agree with the reference, forward and backward. `dispatch`
+selects the implementation of an operation. binary.c and cip.h, which read molecules, belong to `molattn.chem.binary`.
 """
 
 import os
 
 
 def describe_kernels() -> str:
-    """Whether all kernels are in use, where they come from and for which processor, or why not, in one line."""
+    """One line on whether all kernels are in use: where they come from and for which processor, or why not."""
     from molattn.kernels import blocks, edge_attention, elementwise, lookup, segments
     from molattn.kernels.compiler import MARCH_VARIABLE
     from molattn.kernels.dispatch import BACKEND_VARIABLE
     from molattn.kernels.loader import COMPILED_HERE
 
-    chosen = os.environ.get(BACKEND_VARIABLE, "").strip()
-    if chosen and "compiled" not in [name.strip() for name in chosen.split(",")]:
-        return f"no, {BACKEND_VARIABLE} allows {chosen} alone"
+    allowed = os.environ.get(BACKEND_VARIABLE, "").strip()
+    if allowed and "compiled" not in [name.strip() for name in allowed.split(",")]:
+        return f"no, {BACKEND_VARIABLE} allows only {allowed}"
     if why := blocks.LIBRARY.unavailable_reason():
         return f"no, torch's operations instead, training about 3 times slower: {why}"
     others = (edge_attention, lookup, elementwise, segments)
     for kernel in others:
         if why := kernel.LIBRARY.unavailable_reason():
             return f"not all, torch's operations instead of {kernel.LIBRARY.source.name}: {why}"
-    if chosen:
-        return f"yes, but {BACKEND_VARIABLE} allows {chosen} alone"
+    if allowed:
+        return f"yes, but {BACKEND_VARIABLE} allows only {allowed}"
     origins = {kernel.LIBRARY.source.name: kernel.LIBRARY.origin() for kernel in (blocks, *others)}
-    if len({*origins.values()}) > 1:
+    if len(set(origins.values())) > 1:
         return "yes: " + "; ".join(f"{name} {origin}" for name, origin in origins.items())
     origin = origins[blocks.LIBRARY.source.name]
-    return f"yes, {origin}" + (f"; {MARCH_VARIABLE} names another" if origin == COMPILED_HERE else "")
+    return f"yes, {origin}" + (f"; set {MARCH_VARIABLE} to build for another" if origin == COMPILED_HERE else "")

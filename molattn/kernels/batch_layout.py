@@ -9,20 +9,20 @@ from torch import Tensor
 
 from molattn.kernels.operations import FLOATS_PER_VECTOR, all_true
 
-# The number of attention weights, over all heads, of a chunk: its tensors fit into the second-level cache of a CPU.
-_CHUNK = 2**18
+# The largest number of attention weights, over all heads, in a chunk of graphs: its tensors fit into the L2 cache.
+_MAX_CHUNK_WEIGHTS = 2**18
 
 
 @dataclass(frozen=True)
 class PaddedBatch:
-    """A batch of b padded graphs of n nodes each, whose nodes are b n consecutive rows, and its masks.
+    """A batch of b graphs, padded to n nodes each, whose nodes are b n consecutive rows, and its masks.
 
     Attributes:
         b: the number of graphs.
         n: the number of nodes per graph, with padding.
         dtype, device: those of the logits.
         node_mask: (b, n), True for nodes; None if there is no padding.
-        edge_mask: (b, n, n), True for edges; None if every pair of nodes has one.
+        edge_mask: (b, n, n), True where i may attend to j; None if all pairs of nodes are valid.
     """
 
     b: int
@@ -33,8 +33,8 @@ class PaddedBatch:
     edge_mask: Tensor | None = None
 
     @classmethod
-    def of(cls, q: Tensor, node_mask: Tensor | None, edge_mask: Tensor | None) -> "PaddedBatch":
-        """The batch of queries (b, n, ...) with these masks."""
+    def from_queries(cls, q: Tensor, node_mask: Tensor | None, edge_mask: Tensor | None) -> "PaddedBatch":
+        """The batch of queries q, (b, n, ...), with these masks; a node mask without padding becomes None."""
         if node_mask is not None and edge_mask is None and all_true(node_mask):
             node_mask = None
         b, n, *_ = q.shape
@@ -44,7 +44,7 @@ class PaddedBatch:
 
     @property
     def num_keys(self) -> int:
-        """m, the number of keys: n, or more if short rows are padded to a vector.
+        """m, the number of keys with padding: n, or more if the rows of the softmax are padded to a vector.
 
         torch's softmax does not vectorize shorter rows, and is then ten times slower.
         """
@@ -68,8 +68,8 @@ class PaddedBatch:
     def bound(self) -> Tensor | None:
         """The upper bound of the logits, broadcastable to (h, b, n, m); None if nothing is masked.
 
-        It is infinity for a valid pair and the lowest float for a masked one, which the softmax then leaves out. Taking
-        the minimum with it takes a fifth of the time of `masked_fill`.
+        It is infinity for a valid pair and the lowest float for a masked one, whose weight is then 0. `torch.minimum`
+        of logits and bound takes a fifth of the time of `masked_fill`.
         """
         lowest = torch.finfo(self.dtype).min
         if self.allowed is not None:
@@ -87,7 +87,7 @@ class PaddedBatch:
 
     @cached_property
     def row_mask(self) -> Tensor | None:
-        """(b, n, 1), 1 for receivers that have a valid key and 0 for the others; None if all have one."""
+        """`has_valid_key` as floats, (b, n, 1); None if all receivers have a valid key."""
         return None if self.has_valid_key is None else self.has_valid_key.unsqueeze(-1).to(self.dtype)
 
     @cached_property
@@ -99,7 +99,7 @@ class PaddedBatch:
         """A few graphs at a time: their slice of the b graphs, their slice of the b n rows, and their number."""
         if not self.b:
             return
-        graphs = max(1, _CHUNK // max(1, num_heads * self.n * self.num_keys)) if on_cpu else self.b
+        graphs = max(1, _MAX_CHUNK_WEIGHTS // max(1, num_heads * self.n * self.num_keys)) if on_cpu else self.b
         size = -(-self.b // -(-self.b // graphs))
         for first in range(0, self.b, size):
             c = min(size, self.b - first)
@@ -116,7 +116,7 @@ class PaddedBatch:
     @cached_property
     def sizes(self) -> Tensor | None:
         """(b,), the number of nodes of each graph; None without a node mask, with an edge mask, or if a node follows
-        padding."""
+        padding, in which cases these numbers are not enough to tell which pairs are valid."""
         if self.node_mask is None or self.edge_mask is not None:
             return None
         sizes = self.node_mask.sum(-1)
@@ -124,11 +124,11 @@ class PaddedBatch:
         return sizes if torch.equal(first, self.node_mask) else None
 
     @cached_property
-    def pairs(self) -> Tensor | None:
-        """`allowed` as (b, n, n) bytes; None if `sizes` suffices or everything is allowed."""
-        pairs = self.allowed
-        if pairs is None or self.sizes is not None:
+    def allowed_bytes(self) -> Tensor | None:
+        """`allowed` as uint8, (b, n, n); None if `sizes` is enough or every node may attend to all."""
+        allowed = self.allowed
+        if allowed is None or self.sizes is not None:
             return None
         if self.edge_mask is None and self.node_mask is not None:  # receivers in the padding have no valid key
-            pairs = pairs & self.node_mask.unsqueeze(-1)
-        return pairs.expand(self.b, self.n, self.n).contiguous().view(torch.uint8)
+            allowed = allowed & self.node_mask.unsqueeze(-1)
+        return allowed.expand(self.b, self.n, self.n).contiguous().view(torch.uint8)

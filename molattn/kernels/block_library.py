@@ -1,4 +1,4 @@
-"""The library of `blocks.c`: its structures, and its calls with checked arguments."""
+"""The library of `blocks.c`: its ctypes structures, the checks of its arguments, and its calls."""
 
 import ctypes
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from molattn.kernels.operations import (
 
 
 class _Linear(ctypes.Structure):
-    """`Linear` of the C source: addresses of a weight, a bias and their gradients."""
+    """`Linear` of the C source: the addresses of a weight, a bias and their gradients."""
 
     _fields_ = tuple((name, ctypes.c_void_p) for name in ("w", "b", "d_w", "d_b"))
 
@@ -83,10 +83,10 @@ class BlockArguments(NamedTuple):
     Attributes:
         v: (b, n, c), the nodes.
         edges: the edge features, (b, n, n, f), or the tables of which they are sums, each (rows, f).
-        weights: the `BlockTensors` of all blocks, concatenated; an empty tensor if there is no w_be.
+        weights: the `BlockTensors` of all blocks, one after another; an empty tensor in place of a missing w_be.
         counts, edge_mask, codes: as in `BatchEdges`.
         num_heads: h.
-        eps: two for each block, of norm_v and norm_x.
+        eps: two for each block, of the layer norms norm_v and norm_x.
         p: the dropout probability.
         keys: four for each block, of the dropout masks m_0 to m_3.
     """
@@ -105,7 +105,7 @@ class BlockArguments(NamedTuple):
 
 def _self_test() -> str:
     """How the library differs from the equations of the blocks on two molecules; empty if it agrees."""
-    # Here, because graph imports kernels, and `blocks` this module.
+    # Imported here, because `molattn.graph` and `molattn.kernels.blocks` import this module.
     from molattn.graph.block import GraphNetBlock
     from molattn.graph.graph import DenseGraph
     from molattn.kernels.blocks import BatchEdges, compiled_blocks
@@ -123,16 +123,15 @@ def _self_test() -> str:
             v = torch.randn(2, n, c, requires_grad=True)
             rows = torch.randn((4, f) if tables else (2, n, n, f), requires_grad=True)
             graph = DenseGraph(v, mask, rows[codes.long()] if tables else rows, edge_mask=edge_mask)
-            materialized: Any = graph
+            reference: Any = graph
             for block in blocks:
-                materialized, _ = block.materialize(materialized)
-            layout = BatchEdges(mask.sum(1), edge_mask, tables)
-            ours = compiled_blocks(weights, v, [rows], layout)
-            learned = [v, rows, *(x for block in blocks for x in block.parameters())]
-            found = torch.autograd.grad((ours * probe).sum(), learned)
-            expected = torch.autograd.grad((materialized.v * probe[mask]).sum(), learned)
+                reference, _ = block.materialize(reference)
+            ours = compiled_blocks(weights, v, [rows], BatchEdges(mask.sum(1), edge_mask, tables))
+            inputs = [v, rows, *(x for block in blocks for x in block.parameters())]
+            found = torch.autograd.grad((ours * probe).sum(), inputs)
+            expected = torch.autograd.grad((reference.v * probe[mask]).sum(), inputs)
             names = ["v", "the edges", *(name for block in blocks for name, _ in block.named_parameters())]
-            pairs.append(("a node", ours[mask], materialized.v))
+            pairs.append(("a node", ours[mask], reference.v))
             pairs += [(f"the gradient of {name}", *both) for name, *both in zip(names, found, expected, strict=True)]
         return first_mismatch(pairs)
 
@@ -151,31 +150,44 @@ LIBRARY = Library(
 
 
 def group_by_block(weights: Sequence[Tensor]) -> list[BlockTensors]:
-    each = len(BlockTensors._fields)
-    return [BlockTensors(*weights[i : i + each]) for i in range(0, len(weights), each)]
+    """The weights of each block, from those of all blocks one after another."""
+    per_block = len(BlockTensors._fields)
+    return [BlockTensors(*weights[i : i + per_block]) for i in range(0, len(weights), per_block)]
 
 
 def _check(arguments: BlockArguments) -> None:
     """Raise a ValueError for a wrong shape, dtype or device; the library checks the values of counts and codes."""
     v, edges, weights, counts, edge_mask, codes, num_heads, eps, p, keys = arguments
-    each, h = len(BlockTensors._fields), num_heads
-    if not weights or len(weights) % each or not edges or v.dim() != 3:
-        raise ValueError(f"there are {len(weights)} weights and {len(edges)} edges for nodes of {tuple(v.shape)}")
+    per_block, h = len(BlockTensors._fields), num_heads
+    if not weights or len(weights) % per_block or not edges or v.dim() != 3:
+        raise ValueError(
+            f"the blocks need {per_block} weights each, tensors of edges, and nodes (b, n, c); got {len(weights)} "
+            f"weights, {len(edges)} tensors of edges, and nodes {tuple(v.shape)}"
+        )
     blocks = group_by_block(weights)
     if len(eps) != 2 * len(blocks) or len(keys) != 4 * len(blocks) or not 0 <= p < 1:
-        raise ValueError(f"{len(eps)} eps, {len(keys)} keys and a dropout of {p} are not for {len(blocks)} blocks")
+        raise ValueError(
+            f"{len(blocks)} blocks need {2 * len(blocks)} eps, {4 * len(blocks)} dropout keys and a dropout in [0, 1); "
+            f"got {len(eps)}, {len(keys)} and {p}"
+        )
     b, n, c = v.shape
     w, hidden, f = blocks[0].w_q.shape[0], blocks[0].first_w.shape[0], edges[0].shape[-1]
     if h < 1 or w % h or f < 1 or any(size < 1 or size % FLOATS_PER_VECTOR for size in (c, w, hidden)):
-        raise ValueError(f"{h} heads, {c}, {w} and {hidden} channels and {f} of the edges are not for compiled blocks")
+        raise ValueError(
+            f"the compiled blocks need heads that divide {w} channels, edge features, and multiples of "
+            f"{FLOATS_PER_VECTOR} channels; got {h} heads, {f} edge features, and {c}, {w} and {hidden} channels"
+        )
     check_argument("v", v, v.shape)
     if not codes:
         check_argument("e", edges[0], (b, n, n, f))
     if len(edges) > MAX_TABLES or len(edges) != max(1, len(codes)):
-        raise ValueError(f"there are {len(edges)} tables for {len(codes)} codes of edges, of {MAX_TABLES} at most")
+        raise ValueError(
+            f"got {len(edges)} tensors of edges: it needs one table for each tensor of codes, of which there are "
+            f"{len(codes)} (at most {MAX_TABLES}), or the edge features if there are none"
+        )
     for rows, index in zip(edges, codes, strict=False):
-        check_argument("a table of edges", rows, (len(rows), f))
-        check_argument("codes of edges", index, (b, n, n), torch.uint8)
+        check_argument("a table of the edges", rows, (len(rows), f))
+        check_argument("the codes of the edges", index, (b, n, n), torch.uint8)
     check_argument("counts", counts, (b,), torch.int64)
     if edge_mask is not None:
         check_argument("edge_mask", edge_mask, (b, n, n), torch.bool)
@@ -193,7 +205,7 @@ def _check(arguments: BlockArguments) -> None:
 
 
 class PreparedCall:
-    """The arguments of the library, and the tensors that it reads and writes."""
+    """The arguments of the library in its structures, and the tensors whose addresses they hold."""
 
     def __init__(self, arguments: BlockArguments):
         _check(arguments)
@@ -239,14 +251,21 @@ class PreparedCall:
         )
 
     def num_saved(self) -> int:
-        """The number of floats that the forward pass saves for the gradient."""
+        """The number of floats that the forward pass saves for the gradient.
+
+        Raises:
+            IndexError: a number of nodes is negative or larger than n.
+        """
         count = LIBRARY["molattn_blocks_saved_size"](ctypes.byref(self.stack))
         if count < 0:
             raise IndexError(_INVALID_COUNT)
         return count
 
     def allocate_gradients(self, edges_need_grad: bool) -> tuple[list[Tensor], list[Tensor]]:
-        """Tensors for the gradients of edges and weights."""
+        """Empty tensors for the gradients of edges and weights, whose addresses are set in the structures.
+
+        With tables they are always computed; an empty gradient of the edge features means that none is needed.
+        """
         tables = bool(self.codes)
         d_edges = [torch.empty_like(x) if edges_need_grad or tables else x.new_empty(0) for x in self.edges]
         for i, d_rows in enumerate(d_edges if tables else ()):
@@ -271,7 +290,7 @@ class PreparedCall:
                 to.copy_(x)
 
     def forward(self, save: bool) -> tuple[Tensor, Tensor]:
-        """The nodes, and the saved activations."""
+        """The nodes, (b, n, c), and the saved activations: (`num_saved()`,), or (0,) without `save`."""
         out = torch.empty_like(self.v)
         saved = self.v.new_empty(self.num_saved() if save else 0)
         self.stack.out, self.stack.saved = out.data_ptr(), data_pointer(saved) if save else None
@@ -281,7 +300,13 @@ class PreparedCall:
     def backward(
         self, d_out: Tensor, saved: Tensor, edges_need_grad: bool
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """The gradients of the nodes, of the edges and of the weights."""
+        """The gradients of the nodes, of the edges and of the weights; see `allocate_gradients` for those of the edges.
+
+        Args:
+            d_out: the gradient of the nodes that `forward` returns.
+            saved: the activations that `forward` returns.
+            edges_need_grad: whether the edges need a gradient.
+        """
         check_argument("the gradient of the nodes", d_out, self.v.shape)
         check_argument("the saved activations", saved, (self.num_saved(),))
         d_out = d_out.contiguous()
@@ -293,6 +318,11 @@ class PreparedCall:
         return d_v, d_edges, d_weights
 
     def run(self, name: str) -> None:
+        """Call a function of the library, and raise the error of its status.
+
+        Raises:
+            MemoryError, IndexError: see `run_stack` of the C source.
+        """
         status = LIBRARY[name](ctypes.byref(self.stack), torch.get_num_threads())
         if status == 1:
             raise MemoryError("no memory is left for the blocks")
@@ -306,7 +336,7 @@ def _none_if_empty(x: Tensor | None) -> Tensor | None:
 
 
 def _weights_and_biases(layer: _Layer, block: BlockTensors) -> tuple[tuple[ctypes.Structure, Tensor, Tensor], ...]:
-    """The structures of the layers with a bias, with their weights and biases."""
+    """The structures of the norms and linear layers that have a bias, with their weights and biases."""
     return (
         (layer.norm_v, block.norm_v_w, block.norm_v_b),
         (layer.o, block.o_w, block.o_b),

@@ -1,11 +1,11 @@
-"""The blocks of the default model in sequence, by `blocks.c`: forward, and their gradient.
+"""The blocks of the default model in sequence, by `blocks.c`: forward, and the gradient.
 
     x  = v + m_1 (W_o attention(norm_v(v)) + b_o)
     v' = x + m_3 (W_last (m_2 gelu(W_first norm_x(x) + b_first)) + b_last)
 
 for each block, v' being the v of the next. The attention is that of `molattn.kernels.edge_attention`, with a dropout
-mask m_0; m_1 to m_3 are dropout masks too. It is the operation `torch.ops.molattn.blocks`; double backward uses
-`blocks_reference`.
+mask m_0 of its weights; m_1 to m_3 are dropout masks too. It is the operation `torch.ops.molattn.blocks`; double
+backward uses `blocks_reference`.
 """
 
 from collections.abc import Sequence
@@ -29,11 +29,11 @@ from molattn.kernels.operations import (
 
 @dataclass(frozen=True)
 class BlockWeights:
-    """The parameters of a block.
+    """The weights and settings of a block.
 
     Attributes:
         num_heads: h.
-        eps: of norm_v and norm_x.
+        eps: of the layer norms norm_v and norm_x, added to the variance.
         dropout: the dropout probability, 0 in evaluation.
         tensors: the weights.
     """
@@ -74,39 +74,48 @@ def unsupported_reason(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequenc
     if len(sizes) != 1 or len({(block.num_heads, block.dropout) for block in blocks}) != 1:
         return "blocks of different sizes or dropouts"
     if any(size % FLOATS_PER_VECTOR for size in sizes.pop()):
-        return f"channels that are no multiples of {FLOATS_PER_VECTOR}"
+        return f"channels that are not multiples of {FLOATS_PER_VECTOR}"
     if not 0 < len(edges) <= MAX_TABLES or edges[0].shape[-1] == 0:
         return "no edge features"
     return eager_unsupported_reason(*tensors) or LIBRARY.unavailable_reason()
 
 
-def compiled_blocks(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequence[Tensor], layout: BatchEdges) -> Tensor:
-    """The nodes v, (b, n, c), after a sequence of blocks: see `GraphNetBlock`; zeros in the padding.
+def compiled_blocks(blocks: Sequence[BlockWeights], v: Tensor, edges: Sequence[Tensor], batch: BatchEdges) -> Tensor:
+    """The nodes after a sequence of blocks: see `GraphNetBlock`.
 
-    `edges` is [e], (b, n, n, f), or, if the layout has codes, one table, (rows, f), for each of them: the features of
-    an edge are then the sum of its rows. `torch.set_float32_matmul_precision` sets the precision of products: float32
-    for "highest"; lower settings use bfloat16 on processors with AMX, with 16 bits of precision.
+    `torch.set_float32_matmul_precision` sets the precision of products: float32 for "highest"; lower settings use
+    bfloat16 on processors with AMX, with 16 bits of precision.
+
+    Args:
+        blocks: of the same sizes, number of heads and dropout.
+        v: nodes, (b, n, c).
+        edges: [e], the edge features (b, n, n, f); or, if `batch` has codes, one embedding table (rows, f) for each of
+            them: the features of an edge are then the sum of the rows that its codes select.
+        batch: the numbers of nodes, the edge mask and the codes of the edges.
+
+    Returns:
+        (b, n, c), zeros in the padding.
 
     Raises:
         IndexError: a code has no row, or a graph has more than n nodes.
-        ValueError: a tensor is not as `BlockWeights`, `BatchEdges` and this function require.
+        ValueError: there are no blocks, they differ in size or settings, or a shape, dtype or device is wrong.
     """
     if not blocks:
         raise ValueError("there are no blocks")
     first, count = blocks[0], len(BlockTensors._fields)
     for block in blocks:
         if (block.num_heads, block.dropout) != (first.num_heads, first.dropout) or len(block.tensors) != count:
-            raise ValueError("the blocks have other numbers of heads or of weights, or another dropout")
+            raise ValueError("the blocks differ in the number of heads, the number of weights or the dropout")
         for name, x in zip(BlockTensors._fields, block.tensors, strict=True):
             if x is None and name != "w_be":
                 raise ValueError(f"{name} of a block is missing")
     weights = [v.new_empty(0) if x is None else x for block in blocks for x in block.tensors]
     keys = [new_key() if first.dropout else 0 for _ in range(4 * len(blocks))]
     eps = [eps for block in blocks for eps in block.eps]
-    rest = (layout.counts, layout.edge_mask, list(layout.codes), first.num_heads, eps, first.dropout, keys)
-    # Inside an autograd function it is not known whether gradients are needed.
+    constants = (batch.counts, batch.edge_mask, list(batch.codes), first.num_heads, eps, first.dropout, keys)
+    # Decided here: inside `forward` of an autograd function, gradients are always disabled.
     save = torch.is_grad_enabled() and any(x.requires_grad for x in (v, *edges, *weights))
-    return _Blocks.apply(rest, save, len(edges), v, *edges, *weights)
+    return _Blocks.apply(constants, save, len(edges), v, *edges, *weights)
 
 
 def blocks_reference(arguments: BlockArguments) -> Tensor:
@@ -136,17 +145,17 @@ def blocks_reference(arguments: BlockArguments) -> Tensor:
 
 
 class _Blocks(torch.autograd.Function):
-    """`torch.ops.molattn.blocks` and its gradient for eager mode.
+    """`torch.ops.molattn.blocks` and its gradient for eager mode, without torch's dispatcher.
 
-    For lists of so many tensors, torch's dispatcher takes as long as the operation itself for three molecules.
+    For this many tensors the dispatcher takes as long as the operation itself takes for three molecules.
     """
 
     @staticmethod
-    def forward(ctx, rest, save, num_edges, v, *tensors):  # pyright: ignore[reportIncompatibleMethodOverride]
-        call = PreparedCall(BlockArguments(v, tensors[:num_edges], tensors[num_edges:], *rest))
+    def forward(ctx, constants, save, num_edge_tensors, v, *tensors):  # pyright: ignore[reportIncompatibleMethodOverride]
+        call = PreparedCall(BlockArguments(v, tensors[:num_edge_tensors], tensors[num_edge_tensors:], *constants))
         out, saved = call.forward(save)
-        ctx.call, ctx.rest, ctx.num_edges = call, rest, num_edges
-        counts, edge_mask, codes, *_ = rest
+        ctx.call, ctx.constants, ctx.num_edge_tensors = call, constants, num_edge_tensors
+        counts, edge_mask, codes, *_ = constants
         ctx.save_for_backward(saved, v, *tensors, counts, edge_mask, *codes)
         return out
 
@@ -155,16 +164,16 @@ class _Blocks(torch.autograd.Function):
         needed = ctx.needs_input_grad[3:]
         saved, v, *tensors = ctx.saved_tensors[: 1 + len(needed)]  # raises if one was modified in place
         if torch.is_grad_enabled():
-            edges, weights = tensors[: ctx.num_edges], tensors[ctx.num_edges :]
-            out = blocks_reference(BlockArguments(v, edges, weights, *ctx.rest))
+            edges, weights = tensors[: ctx.num_edge_tensors], tensors[ctx.num_edge_tensors :]
+            out = blocks_reference(BlockArguments(v, edges, weights, *ctx.constants))
             return None, None, None, *differentiable_gradients(out, (v, *tensors), needed, d_out)
-        d_v, d_edges, d_weights = ctx.call.backward(d_out, saved, any(needed[1 : 1 + ctx.num_edges]))
+        d_v, d_edges, d_weights = ctx.call.backward(d_out, saved, any(needed[1 : 1 + ctx.num_edge_tensors]))
         gradients = (d_v, *d_edges, *d_weights)
         return None, None, None, *(d if need else None for d, need in zip(gradients, needed, strict=True))
 
 
-def _forward(*arguments_and_flag: Any) -> tuple[Tensor, Tensor]:
-    *arguments, save = arguments_and_flag
+def _forward(*arguments_and_save: Any) -> tuple[Tensor, Tensor]:
+    *arguments, save = arguments_and_save
     return PreparedCall(BlockArguments(*arguments)).forward(save)
 
 
@@ -180,40 +189,42 @@ _ARGUMENTS = (
 
 
 def _fake_forward(v, *arguments):
-    # The number of saved floats depends on the number of nodes of the graphs.
-    size = torch.library.get_ctx().new_dynamic_size() if arguments[-1] else 0
+    *_, save = arguments
+    # The number of saved floats depends on the values of `counts`.
+    size = torch.library.get_ctx().new_dynamic_size() if save else 0
     return v.new_empty(v.shape), v.new_empty(size)
 
 
-def _fake_backward(d_out, saved, v, edges, weights, counts, edge_mask, codes, *rest):  # noqa: ARG001
-    d_edges = [x.new_empty(x.shape if rest[-1] or codes else 0) for x in edges]
+def _fake_backward(d_out, saved, v, edges, weights, counts, edge_mask, codes, *settings_and_flag):  # noqa: ARG001
+    *_, edges_need_grad = settings_and_flag
+    d_edges = [x.new_empty(x.shape if edges_need_grad or codes else 0) for x in edges]
     return v.new_empty(v.shape), d_edges, [x.new_empty(x.shape) for x in weights]
 
 
 def _setup(ctx, inputs, output) -> None:
-    v, edges, weights, counts, edge_mask, codes, *numbers, _save = inputs
-    ctx.numbers, ctx.lengths = numbers, (len(edges), len(weights))
+    v, edges, weights, counts, edge_mask, codes, *settings, _save = inputs
+    ctx.settings, ctx.num_tensors = settings, (len(edges), len(weights))
     ctx.save_for_backward(output[1], v, counts, edge_mask, *edges, *weights, *codes)
     ctx.mark_non_differentiable(output[1])
 
 
 def _gradient(ctx, d_out: Tensor, _d_saved: Tensor | None):
     saved, v, counts, edge_mask, *tensors = ctx.saved_tensors
-    num_edges, num_weights = ctx.lengths
-    edges, weights = tensors[:num_edges], tensors[num_edges : num_edges + num_weights]
-    codes = tensors[num_edges + num_weights :]
-    arguments = BlockArguments(v, edges, weights, counts, edge_mask, codes, *ctx.numbers)
-    rest = [None, None, [None] * len(codes), *[None] * (len(ctx.numbers) + 1)]
+    num_edge_tensors, num_weights = ctx.num_tensors
+    end = num_edge_tensors + num_weights
+    edges, weights, codes = tensors[:num_edge_tensors], tensors[num_edge_tensors:end], tensors[end:]
+    arguments = BlockArguments(v, edges, weights, counts, edge_mask, codes, *ctx.settings)
+    no_gradients = [None, None, [None] * len(codes), *[None] * (len(ctx.settings) + 1)]
     if torch.is_grad_enabled():
         inputs = v, *edges, *weights
         needed = [x.requires_grad for x in inputs]
         d_v, *others = differentiable_gradients(blocks_reference(arguments), inputs, needed, d_out)
-        return d_v, others[:num_edges], others[num_edges:], *rest
+        return d_v, others[:num_edge_tensors], others[num_edge_tensors:], *no_gradients
     edges_need_grad = any(x.requires_grad for x in edges)
     d_v, d_edges, d_weights = _blocks_backward(d_out, saved, *arguments, edges_need_grad)
     d_edges = [d if x.requires_grad else None for d, x in zip(d_edges, edges, strict=True)]
     d_weights = [d if x.requires_grad else None for d, x in zip(d_weights, weights, strict=True)]
-    return d_v, d_edges, d_weights, *rest
+    return d_v, d_edges, d_weights, *no_gradients
 
 
 _blocks_backward = register(

@@ -11,7 +11,7 @@ from molattn.kernels.batch_layout import PaddedBatch
 from molattn.kernels.edge_attention import edge_attention_reference
 from molattn.kernels.operations import FLOATS_PER_VECTOR, differentiable_gradients
 
-# The smallest number of receivers for which padding a matrix to 16 columns saves time.
+# With fewer receivers, padding the columns of a weight matrix takes more time than it saves.
 _MIN_PADDED_ROWS = 512
 
 
@@ -27,21 +27,21 @@ def chunked_edge_attention(
     edge_mask: Tensor | None = None,
     dropout_mask: Tensor | None = None,
 ) -> Tensor:
-    """o, (b, n, h, d): see `molattn.kernels.edge_attention`."""
-    layout = PaddedBatch.of(q, node_mask, edge_mask)
-    return _ChunkedEdgeAttention.apply(q, k, v, e, w_ke, w_ve, w_be, node_mask, edge_mask, dropout_mask, layout)
+    """Attention, (b, n, h, d): equations and arguments of `molattn.kernels.edge_attention`."""
+    batch = PaddedBatch.from_queries(q, node_mask, edge_mask)
+    return _ChunkedEdgeAttention.apply(q, k, v, e, w_ke, w_ve, w_be, node_mask, edge_mask, dropout_mask, batch)
 
 
 class _ChunkedEdgeAttention(torch.autograd.Function):
     """Notation: N = c n receivers of the c graphs of a chunk, m keys, f edge channels.
 
-    Tensors are (h, c, n, m), heads first. Then the batched matrix products over heads and graphs (h c matrices) and
-    those over receivers (N matrices) both use views. In the latter, the rows of a matrix (h, m) have the stride c n m.
+    Logits and weights are (h, c, n, m), heads first: then the operands of the matrix products for each head and graph
+    (h c matrices) and for each receiver (N matrices of shape (h, m), with row stride c n m) are views, not copies.
     """
 
     @staticmethod
-    def forward(ctx, q, k, v, e, w_ke, w_ve, w_be, node_mask, edge_mask, dropout_mask, layout):  # pyright: ignore
-        ctx.inputs = node_mask, edge_mask, dropout_mask, layout
+    def forward(ctx, q, k, v, e, w_ke, w_ve, w_be, node_mask, edge_mask, dropout_mask, batch):  # pyright: ignore
+        ctx.inputs = node_mask, edge_mask, dropout_mask, batch
         inputs = q, k, v, e, w_ke, w_ve, w_be
         q, k, v = (x.flatten(0, 1) for x in (q, k, v))
         _, h, d = q.shape
@@ -49,11 +49,11 @@ class _ChunkedEdgeAttention(torch.autograd.Function):
         w_ke_padded = _pad_columns(w_ke, q)
         output = torch.empty_like(q, memory_format=torch.contiguous_format)
         buffers, saved = _Buffers(q), []
-        n, m = layout.n, layout.num_keys
-        for graphs, rows, c in layout.chunks(h, on_cpu):
+        n, m = batch.n, batch.num_keys
+        for graphs, rows, c in batch.chunks(h, on_cpu):
             N = c * n
             edge_logits, logits = buffers.get("edge logits", N, h, m), buffers.get("logits", h * c, n, m)
-            value_sums = buffers.get("value_sums", h * c, n, d)
+            value_sums = buffers.get("value sums", h * c, n, d)
             queries, (keys, values) = _heads_first(q[rows], c, n), (_heads_first(x[rows], c, m) for x in (k, v))
             edges = _padded_edges(e[graphs], m)
             edge_queries = q.new_empty(h, N, w_ke_padded.shape[-1])
@@ -64,10 +64,10 @@ class _ChunkedEdgeAttention(torch.autograd.Function):
             torch.bmm(edge_queries.transpose(0, 1), edges.mT, out=edge_logits)
             logits.view(h, N, m).transpose(0, 1).copy_(edge_logits)
             torch.baddbmm(logits, queries, keys.mT, alpha=scale, out=logits)
-            layout.mask_logits_(logits.view(h, c, n, m), graphs)
+            batch.mask_logits_(logits.view(h, c, n, m), graphs)
             weights = torch.softmax(logits, -1)
-            if layout.row_mask is not None:
-                weights.view(h, c, n, m).mul_(layout.row_mask[graphs])
+            if batch.row_mask is not None:
+                weights.view(h, c, n, m).mul_(batch.row_mask[graphs])
             dropped = weights if dropout_mask is None else _apply_dropout(weights, dropout_mask[graphs], h, c)
             torch.bmm(dropped, values, out=value_sums)
             edge_sums = torch.bmm(dropped.view(h, N, m).transpose(0, 1), edges)
@@ -76,12 +76,12 @@ class _ChunkedEdgeAttention(torch.autograd.Function):
             output[rows].copy_(output_by_head.transpose(0, 1))
             saved += [queries, keys, values, edge_queries, edge_sums, weights]
         ctx.save_for_backward(*inputs, *saved)
-        return output.unflatten(0, (layout.b, n))
+        return output.unflatten(0, (batch.b, n))
 
     @staticmethod
     def backward(ctx, dy):  # pyright: ignore[reportIncompatibleMethodOverride]
         q, k, v, e, w_ke, w_ve, w_be = ctx.saved_tensors[:7]
-        node_mask, edge_mask, dropout_mask, layout = ctx.inputs
+        node_mask, edge_mask, dropout_mask, batch = ctx.inputs
         if torch.is_grad_enabled():
             inputs = q, k, v, e, w_ke, w_ve, w_be
             output = edge_attention_reference(*inputs, node_mask, edge_mask, dropout_mask)
@@ -93,14 +93,14 @@ class _ChunkedEdgeAttention(torch.autograd.Function):
         dy = dy.flatten(0, 1)
         w_ve_padded = _pad_columns(w_ve, dy)
         d_q, d_k, d_v = (dy.new_empty(dy.shape) for _ in range(3))
-        if layout.empty_rows is not None:
-            dy = dy.index_fill(0, layout.empty_rows, 0.0)
+        if batch.empty_rows is not None:
+            dy = dy.index_fill(0, batch.empty_rows, 0.0)
         d_w_ke, d_w_ve = dy.new_zeros(2, h, f, d)
         d_w_be = dy.new_zeros(h, f) if ctx.needs_input_grad[6] else None
         d_e = torch.empty_like(e) if ctx.needs_input_grad[3] else None
         buffers = _Buffers(dy)
-        n, m = layout.n, layout.num_keys
-        for graphs, rows, c in layout.chunks(h, on_cpu):
+        n, m = batch.n, batch.num_keys
+        for graphs, rows, c in batch.chunks(h, on_cpu):
             N = c * n
             edge_grads, d_weights = buffers.get("edge grads", N, h, m), buffers.get("weights", h * c, n, m)
             d_queries = buffers.get("queries", h * c, n, d)
@@ -139,13 +139,13 @@ class _ChunkedEdgeAttention(torch.autograd.Function):
                 d_e[graphs].copy_(d_edges.view(c, n, m, f)[:, :, :n])
             for gradient, x in ((d_q, d_queries), (d_k, d_keys), (d_v, d_values)):
                 gradient[rows].unflatten(0, (c, n)).copy_(x.view(h, c, -1, d)[:, :, :n].permute(1, 2, 0, 3))
-        shape = (layout.b, n, h, d)
+        shape = (batch.b, n, h, d)
         gradients = d_q.view(shape), d_k.view(shape), d_v.view(shape), d_e, d_w_ke.mT, d_w_ve.mT, d_w_be
         return *gradients, None, None, None, None
 
 
 class _Buffers:
-    """Output buffers that chunks of one shape share, so that they stay in the cache of the CPU."""
+    """Output buffers by name; chunks of the same shape reuse them, so that they stay in the cache of the CPU."""
 
     def __init__(self, like: Tensor):
         self.like, self.tensors = like, {}
@@ -157,8 +157,8 @@ class _Buffers:
         return tensor
 
 
-def _heads_first(x, c, m):
-    """(h c, m, d) from rows (c n, h, d), with zeros beyond n."""
+def _heads_first(x: Tensor, c: int, m: int) -> Tensor:
+    """(h c, m, d) from the rows x, (c n, h, d), of c graphs; zeros in the rows from n to m."""
     N, h, d = x.shape
     n = N // c
     if m == n:
@@ -168,8 +168,8 @@ def _heads_first(x, c, m):
     return padded.view(h * c, m, d)
 
 
-def _padded_edges(e, m):
-    """(N, m, f), with zeros beyond n."""
+def _padded_edges(e: Tensor, m: int) -> Tensor:
+    """(c n, m, f) from e, (c, n, n, f); zeros for the keys from n to m."""
     c, n, _, f = e.shape
     if m != n:
         # torch 2.7 does not pad tensors without elements.
@@ -177,17 +177,20 @@ def _padded_edges(e, m):
     return e.reshape(c * n, m, f)
 
 
-def _pad_columns(w, rows):
-    """(h, d, f) with f padded with zeros to 16: products with 16 columns take half the time of those with 8."""
+def _pad_columns(w: Tensor, rows: Tensor) -> Tensor:
+    """w, (h, d, f), with zeros up to 16 columns: with 16 of them, products with `rows` take half the time of 8.
+
+    Returned unchanged with more columns, for few rows, and on other devices than the CPU.
+    """
     h, d, f = w.shape
     if f >= FLOATS_PER_VECTOR or len(rows) < _MIN_PADDED_ROWS or rows.device.type != "cpu":
         return w
-    wide = w.new_zeros(h, d, FLOATS_PER_VECTOR)
-    wide[..., :f] = w
-    return wide
+    padded = w.new_zeros(h, d, FLOATS_PER_VECTOR)
+    padded[..., :f] = w
+    return padded
 
 
-def _apply_dropout(weights, dropout_mask, h, c):
+def _apply_dropout(weights: Tensor, dropout_mask: Tensor, h: int, c: int) -> Tensor:
     """Weights, (h c, n, m), times a dropout mask, (c, h, n, n)."""
     _, n, m = weights.shape
     dropout_mask = F.pad(dropout_mask, (0, m - n)) if m != n else dropout_mask

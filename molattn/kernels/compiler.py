@@ -69,8 +69,9 @@ def build(source: Path, folder: Path, compiler: Sequence[str]) -> Path:
     Raises:
         OSError, subprocess.SubprocessError: it cannot be built, or building failed within the last day.
     """
-    flags, natives = _options()
-    compiled_by = "\n".join((*flags, *(flag for native in natives for flag in native), *_compiler_identity(compiler)))
+    flags, processor_options = _options()
+    for_processor = (option for options in processor_options for option in options)
+    compiled_by = "\n".join((*flags, *for_processor, *_compiler_identity(compiler)))
     inputs = "\n".join((*source_texts(source), compiled_by, cpu_description()))
     path = folder / f"{source.stem}-{short_digest(inputs)}.so"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -89,7 +90,7 @@ def build(source: Path, folder: Path, compiler: Sequence[str]) -> Path:
         if not is_intact(path):
             _raise_recorded_failure(failed, hung)
             try:
-                _build(source, path, [*compiler, *flags], natives)
+                _build(source, path, [*compiler, *flags], processor_options)
             except subprocess.TimeoutExpired as error:
                 raise _record_failure(hung, f"{compiler[0]} does not end within {error.timeout:g} s") from None
             except OSError as error:
@@ -101,11 +102,11 @@ def build(source: Path, folder: Path, compiler: Sequence[str]) -> Path:
 
 
 def _options() -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """The options of the compiler, and alternatives for the processor; the first one that works is used."""
+    """The options of the compiler, and alternatives for the processor, of which the first that work are used."""
     flags, march = FLAGS, os.environ.get(MARCH_VARIABLE, "").strip()
     if os.environ.get(SANITIZE_VARIABLE, "").strip() == "1":
         if "asan" not in os.environ.get("LD_PRELOAD", ""):  # without it, loading the library ends this process
-            raise OSError(f"{SANITIZE_VARIABLE} is 1, but LD_PRELOAD does not name libasan.so")
+            raise OSError(f"{SANITIZE_VARIABLE} is 1, but LD_PRELOAD does not contain libasan.so")
         flags = (*FLAGS, *SANITIZED)
     if not march:
         return flags, (NATIVE, NATIVE[:1], ())
@@ -127,15 +128,20 @@ def short_digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _build(source: Path, path: Path, command: Sequence[str], natives: Sequence[Sequence[str]]) -> None:
-    _log.info("building %s.c for this processor: once, some seconds", source.stem)
+def _build(source: Path, path: Path, command: Sequence[str], processor_options: Sequence[Sequence[str]]) -> None:
+    """Compile `source` to `path`, with the first of the alternative `processor_options` that work.
+
+    Raises:
+        OSError, subprocess.TimeoutExpired: none work, or the compiler takes too long.
+    """
+    _log.info("building %s.c for this processor, once: it takes a few seconds", source.stem)
     built, output = path.with_suffix(".new"), ""
     try:
-        for native in natives:
-            code, output = _run([*command, *native, "-dM", "-E", "-x", "c", os.devnull], _PROBE_SECONDS)
+        for options in processor_options:
+            code, output = _run([*command, *options, "-dM", "-E", "-x", "c", os.devnull], _PROBE_SECONDS)
             if not code:
-                _check_instruction_sets(output, native)
-                code, output = _run([*command, *native, "-o", str(built), str(source), "-lpthread"], _BUILD_SECONDS)
+                _check_instruction_sets(output, options)
+                code, output = _run([*command, *options, "-o", str(built), str(source), "-lpthread"], _BUILD_SECONDS)
             if not code:
                 install_file(built, path)
                 return
@@ -145,7 +151,7 @@ def _build(source: Path, path: Path, command: Sequence[str], natives: Sequence[S
 
 
 def _run(command: Sequence[str], seconds: float) -> tuple[int, str]:
-    """The exit status and output of a command; it and its child processes are killed after so many seconds.
+    """The exit status and output of a command; it and its child processes are killed after that many seconds.
 
     Raises:
         OSError, subprocess.TimeoutExpired: it cannot be started, or takes longer.
@@ -169,15 +175,15 @@ def _run(command: Sequence[str], seconds: float) -> tuple[int, str]:
     return started.returncode, output
 
 
-def _check_instruction_sets(macros: str, native: Sequence[str]) -> None:
+def _check_instruction_sets(macros: str, options: Sequence[str]) -> None:
     """Raise an OSError if the compiler would use instructions that this processor does not have.
 
     Such an instruction would end the process (SIGILL). `NATIVE` is not checked: the compiler detects the processor.
     """
-    if native[:1] == NATIVE[:1] or missing_instruction_set(["sse2"]):  # or if the instruction sets are unknown
+    if options[:1] == NATIVE[:1] or missing_instruction_set(["sse2"]):  # or if the instruction sets are unknown
         return
     if missing := missing_instruction_set(instruction_sets(macros)):
-        raise OSError(f"this processor does not have {missing}, which {' '.join(native)} requires")
+        raise OSError(f"this processor does not have {missing}, which {' '.join(options)} requires")
 
 
 def _record_failure(path: Path, reason: str) -> OSError:
@@ -232,6 +238,6 @@ def _compiler_identity(compiler: Sequence[str]) -> tuple[str, ...]:
             identity.append(word)
         else:
             path = os.path.realpath(path)
-            about = os.stat(path)
-            identity += [path, str(about.st_size), str(about.st_mtime_ns)]
+            status = os.stat(path)
+            identity += [path, str(status.st_size), str(status.st_mtime_ns)]
     return tuple(identity)

@@ -2,7 +2,7 @@
 
 | backend     | what it is                                                                                      |
 |-------------|-------------------------------------------------------------------------------------------------|
-| `compiled`  | C of `molattn/kernels/csrc`, built for this processor at first use; float32 on the CPU          |
+| `compiled`  | C of `molattn/kernels/csrc`, from the wheel or built at first use; float32 on the CPU           |
 | `chunked`   | torch's operations, a few graphs at a time, with a gradient written by hand                     |
 | `fused`     | `torch.nn.functional.scaled_dot_product_attention`                                              |
 | `reference` | the equations of `molattn.attention` and torch's functions; all inputs, on any device            |
@@ -135,16 +135,16 @@ def _validate_backends(names: tuple[str, ...], source: str) -> frozenset[str]:
     return frozenset(names)
 
 
-def _from_environment() -> frozenset[str] | None:
+def _backends_from_environment() -> frozenset[str] | None:
     names = tuple(name for part in os.environ.get(BACKEND_VARIABLE, "").split(",") if (name := part.strip()))
     return _validate_backends(names, BACKEND_VARIABLE) if names else None
 
 
-_default = _from_environment()
+_default = _backends_from_environment()
 _allowed: frozenset[str] | None = _default
 """The allowed backends; None if all are."""
 _recorded: list[Call] | None = None
-
+"""The list of the innermost `record_backends`; None outside of it."""
 # The contexts that are open, in the order in which they were entered: threads may leave them in another order. Not a
 # ContextVar, which torch.compile cannot trace.
 _open_backends: list[frozenset[str]] = []
@@ -158,7 +158,7 @@ def backend(*names: str) -> Iterator[None]:
 
     With "reference", attention is computed as score, normalizer and weighted sum. If none of the named backends
     supports the arguments, the reference runs. It applies to all threads of the process and can be nested: the context
-    that was entered last holds. Outside of them, the environment variable MOLATTN_BACKEND, names separated by commas,
+    that was entered last applies. Outside of them, the environment variable MOLATTN_BACKEND, names separated by commas,
     sets the default.
 
     Args:
@@ -178,15 +178,15 @@ def backend(*names: str) -> Iterator[None]:
     (['fused', 'reference'], True)
     """
     global _allowed
-    mine = _validate_backends(names, "backend")
+    allowed = _validate_backends(names, "backend")
     with _lock:
-        _open_backends.append(mine)
-        _allowed = mine
+        _open_backends.append(allowed)
+        _allowed = allowed
     try:
         yield
     finally:
         with _lock:
-            _remove(_open_backends, mine)
+            _remove(_open_backends, allowed)
             _allowed = _open_backends[-1] if _open_backends else _default
 
 
@@ -194,7 +194,7 @@ def backend(*names: str) -> Iterator[None]:
 def record_backends() -> Iterator[list[Call]]:
     """A list of the operations called within the context, in order, with the backends that ran.
 
-    Calls of `attend` with `return_weights`, which always compute the reference, are not in it. Within a nested
+    Calls of `attend` with `return_weights`, which always compute the reference, are not recorded. Within a nested
     context only the inner list grows.
 
     >>> import torch
@@ -219,6 +219,6 @@ def record_backends() -> Iterator[list[Call]]:
             _recorded = _open_records[-1] if _open_records else None
 
 
-def _remove(contexts: list[Any], mine: object) -> None:
-    """Remove a context, by identity: others may be equal."""
-    del contexts[next(i for i, context in enumerate(contexts) if context is mine)]
+def _remove(contexts: list[Any], context: object) -> None:
+    """Remove `context` from a list, compared by identity: others in it may be equal."""
+    del contexts[next(i for i, other in enumerate(contexts) if other is context)]

@@ -154,7 +154,7 @@ def _prepare(
     """The arguments of the library, and the tensors to keep alive during the call.
 
     Raises:
-        ValueError: a shape, dtype or device is wrong, which the library would not notice.
+        ValueError: a shape, dtype or device is wrong, so that the library would read out of bounds.
     """
     if q.dim() != 4 or not q.shape[3]:
         raise ValueError(f"q is (b, n, h, d), not {tuple(q.shape)}")
@@ -173,16 +173,16 @@ def _prepare(
         check_argument("edge_mask", edge_mask, (b, n, n), torch.bool)
     if dropout_mask is not None:
         check_argument("dropout_mask", dropout_mask, (b, h, n, n))
-    layout = PaddedBatch.of(q, node_mask, edge_mask)
+    batch = PaddedBatch.from_queries(q, node_mask, edge_mask)
     q, k, v, stride = _with_row_stride(q, k, v)
     others = tuple(None if x is None else x.contiguous() for x in (w_ke, w_ve, w_be, dropout_mask, e))
     graphs = Graphs(count=b, n=n)
     graphs.sizes, graphs.allowed, graphs.dropout_mask, graphs.e = map(
-        data_pointer, (layout.sizes, layout.pairs, *others[3:])
+        data_pointer, (batch.sizes, batch.allowed_bytes, *others[3:])
     )
     task = AttentionTask(h=h, d=d, f=shape[2], scale=d**-0.5, graphs=ctypes.pointer(graphs), stride=stride)
     task.q, task.k, task.v, task.w_ke, task.w_ve, task.w_be = map(data_pointer, (q, k, v, *others[:3]))
-    return task, (q, k, v, *others, layout.sizes, layout.pairs)
+    return task, (q, k, v, *others, batch.sizes, batch.allowed_bytes)
 
 
 def _run(name: str, task: AttentionTask) -> None:

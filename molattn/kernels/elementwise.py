@@ -50,7 +50,7 @@ def _self_test() -> str:
             pairs += [(f"the gradient of {name}", *both) for both in zip(found, expected, strict=True)]
         kept_fraction = float((m > 0).float().mean())
         return first_mismatch(pairs) or (
-            "" if abs(kept_fraction - 0.75) < 0.1 else f"{kept_fraction:.2f} are kept, not 0.75"
+            "" if abs(kept_fraction - 0.75) < 0.1 else f"a fraction of {kept_fraction:.2f} is kept, not 0.75"
         )
 
 
@@ -67,12 +67,12 @@ LIBRARY = Library(
 
 
 def new_key() -> int:
-    """A key for a dropout mask, drawn from torch's default generator: reproducible with `torch.manual_seed`."""
+    """A random key, the seed of a dropout mask, from torch's default generator: reproducible by `torch.manual_seed`."""
     return int(torch.empty((), dtype=torch.int64, device="cpu").random_(-(2**63), None))
 
 
 def make_dropout(p: float, key: int) -> Dropout:
-    """The struct of a dropout with probability p and this key; all elements are kept if p is 0.
+    """The C struct of a dropout mask with probability p and this key; all elements are kept if p is 0.
 
     Raises:
         ValueError: p is not in [0, 1).
@@ -83,7 +83,7 @@ def make_dropout(p: float, key: int) -> Dropout:
 
 
 def _call(name: str, p: float, key: int, *tensors: Tensor) -> None:
-    """Call a function of the library with tensors of one shape; it writes to the last."""
+    """Call a function of the library with tensors of the same shape; it writes to the last."""
     shape = tensors[-1].shape
     for x in tensors:
         check_argument(f"a tensor of {name}", x, shape)
@@ -98,7 +98,7 @@ def _mask(shape: Sequence[int], p: float, key: int) -> Tensor:
 
 
 def _apply(name: str, p: float, key: int, *tensors: Tensor) -> Tensor:
-    """The result of a function of the library in a new tensor."""
+    """The result of a function of the library for inputs of the same shape, in a new tensor."""
     tensors = tuple(x.contiguous() for x in tensors)
     y = torch.empty_like(tensors[-1])
     _call(name, p, key, *tensors, y)

@@ -1,14 +1,14 @@
 """Finds, checks and opens the libraries of molattn's C files: those of the wheel, or built here at first use.
 
-A wheel for Linux has libraries for several microarchitecture levels: see `molattn.kernels.shipped`. The best for this
-processor comes first: measured, it is as fast as one that is built here (benchmarks/shipped_libraries.py), and
-available at once. Without one, and on a processor with matrix units (AMX), which no level includes,
-`molattn.kernels.compiler` builds the file at its first use. Every caller has a reference implementation in case there
-is no library.
+A wheel for Linux has libraries for several microarchitecture levels: see `molattn.kernels.shipped`. The highest level
+that this processor supports is tried first: it was measured to be as fast as a library that is built here
+(benchmarks/shipped_libraries.py), and needs no compiler. Without one, and on a processor with matrix units (AMX), which
+no level includes, `molattn.kernels.compiler` builds the file at its first use. Every caller has a reference
+implementation in case there is no library.
 
-A library is not used without checks. Its structs must have the memory layout of the ctypes structures, which is checked
-whenever it is loaded; and it must pass a self-test against the reference implementation on small examples. That it
-passed is recorded in the cache. In place of a library that fails, the next one is tried.
+A library is checked before it is used. Its structs must have the memory layout of the ctypes structures, which is
+checked whenever it is loaded; and it must pass a self-test against the reference implementation on small examples. That
+it passed is recorded in the cache. If a library fails a check, the next one is tried.
 
 MOLATTN_COMPILE=0 disables building and loading; 1 prefers building to the libraries of the wheel, and "shipped" never
 builds. `molattn doctor` reports what is in use.
@@ -49,14 +49,14 @@ SOURCE_FOLDER = Path(__file__).with_name("csrc")
 """The folder of the C files."""
 
 COMPILE_VARIABLE = "MOLATTN_COMPILE"
-"""The environment variable that disables compiled kernels if it is "0", and the compiler if it is "shipped"; if it is
-"1", building comes first."""
+"""The environment variable that disables compiled kernels if it is "0" and the compiler if it is "shipped"; if it is
+"1", a library that is built here is preferred to those of the wheel."""
 COMPILE_DISABLED = f"{COMPILE_VARIABLE} is 0"
-"""What `unavailable_reason` returns if it is "0"."""
+"""The reason why there is no library if the variable is "0"."""
 COMPILED_HERE = "compiled for this processor"
-"""`Loaded.origin` of a library that was built for this processor."""
-ONLY_SHIPPED = f"{COMPILE_VARIABLE} is shipped"
-"""Why nothing is built if it is "shipped"."""
+"""`LoadResult.origin` of a library that was built for this processor."""
+COMPILER_DISABLED = f"{COMPILE_VARIABLE} is shipped"
+"""The reason why no library is built if the variable is "shipped"."""
 
 
 class Candidate(NamedTuple):
@@ -64,9 +64,10 @@ class Candidate(NamedTuple):
 
     Attributes:
         library: the opened library.
-        origin: where it comes from, in words.
+        origin: as in `LoadResult`.
         sha256: of its file, in hexadecimal.
-        record: a path in the cache, with any suffix, for the results of its checks; None if the cache cannot be used.
+        record: a path in the cache, whose suffix is replaced, for the record that it passed its self-test; None if the
+            cache cannot be used.
     """
 
     library: ctypes.CDLL
@@ -75,14 +76,15 @@ class Candidate(NamedTuple):
     record: Path | None
 
 
-class Loaded(NamedTuple):
+class LoadResult(NamedTuple):
     """The result of loading a library.
 
     Attributes:
         library: None if there is none.
         unavailable_reason: why there is none; empty if there is one.
-        origin: "compiled for this processor" or "shipped for x86-64-v4"; empty if there is none.
-        skipped_reason: why the libraries that are preferred to it are not used; empty if there are none.
+        origin: where it comes from, such as "compiled for this processor" or "shipped for x86-64-v4"; empty if there is
+            none.
+        skipped_reason: why the libraries that were tried before it are not used; empty if it was the first.
     """
 
     library: ctypes.CDLL | None
@@ -96,7 +98,7 @@ def load_library(
     structures: Sequence[type[ctypes.Structure]] = (),
     self_test: Callable[[ctypes.CDLL], str] | None = None,
     depends_on: str = "",
-) -> Loaded:
+) -> LoadResult:
     """Load the library of a C file, and build it first if needed.
 
     Args:
@@ -106,6 +108,9 @@ def load_library(
         self_test: returns how the results of a library differ from the reference; empty if they agree. It is called
             once for each library and `depends_on`.
         depends_on: what the self-test depends on besides the library, such as a version or a hash.
+
+    Returns:
+        The library, or the reason why there is none; no error is raised.
     """
     key = (source, depends_on)
     with _check_lock:
@@ -120,18 +125,19 @@ def _first_that_passes(
     structures: Sequence[type[ctypes.Structure]],
     self_test: Callable[[ctypes.CDLL], str] | None,
     depends_on: str,
-) -> Loaded:
+) -> LoadResult:
+    """The first library of a C file that can be opened and passes its checks."""
     reasons = []
     for candidate in _candidates(source):
         if isinstance(candidate, Candidate):
             why = _layout_mismatch(candidate.library, structures)
             why = why or _self_test_failure(candidate, source, self_test, depends_on)
             if not why:
-                return Loaded(candidate.library, "", candidate.origin, "; ".join(reasons))
+                return LoadResult(candidate.library, "", candidate.origin, "; ".join(reasons))
             reasons.append(why)
         else:
             reasons.append(candidate)
-    return Loaded(None, "; ".join(reasons))
+    return LoadResult(None, "; ".join(reasons))
 
 
 class Library:
@@ -139,7 +145,7 @@ class Library:
 
     Args:
         file: the name of the C file in `SOURCE_FOLDER`.
-        functions: by name, the argument types and the result type of a function.
+        functions: the argument types and the result type of each function, by name.
         structures, self_test: those of `load_library`.
     """
 
@@ -177,7 +183,7 @@ class Library:
         return "" if self.loaded is not None else load_library(self.source).unavailable_reason
 
     def origin(self) -> str:
-        """Where `loaded` comes from, as in `Loaded.origin`, and why not from elsewhere; empty if it is None."""
+        """Where `loaded` comes from, as from `describe_origin`; empty if it is None."""
         if self.loaded is None:
             return ""
         return describe_origin(load_library(self.source))
@@ -187,14 +193,14 @@ class Library:
         return getattr(self.loaded, name)
 
 
-def describe_origin(loaded: Loaded) -> str:
-    """Where a library comes from, and why those that are preferred to it are not used."""
+def describe_origin(loaded: LoadResult) -> str:
+    """Where a library comes from, and why the libraries that were tried before it are not used."""
     return f"{loaded.origin}, because {loaded.skipped_reason}" if loaded.skipped_reason else loaded.origin
 
 
 _check_lock = RLock()
-_checked: dict[tuple[Path, str], Loaded] = {}
-"""The result for each library that was checked, by its source and what its self-test depends on."""
+_checked: dict[tuple[Path, str], LoadResult] = {}
+"""The result for each C file whose libraries were checked, by its path and what the self-test depends on."""
 
 
 class _Field(ctypes.Structure):
@@ -203,44 +209,47 @@ class _Field(ctypes.Structure):
     _fields_ = (("name", ctypes.c_char_p), ("offset", ctypes.c_int64), ("size", ctypes.c_int64))
 
 
-def _layout_mismatch(loaded: ctypes.CDLL, structures: Sequence[type[ctypes.Structure]]) -> str:
+def _layout_mismatch(library: ctypes.CDLL, structures: Sequence[type[ctypes.Structure]]) -> str:
     """The first difference between the structs of C and the ctypes structures; empty if there is none."""
     for structure in structures:
         name = structure.__name__.lstrip("_")
         try:
-            fields = ctypes.pointer(_Field.in_dll(loaded, f"molattn_layout_{name}"))
+            fields = ctypes.pointer(_Field.in_dll(library, f"molattn_layout_{name}"))
         except ValueError:
             return f"the library does not declare the layout of {name}"
         last = next(i for i in count() if fields[i].name is None)
         in_c = {fields[i].name.decode(): (fields[i].offset, fields[i].size) for i in range(last)}
-        here = {
+        in_python = {
             field: (getattr(structure, field).offset, getattr(structure, field).size)
             for field, *_ in structure._fields_
         }
-        for field in (*here, *in_c):
-            in_python, c = _describe_field(here.get(field)), _describe_field(in_c.get(field))
-            if in_python != c:
-                return f"{name}.{field} is {c} in C and {in_python} here"
+        for field in (*in_python, *in_c):
+            c, python = (_describe_field(fields_of.get(field)) for fields_of in (in_c, in_python))
+            if c != python:
+                return f"{name}.{field} is {c} in C and {python} in Python"
         if fields[last].size != ctypes.sizeof(structure):
-            return f"{name} has {fields[last].size} bytes in C and {ctypes.sizeof(structure)} here"
+            return f"{name} has {fields[last].size} bytes in C and {ctypes.sizeof(structure)} in Python"
     return ""
 
 
-def _describe_field(field: tuple[int, int] | None) -> str:
-    return "missing" if field is None else f"at byte {field[0]}, of {field[1]}"
+def _describe_field(offset_and_size: tuple[int, int] | None) -> str:
+    if offset_and_size is None:
+        return "missing"
+    offset, size = offset_and_size
+    return f"at byte {offset}, of {size} bytes"
 
 
 def _self_test_failure(
     candidate: Candidate, source: Path, self_test: Callable[[ctypes.CDLL], str] | None, depends_on: str
 ) -> str:
-    """The result of `self_test`, which is skipped if this file has passed it before."""
+    """How a library failed `self_test`; empty if it passed, now or before according to the record in the cache."""
     if self_test is None:
         return ""
-    passed, content = None, candidate.sha256.encode()
+    record = None
     if candidate.record is not None:
         suffix = f"-{short_digest(depends_on)}.agrees" if depends_on else ".agrees"
-        passed = candidate.record.with_name(f"{candidate.record.stem}{suffix}")
-        if read_trusted(passed) == content:
+        record = candidate.record.with_name(f"{candidate.record.stem}{suffix}")
+        if read_trusted(record) == candidate.sha256.encode():
             return ""
     try:
         failure = self_test(candidate.library)
@@ -248,27 +257,27 @@ def _self_test_failure(
         failure = f"{type(error).__name__}: {error}"
     if failure:
         return f"{source.name} disagrees with the reference: {failure}"
-    if passed is not None:
+    if record is not None:
         with suppress(OSError):  # if it cannot be recorded, the next process repeats the test
-            write_private(passed, candidate.sha256)
+            write_private(record, candidate.sha256)
     return ""
 
 
 def _candidates(source: Path) -> Iterator[Candidate | str]:
-    """The libraries of a C file, the best first; in place of one that cannot be opened, why."""
-    chosen, march, sanitize = (
+    """The libraries of a C file in order of preference; if one cannot be opened, the reason instead."""
+    mode, march, sanitize = (
         os.environ.get(name, "").strip() for name in (COMPILE_VARIABLE, MARCH_VARIABLE, SANITIZE_VARIABLE)
     )
-    if chosen == "0":
+    if mode == "0":
         yield COMPILE_DISABLED
     elif os.name != "posix":
         yield f"not supported on {platform.system()}"
     elif sanitize == "1":
         yield _compiled(source)
-    elif chosen == "shipped":
+    elif mode == "shipped":
         yield from _shipped(source)
-        yield ONLY_SHIPPED
-    elif chosen == "1" or march or not missing_instruction_set(["amxbf16"]):
+        yield COMPILER_DISABLED
+    elif mode == "1" or march or not missing_instruction_set(["amxbf16"]):
         yield _compiled(source)
         yield from _shipped(source)
     else:
@@ -278,7 +287,7 @@ def _candidates(source: Path) -> Iterator[Candidate | str]:
 
 @cache
 def _compiled(source: Path) -> Candidate | str:
-    """The library that is built for this processor; why, if it cannot be."""
+    """The library that is built for this processor; if it cannot be built or opened, the reason instead."""
     try:
         path = build(source, cache_folder() / "compiled", find_compiler())
     # RuntimeError: no home folder, or a file system without locks.
@@ -290,7 +299,7 @@ def _compiled(source: Path) -> Candidate | str:
 
 
 def _shipped(source: Path) -> Iterator[Candidate | str]:
-    """The libraries of the wheel for this processor, the best first."""
+    """The libraries of the wheel for this processor, the best first; if one cannot be used, the reason instead."""
     sources, march = digest_of_sources(source_texts(source)), os.environ.get(MARCH_VARIABLE, "").strip()
     for found in shipped_libraries(source.stem, sources, march):
         yield found if isinstance(found, str) else _open(found.path, f"shipped for {found.target}", found.sha256)
@@ -306,7 +315,7 @@ def _open(path: Path, origin: str, sha256: str, record: Path | None = None) -> C
 
 
 def _record_of_shipped(path: Path, sha256: str) -> Path | None:
-    """A path in the cache for the results of the checks of a library that is elsewhere, on this processor."""
+    """`Candidate.record` of a library of the wheel on this processor: the folder of the wheel may be read-only."""
     try:
         folder = cache_folder() / "compiled"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -18,7 +18,7 @@ from molattn.kernels.loader import Library
 from molattn.kernels.operations import check_argument, first_mismatch, isolated_state, register
 
 MAX_ROWS = 2**31 - 1
-"""Codes are int32."""
+"""The maximum number of rows of a table, because codes are int32."""
 
 
 def _self_test() -> str:
@@ -45,25 +45,25 @@ LIBRARY = Library(
 
 
 def sum_of_rows_reference(rows: Tensor, codes: Tensor, sizes: Sequence[int]) -> Tensor:
-    """`sum_of_rows` by torch's indexing; a code that is too large selects a row of the next table."""
+    """`sum_of_rows` by torch's indexing, without its check: a code that is too large selects a row of a later table."""
     return rows[codes.long() + codes.new_tensor(table_offsets(sizes), dtype=torch.int64)].sum(-2)
 
 
 def table_offsets(sizes: Sequence[int]) -> list[int]:
-    """The first rows of tables of these sizes in their concatenation."""
+    """The index of the first row of each table in the concatenation of tables of these sizes."""
     return [0, *accumulate(sizes)][: len(sizes)]
 
 
 @lru_cache(256)
 def _tables(sizes: tuple[int, ...]) -> tuple[ctypes.Array[ctypes.c_int64], ctypes.Array[ctypes.c_int64]]:
-    """The first rows and sizes of the tables, as C arrays."""
-    numbers = ctypes.c_int64 * len(sizes)
-    return numbers(*table_offsets(sizes)), numbers(*sizes)
+    """The offsets and sizes of the tables, as C arrays."""
+    array = ctypes.c_int64 * len(sizes)
+    return array(*table_offsets(sizes)), array(*sizes)
 
 
 def _forward(rows: Tensor, codes: Tensor, sizes: Sequence[int]) -> Tensor:
     rows, codes = rows.contiguous(), codes.contiguous()
-    check_argument("a table", rows, (sum(sizes), *rows.shape[1:2]))
+    check_argument("the tables", rows, (sum(sizes), *rows.shape[1:2]))
     check_argument("codes", codes, (*codes.shape[:-1], len(sizes)), torch.int32)
     y = rows.new_empty(*codes.shape[:-1], rows.shape[1])
     _call("molattn_look_up", rows, codes, y, y.shape[-1], sizes)
@@ -84,7 +84,7 @@ def _call(name: str, x: Tensor, codes: Tensor, y: Tensor, d: int, sizes: Sequenc
     num_tables = len(sizes)
     n = codes.numel() // max(1, num_tables)
     if LIBRARY[name](x.data_ptr(), codes.data_ptr(), y.data_ptr(), n, num_tables, d, *_tables(tuple(sizes)), *count):
-        raise IndexError(f"a code is not from 0 to below {' or '.join(map(str, sizes[:8]))}, as the size of its table")
+        raise IndexError(f"a code is negative, or not below the size of its table: the sizes are {list(sizes[:8])}")
 
 
 def _fake(rows: Tensor, codes: Tensor, sizes: Sequence[int]) -> Tensor:  # noqa: ARG001
@@ -101,9 +101,9 @@ def _gradient(ctx, dy: Tensor):
     if not torch.is_grad_enabled():
         return _sum_of_rows_backward(dy, codes, ctx.sizes), None, None
     # For double backward: operations that are differentiable themselves.
-    each = dy.unsqueeze(-2).expand(*codes.shape, dy.shape[-1]).reshape(-1, dy.shape[-1])
-    at = (codes.long() + codes.new_tensor(table_offsets(ctx.sizes), dtype=torch.int64)).flatten()
-    return dy.new_zeros(sum(ctx.sizes), dy.shape[-1]).index_add(0, at, each), None, None
+    dy_of_codes = dy.unsqueeze(-2).expand(*codes.shape, dy.shape[-1]).reshape(-1, dy.shape[-1])
+    index = (codes.long() + codes.new_tensor(table_offsets(ctx.sizes), dtype=torch.int64)).flatten()
+    return dy.new_zeros(sum(ctx.sizes), dy.shape[-1]).index_add(0, index, dy_of_codes), None, None
 
 
 _sum_of_rows_backward = register(

@@ -11,7 +11,7 @@ from torch.autograd import forward_ad
 from torch.nn import Parameter
 
 FLOATS_PER_VECTOR = 16
-"""Floats in the longest vector register: the C kernels compute on whole vectors, and torch's on CPUs prefer them."""
+"""Floats in the longest vector register: the C kernels compute on whole vectors; torch's are faster on them."""
 
 
 def check_argument(name: str, x: Tensor, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> None:
@@ -30,7 +30,7 @@ def check_argument(name: str, x: Tensor, shape: Sequence[int], dtype: torch.dtyp
 
 
 def data_pointer(x: Tensor | None) -> int | None:
-    """The address of the values of a tensor, which the caller has to keep alive; None for None."""
+    """The address of a tensor's values; None for None. The caller has to keep the tensor alive."""
     return None if x is None else x.data_ptr()
 
 
@@ -77,12 +77,15 @@ def all_true(mask: Tensor) -> bool:
 
 
 TOLERANCE = 1e-4
-"""Relative to the largest number: far above rounding errors, far below the effect of a bug."""
+"""The largest error that passes, relative to the largest number: far above rounding, far below the effect of a bug."""
 
 
 @contextmanager
 def isolated_state() -> Iterator[None]:
-    """Seeded float32 random numbers on the CPU, with gradients; the generator and modes of the caller are restored."""
+    """A context for a self-test: float32 on the CPU by default, seeded random numbers, gradients enabled, no autocast.
+
+    The generator, the default dtype and the modes of the caller are restored.
+    """
     dtype = torch.get_default_dtype()
     with (
         torch.random.fork_rng(devices=()),
@@ -100,11 +103,14 @@ def isolated_state() -> Iterator[None]:
 
 
 def first_mismatch(pairs: Iterable[tuple[str, Tensor | None, Tensor | None]]) -> str:
-    """The name of the first pair of tensors that differ by more than `TOLERANCE`, and the error; empty if none does."""
+    """The first mismatch in pairs of a name, a result and its reference, in words; empty if all agree.
+
+    They agree up to `TOLERANCE`; None, for no gradient, agrees with None alone.
+    """
     for name, found, expected in pairs:
         if found is None or expected is None or found.shape != expected.shape:
             if found is not expected:
-                return f"{name} has another shape"
+                return f"{name} has another shape than the reference"
             continue
         found, expected = found.detach(), expected.detach()
         error = float((found - expected).abs().max()) if found.numel() else 0.0

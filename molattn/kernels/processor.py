@@ -1,4 +1,4 @@
-"""The processor of this machine, and the instruction sets that a library needs of it."""
+"""The processor of this machine, and the instruction sets that a library needs."""
 
 import platform
 import re

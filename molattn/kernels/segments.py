@@ -96,14 +96,14 @@ def segment_attention_reference(
 
 
 def _padded(x: Tensor | None, dim: int) -> Tensor | None:
-    """Pad the channels, dimension `dim`, with zeros to a multiple of the vector length."""
+    """`x` with its channels, dimension -1 or -2, padded with zeros to a multiple of the vector length."""
     if x is None or not (missing := -x.shape[dim] % FLOATS_PER_VECTOR):
         return x
     return F.pad(x, (0, missing) if dim == -1 else (0, 0, 0, missing))
 
 
-def _rows(x: Tensor) -> tuple[Tensor, int]:
-    """(n, h, d) with contiguous rows, and their stride; copied only if necessary."""
+def _with_contiguous_rows(x: Tensor) -> tuple[Tensor, int]:
+    """`x`, (n, h, d), with contiguous rows (h, d), and the stride of the rows; copied only if necessary."""
     n, h, d = x.shape
     if x.stride(2) == 1 and (h == 1 or x.stride(1) == d) and n > 1:
         return x, x.stride(0)
@@ -141,7 +141,7 @@ def _prepare(
     if e is not None:
         check_argument("e", e, (edges, f))
     elif w_ke is not None or w_ve is not None or w_be is not None:
-        raise ValueError("there are weights of edges, and no edges' features")
+        raise ValueError("w_ke, w_ve and w_be need edge features, e")
     for name, x, shape in (
         ("w_ke", w_ke, (h, d, f)),
         ("w_ve", w_ve, (h, d, f)),
@@ -150,8 +150,8 @@ def _prepare(
     ):
         if x is not None:
             check_argument(name, x, shape)
-    wide: Any = [_padded(x, -1) for x in (q, k, v)]
-    (q, q_stride), (k, k_stride), (v, v_stride) = map(_rows, wide)
+    padded: Any = [_padded(x, -1) for x in (q, k, v)]
+    (q, q_stride), (k, k_stride), (v, v_stride) = map(_with_contiguous_rows, padded)
     if v_stride != k_stride:
         k, v, k_stride = k.contiguous(), v.contiguous(), k.shape[1] * k.shape[2]
     others = (sender, receiver, e, _padded(w_ke, -2), _padded(w_ve, -2), w_be, dropout_mask)
@@ -169,7 +169,10 @@ def _run(name: str, task: SegmentTask) -> None:
     if failed == 1:
         raise MemoryError("no memory is left for attention")
     if failed:
-        raise IndexError(f"an edge refers to a node that is not from 0 to below {task.senders} or {task.receivers}")
+        raise IndexError(
+            f"an edge refers to a node that does not exist: there are {task.senders} senders and {task.receivers} "
+            "receivers"
+        )
 
 
 def _forward(*arguments: Any) -> tuple[Tensor, Tensor]:
@@ -191,8 +194,8 @@ def _backward(dy: Tensor, weights: Tensor, *arguments_and_flag: Any) -> tuple[Te
     check_argument("the gradient of the output", dy, q.shape)
     check_argument("weights", weights, (len(arguments[4]), q.shape[1]))
     task, tensors = _prepare(*arguments)
-    padded: Any = _padded(dy, -1)
-    dy, weights = padded.contiguous(), weights.contiguous()
+    padded_dy: Any = _padded(dy, -1)
+    dy, weights = padded_dy.contiguous(), weights.contiguous()
     h, f = task.h, task.f
     d_q, d_k, d_v = (q.new_empty(len(x), h, task.d) for x in (q, k, k))
     d_w_ke, d_w_ve = (q.new_zeros(0 if x is None else (h, task.d, f)) for x in (w_ke, w_ve))

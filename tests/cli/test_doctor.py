@@ -51,7 +51,7 @@ def test_the_target_processor_and_reasons_for_no_compilation_are_reported(
 ) -> None:
     for kernel in KERNELS:
         monkeypatch.setattr(kernel.LIBRARY, "origin", lambda: loader.COMPILED_HERE)
-    assert "yes, compiled for this processor; MOLATTN_MARCH names another" in molattn("doctor").out
+    assert "yes, compiled for this processor; set MOLATTN_MARCH to build for another" in molattn("doctor").out
     for kernel in KERNELS:
         monkeypatch.setattr(kernel.LIBRARY, "origin", lambda: "shipped for x86-64-v3, because there is no C compiler")
     assert "compiled attention  yes, shipped for x86-64-v3, because there is no C compiler\n" in molattn("doctor").out
@@ -63,7 +63,7 @@ def test_the_target_processor_and_reasons_for_no_compilation_are_reported(
     monkeypatch.setattr(blocks.LIBRARY, "unavailable_reason", lambda: "blocks.c is not there")
     assert "about 3 times slower: blocks.c is not there" in molattn("doctor").out
     monkeypatch.setenv("MOLATTN_BACKEND", "chunked, reference")
-    assert "no, MOLATTN_BACKEND allows chunked, reference alone" in molattn("doctor").out
+    assert "no, MOLATTN_BACKEND allows only chunked, reference" in molattn("doctor").out
 
 
 def test_a_user_without_a_home_gets_advice_on_the_cache_folder(

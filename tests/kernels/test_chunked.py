@@ -46,7 +46,7 @@ def outputs_and_gradients(attend, terms, learned):
 @pytest.fixture(params=["one chunk", "one graph at a time", "two graphs at a time"])
 def chunks(request, monkeypatch):
     size = {"one chunk": 10**9, "one graph at a time": 1, "two graphs at a time": 2 * H * 20 * 20}[request.param]
-    monkeypatch.setattr(batch_layout, "_CHUNK", size)
+    monkeypatch.setattr(batch_layout, "_MAX_CHUNK_WEIGHTS", size)
     monkeypatch.setattr(chunked, "_MIN_PADDED_ROWS", 0)
 
 

@@ -47,7 +47,7 @@ def compiler_script(path, script):
         ({"MOLATTN_COMPILE": "0"}, "True MOLATTN_COMPILE is 0"),
         ({"PATH": "", "CC": ""}, "True there is no C compiler"),
         ({"MOLATTN_MARCH": "../x; y"}, "True MOLATTN_MARCH is '../x; y', which is not the name of a processor"),
-        ({"MOLATTN_SANITIZE": "1", "LD_PRELOAD": ""}, "True MOLATTN_SANITIZE is 1, but LD_PRELOAD does not name"),
+        ({"MOLATTN_SANITIZE": "1", "LD_PRELOAD": ""}, "True MOLATTN_SANITIZE is 1, but LD_PRELOAD does not contain"),
         ({"CC": "no-such-cc -m64"}, "True CC names 'no-such-cc', which is not found: install it, or unset it"),
         ({"CC": "gcc 'x"}, 'True CC is "gcc \'x", which is not a command: No closing quotation'),
     ],
@@ -168,16 +168,28 @@ def copy_sources(folder, *changes):
         (
             "  float scale;",
             "  int64_t more;\n  float scale;",
-            "AttentionTask.scale is at byte 32, of 4 in C and at byte 24",
+            "AttentionTask.scale is at byte 32, of 4 bytes in C and at byte 24",
         ),
         (
             "float *w_ke, *w_ve;  ",
             "float *w_ve, *w_ke;  ",
-            "AttentionTask.w_ke is at byte 72, of 8 in C and at byte 64, of 8",
+            "AttentionTask.w_ke is at byte 72, of 8 bytes in C and at byte 64, of 8 bytes",
         ),
-        ("int64_t accumulate_d_e;", "int64_t accumulate_d_e, more;", "AttentionTask has 296 bytes in C and 288 here"),
-        ("int64_t count, n;  ", "int32_t count, n;  ", "Graphs.count is at byte 0, of 4 in C and at byte 0, of 8"),
-        ("FIELD(Graphs, dropout_mask) ", "", "Graphs.dropout_mask is missing in C and at byte 40, of 8 here"),
+        (
+            "int64_t accumulate_d_e;",
+            "int64_t accumulate_d_e, more;",
+            "AttentionTask has 296 bytes in C and 288 in Python",
+        ),
+        (
+            "int64_t count, n;  ",
+            "int32_t count, n;  ",
+            "Graphs.count is at byte 0, of 4 bytes in C and at byte 0",
+        ),
+        (
+            "FIELD(Graphs, dropout_mask) ",
+            "",
+            "Graphs.dropout_mask is missing in C and at byte 40, of 8 bytes",
+        ),
         (
             "LAYOUT(Graphs,",
             "#define Others Graphs\nLAYOUT(Others,",
@@ -329,7 +341,7 @@ def test_a_build_is_logged_once(tmp_path, caplog):
     with caplog.at_level("INFO", logger="molattn"):
         paths = [compiler.build(SOURCE, tmp_path / "compiled", [quick]) for _ in range(2)]
     assert paths[0] == paths[1]
-    assert caplog.messages == ["building edge_attention.c for this processor: once, some seconds"]
+    assert caplog.messages == ["building edge_attention.c for this processor, once: it takes a few seconds"]
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names of processors are those of x86")

@@ -142,7 +142,7 @@ def test_a_receiver_without_edges_gets_zeros():
 def test_node_indices_out_of_range_are_rejected(which, index):
     learned, (sender, receiver, _) = make_terms()
     (sender, receiver)[which][3] = index
-    with pytest.raises(IndexError, match="refers to a node that is not from 0 to below"):
+    with pytest.raises(IndexError, match="refers to a node that does not exist"):
         segment_attention(
             *(learned[name].float() for name in ("q", "k", "v")), sender, receiver, None, None, None, None, None
         )  # fmt: skip

@@ -14,7 +14,7 @@ import pytest
 from molattn.kernels import processor, shipped
 from molattn.kernels.compiler import source_texts
 from molattn.kernels.loader import SOURCE_FOLDER
-from molattn.kernels.shipped import LIST_NAME, TARGETS, ShippedLibrary, shipped_libraries
+from molattn.kernels.shipped import MANIFEST_NAME, TARGETS, ShippedLibrary, shipped_libraries
 
 ROOT = Path(__file__).parents[2]
 MACHINE = platform.machine()
@@ -98,7 +98,11 @@ def of_blocks(march: str = "", sources: str = "") -> list[ShippedLibrary | str]:
 def with_everything(monkeypatch: pytest.MonkeyPatch, without: str = "") -> list[str]:
     """Simulate a processor with all features except those that begin with `without`; returns the names."""
     needs = sorted(
-        {name for target in json.loads((shipped.FOLDER / LIST_NAME).read_text())["targets"] for name in target["needs"]}
+        {
+            name
+            for target in json.loads((shipped.FOLDER / MANIFEST_NAME).read_text())["targets"]
+            for name in target["needs"]
+        }
     )
     has = [name for name in needs if not without or not name.startswith(without)]
     monkeypatch.setattr(processor, "cpu_description", lambda: " ".join(("Linux", MACHINE, "flags :", *has)))
@@ -106,7 +110,7 @@ def with_everything(monkeypatch: pytest.MonkeyPatch, without: str = "") -> list[
 
 
 def test_every_c_file_is_there_for_every_level(built: Path) -> None:
-    content = json.loads((built / LIST_NAME).read_text())
+    content = json.loads((built / MANIFEST_NAME).read_text())
     assert [target["name"] for target in content["targets"]] == [target.name for target in TARGETS[MACHINE]]
     stems = sorted(path.stem for path in SOURCE_FOLDER.glob("*.c"))
     for target in content["targets"]:
@@ -141,7 +145,7 @@ def test_libraries_of_other_sources_are_rejected(copied: Path, monkeypatch: pyte
     ]
     assert list(shipped_libraries("no_such_file", "0" * 64)) == []
     shutil.rmtree(copied)
-    shipped._read_list.cache_clear()
+    shipped._read_manifest.cache_clear()
     assert of_blocks() == []
 
 
@@ -163,14 +167,14 @@ def test_a_damaged_library_gets_a_warning_and_the_next_one_is_used(
 
 
 def test_a_damaged_list_gets_a_warning(copied: Path) -> None:
-    (copied / LIST_NAME).write_text('{"targets": [')
+    (copied / MANIFEST_NAME).write_text('{"targets": [')
     with pytest.warns(match=r"libraries\.json cannot be read .*: install molattn again$"):
         assert of_blocks() == []
 
 
 def suits(folder: Path) -> str:
     """The name of the best level for this processor; "" if there is none."""
-    targets = json.loads((folder / LIST_NAME).read_text())["targets"]
+    targets = json.loads((folder / MANIFEST_NAME).read_text())["targets"]
     return next((t["name"] for t in targets if not processor.missing_instruction_set(t["needs"])), "")
 
 
@@ -222,13 +226,13 @@ def test_libraries_that_fail_their_self_test_are_replaced_by_local_builds(copied
         ["gcc", "-O1", "-std=gnu11", "-fPIC", "-shared", *target.options, "-o", str(path), str(wrong / "lookup.c")],
         check=True,
     )
-    content = json.loads((copied / LIST_NAME).read_text())
+    content = json.loads((copied / MANIFEST_NAME).read_text())
     for entry in content["targets"]:
         if entry["name"] == name:
             entry["libraries"]["lookup"]["sha256"] = shipped.hashlib.sha256(path.read_bytes()).hexdigest()
         else:
             del entry["libraries"]["lookup"]
-    (copied / LIST_NAME).write_text(json.dumps(content))
+    (copied / MANIFEST_NAME).write_text(json.dumps(content))
     lines, _ = used(copied, tmp_path)
     assert "lookup.c compiled for this processor, because lookup.c disagrees with the reference: " in lines[0]
     assert f"blocks.c shipped for {name};" in lines[0]

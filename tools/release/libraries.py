@@ -24,7 +24,7 @@ OLDEST_GLIBC = (2, 17)
 
 
 def build_libraries(folder: Path, compiler: Sequence[str]) -> list[Path]:
-    """Build every C file for every level of this machine's processors, and write the list that molattn reads.
+    """Build every C file for every level of this machine's processors, and write the manifest that molattn reads.
 
     Args:
         folder: for the libraries and `libraries.json`.
@@ -42,7 +42,7 @@ def build_libraries(folder: Path, compiler: Sequence[str]) -> list[Path]:
         from molattn.kernels.compiler import FLAGS, source_texts
         from molattn.kernels.loader import SOURCE_FOLDER
         from molattn.kernels.processor import instruction_sets
-        from molattn.kernels.shipped import LIST_NAME, TARGETS, digest_of_sources
+        from molattn.kernels.shipped import MANIFEST_NAME, TARGETS, digest_of_sources
     finally:
         sys.path.remove(str(ROOT))
     machine = platform.machine()
@@ -67,7 +67,7 @@ def build_libraries(folder: Path, compiler: Sequence[str]) -> list[Path]:
         targets.append({"name": target.name, "needs": needs, "libraries": about})
     compiled_by = _output([*compiler, "--version"]).splitlines()[0]
     text = json.dumps({"compiler": compiled_by, "targets": targets}, indent=1) + "\n"
-    (folder / LIST_NAME).write_text(text, encoding="utf-8")
+    (folder / MANIFEST_NAME).write_text(text, encoding="utf-8")
     return libraries
 
 
