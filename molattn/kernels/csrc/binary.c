@@ -1,9 +1,10 @@
-/* Converts the RDKit binary of a molecule to the codes of its atoms and pairs and to its path lengths, in one pass.
+/* Converts the binary of a molecule (Mol.ToBinary of RDKit) to the codes of its atoms and pairs of atoms, which are
+ * indices into embedding tables, and to its path lengths, in one pass.
  *
  * The meaning of the bytes was found by experiment, for the versions in molattn/chem/binary.py, which also describes
  * the tables. The order is: a header; the atoms, each with flags and the values that the flags declare; the bonds; the
  * rings; and data that is not read. The bytes are not trusted: every read is checked against their end and every index
- * against the molecule, and an unknown flag ends the reading. */
+ * against the molecule, and an unknown flag makes the result INVALID. */
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -12,8 +13,8 @@
 #include "layout.h"
 #include "cip.h"
 
-enum { DONE, HAS_STEREO, UNSUPPORTED, INVALID }; /* result codes */
-enum { NO_CODE = 255 };                                     /* a value without a code */
+enum { DONE, HAS_STEREO, UNSUPPORTED, INVALID }; /* results */
+enum { NO_CODE = 255 };                          /* a value without a code */
 enum { HEADER_SIZE = 30, MAX_PATH = 254, DISCONNECTED = 255 };
 enum { DEFAULT_HYBRIDIZATION = 4, DEFAULT_BOND_TYPE = 1 }; /* values that are not written */
 
@@ -51,24 +52,27 @@ static uint32_t read_word(Bytes *b) {
 
 static uint32_t read_index(Bytes *b) { return b->wide_indices ? read_word(b) : read_byte(b); }
 
-static uint32_t atom_below(Bytes *b, uint32_t n) {
+/* The index of an atom, which must be below n. */
+static uint32_t read_atom_index(Bytes *b, uint32_t n) {
   uint32_t i = read_index(b);
   if (i < n) return i;
   b->invalid = 1;
   return 0;
 }
 
-/* The next byte if the flag is set, else the other value; without a branch, which would be unpredictable. */
+/* The next byte if the flag is 1, else the other value; without a branch, which would be mispredicted often. */
 static inline uint8_t read_byte_if(const uint8_t **at, unsigned flag, uint8_t other) {
   uint8_t value = flag ? **at : other;
   *at += flag;
   return value;
 }
 
-/* The most bytes of an atom and of a bond, without rare fields; at least as many follow at the end. */
+/* The most bytes of an atom and of a bond without rare fields. After the last atom and bond, the binary has at least as
+ * many further bytes, so a binary with fewer is invalid. */
 enum { MAX_ATOM_SIZE = 6 + 7, MAX_BOND_SIZE = 3 + 2 };
 
-/* Reads the properties of an atom, except those that depend on its neighbours and rings. */
+/* Reads the properties of an atom, except those that depend on its neighbours and rings. Returns DONE, HAS_STEREO for a
+ * chiral tag, or UNSUPPORTED. */
 static int read_atom(Bytes *b, uint8_t *properties) {
   if (b->end - b->at < MAX_ATOM_SIZE) {
     b->invalid = 1;
@@ -98,8 +102,9 @@ static int read_atom(Bytes *b, uint8_t *properties) {
   return properties[TAG] ? HAS_STEREO : DONE;
 }
 
+/* Reads a bond of a molecule of n atoms. Returns DONE, or HAS_STEREO for a stereo bond. */
 static int read_bond(Bytes *b, Bond *bond, uint32_t n) {
-  for (int end = 0; end < 2; end++) bond->atoms[end] = atom_below(b, n);
+  for (int end = 0; end < 2; end++) bond->atoms[end] = read_atom_index(b, n);
   if (b->end - b->at < MAX_BOND_SIZE) {
     b->invalid = 1;
     return DONE;
@@ -117,7 +122,7 @@ static int read_bond(Bytes *b, Bond *bond, uint32_t n) {
   bond->stereo = read_byte(b);
   int count = read_byte(b);
   for (int k = 0; k < count; k++) {
-    uint32_t atom = atom_below(b, n);
+    uint32_t atom = read_atom_index(b, n);
     if (count == 2) bond->stereo_atoms[k] = atom;
   }
   return bond->stereo ? HAS_STEREO : DONE;
@@ -142,9 +147,9 @@ static void read_rings(Bytes *b, size_t n, uint8_t *properties, uint8_t *pairs) 
     if (size < 3) b->invalid = 1;
     if (b->invalid) return;
     uint8_t mark = 1 << ((size < 8 ? size : 8) - 3);
-    uint32_t start = atom_below(b, n), here = start;
+    uint32_t start = read_atom_index(b, n), here = start;
     for (uint32_t k = 1; k <= size && !b->invalid; k++) {
-      uint32_t there = k < size ? atom_below(b, n) : start;
+      uint32_t there = k < size ? read_atom_index(b, n) : start;
       properties[here * NUM_COLUMNS + RINGS] |= mark;
       if (!pairs[here * n + there]) b->invalid = 1;
       pairs[here * n + there] |= IN_RING;
@@ -155,11 +160,14 @@ static void read_rings(Bytes *b, size_t n, uint8_t *properties, uint8_t *pairs) 
 }
 
 /* Path lengths for fewer than 255 atoms, one atom at a time: the row of an atom follows from that of its first earlier
- * neighbour; each further bond may shorten the path between any two atoms. Inner loops have no branches that depend on
- * the molecule, and rows are vectors. */
+ * neighbour; each further bond i-k may shorten the path between any two atoms x and j,
+ *
+ *     d(x, j) = min(d(x, j), d(x, i) + 1 + d(k, j), d(x, k) + 1 + d(i, j)).
+ *
+ * Inner loops have no branches that depend on the molecule, and compute on vectors. */
 enum { LANES = 32 };
 
-static inline uint8_t smaller(uint8_t x, uint8_t y) { return x < y ? x : y; }
+static inline uint8_t min_u8(uint8_t x, uint8_t y) { return x < y ? x : y; }
 
 static void find_paths(size_t n, const uint32_t *first, const uint32_t *neighbours, uint8_t *rows, uint8_t *paths) {
   size_t width = (n + LANES - 1) / LANES * LANES;
@@ -172,7 +180,7 @@ static void find_paths(size_t n, const uint32_t *first, const uint32_t *neighbou
       if (neighbours[s] > i) continue;
       const uint8_t *other = rows + neighbours[s] * width;
       if (!has_row) {
-        for (size_t j = 0; j < width; j++) row[j] = smaller(other[j], 254) + 1;
+        for (size_t j = 0; j < width; j++) row[j] = min_u8(other[j], 254) + 1;
         row[i] = 0;
         for (size_t j = 0; j < i; j++) rows[j * width + i] = row[j];
         has_row = 1;
@@ -182,11 +190,11 @@ static void find_paths(size_t n, const uint32_t *first, const uint32_t *neighbou
       memcpy(from_here, row, width);
       memcpy(from_there, other, width);
       for (size_t x = 0; x <= i; x++) {
-        uint8_t *to = rows + x * width, here = smaller(from_here[x], 254) + 1, there = smaller(from_there[x], 254) + 1;
+        uint8_t *to = rows + x * width, here = min_u8(from_here[x], 254) + 1, there = min_u8(from_there[x], 254) + 1;
         for (size_t j = 0; j < width; j++) {
-          uint8_t by_here = smaller(from_there[j], 255 - here) + here;
-          uint8_t by_there = smaller(from_here[j], 255 - there) + there;
-          to[j] = smaller(to[j], smaller(by_here, by_there));
+          uint8_t by_here = min_u8(from_there[j], 255 - here) + here;
+          uint8_t by_there = min_u8(from_here[j], 255 - there) + there;
+          to[j] = min_u8(to[j], min_u8(by_here, by_there));
         }
       }
     }
@@ -214,55 +222,56 @@ static void find_long_paths(size_t n, const uint32_t *first, const uint32_t *nei
   }
 }
 
-/* The scratch memory of a molecule, in one allocation. */
+/* The scratch memory for a molecule of n atoms and m bonds, in one allocation. */
 typedef struct {
-  Bond *bonds;      /* (m,) */
-  uint32_t *first;  /* (n + 2,) */
-  uint32_t *neighbours;   /* (2 m,) */
-  uint32_t *queue;  /* (n,) */
-  uint8_t *properties;   /* (n, NUM_COLUMNS) */
-  uint8_t *rows;    /* of path lengths, for `find_paths` */
+  Bond *bonds;          /* (m,) */
+  uint32_t *first;      /* (n + 2,), see `find_neighbours` */
+  uint32_t *neighbours; /* (2 m,) */
+  uint32_t *queue;      /* (n,) */
+  uint8_t *properties;  /* (n, NUM_COLUMNS) */
+  uint8_t *rows;        /* (n, n rounded up to LANES), path lengths for `find_paths` */
 } Scratch;
 
+/* Reads the atoms, bonds and rings, and writes all codes. Returns DONE, HAS_STEREO, UNSUPPORTED or INVALID. */
 static int read_all(const Tables *t, Bytes *b, size_t n, uint32_t m, int perceived, Scratch w, uint8_t *codes) {
-  int found = DONE;
+  int result = DONE;
   for (size_t i = 0; i < n && !b->invalid; i++) {
-    int this = read_atom(b, w.properties + i * NUM_COLUMNS);
-    if (this == UNSUPPORTED && !b->invalid) return this;
-    found |= this;
+    int of_atom = read_atom(b, w.properties + i * NUM_COLUMNS);
+    if (of_atom == UNSUPPORTED && !b->invalid) return of_atom;
+    result |= of_atom;
   }
   if (read_byte(b) != 0x0b) b->invalid = 1;
   for (uint32_t k = 0; k < m && !b->invalid; k++) {
-    found |= read_bond(b, w.bonds + k, n);
-    if (!perceived && w.bonds[k].direction) found |= HAS_STEREO;
+    result |= read_bond(b, w.bonds + k, n);
+    if (!perceived && w.bonds[k].direction) result |= HAS_STEREO;
   }
   if (b->invalid) return INVALID;
 
-  uint8_t *of_pairs = codes + n * t->features, *paths = of_pairs + n * n;
-  memset(of_pairs, 0, n * n);
+  uint8_t *pairs = codes + n * t->features, *paths = pairs + n * n;
+  memset(pairs, 0, n * n);
   for (uint32_t k = 0; k < m; k++) {
     size_t i = w.bonds[k].atoms[0], j = w.bonds[k].atoms[1];
-    of_pairs[i * n + j] = of_pairs[j * n + i] = IS_BONDED;
+    pairs[i * n + j] = pairs[j * n + i] = IS_BONDED;
   }
-  read_rings(b, n, w.properties, of_pairs);
+  read_rings(b, n, w.properties, pairs);
   if (b->invalid) return INVALID;
 
   find_neighbours(w.bonds, m, n, w.first, w.neighbours);
-  if (found == HAS_STEREO && assign_labels(n, m, perceived, w.properties, w.bonds, w.first, w.neighbours, of_pairs))
-    found = DONE;
-  if (found == HAS_STEREO && !perceived) return found;
+  if (result == HAS_STEREO && assign_labels(n, m, perceived, w.properties, w.bonds, w.first, w.neighbours, pairs))
+    result = DONE;
+  if (result == HAS_STEREO && !perceived) return result;
 
   int supported = 1;
   for (uint32_t k = 0; k < m; k++) {
     size_t i = w.bonds[k].atoms[0], j = w.bonds[k].atoms[1];
-    int in_ring = of_pairs[i * n + j] / IN_RING;
+    int in_ring = pairs[i * n + j] / IN_RING;
     const Bond *bond = w.bonds + k;
     const uint8_t *pair = t->pairs + (((bond->type * 2 + in_ring) * 2 + bond->conjugated) * 3 + bond->label) * 2;
     supported &= pair[0] != NO_CODE;
-    of_pairs[i * n + j] = pair[0];
-    of_pairs[j * n + i] = pair[1];
+    pairs[i * n + j] = pair[0];
+    pairs[j * n + i] = pair[1];
   }
-  for (size_t i = 0; i < n; i++) of_pairs[i * n + i] = t->self;
+  for (size_t i = 0; i < n; i++) pairs[i * n + i] = t->self;
 
   for (size_t i = 0; i < n; i++, codes += t->features) {
     uint8_t *properties = w.properties + i * NUM_COLUMNS;
@@ -279,7 +288,7 @@ static int read_all(const Tables *t, Bytes *b, size_t n, uint32_t m, int perceiv
   if (!supported) return UNSUPPORTED;
   if (n < 255) find_paths(n, w.first, w.neighbours, w.rows, paths);
   else find_long_paths(n, w.first, w.neighbours, w.queue, paths);
-  return found;
+  return result;
 }
 
 static int read_molecule(const Tables *t, const uint8_t *binary, int64_t length, int64_t n, int perceived,
@@ -298,9 +307,9 @@ static int read_molecule(const Tables *t, const uint8_t *binary, int64_t length,
   uint8_t *properties = (uint8_t *)(first + num_words);
   Scratch scratch = {bonds, first, first + n + 2, first + n + 2 + 2 * m, properties, properties + n * NUM_COLUMNS};
   memset(properties, 0, n * NUM_COLUMNS);
-  int found = read_all(t, &b, n, m, perceived, scratch, codes);
+  int result = read_all(t, &b, n, m, perceived, scratch, codes);
   free(bonds);
-  return b.invalid ? INVALID : found;
+  return b.invalid ? INVALID : result;
 }
 
 /* Writes the codes of a molecule of n atoms: (n, features) of atoms, (n, n) of pairs and (n, n) path lengths,
@@ -311,7 +320,7 @@ int molattn_read(const Tables *t, const uint8_t *binary, int64_t length, int64_t
 }
 
 /* The same for a sanitized molecule whose stereochemistry RDKit has not perceived: chiral tags and the directions of
- * bonds are as in the text. The codes are complete for DONE only; HAS_STEREO leaves the molecule to RDKit. */
+ * bonds are as in the SMILES. The codes are complete for DONE only; with HAS_STEREO, RDKit has to perceive it. */
 int molattn_read_unperceived(const Tables *t, const uint8_t *binary, int64_t length, int64_t n, uint8_t *codes) {
   return read_molecule(t, binary, length, n, 0, codes);
 }

@@ -2,21 +2,21 @@
  *
  * The equations are those of molattn/graph/block.py, edge_update.py and updates.py:
  *
- *     packed = norm_v(v) W_qkv^T
- *     o      = attention of packed to the edges          edge_attention.c
- *     x      = v + drop(o W_o^T + b_o)
- *     a      = norm_x(x) W_1^T + b_1
- *     v'     = x + drop(drop(gelu(a)) W_2^T + b_2)
+ *     qkv = norm_v(v) W_qkv^T                            queries, keys and values: rows of (3, h, d)
+ *     o   = attention(q, k, v, edges)                    edge_attention.c
+ *     x   = v + dropout(o W_o^T + b_o)
+ *     a   = norm_x(x) W_1^T + b_1
+ *     v'  = x + dropout(dropout(gelu(a)) W_2^T + b_2)
  *
- * A chunk of graphs of about a hundred rows, without padding, passes through all blocks before the next chunk. For the
- * gradient, v, packed, o, x and a of every block are saved. */
+ * W_1 and W_2 are called first and last. A chunk of graphs of about a hundred rows, without padding, passes through all
+ * blocks before the next chunk does. For the gradient, v, qkv, o, x and a of every block are saved. */
 
 #include <math.h>
 
 #include "matrices.h"
 #include "edge_attention.c"
 
-/* The classes of these names, with an underscore, in molattn.kernels.block_library. */
+/* The structs that molattn.kernels.block_library declares with an underscore: _Norm, _Linear, _Layer and _Stack. */
 typedef struct {
   const float *w, *b; /* (c,) */
   float *d_w, *d_b;
@@ -30,21 +30,22 @@ typedef struct {
 LAYOUT(Linear, FIELD(Linear, w) FIELD(Linear, b) FIELD(Linear, d_w) FIELD(Linear, d_b));
 typedef struct {
   Norm norm_v, norm_x;
-  Linear qkv, o, first, last;      /* qkv has no b */
+  Linear qkv, o, first, last;      /* qkv has no bias, b = NULL */
   const float *w_ke, *w_ve, *w_be; /* as in AttentionTask */
   float *d_w_ke, *d_w_ve, *d_w_be;
-  Dropout weights_dropout, edges_dropout, hidden_dropout, nodes_dropout;
-} Layer;
+  Dropout weights_dropout, edges_dropout, hidden_dropout, nodes_dropout; /* of attention weights, o W_o^T + b_o,
+                                                                            gelu(a), and gelu(a) W_2^T + b_2 */
+} Layer; /* the weights of a block */
 LAYOUT(Layer, FIELD(Layer, norm_v) FIELD(Layer, norm_x) FIELD(Layer, qkv) FIELD(Layer, o) FIELD(Layer, first)
        FIELD(Layer, last) FIELD(Layer, w_ke) FIELD(Layer, w_ve) FIELD(Layer, w_be) FIELD(Layer, d_w_ke)
        FIELD(Layer, d_w_ve) FIELD(Layer, d_w_be) FIELD(Layer, weights_dropout) FIELD(Layer, edges_dropout)
        FIELD(Layer, hidden_dropout) FIELD(Layer, nodes_dropout));
 typedef struct {
-  int64_t rows;              /* with padding */
-  int64_t c, hidden;         /* channels of a node, and inside the feed-forward step */
-  int64_t highest_precision; /* whether AMX is not used */
+  int64_t rows;              /* nodes of all graphs, with padding */
+  int64_t c, hidden;         /* channels of a node, and inside the feed-forward network */
+  int64_t highest_precision; /* whether products must have the precision of float32, without AMX */
   int64_t count;             /* number of blocks */
-  AttentionTask attention;            /* all but q, k, v, output, weights, dropout and their gradients */
+  AttentionTask attention;   /* without q, k, v, output, weight matrices, dropout and the gradients of these */
   const Layer *layers;
   const float *v;            /* (rows, c) */
   float *out;                /* (rows, c) */
@@ -56,7 +57,7 @@ LAYOUT(Stack, FIELD(Stack, rows) FIELD(Stack, c) FIELD(Stack, hidden) FIELD(Stac
        FIELD(Stack, count) FIELD(Stack, attention) FIELD(Stack, layers) FIELD(Stack, v) FIELD(Stack, out)
        FIELD(Stack, saved) FIELD(Stack, d_out) FIELD(Stack, d_v));
 
-enum { CHUNK_ROWS = 96 }; /* most rows of a chunk of several graphs, so that it fits into the second-level cache */
+enum { CHUNK_ROWS = 96 }; /* the most rows of a chunk of several graphs, so that it fits into the L2 cache */
 
 /* Consecutive graphs. */
 typedef struct {
@@ -66,7 +67,7 @@ typedef struct {
   int64_t row_offset;   /* rows of the previous chunks, each rounded up */
 } Chunk;
 
-/* Gradients of a block that are sums over all rows; the first four in the order of Shared.weights. */
+/* The gradients of the weights of a block, which are sums over all rows; the first four as in Shared.weights. */
 enum { QKV, O, FIRST, LAST, NORM_V_W, NORM_V_B, NORM_X_W, NORM_X_B, O_B, FIRST_B, LAST_B, NUM_SUMS };
 
 /* The state that all threads of a call share. */
@@ -84,17 +85,17 @@ typedef struct {
   Workspace workspace;
   Scratch *scratch;              /* of each block; blocks share all of it but the buffers of the weight matrices */
   float *(*sums)[NUM_SUMS];      /* of each block */
-  float *v, *packed, *o, *x, *a; /* c, 3w, w, c, hidden: used if activations are not saved */
+  float *v, *qkv, *o, *x, *a; /* c, 3w, w, c, hidden: used if activations are not saved */
   float *normalized, *y, *g, *gelu_slope; /* c, c, hidden, hidden */
-  float *d_packed, *d_hidden, *d_x, *d_y; /* 3w, hidden, c, c or w */
+  float *d_qkv, *d_hidden, *d_x, *d_y; /* 3w, hidden, c, c or w */
 } Thread;
 
 INLINE int64_t width(const Stack *t) { return t->attention.h * t->attention.d; }
 
-/* Sets q, k and v to the parts of packed rows, (3, h, d). */
-INLINE void set_qkv(AttentionTask *attention, const float *packed) {
+/* Sets q, k and v to the parts of rows of (3, h, d). */
+INLINE void set_qkv(AttentionTask *attention, const float *qkv) {
   const int64_t w = attention->h * attention->d;
-  attention->q = packed, attention->k = packed + w, attention->v = packed + 2 * w, attention->stride = 3 * w;
+  attention->q = qkv, attention->k = qkv + w, attention->v = qkv + 2 * w, attention->stride = 3 * w;
 }
 
 /* The floats that a block saves per row. */
@@ -108,7 +109,8 @@ INLINE int64_t sum_size(const Stack *t, int sum) {
                                       : t->c;
 }
 
-/* Loops over graphs g of a chunk: the n nodes are rows r, r + 1, ... of the chunk and at, at + 1, ... of tensors. */
+/* Loops over the graphs g of a chunk. The n nodes of a graph are the rows r, r + 1, ... of the chunk, and the rows at,
+ * at + 1, ... of the tensors with padding. */
 #define EACH_GRAPH(chunk)                                                            \
   for (int64_t g = (chunk)->first, r = 0, n = 0, at = g * (chunk)->graphs->n;        \
        g < (chunk)->first + (chunk)->count && (n = num_nodes((chunk)->graphs, g), 1); \
@@ -158,16 +160,16 @@ static void layer_norm(float *y, const float *x, int64_t m, int64_t c, const Nor
 static void layer_norm_backward(float *dx, const float *dy, const float *x, int64_t m, int64_t c, const Norm *norm,
                                 float *d_w, float *d_b) {
   for (int64_t r = 0; r < m; r++, x += c, dy += c, dx += c) {
-    V mean, inverse_std, sum = {}, along = {};
+    V mean, inverse_std, sum = {}, sum_z = {};
     moments(x, c, norm->eps, &mean, &inverse_std);
     for (int64_t k = 0; k < c; k += L) {
       const V g = load(dy + k), z = (load(x + k) - mean) * inverse_std, gw = g * load(norm->w + k);
       store(d_w + k, load(d_w + k) + g * z);
       store(d_b + k, load(d_b + k) + g);
       sum += gw;
-      along += gw * z;
+      sum_z += gw * z;
     }
-    const V mean_gradient = lane_sum(sum) / (float)c, std_gradient = lane_sum(along) / (float)c;
+    const V mean_gradient = lane_sum(sum) / (float)c, std_gradient = lane_sum(sum_z) / (float)c;
     for (int64_t k = 0; k < c; k += L) {
       const V z = (load(x + k) - mean) * inverse_std;
       store(dx + k, load(dx + k) + inverse_std * (load(dy + k) * load(norm->w + k) - mean_gradient - z * std_gradient));
@@ -175,7 +177,7 @@ static void layer_norm_backward(float *dx, const float *dy, const float *x, int6
   }
 }
 
-/* m x, for the elements from `index` on. */
+/* m x, with the dropout mask m, for the L elements from `index` on. */
 INLINE V apply_dropout(const Dropout *m, V x, int64_t index) {
   if (m->threshold) x *= dropout_factor(m, lanes() + (uint32_t)index);
   return x;
@@ -191,7 +193,7 @@ static void add_dropout(float *y, const float *a, const float *z, const float *b
     }
 }
 
-/* y = m x, and d_b += its sum over rows, for the rows of a graph as above. */
+/* y = m x, and d_b += the sum of y over rows, for the rows of a graph as in `add_dropout`. */
 static void dropout_backward(float *y, const float *x, float *d_b, int64_t rows, int64_t c, const Dropout *m,
                              int64_t at) {
   for (int64_t i = 0; i < rows; i++)
@@ -203,14 +205,14 @@ static void dropout_backward(float *y, const float *x, float *d_b, int64_t rows,
 }
 
 typedef struct {
-  float *v, *packed, *o, *x, *a;
+  float *v, *qkv, *o, *x, *a;
 } Activations;
 
 /* Where the activations of a chunk in block l are: in `saved`, or in the buffers of the thread. */
 static Activations chunk_activations(const Thread *s, const Chunk *chunk, int64_t l) {
   const Stack *t = s->shared->stack;
   const int64_t c = t->c, w = width(t), m = round_up(chunk->rows, ROW_MULTIPLE);
-  if (!t->saved) return (Activations){s->v, s->packed, s->o, s->x, s->a};
+  if (!t->saved) return (Activations){s->v, s->qkv, s->o, s->x, s->a};
   float *at = t->saved + (chunk->row_offset * t->count + l * m) * saved_per_row(t);
   return (Activations){at, at + m * c, at + m * (c + 3 * w), at + m * (c + 4 * w), at + m * (2 * c + 4 * w)};
 }
@@ -236,9 +238,9 @@ static void forward_chunk(const Thread *s, const Chunk *chunk) {
     const Activations acts = chunk_activations(s, chunk, l);
     float *out = l + 1 < t->count ? chunk_activations(s, chunk, l + 1).v : s->y;
     layer_norm(s->normalized, acts.v, m, c, &layer->norm_v);
-    linear_forward(weights + QKV, &s->workspace, acts.packed, s->normalized, m);
+    linear_forward(weights + QKV, &s->workspace, acts.qkv, s->normalized, m);
     AttentionTask attention = layer_attention(t, l);
-    set_qkv(&attention, acts.packed), attention.output = acts.o;
+    set_qkv(&attention, acts.qkv), attention.output = acts.o;
     EACH_GRAPH(chunk) {
       ReceiverBlock block = {chunk->graphs, g, n, r, 0, 0};
       attend_graph(&attention, &block, s->scratch + l);
@@ -304,8 +306,8 @@ static void backward_chunk(const Thread *s, const Chunk *chunk) {
     linear_backward_weight(weights + O, &s->workspace, sums[O], s->y, acts.o, m);
     linear_backward_input(weights + O, &s->workspace, s->d_y, s->y, m);
     AttentionTask attention = layer_attention(t, l);
-    set_qkv(&attention, acts.packed), attention.dy = s->d_y;
-    attention.d_q = s->d_packed, attention.d_k = attention.d_q + w, attention.d_v = attention.d_k + w;
+    set_qkv(&attention, acts.qkv), attention.dy = s->d_y;
+    attention.d_q = s->d_qkv, attention.d_k = attention.d_q + w, attention.d_v = attention.d_k + w;
     attention.d_stride = 3 * w;
     EACH_GRAPH(chunk) {
       ReceiverBlock block = {chunk->graphs, g, n, r, 0, 0};
@@ -313,8 +315,8 @@ static void backward_chunk(const Thread *s, const Chunk *chunk) {
       if (!attention.accumulate_d_e) zero_padding_edge_gradients(&attention, &block);
     }
     layer_norm(s->normalized, acts.v, m, c, &layer->norm_v);
-    linear_backward_weight(weights + QKV, &s->workspace, sums[QKV], s->d_packed, s->normalized, m);
-    linear_backward_input(weights + QKV, &s->workspace, s->d_y, s->d_packed, m);
+    linear_backward_weight(weights + QKV, &s->workspace, sums[QKV], s->d_qkv, s->normalized, m);
+    linear_backward_input(weights + QKV, &s->workspace, s->d_y, s->d_qkv, m);
     layer_norm_backward(s->d_x, s->d_y, acts.v, m, c, &layer->norm_v, sums[NORM_V_W], sums[NORM_V_B]);
   }
   EACH_GRAPH(chunk) {
@@ -337,9 +339,9 @@ static void *run_thread(void *thread) {
   return NULL;
 }
 
-/* Splits the graphs, in order, into `chunks`, or only counts if that is NULL; returns the number of chunks. `rows` is
- * the sum of the rows of the chunks, each rounded up; `max_rows` is the most rows of a chunk, `max_nodes` the most
- * nodes of a graph. */
+/* Splits the graphs, in order, into `chunks`, or only counts the chunks if that is NULL; returns their number. `rows`
+ * is the sum of the rows of the chunks, each rounded up to ROW_MULTIPLE; `max_rows` is the most rows of a chunk, and
+ * `max_nodes` the most nodes of a graph. */
 static int64_t split_into_chunks(const AttentionTask *t, Chunk *chunks, int64_t *rows, int64_t *max_rows,
                                  int64_t *max_nodes) {
   const Graphs *graphs = t->graphs;
@@ -360,38 +362,38 @@ static int64_t split_into_chunks(const AttentionTask *t, Chunk *chunks, int64_t 
   return count;
 }
 
-/* Places the buffers of a thread from `at` on, or only counts if `at` is NULL; returns the number of floats. The first
- * thread sums directly into the results. */
+/* Places the buffers of a thread in the memory from `at` on, or only counts if `at` is NULL; returns the number of
+ * floats. The sums of the first thread are the results themselves. */
 static int64_t place_thread_buffers(Thread *s, float *at, const Shared *shared, int64_t max_rows, int64_t max_nodes,
                                     int first) {
   const Stack *t = shared->stack;
   const int64_t c = t->c, w = width(t), hidden = t->hidden, m = round_up(max_rows, ROW_MULTIPLE);
   const int64_t wider = w > c ? w : c;
-  const int back = shared->backward, allocate_activations = !back && !t->saved;
+  const int backward = shared->backward, allocate_activations = !backward && !t->saved;
   const int64_t columns = 3 * w > hidden ? (3 * w > c ? 3 * w : c) : hidden > c ? hidden : c;
   const int64_t tiles =
       shared->use_amx ? (int64_t)workspace_tiles(m, columns) * (int64_t)(sizeof(Tile) / sizeof(float)) : 0;
   Scratch common = {0};
   const Buffer buffers[] = {
       {(float **)&s->workspace.a, tiles},
-      {(float **)&s->workspace.b, back ? tiles : 0},
+      {(float **)&s->workspace.b, backward ? tiles : 0},
       {&s->v, allocate_activations * m * c},
-      {&s->packed, allocate_activations * m * 3 * w},
+      {&s->qkv, allocate_activations * m * 3 * w},
       {&s->o, allocate_activations * m * w},
       {&s->x, allocate_activations * m * c},
       {&s->a, allocate_activations * m * hidden},
       {&s->normalized, m * c},
       {&s->y, m * c},
       {&s->g, m * hidden},
-      {&s->gelu_slope, back * m * hidden},
-      {&s->d_packed, back * m * 3 * w},
-      {&s->d_hidden, back * m * hidden},
-      {&s->d_x, back * m * c},
-      {&s->d_y, back * m * wider},
+      {&s->gelu_slope, backward * m * hidden},
+      {&s->d_qkv, backward * m * 3 * w},
+      {&s->d_hidden, backward * m * hidden},
+      {&s->d_x, backward * m * c},
+      {&s->d_y, backward * m * wider},
   };
   int64_t used = PLACE_BUFFERS(at, buffers);
   used += place_graph_buffers(&common, at ? at + used : NULL, &t->attention, max_nodes);
-  for (int64_t i = 0; i < t->attention.tables && back; i++) {
+  for (int64_t i = 0; i < t->attention.tables && backward; i++) {
     const int64_t size = t->attention.num_rows[i] * t->attention.f;
     if (at) {
       common.d_rows[i] = first ? t->attention.d_rows[i] : at + used;
@@ -407,7 +409,7 @@ static int64_t place_thread_buffers(Thread *s, float *at, const Shared *shared, 
                                      layer->o.d_b,      layer->first.d_b,  layer->last.d_b};
     if (at) s->scratch[l] = common;
     used += place_weight_buffers(at ? s->scratch + l : &common, at ? at + used : NULL, &attention);
-    for (int i = 0; i < NUM_SUMS && back; i++) {
+    for (int i = 0; i < NUM_SUMS && backward; i++) {
       if (at) {
         s->sums[l][i] = first ? result[i] : at + used;
         memset(s->sums[l][i], 0, FLOAT_BYTES(sum_size(t, i)));
@@ -440,7 +442,7 @@ static int codes_are_valid(const AttentionTask *t) {
   return 1;
 }
 
-/* Returns 0, 1 if out of memory, 2 if an edge code is out of range, or 3 if a number of nodes is. */
+/* Runs all blocks. Returns 0, 1 if out of memory, 2 if an edge code is out of range, or 3 if a number of nodes is. */
 static int run_stack(const Stack *t, int threads, int backward) {
   const int64_t c = t->c, w = width(t), hidden = t->hidden;
   const int use_amx = !t->highest_precision && !(c % TILE_DEPTH || w % TILE_DEPTH || hidden % TILE_DEPTH) && has_amx();
@@ -471,12 +473,12 @@ static int run_stack(const Stack *t, int threads, int backward) {
     float *at = memory;
     for (int64_t l = 0; l < t->count; l++) {
       const Layer *layer = t->layers + l;
-      const Weights maps[4] = {{c, 3 * w, layer->qkv.w, 0, 0, 0}, {w, c, layer->o.w, 0, 0, 0},
-                               {c, hidden, layer->first.w, 0, 0, 0}, {hidden, c, layer->last.w, 0, 0, 0}};
+      const Weights unpacked[4] = {{c, 3 * w, layer->qkv.w, 0, 0, 0}, {w, c, layer->o.w, 0, 0, 0},
+                                   {c, hidden, layer->first.w, 0, 0, 0}, {hidden, c, layer->last.w, 0, 0, 0}};
       for (int i = 0; i < 4; i++) {
-        weights[l][i] = maps[i];
+        weights[l][i] = unpacked[i];
         pack_weights(&weights[l][i], at, use_amx, backward);
-        at += packed_size(maps[i].in, maps[i].out, use_amx, backward);
+        at += packed_size(unpacked[i].in, unpacked[i].out, use_amx, backward);
       }
     }
     int64_t rows_assigned = 0, next = 0;

@@ -1,12 +1,13 @@
-/* CIP labels of the stereocentres and double bonds that the first CIP rule decides, and of the pseudoasymmetric centres
- * between two branches that are mirror images, as in a ring, which the fifth one decides. All are as RDKit's labeler
- * assigns them; a molecule with any others is left to RDKit.
+/* CIP labels of the stereocentres and double bonds that CIP rule 1 decides, and of the pseudoasymmetric centres between
+ * two branches that are mirror images, as in a ring, which rule 5 decides. All are as RDKit's new CIP labeler
+ * (rdCIPLabeler) assigns them; a molecule with any others is left to RDKit.
  *
- * The first rule ranks the substituents of an atom by atomic numbers, sphere by sphere, over the tree of all paths away
- * from it (Hanson et al., J. Chem. Inf. Model. 2018, 58, 1755, https://doi.org/10.1021/acs.jcim.8b00324). Double bonds
- * and ring closures add duplicates of atoms to that tree. If several Kekule structures differ in them, in rings with
- * heteroatoms, the atomic number of a duplicate is the mean over the neighbours; if they still differ, nothing is
- * decided. The fifth rule ranks R above S, where both are labels by the tree with the stereocentre as its root. */
+ * Rule 1 ranks the substituents of an atom by atomic numbers, sphere by sphere, over the tree of all paths away from it
+ * (the hierarchical digraph: Hanson et al., J. Chem. Inf. Model. 2018, 58, 1755,
+ * https://doi.org/10.1021/acs.jcim.8b00324). Double bonds and ring closures add duplicates of atoms to that tree. If
+ * several Kekule structures differ in them, in rings with heteroatoms, the atomic number of a duplicate is the mean
+ * over the neighbours; if they still differ, nothing is decided. Rule 5 ranks R above S, where both are labels by the
+ * tree with the stereocentre as its root. */
 
 #ifndef MOLATTN_CIP_H
 #define MOLATTN_CIP_H
@@ -32,18 +33,19 @@ typedef struct {
   uint8_t type, conjugated, stereo, label, direction;
 } Bond;
 
-/* Larger cases are left to RDKit, which labels none of the largest: the depth is what its time grows with. */
+/* Larger molecules are left to RDKit. RDKit's time grows with the depth of the tree, and it gives up on the largest. */
 enum { MAX_NODES = 4096, MAX_DEPTH = 200, MAX_PAIRS = 2048, MAX_COMPARISONS = 2000, MAX_BRANCHES = 12 };
 enum { MAX_ATOMS = 4096 };
 enum { NUMBER_SCALE = 12 }; /* makes atomic numbers and their means over up to four neighbours integers */
 
-/* A node of the tree: an atom reached by one path, or a duplicate that ends a path. `below` is the branch that leads to
- * another root, see `change_root`; else 0. */
+/* A node of the tree: an atom reached by one path, or a duplicate that ends a path. `first` is its first child and
+ * `branches` their number, once it is expanded. `below` is the child on the way to another root, see `change_root`;
+ * else 0. */
 typedef struct {
   uint16_t atom, number, parent, first, below, depth;
   uint8_t branches, leaf, expanded;
 } Node;
-enum { RING_CLOSURE = 2 }; /* the value of `leaf` for the duplicate of an atom that is above it */
+enum { RING_CLOSURE = 2 }; /* the value of `leaf` for the duplicate of an ancestor; 1 for other leaves */
 
 typedef struct {
   size_t n;
@@ -178,6 +180,7 @@ static void find_mean_numbers(Labeler *w) {
   }
 }
 
+/* Whether the bond from atom i to neighbours[s] is double in some Kekule structure. */
 static inline int may_be_double(const Labeler *w, uint32_t s, uint32_t i) {
   return w->needs_double[i] && w->needs_double[w->neighbours[s]] && w->bonds[w->bond_of[s]].type == AROMATIC_BOND;
 }
@@ -227,6 +230,7 @@ static int find_duplicates(Labeler *w) {
   return 1;
 }
 
+/* Adds a child; sets `failed` if the tree becomes too large. */
 static void add_node(Labeler *w, int parent, uint32_t atom, unsigned number, int leaf) {
   Node *parent_node = w->nodes + parent;
   if (w->num_nodes == MAX_NODES || parent_node->depth == MAX_DEPTH || parent_node->branches == MAX_BRANCHES) {
@@ -238,6 +242,7 @@ static void add_node(Labeler *w, int parent, uint32_t atom, unsigned number, int
   parent_node->branches++;
 }
 
+/* Whether an atom is that of a node or of one of its ancestors. */
 static int is_ancestor(const Labeler *w, int node, uint32_t atom) {
   while (w->nodes[node].atom != atom && node) node = w->nodes[node].parent;
   return w->nodes[node].atom == atom;
@@ -262,6 +267,7 @@ static void expand_node(Labeler *w, int node) {
   for (int k = w->properties[i * NUM_COLUMNS + TOTAL_HYDROGENS]; k > 0; k--) add_node(w, node, i, NUMBER_SCALE, 1);
 }
 
+/* Lists the branches of a node away from the current root in `to`, and returns their number. */
 static int get_branches(Labeler *w, int node, uint16_t *to) {
   if (!w->nodes[node].expanded) expand_node(w, node);
   if (w->failed) return 0;
@@ -336,6 +342,7 @@ static int compare_trees(Labeler *w, int a, int b) {
   return order;
 }
 
+/* Starts the tree with an atom as its root; returns 0 if the atom has a double bond in an aromatic ring. */
 static int start_tree(Labeler *w, uint32_t atom) {
   w->num_nodes = 1, w->num_pairs = 0, w->comparisons_left = MAX_COMPARISONS;
   w->nodes[0] = (Node){.atom = atom, .number = NUMBER_SCALE * w->properties[atom * NUM_COLUMNS + ELEMENT]};
@@ -362,7 +369,7 @@ static int get_label(const Labeler *w, uint32_t i, const uint16_t *branches, int
   return (w->properties[i * NUM_COLUMNS + TAG] == CCW) == (swaps % 2 == 0) ? LABEL_S : LABEL_R;
 }
 
-/* The label of a stereocentre within the tree of another one, by the first rule; NO_LABEL if that decides nothing. */
+/* The label of a stereocentre within the tree of another one, by rule 1; NO_LABEL if that decides nothing. */
 static int get_inner_label(Labeler *w, int node) {
   uint16_t branches[MAX_BRANCHES + 1];
   uint32_t i = w->nodes[node].atom;
@@ -377,16 +384,17 @@ static int get_inner_label(Labeler *w, int node) {
   return decided ? get_label(w, i, branches, count) : NO_LABEL;
 }
 
+/* A hash of 64 bits. */
 static uint64_t mix(uint64_t x) {
   x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
   x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
   return x ^ x >> 32;
 }
 
-/* Checksums of each node with all that is below it, the same for subtrees that the first rule does not tell apart, with
- * its second part: how far from the root is the atom that a ring closure duplicates. */
-static void find_checksums(const Labeler *w, uint64_t *sums) {
-  memset(sums, 0, w->num_nodes * sizeof *sums);
+/* A hash of each node with its subtree, the same for subtrees that rule 1a (atomic numbers) and rule 1b (how far from
+ * the root the atom is that a ring closure duplicates) do not distinguish. */
+static void hash_subtrees(const Labeler *w, uint64_t *hashes) {
+  memset(hashes, 0, w->num_nodes * sizeof *hashes);
   for (int node = w->num_nodes - 1; node > 0; node--) { /* the branches of a node come after it */
     const Node *current = w->nodes + node;
     uint64_t own = (uint64_t)current->number << 16 | current->leaf;
@@ -395,41 +403,42 @@ static void find_checksums(const Labeler *w, uint64_t *sums) {
       while (w->nodes[above].atom != current->atom) above = w->nodes[above].parent;
       own |= (uint64_t)(1 + w->nodes[above].depth) << 32;
     }
-    sums[node] = mix(sums[node] + mix(own));
-    sums[current->parent] += sums[node];
+    hashes[node] = mix(hashes[node] + mix(own));
+    hashes[current->parent] += hashes[node];
   }
 }
 
-/* Sums up the labels of the stereocentres in a branch of the root with their places, and the same for their mirror
- * images; returns the label of the one next to the root, or NO_LABEL if there are several, or one has no label. */
-static int sum_inner_labels(Labeler *w, int branch, const uint64_t *sums, int num_nodes, uint64_t *total,
+/* Hashes the labels and positions of the stereocentres in a branch of the root (`total`), and the same with R and S
+ * exchanged (`mirrored`). Returns the label of the stereocentre that is closest to the root, or NO_LABEL if several
+ * are, or if one in the branch has no label. */
+static int hash_inner_labels(Labeler *w, int branch, const uint64_t *hashes, int num_nodes, uint64_t *total,
                             uint64_t *mirrored) {
   int next = 1 << 16, label_of_next = NO_LABEL;
   *total = *mirrored = 0;
   for (int node = 1; node < num_nodes; node++) {
     if (w->nodes[node].leaf || !w->properties[w->nodes[node].atom * NUM_COLUMNS + TAG]) continue;
     int above = node, depth = w->nodes[node].depth;
-    uint64_t place = sums[node];
+    uint64_t position = hashes[node];
     while (w->nodes[above].parent) {
       above = w->nodes[above].parent;
-      place = mix(place) + sums[above];
+      position = mix(position) + hashes[above];
     }
     if (above != branch) continue;
     int label = get_inner_label(w, node);
     if (!label) return NO_LABEL;
-    *total += mix(place + label);
-    *mirrored += mix(place + (label == LABEL_R ? LABEL_S : LABEL_R));
+    *total += mix(position + label);
+    *mirrored += mix(position + (label == LABEL_R ? LABEL_S : LABEL_R));
     if (depth <= next) label_of_next = depth < next ? label : NO_LABEL;
     next = depth < next ? depth : next;
   }
   return label_of_next;
 }
 
-/* Ranks the only two equal branches of the root by the fifth rule, if the stereocentres of one are the mirror images of
- * those of the other, so that the third and fourth rule decide nothing; returns 0 otherwise. */
+/* Ranks the only two equal branches of the root by rule 5, if the stereocentres of one are the mirror images of those
+ * of the other, so that rules 3 and 4 decide nothing; returns 0 otherwise. */
 static int sort_mirror_images(Labeler *w, uint16_t *branches, int count) {
   int first = -1, labels[2], num_nodes;
-  uint64_t sums[MAX_NODES], totals[2], mirrored[2];
+  uint64_t hashes[MAX_NODES], totals[2], mirrored[2];
   for (uint32_t k = 0; k < w->m; k++)
     if (w->bonds[k].stereo) return 0;
   w->comparisons_left = MAX_COMPARISONS;
@@ -440,10 +449,10 @@ static int sort_mirror_images(Labeler *w, uint16_t *branches, int count) {
   }
   if (w->failed || first < 0) return 0;
   num_nodes = w->num_nodes; /* equal branches have been compared, and so expanded, to their ends */
-  find_checksums(w, sums);
-  if (sums[branches[first]] != sums[branches[first + 1]]) return 0;
+  hash_subtrees(w, hashes);
+  if (hashes[branches[first]] != hashes[branches[first + 1]]) return 0;
   for (int k = 0; k < 2; k++) {
-    labels[k] = sum_inner_labels(w, branches[first + k], sums, num_nodes, totals + k, mirrored + k);
+    labels[k] = hash_inner_labels(w, branches[first + k], hashes, num_nodes, totals + k, mirrored + k);
     if (!labels[k]) return 0;
   }
   if (labels[0] == labels[1] || totals[0] != mirrored[1]) return 0;
@@ -455,6 +464,7 @@ static int sort_mirror_images(Labeler *w, uint16_t *branches, int count) {
   return 1;
 }
 
+/* Labels a stereocentre; returns 0 if it is left to RDKit. */
 static int label_atom(Labeler *w, uint32_t i) {
   uint16_t branches[MAX_BRANCHES];
   if (!is_tetrahedral(w, i) || !start_tree(w, i)) return 0;
@@ -480,6 +490,7 @@ static int is_highest(Labeler *w, int node, uint32_t other, uint32_t stereo_atom
   return count == 1 || w->nodes[branches[0]].atom == stereo_atom ? 1 : -1;
 }
 
+/* Labels a stereo bond; returns 0 if it is left to RDKit. */
 static int label_bond(Labeler *w, Bond *bond) {
   uint32_t i = bond->atoms[0], j = bond->atoms[1];
   int cis = bond->stereo == STEREO_Z || bond->stereo == STEREO_CIS;
@@ -538,8 +549,9 @@ static int colours_differ(const Labeler *w, const uint64_t *colours, uint32_t i,
   return 1;
 }
 
-/* Whether RDKit's perception keeps all tags and stereo bonds: those whose neighbours get different colours from their
- * elements and, repeatedly, from the colours around them, which RDKit ranks them by. Tags are taken at carbon alone. */
+/* Whether RDKit's perception of stereochemistry keeps all chiral tags and stereo bonds. It does if the neighbours of
+ * each have different colours by colour refinement (Weisfeiler-Lehman) of the elements, because atoms of different
+ * colours have different ranks in RDKit. Chiral tags of other elements than carbon are left to RDKit. */
 static int perception_keeps_all(const Labeler *w, uint64_t *colours) {
   uint64_t *next = colours + w->n;
   for (size_t i = 0; i < w->n; i++) {

@@ -1,20 +1,20 @@
 /* Attention over dense graphs, forward and backward, one graph at a time in the cache of a core.
  *
- * The equations and letters are those of molattn.attention.attend with edges: h heads of d channels, n nodes, f edge
+ * The equations and symbols are those of molattn.attention.attend with edges: h heads of d channels, n nodes, f edge
  * channels, receiver i, sender j. The receivers of a graph are processed in blocks of L, one for each lane of a vector.
  * Tensors that belong to a receiver (query, edges, weights) are transposed so that the receivers come last; tensors
  * that all receivers share (keys, values, weight matrices) are read in place, one scalar at a time. So no sum crosses
  * lanes, no vector is padded to the number of channels, and a block reads keys and values once. Only the last block of
- * a graph is padded: the cost of a batch of mixed sizes is that of its graphs.
+ * a graph is padded, so graphs of different sizes in a batch do not slow each other down.
  *
  * Nothing is saved for backward: recomputing the attention weights costs no more than writing them to memory and
- * reading them again, and a large graph needs no n x n numbers per head.
+ * reading them again, and a large graph needs no memory for n x n numbers per head.
  */
 
 #include "elements.h"
 #include "threads.h"
 
-enum { MAX_TABLES = 4 }; /* of embedding rows whose sums are the edges */
+enum { MAX_TABLES = 4 }; /* embedding tables; the features of an edge are the sum of one row of each */
 
 /* Graphs in dense tensors of n nodes: molattn.kernels.edge_attention.Graphs. */
 typedef struct {
@@ -66,7 +66,7 @@ typedef struct {
   float *d_w_be;               /* (h, f, L): the same, separately for the receivers of each lane */
   float *d_rows[MAX_TABLES];   /* (num_rows, f): sums over the graphs of the thread */
   float *w_keT, *w_veT;        /* (h, f, d) */
-  float *q, *edge_queries;     /* (h, d, L), (h, f, L): factors of the keys and of the edges in the logits */
+  float *q, *edge_queries;     /* (h, d, L), (h, f, L): what keys and edge features are multiplied by in the logits */
   float *e, *w, *inverse_sum;  /* (n, f, L), (h, n, L), (h, L) */
   float *dropout_factors, *allowed; /* (n, L) each, the second of integers */
   float *o, *edge_sums;        /* (h, d, L), (h, f, L) */
@@ -79,7 +79,7 @@ typedef struct {
 
 INLINE int64_t num_nodes(const Graphs *graphs, int64_t g) { return graphs->sizes ? graphs->sizes[g] : graphs->n; }
 
-/* Receivers i, i + 1, ... of graph g with n nodes, whose first row is `row`. */
+/* The receivers i, i + 1, ... of graph g, which has n nodes from row `row` of the tensors on. */
 typedef struct {
   const Graphs *graphs;
   int64_t g, n, row, i, receivers;
@@ -118,7 +118,8 @@ NOINLINE void transpose_rows_back(float *to, int64_t stride, const float *from, 
   }
 }
 
-/* A loop of `width` iterations at a time, unrolled by the compiler, and the remaining iterations one by one. */
+/* A loop over at_ = 0, ..., n - 1: W = `width` iterations in each step, which the compiler unrolls, and W = 1 for the
+ * remaining iterations. */
 #define BY(width, n, body)                                                       \
   do {                                                                           \
     const int n_ = (int)(n);                                                     \
@@ -126,6 +127,8 @@ NOINLINE void transpose_rows_back(float *to, int64_t stride, const float *from, 
     for (; at_ + (width) <= n_; at_ += (width)) { enum { W = (width) }; body }   \
     for (; at_ < n_; at_++) { enum { W = 1 }; body }                             \
   } while (0)
+
+/* In these functions, letters are vectors of one number for each receiver, unless called scalars. */
 
 /* y_j = sum_x a_x b_jx + sum_c u_c e_jc with scalars b_jx, for n senders. */
 NOINLINE void dot_products(float *y, int64_t n, const float *a, const float *b, int64_t stride, int64_t d,
@@ -192,10 +195,10 @@ NOINLINE void sum_receivers(float *y, int64_t n, const float *s, const float *ro
   else for (int64_t c = 0; c < D; c += L) sum_vectors(y + c, n, s, rows + c, stride, receivers, D);
 }
 
-/* The number of senders whose edges fit into the first-level cache. */
+/* The number of senders whose edges fit into the L1 cache. */
 INLINE int64_t senders_per_step(int64_t f) { return f < 64 ? 8 * (64 / (f < 8 ? 8 : f)) : 8; }
 
-/* Loads the edges from senders j, j + 1, ... to the receivers of a block, as (count, f, L). */
+/* Loads the features of the edges from `count` senders j, j + 1, ... to the receivers of a block, as (count, f, L). */
 static void load_edges(const AttentionTask *t, const ReceiverBlock *b, const Scratch *s, int64_t j, int64_t count) {
   const int64_t f = t->f, n = b->graphs->n, first = (b->g * n + b->i) * n + j;
   float *to = s->e + j * f * L;
@@ -222,7 +225,7 @@ static void load_edges(const AttentionTask *t, const ReceiverBlock *b, const Scr
   if (f != L) transpose_rows(to, s->edge_rows, count * f, b->receivers, count * f);
 }
 
-/* Stores the gradient of these edges, (count, f, L), in d_e or in the gradients of the tables. */
+/* Stores the gradient of the edges of `load_edges`, (count, f, L), in d_e or adds it to those of the tables. */
 static void store_edge_gradients(const AttentionTask *t, const ReceiverBlock *b, const Scratch *s, int64_t j,
                                  int64_t count) {
   const int64_t f = t->f, n = b->graphs->n, first = (b->g * n + b->i) * n + j;
@@ -254,7 +257,8 @@ NOINLINE void load_allowed(const ReceiverBlock *b, float *allowed) {
   }
 }
 
-/* Softmax of one head: w_j = e^(a_j - max a) in place; returns 1 / sum_j w_j. */
+/* The softmax of one head without its normalization: w_j = e^(a_j - max a) in place of a_j; returns 1 / sum_j w_j, or 0
+ * without a valid key. */
 NOINLINE V softmax_terms(float *w, int64_t n, const float *allowed) {
   const V zero = {};
   V maximum = zero + LOWEST, total = {};
@@ -272,7 +276,8 @@ NOINLINE V softmax_terms(float *w, int64_t n, const float *allowed) {
   return blend(total == 0, zero, 1.0f / total);
 }
 
-/* The attention weights of a block before dropout, without the factor s->inverse_sum; for backward also dL/dw. */
+/* Computes s->w, the attention weights of a block before dropout and without the factor s->inverse_sum; for backward
+ * also s->d_w = dL/dw. */
 static void attention_weights(const AttentionTask *t, const ReceiverBlock *b, const Scratch *s, int backward) {
   const int64_t h = t->h, d = t->d, f = t->f, n = b->n, stride = t->stride, step = senders_per_step(f);
   const float *keys = t->k + b->row * stride, *values = t->v + b->row * stride;
@@ -456,13 +461,14 @@ static void backward_graph(const AttentionTask *t, ReceiverBlock *b, const Scrat
   zero_padding_edge_gradients(t, b);
 }
 
-/* A pointer to set, and the number of floats that it needs. */
+/* The address of a pointer to a buffer, and the number of floats of the buffer. */
 typedef struct {
   float **to;
   int64_t count;
 } Buffer;
 
-/* Places the buffers one after another from `at` on, or only counts if `at` is NULL; returns the number of floats. */
+/* Places the buffers one after another in the memory from `at` on, or only counts if `at` is NULL; returns the number
+ * of floats. */
 static int64_t place_buffers(float *at, const Buffer *buffers, size_t count) {
   int64_t total = 0;
   for (size_t i = 0; i < count; i++) {
@@ -480,7 +486,7 @@ static int64_t place_weight_buffers(Scratch *s, float *at, const AttentionTask *
       {&s->d_w_ke, h * f * D},
       {&s->d_w_ve, h * f * D},
       {&s->d_w_be, h * f * L},
-      {&s->w_keT, h * f * d}, /* the buffers before it are zeroed first */
+      {&s->w_keT, h * f * d}, /* `init_scratch` zeroes the buffers before this one */
       {&s->w_veT, h * f * d},
   };
   return PLACE_BUFFERS(at, buffers);
@@ -492,7 +498,7 @@ static int64_t place_graph_buffers(Scratch *s, float *at, const AttentionTask *t
   const Buffer buffers[] = {
       {&s->q_rows, L * wide},
       {&s->dy_rows, L * wide},
-      {&s->q, h * d * L}, /* the buffers before it are zeroed first */
+      {&s->q, h * d * L}, /* `init_scratch` zeroes the buffers before this one */
       {&s->edge_queries, h * f * L},
       {&s->edge_rows, L * senders_per_step(f) * f},
       {&s->e, n * f * L},
@@ -518,6 +524,7 @@ static int64_t place_scratch(Scratch *s, float *at, const AttentionTask *t, int6
   return used + place_graph_buffers(s, at ? at + used : NULL, t, n);
 }
 
+/* The work of a thread. */
 typedef struct {
   const AttentionTask *task;
   int64_t from, to; /* graphs */
@@ -537,7 +544,7 @@ static void init_scratch(const AttentionTask *t, const Scratch *s) {
       }
 }
 
-/* The gradients of the weight matrices: the sums over threads. */
+/* Computes the gradients of the weight matrices: the sums over threads. */
 static void reduce_weight_gradients(const AttentionTask *t, const Scratch **scratches, int threads) {
   const int64_t h = t->h, d = t->d, f = t->f, D = round_up(d, L);
   for (int64_t k = 0; k < h; k++)

@@ -1,7 +1,7 @@
 /* Dropout and GELU, one vector of elements at a time.
  *
- * The elements that a dropout keeps follow from its key and the index of each element: no random state is advanced, no
- * mask is stored, and the gradient computes the same mask again. */
+ * A counter-based random number generator decides which elements are dropped, from the key of the dropout and the index
+ * of each element: there is no random state, no mask is stored, and the gradient computes the same mask again. */
 
 #ifndef MOLATTN_ELEMENTS_H
 #define MOLATTN_ELEMENTS_H
@@ -11,9 +11,9 @@
 
 /* molattn.kernels.elementwise.Dropout */
 typedef struct {
-  uint64_t key;       /* seed of this mask */
+  uint64_t key;       /* the seed of the mask */
   uint32_t threshold; /* an element is dropped if its random number is below; 0 keeps all */
-  float scale;        /* factor of the elements that are kept */
+  float scale;        /* factor of the other elements, 1 / (1 - p) */
 } Dropout;
 LAYOUT(Dropout, FIELD(Dropout, key) FIELD(Dropout, threshold) FIELD(Dropout, scale));
 

@@ -2,7 +2,8 @@
 
 #include "elements.h"
 
-/* y_i = body(a_i, x_i) for i = 0, ..., n - 1; the last few in a partly filled vector. */
+/* y_i = body(a_i, x_i) for i = 0, ..., n - 1; `index` is the vector of i for dropout. The last elements, fewer than a
+ * vector, are computed in a vector padded with zeros. */
 #define FOR_ALL(body)                                                          \
   int64_t i = 0;                                                               \
   for (; i + L <= n; i += L) {                                                 \

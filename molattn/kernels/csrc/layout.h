@@ -1,5 +1,5 @@
-/* The memory layout of a struct, which Python compares with its ctypes.Structure before it calls anything: see
- * molattn/kernels/loader.py. */
+/* LAYOUT declares the memory layout of a struct, as an exported array of its fields. Python compares it with its
+ * ctypes.Structure before it calls anything: see molattn/kernels/loader.py. */
 
 #ifndef MOLATTN_LAYOUT_H
 #define MOLATTN_LAYOUT_H

@@ -19,7 +19,7 @@ int molattn_look_up(const float *restrict rows, const int32_t *restrict codes, f
     }
     if (n && (lowest < 0 || highest >= sizes[f])) return 1;
   }
-  if (!(n * d)) return 0; /* y is empty */
+  if (n * d == 0) return 0; /* y is empty */
   memset(y, 0, sizeof(float) * (size_t)(n * d));
   for (int64_t i = 0; i < n; i++)
     for (int64_t f = 0; f < num_tables; f++) {
@@ -29,11 +29,12 @@ int molattn_look_up(const float *restrict rows, const int32_t *restrict codes, f
   return 0;
 }
 
-/* d_rows[c] = sum of dy_i over all i, f with offset_f + codes_if = c, in that order; (c, d). Returns 1 as above. */
+/* d_rows[r] = sum of dy_i over all i, f with offset_f + codes_if = r, in that order; (c, d). Returns 1 if a code is out
+ * of range of its table. */
 int molattn_look_up_backward(const float *restrict dy, const int32_t *restrict codes, float *restrict d_rows, int64_t n,
                              int64_t num_tables, int64_t d, const int64_t *restrict offsets,
                              const int64_t *restrict sizes, int64_t c) {
-  if (!(c * d)) return 0;
+  if (c * d == 0) return 0;
   memset(d_rows, 0, sizeof(float) * (size_t)(c * d));
   for (int64_t i = 0; i < n; i++)
     for (int64_t f = 0; f < num_tables; f++) {

@@ -1,9 +1,9 @@
-/* Linear maps of a few hundred rows by small weight matrices, and their gradients.
+/* Linear layers for a few hundred rows and small weight matrices, and their gradients.
  *
  * There are two implementations: vectors of float32, or bfloat16 on processors with AMX. With AMX each number is split
  * into a sum of two bfloat16 numbers, hi + lo, and a b is computed as hi hi + hi lo + lo hi, which has about 16 bits of
- * precision and takes a third of the time. In both, a row of a product depends on that row only, not on the other rows
- * of the batch. */
+ * precision and takes a third of the time. In both, a row of the output depends on the same row of the input only, not
+ * on the other rows of the batch. */
 
 #ifndef MOLATTN_MATRICES_H
 #define MOLATTN_MATRICES_H
@@ -19,6 +19,8 @@
 #define HAS_AMX 0
 #endif
 
+/* Rows or columns of a tile, the other dimension, over which products sum, and what AMX needs numbers of rows to be
+ * multiples of. */
 enum { TILE_SIDE = 16, TILE_DEPTH = 32, ROW_MULTIPLE = 32 };
 
 /* 16 rows of 32 numbers, or 32 rows of 16, as bfloat16 pairs (x_j, x_j+16). */
@@ -26,7 +28,8 @@ typedef struct {
   int32_t hi[TILE_SIDE][TILE_SIDE], lo[TILE_SIDE][TILE_SIDE];
 } Tile __attribute__((aligned(64)));
 
-/* The weight W, (out, in), of a linear map y = x W^T, in the layout that the implementation needs. */
+/* The weight W, (out, in), of a linear layer y = x W^T, and its copy in the memory layout that the implementation
+ * needs. */
 typedef struct {
   int64_t in, out;
   const float *w;
@@ -193,6 +196,7 @@ static int64_t packed_size(int64_t in, int64_t out, int use_amx, int backward) {
   return use_amx ? in * out * (backward ? 2 : 1) : backward ? 0 : in * out;
 }
 
+/* Copies W to `space` in the memory layout that forward or backward needs. */
 static void pack_weights(Weights *w, float *space, int use_amx, int backward) {
   (void)use_amx;
 #if HAS_AMX

@@ -3,7 +3,7 @@
  * The equations are those of molattn.attention.attend with edges and an EdgeListLayout: h heads of d channels, f edge
  * channels, receiver i, sender j, edge k. Edges come in any order: they are grouped by receiver, and for the gradients
  * of keys and values by sender, so that one thread computes each sum, in a fixed order. No tensor of the size of edges
- * times channels is formed. */
+ * times channels is allocated. */
 
 #include "layout.h"
 #include "threads.h"
@@ -39,7 +39,8 @@ LAYOUT(SegmentTask, FIELD(SegmentTask, receivers) FIELD(SegmentTask, senders) FI
        FIELD(SegmentTask, d_q) FIELD(SegmentTask, d_k) FIELD(SegmentTask, d_v) FIELD(SegmentTask, d_e)
        FIELD(SegmentTask, d_w_ke) FIELD(SegmentTask, d_w_ve) FIELD(SegmentTask, d_w_be));
 
-/* The edges grouped by node: those of node i are order[first[i]] to order[first[i + 1] - 1]. */
+/* The edges grouped by node, as in compressed sparse rows (CSR): those of node i are order[first[i]] to
+ * order[first[i + 1] - 1]. `max_degree` is the most edges of a node. */
 typedef struct {
   int64_t *first, *order, max_degree;
 } EdgeLists;
@@ -49,19 +50,20 @@ typedef struct {
   float *e;                     /* (max_degree, F), zero beyond f */
   float *w, *d_w;               /* (h, max_degree), rounded up to whole vectors */
   float *q;                     /* (h, d), times the scale */
-  float *edge_queries, *d_edge_queries; /* (h, F) */
+  float *edge_queries, *d_edge_queries; /* (h, F): what edge features are multiplied by in the logits */
   float *edge_sums, *d_edge_sums; /* (h, F) */
   float *d_w_ke, *d_w_ve;       /* (h, f, d): sums over the receivers of the thread */
   float *d_w_be;                /* (h, F) */
 } Scratch;
 
+/* The work of a thread. */
 typedef struct Job {
   const SegmentTask *t;
   const EdgeLists *lists;
   const float *w_keT, *w_veT; /* (h, f, d), or NULL */
   void (*function)(struct Job *);
   int64_t from, to; /* nodes */
-  const float **rows, **head_rows; /* (max_degree,) of the other nodes, and one head of these */
+  const float **rows, **head_rows; /* (max_degree,) pointers to the rows of the neighbours, and to one head of them */
   Scratch scratch;
 } Job;
 
@@ -84,7 +86,7 @@ static int group_edges(EdgeLists *lists, const int64_t *node, int64_t edges, int
   return failed;
 }
 
-/* The lane sums of L vectors, as one vector. */
+/* A vector of the sums over the lanes of each of L vectors. */
 INLINE V lane_sums(V x[L]) {
   transpose_vectors(x);
   for (int width = L / 2; width; width /= 2)
@@ -161,7 +163,7 @@ static void gather_edges(const Job *job, int64_t i, int64_t degree, int64_t F, c
   }
 }
 
-/* The scaled query of a receiver, (h, d), and the factors of its edge features in the logits, (h, F). */
+/* Computes q and edge_queries of the scratch memory for a receiver. */
 static void compute_queries(const Job *job, int64_t i, int64_t F) {
   const SegmentTask *t = job->t;
   const Scratch *s = &job->scratch;
@@ -336,6 +338,7 @@ static void run_in_threads(Job *jobs, int threads, int64_t nodes) {
   run_jobs(run_job, jobs, sizeof(Job), threads);
 }
 
+/* A weight matrix (h, d, f) transposed to (h, f, d) in new memory, which the caller frees; NULL if out of memory. */
 static float *transposed_weights(const SegmentTask *t, const float *w) {
   float *to = malloc(FLOAT_BYTES(t->h * t->f * t->d) + 64);
   for (int64_t h = 0; h < t->h && to; h++)
@@ -344,7 +347,7 @@ static float *transposed_weights(const SegmentTask *t, const float *w) {
   return to;
 }
 
-/* Returns 0, 1 if out of memory, or 2 if a sender or receiver is out of range. */
+/* Runs forward or backward. Returns 0, 1 if out of memory, or 2 if a sender or receiver is out of range. */
 static int run_task(const SegmentTask *t, int threads, int backward) {
   EdgeLists by_receiver = {}, by_sender = {};
   Job *jobs = NULL;

@@ -1,12 +1,12 @@
-/* Jobs in threads. */
+/* Running jobs in threads. */
 
 #ifndef MOLATTN_THREADS_H
 #define MOLATTN_THREADS_H
 
 #include <pthread.h>
 
-/* Calls the function with each of the jobs, of `size` bytes each: with the first in this thread, with the others in
- * threads of their own, or in this one if their threads cannot be started. */
+/* Calls the function for each of the `count` jobs, an array of structs of `size` bytes: the first in this thread, each
+ * of the others in a new thread, or in this one if that cannot be started. */
 static void run_jobs(void *(*function)(void *), void *jobs, size_t size, int count) {
   pthread_t ids[count];
   int started = 1;

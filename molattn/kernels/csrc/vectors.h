@@ -1,4 +1,5 @@
-/* Vectors of float32 by the vector extensions of GCC and Clang, which split them to fit the processor's registers. */
+/* Vectors of L lanes by the vector extensions of GCC and Clang, which split them to fit the processor's registers: V of
+ * float32, I of int32 (also the masks that comparisons return: all bits set or none), U of uint32. */
 
 #ifndef MOLATTN_VECTORS_H
 #define MOLATTN_VECTORS_H
@@ -7,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* EACH(of, s) is the list of(0, s), of(1, s), ..., of(L - 1, s). */
 #ifdef __AVX512F__
 #define L 16
 #define EACH(of, s)                                                                                            \
@@ -27,13 +29,14 @@ typedef uint32_t U __attribute__((vector_size(4 * L), aligned(4), may_alias));
 INLINE int64_t round_up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 INLINE V load(const float *p) { return *(const V *)p; }
 INLINE void store(float *p, V x) { *(V *)p = x; }
-INLINE V blend(I where, V a, V b) { return (V)(((I)a & where) | ((I)b & ~where)); }
+INLINE V blend(I where, V a, V b) { return (V)(((I)a & where) | ((I)b & ~where)); } /* where ? a : b, for each lane */
 
 #ifdef __clang__
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
 #define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (I){__VA_ARGS__})
 #endif
+/* One step of the transposition: swaps the off-diagonal blocks of s x s lanes within each block of 2 s x 2 s. */
 #define LOWER_BLOCK(l, s) ((l) & (s) ? L + (l) - (s) : (l))
 #define UPPER_BLOCK(l, s) ((l) & (s) ? L + (l) : (l) + (s))
 #define SWAP_BLOCKS(x, s)                                                            \
