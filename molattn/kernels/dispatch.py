@@ -145,6 +145,7 @@ _allowed: frozenset[str] | None = _default
 """The allowed backends; None if all are."""
 _recorded: list[Call] | None = None
 """The list of the innermost `record_backends`; None outside of it."""
+
 # The contexts that are open, in the order in which they were entered: threads may leave them in another order. Not a
 # ContextVar, which torch.compile cannot trace.
 _open_backends: list[frozenset[str]] = []

@@ -93,6 +93,7 @@ def transformer_from_torch(
 
 
 def _sizes(layers: list[EncoderLayer] | list[DecoderLayer]) -> tuple[int, int]:
+    """d_model and the number of heads."""
     if not layers:
         raise ValueError("the torch stack has no layers, so its sizes are unknown")
     attention = layers[0].self_attention

@@ -236,6 +236,7 @@ class EncoderLayer(_Layer):
 
 class DecoderLayer(_Layer):
     """One layer of the decoder: self-attention, cross-attention to the encoder output (memory), feed-forward network.
+
     x = residual(x, self-attention);    x = residual(x, cross-attention);    x = residual(x, feed-forward)
 
     It is not causal by default: pass a `causal_mask` or a `causal_padding_mask`.

@@ -39,6 +39,7 @@ CELLS: dict[str, type[nn.GRU] | type[nn.LSTM]] = {"gru": nn.GRU, "lstm": nn.LSTM
 
 def make_rnn(cell: str, input_dim: int, hidden_dim: int, num_layers: int, **settings) -> nn.GRU | nn.LSTM:
     """A batch-first stack of recurrent layers, from the name of its cell in `CELLS`; `settings` are those of torch.
+
     Raises:
         ValueError: the cell is unknown.
     """

@@ -141,7 +141,7 @@ class Encoder(_Stack):
         """A stack with the weights, settings, dtype, device and training mode of torch's, as `EncoderLayer.from_torch`.
 
         Raises:
-            ValueError: torch's stack has a feature that is not supported; the message names it.
+            ValueError: torch's stack has no layers, or a feature that is not supported; the message names it.
         """
         from molattn.sequence.convert import encoder_from_torch
 
@@ -276,7 +276,7 @@ class Decoder(_Stack):
         """A stack with the weights, settings, dtype, device and training mode of torch's, as `EncoderLayer.from_torch`.
 
         Raises:
-            ValueError: torch's stack has a feature that is not supported; the message names it.
+            ValueError: torch's stack has no layers, or a feature that is not supported; the message names it.
         """
         from molattn.sequence.convert import decoder_from_torch
 
