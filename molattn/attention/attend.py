@@ -209,6 +209,7 @@ def _reference(args: _AttendArguments) -> tuple[Tensor, Tensor]:
 
 
 def _is_dot_product_softmax(args: _AttendArguments) -> bool:
+    """Whether the weights are the softmax, at temperature 1, of plain or scaled dot products."""
     return (
         (args.score is scaled_dot or args.score is dot)
         and isinstance(args.normalizer, Softmax)
@@ -217,6 +218,7 @@ def _is_dot_product_softmax(args: _AttendArguments) -> bool:
 
 
 def _fused_unsupported_reason(args: _AttendArguments) -> str:
+    """Why torch's `scaled_dot_product_attention` does not support the arguments; empty if it does."""
     if args.edges is not None or args.dropout_mask is not None:
         return "edge features" if args.edges is not None else "a dropout mask"
     if not _is_dot_product_softmax(args):
@@ -246,6 +248,7 @@ def _edge_kernel_unsupported_reason(args: _AttendArguments) -> str:
 
 
 def _padded_graphs_unsupported_reason(args: _AttendArguments) -> str:
+    """Why the kernels for padded graphs do not support the arguments; empty if they do."""
     edges = args.edges
     if edges is None or edges.w_ke is None or edges.w_ve is None:
         return "no edge features in the keys and in the values"
@@ -257,6 +260,7 @@ def _padded_graphs_unsupported_reason(args: _AttendArguments) -> str:
 
 
 def _compiled_unsupported_reason(args: _AttendArguments) -> str:
+    """Why the C kernels, for padded graphs or edge lists, do not support the arguments; empty if one does."""
     if isinstance(args.layout, EdgeListLayout):
         reason = "" if args.q.dim() == 3 and args.q.shape[1] else "no heads"
         return (
@@ -272,11 +276,13 @@ def _compiled_unsupported_reason(args: _AttendArguments) -> str:
 
 
 def _tensors(args: _AttendArguments) -> tuple[Tensor | None, ...]:
+    """q, k, v, the edge features and their weights, and the dropout mask; None for those that are missing."""
     edges = (None,) * 4 if args.edges is None else (args.edges.e, args.edges.w_ke, args.edges.w_ve, args.edges.w_be)
     return args.q, args.k, args.v, *edges, args.dropout_mask
 
 
 def _compiled(args: _AttendArguments) -> Tensor:
+    """The C kernel for padded graphs or edge lists."""
     layout, edges, mask = args.layout, args.edges, args.dropout_mask
     if not isinstance(layout, EdgeListLayout):
         return _padded_graphs(edge_attention.edge_attention, args)
@@ -304,6 +310,7 @@ def _padded_graphs(kernel: Callable[..., Tensor], args: _AttendArguments) -> Ten
 
 
 def _fused(args: _AttendArguments) -> Tensor:
+    """torch's `scaled_dot_product_attention`, with zeros for queries without a valid key."""
     q, k, v, layout, bias, dropout = args.q, args.k, args.v, args.layout, args.bias, args.dropout
     assert isinstance(layout, DenseLayout)
     scale = None if args.score is scaled_dot else 1.0
@@ -337,6 +344,7 @@ def _zero_rows(used: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 def _sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, scale: float | None) -> Tensor:
+    """`scaled_dot_product_attention`, with second derivatives where possible; a scale of None is 1 / sqrt(d)."""
     output = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=dropout, scale=scale)
     # No second derivatives with dropout, because the kernel does not return its mask, nor inside torch.compile, which
     # supports first derivatives only.

@@ -63,6 +63,8 @@ def _onednn_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Ten
 
 
 class _OneDNNLinear(torch.autograd.Function):
+    """`_onednn_linear` with its gradient, which is also computed by oneDNN; x (rows, i)."""
+
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # pyright: ignore
         ctx.save_for_backward(x, weight)

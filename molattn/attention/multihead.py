@@ -288,6 +288,7 @@ class MultiHeadAttention(nn.Module):
         return self.join(merge_heads(heads)), weights
 
     def _key_bias_at(self, offset: int, num_keys: int) -> Tensor:
+        """b_kj of `num_keys` positions from `offset` on, (H, num_keys, head_dim)."""
         assert self.key_bias is not None
         end = offset + num_keys
         if end > self.key_bias.shape[1]:

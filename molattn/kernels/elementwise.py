@@ -106,6 +106,7 @@ def _apply(name: str, p: float, key: int, *tensors: Tensor) -> Tensor:
 
 
 def _gelu_derivative(x: Tensor) -> Tensor:
+    """gelu'(x) = Phi(x) + x phi(x), by torch's functions."""
     return 0.5 * (1 + torch.erf(x * 2**-0.5)) + x * torch.exp(-0.5 * x * x) * (2 * torch.pi) ** -0.5
 
 

@@ -173,6 +173,7 @@ class Library:
             del vars(self)["loaded"]
 
     def _set_types(self, library: ctypes.CDLL | None) -> ctypes.CDLL | None:
+        """The library, with the argument and result types of its functions set; None for None."""
         for name, (argument_types, result_type) in self.functions.items() if library is not None else ():
             function = getattr(library, name)
             function.argtypes, function.restype = argument_types, result_type
@@ -307,6 +308,7 @@ def _shipped(source: Path) -> Iterator[Candidate | str]:
 
 @cache
 def _open(path: Path, origin: str, sha256: str, record: Path | None = None) -> Candidate | str:
+    """The opened library, not checked yet; if it cannot be opened, the reason instead."""
     try:
         library = ctypes.CDLL(str(path))
     except OSError as error:

@@ -101,6 +101,7 @@ def _sizes(layers: list[EncoderLayer] | list[DecoderLayer]) -> tuple[int, int]:
 
 
 def _activation(layer: nn.TransformerEncoderLayer | nn.TransformerDecoderLayer) -> str | Activation:
+    """The activation of a layer: its name, if it is relu or gelu, or the function itself."""
     f = layer.activation
     if f is F.relu or f is F.gelu:
         return "relu" if f is F.relu else "gelu"

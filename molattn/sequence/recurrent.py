@@ -146,6 +146,7 @@ class RecurrentEncoder(nn.Module):
         return memory.masked_fill(empty[:, :, None], 0.0), tuple(h.masked_fill(empty, 0.0) for h in hidden)
 
     def _empty_output(self, x: Tensor) -> tuple[Tensor, Hidden]:
+        """The memory and the hidden state of a batch without tokens: zeros."""
         rnn, b = self.rnn, len(x)
         h = x.new_zeros(rnn.num_layers * (2 if rnn.bidirectional else 1), b, rnn.hidden_size)
         return x.new_zeros(*x.shape[:2], self.memory_dim), (h, h) if isinstance(rnn, nn.LSTM) else (h,)
