@@ -410,9 +410,9 @@ def _check_queries_and_keys(q: Tensor, k: Tensor, layout: AttentionLayout, score
         raise ValueError(
             f"queries of {q.shape[-1]} channels and keys of {k.shape[-1]}: a dot product needs the same number"
         )
-    # Not when traced, where a comparison of sizes would become a guard.
-    if isinstance(layout, EdgeListLayout) and not torch.compiler.is_compiling() and len(q) != layout.num_receivers:
-        raise ValueError(f"{len(q)} queries for {layout.num_receivers} receivers: every receiver needs one query")
+    # Not inside torch.compile and torch.export, which would make a guard of the comparison of sizes.
+    if isinstance(layout, EdgeListLayout) and not torch.compiler.is_compiling() and q.shape[0] != layout.num_receivers:
+        raise ValueError(f"{q.shape[0]} queries for {layout.num_receivers} receivers: every receiver needs one query")
     if isinstance(layout, DenseLayout) and layout.mask is not None and min(q.dim(), k.dim(), layout.mask.dim()) > 1:
         pairs = q.shape[-2], k.shape[-2]
         if any(size != n and 1 not in (size, n) for size, n in zip(layout.mask.shape[-2:], pairs, strict=True)):
