@@ -50,7 +50,6 @@ def test_one_column_has_a_comma() -> None:
         (['a"b,c\n', "1,2\n"], 1, 'a"b,c\n'),
         (['"a\n', 'b",c\n', "1,2\n"], 2, '",c\n'),
         (["\n", "\r\n", "a,b\n", "1,2\n"], 3, "a,b\n"),
-        (["\n", "\n"], 2, ""),
         (['"12345678\n', "\n", '"\n'], 2, '"'),  # it is 10 characters that are not too many
         (['"123456789\n', '"\n'], 1, '"'),
     ],
@@ -64,6 +63,10 @@ def test_only_the_header_is_buffered(
     assert row.lines == [line.replace("\r", "") for line in lines[:of_header]]
     assert list(behind) == lines[of_header:]
     assert row.unquoted == bare
+
+
+def test_empty_lines_at_the_end_are_no_row() -> None:
+    assert csv_text._next_row(iter(["\n", "\r\n"])).lines == []
 
 
 def test_every_character_of_a_header_is_scanned_once() -> None:

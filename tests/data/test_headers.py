@@ -124,6 +124,22 @@ def test_a_table_without_a_header() -> None:
     assert detect_smiles_column([["1", "Bob"], ["2", "Eve"]]) is None
 
 
+@pytest.mark.parametrize("end", ["\n", "\n\n\n", "\r\n\r\n"])
+@pytest.mark.parametrize(
+    ("text", "header_row"),
+    [
+        ("Assay 17\nsmiles,y\nC,1\n", True),
+        ("name;x,y\nA;1\nB;2\n", True),
+        ("CCO;1,5\nCCC;2,5\n", False),
+    ],
+)
+def test_empty_lines_at_the_end_of_a_short_file_change_nothing(text: str, header_row: bool, end: str) -> None:
+    plain, messages = stream_of(text, header_row)
+    found, messages_with_end = stream_of(text + end, header_row)
+    assert (found.columns, messages_with_end) == (plain.columns, messages)
+    assert [chunk.rows() for chunk in found.chunks] == [chunk.rows() for chunk in plain.chunks]
+
+
 def test_the_columns_of_a_table_without_a_header(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("C,1\nCC,2\n")

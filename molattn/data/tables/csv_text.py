@@ -108,13 +108,13 @@ class _UnparsedRow:
     """A row of a table, whose cells may span several lines of the file."""
 
     lines: list[str]
-    """Its lines, after the empty lines before it."""
+    """The empty lines above it, then its own."""
     unquoted: str
     """Its text outside of quotes."""
 
 
 def _next_row(lines: Iterator[str]) -> _UnparsedRow:
-    """The next row, without lines at the end of the file.
+    """The next row; at the end of the file one without lines, even after empty lines.
 
     Every character is scanned once, even if an unclosed quote spans many lines.
     """
@@ -132,7 +132,7 @@ def _next_row(lines: Iterator[str]) -> _UnparsedRow:
         unquoted.write(text)
         if not in_quotes or num_chars > MAX_CELL_CHARS:
             break
-    return _UnparsedRow(["\n"] * num_empty + row, unquoted.getvalue())
+    return _UnparsedRow(["\n"] * num_empty + row if row else [], unquoted.getvalue())
 
 
 def _remove_quoted(line: str, in_quotes: bool) -> tuple[str, bool]:
