@@ -1,7 +1,7 @@
 """The trainings of a benchmark: from labeled molecules and a seed to predictions of the test molecules.
 
-Nothing here can read a label of a test molecule, neither from its input nor through its imports, which `lint-imports`
-checks: `molattn.benchmark.scores` does.
+Labels of test molecules are not available here: they are in no argument, and `lint-imports` checks that this module
+does not import `molattn.benchmark.scores`, which reads them.
 """
 
 import tempfile
@@ -29,9 +29,9 @@ class TrainingJob:
         task_type: "regression" or "binary".
         smiles: SMILES of the n labeled molecules, all of which RDKit can read.
         y: (n,) their labels.
-        split: (n,) "train" or "val".
+        split: (n,) labels "train" or "val".
         test_smiles: SMILES of the m test molecules that RDKit can read.
-        seed: of the training.
+        seed: seed of the training.
 
     >>> import numpy as np
     >>> from molattn.benchmark.trainings import TrainingJob
@@ -49,24 +49,24 @@ class TrainingJob:
 
 
 Trainer = Callable[[TrainingJob], np.ndarray]
-"""From a training to the predictions of its test molecules, (m,): numbers, or probabilities of the class 1."""
+"""Trains a model for a job; returns (m,) predictions of the test molecules: numbers, or probabilities of class 1."""
 
 
 def molattn_trainer(config: RunConfig, reporter: Reporter | None = None) -> Trainer:
-    """A model of molattn, trained as by `molattn train` with the same settings.
+    """A trainer of models of molattn, which trains as `molattn train` does with the same settings.
 
     Args:
-        config: the settings; those of `molattn.training.config.BENCHMARK_SETTINGS` are replaced.
-        reporter: of the progress; its data are those of a table without test labels.
+        config: the settings; those in `molattn.training.config.BENCHMARK_SETTINGS` are replaced by the protocol's.
+        reporter: reports the progress; the test labels in the data that it gets are placeholders. None for no reports.
 
     Raises:
         UsageError: invalid settings.
     """
     defaults = RunConfig().to_dict()
-    decided = {
+    protocol = {
         section: {name: defaults[section][name] for name in names} for section, names in BENCHMARK_SETTINGS.items()
     }
-    config = config.updated(decided, "the protocol")
+    config = config.updated(protocol, "the protocol")
     check_config(config)
     reporter = reporter or SilentReporter()
 
@@ -74,7 +74,7 @@ def molattn_trainer(config: RunConfig, reporter: Reporter | None = None) -> Trai
         n = len(job.smiles)
         with tempfile.TemporaryDirectory(prefix="molattn-") as folder:
             table = Path(folder) / "table.csv"
-            # A run needs labels of test rows. The same for all, so that nothing can be learned from them.
+            # A run needs labels of test rows. All are the same, so that they contain no information.
             placeholder = repr(float(job.y[0]))
             rows = [[text, repr(float(y)), label] for text, y, label in zip(job.smiles, job.y, job.split, strict=True)]
             write_table(
@@ -88,8 +88,8 @@ def molattn_trainer(config: RunConfig, reporter: Reporter | None = None) -> Trai
             result = run(config.updated(sections, "the protocol"), Path(folder) / "run", reporter)
         predictions = np.full(n + len(job.test_smiles), np.nan)
         predictions[result.dataset.rows] = result.predictions.values[:, 0]
-        for row, kept in result.dataset.merged_rows.items():
-            predictions[row] = predictions[kept]
+        for row, first_row in result.dataset.merged_rows.items():
+            predictions[row] = predictions[first_row]
         return predictions[n:]
 
     return train
@@ -103,11 +103,12 @@ def train_and_predict(
     Args:
         task: the task.
         data: its n labeled and m test molecules.
-        train: the model.
-        seed: of the training, and of the choice of the validation molecules.
+        train: trains the model.
+        seed: seed of the training and of the validation split.
 
-    Returns: (m,) predictions, the mean of the labels for a molecule that RDKit cannot read; the (n,) labels "train",
-    "val" or ""; and the number of molecules that RDKit cannot read.
+    Returns:
+        (m,) predictions, which are the mean of the labels for a molecule that RDKit cannot read; (n,) split labels,
+        "train", "val", or "" for a molecule that RDKit cannot read; and the number of molecules that it cannot read.
 
     Raises:
         InputError: a test molecule has no prediction, or one that is not finite.
@@ -125,9 +126,11 @@ def train_and_predict(
     )
     found = np.asarray(train(job), dtype=float)
     if found.shape != (len(readable),) or not np.isfinite(found).all():
-        missing = [job.test_smiles[i] for i in np.flatnonzero(~np.isfinite(found))[:1]] if found.ndim == 1 else []
-        which = f": {missing[0]} has none" if missing else f", but their shape is {found.shape}"
-        raise InputError(f"{task.card.name}: {len(readable)} test molecules need finite predictions{which}")
+        if found.shape == (len(readable),):
+            problem = f": {job.test_smiles[int(np.isfinite(found).argmin())]} has none"
+        else:
+            problem = f", but their shape is {found.shape}"
+        raise InputError(f"{task.card.name}: {len(readable)} test molecules need finite predictions{problem}")
     predictions = np.full(len(data.test_smiles), data.y.mean())
     predictions[readable] = found
     return predictions, labels, len(labels) - len(rows) + len(data.test_smiles) - len(readable)

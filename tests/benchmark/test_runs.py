@@ -165,7 +165,14 @@ def test_molecules_in_two_subsets_are_counted(data: Path, tmp_path: Path) -> Non
     assert summary.both_sides == plain + 2
 
 
-@pytest.mark.parametrize(("answer", "message"), [(np.full(NUM_TEST, np.nan), "has none"), (np.zeros(3), "shape is")])
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (np.full(NUM_TEST, np.nan), "has none"),
+        (np.zeros(3), "shape is"),
+        (np.append(np.zeros(NUM_TEST), np.nan), "shape is"),
+    ],
+)
 def test_predictions_that_are_missing_are_refused(answer: np.ndarray, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=f"30 test molecules need finite predictions.*{message}"):
         run_benchmark(tasks("caco2_wang"), lambda _: answer, tmp_path / "run", [1])
