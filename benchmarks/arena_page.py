@@ -11,12 +11,12 @@ from arena_statistics import Difference, decide, differences, mean_standardized_
 from arena_tasks import MOLECULEACE, TASKS, TDC, Task, tasks_of
 from report import markdown
 
-from molattn.benchmark.published import MIN_ENTRIES, published, published_entries
+from molattn.benchmark.published import MIN_ENTRIES, load_published, published_entries
 from molattn.training.bases import MANY_MOLECULES
 from molattn.training.metrics import METRICS
 
 Row = Mapping[str, str]
-PUBLISHED = published()
+PUBLISHED = load_published()
 REFERENCE = "MapLight"
 
 DEFAULTS = (f"{NO_TRANSFORM} --base nci", "--base nci", "")

@@ -1,7 +1,7 @@
-"""Benchmarks of the field by their protocols: TDC's ADMET group, and MoleculeACE.
+"""Public benchmarks, each with its own protocol: TDC's ADMET group, and MoleculeACE.
 
-`run_benchmark` trains and scores, as `molattn benchmark` does, any model that is a function of a training: one of
-molattn is made by `molattn.benchmark.trainings.molattn_trainer`.
+`run_benchmark` trains and scores a model as `molattn benchmark` does. The model is a function from a training job to
+predictions; `molattn.benchmark.trainings.molattn_trainer` makes one for a model of molattn.
 """
 
 from molattn.benchmark.published import PublishedEntry, published_entries

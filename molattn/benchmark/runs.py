@@ -1,4 +1,4 @@
-"""A benchmark: all trainings of its tasks and seeds, scored one by one, in a folder from which it can be resumed."""
+"""Run a benchmark: train and score a model for each task and seed, in a folder from which the run can be resumed."""
 
 import json
 import time
@@ -26,7 +26,9 @@ COLUMNS = (
     *("task", "seed", "part", "metric", "score", "lower", "upper"),
     *("train", "val", "test", "both_sides", "unreadable", "seconds", "version"),
 )
-"""The columns of `scores.csv`: a row for each training and part of the test molecules."""
+"""The columns of `scores.csv`, which has a row for each training and part of the test molecules.
+
+`part` is "all" or "cliffs", `both_sides` the result of `count_shared`, `unreadable` the number of invalid SMILES."""
 
 
 def run_benchmark(
@@ -40,26 +42,27 @@ def run_benchmark(
 ) -> list[TaskSummary]:
     """Train a model for each task and seed by the protocol of a benchmark, and score it on the test molecules.
 
-    Training gets no labels of test molecules. Trainings that are in `scores.csv` of the folder are not repeated, so
-    that a benchmark that was interrupted is resumed, and seeds and tasks can be added.
+    `train` gets no labels of test molecules. Trainings that are already in `scores.csv` are not repeated: an
+    interrupted benchmark is resumed, and seeds and tasks can be added.
 
     Args:
-        tasks: of one benchmark: see `benchmark_tasks`.
+        tasks: tasks of one benchmark: see `benchmark_tasks`.
         train: the model: a function from a `molattn.benchmark.trainings.TrainingJob` to predictions of its m test
             molecules, (m,): numbers, or probabilities of the class 1.
-        output_dir: of `scores.csv`, and of `predictions/TASK-SEED.csv`, the predictions of the test molecules.
-        seeds: of the trainings.
-        model: what identifies the model and its settings, as JSON: a folder has trainings of one model.
+        output_dir: folder of `scores.csv`, and of `predictions/TASK-SEED.csv`, the predictions of the test molecules.
+        seeds: seeds of the trainings.
+        model: a description of the model and its settings that can be written as JSON. It is stored in the folder, and
+            a folder with another description is an error.
         data_dir: a folder of data sets that is searched first.
         on_training: called with a sentence before each training, and with messages on downloads.
 
     Returns:
-        A summary of each task, and of each part of its test molecules.
+        A summary for each task and each part of its test molecules.
 
     Raises:
-        UsageError: no tasks, tasks of several benchmarks, no seeds, a folder of another model, or one in which another
-            process works.
-        InputError: a table cannot be read or downloaded, or a prediction is missing.
+        UsageError: no tasks, tasks of several benchmarks, no seeds, a folder of another model, or one that another
+            process is using.
+        InputError: a table cannot be read or downloaded, or a prediction is missing or not finite.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -90,36 +93,36 @@ def run_benchmark(
             notify(f"{number} of {len(missing)}: {task.card.name}, seed {seed}")
             rows += _train_and_score(task, train, seed, folder, data_dir, notify)
             write_table(folder / SCORES_FILE, COLUMNS, [[row[name] for name in COLUMNS] for row in rows])
-    names, wanted = [task.name for task in tasks], set(map(str, seeds))
-    chosen = [row for row in rows if row["task"] in names and row["seed"] in wanted]
+    names, seed_texts = [task.name for task in tasks], set(map(str, seeds))
+    chosen = [row for row in rows if row["task"] in names and row["seed"] in seed_texts]
     return summarize(sorted(chosen, key=lambda row: names.index(row["task"])), groups[0])
 
 
 def _train_and_score(
     task: BenchmarkTask, train: Trainer, seed: int, folder: Path, data_dir: str, notify: Callable[[str], None]
 ) -> list[dict[str, str]]:
-    """Train once, write the predictions, and score them: rows of `scores.csv`."""
+    """Train once, write the predictions, and score them; returns the new rows of `scores.csv`."""
     start, data = time.perf_counter(), read_task(task, data_dir)
-    if data.source:
-        notify(data.source)
+    if data.message:
+        notify(data.message)
     predictions, labels, unreadable = train_and_predict(task, data, train, seed)
     seconds = time.perf_counter() - start
     cells = [[text, repr(y)] for text, y in zip(data.test_smiles, predictions.tolist(), strict=True)]
     write_table(folder / PREDICTIONS_FOLDER / f"{task.name}-{seed}.csv", ["smiles", "prediction"], cells)
     common = {"task": task.name, "seed": seed, "metric": task.metric, "unreadable": unreadable}
-    common |= {f"{side}": int(np.count_nonzero(labels == side)) for side in ("train", "val")}
+    common |= {label: int(np.count_nonzero(labels == label)) for label in ("train", "val")}
     common |= {"both_sides": count_shared(data.smiles, data.test_smiles), "seconds": round(seconds, 1)}
     common |= {"version": version("molattn")}
     return [
         {key: str(value) for key, value in common.items()}
-        | {"part": found.part, "test": str(found.molecules)}
-        | {name: f"{number:.5g}" for name, number in zip(("score", "lower", "upper"), found[1:4], strict=True)}
-        for found in score(task, predictions, data_dir)
+        | {"part": result.part, "test": str(result.molecules)}
+        | {"score": f"{result.value:.5g}", "lower": f"{result.lower:.5g}", "upper": f"{result.upper:.5g}"}
+        for result in score(task, predictions, data_dir)
     ]
 
 
 def _check_model(folder: Path, model: dict[str, Any]) -> None:
-    """Write what the trainings of a folder are of, or raise UsageError if they are of something else."""
+    """Store the description of the model in a new folder; raise UsageError if the folder has another one."""
     path, text = folder / MODEL_FILE, json.dumps(model, indent=1, sort_keys=True) + "\n"
     if not path.is_file():
         write_text(path, text)
@@ -130,13 +133,13 @@ def _check_model(folder: Path, model: dict[str, Any]) -> None:
 
 
 def read_scores(folder: str | Path) -> list[dict[str, str]]:
-    """The rows of `scores.csv` in the folder of a benchmark; none if there is no file yet.
+    """The rows of `scores.csv` in the folder of a benchmark, by column; empty if there is no such file.
 
     Args:
-        folder: the folder.
+        folder: the `output_dir` of `run_benchmark`.
 
     Raises:
-        InputError: the file is not one of a benchmark.
+        InputError: the file does not have the columns of `scores.csv`.
     """
     path = Path(folder) / SCORES_FILE
     if not path.is_file():

@@ -1,6 +1,6 @@
-"""Scores of a benchmark: the only code of it that reads labels of test molecules.
+"""Scores of a benchmark: the only module of `molattn.benchmark` that reads labels of test molecules.
 
-Nothing that trains can import this module, which `lint-imports` checks.
+No module that trains may import this one, which `lint-imports` checks.
 """
 
 from typing import NamedTuple
@@ -12,17 +12,17 @@ from molattn.benchmark.tasks import BenchmarkTask, to_number
 from molattn.data import column, fetch_dataset, read_table
 
 CLIFF_COLUMN = "cliff"
-"""The column of tables of MoleculeACE with 1 for molecules on an activity cliff."""
+"""The column of MoleculeACE's tables that is 1 for molecules on an activity cliff."""
 
 
 class Score(NamedTuple):
     """The score of one training.
 
     Attributes:
-        part: the test molecules that it is of: "all", or "cliffs" for those on an activity cliff.
-        value: of the metric of the task.
+        part: the test molecules that are scored: "all", or "cliffs" for those on an activity cliff.
+        value: value of the task's metric.
         lower, upper: ends of the 95% bootstrap interval over these molecules.
-        molecules: their number.
+        molecules: number of these molecules.
 
     >>> from molattn.benchmark.scores import Score
     >>> Score("all", 0.4, 0.35, 0.45, 100).part
@@ -37,15 +37,15 @@ class Score(NamedTuple):
 
 
 def read_test_labels(task: BenchmarkTask, data_dir: str = "") -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The labels of the m test molecules, and masks of the parts that are scored.
+    """The labels of the m test molecules, and a mask for each part of them that is scored.
 
     Args:
         task: the task.
         data_dir: a folder of data sets that is searched first.
 
     Returns:
-        (m,) labels, and for each part a mask (m,): "all" has all molecules; "cliffs", only for MoleculeACE, those on an
-        activity cliff.
+        (m,) labels, and (m,) boolean masks by part: "all" for all molecules, and "cliffs", only for MoleculeACE, for
+        those on an activity cliff.
 
     Raises:
         UsageError, InputError: as `read_task`.
@@ -64,8 +64,8 @@ def read_test_labels(task: BenchmarkTask, data_dir: str = "") -> tuple[np.ndarra
     """
     card, _ = fetch_dataset(task.card.name, data_dir)
     table = read_table(card.path)
-    sides, labels = column(table, task.official_split.column), column(table, task.target)
-    rows = [row for row, side in enumerate(sides) if side == "test"]
+    split, labels = column(table, task.official_split.column), column(table, task.target)
+    rows = [row for row, label in enumerate(split) if label == "test"]
     parts = {"all": np.ones(len(rows), dtype=bool)}
     if CLIFF_COLUMN in table.columns:
         cliffs = column(table, CLIFF_COLUMN)
@@ -74,12 +74,15 @@ def read_test_labels(task: BenchmarkTask, data_dir: str = "") -> tuple[np.ndarra
 
 
 def score(task: BenchmarkTask, predictions: np.ndarray, data_dir: str = "") -> list[Score]:
-    """The score of each part of the test molecules that has molecules.
+    """The score of each part of the test molecules; parts without molecules are left out.
 
     Args:
         task: the task.
-        predictions: (m,) of its test molecules, in the order of the table.
+        predictions: (m,) predictions of its test molecules, in the order of the table.
         data_dir: a folder of data sets that is searched first.
+
+    Raises:
+        UsageError, InputError: as `read_test_labels`.
     """
     y, parts = read_test_labels(task, data_dir)
     return [

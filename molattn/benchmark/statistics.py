@@ -11,7 +11,7 @@ NUM_SAMPLES = 1000
 
 
 def metric_value(metric: str, y: np.ndarray, predictions: np.ndarray) -> float:
-    """A metric by its name; NaN if it is undefined.
+    """The value of a metric; NaN if it is undefined, such as AUROC of a single class.
 
     Args:
         metric: a name in `molattn.training.metrics.METRICS`.
@@ -27,14 +27,17 @@ def bootstrap_interval(
 ) -> tuple[float, float, float]:
     """A score, and the ends of its 95% percentile bootstrap interval over the test molecules.
 
-    The samples depend only on the number of molecules, so they are the same for all models. Samples for which the
-    metric is undefined, because they have one class only, are ignored.
+    The samples depend only on the number of molecules, so they are the same for all models. Samples with a
+    single class, for which the metric is undefined, are ignored.
 
     Args:
         metric: a name in `molattn.training.metrics.METRICS`.
         y: (n,) labels.
         predictions: (n,) numbers, or probabilities of the class 1.
-        num_samples: of the bootstrap.
+        num_samples: number of bootstrap samples.
+
+    Returns:
+        The score, and the lower and the upper end of its interval.
 
     Source: Efron and Tibshirani (1993), An Introduction to the Bootstrap, chapter 13.
 
@@ -57,7 +60,7 @@ def rank(value: float, published: Sequence[float], metric: str) -> int:
     Args:
         value: the score.
         published: the others, in any order.
-        metric: a name in `molattn.training.metrics.METRICS`, which says whether larger is better.
+        metric: a name in `molattn.training.metrics.METRICS`, which defines whether larger is better.
 
     >>> from molattn.benchmark import rank
     >>> rank(0.3, [0.2, 0.3, 0.4], "mae"), rank(0.3, [0.2, 0.3, 0.4], "auroc")

@@ -8,7 +8,7 @@ from molattn.benchmark.published import MIN_ENTRIES, PublishedEntry, published_e
 from molattn.benchmark.statistics import rank, rank_range
 
 ScoreRow = Mapping[str, str]
-"""A row of `scores.csv`, by column: one training and one part of the test molecules."""
+"""A row of `scores.csv`, by column: the scores of one training on one part of the test molecules."""
 
 
 @dataclass(frozen=True)
@@ -18,13 +18,13 @@ class TaskSummary:
     Attributes:
         group: the benchmark.
         task: the task, without its benchmark.
-        part: the test molecules: "all" or "cliffs".
-        metric: of the scores.
+        part: the test molecules that are scored: "all" or "cliffs".
+        metric: the metric, a name in `molattn.training.metrics.METRICS`.
         scores: one for each seed, in the order of `seeds`.
-        seeds: of the trainings.
-        lower, upper: ends of the 95% bootstrap interval over the test molecules, means over the seeds.
+        seeds: the seeds of the trainings.
+        lower, upper: ends of the 95% bootstrap interval over the test molecules, each a mean over the seeds.
         test: number of test molecules.
-        both_sides: how many of these have the first InChIKey block of a labeled molecule.
+        both_sides: number of test molecules that are among the labeled ones as well, by the first InChIKey block.
         published: the entries of the leaderboard; empty if there is none.
 
     >>> from molattn.benchmark import TaskSummary, published_entries
@@ -58,7 +58,7 @@ class TaskSummary:
 
     @property
     def rank(self) -> int | None:
-        """The rank in the leaderboard, 1 plus the number of better entries; None without one."""
+        """The rank in the leaderboard, 1 plus the number of better entries; None without a leaderboard."""
         return rank(self.mean, self._means, self.metric) if self.published else None
 
     @property
@@ -68,7 +68,7 @@ class TaskSummary:
 
     @property
     def indistinguishable(self) -> list[PublishedEntry]:
-        """The entries within the interval, which these test molecules cannot distinguish from the model."""
+        """The entries within the interval: these test molecules cannot distinguish them from the model."""
         return [entry for entry in self.published if self.lower <= entry.mean <= self.upper]
 
     @property
@@ -80,8 +80,8 @@ def summarize(rows: Iterable[ScoreRow], group: str) -> list[TaskSummary]:
     """The summary of each task and part, in the order of their first rows.
 
     Args:
-        rows: of `scores.csv`: see `molattn.benchmark.runs.read_scores`.
-        group: the benchmark.
+        rows: rows of `scores.csv`: see `molattn.benchmark.runs.read_scores`.
+        group: name of the benchmark.
 
     >>> from molattn.benchmark import summarize
     >>> row = {"task": "herg", "part": "all", "metric": "auroc", "lower": "0.7", "upper": "0.9"}
@@ -90,9 +90,9 @@ def summarize(rows: Iterable[ScoreRow], group: str) -> list[TaskSummary]:
     >>> round(summary.mean, 2), round(summary.std, 2), summary.rank
     (0.81, 0.01, 11)
     """
-    found: dict[tuple[str, str], list[ScoreRow]] = {}
+    rows_by_part: dict[tuple[str, str], list[ScoreRow]] = {}
     for row in rows:
-        found.setdefault((row["task"], row["part"]), []).append(row)
+        rows_by_part.setdefault((row["task"], row["part"]), []).append(row)
     return [
         TaskSummary(
             group=group,
@@ -107,7 +107,7 @@ def summarize(rows: Iterable[ScoreRow], group: str) -> list[TaskSummary]:
             both_sides=int(runs[0]["both_sides"]),
             published=published_entries(group, task) if part == "all" else [],
         )
-        for (task, part), runs in found.items()
+        for (task, part), runs in rows_by_part.items()
     ]
 
 
@@ -115,7 +115,7 @@ def mean_rank(summaries: Iterable[TaskSummary]) -> tuple[float, int] | None:
     """The mean rank over the tasks whose leaderboards have at least ten entries, and their number; None without any.
 
     Args:
-        summaries: of the tasks.
+        summaries: the summaries of all tasks: see `summarize`.
 
     >>> from molattn.benchmark import TaskSummary, mean_rank, published_entries
     >>> board = published_entries("tdc", "caco2_wang")

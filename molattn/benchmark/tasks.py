@@ -1,4 +1,4 @@
-"""The tasks of a benchmark, and what a training may see of them: no label of a test molecule."""
+"""The tasks of a benchmark, and their data for training, without labels of test molecules."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from molattn.data.datasets.cards import OfficialSplit
 from molattn.errors import InputError, SmilesError, UsageError, unknown_choice
 
 INCHIKEY_BLOCK = 14
-"""Length of the first block of an InChIKey, which encodes the bonds without stereochemistry or charges."""
+"""Length of the first block of an InChIKey, which encodes the bonds without stereochemistry and charges."""
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,12 @@ class BenchmarkTask:
 
     @property
     def group(self) -> str:
-        """The benchmark."""
+        """The name of the benchmark."""
         return self.card.group
 
     @property
     def name(self) -> str:
-        """The name without the benchmark."""
+        """The name of the task, without the benchmark."""
         return self.card.name.rpartition("/")[2]
 
     @property
@@ -56,7 +56,7 @@ class BenchmarkTask:
 
     @property
     def target(self) -> str:
-        """The column of labels."""
+        """The name of the target column."""
         return self.card.target_columns[0]
 
     @property
@@ -78,13 +78,13 @@ class BenchmarkTask:
 
 @dataclass(frozen=True)
 class TaskData:
-    """What a training may see of a task.
+    """The data of a task that training may use.
 
     Attributes:
         smiles: SMILES of the n labeled molecules, in the order of the table.
         y: (n,) their labels.
         test_smiles: SMILES of the m test molecules, in the order of the table.
-        source: a message on how the table was obtained; empty if it was there.
+        message: how the table was obtained, as a sentence; empty if it was already on this machine.
 
     >>> import numpy as np
     >>> from molattn.benchmark import TaskData
@@ -96,7 +96,7 @@ class TaskData:
     smiles: tuple[str, ...]
     y: np.ndarray
     test_smiles: tuple[str, ...]
-    source: str = ""
+    message: str = ""
 
 
 def benchmark_tasks(group: str, names: Sequence[str] = ()) -> list[BenchmarkTask]:
@@ -104,7 +104,7 @@ def benchmark_tasks(group: str, names: Sequence[str] = ()) -> list[BenchmarkTask
 
     Args:
         group: "tdc" or "moleculeace".
-        names: of the tasks, with or without the benchmark before them; all if empty.
+        names: names of tasks, such as "herg" or "tdc/herg"; all tasks if empty.
 
     Raises:
         UsageError: there is no such benchmark or task.
@@ -125,7 +125,7 @@ def benchmark_tasks(group: str, names: Sequence[str] = ()) -> list[BenchmarkTask
 
 
 def read_task(task: BenchmarkTask, data_dir: str = "") -> TaskData:
-    """The labeled molecules of a task, and the test molecules without their labels; the table is downloaded if need be.
+    """The labeled molecules of a task, and its test molecules without labels; the table is downloaded if necessary.
 
     Args:
         task: the task.
@@ -148,19 +148,19 @@ def read_task(task: BenchmarkTask, data_dir: str = "") -> TaskData:
     """
     card, message = fetch_dataset(task.card.name, data_dir)
     table = read_table(card.path)
-    smiles, sides = column(table, card.smiles_column), column(table, task.official_split.column)
+    smiles, split = column(table, card.smiles_column), column(table, task.official_split.column)
     labels = column(table, task.target)
-    labeled = [row for row, side in enumerate(sides) if side == "train"]
+    labeled = [row for row, label in enumerate(split) if label == "train"]
     return TaskData(
         tuple(smiles[row] for row in labeled),
         np.array([to_number(table, row, labels[row]) for row in labeled]),
-        tuple(text for text, side in zip(smiles, sides, strict=True) if side == "test"),
+        tuple(text for text, label in zip(smiles, split, strict=True) if label == "test"),
         message,
     )
 
 
 def to_number(table: Table, row: int, cell: str) -> float:
-    """The number in a cell of labels. Raises InputError, with its line, for anything else."""
+    """The label in a cell, as a number. Raises InputError, with its line, if it is not a number."""
     try:
         return float(cell)
     except ValueError:
@@ -169,13 +169,16 @@ def to_number(table: Table, row: int, cell: str) -> float:
 
 @cache
 def count_shared(labeled: tuple[str, ...], test: tuple[str, ...]) -> int:
-    """The number of test molecules whose first InChIKey block is that of a labeled molecule."""
-    blocks = set(map(_skeleton, labeled)) - {""}
-    return sum(_skeleton(text) in blocks for text in test)
+    """The number of test molecules that have the same first InChIKey block as a labeled molecule.
+
+    labeled, test: SMILES; one without an InChIKey, such as an invalid one, is not counted.
+    """
+    blocks = set(map(_inchikey_block, labeled)) - {""}
+    return sum(_inchikey_block(text) in blocks for text in test)
 
 
-def _skeleton(smiles: str) -> str:
-    """The first block of an InChIKey; empty if there is none."""
+def _inchikey_block(smiles: str) -> str:
+    """The first block of the InChIKey; empty for an invalid SMILES."""
     try:
         return inchi_key(smiles)[:INCHIKEY_BLOCK]
     except SmilesError:

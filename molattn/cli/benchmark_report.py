@@ -64,7 +64,7 @@ def _print_leaderboards(summaries: "Sequence[TaskSummary]") -> None:
 
 def _print_cliffs(summaries: "Sequence[TaskSummary]") -> None:
     """Print a line for each target, with its score on activity cliffs, and the published means."""
-    from molattn.benchmark.published import published
+    from molattn.benchmark.published import load_published
 
     rows = [["target", "metric", "all", "95% interval", "on cliffs", "test (both sides)"]]
     cliffs = {summary.task: summary for summary in summaries if summary.part == "cliffs"}
@@ -77,15 +77,15 @@ def _print_cliffs(summaries: "Sequence[TaskSummary]") -> None:
     means = [statistics.fmean(s.mean for s in part) for part in (everything, cliffs.values()) if part]
     print_line(f"Mean over {len(everything)} targets, all and on cliffs: {' and '.join(f'{m:.3f}' for m in means)}.")
     print_line(f"Published: {_source('moleculeace')}:")
-    for name, (both, on_cliffs) in published()["moleculeace"].items():
+    for name, (both, on_cliffs) in load_published()["moleculeace"].items():
         print_line(f"  {name}: {both:.3f} and {on_cliffs:.3f}")
 
 
 def _source(group: str) -> str:
     """Where the published results are from."""
-    from molattn.benchmark.published import published
+    from molattn.benchmark.published import load_published
 
-    return published()["sources"][group].partition(":")[0]
+    return load_published()["sources"][group].partition(":")[0]
 
 
 def _score(summary: "TaskSummary") -> str:

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from molattn.benchmark import TaskSummary, benchmark_tasks, mean_rank, published_entries
-from molattn.benchmark.published import MIN_ENTRIES, published
+from molattn.benchmark.published import MIN_ENTRIES, load_published
 from molattn.training.metrics import METRICS
 
 
 def test_every_task_of_tdc_has_a_leaderboard_with_its_metric() -> None:
-    boards = published()["tdc"]
+    boards = load_published()["tdc"]
     tasks = benchmark_tasks("tdc")
     assert {task.name for task in tasks} == set(boards)
     for task in tasks:
@@ -19,13 +19,13 @@ def test_every_task_of_tdc_has_a_leaderboard_with_its_metric() -> None:
         assert means == sorted(means, reverse=METRICS[task.metric].larger_is_better)
         assert len({entry.name for entry in entries}) >= len(entries) - 1
     assert all(published_entries("moleculeace", task.name) == [] for task in benchmark_tasks("moleculeace"))
-    assert all("2026" in text or "CheMeleon" in text for text in published()["sources"].values())
+    assert all("2026" in text or "CheMeleon" in text for text in load_published()["sources"].values())
 
 
 @pytest.mark.parametrize("task", ["caco2_wang", "hia_hou", "vdss_lombardo"])
 def test_the_entries_that_cannot_be_told_apart_are_those_between_the_ranks(task: str) -> None:
     board = published_entries("tdc", task)
-    metric = published()["tdc"][task]["metric"]
+    metric = load_published()["tdc"][task]["metric"]
     means = np.array([entry.mean for entry in board])
     lower, upper = np.quantile(means, [0.2, 0.6]) + 1e-6
     summary = TaskSummary("tdc", task, "all", metric, (float(lower + upper) / 2,), (1,), lower, upper, 50, 0, board)
