@@ -1,1 +1,1 @@
-"""Models on the Hugging Face Hub: their addresses, and how they are downloaded."""
+"""Models on the Hugging Face Hub: addresses, and downloads into the local cache."""

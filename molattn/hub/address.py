@@ -1,4 +1,7 @@
-"""Addresses of models on the hub: `hf://user/model@revision#sha256=...`. Importing this module loads nothing heavy."""
+"""Addresses of models on the Hugging Face Hub: `hf://user/model@revision#sha256=...`.
+
+Importing this module imports neither torch nor huggingface_hub.
+"""
 
 import re
 from dataclasses import dataclass, replace
@@ -21,7 +24,7 @@ class HubAddress:
     Attributes:
         repository: "user/model".
         revision: a branch, a tag or a commit; empty for the main branch.
-        sha256: the expected SHA-256 of `config.json`, which holds that of the weights; empty to accept any.
+        sha256: the expected SHA-256 of `config.json`, which contains that of the weights; empty to accept any.
     """
 
     repository: str
@@ -34,48 +37,48 @@ class HubAddress:
 
     @property
     def is_commit(self) -> bool:
-        """Whether the revision is a whole commit, whose content never changes."""
+        """Whether the revision is the full hash of a commit, whose content never changes."""
         return is_commit(self.revision)
 
     def at(self, commit: str) -> "HubAddress":
-        """The same model at a commit."""
+        """The address of the same model at a commit."""
         return replace(self, revision=commit)
 
 
 def is_commit(revision: str) -> bool:
-    """Whether a revision is the 40 hexadecimal digits of a commit."""
+    """Whether a revision is the full hash of a commit, 40 hexadecimal digits."""
     return bool(_COMMIT.fullmatch(revision))
 
 
 def is_hub_address(path: str | Path) -> bool:
-    """Whether a path is the address of a model on the hub; it need not be a valid one."""
+    """Whether a path is an address on the hub, valid or not: it begins with `hf:/`."""
     return address_text(path).startswith("hf:/")
 
 
 def parse_address(path: str | Path) -> HubAddress:
-    """The parts of `hf://user/model`, `hf://user/model@revision` and `hf://user/model@revision#sha256=DIGITS`.
+    """Parse `hf://user/model`, `hf://user/model@revision` or `hf://user/model@revision#sha256=DIGITS`.
 
     Raises:
-        UsageError: it is no such address.
+        UsageError: the address has another form.
     """
     text = address_text(path)
-    found = _ADDRESS.fullmatch(text)
-    if found is None or _escapes(found["revision"] or ""):
+    match = _ADDRESS.fullmatch(text)
+    if match is None or _is_unsafe(match["revision"] or ""):
         raise UsageError(
             f"{short_repr(text)} is not the address of a model on the hub: write hf://user/model, "
             "hf://user/model@revision or hf://user/model@revision#sha256=, with the 64 hexadecimal digits"
         )
-    return HubAddress(found["repository"], found["revision"] or "", (found["sha256"] or "").lower())
+    return HubAddress(match["repository"], match["revision"] or "", (match["sha256"] or "").lower())
 
 
 def address_text(path: str | Path) -> str:
-    """An address or a path as it was written: a `Path` of an address has lost a slash."""
+    """An address or a path as a string; `pathlib.Path` turns `hf://` into `hf:/`, which is undone."""
     if isinstance(path, str):
         return path
     text = path.as_posix()
     return f"hf://{text[4:]}" if text.startswith("hf:/") else str(path)
 
 
-def _escapes(revision: str) -> bool:
-    """Whether a revision would be a file outside of the folder that the hub's cache keeps it in, or an option."""
+def _is_unsafe(revision: str) -> bool:
+    """Whether a revision, as a file name in the hub's cache, could leave its folder, or could be read as an option."""
     return revision.startswith("-") or any(part in ("", ".", "..") for part in revision.split("/") if revision)

@@ -1,4 +1,4 @@
-"""The client library of the hub, `huggingface_hub`, and its errors in one sentence each."""
+"""The client library of the hub, `huggingface_hub`; its errors are converted to errors of molattn."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +9,7 @@ from molattn.errors import InputError, MissingExtra, MolattnError, UsageError, s
 from molattn.hub.address import HubAddress
 
 LOGIN = "log in with `hf auth login`"
+"""The advice in errors about missing access."""
 
 
 def import_hub() -> Any:
@@ -26,13 +27,13 @@ def import_hub() -> Any:
 
 
 def user_agent() -> dict[str, str]:
-    """The user agent, as arguments of the functions of `huggingface_hub`."""
+    """The user agent, as keyword arguments of the functions of `huggingface_hub`."""
     return {"library_name": "molattn", "library_version": version("molattn")}
 
 
 @contextmanager
 def hub_errors(address: HubAddress) -> Iterator[None]:
-    """Turn the errors of `huggingface_hub` about a repository into errors of molattn."""
+    """Raise errors of `huggingface_hub` in the block as errors of molattn, with the address in their message."""
     hub = import_hub()
     errors = hub.errors
     try:
@@ -42,59 +43,59 @@ def hub_errors(address: HubAddress) -> Iterator[None]:
     except errors.OfflineModeIsEnabled as error:
         raise InputError(f"{address} is on the hub, and HF_HUB_OFFLINE is set: unset it") from error
     except errors.LocalEntryNotFoundError as error:  # the connection was lost between two files
-        raise unreachable(address, error.__cause__ or error) from error
+        raise unreachable_error(address, error.__cause__ or error) from error
     except errors.LocalTokenNotFoundError as error:
-        raise _no_token(address) from error
-    # HTTPError is that of the library of HTTP that it uses; the others come from hf_xet, which moves large files.
+        raise _no_token_error(address) from error
+    # HTTPError is that of its HTTP library; the others come from hf_xet, which transfers large files.
     except (
         errors.HTTPError,
         ConnectionError,
         TimeoutError,
         getattr(errors, "XetDownloadError", TimeoutError),
     ) as error:
-        raise unreachable(address, error) from error
+        raise unreachable_error(address, error) from error
     except errors.HFValidationError as error:
         raise UsageError(f"{address} is not the name of a repository: {_first_line(error)}") from error
     except errors.FileMetadataError as error:
         raise InputError(f"the server of {address} does not respond as the hub does: {_first_line(error)}") from error
 
 
-def unreachable(address: HubAddress, error: BaseException) -> InputError:
-    """The message about a hub that does not respond."""
+def unreachable_error(address: HubAddress, error: BaseException) -> InputError:
+    """The error for a hub that does not respond."""
     return InputError(
         f"the hub cannot be reached for {address} ({_first_line(error)}): check the network, and try again"
     )
 
 
-def not_in_cache(address: HubAddress) -> InputError:
-    """The message about a model that is neither on this machine nor can be downloaded."""
+def not_in_cache_error(address: HubAddress) -> InputError:
+    """The error for a model that is not in the cache and cannot be downloaded."""
     return InputError(
         f"{address} is not in the cache of the hub, and HF_HUB_OFFLINE is set: load the model once without it"
     )
 
 
-def _no_token(address: HubAddress) -> InputError:
+def _no_token_error(address: HubAddress) -> InputError:
     return InputError(f"the hub requires authentication for hf://{address.repository}: {LOGIN}")
 
 
 def _http_error(hub: Any, error: Any, address: HubAddress) -> MolattnError:
-    """The message about an error that the hub responds with."""
+    """The error for an HTTP status that the hub responds with."""
     errors = hub.errors
     name, status = f"hf://{address.repository}", error.response.status_code
     if isinstance(error, errors.GatedRepoError):
-        page = f"{str(error.response.url).partition(f'/{address.repository}/')[0].removesuffix('/api/models')}"
-        return InputError(f"{name} is gated: accept its terms on {page}/{address.repository}, and {LOGIN}")
+        hub_url = str(error.response.url).partition(f"/{address.repository}/")[0].removesuffix("/api/models")
+        return InputError(f"{name} is gated: accept its terms on {hub_url}/{address.repository}, and {LOGIN}")
     if isinstance(error, errors.RepositoryNotFoundError):
         return InputError(f"there is no model {name}, or it is private: check its name, or {LOGIN}")
     if isinstance(error, errors.RevisionNotFoundError):
         revision = short_repr(address.revision or "main")
         return InputError(f"{name} has no revision {revision}: give a branch, a tag or all 40 digits of a commit")
     if isinstance(error, errors.EntryNotFoundError):
-        return not_a_model(address)
+        return not_a_model_error(address)
     if isinstance(error, errors.DisabledRepoError):
-        return InputError(f"{name} was disabled on the hub: its page says why")
+        return InputError(f"{name} was disabled on the hub: its page gives the reason")
     if status == 401 and hub.get_token() is None:
-        return _no_token(address)
+        return _no_token_error(address)
     if status == 401:
         return InputError(f"the hub does not accept your token for {name}: {LOGIN}")
     if status == 403:
@@ -103,9 +104,9 @@ def _http_error(hub: Any, error: Any, address: HubAddress) -> MolattnError:
     return InputError(f"the hub responds to {name} with {status} {reason}: try again later")
 
 
-def not_a_model(address: HubAddress, why: str = "it has no config.json and model.safetensors") -> InputError:
-    """The message about a repository without a model of molattn."""
-    return InputError(f"hf://{address.repository} is not a model of molattn: {why}")
+def not_a_model_error(address: HubAddress, reason: str = "it has no config.json and model.safetensors") -> InputError:
+    """The error for a repository without a model of molattn."""
+    return InputError(f"hf://{address.repository} is not a model of molattn: {reason}")
 
 
 def _first_line(error: BaseException) -> str:

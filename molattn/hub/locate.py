@@ -1,4 +1,7 @@
-"""Where a model is: a folder, or an address on the hub. Importing this module loads nothing heavy."""
+"""The folder of a model, from a path or an address on the hub.
+
+Importing this module imports neither torch nor huggingface_hub.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,8 +17,8 @@ class LocatedModel:
     """A model on this machine.
 
     Attributes:
-        folder: its folder, or that of its run.
-        address: its address on the hub, with the commit; None if it is not from there.
+        folder: the folder of the model, or of its run.
+        address: its address on the hub, with the commit as revision; None for a model that is not from the hub.
     """
 
     folder: Path
@@ -23,15 +26,15 @@ class LocatedModel:
 
 
 def locate_model(path: str | Path, optional: Sequence[str] = ()) -> LocatedModel:
-    """The folder of a model; one on the hub is downloaded into the hub's cache first.
+    """Find a model on this machine; one on the hub is downloaded into the cache of the hub first.
 
     Args:
         path: a folder, or an address such as hf://user/model.
         optional: as for `molattn.hub.download.download_model`.
 
     Raises:
-        UsageError: an address that is malformed.
-        InputError, MissingExtra: as for `molattn.hub.download.download_model`.
+        UsageError: the address is malformed.
+        UsageError, InputError, MissingExtra: as `molattn.hub.download.download_model`.
     """
     if not is_hub_address(path):
         return LocatedModel(Path(path))
@@ -42,8 +45,8 @@ def locate_model(path: str | Path, optional: Sequence[str] = ()) -> LocatedModel
 
 
 @contextmanager
-def errors_name(model: LocatedModel) -> Iterator[None]:
-    """Name the address of a model in an error about its files, and what to do if they are damaged on this machine."""
+def address_in_errors(model: LocatedModel) -> Iterator[None]:
+    """Prefix each InputError in the block with the address of the model; if a file is damaged, add how to remove it."""
     try:
         yield
     except InputError as error:

@@ -10,7 +10,7 @@ from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.errors import UsageError
 from molattn.explain.faithfulness_file import FILE as FAITHFULNESS_FILE
 from molattn.explain.faithfulness_file import read_summaries
-from molattn.hub.locate import errors_name, locate_model
+from molattn.hub.locate import address_in_errors, locate_model
 from molattn.inference.array_predictor import ArrayPredictor
 from molattn.inference.attention_table_predictor import AttentionTablePredictor
 from molattn.inference.molecules import as_smiles
@@ -309,7 +309,7 @@ def load(run: str | Path, device: "str | torch.device" = "cpu", precision: str =
     located = locate_model(run, (FAITHFULNESS_FILE,))
     check_has_model(located.folder)
     folder = model_folder(located.folder)
-    with errors_name(located):
+    with address_in_errors(located):
         artifact = load_artifact(folder)
     return Predictor(artifact, read_summaries(located.folder, folder), folder, str(located.address or "")).to(
         device, precision

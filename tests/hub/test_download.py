@@ -267,7 +267,7 @@ def test_commands_take_an_address_as_a_run(
     assert (tmp_path / "0.txt.csv").read_bytes() == (tmp_path / "1.txt.csv").read_bytes()
     code, out, err = molattn("evaluate", "hf://user/model", table, "--json")
     assert code == 0 and json.loads(out)["targets"]["y"]["n"] == 40
-    assert f"hf://user/model is hf://user/model@{commit}\n" in err
+    assert f"hf://user/model resolves to hf://user/model@{commit}\n" in err
     assert molattn("view", "hf://user/model", "--smiles", "CCO", "-o", tmp_path / "page.html").code == 0
     code, _, err = molattn("heads", "hf://user/model")
     assert code == 2 and "error: hf://user/model has no predictions.csv" in err
