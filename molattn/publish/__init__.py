@@ -1,1 +1,1 @@
-"""A trained model is published on the hub: its files, and the model card that is written from its run folder."""
+"""Publish a trained model on the Hugging Face Hub: upload its files, and write its model card from the run folder."""

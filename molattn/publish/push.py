@@ -1,4 +1,4 @@
-"""`molattn.push`: a trained model is uploaded to the hub, with its model card."""
+"""`molattn.push`: upload a trained model to the Hugging Face Hub, with its model card."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from molattn.hub.client import hub_errors, import_hub, user_agent
 from molattn.models.artifact_file import load_artifact
 from molattn.models.config_file import CONFIG_JSON, WEIGHTS
 from molattn.publish.card import model_card
-from molattn.publish.run_facts import RunFacts, read_run
+from molattn.publish.run_files import RunFiles, read_run
 from molattn.training.bases import CARD
 from molattn.training.run_status import CONFIG_FILE, METRICS_FILE, check_has_model
 
@@ -23,16 +23,16 @@ README = "README.md"
 PLOTS = "plots"
 
 _PATHS = (("data", "dataset"), ("data", "data_dir"), ("data", "splits_file"), ("training", "base"))
-"""Settings that may be paths of the machine of the training, of which only the names of the files are uploaded."""
+"""Settings that may be local paths; only the file name of such a path is uploaded."""
 
 
 @dataclass(frozen=True)
 class PushedModel:
-    """A model on the hub, or what a dry run would make of it.
+    """A model on the hub, or what a dry run would upload.
 
     Attributes:
-        address: hf://user/model@COMMIT#sha256=..., which loads this model and no other; of a dry run without a commit.
-        url: its page; empty for a dry run.
+        address: hf://user/model@COMMIT#sha256=..., which loads exactly this model; without a commit for a dry run.
+        url: the URL of its page; empty for a dry run.
         commit: the 40 digits of the commit; empty for a dry run.
         files: the names of its files in the repository, and their sizes in bytes.
         card: the text of its model card.
@@ -56,28 +56,28 @@ def push(
     card: str | Path | None = None,
     dry_run: bool = False,
 ) -> PushedModel:
-    """Upload a trained model to the Hugging Face Hub, with its metrics, pictures and model card.
+    """Upload a trained model to the Hugging Face Hub, with its metrics, plots and model card.
 
-    The table of the training and the predictions of its molecules stay on this machine. The model itself has
-    fingerprints of training molecules, if it has an applicability domain.
+    The training data and the predictions of its molecules are not uploaded. But a model with an applicability domain
+    contains fingerprints of training molecules.
 
     Args:
         run: the folder of a finished run, of a model that `Predictor.save` wrote, or of a base model.
         address: hf://user/model, or hf://user/model@branch. The repository is created if it does not exist.
-        private: whether it is created as a private one; a public one that exists is refused.
+        private: whether the repository is private; an existing public one is an error.
         revision: a branch, which is created if it does not exist; empty for that of `address`, or the main branch.
-        commit_message: of the commit.
-        license: the hub's name of the licence, such as "mit", for the card; empty for none.
-        card: a file with a model card of your own; None to write it from the run folder.
+        commit_message: message of the commit; empty for a default.
+        license: identifier of the licence on the hub, such as "mit", for the generated card; empty for none.
+        card: a file with a model card of your own; None to generate it from the run folder.
         dry_run: upload nothing, and do not contact the hub.
 
     Returns:
         A `PushedModel`: `.address`, `.url`, `.commit`, `.files` and `.card`.
 
     Raises:
-        UsageError: an address or a licence that is malformed, two branches, or a public repository instead of a private
-            one; metadata of a card that the hub refuses.
-        InputError: there is no model, its files are damaged, or the hub does not respond or refuses access.
+        UsageError: an address or a licence that is malformed, two different branches, a commit instead of a branch, a
+            public repository instead of a private one, or metadata of the card that the hub does not accept.
+        InputError: there is no model, its files are damaged, or the hub does not respond or denies access.
         MissingExtra: huggingface_hub is not installed; a dry run does not need it.
 
     >>> import tempfile
@@ -95,27 +95,29 @@ def push(
     target = _target(address, revision)
     folder = _local_run(run)
     check_has_model(folder)
-    facts = read_run(folder)
-    load_artifact(facts.model)  # raises errors of a damaged model before anything is uploaded
-    text = model_card(folder, target, license) if card is None else _own_card(Path(card))
-    files = {README: text.encode(), **_files(facts)}
+    run_files = read_run(folder)
+    load_artifact(run_files.model)  # raises errors of a damaged model before anything is uploaded
+    text = model_card(folder, target, license) if card is None else _read_card(Path(card))
+    files = {README: text.encode(), **_files(run_files)}
     sizes = {name: len(c) if isinstance(c, bytes) else c.stat().st_size for name, c in files.items()}
-    pushed = PushedModel(str(replace(target, sha256=facts.config_sha256)), "", "", sizes, text)
+    pushed = PushedModel(str(replace(target, sha256=run_files.config_sha256)), "", "", sizes, text)
     if dry_run:
         return pushed
-    commit, url = _upload(target, files, private, commit_message or f"A model of molattn {facts.config['molattn']}")
-    return replace(pushed, address=str(target.at(commit)) + f"#sha256={facts.config_sha256}", commit=commit, url=url)
+    commit, url = _upload(target, files, private, commit_message or f"A model of molattn {run_files.config['molattn']}")
+    return replace(
+        pushed, address=str(target.at(commit)) + f"#sha256={run_files.config_sha256}", commit=commit, url=url
+    )
 
 
 def _target(address: str, revision: str) -> HubAddress:
-    """The repository and the branch.
+    """The repository, and the branch as revision, which is empty for the main branch.
 
     Raises:
-        UsageError: no branch, or two of them; or a checksum.
+        UsageError: two different branches, a commit instead of a branch, or a checksum.
     """
     target = parse_address(address if is_hub_address(address) else f"hf://{address}")
     if target.sha256:
-        raise UsageError(f"{address} has a checksum, and a model that is uploaded gets its own: leave #sha256= out")
+        raise UsageError(f"{address} has a checksum, and the uploaded model has its own: leave #sha256= out")
     if revision and target.revision not in ("", revision):
         raise UsageError(
             f"{address} has the branch {target.revision}, and the revision is {revision}: give one of them"
@@ -133,31 +135,31 @@ def _local_run(run: str | Path) -> Path:
     return Path(run)
 
 
-def _own_card(path: Path) -> str:
+def _read_card(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read as a model card: {error}") from error
 
 
-def _files(facts: RunFacts) -> dict[str, bytes | Path]:
-    """The files of a run that are uploaded, by their names in the repository: contents, or paths."""
-    run, files = facts.folder, dict[str, bytes | Path]()
+def _files(run_files: RunFiles) -> dict[str, bytes | Path]:
+    """The files to upload, by their names in the repository: their contents, or their paths."""
+    run, files = run_files.folder, dict[str, bytes | Path]()
     for name in (CONFIG_JSON, WEIGHTS):
-        files[name] = facts.model / name
-    if facts.metrics and not facts.is_base:
+        files[name] = run_files.model / name
+    if run_files.metrics and not run_files.is_base:
         files[METRICS_FILE] = run / METRICS_FILE
-    if facts.settings and facts.metrics:
-        files[CONFIG_FILE] = tomli_w.dumps(_without_paths(facts.settings)).encode()
-    if facts.faithfulness:
+    if run_files.settings and run_files.metrics:
+        files[CONFIG_FILE] = tomli_w.dumps(_without_paths(run_files.settings)).encode()
+    if run_files.faithfulness:
         files[FAITHFULNESS_FILE] = run / FAITHFULNESS_FILE
-    if facts.is_base:
+    if run_files.is_base:
         files[CARD] = run / CARD
     return files | {f"{PLOTS}/{path.name}": path for path in sorted((run / PLOTS).glob("*.png"))}
 
 
 def _without_paths(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with the names of files in place of their paths, which would reveal the folders of a machine."""
+    """The settings with file names in place of local paths, which would reveal the folders of this machine."""
     sections = {name: dict(section) for name, section in settings.items()}
     for section, key in _PATHS:
         value = sections.get(section, {}).get(key)
@@ -167,7 +169,10 @@ def _without_paths(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _upload(target: HubAddress, files: Mapping[str, bytes | Path], private: bool, message: str) -> tuple[str, str]:
-    """Upload the files in one commit, and remove those of a former model; the commit, and the address of the page."""
+    """Upload the files in one commit, which removes other files of an earlier push.
+
+    Returns the hash of the commit, and the URL of the page.
+    """
     hub = import_hub()
     api, name, branch = hub.HfApi(**user_agent()), target.repository, target.revision or None
     with hub_errors(target):
@@ -176,9 +181,9 @@ def _upload(target: HubAddress, files: Mapping[str, bytes | Path], private: bool
             raise UsageError(f"hf://{name} exists and is public: make it private on its page, or leave --private out")
         if branch is not None:
             api.create_branch(name, branch=branch, exist_ok=True)
-        old = _own_files(api.list_repo_files(name, revision=branch)) - {*files}
+        old = _pushed_files(api.list_repo_files(name, revision=branch)) - {*files}
         operations = [hub.CommitOperationDelete(path) for path in sorted(old)]
-        operations += [hub.CommitOperationAdd(path, _content(content)) for path, content in files.items()]
+        operations += [hub.CommitOperationAdd(path, _file_argument(content)) for path, content in files.items()]
         try:
             info = api.create_commit(name, operations, commit_message=message, revision=branch)
         except hub.errors.HfHubHTTPError:
@@ -189,11 +194,12 @@ def _upload(target: HubAddress, files: Mapping[str, bytes | Path], private: bool
     return info.oid, str(url)
 
 
-def _own_files(names: Sequence[str]) -> set[str]:
-    """Those of the files in a repository that an earlier push wrote."""
-    own = {CONFIG_JSON, WEIGHTS, METRICS_FILE, CONFIG_FILE, FAITHFULNESS_FILE, CARD}
-    return {name for name in names if name in own or (name.startswith(f"{PLOTS}/") and name.endswith(".png"))}
+def _pushed_files(names: Sequence[str]) -> set[str]:
+    """The files in a repository, of `names`, that have the names of files that `push` uploads."""
+    pushed = {CONFIG_JSON, WEIGHTS, METRICS_FILE, CONFIG_FILE, FAITHFULNESS_FILE, CARD}
+    return {name for name in names if name in pushed or (name.startswith(f"{PLOTS}/") and name.endswith(".png"))}
 
 
-def _content(content: bytes | Path) -> Any:
+def _file_argument(content: bytes | Path) -> Any:
+    """The content, or the path as a string, as `CommitOperationAdd` takes them."""
     return str(content) if isinstance(content, Path) else content

@@ -1,4 +1,4 @@
-"""What the training molecules of a run are made of: elements, sizes, and what their graphs do not represent."""
+"""Statistics of the training molecules of a run: elements, sizes, and properties that the features do not encode."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from molattn.data import read_table
 from molattn.data.tables.table import column
 
 MAX_MOLECULES = 100_000
-"""More training molecules are sampled at even distances: this many take some five seconds."""
+"""Maximum number of training molecules that are examined, evenly spaced among all; they take about five seconds."""
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,11 @@ class TrainingMolecules:
     """The training molecules of a run.
 
     Attributes:
-        count: how many rows of the table were trained on.
-        examined: how many of them were read here.
-        elements: how many of those have each element, the most frequent first.
-        sizes: their smallest, median and largest number of heavy atoms.
-        not_represented: how many have a property that the codes of atoms and bonds lack, such as an isotope.
+        count: number of training rows.
+        examined: number of these rows that the statistics below are of.
+        elements: number of molecules with each element, the most frequent element first.
+        sizes: minimum, median and maximum number of heavy atoms.
+        not_represented: number of molecules with a property that the features do not encode, such as an isotope.
     """
 
     count: int
@@ -37,19 +37,22 @@ class TrainingMolecules:
 def training_molecules(
     run: Path, standardize: str = "", max_atoms: int = MAX_ATOMS, max_molecules: int = MAX_MOLECULES
 ) -> TrainingMolecules | None:
-    """The training molecules in a run's `predictions.csv`; None without that file, or without one that can be read.
+    """Statistics of the training molecules in a run's `predictions.csv`.
 
     Args:
         run: the folder of the run.
-        standardize, max_atoms: how its molecules are read.
-        max_molecules: how many are examined.
+        standardize, max_atoms: as in the settings of the model: see `molattn.chem.featurize`.
+        max_molecules: maximum number of molecules that are examined.
+
+    Returns:
+        The statistics; None if there is no `predictions.csv`, or RDKit can read none of the molecules.
     """
     path = run / "predictions.csv"
     if not path.is_file():
         return None
     rows = read_table(path)
-    labelled = zip(column(rows, "smiles"), column(rows, "split"), strict=True)
-    smiles = [text for text, split in labelled if split == "train"]
+    smiles_and_split = zip(column(rows, "smiles"), column(rows, "split"), strict=True)
+    smiles = [text for text, split in smiles_and_split if split == "train"]
     chosen = np.unique(np.linspace(0, len(smiles) - 1, min(len(smiles), max_molecules)).round().astype(int))
     found = featurize([smiles[i] for i in chosen], standardize=standardize, max_atoms=max_atoms)
     graphs = [graph for graph in found if isinstance(graph, MoleculeGraph)]

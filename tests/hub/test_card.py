@@ -110,7 +110,7 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_classes_and_hostile_names(classes: Path) -> None:
     card = model_card(classes, ADDRESS)
     header, *rows = rows_of(card, "What it predicts")
-    assert header == ["target", "classes", "their shares in training"]
+    assert header == ["target", "classes", "frequencies in training"]
     assert [row[0] for row in rows] == ["`active`", r"`a\|b <i>'x'`"]
     assert all("undefined" in row[2] or abs(sum(map(float, row[2].split(", "))) - 1) < 1e-3 for row in rows)
     metrics = json.loads((classes / "metrics.json").read_text())
@@ -150,9 +150,9 @@ def test_the_code_of_a_card_runs(
         assert len(commands) == (3, 1)[k]
         assert [molattn(*command, "--force").code for command in commands] == [0] * len(commands)
     limits = section_of(card, "Limits")
-    assert "Every molecule needs these values too, as columns of its table: `length`." in limits
-    assert "It reads the tokens of canonical SMILES" in limits and "Hydrogens" not in limits
-    assert "| epochs | 1 / 1, of which 1 / 1 is kept |" in card
+    assert "Tables must have these columns in addition to the SMILES: `length`." in limits
+    assert "Its input is the tokens of canonical SMILES" in limits and "Hydrogens" not in limits
+    assert "| epochs | 1 / 1, the model is that of epoch 1 / 1 |" in card
 
 
 def test_a_data_set_with_a_card_is_cited(run: Path, tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_bounds_are_counted_separately_from_the_labels_of_a_metric(tmp_path: Pat
     library.train(tmp_path / "in.csv", output_dir=tmp_path / "run", split_sizes=(0.4, 0.2, 0.4), quiet=True, **sizes)
     test = json.loads((tmp_path / "run" / "metrics.json").read_text())["test"]["y"]
     assert test["n"] + test["censored"] == 16 and test["censored"] > 0
-    counts = f"Test labels: {test['n']} of `y` (and {test['censored']} bounds, which no metric reads)."
+    counts = f"Test labels: {test['n']} of `y` (and {test['censored']} bounds, which metrics ignore)."
     assert counts in model_card(tmp_path / "run", ADDRESS)
 
 

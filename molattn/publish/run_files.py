@@ -1,4 +1,4 @@
-"""The content of the files of a run folder, for the model card."""
+"""The files of a run folder that a model card is generated from."""
 
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -18,68 +18,68 @@ from molattn.training.bases import CARD
 from molattn.training.run_config import read_config
 from molattn.training.run_status import CONFIG_FILE, METRICS_FILE, model_folder
 
-Facts = Mapping[str, Any]
+Fields = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class RunFacts:
-    """The content of the files of a run folder; empty for a file that is missing.
+class RunFiles:
+    """The parsed files of a run folder; a missing file is empty.
 
     Attributes:
-        folder: of the run.
-        model: the folder of the model, in that of the run.
+        folder: the folder of the run.
+        model: the folder of the model, within the folder of the run.
         config: `config.json` of the model.
-        config_sha256: its checksum.
+        config_sha256: the SHA-256 of `config.json`.
         metrics: `metrics.json`.
         report: `data_report.json`.
         environment: `env.json`.
         settings: `config.toml`.
-        faithfulness: one-line summaries of `faithfulness.json`, by target and method; empty if they are those of
-            another model.
-        base: `card.toml` of a base model.
+        faithfulness: one-line summaries of `faithfulness.json`, by target and method; empty if the file was
+            written for another model.
+        base: `card.toml` of a base model; empty for other models.
     """
 
     folder: Path
     model: Path
-    config: Facts
+    config: Fields
     config_sha256: str
-    metrics: Facts
-    report: Facts
-    environment: Facts
-    settings: Facts
+    metrics: Fields
+    report: Fields
+    environment: Fields
+    settings: Fields
     faithfulness: FaithfulnessSummaries
-    base: Facts
+    base: Fields
 
     @property
     def data_name(self) -> str:
-        """The name of the data set, or of the file of the table; empty if it is not known."""
+        """The name of the data set, or of the table's file; empty if it is not recorded."""
         name = self.settings.get("data", {}).get("dataset", "")
         return name if name in dataset_names() else Path(name).name
 
     @property
     def dataset_card(self) -> DatasetCard | None:
-        """The card of the data set; None for a table that molattn does not know by name."""
+        """The card of the data set; None for a table without a card."""
         return load_card(self.data_name) if self.data_name in dataset_names() else None
 
     @property
-    def needed_columns(self) -> list[str]:
-        """The descriptors that a table has to have in addition to the SMILES."""
+    def descriptor_columns(self) -> list[str]:
+        """The descriptors that are columns of the table, not computed from the SMILES."""
         return [d["name"] for d in self.config["descriptors"] if not d["computed"]]
 
     @property
     def is_base(self) -> bool:
-        """Whether it is a base model, which predicts nothing of its own."""
+        """Whether it is a base model, which makes no predictions before it is fine-tuned."""
         return bool(self.base)
 
 
-def read_run(run: Path) -> RunFacts:
-    """The facts of a run, of a model that was saved alone, or of a base model.
+def read_run(run: Path) -> RunFiles:
+    """Read the files of a run, of a model that was saved alone, or of a base model.
 
     Raises:
         InputError: a file is damaged.
     """
     model = model_folder(run)
-    return RunFacts(
+    return RunFiles(
         folder=run,
         model=model,
         config=read_config_file(model),
@@ -94,8 +94,8 @@ def read_run(run: Path) -> RunFacts:
 
 
 @contextmanager
-def damaged_files(run: Path) -> Iterator[None]:
-    """Turn an error about what is in the files of a run into one sentence."""
+def damage_as_input_error(run: Path) -> Iterator[None]:
+    """Raise errors in the block that are due to the content of a run's files as InputError."""
     try:
         yield
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
@@ -105,7 +105,7 @@ def damaged_files(run: Path) -> Iterator[None]:
         ) from error
 
 
-def _read_json(path: Path) -> Facts:
+def _read_json(path: Path) -> Fields:
     if not path.is_file():
         return {}
     try:
@@ -117,7 +117,7 @@ def _read_json(path: Path) -> Facts:
     return content
 
 
-def _read_toml(path: Path) -> Facts:
+def _read_toml(path: Path) -> Fields:
     if not path.is_file():
         return {}
     try:
