@@ -76,7 +76,7 @@ def test_a_table_with_another_word_or_an_unknown_rule_is_refused() -> None:
     with pytest.raises(InputError, match="row 1.*column 'side' has 'valid'; it must be train or test"):
         official_split_labels(OfficialSplit("side", "random", 0.1), table, ["CC", "CO", "CN"], 0)
     table = read_table(pa.table({"smiles": ["CC", "CO", "CN"], "side": ["train", "train", "test"]}))
-    with pytest.raises(InputError, match="rule for validation 'by year'"):
+    with pytest.raises(InputError, match="validation method 'by year'"):
         official_split_labels(OfficialSplit("side", "by year", 0.1), table, ["CC", "CO", "CN"], 0)
     with pytest.raises(UsageError, match="no column 'part'"):
         official_split_labels(OfficialSplit("part", "random", 0.1), table, ["CC", "CO", "CN"], 0)

@@ -1,1 +1,1 @@
-"""Splits into training, validation, test and calibration molecules, folds, and checks for leakage."""
+"""Splits into training, validation, test and calibration molecules; folds; checks for leakage."""

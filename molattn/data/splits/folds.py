@@ -25,11 +25,11 @@ def assign_folds(
     seed: int,
     groups: Sequence[str] | None = None,
 ) -> np.ndarray:
-    """The fold, from 0, in which each row is a test row; molecules, scaffolds or clusters are not divided.
+    """The fold, from 0, in which each row is a test row; all rows of a molecule, scaffold or cluster are in one fold.
 
-    They are the groups of the split `name`, shuffled with `seed` and sorted by size, the largest first, or by stratum
-    in the stratified split. Each is assigned to the fold with the fewest rows so far. The order of the rows does not
-    matter.
+    The molecules, scaffolds or clusters of the split `name` are shuffled with `seed` and sorted by size, the largest
+    first, or by stratum in the stratified split. Each is assigned to the fold with the fewest rows so far. The order of
+    the rows does not matter.
 
     Args:
         name: "random", "scaffold", "scaffold-balanced" (the same folds as "scaffold"), "cluster" or "stratified".
@@ -89,9 +89,9 @@ def fold_labels(
     fold: int,
     groups: Sequence[str] | None = None,
 ) -> Labels:
-    """The labels of the rows in one fold: its molecules are the test subset, the rest is split into train and val.
+    """The labels of one fold: its rows are the test subset, and the other rows are split into train and val.
 
-    The rest is split in the ratio of the `sizes` of train and val, by the split `name`.
+    The other rows are split by the split `name`, in the ratio of the `sizes` of train and val.
 
     Args:
         name, smiles, targets, seed, num_folds, groups: as for `assign_folds`.
@@ -104,7 +104,7 @@ def fold_labels(
     Raises:
         UsageError: a fold that is not from 0 to num_folds - 1, invalid sizes, sizes of train and val that are both 0;
             and as `assign_folds`.
-        InputError: as `assign_folds` and the split of the rest.
+        InputError: as `assign_folds` and the split of the other rows.
 
     >>> import numpy as np
     >>> from molattn.data import fold_labels
@@ -152,22 +152,22 @@ def hold_out_calibration(
     seed: int,
     groups: Sequence[str] | None = None,
 ) -> Labels:
-    """The labels with a share of all labeled rows moved from train to `cal`, by a split of the training rows.
+    """Hold out training rows for calibration: the labels with some rows changed from "train" to "cal".
 
-    Whole molecules, scaffolds or groups are moved, as in that split. Val and test are unchanged, so that models with
-    and without calibration are tested on the same molecules.
+    The split `name` selects the rows among the training rows, as whole molecules, scaffolds or groups. Val and test are
+    unchanged, so that models with and without calibration are tested on the same molecules.
 
     Args:
-        labels: (n,) of train, val, test or empty; empty ones are ignored.
+        labels: (n,) labels, each "train", "val", "test" or ""; rows with "" are ignored.
         name, smiles, targets, seed, groups: as for `split_labels`.
-        size: the share of all rows with a label, above 0.
+        size: the share of the calibration rows among all rows with a label, above 0.
 
     Returns:
         (n,) labels, a new array.
 
     Raises:
         UsageError: a size of 0 or less, or one that leaves no training molecule; an unknown split; a negative seed.
-        InputError: the split of the training molecules is not possible, such as for too few of them.
+        InputError: the training rows cannot be split, such as for too few molecules.
 
     >>> from collections import Counter
     >>> import numpy as np

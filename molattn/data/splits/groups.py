@@ -1,4 +1,4 @@
-"""Groups of rows by molecule, scaffold or cluster, and strata of molecules by target; both in random order."""
+"""Groups of rows by molecule, scaffold or cluster; strata of molecules by target; their random order."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +12,7 @@ NUM_BINS = 10
 
 
 def group_rows(names: Sequence[str]) -> dict[str, list[int]]:
-    """The indices of the rows of each name, from 0."""
+    """The indices, from 0, of the rows with each name."""
     groups: dict[str, list[int]] = defaultdict(list)
     for row, name in enumerate(names):
         groups[name].append(row)
@@ -20,12 +20,16 @@ def group_rows(names: Sequence[str]) -> dict[str, list[int]]:
 
 
 def connect_groups(*names: Sequence[str]) -> list[str]:
-    """The connected component of each row, if rows that share a name in any of the lists are connected.
+    """The connected component of each row: rows that share a name in any of the lists are connected.
 
-    Each component is named by the smallest of its names in the first list, so that the order of the rows does not
-    matter; if no rows are connected by the other lists, the result is the first list.
+    The name of a component is the smallest of its names in the first list, so that the order of the rows does not
+    matter; if the other lists connect no rows, the result is the first list.
 
-    names: lists of n strings.
+    Args:
+        names: one or more lists of n names.
+
+    Returns:
+        n names of components.
     """
     # Imported here, because predictions start a tenth faster without it.
     from scipy.sparse import coo_array
@@ -46,9 +50,14 @@ def connect_groups(*names: Sequence[str]) -> list[str]:
 
 
 def merge_groups(rows_by_name: dict[str, list[int]], groups: Sequence[str] | None) -> dict[str, list[int]]:
-    """The n rows by name, with names merged so that rows of one of `groups` have one name.
+    """Merge names so that all rows of a group have the same name.
 
-    rows_by_name: with each row once. groups: n names, or None.
+    Args:
+        rows_by_name: the rows of each name; each of the n rows has one name.
+        groups: n names of groups, or None.
+
+    Returns:
+        The rows of each merged name; `rows_by_name` itself without groups.
     """
     if groups is None:
         return rows_by_name
@@ -57,7 +66,7 @@ def merge_groups(rows_by_name: dict[str, list[int]], groups: Sequence[str] | Non
 
 
 def shuffle_names(names: Iterable[str], rng: np.random.Generator) -> list[str]:
-    """The names in random order, which does not depend on their order."""
+    """The names in a random order that does not depend on their order in `names`."""
     ordered = sorted(names)
     return [ordered[i] for i in rng.permutation(len(ordered))]
 
@@ -65,9 +74,13 @@ def shuffle_names(names: Iterable[str], rng: np.random.Generator) -> list[str]:
 def shuffle_strata(
     smiles: Sequence[str], targets: np.ndarray, groups: Sequence[str] | None, rng: np.random.Generator
 ) -> list[list[int]]:
-    """The rows of each molecule, or group, stratum by stratum, and in random order within each stratum.
+    """The rows of each molecule, or group, by stratum, and in random order within a stratum.
 
-    smiles: n canonical SMILES. targets: as for `stratify`. groups: n names, or None.
+    Args:
+        smiles: n canonical SMILES.
+        targets: as for `stratify`.
+        groups: n names of groups, or None.
+        rng: the random generator.
     """
     names = smiles if groups is None else connect_groups(smiles, groups)
     rows_by_name = group_rows(names)
@@ -81,7 +94,9 @@ def shuffle_strata(
 def group_by_scaffold(smiles: Sequence[str], scaffold_of: Callable[[str], str] | None = None) -> dict[str, list[int]]:
     """The rows of each Bemis-Murcko scaffold; molecules without rings share the empty one.
 
-    smiles: n canonical SMILES. scaffold_of: by default `molattn.chem.murcko_scaffold`.
+    Args:
+        smiles: n canonical SMILES.
+        scaffold_of: from a SMILES to its scaffold, by default `molattn.chem.murcko_scaffold`.
     """
     if scaffold_of is None:
         from molattn.chem import murcko_scaffold  # imported here, because it imports RDKit
@@ -95,7 +110,8 @@ def group_by_scaffold(smiles: Sequence[str], scaffold_of: Callable[[str], str] |
 def group_by_cluster(smiles: Sequence[str]) -> dict[str, list[int]]:
     """The rows of each Butina cluster, by the SMILES of its centroid; the order of the rows does not matter.
 
-    smiles: n canonical SMILES.
+    Args:
+        smiles: n canonical SMILES.
     """
     from molattn.chem import butina_clusters  # imported here, because it imports RDKit
     from molattn.chem.parse import NO_ATOM_LIMIT
@@ -108,12 +124,14 @@ def group_by_cluster(smiles: Sequence[str]) -> dict[str, list[int]]:
 
 
 def stratify(names: Sequence[str], targets: np.ndarray) -> list[list[str]]:
-    """The distinct names in strata of their targets: classes if every target is 0 or 1, else deciles.
+    """The distinct names in strata by target: the classes if every target is 0 or 1, else the deciles.
 
-    The value of a name with several rows is their mean; names without a value are a last stratum. Within a stratum
+    The value of a name with several rows is their mean; names without a value are the last stratum. Within a stratum
     names are sorted by value, then by name, so that the order of the rows does not matter.
 
-    names: n strings. targets: (n,) or (n, T), of which the first column is used; NaN if missing.
+    Args:
+        names: n SMILES, or names of groups.
+        targets: (n,) or (n, T), of which the first column is used; NaN if missing.
     """
     values = np.asarray(targets, dtype=float).reshape(len(names), -1)[:, 0] if len(names) else np.zeros(0)
     # Sorted before they are summed: the last digit of a mean must not depend on the order of the rows.

@@ -1,4 +1,4 @@
-"""The labels of a split: how they are assigned, read from a column or a file, and checked for leakage."""
+"""The labels of a split: assignment by size, columns and files of labels, and checks for leakage."""
 
 import math
 from collections import Counter, defaultdict
@@ -16,7 +16,7 @@ SPLIT_LABELS = ("train", "val", "test")
 CALIBRATION = "cal"
 """The label of the calibration subset, if molecules are held out for it."""
 ALL_SPLIT_LABELS = (*SPLIT_LABELS, CALIBRATION)
-"""All labels that a row can have; a row that is left out has the label ""."""
+"""All labels that a row can have; a row that is in no subset has the label ""."""
 DEFAULT_SIZES = (0.8, 0.1, 0.1)
 """The default shares of train, val and test."""
 
@@ -48,8 +48,14 @@ def random_generator(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def check_enough(number: int, sizes: Sequence[float], noun: str = "molecule") -> None:
-    """Raise InputError for fewer molecules, or groups, than subsets with a size above 0; `noun` is what they are."""
+def check_number(number: int, sizes: Sequence[float], noun: str = "molecule") -> None:
+    """Raise InputError if there are fewer molecules, or groups, than subsets with a size above 0.
+
+    Args:
+        number: number of molecules or groups.
+        sizes: the shares of train, val and test.
+        noun: "molecule" or "group", for the error.
+    """
     required = sum(size > 0 for size in sizes)
     if number < required:
         raise InputError(
@@ -59,16 +65,25 @@ def check_enough(number: int, sizes: Sequence[float], noun: str = "molecule") ->
 
 
 def assign_molecules(names: Sequence[str], order: Sequence[str], sizes: Sequence[float]) -> Labels:
-    """Labels of molecules in `order`: the first are assigned to train, the next to val, the rest to test.
+    """Assign molecules in `order`: the first to train, the next to val, the others to test.
 
-    Train gets as many molecules as fit into its share of the rows, then val, and test gets the rest. A subset with a
+    Train gets as many molecules as fit into its share of the rows, then val, and test gets the others. A subset with a
     size above 0 gets at least one molecule.
 
-    names: n strings. order: the distinct names, one per molecule. sizes: three shares that sum to 1.
+    Args:
+        names: n names, one for each row: canonical SMILES, or names of groups.
+        order: the distinct names, in the order of assignment.
+        sizes: the shares of train, val and test, which sum to 1.
+
+    Returns:
+        (n,) labels.
+
+    Raises:
+        InputError: fewer molecules than subsets with a size above 0.
     """
     num_rows = Counter(names)
     required = [int(size > 0) for size in sizes]
-    check_enough(len(order), sizes)
+    check_number(len(order), sizes)
     cumulative = np.cumsum([num_rows[name] for name in order])  # rows of the first k molecules
     train_rows = round(sizes[0] * len(names))
     val_rows = round((sizes[0] + sizes[1]) * len(names))
@@ -85,9 +100,17 @@ def assign_molecules(names: Sequence[str], order: Sequence[str], sizes: Sequence
 
 
 def assign_groups(groups: Iterable[Sequence[int]], n: int, sizes: Sequence[float]) -> Labels:
-    """Labels of n rows in groups, which are assigned as a whole, in order.
+    """Assign whole groups of rows in order, each to the first subset that has room.
 
     A group is assigned to train if it fits there, else to val if train and val together have room, else to test.
+
+    Args:
+        groups: the rows of each group.
+        n: number of rows.
+        sizes: the shares of train, val and test, which sum to 1.
+
+    Returns:
+        (n,) labels.
     """
     train_capacity = sizes[0] * n + 1e-9  # 0.7 + 0.1 is a little less than 0.8
     val_capacity = (sizes[0] + sizes[1]) * n + 1e-9
@@ -106,13 +129,21 @@ def assign_groups(groups: Iterable[Sequence[int]], n: int, sizes: Sequence[float
 def assign_groups_evenly(
     groups: Sequence[Sequence[int]], n: int, sizes: Sequence[float], noun: str = "molecule"
 ) -> Labels:
-    """Labels of n rows in groups, each assigned, in order, to the subset that is furthest below its share.
+    """Assign whole groups of rows in order, each to the subset that is furthest below its share.
 
     The last groups are assigned to subsets with a size above 0 that are still empty.
 
-    Raises InputError for fewer groups than subsets with a size above 0; `noun` names a group in its message.
+    Args:
+        groups, n, sizes: as for `assign_groups`.
+        noun: "molecule" or "group", for the error.
+
+    Returns:
+        (n,) labels.
+
+    Raises:
+        InputError: fewer groups than subsets with a size above 0.
     """
-    check_enough(len(groups), sizes, noun)
+    check_number(len(groups), sizes, noun)
     labels = np.full(n, "", dtype="<U5")
     shares, counts, total = np.array(sizes), np.zeros(3), 0
     for number, rows in enumerate(groups):
@@ -135,7 +166,7 @@ def find_empty_subsets(labels: Labels, sizes: Sequence[float]) -> list[str]:
 
 
 def pluralize(number: int, noun: str) -> str:
-    """`1 row`, `2 rows`."""
+    """The number with its noun: `1 row`, `2 rows`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -145,7 +176,7 @@ class Leak(NamedTuple):
     Attributes:
         name: its canonical SMILES, or the name of the group.
         labels: its split labels, in the order train, val, test, cal.
-        rows: its rows, from 0, except those left out of the split.
+        rows: its rows, from 0, except those with the label "".
 
     >>> from molattn.data import find_leakage
     >>> leak = find_leakage(["CCO", "CCN", "CCO"], ["train", "val", "test"])[0]
@@ -189,7 +220,7 @@ def describe_leakage(leaks: Sequence[Leak], noun: str = "molecule") -> str:
 
     Args:
         leaks: what `find_leakage` returned.
-        noun: what can leak, in the singular.
+        noun: what is in several subsets, in the singular: "molecule" or "group".
 
     >>> from molattn.data import describe_leakage, find_leakage
     >>> describe_leakage(find_leakage(["CCO", "CCN"], ["train", "test"]))
@@ -219,9 +250,9 @@ _LABEL_ALIASES |= {"cal": CALIBRATION, "calib": CALIBRATION, "calibration": CALI
 def read_split_file(path: str | Path, smiles: Sequence[str]) -> Labels:
     """The labels in a split file.
 
-    It is a table with the columns `smiles` and `split`, with a row for each row of the data, in the same order and
-    with the same SMILES text. `split` is train, val (or valid, validation), test or cal (or calib, calibration); an
-    empty one leaves the row out.
+    A split file is a table with the columns `smiles` and `split`. It has a row for each row of the data, in the same
+    order and with the same SMILES text. `split` is train, val (or valid, validation), test or cal (or calib,
+    calibration); if it is empty, the row is in no subset.
 
     Args:
         path: the file: see `read_table`.
@@ -262,11 +293,14 @@ def read_split_file(path: str | Path, smiles: Sequence[str]) -> Labels:
 
 
 def read_split_column(table: Table, name: str) -> Labels:
-    """The labels in a column of a table, (n,): as for `read_split_file`.
+    """The labels in a column of a table; the column has the values of `split` in `read_split_file`.
 
     Args:
         table: the table, of n rows.
         name: the name of the column.
+
+    Returns:
+        (n,) labels.
 
     Raises:
         InputError: with the line, another label; or train, val or test is empty.

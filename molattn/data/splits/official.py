@@ -1,4 +1,4 @@
-"""The official splits of benchmarks: fixed test rows, and validation rows taken from the others by a seed."""
+"""The official splits of benchmarks: fixed test rows; validation rows are selected from the others with a seed."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -16,20 +16,20 @@ TDC_VALIDATION_SHARE = 0.125
 
 
 def tdc_scaffold_split(smiles: Sequence[str], seed: int, share: float = TDC_VALIDATION_SHARE) -> Labels:
-    """TDC's split of the rows that are not test rows into train and val, by scaffold; the order of the rows matters.
+    """TDC's scaffold split into train and val, of rows that are not test rows; the order of the rows matters.
 
     Bemis-Murcko scaffolds without stereochemistry, in the order of their first rows, are shuffled by Python's random
     generator with the seed. Each is then added to train if train has at most int((1 - share) n) rows with it, and to
     val otherwise. The split is that of `create_scaffold_split` in TDC's package, version 0.4.1, with test share 0:
-    there, scaffolds with more rows than half of the test share, which are all, are shuffled apart from the others.
+    there, scaffolds with more rows than half of the test share, which are all, are shuffled separately from the others.
 
     Args:
         smiles: n SMILES, as they are in the published table.
-        seed: of the order of the scaffolds.
+        seed: seed of the order of the scaffolds.
         share: the share of val.
 
     Returns:
-        (n,) labels, "train" or "val"; "" for SMILES that cannot be read, which TDC leaves out.
+        (n,) labels, "train" or "val"; "" for SMILES that cannot be read, which TDC excludes.
 
     Source: Huang et al. 2021, arXiv:2102.09548.
 
@@ -77,34 +77,35 @@ def _random_validation(smiles: Sequence[str], seed: int, share: float) -> Labels
     return labels
 
 
-VALIDATION: dict[str, Callable[[Sequence[str], int, float], Labels]] = {
+VALIDATION_METHODS: dict[str, Callable[[Sequence[str], int, float], Labels]] = {
     "tdc-scaffold": tdc_scaffold_split,
     "random": _random_validation,
 }
-"""How validation rows are taken from the rows that are not test rows: functions of SMILES, a seed and a share."""
+"""Splits into train and val of the rows that are not test rows, by name: functions of SMILES, a seed and a share."""
 
 
 def validation_labels(official: OfficialSplit, smiles: Sequence[str], seed: int) -> Labels:
-    """The labels of the rows that are not test rows, by the rule of a benchmark.
+    """Split the rows that are not test rows into train and val, by the method of a benchmark.
 
     Args:
         official: the split, from the card of the data set.
-        smiles: n SMILES, in the order of the table.
-        seed: of the validation rows.
+        smiles: n SMILES, in the order of the table, without test rows.
+        seed: seed of the validation rows, 0 or more.
 
     Returns:
         (n,) labels, "train" or "val"; "" for SMILES that cannot be read.
 
     Raises:
-        InputError: an unknown rule, or too few molecules.
+        InputError: an unknown validation method, or too few molecules.
+        UsageError: a negative seed, with the method "random".
 
     >>> from molattn.data import OfficialSplit, validation_labels
     >>> validation_labels(OfficialSplit("part", "random", 0.25), ["CCO", "CCN", "CCC", "CCF"], seed=1).tolist()
     ['val', 'train', 'train', 'train']
     """
-    if official.validation not in VALIDATION:
-        raise InputError(unknown_choice("rule for validation", official.validation, VALIDATION))
-    return VALIDATION[official.validation](smiles, seed, official.share)
+    if official.validation not in VALIDATION_METHODS:
+        raise InputError(unknown_choice("validation method", official.validation, VALIDATION_METHODS))
+    return VALIDATION_METHODS[official.validation](smiles, seed, official.share)
 
 
 def official_split_labels(
@@ -116,14 +117,14 @@ def official_split_labels(
         official: the split, from the card of the data set.
         table: the table, of n rows.
         smiles: its n SMILES.
-        seed: of the validation rows; test rows are the same for each.
+        seed: seed of the validation rows, 0 or more; test rows do not depend on it.
 
     Returns:
         (n,) labels, "train", "val" or "test"; "" for SMILES that are not test rows and cannot be read.
 
     Raises:
-        InputError: a value other than "train" and "test", with its line; or an unknown rule for validation.
-        UsageError: the table has no such column.
+        InputError: a value other than "train" and "test", with its line; and as `validation_labels`.
+        UsageError: the table has no column of the official split; and as `validation_labels`.
 
     >>> import pyarrow as pa
     >>> from molattn.data import OfficialSplit, official_split_labels, read_table

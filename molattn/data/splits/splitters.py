@@ -1,7 +1,7 @@
-"""Split methods: they assign each row a label, `train`, `val` or `test`, or `""` if it is left out.
+"""Split methods: functions that assign each row a label, `train`, `val` or `test`.
 
 They take the canonical SMILES of each row, so that all rows of a molecule get the same label.
-To add a method, write its function and add it to one of the tables at the end.
+To add a method, write its function and add it to `SPLITS` or `SPLITS_BY_TARGET`.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from molattn.data.splits.labels import (
     assign_groups,
     assign_groups_evenly,
     assign_molecules,
-    check_enough,
+    check_number,
     find_empty_subsets,
     pluralize,
     random_generator,
@@ -42,7 +42,7 @@ def random_split(
     """Random split of whole molecules; the order of the rows does not matter.
 
     The distinct SMILES are sorted, shuffled with `seed` and assigned in that order: train gets as many as fit into its
-    share of the rows, then val, and test gets the rest. A subset with a size above 0 gets at least one molecule.
+    share of the rows, then val, and test gets the others. A subset with a size above 0 gets at least one molecule.
     Groups are shuffled likewise, and each is assigned to the subset that is furthest below its share.
 
     Args:
@@ -244,7 +244,7 @@ def kennard_stone_split(
     group_of_row = connect_groups(smiles, groups)
     group_of = dict(zip(smiles, group_of_row, strict=True))
     order = list(dict.fromkeys(group_of[molecules[i]] for i in selected))
-    check_enough(len(order), sizes, "group")
+    check_number(len(order), sizes, "group")
     return assign_molecules(group_of_row, order, sizes)
 
 
@@ -299,7 +299,7 @@ def _large_first(rows_by_group: dict[str, list[int]], sizes: Sequence[float], se
 def _assign_in_order(
     split: str, order: Sequence[Sequence[int]], sizes: Sequence[float], groups: Sequence[str] | None
 ) -> Labels:
-    """The labels by `assign_groups`. Raises InputError if a subset with a size above 0 is empty."""
+    """The labels by `assign_groups`. Raises InputError if a subset with a size above 0 stays empty."""
     labels = assign_groups(order, sum(map(len, order)), sizes)
     if empty := find_empty_subsets(labels, sizes):
         largest = max(map(len, order), default=0)
@@ -321,7 +321,7 @@ def split_labels(
     seed: int,
     groups: Sequence[str] | None = None,
 ) -> Labels:
-    """The labels of n rows by the split of a name.
+    """Split n rows by the split method of a name.
 
     Args:
         name: one of `SPLITS` or `SPLITS_BY_TARGET`.
@@ -336,8 +336,8 @@ def split_labels(
         (n,) labels, each "train", "val" or "test".
 
     Raises:
-        UsageError: there is no such split; and as that split.
-        InputError: as that split.
+        UsageError: there is no split method of that name; and as the method.
+        InputError: as the method.
 
     >>> import numpy as np
     >>> from molattn.data import split_labels
@@ -387,8 +387,8 @@ SPLITS: dict[str, Split] = {
     "cluster": cluster_split,
     "kennard-stone": kennard_stone_split,
 }
-"""The splits that do not use targets, by name; see `split_labels`."""
+"""The split methods that do not use targets, by name; see `split_labels`."""
 SPLITS_BY_TARGET: dict[str, SplitByTarget] = {
     "stratified": stratified_split,
 }
-"""The splits that use targets, by name; see `split_labels`."""
+"""The split methods that use targets, by name; see `split_labels`."""
