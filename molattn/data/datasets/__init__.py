@@ -1,1 +1,1 @@
-"""Data sets by name: their cards, where their tables are stored, and how they are downloaded."""
+"""Data sets by name: cards, folders, downloads and checksums."""

@@ -1,4 +1,4 @@
-"""Single files of archives."""
+"""Read a single file of an archive."""
 
 import gzip
 import io
@@ -16,9 +16,10 @@ from molattn.errors import InputError, short_repr
 def read_archive_member(path: Path, member: str) -> bytes:
     """The bytes of one file in an archive (.zip, .tar, .tar.gz), by its exact name.
 
-    Nothing is unpacked to disk, so that names, links and absolute paths in the archive cannot write to it.
+    Nothing is extracted to disk, so that links and absolute paths in the archive cannot overwrite other files.
 
-    Raises InputError for a damaged archive, a member that is missing or not a regular file, or too many bytes.
+    Raises InputError for a damaged archive, a member that is missing or not a regular file, or one that unpacks to over
+    `molattn.data.files.MAX_UNPACKED` bytes.
     """
     try:
         if path.suffix.lower() == ".zip":

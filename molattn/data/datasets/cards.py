@@ -1,7 +1,7 @@
 """Dataset cards: one TOML file for each data set, in one folder, with its table (CSV) if it is bundled with molattn.
 
 To add a data set, add its card to that folder, with its table or the address of its download; no code changes. The
-cards of a group, the tasks of a benchmark, are in a folder of their own, whose name is the first part of theirs.
+cards of a group, which are the tasks of a benchmark, are in a folder with the name of the group: `GROUP/NAME.toml`.
 """
 
 import difflib
@@ -41,13 +41,13 @@ class Download:
     """The public file that a table is built from.
 
     Attributes:
-        urls: its addresses, tried in this order.
+        urls: its URLs, tried in this order.
         file: its name in the folder `downloads`; a `.gz` is decompressed, a `.zip` or `.tar.gz` needs `member`.
         smiles_column: the name of the column of SMILES in the file.
         columns: from the name of each target column in the card to its name in the file. If empty, every column except
             SMILES and `leave_out` is a target and keeps its name.
         leave_out: columns that are not targets, if `columns` is empty.
-        sha256: the checksum of the file; if empty, that of the first download is pinned on the user's machine.
+        sha256: the checksum of the file; if empty, that of the first download is stored on the user's machine as a pin.
         member: the name of the table within an archive.
         other_columns: from the name of each further column of the table to its name in the file.
         parts: from each label of the official split to the table of its rows within an archive; empty if the file is
@@ -72,12 +72,12 @@ class Download:
 
 @dataclass(frozen=True)
 class OfficialSplit:
-    """The split of a benchmark: fixed test rows, and a rule that takes validation rows from the others by a seed.
+    """The split of a benchmark: fixed test rows; validation rows are selected from the others with a seed.
 
     Attributes:
         column: the table's column with "train" or "test" in each row.
-        validation: the rule: a key of `molattn.data.splits.official.VALIDATION`.
-        share: the share of the rows that are not test rows, for validation.
+        validation: how validation rows are selected: a key of `molattn.data.splits.official.VALIDATION_METHODS`.
+        share: the share of validation rows among the rows that are not test rows.
 
     >>> from molattn.data import load_card
     >>> load_card("tdc/caco2_wang").official_split
@@ -104,14 +104,14 @@ class DatasetCard:
         targets: the target columns. If empty, every column of the table except `smiles_column` is a target.
         task: "regression" or "classification".
         metric: the metric of reported results, such as "rmse" or "auroc".
-        split: the split that results are usually reported on, such as "scaffold"; training reads `official_split` only.
+        split: the split that results are usually reported on, such as "scaffold"; training uses `official_split` only.
         source: where the table comes from, in a sentence.
         citation: the publications to cite.
         licence: the terms of the table.
         notes: what users of the table should know, such as duplicate molecules, one sentence each.
         download: where the table is downloaded from; None if it is bundled or computed.
         atom_targets: columns with a list of values, one for each atom, in the order of the SMILES.
-        computed: the atomic contribution that RDKit computes for the molecules bundled with it: a key of
+        computed: the atomic contributions that are computed with RDKit, for molecules that come with RDKit: a key of
             `molattn.chem.CONTRIBUTIONS`; empty for measured targets.
         official_split: the split that training uses by default; None if there is none.
 
@@ -143,7 +143,7 @@ class DatasetCard:
 
     @property
     def group(self) -> str:
-        """The group that the data set belongs to; empty for none."""
+        """The group of the data set; empty for none."""
         return group_of(self.name)
 
     @property
@@ -173,6 +173,9 @@ def dataset_names() -> tuple[str, ...]:
 def group_of(name: str) -> str:
     """The group of a data set, by its name; empty for none.
 
+    Args:
+        name: the name of the data set.
+
     >>> from molattn.data import group_of
     >>> group_of("tdc/caco2_wang"), group_of("esol")
     ('tdc', '')
@@ -181,12 +184,12 @@ def group_of(name: str) -> str:
 
 
 def file_stem(name: str) -> str:
-    """The name of a data set as a part of file names."""
+    """The name of a data set, with a hyphen for the slash, for file names."""
     return name.replace("/", "-")
 
 
 def _card_paths() -> dict[str, Path]:
-    """The card of each data set; a bundled one is not replaced by another of its name."""
+    """The path of each card, by name; a card of a user does not replace a bundled one of the same name."""
     paths = {f"{path.parent.name}/{path.stem}": path for path in datasets_dir().glob("*/*.toml")}
     for folder in (datasets_dir(), *user_dirs()):
         for path in sorted(folder.glob("*.toml")):
@@ -196,7 +199,7 @@ def _card_paths() -> dict[str, Path]:
 
 
 def _has_card(path: Path) -> bool:
-    """Whether a file of a user's folder, which may hold other TOML files, is a card of the name of the file."""
+    """Whether a TOML file in a folder of a user is a card, and has the name of the file."""
     try:
         fields = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -247,7 +250,7 @@ def _check_name(name: str, names: Sequence[str]) -> None:
 
 
 def _card(folder: Path, fields: dict[str, Any]) -> DatasetCard:
-    """The card from its TOML fields; a missing one raises KeyError."""
+    """The card from the fields of its TOML file. Raises KeyError for a missing field."""
     verified = fields.get("verified", True)
     download = fields.get("download")
     return DatasetCard(

@@ -1,4 +1,4 @@
-"""The molecules of the evaluation data sets, as hashes: they are excluded from pretraining."""
+"""Hashes of the molecules of evaluation data sets, which are excluded from pretraining."""
 
 import hashlib
 from collections.abc import Iterable
@@ -10,32 +10,32 @@ from molattn.data.datasets.folders import datasets_dir
 from molattn.errors import InputError, SmilesError
 
 EVALUATION_SETS = ("esol", "freesolv", "lipophilicity", "bbbp", "tox21")
-"""The data sets that results are reported on with several splits, by name: all their molecules are excluded."""
+"""Data sets that results are reported on with several splits: all their molecules are excluded."""
 
 EVALUATION_GROUPS = ("tdc", "moleculeace")
-"""The groups of data sets with a fixed test split: their test molecules are excluded."""
+"""Groups of data sets with fixed test rows: their test molecules are excluded."""
 
 HASH_FILE = "evaluation-molecules.txt"
 """The file of hashes of `EVALUATION_SETS` in the folder of data sets, one per line; lines that begin with # are
 comments."""
 
 TEST_HASH_FILE = "test-molecules.txt"
-"""The file of further hashes: of the test molecules of `EVALUATION_GROUPS` and of other test sets."""
+"""The file of hashes of the test molecules of `EVALUATION_GROUPS` and of other test sets."""
 
 HASH_DIGITS = 12
+"""Length of a hash, in hexadecimal digits."""
 
 
 def molecule_hash(skeleton: str) -> str:
-    """The first 12 hexadecimal digits of the sha256 of a skeleton: see `molattn.chem.inchikey_skeletons`."""
+    """The first `HASH_DIGITS` hexadecimal digits of the SHA-256 of a skeleton, the first block of an InChIKey."""
     return hashlib.sha256(skeleton.encode("ascii")).hexdigest()[:HASH_DIGITS]
 
 
 class ExcludedMolecules:
-    """A set of molecules that are stored as hashes only: `smiles in excluded`.
+    """A set of molecules, stored as hashes; `smiles in excluded` is whether a molecule is in it.
 
-    A SMILES is in the set if its molecule, or a fragment of it, has the same first block of the InChIKey as a molecule
-    that was added, or as a fragment of one: see `molattn.chem.inchikey_skeletons`. A molecule without an InChIKey is in
-    every set.
+    A molecule is in the set if it, or one of its fragments, has the same first InChIKey block as a molecule of the set
+    or one of its fragments: see `molattn.chem.inchikey_skeletons`. A molecule without an InChIKey is in every set.
 
     Args:
         hashes: the `molecule_hash` of every skeleton.
@@ -49,8 +49,8 @@ class ExcludedMolecules:
 
     def __contains__(self, smiles: object) -> bool:
         """Whether a molecule is excluded. Raises SmilesError for an invalid SMILES."""
-        found = inchikey_skeletons(smiles)
-        return not found or any(molecule_hash(skeleton) in self.hashes for skeleton in found)
+        skeletons = inchikey_skeletons(smiles)
+        return not skeletons or any(molecule_hash(skeleton) in self.hashes for skeleton in skeletons)
 
     def __or__(self, other: "ExcludedMolecules") -> "ExcludedMolecules":
         return ExcludedMolecules(self.hashes | other.hashes)

@@ -1,4 +1,4 @@
-"""Fetch the table of a data set: it is found in a folder, or else downloaded or computed, by one process at a time."""
+"""Get the table of a data set: from a folder, or else by a download or a computation, in one process at a time."""
 
 import hashlib
 import http.client
@@ -17,8 +17,8 @@ from molattn.data.datasets.folders import DATA_VARIABLE, cache_dir, data_dirs
 from molattn.data.datasets.pins import Pin, pin_path, read_pin, verify
 from molattn.data.datasets.public_files import (
     DOWNLOADS,
-    find_packed,
-    find_unpacked,
+    find_extracted_tables,
+    find_public_file,
     read_public_file,
     select_columns,
 )
@@ -33,19 +33,19 @@ DownloadProgress = Callable[[int, int], None]
 MAX_BYTES = 4 * 1024**3
 """The largest file that is downloaded."""
 
-_CHUNK = 1 << 16
-_TIMEOUT = 30.0  # seconds without a byte
+_CHUNK_BYTES = 1 << 16
+_TIMEOUT = 30.0  # seconds without new data
 
 
 class UnreachableError(InputError):
-    """A server that does not respond, such as without a network."""
+    """A server cannot be reached, such as without a network."""
 
 
 def download(url: str, path: Path, sha256: str = "", progress: DownloadProgress | None = None) -> str:
-    """Fetch `url` into `path` and return the sha256 of its bytes.
+    """Download `url` to `path`, and return the SHA-256 of its bytes.
 
-    `path` is replaced only by a complete file, of the length that the server reported and with the expected sha256, if
-    any; otherwise it is unchanged and no other file is left.
+    `path` is replaced only by a complete file, of the length that the server reported and with the expected SHA-256, if
+    any; after an error `path` is unchanged and there is no temporary file.
 
     Args:
         url: with the scheme https; http only for this machine (127.0.0.1).
@@ -67,7 +67,7 @@ def download(url: str, path: Path, sha256: str = "", progress: DownloadProgress 
         with opener.open(url, timeout=_TIMEOUT) as response, atomic_write(path) as file:
             reported = response.headers.get("Content-Length") or ""
             length = int(reported) if reported.isdecimal() else 0
-            while chunk := response.read(_CHUNK):
+            while chunk := response.read(_CHUNK_BYTES):
                 done += len(chunk)
                 if done > MAX_BYTES:
                     raise InputError(f"{url} is larger than {MAX_BYTES:,} bytes: it is not downloaded")
@@ -77,10 +77,10 @@ def download(url: str, path: Path, sha256: str = "", progress: DownloadProgress 
                     progress(done, length)
             if length and done != length:
                 raise InputError(f"{url} was interrupted after {done:,} of {length:,} bytes: try again")
-            found = digest.hexdigest()
-            if sha256 and found != sha256:
+            checksum = digest.hexdigest()
+            if sha256 and checksum != sha256:
                 raise InputError(
-                    f"{url} is not the expected file: its sha256 is {found}, {sha256} is expected; "
+                    f"{url} is not the expected file: its sha256 is {checksum}, {sha256} is expected; "
                     "its publisher changed it, or it was damaged in transit; it is not stored"
                 )
     except urllib.error.HTTPError as error:
@@ -92,11 +92,11 @@ def download(url: str, path: Path, sha256: str = "", progress: DownloadProgress 
         raise UnreachableError(f"{url} cannot be reached ({reason})") from error
     except http.client.HTTPException as error:
         raise InputError(f"{url} was interrupted after {done:,} bytes: try again") from error
-    return found
+    return checksum
 
 
 class _SafeRedirects(urllib.request.HTTPRedirectHandler):
-    """Redirects that never leave TLS."""
+    """Follows redirects only to URLs that `_check_scheme` accepts."""
 
     def redirect_request(self, req, fp, code, msg, headers, newurl):
         _check_scheme(newurl)
@@ -104,13 +104,14 @@ class _SafeRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def _check_scheme(url: str) -> None:
+    """Raise InputError for a URL without TLS that is not on this machine."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme != "https" and (parts.scheme, parts.hostname) != ("http", "127.0.0.1"):
         raise InputError(f"{short_repr(url)} is not downloaded: its scheme must be https")
 
 
 def find_dataset(card: DatasetCard, data_dir: str | Path = "") -> DatasetCard | None:
-    """The card with the folder of its table, verified; None if no folder has the table.
+    """Search the table of a card and verify it; returns the card with the folder of the table, None without a table.
 
     Args:
         card: the card, such as from `load_card`.
@@ -134,25 +135,25 @@ def find_dataset(card: DatasetCard, data_dir: str | Path = "") -> DatasetCard | 
 def fetch_dataset(
     name: str, data_dir: str | Path = "", progress: DownloadProgress | None = None
 ) -> tuple[DatasetCard, str]:
-    """The card of the data set `name` with the folder of its table, and a message on how the table was obtained.
+    """Get the table of a data set by name.
 
     `data_dir`, the folders of MOLATTN_DATA, the package and the user's cache are searched for the table, then the
-    folder `downloads` of each for the public file; that of a group is found unpacked, too: see `find_unpacked`. If
-    nothing is found, the table is downloaded or computed, into `data_dir` or else the cache. Concurrent processes wait
-    for the first.
+    folder `downloads` of each for the public file; the tables of a group may also be extracted already: see
+    `molattn.data.datasets.public_files.find_extracted_tables`. If nothing is found, the table is downloaded or
+    computed, into `data_dir` or else the cache. Other processes wait for the first one that does this.
 
     Args:
         name: one of `dataset_names()`.
-        data_dir: a folder that is searched first, and written to.
+        data_dir: a folder that is searched first, and that new files are written to; "" for none.
         progress: called during a download with the bytes so far and their total, 0 if the server does not report it.
 
     Returns:
-        The card, and the message, which is empty if the table was found.
+        The card with the folder of the table, and a message on how the table was obtained, empty if it was found.
 
     Raises:
         UsageError: an unknown name, or a folder that cannot be written to.
-        InputError: a table that is not the one that the card describes, a bundled table that is missing, or a download
-            that fails; if no server responds, the message names the file to provide and its folder.
+        InputError: the table or the public file has another checksum, a bundled table is missing, or a download
+            fails; if no server responds, the message names the file to copy and its folder.
 
     >>> from molattn.data import datasets_dir, fetch_dataset
     >>> card, message = fetch_dataset("esol", datasets_dir())
@@ -179,7 +180,7 @@ def fetch_dataset(
 
 
 def _build(card: DatasetCard, data_dir: str | Path, progress: DownloadProgress | None) -> tuple[DatasetCard, str]:
-    """Write the table and its pin into `card.folder`."""
+    """Write the table and its pin to `card.folder`; returns the card, and the message on how the table was obtained."""
     if card.computed:
         from molattn.chem import contributions_table, rdkit_version  # imported here, because it imports RDKit
 
@@ -189,16 +190,16 @@ def _build(card: DatasetCard, data_dir: str | Path, progress: DownloadProgress |
     else:
         assert card.download is not None
         folders = [card.folder, *data_dirs(data_dir)]
-        unpacked = find_unpacked(card, card.download, folders)
-        if unpacked:
-            source, source_sha256 = str(next(iter(unpacked.values())).parent), ""
+        extracted = find_extracted_tables(card, card.download, folders)
+        if extracted:
+            source, source_sha256 = str(next(iter(extracted.values())).parent), ""
             message = f"{card.name} was read from {source}, into {card.path}"
-            tables = {label: read_table(path, number_duplicate_columns=True) for label, path in unpacked.items()}
+            tables = {label: read_table(path, number_duplicate_columns=True) for label, path in extracted.items()}
         else:
             raw, source, source_sha256, message = _public_file(card, card.download, folders, progress)
             tables = read_public_file(raw, card.download)
         columns, rows = select_columns(card, card.download, tables)
-    # The pin comes first: another process that finds the table without its pin would report a damaged table.
+    # The pin is written first: another process that finds the table without its pin would report a damaged table.
     draft = card.path.with_name(f".{card.path.stem}.draft.csv")
     write_table(draft, columns, rows)
     pin = Pin(source, source_sha256, file_sha256(draft), len(rows))
@@ -212,10 +213,10 @@ def _build(card: DatasetCard, data_dir: str | Path, progress: DownloadProgress |
 def _public_file(
     card: DatasetCard, public_file: Download, folders: Sequence[Path], progress: DownloadProgress | None
 ) -> tuple[Path, str, str, str]:
-    """The path of the public file, its source, its sha256, and the message about it."""
+    """Find or download the public file: its path, its source, its SHA-256, and a message about them."""
     pin = read_pin(card)
     expected = public_file.sha256 or (pin.source_sha256 if pin is not None else "")
-    raw = find_packed(card, public_file, folders)
+    raw = find_public_file(card, public_file, folders)
     if raw is not None:
         found = file_sha256(raw)
         if expected and found != expected:
@@ -238,15 +239,15 @@ def _public_file(
 
 
 def has_public_file(card: DatasetCard, data_dir: str | Path = "") -> bool:
-    """Whether the public file of a data set is on this machine, packed or unpacked, so that nothing is downloaded."""
+    """Whether the public file of a data set, or its extracted tables, are on this machine: nothing is downloaded."""
     if card.download is None:
         return False
     folders = data_dirs(data_dir)
-    return bool(find_unpacked(card, card.download, folders) or find_packed(card, card.download, folders))
+    return bool(find_extracted_tables(card, card.download, folders) or find_public_file(card, card.download, folders))
 
 
 def describe_datasets() -> str:
-    """One line: the data sets that are stored on this machine, and how many others can be fetched or computed.
+    """One line: the data sets that are stored on this machine, and how many others can be downloaded or computed.
 
     Raises:
         RuntimeError: a table that comes with molattn is missing.

@@ -1,4 +1,4 @@
-"""The folders of data sets: bundled ones, the user's, and those of downloads and of molecules that were read."""
+"""Folders of bundled data sets, of the user's data sets, and of cached tables and molecules."""
 
 import os
 from pathlib import Path
@@ -7,13 +7,13 @@ from molattn.cache import cache_folder
 from molattn.errors import InputError
 
 DATA_VARIABLE = "MOLATTN_DATA"
-"""The environment variable of folders that are searched first; several are separated as in PATH."""
+"""The environment variable of folders that are searched before the bundled ones, separated as in PATH."""
 
 
 def data_dirs(data_dir: str | Path = "") -> list[Path]:
     """The folders that are searched for a table, in this order.
 
-    `data_dir`, the folders in MOLATTN_DATA, the bundled data sets and the user's cache. They need not exist.
+    They are `data_dir`, the folders in MOLATTN_DATA, the bundled data sets and the user's cache. They need not exist.
 
     Args:
         data_dir: the folder that is searched first; "" for none.

@@ -1,4 +1,4 @@
-"""Checksums of tables: those of the cards, and the pins of tables that molattn downloaded or computed."""
+"""Verification of tables by checksums: those in cards, and the pins of tables that molattn downloaded or computed."""
 
 import json
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from molattn.errors import InputError
 
 @dataclass(frozen=True)
 class Pin:
-    """What molattn stores about a table that it downloaded or computed, in `NAME.pin.json` next to it.
+    """The source and the checksum of a table that molattn downloaded or computed, in `NAME.pin.json` next to the table.
 
     Attributes:
-        source: the address of the download, or the path of a file that was there; or the program that computed the
+        source: the URL of the download, the path of a file or folder that was found, or the program that computed the
             table.
-        source_sha256: the checksum of the downloaded file; empty for a computed table.
+        source_sha256: the checksum of the public file; empty for a computed table or extracted ones.
         table_sha256: the checksum of the table.
         rows: its number of rows, without the header.
 
@@ -34,12 +34,12 @@ class Pin:
 
 
 def pin_path(card: DatasetCard) -> Path:
-    """The file of the pin, next to the table."""
+    """The path of the pin, next to the table."""
     return card.folder / f"{file_stem(card.name)}.pin.json"
 
 
 def read_pin(card: DatasetCard) -> Pin | None:
-    """The pin of the table in `card.folder`, or None.
+    """The pin of the table in `card.folder`; None if there is none.
 
     Raises InputError if it cannot be read.
     """
@@ -55,8 +55,8 @@ def read_pin(card: DatasetCard) -> Pin | None:
 def verify(card: DatasetCard) -> None:
     """Check that a table is, byte for byte, the one that its card describes.
 
-    A table that molattn downloaded or computed is compared with the checksum that it stored then, in `NAME.pin.json`
-    next to it: see `Pin`. A table without any checksum is accepted.
+    A table with a pin is compared with the checksum in the pin, another one with that in its card: see `Pin`. A table
+    without any checksum is accepted.
 
     Args:
         card: the card, with the folder of the table.

@@ -1,4 +1,4 @@
-"""The public file of a data set, and the table with the columns of its card that is made of it."""
+"""The public file of a data set, and its conversion to a table with the columns of the card."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -9,25 +9,24 @@ from molattn.data.tables.table import Table, column_index, read_table, read_tabl
 from molattn.errors import InputError, UsageError
 
 DOWNLOADS = "downloads"
-"""The folder, within a data folder, of unchanged downloads."""
+"""The folder of unchanged downloads, within a folder of data sets."""
 
 
-def find_packed(card: DatasetCard, public_file: Download, folders: Iterable[Path]) -> Path | None:
-    """The public file, in the first of the folders that has it; None if none has.
+def find_public_file(card: DatasetCard, public_file: Download, folders: Iterable[Path]) -> Path | None:
+    """The public file in the first of `folders` that has it; None if none has it.
 
-    It is found in the folder `downloads`; that of a group also in the folder of the group, for a copy of the files as
-    they are published.
+    The file is searched in the subfolder `downloads`, and that of a group also in the subfolder of the group.
     """
     places = (DOWNLOADS, card.group) if card.group else (DOWNLOADS,)
     paths = [folder / place / public_file.file for folder in folders for place in places]
     return next((path for path in paths if path.is_file()), None)
 
 
-def find_unpacked(card: DatasetCard, public_file: Download, folders: Iterable[Path]) -> dict[str, Path]:
-    """The tables of a public file in parts, by their labels, in the first folder that has all of them; else empty.
+def find_extracted_tables(card: DatasetCard, public_file: Download, folders: Iterable[Path]) -> dict[str, Path]:
+    """The tables of a public file in parts, by label, in the first of `folders` that has all; empty if none has.
 
-    They are found where unpacking the archive puts them, and in the folder of the name of the data set. For
-    `tdc/caco2_wang` these are `admet_group/caco2_wang`, where TDC's own package keeps them, and `tdc/caco2_wang`.
+    They are searched in the subfolder that extracting the archive creates, and in that of the name of the data set. For
+    `tdc/caco2_wang` these are `admet_group/caco2_wang`, which TDC's own package creates, and `tdc/caco2_wang`.
     """
     parts = public_file.parts
     for folder in folders:
@@ -40,7 +39,7 @@ def find_unpacked(card: DatasetCard, public_file: Download, folders: Iterable[Pa
 
 
 def read_public_file(raw: Path, public_file: Download) -> dict[str, Table]:
-    """The tables of a public file, by their labels; a file that is one table has the label "".
+    """The tables of a public file, by label of the official split; a file that is one table has the label "".
 
     Raises:
         InputError: the file, or a table in it, cannot be read.
@@ -57,9 +56,9 @@ def read_public_file(raw: Path, public_file: Download) -> dict[str, Table]:
 def select_columns(
     card: DatasetCard, public_file: Download, tables: Mapping[str, Table]
 ) -> tuple[Sequence[str], list[list[str]]]:
-    """The columns of the card, by their names in the card, and the cells of all rows, in order and unchanged.
+    """The names of the columns in the card, and the cells of all rows, in order and unchanged.
 
-    The label of a part is the value of the column of the official split.
+    The label of each table is added to its rows, as the column of the official split.
 
     Raises:
         InputError: a column is missing, or a table has no rows.
