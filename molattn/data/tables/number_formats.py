@@ -1,7 +1,7 @@
-"""Number formats: the decimal mark and the thousands separator of a column, found in its cells.
+"""Number formats: the decimal mark and the thousands separator of a column, inferred from its cells.
 
-A column has one format: one in which every cell reads that is a number in any format. `decimal` and `thousands` mean
-the same as in `pandas.read_csv`.
+A column has one format: every cell that is a number in any format must match it. `decimal` and `thousands` have the
+same meaning as in `pandas.read_csv`.
 """
 
 import re
@@ -51,29 +51,29 @@ class NumberFormat:
 
 
 PLAIN = NumberFormat()
-"""The format of numbers that are left as they are."""
+"""The format of numbers that Python reads: a decimal point and no thousands separators."""
 
 NUMBER_FORMATS = tuple(NumberFormat(d, t) for d in DECIMALS for t in ("", *THOUSANDS) if t != d)
 """All formats, those with a decimal point first."""
 
 
 def is_number(text: str) -> bool:
-    """Whether a text without surrounding white space is a number in any format."""
+    """Whether a text without surrounding whitespace is a number in any format."""
     return any(f.pattern.fullmatch(text) for f in NUMBER_FORMATS)
 
 
 def has_grouped_digits(text: str) -> bool:
-    """Whether a text is a number with spaces between groups of three digits, such as 1 234, and may not be a list."""
+    """Whether a text is a number with spaces between groups of three digits, such as 1 234, which is not a list."""
     return any(NumberFormat(mark, " ").normalize(text) is not None for mark in DECIMALS)
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Formats that give a column the same numbers.
+class EquivalentFormats:
+    """Formats with which all cells of a column have the same values.
 
     Attributes:
-        formats: one or more of them.
-        example: the first number that they rewrite; empty if there is none.
+        formats: one or more formats.
+        example: the first number that is not plain in these formats, and so is rewritten; empty if all are plain.
     """
 
     formats: tuple[NumberFormat, ...]
@@ -86,12 +86,12 @@ class Reading:
 
     @property
     def decimal(self) -> str:
-        """The decimal mark; empty if the numbers have none, so that it could be either."""
+        """The decimal mark; empty if no number has one, so that it is unknown."""
         marks = {f.decimal for f in self.formats}
         return self.format.decimal if len(marks) == 1 else ""
 
     def describe(self, name: str) -> str:
-        """The warning that the column `name` is read in this way."""
+        """The warning that the column `name` is read with these formats."""
         thousands = self.format.thousands
         what = f"thousands separators {thousands!r}" if thousands else "decimal commas"
         number = self.format.normalize(self.example)
@@ -99,10 +99,10 @@ class Reading:
 
 
 class FormatCandidates:
-    """The formats in which all numbers of a column read, narrowed down while its cells are added.
+    """The formats that all numbers of a column match; there are fewer with each number that is added.
 
     Args:
-        options: the decimal mark and the thousands separator, if they are known.
+        options: the decimal mark and the thousands separator; empty ones are inferred.
     """
 
     def __init__(self, options: TableOptions = DEFAULT_TABLE_OPTIONS):
@@ -111,88 +111,88 @@ class FormatCandidates:
         self._allowed = tuple(
             f for f in NUMBER_FORMATS if decimal in ("", f.decimal) and thousands in ("", f.thousands)
         )
-        self._readings = (Reading(self._allowed),)
+        self._possible = (EquivalentFormats(self._allowed),)
         self.contradiction = ""
-        """The first number that none of the formats reads in which all numbers before it read; empty if there is
-        none."""
+        """The first number that matches none of the formats of all numbers before it; empty if there is none."""
 
     def add(self, texts: Iterable[str]) -> None:
-        """Leave out the formats in which one of the numbers does not read.
+        """Exclude the formats that one of the numbers does not match.
 
         Args:
-            texts: cells without surrounding white space; a text that is a number in no format is ignored.
+            texts: cells without surrounding whitespace; a text that is a number in no format is ignored.
         """
         for text in dict.fromkeys(texts):
-            # Most numbers exclude nothing: whole ones read alike in all formats, plain ones in all with a point.
+            # Most numbers exclude no format: digits alone match all formats, a plain number all with a decimal point.
             if _DIGITS.fullmatch(text) or (self._has_points and PLAIN.pattern.fullmatch(text)):
                 continue
-            if readings := _narrow(self._readings, text):
-                self._readings = readings
-            elif self._readings and is_number(text):
-                self._readings, self.contradiction = (), text
+            if possible := _narrow(self._possible, text):
+                self._possible = possible
+            elif self._possible and is_number(text):
+                self._possible, self.contradiction = (), text
 
     @property
     def _has_points(self) -> bool:
-        return all(reading.decimal == "." for reading in self._readings)
+        return all(formats.decimal == "." for formats in self._possible)
 
-    def choose(self, where: str, comma_first: bool = False) -> Reading:
-        """The reading of the column: the numbers as they are, if all are plain, else the only one that is possible.
+    def choose(self, where: str, comma_first: bool = False) -> EquivalentFormats:
+        """The format of the column: the plain one if all numbers are plain, else the only one that all numbers match.
 
-        Without a format for all numbers they stay as they are, too: those that are not plain cannot be used.
+        It is the plain one as well if no format matches all numbers; numbers that are not plain are invalid then.
 
         Args:
             where: the table and the column, for errors.
-            comma_first: whether a comma that may be either is the decimal mark, as between semicolons.
+            comma_first: whether a comma that may be a decimal mark or a thousands separator is the decimal mark, as if
+                the delimiter is a semicolon.
 
-        Raises InputError if there are two readings, or if the numbers do not have the format of `options`.
+        Raises InputError if formats with different values are possible, or if a number does not match `options`.
         """
         if self.contradiction and (self._options.decimal or self._options.thousands):
             raise InputError(f"{where}: {short_repr(self.contradiction)} {self._why_contradictory()}")
-        if unchanged := [reading for reading in self._readings if not reading.example]:
-            return unchanged[0]
-        readings = [r for r in self._readings if comma_first and r.decimal == ","] or self._readings
-        if len(readings) > 1:
-            example = readings[0].example
-            possible = (
-                f"{r.format.normalize(example)} with "
-                + (f"--thousands {r.format.thousands!r}" if r.format.thousands else f"--decimal {r.format.decimal!r}")
-                for r in readings
+        if plain := [formats for formats in self._possible if not formats.example]:
+            return plain[0]
+        possible = [f for f in self._possible if comma_first and f.decimal == ","] or self._possible
+        if len(possible) > 1:
+            example = possible[0].example
+            values = (
+                f"{f.format.normalize(example)} with "
+                + (f"--thousands {f.format.thousands!r}" if f.format.thousands else f"--decimal {f.format.decimal!r}")
+                for f in possible
             )
             raise InputError(
-                f"{where} is ambiguous: {short_repr(example)} is {' or '.join(possible)}; add one of these options"
+                f"{where} is ambiguous: {short_repr(example)} is {' or '.join(values)}; add one of these options"
             )
-        return readings[0] if readings else Reading((PLAIN,))
+        return possible[0] if possible else EquivalentFormats((PLAIN,))
 
     def _why_contradictory(self) -> str:
-        flags = (("decimal", self._options.decimal), ("thousands", self._options.thousands))
-        given = " ".join(f"--{name} {mark!r}" for name, mark in flags if mark)
+        options = (("decimal", self._options.decimal), ("thousands", self._options.thousands))
+        used = " ".join(f"--{name} {mark!r}" for name, mark in options if mark)
         if any(f.pattern.fullmatch(self.contradiction) for f in self._allowed):
-            return f"has another format than the numbers before it, with {given}: correct it"
-        return f"does not match {given}: correct it, or leave the option out"
+            return f"has another format than the numbers before it, with {used}: correct it"
+        return f"does not match {used}: correct it, or leave the option out"
 
 
-def first_misfit(texts: Sequence[str], reading: Reading) -> int:
-    """The index of the first number that does not read in any of the formats, of which those before it leave fewer.
+def first_mismatch(texts: Sequence[str], formats: EquivalentFormats) -> int:
+    """The index of the first number that matches none of the formats that all numbers before it match.
 
     Raises ValueError if there is none.
     """
-    readings: tuple[Reading, ...] = (reading,)
+    possible: tuple[EquivalentFormats, ...] = (formats,)
     for index, text in enumerate(texts):
-        narrowed = _narrow(readings, text)
+        narrowed = _narrow(possible, text)
         if not narrowed and is_number(text):
             return index
-        readings = narrowed or readings
+        possible = narrowed or possible
     raise ValueError("all numbers have one of the formats")
 
 
-def _narrow(readings: Iterable[Reading], text: str) -> tuple[Reading, ...]:
-    """The formats of `readings` in which the number `text` reads, those that give it the same value together."""
-    narrowed: list[Reading] = []
-    for reading in readings:
-        formats: dict[str, list[NumberFormat]] = {}
-        for number_format in reading.formats:
+def _narrow(possible: Iterable[EquivalentFormats], text: str) -> tuple[EquivalentFormats, ...]:
+    """The formats of `possible` that the number `text` matches, grouped by its value in them."""
+    narrowed: list[EquivalentFormats] = []
+    for formats in possible:
+        by_number: dict[str, list[NumberFormat]] = {}
+        for number_format in formats.formats:
             if (number := number_format.normalize(text)) is not None:
-                formats.setdefault(number, []).append(number_format)
-        for number, alike in formats.items():
-            narrowed.append(Reading(tuple(alike), reading.example or ("" if number == text else text)))
+                by_number.setdefault(number, []).append(number_format)
+        for number, equivalent in by_number.items():
+            narrowed.append(EquivalentFormats(tuple(equivalent), formats.example or ("" if number == text else text)))
     return tuple(narrowed)
