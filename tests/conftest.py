@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Not in pyproject.toml: pytest would import molattn to find the class, before its shapes can be checked.
     config.addinivalue_line("filterwarnings", "error::molattn.errors.MolattnWarning")
     # The workers share a cache: one may wait for the molecules that another reads.
-    config.addinivalue_line("filterwarnings", "ignore:another process is reading these molecules")
+    config.addinivalue_line("filterwarnings", "ignore:another process is featurizing these molecules")
     # On a busy machine an example that hypothesis makes may take seconds, which is no fault of the test.
     settings.register_profile("molattn", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("molattn")

@@ -1,4 +1,4 @@
-"""Data sets, tables, splits, and stored and batched molecules.
+"""Data sets, tables, splits, and the storage and batching of featurized molecules.
 
 Begin with `fetch_dataset` and `load_card` for data sets, `read_table` and `read_records` for tables, and `split_labels`
 for splits. Molecules are parsed in `molattn.chem`.

@@ -1,4 +1,4 @@
-"""Files that are written atomically, and their checksums; temporary files."""
+"""Atomic writing of files, checksums, and removal of temporary files."""
 
 import hashlib
 import os
@@ -27,9 +27,17 @@ def file_sha256(path: str | Path) -> str:
 def atomic_write(path: str | Path, mode: str = "wb", **options: str) -> Iterator[IO]:
     """Open a file that replaces `path` when the block ends without an error; otherwise `path` is unchanged.
 
-    A temporary file in the same folder is written, synced to disk and renamed, so `path` is always the old file or the
-    new one, and keeps its permissions. If `path` is a link, the file that it points to is replaced and the link stays.
-    Temporary files for `path` of killed processes are removed first, those of running processes are not.
+    A temporary file in the same folder is written, synced to disk and renamed, so that `path` is always the whole old
+    file or the whole new one. The permissions of an old file stay the same. If `path` is a symbolic link, its target is
+    replaced. Temporary files for `path` that killed processes have left are removed first.
+
+    Args:
+        path: the file; its folder must exist.
+        mode: "wb" or "w".
+        options: of `open`, such as the encoding.
+
+    Raises:
+        OSError: the file cannot be written.
     """
     path = Path(os.path.realpath(path))
     _remove_stale(path)
@@ -51,9 +59,9 @@ def atomic_write(path: str | Path, mode: str = "wb", **options: str) -> Iterator
 
 
 def _open_locked(path: Path, mode: str, options: dict[str, str]) -> tuple[Path, IO]:
-    """A new temporary file next to `path`, locked as long as it is open."""
+    """Create a temporary file next to `path`, which is locked as long as it is open."""
     while True:
-        # Not tempfile: its files, and so the result, would be readable only by their owner.
+        # Not the module tempfile: only their owner can read its files, and so the result.
         temporary = sibling_path(path, ".", f".{secrets.token_hex(4)}.tmp")
         file = open(temporary, mode.replace("w", "x"), **options)  # pyright: ignore[reportCallIssue, reportArgumentType]  # noqa: SIM115
         locked = True
@@ -61,11 +69,11 @@ def _open_locked(path: Path, mode: str, options: dict[str, str]) -> tuple[Path, 
             locked = locks.try_lock(file.fileno())
         if locked and os.fstat(file.fileno()).st_nlink:
             return temporary, file
-        file.close()  # another process takes it for stale and removes it
+        file.close()  # another process took it for a stale file, and removes it
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove the temporary files for `path` that no process writes to."""
+    """Remove the temporary files for `path` that no process is writing."""
     prefix = sibling_path(path, ".", ".00000000.tmp").name[: -len("00000000.tmp")]
     name = re.compile(rf"{re.escape(prefix)}[0-9a-f]{{8}}\.tmp")
     if not path.parent.is_dir():
@@ -77,7 +85,7 @@ def _remove_stale(path: Path) -> None:
 
 
 def _remove_unlocked(path: Path) -> None:
-    """Remove a temporary file, if no process writes to it, and the file system has locks."""
+    """Remove a temporary file if no process is writing it and the file system supports locks."""
     with suppress(OSError):
         # NFS locks only files that are open for writing.
         handle = os.open(path, os.O_RDWR if os.access(path, os.W_OK) else os.O_RDONLY)
@@ -91,7 +99,7 @@ def _remove_unlocked(path: Path) -> None:
 
 
 def clear_folder(folder: Path) -> None:
-    """Remove the content of a folder, but not the folder itself and its lock file."""
+    """Remove everything in a folder but its lock file."""
     for path in folder.iterdir():
         if path.name == locks.LOCK_NAME:
             continue
@@ -102,7 +110,7 @@ def clear_folder(folder: Path) -> None:
 
 
 def remove_temporary_files(folder: Path) -> None:
-    """Remove the temporary files of killed processes in `folder` and below."""
+    """Remove the temporary files that killed processes have left in `folder` and its subfolders."""
     for path in folder.rglob(".*.tmp"):
         if re.fullmatch(r"\..+\.[0-9a-f]{8}\.tmp", path.name):
             _remove_unlocked(path)

@@ -1,7 +1,7 @@
-"""Locks among processes, on POSIX systems and on Windows.
+"""Locks between processes, on POSIX systems and Windows.
 
-What is locked is an open file: for a folder or an output a lock file, which is removed with the lock. Folders cannot be
-locked on Windows, nor for all nodes of a network file system.
+A folder or an output is locked by a lock file, which is removed when the lock is released. The folder itself cannot be
+locked on Windows, nor for other machines that share a network file system.
 """
 
 import errno
@@ -20,16 +20,20 @@ except ImportError:  # Windows
     import msvcrt
 
 SECONDS_TO_WARNING = 5.0
-"""Seconds to wait for a lock before a warning."""
+"""Seconds of waiting for a lock after which a warning is issued."""
 
 LOCK_NAME = ".molattn.lock"
-"""The lock file of a folder, in it. A process that is killed leaves it there, without its lock."""
+"""The name of the lock file in a locked folder. A killed process leaves the file, which is then not locked."""
 
 
 def try_lock(handle: int) -> bool:
-    """Lock an open file, which can be written to, until it is closed; False if another process has locked it.
+    """Lock an open file until it is closed; returns False if another process has locked it.
 
-    Raises OSError, such as EBADF or ENOLCK of a network file system, if the file system has no locks.
+    Args:
+        handle: the file descriptor, open for writing.
+
+    Raises:
+        OSError: the file system has no locks; with errno EBADF or ENOLCK on network file systems.
     """
     try:
         if fcntl is None:
@@ -44,43 +48,45 @@ def try_lock(handle: int) -> bool:
 
 
 def remove_locked(path: Path, handle: int) -> None:
-    """Close a file that this process has locked and remove it, if possible."""
+    """Remove a file that this process has locked, if possible, and close it, which releases the lock."""
     if fcntl is None:
-        # Windows removes no open file, so that one that another process has locked in between stays.
+        # Windows cannot remove an open file; if another process has opened it in the meantime, the file stays.
         os.close(handle)
         with suppress(OSError):
             os.unlink(path)
         return
-    # Before it is closed, which releases the lock, so that no other process locks a file that is removed then.
+    # Removed before the lock is released, so that no other process can lock a file that is then removed.
     with suppress(OSError):
         os.unlink(path)
     os.close(handle)
 
 
-def _lock(lock: Path, subject: Path) -> int:
-    """Create and lock the file `lock`; returns its handle. On a file system without locks it is not locked.
+def _lock(lock: Path, locked: Path) -> int:
+    """Create and lock the file `lock`; returns its file descriptor. A file system without locks is no error.
 
-    Raises UsageError, about `subject`, if another process has the lock.
+    Raises UsageError, which names `locked`, the folder or output, if another process has the lock.
     """
     while True:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             with suppress(OSError):
                 if not try_lock(handle):
-                    raise UsageError(f"another process is using {subject}: wait until it ends, or give another")
+                    raise UsageError(f"another process is using {locked}: wait until it ends, or give another")
             if os.fstat(handle).st_nlink:
                 return handle
         except BaseException:
             os.close(handle)
             raise
-        os.close(handle)  # its owner released and removed it in the meantime
+        os.close(handle)  # the process that had the lock removed the file in the meantime
 
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Lock a folder in the block; it is created if necessary, and removed if it stays empty.
+    """Lock a folder for the block; it is created if necessary, and removed if it is empty after the block.
 
-    Raises UsageError if another process has the lock, InputError if the folder cannot be written to.
+    Raises:
+        UsageError: another process has the lock or has just removed the folder, or `folder` is not a folder.
+        InputError: the folder cannot be written to.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -102,15 +108,17 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 def is_empty_folder(folder: Path) -> bool:
-    """Whether there is nothing in a folder but its lock file."""
+    """Whether a folder is empty, or has only its lock file."""
     return all(path.name == LOCK_NAME for path in folder.iterdir())
 
 
 @contextmanager
 def lock_output(output: Path) -> Iterator[None]:
-    """Lock the file `output` in the block, by the lock file `.NAME.lock` next to it.
+    """Lock the file `output` for the block, by the lock file `.NAME.lock` next to it.
 
-    Raises UsageError if another process has the lock, InputError if the folder is missing or cannot be written to.
+    Raises:
+        UsageError: another process has the lock.
+        InputError: the folder is missing or cannot be written to.
     """
     output = Path(os.path.realpath(output))
     lock = sibling_path(output, ".", ".lock")
@@ -128,13 +136,15 @@ def lock_output(output: Path) -> Iterator[None]:
 
 @contextmanager
 def wait_for_lock(lock: Path, message: str) -> Iterator[None]:
-    """Lock the file `lock` in the block, after other processes; it is not removed.
+    """Wait until no other process has locked the file `lock`, and lock it for the block.
 
     Args:
-        lock: the lock file, created if it is missing.
-        message: a `MolattnWarning` if another process keeps the lock for `SECONDS_TO_WARNING`.
+        lock: the lock file, created if it is missing; it is not removed.
+        message: issued as a `MolattnWarning` after `SECONDS_TO_WARNING` of waiting.
 
-    Raises OSError if it cannot be created, NotImplementedError on a file system without locks.
+    Raises:
+        OSError: the lock file cannot be created.
+        NotImplementedError: the file system has no locks.
     """
     import warnings
 
@@ -153,7 +163,7 @@ def wait_for_lock(lock: Path, message: str) -> Iterator[None]:
 
 
 def raise_open_file_limit(count: int) -> None:
-    """Raise the limit on open files, if the system has one and allows it, for `count` locked outputs."""
+    """Raise the limit of open files of this process, if the system allows it, so that `count` outputs can be locked."""
     try:
         import resource
     except ImportError:  # Windows

@@ -1,4 +1,4 @@
-"""File names: their suffixes, and names of files next to them."""
+"""Suffixes of file names, and names for files in the same folder."""
 
 import hashlib
 import os
@@ -17,9 +17,9 @@ def file_suffix(path: Path) -> str:
 
 
 def sibling_path(path: Path, prefix: str, suffix: str) -> Path:
-    """A path in the folder of `path`, with its name between `prefix` and `suffix`.
+    """The path `prefix` + name of `path` + `suffix`, in the folder of `path`.
 
-    If that name is too long, the end of the original name is replaced by digits of its checksum.
+    If this name is longer than `MAX_NAME_BYTES`, the end of the name of `path` is replaced by digits of its SHA-256.
     """
     name = os.fsencode(path.name)
     max_bytes = MAX_NAME_BYTES - len(os.fsencode(prefix + suffix))

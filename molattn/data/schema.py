@@ -1,7 +1,7 @@
-"""JSON: untrusted files are parsed strictly and their values validated, and a checksum detects any change.
+"""Untrusted JSON: strict parsing, validation of values against a schema, and a checksum that detects changes.
 
 A schema is made of `Integer`, `Number`, `Boolean`, `String`, `OneOf`, `ListOf`, `Record`, `PartialRecord`, `Nullable`
-and `InstanceOf`. Each validates a value, and raises `ValidationError`, which names the path of the value, the value
+and `InstanceOf`. The method `validate` of each raises `ValidationError` with the path of the value, the value
 and what is expected.
 """
 
@@ -24,30 +24,35 @@ class ValidationError(ValueError):
 
 @runtime_checkable
 class Schema(Protocol):
-    """The interface of a schema, which validates a value."""
+    """The interface of a schema."""
 
     def validate(self, value: Any, path: str) -> Any:
-        """The value, in the type that it is used in.
+        """The value, converted to the Python type of the schema, such as a tuple for a list.
+
+        Args:
+            value: parsed JSON.
+            path: where the value is in the file, such as "model.edges[1]", for the error.
 
         Raises:
-            ValidationError: the value does not match.
+            ValidationError: the value does not match the schema.
         """
         ...
 
 
 def parse_json(data: bytes) -> Any:
-    """The value of strict JSON in UTF-8: without extensions such as NaN, and without duplicate keys in an object.
+    """Parse strict JSON in UTF-8: extensions such as NaN, and duplicate keys in an object, are errors.
 
     Raises:
-        ValueError: it is not such JSON.
+        ValueError: the data is not such JSON.
     """
     try:
-        return json.loads(data.decode(), object_pairs_hook=_object, parse_constant=_constant)
+        return json.loads(data.decode(), object_pairs_hook=_unique_keys, parse_constant=_reject_constant)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object with these keys and values. Raises ValidationError for a duplicate key."""
     result = dict(pairs)
     if len(result) < len(pairs):
         seen: set[str] = set()
@@ -56,13 +61,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _constant(name: str) -> None:
+def _reject_constant(name: str) -> None:
+    """Raise ValidationError for NaN, Infinity or -Infinity."""
     raise ValidationError(f"{name} is not a number in JSON")
 
 
 def mismatch(path: str, value: object, expected: str) -> ValidationError:
     """The error for a value at `path` that does not match `expected`."""
-    # A long string or list is cut before it is formatted.
+    # A long value is truncated before it is formatted, which could take very long.
     short = value[:100] if isinstance(value, str | list | tuple) else value
     if isinstance(value, dict):
         short = dict(list(value.items())[:5])
@@ -77,7 +83,7 @@ def mismatch(path: str, value: object, expected: str) -> ValidationError:
 
 @dataclass(frozen=True)
 class Integer:
-    """A whole number from `minimum` to `maximum`; neither true nor 1.0."""
+    """An integer from `minimum` to `maximum`; true and 1.0 are none."""
 
     minimum: int
     maximum: int
@@ -138,7 +144,7 @@ class String:
 
     @property
     def expected(self) -> str:
-        return f"a text of {self.min_length:,} to {self.max_length:,} characters that can be encoded in UTF-8"
+        return f"a string of {self.min_length:,} to {self.max_length:,} characters that can be encoded in UTF-8"
 
     def validate(self, value: Any, path: str) -> str:
         if type(value) is not str or not self.min_length <= len(value) <= self.max_length:
@@ -236,28 +242,28 @@ class InstanceOf:
 
 _ZEROS = "0" * 64
 CHECKSUMS = "sha256"
-"""The field that maps names of files to their checksums; the file itself is among them."""
+"""The field that maps names of files to their checksums, including the name of the file that has the field."""
 
 
 def dumps_checksummed(content: Mapping[str, Any], name: str) -> bytes:
-    """`content` as JSON for the file `name`, with its own checksum added to those in its field `sha256`.
+    """Serialize `content` as JSON for the file `name`, with the checksum of the file added to the field `sha256`.
 
-    The checksum is that of the whole text with 64 zeros in the place of the checksum itself.
+    The checksum is computed from the whole text with 64 zeros in place of the checksum.
     """
     text = json.dumps({**content, CHECKSUMS: {**content.get(CHECKSUMS, {}), name: _ZEROS}}, indent=1) + "\n"
     return text.replace(_entry(name, _ZEROS), _entry(name, hashlib.sha256(text.encode()).hexdigest())).encode()
 
 
 def _entry(name: str, checksum: str) -> str:
-    """The text of the entry; it has unescaped quotation marks, so no string in the JSON can contain it."""
+    """The JSON of an entry; it has unescaped quotation marks, so that it cannot occur within a string."""
     return f"{json.dumps(name)}: {json.dumps(checksum)}"
 
 
 def loads_checksummed(data: bytes, name: str) -> tuple[dict[str, Any], bool]:
-    """The content of the file `name`, and whether it is unchanged; without its own checksum it counts as unchanged.
+    """The content of the file `name`, and whether its checksum is right; True if it has no checksum of itself.
 
     Raises:
-        ValueError: it is not strict JSON with a field `sha256` of checksums.
+        ValueError: the data is not strict JSON with an object of checksums in the field `sha256`.
     """
     content = parse_json(data)
     checksums = content.get(CHECKSUMS) if isinstance(content, dict) else None

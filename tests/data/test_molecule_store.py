@@ -333,7 +333,7 @@ def test_a_read_only_home_does_not_stop_a_run(tmp_path: Path, monkeypatch: pytes
         monkeypatch.setenv("HOME", home)
         stored = cached_molecules(["C"], _reads_with())
         assert stored.molecules[0].num_atoms == 1
-        assert home in stored.warning and "MOLATTN_CACHE names a folder" in stored.warning
+        assert home in stored.warning and "set MOLATTN_CACHE to a folder" in stored.warning
 
 
 def test_a_read_only_cache_does_not_stop_a_run(cache: Path) -> None:

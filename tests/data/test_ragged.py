@@ -52,7 +52,7 @@ def test_rows_are_flushed_in_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with RaggedWriter(tmp_path / "f", DTYPES) as writer:
         for i in range(9):
             writer.write(row(i))
-            sizes.append(writer._files["a"].size)
+            sizes.append(writer._elements["a"].size)
         assert writer.files == {}, "unfinished files are not reported"
     assert [i for i, (a, b) in enumerate(zip([0, *sizes], sizes, strict=False)) if a != b] == [3, 7]
 
@@ -69,7 +69,7 @@ def test_an_error_finishes_no_file(tmp_path: Path) -> None:
     with suppress(KeyError), RaggedWriter(tmp_path, DTYPES) as writer:
         raise KeyError(writer.write(row(3)))
     assert writer.files == {}
-    assert all(file.file.closed for file in [*writer._files.values(), *writer._offsets.values()])
+    assert all(file.file.closed for file in [*writer._elements.values(), *writer._offsets.values()])
 
 
 def test_a_missing_column_of_a_row_is_empty(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def test_invalid_settings_are_refused(table: Path, tmp_path: Path, options: dict
         ("metrics.json", '{"train": {}, "val": {}}', "the file has no field 'test'"),
         ("metrics.json", "[" * 100_000, "nested too deeply"),
         ("env.json", "{}", "the file has no field 'data_sha256'"),
-        ("env.json", '{"data_sha256": 3}', "data_sha256 is 3, and must be a text"),
+        ("env.json", '{"data_sha256": 3}', "data_sha256 is 3, and must be a string"),
         ("env.json", None, ""),
     ],
 )

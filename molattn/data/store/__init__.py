@@ -1,1 +1,1 @@
-"""Molecules that were read: packed into memory-mapped files, cached, and collated into batches."""
+"""Featurized molecules: packed into memory-mapped files, cached, and collated into batches."""

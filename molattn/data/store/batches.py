@@ -15,7 +15,8 @@ from molattn.data.store.padding import batches_by_size, pad_graphs, pad_tokens
 B = TypeVar("B", bound=Any)
 
 MAX_TRAINING_PAIRS = 2**18
-"""The same for a batch in training, after which the optimizer takes a step: 32 molecules of 90 atoms."""
+"""Maximum pairs of atoms or tokens in a training batch, padding included: 32 molecules of 90 atoms. It is above
+`molattn.data.store.padding.MAX_PAIRS`, for prediction, because it also limits the molecules per optimizer step."""
 
 
 @runtime_checkable
@@ -24,7 +25,7 @@ class Batch(Protocol):
 
     @property
     def targets(self) -> Tensor | None:
-        """(b, T), or (N, T) of all atoms, NaN for a missing label; None in prediction."""
+        """(b, T) of molecules, or (N, T) of all atoms, NaN for a missing label; None in prediction."""
         ...
 
     @property
@@ -41,14 +42,15 @@ class Batch(Protocol):
 
 @dataclass(frozen=True)
 class MoleculeBatch:
-    """b molecules padded to n atoms each; the codes are those of `MoleculeGraph`, as bytes.
+    """b molecules padded to n atoms each; all codes are uint8, as in `molattn.chem.MoleculeGraph`.
 
     Attributes:
         atom_codes: (b, n, F).
         bond_codes: (b, n, n).
         path_lengths: (b, n, n).
         mask: (b, n), True for atoms.
-        targets: (b, T), or (N, T) of all atoms, molecule by molecule, NaN for a missing label; None in prediction.
+        targets: (b, T) of molecules, or (N, T) of all atoms, concatenated in the order of the molecules; NaN for a
+            missing label; None in prediction.
         distances: (b, n, n) float32 in angstrom, inf between fragments; None if the molecules have none.
         descriptors: (b, k) float32, standardized; None if there are none.
     """
@@ -69,7 +71,7 @@ class MoleculeBatch:
         return _to_device(self, device)
 
     def pin_memory(self) -> "MoleculeBatch":
-        """The batch in pinned memory; called by `torch.utils.data.DataLoader`."""
+        """The batch in pinned memory; `torch.utils.data.DataLoader` calls this."""
         return _map_tensors(self, Tensor.pin_memory)
 
 
@@ -78,9 +80,12 @@ def collate(
     targets: np.ndarray | None = None,
     descriptors: np.ndarray | None = None,
 ) -> MoleculeBatch:
-    """One batch of `molecules`, in order, padded with zeros to the largest one.
+    """Collate molecules into a batch, in order, padded with zeros to the largest one.
 
-    targets: (b, T), (N, T) or None. descriptors: (b, k), standardized, or None.
+    Args:
+        molecules: b molecules.
+        targets: (b, T) of molecules, (N, T) of all atoms, or None.
+        descriptors: (b, k), standardized, or None.
 
     Raises:
         ValueError: some of the molecules have distances and others have none.
@@ -92,10 +97,10 @@ def collate(
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """b molecules, padded to n tokens; the codes are those of `SmilesTokens`.
+    """b molecules, padded to n tokens; the codes are those of `molattn.chem.SmilesTokens`.
 
     Attributes:
-        codes: (b, n) bytes, 0 for padding.
+        codes: (b, n) uint8, 0 for padding.
         targets: (b, T), NaN for a missing label; None in prediction.
         descriptors: (b, k) float32, standardized; None if there are none.
     """
@@ -112,7 +117,7 @@ class TokenBatch:
         return _to_device(self, device)
 
     def pin_memory(self) -> "TokenBatch":
-        """As `MoleculeBatch.pin_memory`."""
+        """The batch in pinned memory; `torch.utils.data.DataLoader` calls this."""
         return _map_tensors(self, Tensor.pin_memory)
 
 
@@ -121,7 +126,13 @@ def collate_tokens(
     targets: np.ndarray | None = None,
     descriptors: np.ndarray | None = None,
 ) -> TokenBatch:
-    """One batch of tokens, in order, padded with zeros to the longest molecule; otherwise as `collate`."""
+    """Collate the tokens of molecules into a batch, in order, padded with zeros to the longest one.
+
+    Args:
+        molecules: b molecules.
+        targets: (b, T), or None.
+        descriptors: (b, k), standardized, or None.
+    """
     arrays = molecules.padded() if isinstance(molecules, MoleculeStore) else pad_tokens(molecules)
     codes = torch.from_numpy(arrays["codes"])
     return TokenBatch(codes, _tensor(targets, np.float64), _tensor(descriptors, np.float32))
@@ -136,29 +147,30 @@ def _map_tensors(batch: B, function: Callable[[Tensor], Tensor]) -> B:
 
 
 def _to_device(batch: B, device: torch.device | str) -> B:
-    # Copies to a GPU are asynchronous, because its kernels wait for them; the CPU could read a copy too early.
+    # Copies to a GPU may be asynchronous, because kernels of the same stream wait for them; copies to the CPU may not,
+    # because the CPU could read them before they are complete.
     to_gpu = torch.device(device).type == "cuda"
     return _map_tensors(batch, lambda x: x.to(device, non_blocking=to_gpu))
 
 
 class BucketBatchSampler:
-    """Random batches of molecules of similar sizes, because padding costs n^2.
+    """Random batches of molecules of similar sizes, because the cost of padding is quadratic in the size.
 
     Every epoch shuffles all molecules, sorts pools of `pool_size` batches by size, cuts them into batches and shuffles
-    the batches. The same seed gives the same batches in each epoch.
+    the batches. The batches depend only on the seed and the epoch.
 
     Molecules so large that `batch_size` of them would exceed `max_pairs` are batched separately, as many as fit, in the
     same batches in every epoch. So no small molecule is padded to their size.
 
     Args:
-        sizes: atoms, or tokens, of each molecule.
-        batch_size: molecules in a batch; some have fewer.
-        seed: the seed of the shuffles.
-        pool_size: batches that are sorted together; with 1, batches are random.
-        max_pairs: the maximum pairs of atoms or tokens in a batch, padding included; a molecule that has more is a
-            batch by itself.
-        rank, world_size: the process and the number of processes. Each process gets a share of each batch, with small
-            and large molecules; it may be empty if the batch is small.
+        sizes: (n,) number of atoms or tokens of each molecule.
+        batch_size: maximum number of molecules in a batch.
+        seed: seed of the shuffles.
+        pool_size: number of batches that are sorted together; with 1, molecules are not sorted by size.
+        max_pairs: maximum pairs of atoms or tokens in a batch, padding included; a molecule with more is a batch by
+            itself.
+        rank, world_size: index and number of the processes of distributed training. Each gets every `world_size`-th
+            molecule of each batch, which are none if the batch is small.
     """
 
     def __init__(
@@ -183,7 +195,7 @@ class BucketBatchSampler:
         return -(-len(self._small) // self.batch_size) + len(self._large)
 
     def set_epoch(self, epoch: int) -> None:
-        """Called by the training loop before each epoch."""
+        """Set the epoch, before iterating: it determines the order, as in `torch.utils.data.DistributedSampler`."""
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[list[int]]:

@@ -1,4 +1,4 @@
-"""The cache of featurized molecules: a table is featurized once, and the result is stored for later runs."""
+"""The cache of featurized molecules: the molecules of a table are featurized once, and stored for later runs."""
 
 import hashlib
 import json
@@ -29,6 +29,7 @@ from molattn.errors import ConformerError, SmilesError, UsageError
 from molattn.kernels.compiler import source_texts
 
 SCHEMA = 1
+"""The version of the file format."""
 HEADER = "header.json"
 
 _ROWS_PER_PROGRESS = 16
@@ -41,10 +42,10 @@ class Featurization:
     Attributes:
         featurize: a function from one SMILES to its molecule, which raises SmilesError for an invalid one. It takes the
             argument `on_molecule` of `molecule_graph`, and can be pickled.
-        packing: the packing of the molecules in a store.
+        packing: how the molecules are packed into columns.
         settings: everything that `featurize` depends on, as JSON.
-        stop_on_conformer_error: whether a molecule without a 3D geometry raises its error.
-        chunk_size: molecules that are sent to a worker process at once.
+        stop_on_conformer_error: whether the error of a molecule without a conformer is raised, instead of stored.
+        chunk_size: number of molecules that are sent to a worker process at once.
     """
 
     featurize: Callable[..., Any]
@@ -55,11 +56,11 @@ class Featurization:
 
 
 class CachedMolecules(NamedTuple):
-    """Molecules, and their folder in the cache."""
+    """Featurized molecules, and their folder in the cache."""
 
     molecules: MoleculeStore
     folder: Path | None
-    """The folder in which they were found; None if they were computed now."""
+    """The folder of the cache that they were loaded from; None if they were featurized now."""
     warning: str
     """Why they are not cached; empty if they are."""
 
@@ -67,20 +68,24 @@ class CachedMolecules(NamedTuple):
 def cached_molecules(
     smiles: Sequence[str], featurization: Featurization, num_workers: int = 0, progress: Progress | None = None
 ) -> CachedMolecules:
-    """The molecule, or the error, of each of `smiles`: from the cache, or else computed.
+    """The molecule, or the error, of each SMILES: loaded from the cache, or else featurized and stored in it.
 
-    The key of the cache is a hash of the SMILES, the settings, the versions and the code of `molattn.chem`. Files are
-    verified against their checksums, and computed again if they are damaged. Concurrent processes wait for the first.
-    If the cache cannot be written to, or other users can write to it, a temporary folder is used.
+    The key of the cache is a hash of the SMILES, the settings, the versions of molattn and RDKit, and the code of
+    `molattn.chem`. Files are verified by checksums, and written again if they are damaged. If several processes need
+    the same molecules, one featurizes them and the others wait. If the cache cannot be written to, or other users can
+    write to it, a temporary folder is used.
 
     Args:
         smiles: n SMILES.
         featurization: how they are converted into molecules.
-        num_workers: worker processes; 0 for none.
+        num_workers: number of worker processes; 0 for none.
         progress: called regularly with the numbers of finished and of all molecules, unless they are in the cache.
 
+    Returns:
+        The molecules, in the order of `smiles`.
+
     Raises:
-        ConformerError: with its `row`, for the first molecule without a geometry, if `stop_on_conformer_error`.
+        ConformerError: with its `row`, for the first molecule without a conformer, if `stop_on_conformer_error`.
         UsageError: neither the cache nor a temporary folder can be written to.
     """
     dependencies = _dependencies(smiles, featurization)
@@ -90,25 +95,25 @@ def cached_molecules(
     try:
         folder = molecule_cache_dir()
     except RuntimeError as error:  # the home folder is unknown
-        return _in_temporary(dependencies, request, f"{not_cached} ({error})")
+        return _in_temporary_folder(dependencies, request, f"{not_cached} ({error})")
     try:
         with suppress(DamagedFileError):
             return CachedMolecules(_open(folder / key, dependencies, request), folder / key, "")
         folder.mkdir(parents=True, exist_ok=True)
         check_parent_folders(folder / key)
-        with wait_for_lock(folder / f".{key}.lock", "another process is reading these molecules: waiting for it"):
+        with wait_for_lock(folder / f".{key}.lock", "another process is featurizing these molecules: waiting for it"):
             with suppress(DamagedFileError):  # another process may have been faster
                 return CachedMolecules(_open(folder / key, dependencies, request), folder / key, "")
-            _remove_leftovers(folder, key)
+            _remove_temporary_folders(folder, key)
             _replace(_write(folder / f".{key}.{secrets.token_hex(4)}.tmp", dependencies, request), folder / key)
             return CachedMolecules(_open(folder / key, dependencies, request, just_written=True), None, "")
     except (OSError, NotImplementedError) as error:  # the second: a file system without locks
         reason = getattr(error, "strerror", None) or error
-        return _in_temporary(dependencies, request, f"{not_cached} ({folder}: {reason})")
+        return _in_temporary_folder(dependencies, request, f"{not_cached} ({folder}: {reason})")
 
 
-def _in_temporary(dependencies: dict[str, Any], request: "_Request", reason: str) -> CachedMolecules:
-    advice = f"{CACHE_VARIABLE} names a folder for them"
+def _in_temporary_folder(dependencies: dict[str, Any], request: "_Request", reason: str) -> CachedMolecules:
+    advice = f"set {CACHE_VARIABLE} to a folder that can be written to"
     try:
         # Windows does not remove the files while they are mapped.
         temporary = tempfile.TemporaryDirectory(prefix="molattn-", ignore_cleanup_errors=True)
@@ -122,7 +127,7 @@ def _in_temporary(dependencies: dict[str, Any], request: "_Request", reason: str
 
 @dataclass(frozen=True)
 class _Request:
-    """Molecules to featurize."""
+    """The arguments of `cached_molecules`."""
 
     smiles: Sequence[str]
     featurization: Featurization
@@ -131,7 +136,7 @@ class _Request:
 
 
 def _dependencies(smiles: Sequence[str], featurization: Featurization) -> dict[str, Any]:
-    """Everything that the molecules depend on."""
+    """Everything that the featurized molecules depend on, as JSON."""
     digest = hashlib.sha256()
     for start in range(0, len(smiles), 4096):
         # As JSON, so that different lists have different digests.
@@ -155,7 +160,7 @@ def _code_digest() -> str:
 
 
 def _code_texts() -> list[str]:
-    """The text of each module of `molattn.chem`, and of the C files of its reader of RDKit's binary format."""
+    """The text of each module of `molattn.chem`, and of the C sources of its reader of RDKit's binary format."""
     modules = [path for folder in chem.__path__ for path in sorted(Path(folder).glob("*.py"))]
     return [*(path.read_text("utf-8") for path in modules), *source_texts(binary.SOURCE)]
 
@@ -175,7 +180,9 @@ def _open(
     """
     try:
         if not just_written:
-            check_parent_folders(folder / HEADER)  # checksums do not protect against other users who can write here
+            check_parent_folders(
+                folder / HEADER
+            )  # other users who can write to the folder could change the checksums too
         header = json.loads((folder / HEADER).read_bytes())
         if header["dependencies"] != dependencies or (header["complete"] is not True and not just_written):
             raise DamagedFileError("it has other molecules, or is incomplete")
@@ -225,7 +232,7 @@ def _write(folder: Path, dependencies: Mapping[str, Any], request: _Request) -> 
 
 
 def _replace(new: Path, old: Path) -> None:
-    """Replace `old` by `new`; processes that have mapped `old` keep it, on POSIX."""
+    """Move `new` to `old`, which is removed; on POSIX, processes that have mapped its files can still read them."""
     if old.exists():
         discarded = old.with_name(f".{old.name}.{secrets.token_hex(4)}.tmp")
         os.replace(old, discarded)
@@ -233,15 +240,15 @@ def _replace(new: Path, old: Path) -> None:
     os.replace(new, old)
 
 
-def _remove_leftovers(folder: Path, key: str) -> None:
-    """Remove the temporary folders of killed processes; a process that writes holds the lock of its key.
+def _remove_temporary_folders(folder: Path, key: str) -> None:
+    """Remove the temporary folders that killed processes have left.
 
-    This process holds the lock of `key`.
+    A process that writes holds the lock of its key, and its folder is not removed. This process holds that of `key`.
     """
-    for leftover in folder.glob(".*.tmp"):
-        owner = leftover.name[1:].split(".")[0]
-        if owner == key:
-            shutil.rmtree(leftover, ignore_errors=True)
+    for path in folder.glob(".*.tmp"):
+        key_of_path = path.name[1:].split(".")[0]
+        if key_of_path == key:
+            shutil.rmtree(path, ignore_errors=True)
             continue
-        with suppress(Timeout, OSError), FileLock(folder / f".{owner}.lock", timeout=0):
-            shutil.rmtree(leftover, ignore_errors=True)
+        with suppress(Timeout, OSError), FileLock(folder / f".{key_of_path}.lock", timeout=0):
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""A sequence of featurized molecules in memory-mapped files: only molecules in use take memory."""
+"""A sequence of featurized molecules in memory-mapped files, of which only those in use are in memory."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,22 +14,24 @@ from molattn.data.store.ragged import RaggedColumns, encode_row
 from molattn.errors import ConformerError, SmilesError
 
 TEXT_COLUMNS = {name: np.dtype("u1") for name in ("smiles", "canonical_smiles", "metadata")}
-"""The columns of every store; `metadata` is a JSON object of data that few rows have, such as warnings."""
+"""The columns of every store; `metadata` is a JSON object with data that only few rows have, such as warnings."""
 
-Index = Sequence[int] | npt.NDArray[Any]  # of integers
+Index = Sequence[int] | npt.NDArray[Any]
+"""Integer indices of molecules."""
 
 
 class MoleculeStore(Sequence[Any]):
-    """n molecules in memory-mapped ragged columns, each equal in every field to the one that was featurized.
+    """n molecules in memory-mapped ragged columns.
 
-    `store[i]` is the molecule, or the SmilesError of an invalid one. `store[rows]`, with a slice or indices, is a store
-    of those rows that shares the columns; the `collate` of a model makes a batch of it at once.
+    `store[i]` is a molecule, equal to the one that was featurized, or the SmilesError of an invalid one. `store[rows]`,
+    with a slice, indices or a boolean mask, is a store of those rows that shares the columns; `collate` batches it
+    without unpacking single molecules.
 
     Args:
-        columns: the rows that `pack_row` returned.
-        packing: the packing of the molecules.
-        rows: (n,) the rows of the columns; all if None.
-        folder: an object that is kept alive as long as the store, such as a temporary folder.
+        columns: the columns, which a `RaggedWriter` wrote from rows of `pack_row` and `pack_error`.
+        packing: how the molecules are packed into the columns.
+        rows: (n,) indices of the rows in the columns; None for all.
+        folder: an object that the store holds a reference to, such as a `tempfile.TemporaryDirectory`.
     """
 
     def __init__(
@@ -48,7 +50,9 @@ class MoleculeStore(Sequence[Any]):
     def __getitem__(self, index: int | slice | Index) -> Any:
         if not isinstance(index, int | np.integer):
             indices = index if isinstance(index, slice) else np.asarray(index)
-            if isinstance(indices, np.ndarray) and indices.dtype != bool:  # a mask selects, and is no list of 0 and 1
+            if (
+                isinstance(indices, np.ndarray) and indices.dtype != bool
+            ):  # a boolean mask is not an array of indices 0 and 1
                 indices = indices.astype(np.int64)
             return MoleculeStore(self.columns, self.packing, self.rows[indices], self._folder)
         row = int(self.rows[index])
@@ -65,7 +69,7 @@ class MoleculeStore(Sequence[Any]):
 
     @property
     def smiles(self) -> list[str]:
-        """n SMILES that the molecules were read from."""
+        """n SMILES that the molecules were featurized from."""
         return self.columns.texts("smiles", self.rows)
 
     @property
@@ -81,7 +85,7 @@ class MoleculeStore(Sequence[Any]):
                 yield index, tuple(found)
 
     def padded(self) -> dict[str, npt.NDArray[Any]]:
-        """All molecules, padded: see `Packing.padded`."""
+        """All molecules as padded arrays: see `Packing.padded`."""
         return self.packing.padded(self.columns, self.rows)
 
     def _metadata(self, row: int) -> dict[str, Any]:
@@ -90,9 +94,17 @@ class MoleculeStore(Sequence[Any]):
 
 
 def pack_row(smiles: object, featurize: Callable[..., Any], packing: Packing) -> dict[str, bytes]:
-    """The row of a store for one SMILES.
+    """Featurize a SMILES and pack it into a row of a store.
 
-    featurize: as in `Featurization`; its errors are raised.
+    Args:
+        smiles: the SMILES.
+        featurize, packing: as in `molattn.data.store.cache.Featurization`.
+
+    Returns:
+        The bytes of each column.
+
+    Raises:
+        SmilesError: by `featurize`, for an invalid SMILES.
     """
     mols: list[Any] = []
     molecule = featurize(smiles, on_molecule=mols.append)
@@ -105,7 +117,7 @@ def pack_row(smiles: object, featurize: Callable[..., Any], packing: Packing) ->
 
 
 def pack_error(error: SmilesError) -> dict[str, bytes]:
-    """The row of a store for an invalid SMILES."""
+    """The row of a store for an invalid SMILES: the bytes of each column that is not empty."""
     metadata = {"error": error.reason, "no_conformer": isinstance(error, ConformerError)}
     return encode_row({"smiles": str(error.smiles), "metadata": json.dumps(metadata)})
 
@@ -123,5 +135,5 @@ def molecule_sizes(molecules: Sequence[Any]) -> npt.NDArray[np.int64]:
 
 
 def select_molecules(molecules: Sequence[Any], rows: Index) -> Sequence[Any]:
-    """The molecules `rows`, in that order."""
+    """The molecules with the indices `rows`, in that order."""
     return molecules[rows] if isinstance(molecules, MoleculeStore) else [molecules[i] for i in rows]

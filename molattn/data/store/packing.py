@@ -18,7 +18,7 @@ _SELF_BOND = pack_bond([BOND_FEATURES[0].index["self"], 0, 0, 0])
 
 @runtime_checkable
 class Packing(Protocol):
-    """Conversion of molecules of one kind to and from columns."""
+    """Conversion of one type of molecules to and from ragged columns."""
 
     @property
     def dtypes(self) -> Mapping[str, np.dtype[Any]]:
@@ -26,11 +26,11 @@ class Packing(Protocol):
         ...
 
     def pack(self, molecule: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The columns of one molecule, and metadata that has no column, as JSON."""
+        """The values of each column for one molecule, and further data as a JSON object."""
         ...
 
     def unpack(self, columns: RaggedColumns, row: int, smiles: str, metadata: Mapping[str, Any]) -> Any:
-        """The molecule that was packed."""
+        """The molecule in a row, equal to the one that was packed."""
         ...
 
     def sizes(self, columns: RaggedColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -44,10 +44,10 @@ class Packing(Protocol):
 
 @dataclass(frozen=True)
 class GraphPacking:
-    """`MoleculeGraph` in columns.
+    """Packs `MoleculeGraph` into columns.
 
-    Path lengths and distances are symmetric with 0 on the diagonal: for n atoms, the n (n - 1) / 2 entries below it are
-    stored, row by row. For each bond with i > j, (i, j, code of [i, j], code of [j, i]) is stored.
+    Path lengths and distances are symmetric and 0 on the diagonal: for n atoms, the n (n - 1) / 2 entries below the
+    diagonal are stored, row by row. A bond of atoms i > j is stored as (i, j, code of [i, j], code of [j, i]).
     """
 
     distances: bool = False
@@ -60,7 +60,7 @@ class GraphPacking:
         return columns | {"distances": _FLOAT32} if self.distances else columns
 
     def pack(self, molecule: MoleculeGraph) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The columns of one molecule, and its symbols if they cannot be derived from its codes."""
+        """The values of each column for one molecule, and its symbols if they cannot be derived from its codes."""
         below = _below(molecule.num_atoms)
         bonds, reverse = molecule.bond_codes.take(below), molecule.bond_codes.T.take(below)
         (found,) = bonds.nonzero()
@@ -74,7 +74,7 @@ class GraphPacking:
         return columns, {"symbols": list(molecule.symbols)} if custom_symbols else {}
 
     def unpack(self, columns: RaggedColumns, row: int, smiles: str, metadata: Mapping[str, Any]) -> MoleculeGraph:
-        """The molecule that was packed."""
+        """The molecule in a row, equal to the one that was packed."""
         padded = self.padded(columns, np.array([row]))
         return MoleculeGraph(
             smiles=smiles,
@@ -124,7 +124,7 @@ def _symmetric(below: npt.NDArray[np.bool_], values: npt.NDArray[Any]) -> npt.ND
 
 @dataclass(frozen=True)
 class TokenPacking:
-    """`SmilesTokens` in columns; `encoded_smiles` is the concatenation of the tokens."""
+    """Packs `SmilesTokens` into a column of token codes; the encoded SMILES is the concatenation of the tokens."""
 
     @property
     def dtypes(self) -> Mapping[str, np.dtype[Any]]:
@@ -132,11 +132,11 @@ class TokenPacking:
         return {"tokens": _UINT8}
 
     def pack(self, molecule: SmilesTokens) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The column of one molecule."""
+        """The token codes of one molecule; there is no further data."""
         return {"tokens": molecule.codes}, {}
 
     def unpack(self, columns: RaggedColumns, row: int, smiles: str, metadata: Mapping[str, Any]) -> SmilesTokens:
-        """The molecule that was packed."""
+        """The molecule in a row, equal to the one that was packed."""
         codes = columns.row("tokens", row).copy()
         labels = tuple(TOKENS[code] for code in codes.tolist())
         return SmilesTokens(smiles, "".join(labels), labels, codes, tuple(metadata.get("warnings", ())))

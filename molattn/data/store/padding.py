@@ -1,4 +1,4 @@
-"""Padded arrays of molecules, and which molecules share a batch, without torch."""
+"""Padded arrays of molecules, and batches by size, without torch."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,8 +10,8 @@ from molattn.chem import MoleculeGraph, SmilesTokens
 
 MAX_PAIRS = 2**16
 """Maximum pairs of atoms or tokens in a batch for prediction, padding included. With 16 channels per pair they take
-4 MB, which fit into the cache of a processor. Measured, 2**15 and 2**17 are as fast. Batches of a fixed 128 molecules
-are 1.5 times slower, because each molecule is padded to the largest of its batch."""
+4 MB, which fit into the cache of a CPU. In measurements, 2**15 and 2**17 were as fast. Batches of always 128 molecules
+were 1.5 times slower, because each molecule is padded to the size of the largest one."""
 
 
 def pad_graphs(molecules: Sequence[MoleculeGraph]) -> dict[str, npt.NDArray[Any]]:
@@ -29,7 +29,9 @@ def pad_graphs(molecules: Sequence[MoleculeGraph]) -> dict[str, npt.NDArray[Any]
     }
     if count := sum(molecule.distances is not None for molecule in molecules):
         if count < b:
-            raise ValueError(f"{count} of {b} molecules have distances: read all of one batch with conformers, or none")
+            raise ValueError(
+                f"{count} of {b} molecules have distances: featurize all of a batch with conformers, or none"
+            )
         arrays["distances"] = np.zeros((b, n, n), np.float32)
     matrices = arrays.keys() - {"atom_codes", "mask"}
     for i, molecule in enumerate(molecules):
@@ -53,10 +55,10 @@ def batches_by_size(sizes: Sequence[int] | np.ndarray, batch_size: int, max_pair
     """Batches for prediction: the indices of molecules, sorted by size and cut into batches.
 
     Args:
-        sizes: atoms, or tokens, of each molecule.
-        batch_size: the maximum number of molecules in a batch.
-        max_pairs: the maximum pairs of atoms or tokens in a batch, padding included; a molecule that has more is a
-            batch by itself.
+        sizes: (n,) number of atoms or tokens of each molecule.
+        batch_size: maximum number of molecules in a batch.
+        max_pairs: maximum pairs of atoms or tokens in a batch, padding included; a molecule with more is a batch by
+            itself.
 
     >>> [batch.tolist() for batch in batches_by_size([3, 100, 2, 4, 3], batch_size=3, max_pairs=40)]
     [[2, 0, 4], [3], [1]]

@@ -1,4 +1,4 @@
-"""Ragged columns (rows of different lengths) in flat files: written once, memory-mapped, read a few rows at a time."""
+"""Ragged columns, with rows of different lengths, in binary files that are written once and memory-mapped."""
 
 import hashlib
 import mmap
@@ -17,8 +17,8 @@ import numpy.typing as npt
 OFFSETS = np.dtype("<i8")
 
 ROWS_PER_RELEASE = 4096
-"""Rows that are read before the mapped pages are released. They stay in the system's page cache, but the memory of a
-process that reads all rows of a large file stays small."""
+"""Number of read rows after which mapped pages are released. They stay in the page cache of the system, but no longer
+count as memory of the process."""
 
 _ROWS_PER_FLUSH = 1024
 
@@ -38,19 +38,21 @@ class FileDigest:
 
 
 class RaggedWriter:
-    """Writes columns, row by row, to a folder: the elements to `NAME.bin`, the offsets of rows to `NAME.offsets.bin`.
+    """Writes columns row by row: the elements to `NAME.bin`, the offsets of the rows to `NAME.offsets.bin`.
+
+    It is a context manager; `files` is set at the end of the block.
 
     Args:
         folder: an existing, empty folder.
         dtypes: the dtype of each column.
 
     Attributes:
-        files: the digest of each file, by name, once the block has ended without an error and all data is on disk.
+        files: the digest of each file, by name, once the block has ended without an error and the data is on disk.
     """
 
     def __init__(self, folder: Path, dtypes: Mapping[str, np.dtype[Any]]):
         self.dtypes = dict(dtypes)
-        self._files = {name: _HashedFile(folder / f"{name}.bin") for name in dtypes}
+        self._elements = {name: _HashedFile(folder / f"{name}.bin") for name in dtypes}
         self._offsets = {name: _HashedFile(folder / f"{name}.offsets.bin") for name in dtypes}
         self._parts: dict[str, list[bytes]] = {name: [] for name in dtypes}
         self._ends = dict.fromkeys(dtypes, 0)
@@ -60,7 +62,7 @@ class RaggedWriter:
             file.write(array("q", [0]).tobytes())
 
     def write(self, row: Mapping[str, bytes]) -> None:
-        """Append a row; a missing column is empty."""
+        """Append a row: the bytes of its elements in each column; a missing column is empty."""
         for name, parts in self._parts.items():
             parts.append(row.get(name, b""))
         self._pending += 1
@@ -71,7 +73,7 @@ class RaggedWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        written = [*self._files.values(), *self._offsets.values()]
+        written = [*self._elements.values(), *self._offsets.values()]
         if kind is None:
             self._flush()
             self.files = {file.path.name: file.close() for file in written}
@@ -80,7 +82,7 @@ class RaggedWriter:
 
     def _flush(self) -> None:
         for name, parts in self._parts.items():
-            self._files[name].write(b"".join(parts))
+            self._elements[name].write(b"".join(parts))
             width = self.dtypes[name].itemsize
             ends = list(accumulate((len(part) // width for part in parts), initial=self._ends[name]))
             self._ends[name] = ends[-1]
@@ -156,23 +158,23 @@ class RaggedColumns:
         return offsets[rows + 1] - offsets[rows]
 
     def row(self, name: str, row: int) -> npt.NDArray[Any]:
-        """The elements of one row: a view that must not be written to."""
+        """The elements of one row, as a read-only view."""
         offsets = self._offsets[name]
         self._release_pages(1)
         return self._flat[name][offsets[row] : offsets[row + 1]]
 
     def take(self, name: str, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-        """The elements of `rows`, one row after the other."""
+        """The elements of `rows`, concatenated in that order."""
         flat, offsets = self._flat[name], self._offsets[name]
         self._release_pages(len(rows))
         if not len(rows):
             return np.empty(0, flat.dtype)
-        # Slices are copied as blocks, which is faster than single elements by index.
+        # Copying slices is faster than indexing single elements.
         ends = zip(offsets[rows].tolist(), offsets[rows + 1].tolist(), strict=True)
         return np.concatenate([flat[start:end] for start, end in ends])
 
     def texts(self, name: str, rows: npt.NDArray[np.int64]) -> list[str]:
-        """The text of each of `rows`, of a column in UTF-8."""
+        """The text of each of `rows`, in a column of UTF-8."""
         flat, offsets = self._flat[name].data, self._offsets[name]
         self._release_pages(len(rows))
         ends = zip(offsets[rows].tolist(), offsets[rows + 1].tolist(), strict=True)
@@ -188,7 +190,7 @@ class RaggedColumns:
 
 
 def encode_row(columns: Mapping[str, str | npt.NDArray[Any]]) -> dict[str, bytes]:
-    """Arrays and strings as a row for a `RaggedWriter`."""
+    """Encode arrays and strings as bytes, for `RaggedWriter.write`."""
     return {
         name: value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value.tobytes()
         for name, value in columns.items()
