@@ -64,7 +64,7 @@ def test_block_boundaries_do_not_matter(tmp_path: Path, monkeypatch: pytest.Monk
     path = tmp_path / "t.csv"
     path.write_bytes('\ufeffsmiles,é\r\nC,"1\r2"\r\n\rCC,\u20ac\n\n"C\n\nC",x'.encode())
     whole = read(path)
-    monkeypatch.setattr(lines, "_BLOCK", block)
+    monkeypatch.setattr(lines, "_BLOCK_BYTES", block)
     assert read(path) == whole == (("smiles", "é"), [["C", "1\r2"], ["CC", "\u20ac"], ["C\n\nC", "x"]], [2, 5, 7])
 
 
@@ -91,7 +91,7 @@ def test_rows_and_their_lines_are_those_of_the_csv_module(pieces: list[str], blo
     except csv.Error:
         refused = True
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "_BLOCK", block)
+        patch.setattr(lines, "_BLOCK_BYTES", block)
         found = read_lines(io.BytesIO(text.encode()), "t.csv")
         try:
             stream = csv_stream(found, "t.csv")

@@ -25,8 +25,8 @@ class Pipe(io.BytesIO):
         return data
 
 
-def read(data: bytes, latin: bool = False) -> list[str]:
-    return list(read_lines(io.BytesIO(data), "t.csv", latin=latin))
+def read(data: bytes, latin_1: bool = False) -> list[str]:
+    return list(read_lines(io.BytesIO(data), "t.csv", latin_1=latin_1))
 
 
 def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_a_file_that_cannot_be_read_on() -> None:
 
 
 def test_the_unpacked_bytes_of_a_gzip_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "_BLOCK", 1000)
+    monkeypatch.setattr(lines, "_BLOCK_BYTES", 1000)
     packed = gzip.compress(bytes(3000))
     for most, whole in ((3000, True), (None, True), (2999, False)):
         with gzip.open(io.BytesIO(packed)) as file:
@@ -72,21 +72,21 @@ def test_a_damaged_gzip() -> None:
 
 @pytest.mark.parametrize("block", [1, 2, 3, 4, 100])
 def test_line_ends_are_unchanged_wherever_blocks_end(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(lines, "_BLOCK", block)
+    monkeypatch.setattr(lines, "_BLOCK_BYTES", block)
     assert read(b"a\r\nb\rc\n\nd\r\r\n\re") == ["a\r\n", "b\r", "c\n", "\n", "d\r", "\r\n", "\r", "e"]
     assert read(b"") == []
     assert read(b"\r") == ["\r"]
     assert read(b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n") == ["a\n", "\ufeffb\n"]
     assert read("é\u2028x\x0b\n€\n".encode()) == ["é\u2028x\x0b\n", "€\n"]
-    assert read(b"a\xe9\r\nb\rc\n\xff", latin=True) == ["aé\r\n", "b\r", "c\n", "ÿ"]
-    assert read("€\n".encode() + b"\xe9\n", latin=True) == ["€\n", "é\n"]
+    assert read(b"a\xe9\r\nb\rc\n\xff", latin_1=True) == ["aé\r\n", "b\r", "c\n", "ÿ"]
+    assert read("€\n".encode() + b"\xe9\n", latin_1=True) == ["€\n", "é\n"]
     with pytest.raises(InputError, match="line 4, byte 2 of it: 0xe9 is not UTF-8 text"):
         read("é\nb\r\n\rx".encode() + b"\xe9\n")
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 4, 100])
 def test_the_encoding_does_not_depend_on_where_blocks_end(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(lines, "_BLOCK", block)
+    monkeypatch.setattr(lines, "_BLOCK_BYTES", block)
     text = "name,x\r\n\r\n€é\ny\r\nµ\r"
     expected = text.splitlines(keepends=True)
     for encoding in ("utf-8", "utf-8-sig", "utf-16", "utf-32", "cp1252"):
@@ -112,7 +112,7 @@ def test_a_file_that_is_no_text_is_named() -> None:
 
 @pytest.mark.parametrize("block", [1, 4, 7])
 def test_the_length_of_a_line_is_limited(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(lines, "_BLOCK", block)
+    monkeypatch.setattr(lines, "_BLOCK_BYTES", block)
     monkeypatch.setattr(lines, "MAX_LINE_BYTES", 10)
     assert read(b"0123456789") == ["0123456789"]
     assert read(b"012345678\n" * 3 + b"0123456789") == ["012345678\n"] * 3 + ["0123456789"]

@@ -1,4 +1,4 @@
-"""Typed rows of Parquet files and data frames, and their conversion to text."""
+"""Rows of Parquet files and data frames, which have types, and their conversion to text."""
 
 import hashlib
 import io
@@ -33,7 +33,7 @@ file if that is more: a page of every column is in memory at once. See `parquet_
 def parquet_stream(path: str | Path, source: str, warn: Warn = ignore_warning) -> Iterator[RowStream]:
     """The rows of a Parquet file; `warn` is called if columns have no name.
 
-    Raises InputError for a file that is not Parquet or is damaged, and for rows that would fill the memory.
+    Raises InputError for a file that is not Parquet or is damaged, and for rows that need too much memory.
     """
     count_parquet_rows(path, source)
     try:
@@ -48,7 +48,7 @@ def parquet_stream(path: str | Path, source: str, warn: Warn = ignore_warning) -
 def count_parquet_rows(path: str | Path, source: str) -> int:
     """The number of rows of a Parquet file; a separate process reads the whole file: see `parquet_check`.
 
-    Raises InputError as `parquet_stream` does.
+    Raises InputError as `parquet_stream`.
     """
     stat = os.stat(path)
     return _count_rows(source, os.path.realpath(path), stat.st_size, stat.st_ino, stat.st_mtime_ns)
@@ -56,7 +56,7 @@ def count_parquet_rows(path: str | Path, source: str) -> int:
 
 @lru_cache(maxsize=256)
 def _count_rows(source: str, path: str, size: int, *_: int) -> int:
-    """The number of rows by `parquet_check`; size, inode and time identify the file's version in the `lru_cache`."""
+    """The number of rows by `parquet_check`; size, inode and modification time are part of the key of `lru_cache`."""
     limit = max(MIN_ARROW_MEMORY, ARROW_MEMORY_PER_BYTE * size)
     result = _run_check(path, limit)
     num_rows = result["rows"]
@@ -75,6 +75,7 @@ def _count_rows(source: str, path: str, size: int, *_: int) -> int:
 
 
 def _run_check(path: str, limit: int) -> dict[str, Any]:
+    """The result of `parquet_check`, in a process that may allocate `limit` bytes."""
     command = [sys.executable, "-P", str(Path(__file__).with_name("parquet_check.py")), path]
     variables = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "ARROW_DEFAULT_MEMORY_POOL": "system"}
     environment = {**os.environ, **variables, "OMP_NUM_THREADS": "1"}
@@ -83,9 +84,9 @@ def _run_check(path: str, limit: int) -> dict[str, Any]:
     try:
         return json.loads(process.stdout)
     except ValueError:
-        # A negative code on POSIX, one of many bits on Windows, which leaves no message.
+        # The process crashed: its exit code is negative on POSIX, and on Windows it wrote no message.
         message = "" if process.returncode < 0 else process.stderr.decode(errors="replace").strip()
-        return {"rows": 0, "error": message.split("\n")[-1].strip() or "the process that read it died"}
+        return {"rows": 0, "error": message.split("\n")[-1].strip() or "the process that read it crashed"}
 
 
 def frame_stream(frame: Any, warn: Warn = ignore_warning) -> RowStream:
@@ -136,15 +137,15 @@ def cache_frame(frame: Any) -> Path:
 
 
 def table_text(frame: pa.Table) -> list[list[str]]:
-    """The rows as text: see `column_text`."""
+    """The rows of an Arrow table as text: see `column_text`."""
     columns = [column_text(column) for column in frame.columns]
     return [list(row) for row in zip(*columns, strict=True)] if columns else [[] for _ in range(frame.num_rows)]
 
 
 def column_text(column: pa.ChunkedArray) -> list[str]:
-    """A column as text: a missing value or NaN is empty, true is 1 and false 0, nested values are JSON.
+    """The values of a column as text: a missing value or NaN is empty, true is 1, false is 0, nested values are JSON.
 
-    A number has the digits of its own precision: the float32 0.1 is 0.1, not 0.10000000149011612.
+    A number has the digits of its own precision: float32 0.1 is 0.1, not 0.10000000149011612.
     """
     if pa.types.is_boolean(column.type):
         column = pc.cast(column, pa.int8())
@@ -170,6 +171,7 @@ def _stream(schema: pa.Schema, batches: Iterator[pa.RecordBatch], source: str, w
 
 
 def _batches(file: pq.ParquetFile, source: str) -> Iterator[pa.RecordBatch]:
+    """The record batches of a Parquet file. Raises InputError if it is damaged."""
     num_rows = 0
     try:
         for batch in file.iter_batches(CHUNK_SIZE, use_threads=False):
@@ -180,7 +182,7 @@ def _batches(file: pq.ParquetFile, source: str) -> Iterator[pa.RecordBatch]:
 
 
 def _chunks(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
-    """The rows in chunks of `CHUNK_SIZE`, regrouped because batches of a Parquet file end with its row groups."""
+    """The rows in chunks of `CHUNK_SIZE`; batches are shorter at the end of a row group of a Parquet file."""
     start = 0
     pending = pa.Table.from_batches([], schema)
     for batch in batches:

@@ -2,9 +2,9 @@
 
 RDKit writes them as properties with the names `atom.dprop.NAME` (numbers), `atom.iprop.NAME` (whole numbers),
 `atom.bprop.NAME` (0 and 1) and `atom.prop.NAME` (strings): values separated by whitespace
-(`Chem.CreateAtomDoublePropertyList` and similar functions). A missing value is `n/a`, or another marker that is given
-in brackets before the first value: `[?] 0.1 ? 0.3`. A list with any other name has the form of lists in other tables,
-such as `[0.1, null, 0.3]`.
+(`Chem.CreateAtomDoublePropertyList` and similar functions). A missing value is `n/a`, or another marker in
+brackets before the first value: `[?] 0.1 ? 0.3`. A property with any other name has a list as in other tables, such as
+`[0.1, null, 0.3]`.
 """
 
 import ast
@@ -37,7 +37,7 @@ def parse_list(text: str) -> list[str]:
         text: the cell.
 
     Raises:
-        ValueError: it is not such a list; the message says why.
+        ValueError: the cell is not such a list; the message gives the reason.
 
     >>> from molattn.data import parse_list
     >>> parse_list("[0.1, -2e-3, null]")
@@ -60,7 +60,7 @@ def parse_list(text: str) -> list[str]:
 
 
 def format_list(items: Sequence[str]) -> str:
-    """The cell of a list, in JSON: numbers are unchanged, other strings are quoted, and an empty string is null.
+    """Format a list as JSON, for a cell: numbers are unchanged, other strings are quoted, an empty string is null.
 
     Args:
         items: the values, as text, as from `parse_list`.
@@ -86,7 +86,7 @@ def offsets_from_counts(counts: Sequence[int] | np.ndarray) -> npt.NDArray[np.in
 
 
 def label_rows(offsets: npt.NDArray[np.int64], molecules: Sequence[int] | np.ndarray) -> npt.NDArray[np.int64]:
-    """The indices of the label rows of some molecules, molecule by molecule.
+    """The indices of the label rows of some molecules, concatenated in the order of `molecules`.
 
     Args:
         offsets: (n + 1,), see `offsets_from_counts`: a molecule has one row of labels, or one for each atom.
@@ -102,7 +102,7 @@ def label_rows(offsets: npt.NDArray[np.int64], molecules: Sequence[int] | np.nda
 
 
 def _parse_quoted(text: str) -> list[Any]:
-    """The items of a list with quoted strings, in the syntax of JSON or Python."""
+    """Parse a list with quoted strings, in the syntax of JSON or Python."""
     for read in (json.loads, ast.literal_eval):
         try:
             items = read(text)
@@ -135,9 +135,9 @@ class ReorderedTable:
     """A table whose atom lists are in the order of the atoms of its SMILES.
 
     Attributes:
-        table: with the reordered lists; unchanged if it is not from an SDF.
-        reasons: why the lists of a row do not match its atoms, by row; these lists are empty in `table`.
-        left_out: the rows with values of hydrogens that are not atoms of the graph; these values are left out.
+        table: the table with reordered lists; unchanged if it is not from an SDF.
+        reasons: for each row (from 0) whose lists do not match its atoms, the reason; these lists are empty in `table`.
+        left_out: the rows (from 0) with values of hydrogens that are not atoms of the graph; these values are dropped.
     """
 
     table: Table
@@ -151,10 +151,10 @@ def is_rdkit_atom_list(table: Table, name: str) -> bool:
 
 
 def reorder_atom_lists(table: Table, columns: Sequence[str], add_hs: bool) -> ReorderedTable:
-    """The table with the lists in `columns` in the order of the atoms of its SMILES; with `add_hs` hydrogens follow.
+    """Reorder the lists in `columns` from the atoms of the SDF records to those of the SMILES.
 
-    A hydrogen that is implicit in the record has a missing value. The value of one that is an atom of the record but
-    not of the graph is left out.
+    With `add_hs`, the values of hydrogens follow; a hydrogen that is implicit in the record has a missing value. The
+    value of a hydrogen that is an atom of the record but not of the graph is dropped.
     """
     if not table.atom_maps:
         return ReorderedTable(table)

@@ -1,4 +1,4 @@
-"""Cells of text: numbers, bounds such as `>10` and `<= 6.1` (censored labels), and missing-value markers."""
+"""Parsing of text cells: numbers, bounds such as `>10` and `<= 6.1` (censored labels), and missing-value markers."""
 
 import math
 import re
@@ -12,7 +12,7 @@ from molattn.data.tables.number_formats import PLAIN, NumberFormat
 from molattn.errors import short_repr
 
 NUMBER = PLAIN.pattern
-"""Numbers. Stricter than float(), which also takes 1_000, full-width digits, nan and infinity."""
+"""Matches numbers; stricter than `float`, which also accepts 1_000, full-width digits, nan and infinity."""
 _APPROXIMATE = "~\u2248\u223c"
 
 _BOUND = re.compile("(>=|=>|>{1,2}|\u2265|\u2a7e|<=|=<|<{1,2}|\u2264|\u2a7d)\\s*(.*)", re.DOTALL)
@@ -30,13 +30,18 @@ NA_VALUES = frozenset((*_PANDAS_NA_VALUES, "n.a.", "n.a", "n/d", "n.d.", "n.d", 
 """Missing-value markers, in lower case: those of pandas, and some that occur in laboratory tables."""
 
 DASHES = frozenset(("-", "--", "\u2013", "\u2014"))
-"""Markers as well, except in a column that also holds `+`: there `-` is the negative class."""
+"""Further missing-value markers, except in a column that also contains `+`, where `-` is the negative class."""
 
 
 def parse_numbers(cells: Sequence[object], names: Sequence[str]) -> tuple[list[float], str | None]:
-    """The numbers in some cells of one row, NaN for an empty one, or the reason why they cannot be used.
+    """Parse cells of one row as numbers.
 
-    cells: text, or typed values, of which None and NaN are missing. names: those of their columns.
+    Args:
+        cells: text, or typed values, of which None and NaN are missing.
+        names: the names of their columns.
+
+    Returns:
+        The numbers, NaN for a missing one, and None; or an empty list and the reason why a cell is not a number.
     """
     numbers = []
     for cell, name in zip(cells, names, strict=True):
@@ -50,7 +55,7 @@ def parse_numbers(cells: Sequence[object], names: Sequence[str]) -> tuple[list[f
 
 
 def parse_required_numbers(cells: Sequence[object], names: Sequence[str]) -> tuple[list[float], str | None]:
-    """As `parse_numbers`, but a missing value is a reason as well."""
+    """As `parse_numbers`, but a missing value is not allowed either."""
     numbers, reason = parse_numbers(cells, names)
     missing = [name for number, name in zip(numbers, names, strict=False) if math.isnan(number)]
     if missing:
@@ -64,7 +69,7 @@ def missing_value_reason(names: Sequence[str]) -> str:
 
 
 def parse_finite(value: object) -> float | None:
-    """The number, NaN for a missing one, None for a value that is not a finite number."""
+    """The number, NaN for the float NaN; None for a value that is not a number or is infinite."""
     if isinstance(value, bytes) or (isinstance(value, str) and not NUMBER.fullmatch(value)):
         return None
     try:
@@ -75,6 +80,7 @@ def parse_finite(value: object) -> float | None:
 
 
 def _hint(text: str) -> str:
+    """How to correct a text that is not a number, to be appended to the reason; empty if that is not known."""
     if "," in text and (number := NumberFormat(",").normalize(text)) is not None:
         return f": write a decimal point, {number}"
     if is_na_value(text):
@@ -87,9 +93,9 @@ def _hint(text: str) -> str:
 
 
 def split_bound(text: str) -> tuple[int, str] | None:
-    """`LOWER` or `UPPER`, and the text after the sign; None for a cell without a sign.
+    """Split a cell into `LOWER` or `UPPER`, and the text after the sign; None for a cell without a sign.
 
-    Strict and other bounds are not distinguished: `>10` and `>=10` are the same bound.
+    Strict bounds are not distinguished from others: `>10` and `>=10` are the same bound.
 
     >>> split_bound(" > 100")
     (0, '100')
@@ -128,12 +134,12 @@ def parse_bound(cell: str) -> tuple[float, float] | None:
 
 
 def is_na_value(text: str) -> bool:
-    """Whether a cell, without surrounding white space, is a missing-value marker."""
+    """Whether a cell, without surrounding whitespace, is a missing-value marker."""
     return text in DASHES or text.casefold() in NA_VALUES
 
 
 def count_na_values(cells: Sequence[str]) -> Counter[str]:
-    """The count of each missing-value marker in the cells of a column, as written.
+    """The number of cells of a column with each missing-value marker, as written.
 
     >>> count_na_values(["1.5", "NA", " NA ", "-", ""])
     Counter({'NA': 2, '-': 1})

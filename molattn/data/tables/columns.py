@@ -1,4 +1,4 @@
-"""Column names: validated, numbered if duplicate, and looked up."""
+"""Column names: validation, numbering of duplicates, and lookup."""
 
 import difflib
 import re
@@ -16,10 +16,10 @@ _MAYBE_SMILES = re.compile("smile|struct|mol", re.IGNORECASE)
 
 
 def validate_column_names(where: str, names: Iterable[str]) -> tuple[str, ...]:
-    """The names, as written.
+    """Check the names, and return them as written.
 
     Raises InputError, which begins with `where`, for a name that contains NUL or is a duplicate; surrounding spaces are
-    ignored.
+    ignored in the comparison.
     """
     names = tuple(names)
     first_number: dict[str, int] = {}
@@ -40,7 +40,7 @@ def validate_column_names(where: str, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def name_columns(names: Iterable[str]) -> tuple[str, ...]:
-    """The names; empty ones are replaced by `Unnamed: 0` and so on, with the index of the column, as in pandas.
+    """Replace empty names by `Unnamed: 0` and so on, with the index of the column, as pandas does.
 
     >>> name_columns(["", "smiles", "Unnamed: 0"])
     ('Unnamed: 0.1', 'smiles', 'Unnamed: 0')
@@ -67,7 +67,7 @@ def is_unnamed(name: str) -> bool:
 
 
 def number_duplicates(names: Iterable[str]) -> list[str]:
-    """The names, with .1, .2 and so on appended to duplicates."""
+    """Append .1, .2 and so on to duplicate names."""
     counts: dict[str, int] = {}
     result = []
     for name in names:
@@ -128,10 +128,10 @@ def has_smiles_column(names: Iterable[str]) -> bool:
 
 
 def _find_smiles_columns(names: Iterable[str]) -> list[str]:
-    """The best matches for a SMILES column, all equally good."""
+    """The names that match a SMILES column best; several if they match equally well."""
     names = [*names]
     if not _MAYBE_SMILES.search("\n".join(names)):
-        return []  # fast also for a million names
+        return []  # also fast for a million names
     folded = {name: name.strip().casefold() for name in names}
     matches = (
         [name for name, text in folded.items() if text == "smiles"],
@@ -142,7 +142,7 @@ def _find_smiles_columns(names: Iterable[str]) -> list[str]:
 
 
 def format_names(names: Iterable[str]) -> str:
-    """The names as an error lists them; only the first if there are many."""
+    """The names as a text for an error; only the first `_MAX_LISTED` of them."""
     names = [*names]
     more = f" and {len(names) - _MAX_LISTED:,} more" if len(names) > _MAX_LISTED else ""
     return ", ".join(map(short_repr, names[:_MAX_LISTED])) + more

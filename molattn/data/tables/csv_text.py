@@ -1,4 +1,4 @@
-"""CSV and TSV: delimiter and header are inferred, rows are parsed strictly, and written rows are read back equal."""
+"""CSV and TSV: delimiter and header are inferred, parsing is strict, and lines that are written are read back equal."""
 
 import csv
 import io
@@ -48,7 +48,7 @@ def csv_stream(
     """The rows of a CSV; empty lines, and title lines above the header, are skipped.
 
     Args:
-        lines: with their line ends.
+        lines: the lines, with their line ends.
         source: the name of the file, for errors.
         delimiter: between cells; inferred from the header if empty.
         number_duplicate_columns: whether duplicate names in the header are numbered instead of raising an error.
@@ -79,27 +79,31 @@ def csv_stream(
         full = [cells for row in first if len(cells := _cells(row, delimiter)) == len(names)]
         header = generate_header(full or [names], source, warn)
         rows = itertools.chain([(line, names)], rows)
-    # Programs use semicolons as the delimiter where the comma is the decimal mark.
     return RowStream(
         source,
         header.columns,
-        chunk_rows(_full_rows(rows, source, header.columns), source, "line"),
+        chunk_rows(_check_widths(rows, source, header.columns), source, "line"),
         smiles_column=header.smiles_column,
+        # Programs write semicolons as delimiters where the comma is the decimal mark.
         decimal_commas=delimiter == ";",
         source_columns=header.source_columns,
     )
 
 
 def csv_line(cells: Sequence[str], delimiter: str = ",", quote_commas: bool = True) -> str:
-    """One line of a table, each cell quoted if necessary.
+    """A line of a table, with LF; cells are quoted if necessary.
 
-    csv.writer is not used, because it leaves a carriage return within a cell unquoted when lines end with LF.
+    csv.writer is not used, because it does not quote a cell with a carriage return when lines end with LF.
 
-    quote_commas: whether cells with commas are quoted even if the delimiter is another, as those of a header must be.
+    Args:
+        cells: the cells.
+        delimiter: the delimiter between cells.
+        quote_commas: whether cells with commas are quoted, even if the delimiter is another one. It must be True for a
+            header, from which the delimiter is inferred.
     """
     if len(cells) == 1 and not cells[0]:
         return '""\n'  # an empty line would be skipped
-    special = _SPECIAL if quote_commas else _SPECIAL_BUT_COMMAS
+    special = _SPECIAL if quote_commas else _SPECIAL_EXCEPT_COMMA
     return delimiter.join(_quoted(cell, special) for cell in cells) + "\n"
 
 
@@ -114,7 +118,7 @@ class _UnparsedRow:
 
 
 def _next_row(lines: Iterator[str]) -> _UnparsedRow:
-    """The next row; at the end of the file one without lines, even after empty lines.
+    """The next row, after the empty lines above it; a row without lines at the end of the file.
 
     Every character is scanned once, even if an unclosed quote spans many lines.
     """
@@ -158,7 +162,7 @@ def _remove_quoted(line: str, in_quotes: bool) -> tuple[str, bool]:
 
 
 def _first_rows(lines: Iterator[str], delimiter: str, header_row: bool) -> list[_UnparsedRow]:
-    """The first rows of a table: the header, and more rows if that could be a title or there is no header."""
+    """The first rows of a table: only as many as are needed to find the header and the delimiter."""
     rows: list[_UnparsedRow] = []
     while len(rows) < MAX_HEADER_ROWS and sum(len(line) for row in rows for line in row.lines) < _MAX_SEARCHED_TEXT:
         row = _next_row(lines)
@@ -193,11 +197,11 @@ def _header_delimiter(header: _UnparsedRow, rows: Sequence[_UnparsedRow] = ()) -
     It is the first of `DELIMITERS` that occurs outside quotes. If several do, one that yields a column named smiles is
     preferred, then one with which all `rows` have the same number of cells.
     """
-    found = [mark for mark in DELIMITERS if mark in header.unquoted] or [DELIMITERS[0]]
+    found = [delimiter for delimiter in DELIMITERS if delimiter in header.unquoted] or [DELIMITERS[0]]
     if len(found) == 1:
         return found[0]
-    with_smiles = (mark for mark in found if "smiles" in (cell.strip().casefold() for cell in _cells(header, mark)))
-    consistent = (mark for mark in found if len({len(_cells(row, mark)) for row in rows}) == 1)
+    with_smiles = (d for d in found if "smiles" in (cell.strip().casefold() for cell in _cells(header, d)))
+    consistent = (d for d in found if len({len(_cells(row, d)) for row in rows}) == 1)
     return next(itertools.chain(with_smiles, consistent), found[0])
 
 
@@ -219,7 +223,7 @@ def _cells(row: _UnparsedRow, delimiter: str) -> list[str]:
 
 
 def _rows(reader: Any, source: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows that are not empty, each with the line on which it starts."""
+    """The rows that are not empty, each with the number of the line on which it starts."""
     line = 1
     try:
         for cells in reader:
@@ -230,16 +234,16 @@ def _rows(reader: Any, source: str) -> Iterator[tuple[int, list[str]]]:
         raise InputError(f"{source}, line {line}: the quotes do not match ({error}): {QUOTING_HINT}") from error
 
 
-def _full_rows(rows: Iterator[tuple[int, list[str]]], source: str, columns: tuple[str, ...]) -> Iterator[SourceRow]:
-    """The rows. Raises InputError, with the line, for a row that is too short or too long."""
+def _check_widths(rows: Iterator[tuple[int, list[str]]], source: str, columns: tuple[str, ...]) -> Iterator[SourceRow]:
+    """The rows, unchanged. Raises InputError, with the line, for a row that is too short or too long."""
     width = len(columns)
     for line, cells in rows:
         if len(cells) != width:
-            raise InputError(wrong_width(f"{source}, line {line}", cells, columns))
+            raise InputError(describe_wrong_width(f"{source}, line {line}", cells, columns))
         yield SourceRow(line, cells)
 
 
-def wrong_width(where: str, cells: Sequence[str], columns: tuple[str, ...]) -> str:
+def describe_wrong_width(where: str, cells: Sequence[str], columns: tuple[str, ...]) -> str:
     """The error message of a row that is too short or too long."""
     found = f"{where}: {len(cells)} fields where the header has {len(columns)}"
     if len(cells) < len(columns):
@@ -261,9 +265,9 @@ def escape_formula(cell: str) -> str:
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
-# Cells with any delimiter are quoted, so that the delimiter of a header is inferred correctly.
+# Cells with any of the delimiters are quoted, so that the delimiter of a header is inferred correctly.
 _SPECIAL = re.compile(r'[",;\t\r\n]')
-_SPECIAL_BUT_COMMAS = re.compile(r'[";\t\r\n]')
+_SPECIAL_EXCEPT_COMMA = re.compile(r'[";\t\r\n]')
 
 
 def _quoted(cell: str, special: re.Pattern[str]) -> str:

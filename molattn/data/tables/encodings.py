@@ -1,4 +1,4 @@
-"""Text encodings: detection, and conversion to UTF-8."""
+"""Encodings of text: detection, and conversion to UTF-8."""
 
 import codecs
 from collections.abc import Iterable, Iterator
@@ -10,14 +10,14 @@ UTF_8, CP1252 = "utf-8", "cp1252"
 NAMES = {UTF_8: "UTF-8", CP1252: "Windows-1252"}
 """The names of the encodings in messages."""
 
-# UTF-32 first: its mark starts with that of UTF-16.
+# UTF-32 first: its byte-order mark starts with that of UTF-16.
 _BOMS = {
     codecs.BOM_UTF32_LE: "utf-32",
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-_OTHER_FILES = {
+_OTHER_FORMATS = {
     b"PK\x03\x04": "a workbook or another zip archive",
     b"\xd0\xcf\x11\xe0": "a workbook of an old Excel, or one with a password",
     b"\x1f\x8b\x08": "gzip",
@@ -25,19 +25,19 @@ _OTHER_FILES = {
 
 
 def bom_encoding(blocks: Iterator[bytes], source: str) -> tuple[str, Iterator[bytes]]:
-    """The encoding given by a byte-order mark, empty for UTF-8 or without a mark; and the blocks, unchanged.
+    """The encoding by the byte-order mark, empty for UTF-8 or without a mark; and the blocks, unchanged.
 
-    Only the blocks that contain the mark are read.
+    Only the first blocks, with the mark, are read.
 
     Raises InputError for a file that is not text.
     """
-    starts = [*_BOMS, *_OTHER_FILES]
+    starts = [*_BOMS, *_OTHER_FORMATS]
     head = b""
     for block in blocks:
         head += block
         if not any(len(head) < len(start) and start.startswith(head) for start in starts):
             break
-    for start, what in _OTHER_FILES.items():
+    for start, what in _OTHER_FORMATS.items():
         if head.startswith(start):
             raise InputError(f"{source} is not text but {what}: give it the suffix of its format, such as .xlsx")
     encoding = next((name for mark, name in _BOMS.items() if head.startswith(mark)), "")
@@ -57,12 +57,12 @@ def as_utf_8(blocks: Iterable[bytes], encoding: str, source: str) -> Iterator[by
             data = text.encode()
         except UnicodeError as error:
             if isinstance(error, UnicodeDecodeError):
-                line += _line_ends(error.object[: error.start].decode(encoding, "replace"), ends_with_cr)
+                line += _count_line_ends(error.object[: error.start].decode(encoding, "replace"), ends_with_cr)
             raise InputError(
                 f"{source}, line {line}: the text is not {encoding}; save it as UTF-8, or give another --encoding"
             ) from error
         if text:
-            line += _line_ends(text, ends_with_cr)
+            line += _count_line_ends(text, ends_with_cr)
             ends_with_cr = text.endswith("\r")
         if data:
             yield data
@@ -83,5 +83,5 @@ def guess_encoding(data: bytes) -> tuple[int, str]:
     return index, UTF_8
 
 
-def _line_ends(text: str, after_cr: bool) -> int:
+def _count_line_ends(text: str, after_cr: bool) -> int:
     return text.count("\n") + text.count("\r") - text.count("\r\n") - (after_cr and text.startswith("\n"))

@@ -1,4 +1,4 @@
-"""The header of a table: below title rows, with columns without a name, or missing."""
+"""The header of a table: detection below title rows, names for columns without one, and tables without a header."""
 
 import re
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ MAX_HEADER_ROWS = 10
 _MAX_SEARCHED_CELLS = 1000
 """Maximum number of cells of a row that are searched for a SMILES."""
 _MIN_SMILES = 2
-"""Minimum length of a column name to be taken for a SMILES: C and N are also names of elements."""
-# Atoms, bonds, branches and ring closures, the first of them an atom.
+"""Minimum length of a column name that can be a SMILES: C and N are also symbols of elements."""
+# Atoms, bonds, branches and ring closures; an atom comes first.
 _SMILES_LIKE = re.compile(
     r"(\[[^\[\]\s]+\]|Br|Cl|[BCNOPSFIbcnops*])(\[[^\[\]\s]+\]|Br|Cl|[BCNOPSFIbcnops*\d=#$:/\\.~()%+-])*"
 )
@@ -38,7 +38,7 @@ class Header:
 
 
 def read_header(cells: Sequence[str], where: str, number_duplicate_columns: bool, warn: Warn) -> Header:
-    """The header in a row.
+    """Read the header from the cells of a row.
 
     Args:
         cells: the cells of the row.
@@ -70,7 +70,7 @@ def describe_unnamed(where: str, columns: Sequence[str], source_columns: Sequenc
 
 
 def generate_header(rows: Sequence[Sequence[str]], source: str, warn: Warn) -> Header:
-    """The header of a table without one, given its first rows: column_1, column_2 and so on."""
+    """Generate the header of a table without one, column_1 and so on; `rows` are its first rows."""
     columns = [f"column_{i + 1}" for i in range(len(rows[0]))]
     found = detect_smiles_column(rows)
     smiles_column = None if found is None else columns[found]
@@ -81,7 +81,7 @@ def generate_header(rows: Sequence[Sequence[str]], source: str, warn: Warn) -> H
 
 
 def detect_smiles_column(rows: Sequence[Sequence[str]]) -> int | None:
-    """The index of the column in which most cells are SMILES, of several the one with the longest texts; or None."""
+    """The index of the column of which most cells are SMILES, of several the one with the longest texts; or None."""
     lengths: dict[int, int] = {}
     for index in range(min(_MAX_SEARCHED_CELLS, *map(len, rows))):
         cells = [cell for row in rows if (cell := row[index].strip())]
@@ -99,7 +99,7 @@ def is_certainly_header(cells: Sequence[str]) -> bool:
 
 
 def has_no_empty_cell(cells: Sequence[str]) -> bool:
-    """Whether a row has several cells and none is empty, so that it is not a title."""
+    """Whether a row has several cells, none of them empty, so that it cannot be a title."""
     return len(cells) > 1 and all(map(str.strip, cells))
 
 

@@ -1,4 +1,4 @@
-"""Streams of bytes and of lines of text, which rows are parsed from, in bounded memory."""
+"""Streams of bytes and of lines of text, in bounded memory."""
 
 import codecs
 import gzip
@@ -20,13 +20,13 @@ STDIN = "-"
 """The path that means standard input."""
 
 MAX_LINE_BYTES = 2**24
-"""Maximum bytes of a line: a file without line ends is not a table, and must not fill the memory."""
+"""Maximum bytes of a line: a file without line ends is not a table, and must not be read into memory as a whole."""
 
-_BLOCK = 2**20
+_BLOCK_BYTES = 2**20
 
 
 def source_name(path: str | Path) -> str:
-    """The name of a source in errors."""
+    """The name of a path, or of standard input, in errors."""
     return "standard input" if str(path) == STDIN else str(path)
 
 
@@ -63,8 +63,8 @@ def read_blocks(file: Any, source: str, max_bytes: int | None = None) -> Iterato
     total = 0
     while True:
         try:
-            # Not read(), which would wait for a whole block of a pipe.
-            block = file.read1(_BLOCK)
+            # Not read, which waits until a pipe has a whole block.
+            block = file.read1(_BLOCK_BYTES)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise InputError(f"{source} is damaged, it cannot be unpacked ({error}): copy it again") from error
         except OSError as error:
@@ -81,7 +81,7 @@ def read_lines(
     file: Any,
     source: str,
     *,
-    latin: bool = False,
+    latin_1: bool = False,
     max_bytes: int | None = None,
     encoding: str = "",
     warn: Warn = ignore_warning,
@@ -95,7 +95,7 @@ def read_lines(
     Args:
         file: an open binary file.
         source: its name, for errors.
-        latin: whether each line that is not UTF-8 is decoded as Latin-1, independently of the other lines.
+        latin_1: whether each line that is not UTF-8 is decoded as Latin-1, independently of the other lines.
         max_bytes: as for `read_blocks`.
         encoding: the name of the encoding, which must exist.
         warn: called if the text is read as Windows-1252.
@@ -104,20 +104,20 @@ def read_lines(
     `MAX_LINE_BYTES`.
     """
     blocks = read_blocks(file, source, max_bytes)
-    found, blocks = (encoding, blocks) if encoding else bom_encoding(blocks, source)
-    other = bool(found) and codecs.lookup(found).name != UTF_8
-    if other:
-        blocks = as_utf_8(blocks, found, source)
+    known, blocks = (encoding, blocks) if encoding else bom_encoding(blocks, source)
+    if known and codecs.lookup(known).name != UTF_8:
+        blocks = as_utf_8(blocks, known, source)
     # Whole texts are decoded and iterated over in C, which is much faster than line by line.
-    return chain.from_iterable(_texts(blocks, source, latin and not found, UTF_8 if found else "", warn))
+    return chain.from_iterable(_texts(blocks, source, latin_1 and not known, UTF_8 if known else "", warn))
 
 
-def _texts(blocks: Iterator[bytes], source: str, latin: bool, encoding: str, warn: Warn) -> Iterator[Iterator[str]]:
+def _texts(blocks: Iterator[bytes], source: str, latin_1: bool, encoding: str, warn: Warn) -> Iterator[Iterator[str]]:
+    """The lines, in iterators over the lines of a block each; `encoding` is empty until it is detected."""
     number = 1
     for first, data in enumerate(_whole_lines(blocks, source)):
         if not first and data.startswith(codecs.BOM_UTF8):
             data, encoding = data.removeprefix(codecs.BOM_UTF8), UTF_8
-        if not encoding and not latin and not data.isascii():
+        if not encoding and not latin_1 and not data.isascii():
             index, encoding = guess_encoding(data)
             if encoding == CP1252:
                 warn(
@@ -127,17 +127,17 @@ def _texts(blocks: Iterator[bytes], source: str, latin: bool, encoding: str, war
         try:
             yield io.StringIO(data.decode(encoding or UTF_8), newline="")
         except UnicodeDecodeError:
-            yield _line_by_line(data, source, number, encoding or UTF_8, latin)
+            yield _line_by_line(data, source, number, encoding or UTF_8, latin_1)
         number += _count_line_ends(data)
 
 
-def _line_by_line(data: bytes, source: str, number: int, encoding: str, latin: bool) -> Iterator[str]:
-    """The lines of `data`, one of which is not in the encoding, one by one; the first is line `number`."""
+def _line_by_line(data: bytes, source: str, number: int, encoding: str, latin_1: bool) -> Iterator[str]:
+    """The lines of `data`, decoded one by one, because one is not in the encoding; the first is line `number`."""
     for line_number, line in enumerate(data.splitlines(keepends=True), start=number):
         try:
             yield line.decode(encoding)
         except UnicodeDecodeError as error:
-            if not latin:
+            if not latin_1:
                 raise InputError(
                     f"{source}, line {line_number}, byte {error.start + 1} of it: 0x{line[error.start]:02x} is not "
                     f"{NAMES[encoding]} text; save the file as UTF-8, or give its encoding, as in --encoding cp1252"
@@ -146,7 +146,7 @@ def _line_by_line(data: bytes, source: str, number: int, encoding: str, latin: b
 
 
 def _whole_lines(blocks: Iterator[bytes], source: str) -> Iterator[bytes]:
-    """The bytes of a file, cut at line ends."""
+    """The bytes of a file in blocks of whole lines. Raises InputError for a line over `MAX_LINE_BYTES`."""
     pieces: list[bytes] = []
     size, number = 0, 1
     for block in blocks:
@@ -166,5 +166,5 @@ def _whole_lines(blocks: Iterator[bytes], source: str) -> Iterator[bytes]:
 
 
 def _count_line_ends(data: bytes) -> int:
-    """The number of line ends in `data`, which does not end between CR and LF."""
+    """The number of line ends in `data`, which must not end between CR and LF."""
     return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")

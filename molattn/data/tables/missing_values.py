@@ -10,9 +10,18 @@ from molattn.data.tables.table import Table, column_index
 def replace_na_values(
     table: Table, columns: Sequence[str], classes: tuple[tuple[str, ...], ...] = ()
 ) -> tuple[Table, tuple[str, ...]]:
-    """The table with empty cells in place of missing-value markers, and a warning about them, if there are any.
+    """Replace missing-value markers by empty cells.
 
-    A marker that is one of the classes of its column is unchanged.
+    Args:
+        table: the table.
+        columns: the names of the columns.
+        classes: the class labels of each column, which are not markers there; empty for none.
+
+    Returns:
+        The table, and a warning about the replaced markers, if there are any.
+
+    Raises:
+        UsageError: the table does not have a column.
     """
     replaced, names = {}, []
     total: Counter[str] = Counter()

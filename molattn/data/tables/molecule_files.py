@@ -12,10 +12,10 @@ from molattn.errors import InputError, SmilesError
 
 
 def smi_stream(lines: Iterable[str], source: str, warn: Warn = ignore_warning) -> RowStream:
-    """One molecule per line: a SMILES and, after a space or a tab, a name, as the columns `smiles` and `name`.
+    """The rows of an SMI: each line is a SMILES and, after a space or a tab, a name: the columns `smiles` and `name`.
 
-    A first line that begins with the word SMILES is a header; if a tab follows the word, it names the columns, which
-    are separated by tabs. `warn` is called with messages about it.
+    A first line that begins with the word SMILES is a header, which is skipped; if a tab follows the word, the file is
+    read as TSV. `warn` is called with messages about its header.
 
     Raises InputError for an empty file.
     """
@@ -39,7 +39,7 @@ def _smi_rows(lines: Iterable[str]) -> Iterator[SourceRow]:
         if not line.strip():
             continue
         words = re.split(r"[ \t]+", line.strip(" \t\r\n"), maxsplit=1)
-        # The word smiles is not a SMILES: `m` and `e` are not atoms.
+        # The word is not a valid SMILES: `m` and `e` are not atoms.
         if not (first and words[0].casefold() == "smiles"):
             yield SourceRow(number, [words[0], words[1] if len(words) > 1 else ""])
         first = False
@@ -54,7 +54,7 @@ def sdf_stream(
     structures: bool = True,
     max_atoms: int = 0,
 ) -> RowStream:
-    """A row for each record: the SMILES of its structure, its title and all properties that occur in the file.
+    """The rows of an SDF: for each record the SMILES of its structure, its title and all properties of the file.
 
     The columns are `smiles`, `name` if a record has a title, and the properties; if a property has one of these names,
     the column is `structure_smiles` or `structure_name`. A record that RDKit cannot read has an empty SMILES and its
@@ -65,7 +65,7 @@ def sdf_stream(
         source: the name of the file, for errors.
         atom_maps: whether the chunks have `Chunk.atom_maps`.
         molblocks: whether the chunks have `Chunk.molblocks`.
-        structures: whether structures are read; SMILES are empty otherwise.
+        structures: whether structures are parsed; SMILES are empty otherwise.
         max_atoms: the largest number of atoms in a record, if it is above `molattn.chem.MAX_ATOMS`.
 
     Raises InputError for a file without records.

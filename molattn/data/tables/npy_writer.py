@@ -1,4 +1,4 @@
-"""The new columns of a table, written as a matrix of NumPy."""
+"""New columns written as a NumPy array (.npy)."""
 
 import io
 from collections.abc import Sequence
@@ -12,7 +12,11 @@ from molattn.data.tables.writers import Column, NewColumn, TableWriter
 
 
 class NpyFormat:
-    """The new columns alone, all of numbers, as one float32 matrix for `numpy.load`; NaN for a missing value."""
+    """The new columns, without those of the input, as a (rows, columns) float32 array; NaN for a missing value.
+
+    Args:
+        added: the new columns, all of numbers.
+    """
 
     suffix = ".npy"
     max_rows: int | None = None
@@ -21,11 +25,11 @@ class NpyFormat:
         self.width = len(added)
 
     def writer(self, file: Any) -> TableWriter:
-        """A writer of a whole matrix into an open, binary file."""
+        """A writer of a whole array into an open, binary file."""
         return _NpyWriter(self.width, file)
 
     def join(self, parts: Sequence[Path], file: Any) -> None:
-        """Write the rows of several matrices, in order, as one into an open, binary file."""
+        """Write the rows of several arrays, in order, as one array into an open, binary file."""
         maps = [np.load(part, mmap_mode="r") for part in parts]
         file.write(_npy_header(sum(map(len, maps)), self.width))
         for rows in maps:
@@ -43,7 +47,7 @@ class _NpyWriter:
         self.file.write(np.array(values, dtype="<f4").T.tobytes())
 
     def close(self) -> None:
-        # The header is padded for any number of rows: its length does not change.
+        # NumPy pads the header, so that its length is the same for any number of rows.
         self.file.seek(0)
         self.file.write(_npy_header(self.count, self.width))
         self.file.seek(0, io.SEEK_END)

@@ -22,9 +22,8 @@ class TableOptions:
         encoding: of text, the name of a Python codec; empty to detect UTF-8, UTF-16, UTF-32 or Windows-1252.
         header_row: whether the table has a header; otherwise its columns are named column_1, column_2 and so on.
         sheet: the name of the sheet of a workbook; empty for the first sheet.
-        decimal: the decimal mark of the columns of numbers that are used, one of `DECIMALS`; empty to infer it for each
-            column.
-        thousands: their thousands separator, one of `THOUSANDS`; empty to infer it for each column.
+        decimal: the decimal mark in columns of numbers, one of `DECIMALS`; empty to infer it for each column.
+        thousands: the thousands separator in columns of numbers, one of `THOUSANDS`; empty to infer it for each column.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -46,7 +45,7 @@ class TableOptions:
         """Raise UsageError for an invalid option, or an option that does not apply to files of this format.
 
         Args:
-            format: one of `molattn.data.tables.readers.FORMATS`.
+            format: one of `molattn.data.tables.readers.FILE_FORMATS`.
             source: the name of the file, for the error.
         """
         if self.encoding:

@@ -1,4 +1,4 @@
-"""Check whether the rows of a Parquet file fit into the memory, in a separate process with limited memory.
+"""Check whether the rows of a Parquet file fit into memory, in a separate process with limited memory.
 
     python parquet_check.py PATH ROWS MAX_BYTES CELL_BYTES MEMORY_LIMIT
 
@@ -43,13 +43,13 @@ def main() -> None:
     print(json.dumps(result))
 
 
-def limit_memory(more: int) -> None:
-    """Limit the memory of this process to `more` bytes above what it has; larger allocations fail."""
+def limit_memory(max_bytes: int) -> None:
+    """Limit the memory of this process to `max_bytes` more than it uses now; larger allocations fail."""
     import resource
 
     with open("/proc/self/status", encoding="ascii") as status:
         used = next(int(line.split()[1]) for line in status if line.startswith("VmData:"))
-    resource.setrlimit(resource.RLIMIT_DATA, (used * 1024 + more, used * 1024 + more))
+    resource.setrlimit(resource.RLIMIT_DATA, (used * 1024 + max_bytes, used * 1024 + max_bytes))
 
 
 def text_bytes(array: Any, cell: int) -> int:

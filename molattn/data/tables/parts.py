@@ -1,4 +1,4 @@
-"""Parts of a long output, each complete or absent, so that a killed process can be resumed."""
+"""Parts of a long output, each written completely or not at all, so that an interrupted command can be resumed."""
 
 import json
 import os
@@ -14,18 +14,22 @@ from molattn.errors import InputError, UsageError
 
 MANIFEST = "manifest.json"
 JOINED_MARKER = "joined.json"
-"""The file that marks the parts as joined, if their records are kept."""
+"""The file that marks the parts as joined, if their records are not removed."""
 
 
 def parts_folder(output: Path) -> Path:
-    """The folder of the parts of `output` until they are joined, next to the file that `output` leads to if it is a
-    link, so that the joined file can be moved there."""
+    """The folder of the parts of `output` until they are joined.
+
+    It is next to `output`, or to its target if it is a symbolic link, so that the joined file can be renamed to it.
+    """
     return sibling_path(Path(os.path.realpath(output)), "", ".parts")
 
 
 class PartFiles:
-    """The files of the parts of one output: in `<output>.parts`, for each part its table, `000123.csv`, and its record,
-    `000123.json`, with a checksum. A part is finished once its record exists.
+    """The files of the parts of one output, in `<output>.parts`.
+
+    A part has a table, such as `000123.csv`, and a record, `000123.json`, with the checksum of the table. A part is
+    finished once its record exists.
 
     Args:
         path: the output file.
@@ -37,11 +41,11 @@ class PartFiles:
         self.finished: dict[int, dict[str, Any]] = {}
 
     def table(self, number: int) -> Path:
-        """The file of a part."""
+        """The path of the table of a part."""
         return self.folder / f"{number:06d}{self.format.suffix}"
 
     def finish(self, number: int, record: Mapping[str, Any]) -> None:
-        """Write the record of a part, once its table is written."""
+        """Write the record of a part, after its table is written."""
         content = {**record, "sha256": file_sha256(self.table(number))}
         write_text(self.table(number).with_suffix(".json"), json.dumps(content) + "\n")
         self.finished[number] = content
@@ -53,7 +57,7 @@ class Parts(PartFiles):
     Args:
         path: the output file.
         format: its format.
-        dependencies: the input, the model and the options that all parts depend on, by the names that errors use.
+        dependencies: what all parts depend on, such as the input, the model and the options, by name, for errors.
 
     Raises InputError, with what differs, if there are parts with other dependencies.
     """
@@ -95,7 +99,7 @@ class Parts(PartFiles):
             return None
 
     def join(self, keep: bool = False) -> None:
-        """Join all parts, in order, into the output, and remove them; with `keep`, their records stay."""
+        """Join all parts, in order, into the output, and remove them; with `keep`, their records are not removed."""
         joined = self.folder / "joined.tmp"
         tables = [self.table(number) for number in sorted(self.finished)]
         # Written in the folder of the parts, so that the next start removes it if the process is killed.

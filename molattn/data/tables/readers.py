@@ -1,7 +1,7 @@
 """Readers of CSV, TSV, SMI, SDF, Parquet and Excel tables, from a file or standard input, in chunks of rows.
 
-At most a few chunks are in memory. Every row keeps its index and its location in the file, and an error with the
-location ends the reading of a malformed table: no row is lost or shifted.
+At most a few chunks are in memory. Every row has its index and its location in the file. A malformed table is an error
+with the location: no row is skipped or shifted.
 """
 
 import tempfile
@@ -38,8 +38,8 @@ def infer_format(path: str | Path) -> str:
     return _FORMAT_OF_SUFFIX.get(file_suffix(Path(path)), "csv")
 
 
-def is_spreadsheet(path: str | Path) -> bool:
-    """Whether a file has the suffix of a spreadsheet that is not read."""
+def is_unsupported_spreadsheet(path: str | Path) -> bool:
+    """Whether a file has the suffix of a spreadsheet format that is not supported."""
     return file_suffix(Path(path)) in (".xls", ".xlsb", ".ods", ".numbers")
 
 
@@ -68,21 +68,21 @@ def open_stream(
     semicolon or tab, is inferred from its header; empty lines are skipped. A line of an SMI is a SMILES, and a name
     after the first space or tab; a first line that begins with `smiles` is a header. Each record of an SDF is a row
     with the canonical SMILES of its structure, its title, and all properties that occur in the file. Parquet keeps its
-    types. The cells of an Excel workbook have the text of its CSV. All may be gzipped, as in `.csv.gz`. Parquet, SDF
-    and workbooks from standard input, and gzipped Parquet and workbooks, are copied to a temporary file on disk.
+    types. The cells of an Excel workbook have the text that Excel writes to a CSV. All may be gzipped, as in `.csv.gz`.
+    Parquet, SDF and workbooks from standard input, and gzipped Parquet and workbooks, are copied to a temporary file.
 
     Args:
-        path: The file; "-" for standard input.
-        format: One of `FILE_FORMATS`; None infers it from the suffix. The default of standard input is "csv".
-        options: Encoding, header and sheet.
-        number_duplicate_columns: Whether duplicate names in the header of a CSV are numbered, `y` and `y.1`, instead of
+        path: the file; "-" for standard input.
+        format: one of `FILE_FORMATS`; None infers it from the suffix. The default of standard input is "csv".
+        options: encoding, header and sheet.
+        number_duplicate_columns: whether duplicate names in the header of a CSV are numbered, `y` and `y.1`, instead of
             raising an error.
-        max_bytes: Maximum unpacked bytes of a gzip; None for no limit.
-        atom_maps: Whether the chunks of an SDF have `Chunk.atom_maps`.
-        molblocks: Whether the chunks of an SDF have `Chunk.molblocks`.
-        structures: Whether the structures of an SDF are read; its SMILES are empty otherwise.
-        max_atoms: Largest number of atoms in a record of an SDF, if it is above `MAX_ATOMS`.
-        warn: Called with messages about how the table is read, each once, some only when the rows are reached.
+        max_bytes: maximum unpacked bytes of a gzip; None for no limit.
+        atom_maps: whether the chunks of an SDF have `Chunk.atom_maps`.
+        molblocks: whether the chunks of an SDF have `Chunk.molblocks`.
+        structures: whether the structures of an SDF are parsed; its SMILES are empty otherwise.
+        max_atoms: largest number of atoms in a record of an SDF, if it is above `MAX_ATOMS`.
+        warn: called with messages about how the table is read, each once, some only when the rows are reached.
 
     Raises InputError, once the location is reached, for a malformed table; UsageError for an unknown format or an
     option that the format does not have; MissingExtra for a workbook without openpyxl.
@@ -91,7 +91,7 @@ def open_stream(
     if format not in FILE_FORMATS:
         raise UsageError(unknown_choice("format", format, FILE_FORMATS))
     source = source_name(path)
-    if is_spreadsheet(path):
+    if is_unsupported_spreadsheet(path):
         raise InputError(f"{source} is a spreadsheet of a format that is not read: save its first sheet as CSV")
     options.check(format, source)
     warn = warn_once(warn)
@@ -112,8 +112,8 @@ def open_stream(
 
         def lines() -> Iterator[str]:
             file = stack.enter_context(open_input(path))
-            encoding, latin = options.encoding, format == "sdf"
-            return read_lines(file, source, latin=latin, max_bytes=max_bytes, encoding=encoding, warn=warn)
+            encoding, latin_1 = options.encoding, format == "sdf"
+            return read_lines(file, source, latin_1=latin_1, max_bytes=max_bytes, encoding=encoding, warn=warn)
 
         if format == "sdf":
             yield sdf_stream(
@@ -133,11 +133,11 @@ def count_rows(
     warn: Warn = ignore_warning,
     scan: Callable[[Chunk], object] | None = None,
 ) -> int:
-    """The number of rows of a file. The whole file is read: errors of `open_stream` are raised here as well.
+    """The number of rows of a file, which is read as a whole. Raises the errors of `open_stream` for all rows.
 
     Args:
-        path, format, options, warn: As for `open_stream`.
-        scan: Called with each chunk of rows; the structures of an SDF are not read.
+        path, format, options, warn: as for `open_stream`.
+        scan: called with each chunk of rows; the structures of an SDF are not parsed.
     """
     format = format or infer_format(path)
     source = source_name(path)
@@ -152,7 +152,7 @@ def count_rows(
 
         # Structures that RDKit cannot read are not errors of the file, so they are not parsed.
         with open_input(path) as file:
-            return scan_sdf(read_lines(file, source, latin=True, encoding=options.encoding)).records
+            return scan_sdf(read_lines(file, source, latin_1=True, encoding=options.encoding)).records
     count = 0
     with open_stream(path, format, options, structures=False, warn=warn) as stream:
         for chunk in stream.chunks:
@@ -163,7 +163,7 @@ def count_rows(
 
 
 def _on_disk(stack: ExitStack, path: str | Path, source: str, max_bytes: int | None) -> str | Path:
-    """A regular file with the bytes of `path`: itself, or a copy that exists while `stack` is open."""
+    """A regular file with the content of `path`: `path` itself, or an unpacked copy that is removed with `stack`."""
     with open_input(path) as file:
         if str(path) != STDIN and Path(path).suffix.lower() != ".gz":
             if Path(path).is_file():

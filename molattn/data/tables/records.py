@@ -1,4 +1,4 @@
-"""Tables of text parsed into SMILES and numbers, with a reason for every row that is rejected."""
+"""Parsing of tables into SMILES and numbers, with a reason for every row that is rejected."""
 
 import math
 from collections.abc import Sequence
@@ -28,14 +28,14 @@ class Records:
 
     Attributes:
         rows: (n,) their indices among the data rows, from 0, ascending.
-        smiles: n SMILES, as in the table; they are not parsed here.
+        smiles: n SMILES, as in the table; they are not validated.
         targets: (n, t), NaN for a missing value.
-        rejected: the rows that cannot be used, in the order of the table.
+        rejected: the other rows, in the order of the table.
         weights: (n,) sample weights, 0 or more; None without a weight column.
         groups: n names of groups, as in the table; None without a group column.
         descriptors: (n, k) extra descriptors of each molecule, without missing values; None without descriptor columns.
         atom_targets: n times t arrays with a value for each atom, NaN for a missing value, empty for an empty cell;
-            `targets` is then (n, 0). None if the targets are those of molecules. The numbers of atoms are not checked.
+            `targets` is then (n, 0). None for targets of molecules. The lengths are not compared with the molecules.
         warnings: warnings about how numbers were read, such as with decimal commas.
         bounds: (n, t, 2) the lower and the upper bounds of targets that are not known exactly, which are NaN in
             `targets`; NaN where there is none. None if there are no bounds at all.
@@ -72,7 +72,7 @@ def read_records(
     descriptor_columns: Sequence[str] = (),
     options: TableOptions | None = DEFAULT_TABLE_OPTIONS,
 ) -> Records:
-    """The SMILES and targets of a table.
+    """Parse the SMILES, targets and other columns of a table.
 
     An empty target is a missing value, and one such as >10 is a bound: see `molattn.data.tables.cells`. A row is
     rejected if a target is not a finite number, or all targets are missing; if its weight is not a number of 0 or more,
@@ -136,15 +136,15 @@ def read_records(
         )
         row_targets, row_bounds, lists = [], [], []
         if atom_level:
-            lists, no_target = parse_lists(target, target_columns)
-            if not no_target and not any(np.isfinite(values).any() for values in lists):
-                no_target = missing_value_reason(target_columns)
+            lists, target_reason = parse_lists(target, target_columns)
+            if not target_reason and not any(np.isfinite(values).any() for values in lists):
+                target_reason = missing_value_reason(target_columns)
         else:
-            row_targets, row_bounds, no_target = _parse_targets(target, target_columns)
-        row_weight, no_weight = _parse_weight(weight, requested["weight"])
-        row_descriptors, no_descriptor = parse_required_numbers(descriptor, descriptor_columns)
-        no_group = None if all(map(str.strip, group)) else missing_value_reason(requested["group"])
-        reason = no_target or no_weight or no_group or no_descriptor
+            row_targets, row_bounds, target_reason = _parse_targets(target, target_columns)
+        row_weight, weight_reason = _parse_weight(weight, requested["weight"])
+        row_descriptors, descriptor_reason = parse_required_numbers(descriptor, descriptor_columns)
+        group_reason = None if all(map(str.strip, group)) else missing_value_reason(requested["group"])
+        reason = target_reason or weight_reason or group_reason or descriptor_reason
         if row in table.structure_errors and not all_smiles[row]:
             reason = table.structure_errors[row]
         if reason is None:
@@ -175,9 +175,9 @@ def read_records(
 def _parse_targets(
     cells: Sequence[str], names: Sequence[str]
 ) -> tuple[list[float], list[tuple[float, float]], str | None]:
-    """The targets of one row, NaN for a missing one, and their bounds, or the reason why they cannot be used.
+    """Parse the targets of one row: the numbers, NaN for a missing one, their bounds, and the reason to reject the row.
 
-    The list of bounds is empty if there are none.
+    The list of bounds is empty if there are none; the reason is None if the row can be used.
     """
     parsed = [parse_bound(cell) for cell in cells]
     bounds = [bound or (math.nan, math.nan) for bound in parsed] if any(parsed) else []
@@ -188,7 +188,7 @@ def _parse_targets(
 
 
 def _bounds_array(bounds: Sequence[Sequence[tuple[float, float]]], t: int) -> npt.NDArray[np.float64] | None:
-    """The bounds of n rows, (n, t, 2), from their lists, which may be empty; None if all are."""
+    """The bounds of n rows as an array, (n, t, 2), or None; the list of a row without bounds is empty."""
     if not any(bounds):
         return None
     none = [(math.nan, math.nan)] * t
@@ -196,7 +196,7 @@ def _bounds_array(bounds: Sequence[Sequence[tuple[float, float]]], t: int) -> np
 
 
 def parse_lists(texts: Sequence[str], names: Sequence[str]) -> tuple[list[npt.NDArray[np.float64]], str | None]:
-    """The lists of one row, empty for an empty cell, or the reason why they cannot be used."""
+    """Parse the lists in cells of one row, empty for an empty cell; and the reason to reject the row, or None."""
     lists: list[npt.NDArray[np.float64]] = []
     for text, name in zip(texts, names, strict=True):
         try:
@@ -211,7 +211,7 @@ def parse_lists(texts: Sequence[str], names: Sequence[str]) -> tuple[list[npt.ND
 
 
 def _parse_weight(cells: Sequence[str], names: Sequence[str]) -> tuple[list[float], str | None]:
-    """The weight of one row, if there is a weight column, or the reason why it cannot be used."""
+    """Parse the weight of one row, if there is a weight column; and the reason to reject the row."""
     numbers, reason = parse_required_numbers(cells, names)
     if any(number < 0 for number in numbers):
         return [], f"column {short_repr(names[0])}: {short_repr(cells[0])} is below 0"

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from molattn.errors import InputError, SmilesError
 
 CHUNK_SIZE = 1024
-"""Rows in a chunk. Chunks begin at multiples of it, wherever reading starts: the last digit of a prediction can depend
-on the other molecules in its batch."""
+"""Rows in a chunk. Chunks always begin at multiples of it, also if a command is resumed: the last digit of a prediction
+can depend on the other molecules in its batch."""
 
 MAX_CHUNK_BYTES = 3 * 2**27
-"""Maximum bytes of the rows of a chunk. A whole chunk is in memory, and two of them while the next is read."""
+"""Maximum bytes of the rows of a chunk. One chunk is in memory, and two while the next one is read."""
 
 CELL_BYTES = 64
 """Bytes of a text cell in addition to its characters, including the pointer in its row."""
@@ -27,7 +27,7 @@ def row_bytes(cells: Sequence[str]) -> int:
 
 
 def chunk_too_large(source: str, rows: str) -> InputError:
-    """The error for rows that do not fit into the memory."""
+    """The error for rows of a chunk that exceed `MAX_CHUNK_BYTES`."""
     return InputError(
         f"{source}: {rows} hold over {MAX_CHUNK_BYTES >> 20} MiB, more than fits in the memory at once: leave out "
         "columns or cells that are not needed"
@@ -73,7 +73,7 @@ class Chunk:
         return self.arrow_table.column(index).to_pylist()
 
     def take_row(self, index: int) -> "Chunk":
-        """The row `index` of the chunk, as a chunk of its own."""
+        """The row `index` of the chunk, as a chunk of one row."""
 
         def only(values: Sequence[Any] | None) -> list[Any] | None:
             return None if values is None else list(values[index : index + 1])
@@ -138,7 +138,7 @@ def chunk_rows(rows: Iterator[SourceRow], source: str, line_kind: str) -> Iterat
 
 @dataclass(frozen=True)
 class RowStream:
-    """A table that is read in chunks, once."""
+    """A table that is read in chunks; it can be iterated over only once."""
 
     source: str
     """The name of the table, for errors."""
@@ -162,7 +162,7 @@ class RowStream:
             object.__setattr__(self, "source_columns", self.columns)
 
     def molecule_column(self, chunk: Chunk, index: int) -> list[object]:
-        """The values of a column in a chunk; in the SMILES column, the error of each row that has one."""
+        """The values of a column in a chunk; in the SMILES column, rows with an error have it in place of the value."""
         values = chunk.column(index)
         if self.columns[index] == self.smiles_column:
             for row, error in chunk.errors.items():

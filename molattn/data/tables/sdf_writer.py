@@ -1,4 +1,4 @@
-"""Tables written as SDF: a record for each row, with its columns as properties."""
+"""Writing of tables as SDF: a record for each row, with the columns as properties."""
 
 import json
 import re
@@ -13,8 +13,8 @@ from molattn.data.tables.row_stream import Chunk, RowStream
 from molattn.data.tables.writers import Column, NewColumn, TableWriter, format_cell
 from molattn.errors import SmilesError
 
-_TITLES = ("name", "title", "id")
-"""Names of the column with the titles of the records; the first one in the table is used."""
+_TITLE_COLUMNS = ("name", "title", "id")
+"""Names of columns that are written as titles of the records; the first of them that the table has is used."""
 
 
 class SdfFormat:
@@ -38,7 +38,7 @@ class SdfFormat:
         self.max_atoms = max(max_atoms, MAX_ATOMS)
         self.smiles = find_column(stream.columns, smiles_column, stream.source)
         folded = [name.strip().casefold() for name in stream.columns]
-        self.title = next((folded.index(name) for name in _TITLES if name in folded), None)
+        self.title = next((folded.index(name) for name in _TITLE_COLUMNS if name in folded), None)
         self.names = [_one_line(name).translate(_NO_BRACKETS) for name in stream.columns]
         self.added = [_one_line(a.name).translate(_NO_BRACKETS) for a in added]
         self.from_sdf = stream.line_kind == "record"
@@ -54,14 +54,18 @@ class SdfFormat:
                 shutil.copyfileobj(records, file)
 
     def record(self, row: Sequence[str], block: str, new: Sequence[str]) -> str:
-        """The record of a row; `block` is its mol block."""
+        """The text of a record: the mol block `block`, and the cells of `row` and of new columns as properties."""
         old = list(zip(self.names, row, strict=True))
         if self.from_sdf:
             # The second column is the title, if the file has titles.
-            is_title = len(old) > 1 and _TITLE.fullmatch(old[1][0]) and old[1][1] == block.partition("\n")[0].strip()
+            is_title = (
+                len(old) > 1
+                and _READ_TITLE_COLUMN.fullmatch(old[1][0])
+                and old[1][1] == block.partition("\n")[0].strip()
+            )
             old = [(name, text) for i, (name, text) in enumerate(old) if text and not (is_title and i == 1)]
         properties = [*old, *zip(self.added, new, strict=True)]
-        return block + "".join(f">  <{name}>\n{_value(text)}\n\n" for name, text in properties) + "$$$$\n"
+        return block + "".join(f">  <{name}>\n{_property_value(text)}\n\n" for name, text in properties) + "$$$$\n"
 
     def molblock(self, row: Sequence[str]) -> str:
         """The mol block of a row, generated from its SMILES."""
@@ -91,7 +95,8 @@ class _SdfWriter:
         pass
 
 
-_TITLE = re.compile(r"(structure_)*name")
+# The name that `sdf_stream` gives to the column of titles.
+_READ_TITLE_COLUMN = re.compile(r"(structure_)*name")
 _NO_BRACKETS = str.maketrans("<>", "()")
 
 
@@ -99,7 +104,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _value(text: str) -> str:
+def _property_value(text: str) -> str:
     """The text of a property: its lines, or a JSON string if one of them would end the property or the record."""
     lines = text.splitlines()
     if len(lines) < 2 and not text.startswith("$$$$"):

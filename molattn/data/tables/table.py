@@ -1,4 +1,4 @@
-"""Whole tables of text: cells are unchanged, and files are written atomically.
+"""Tables of text that are read into memory as a whole, and written atomically; cells are unchanged.
 
 Tables are read by `molattn.data.tables.readers`; `molattn.data.tables.records` parses their cells.
 """
@@ -29,7 +29,7 @@ file if that is more."""
 
 @dataclass(frozen=True)
 class RejectedRow:
-    """A row that cannot be used, and why.
+    """A row that cannot be used, and the reason.
 
     Attributes:
         row: its index among the data rows, from 0.
@@ -100,7 +100,7 @@ class Table:
         return f"{self.line_kind} {self.lines[row]}"
 
     def reject(self, row: int, smiles: str, reason: str) -> RejectedRow:
-        """A row as a rejected one, with its location.
+        """Make a `RejectedRow` of a row.
 
         Args:
             row: its index, from 0.
@@ -173,7 +173,13 @@ def _max_bytes(source: Any) -> int | float:
 
 
 def read_table_bytes(data: bytes, source: str, *, number_duplicate_columns: bool = False) -> Table:
-    """The CSV table in `data`, the bytes of a file with the name `source`; otherwise as `read_table`."""
+    """Read a CSV or TSV table from bytes, as `read_table`.
+
+    Args:
+        data: the content of the file.
+        source: the name of the file, for errors; its suffix decides whether it is CSV or TSV.
+        number_duplicate_columns: as for `read_table`.
+    """
     lines = read_lines(BytesIO(data), source)
     return _read_all(csv_stream(lines, source, delimiter_of_suffix(source), number_duplicate_columns))
 
@@ -256,7 +262,7 @@ def _read_all(stream: RowStream, max_bytes: int | float = math.inf) -> Table:
 
 @contextmanager
 def _gc_disabled() -> Iterator[None]:
-    """Disable garbage collection in the whole process: it takes half of the time of reading a long table."""
+    """Disable garbage collection in the block, which takes half of the time of reading a long table."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -279,7 +285,7 @@ def write_table(path: str | Path, columns: Sequence[str], rows: Iterable[Sequenc
 
     Raises:
         UsageError: a suffix of another format, a missing folder, a path that is not a regular file, or a row that is
-            not as wide as the header.
+            not as long as the header.
 
     >>> import tempfile
     >>> from pathlib import Path

@@ -14,11 +14,11 @@ NOT_UNITS = frozenset(
         *("y/n", "yes/no", "0/1", "true/false"),
     )
 )
-"""Words, in lower case, that occur in the same place but are not units."""
+"""Words, in lower case, that are not units, but occur in parentheses at the end of column names too."""
 
 
 def split_unit(name: str) -> tuple[str, str]:
-    """The name of a column without its unit, and the unit; empty if it has none.
+    """Split the name of a column into the name without its unit, and the unit, which is empty if there is none.
 
     A unit is a text in brackets or parentheses at the end that contains a letter, a degree sign or a percent sign.
 
@@ -37,7 +37,7 @@ def split_unit(name: str) -> tuple[str, str]:
 
 
 def find_without_unit(columns: Sequence[str], name: str) -> str:
-    """The only column whose name without its unit is `name`; `name` itself if it is a column, or if there is not one.
+    """The name of the column that is `name` with a unit; `name` itself if it is a column, or if none or several match.
 
     >>> find_without_unit(["smiles", "IC50 [nM]"], "IC50")
     'IC50 [nM]'
@@ -50,5 +50,5 @@ def find_without_unit(columns: Sequence[str], name: str) -> str:
 
 
 def name_has_unit(name: str, unit: str) -> bool:
-    """Whether the name of a target already contains its unit."""
+    """Whether the name of a column ends with this unit, in brackets or parentheses."""
     return bool(unit) and split_unit(name)[1] == unit

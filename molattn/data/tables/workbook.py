@@ -1,4 +1,4 @@
-"""Sheets of Excel workbooks (.xlsx) as tables: rows are streamed, and the text of a cell is that of Excel's CSV."""
+"""Reading of sheets of Excel workbooks (.xlsx), row by row; a cell has the text that Excel writes to a CSV."""
 
 import datetime
 import difflib
@@ -14,7 +14,7 @@ from typing import Any
 
 from molattn.data.files import MAX_UNPACKED
 from molattn.data.tables.columns import format_names
-from molattn.data.tables.csv_text import wrong_width
+from molattn.data.tables.csv_text import describe_wrong_width
 from molattn.data.tables.header import (
     MAX_HEADER_ROWS,
     describe_titles,
@@ -64,8 +64,8 @@ def workbook_stream(
     _check_parts(path, source)
     # Opened here: a copy of standard input does not have the suffix that openpyxl requires.
     with open(path, "rb") as file:
-        with _damage_as_input_error(source), warnings.catch_warnings():
-            # Warnings about parts that are not read, such as the validation of cells.
+        with _errors_as_input_error(source), warnings.catch_warnings():
+            # Warnings about features that are not read, such as the validation of cells.
             warnings.simplefilter("ignore")
             workbook = openpyxl.load_workbook(file, read_only=True, data_only=True, keep_links=False)
         sheet = _find_sheet(workbook, options.sheet, source, warn)
@@ -73,7 +73,7 @@ def workbook_stream(
 
 
 def cell_text(value: object) -> str:
-    """The text of a cell in a CSV.
+    """The text of a value, as Excel writes it to a CSV.
 
     >>> cell_text(2.0), cell_text(0.5), cell_text(True), cell_text(None)
     ('2', '0.5', 'TRUE', '')
@@ -151,13 +151,13 @@ def _pad_row(row: Sequence[Any], width: int, missing: Any) -> list[Any]:
 
 
 def _typed_rows(rows: Iterator[Row], source: str, columns: tuple[str, ...]) -> Iterator[SourceRow]:
-    """The rows with their text, padded. Raises InputError, with the row, for one that is too long."""
+    """The rows with their values and text, padded. Raises InputError, with the row, for one that is too long."""
     width = len(columns)
     for number, row in rows:
         values = row if len(row) == width else _pad_row(row, width, None)
         cells = [cell_text(value) for value in values]
         if len(cells) > width:
-            raise InputError(wrong_width(f"{source}, {LINE_KIND} {number}", cells, columns))
+            raise InputError(describe_wrong_width(f"{source}, {LINE_KIND} {number}", cells, columns))
         yield SourceRow(number, cells, values)
 
 
@@ -167,7 +167,7 @@ def _rows(sheet: Any, source: str) -> Iterator[Row]:
     sheet.reset_dimensions()
     found = sheet.iter_rows(values_only=True)
     for number in itertools.count(1):
-        with _damage_as_input_error(source), warnings.catch_warnings():
+        with _errors_as_input_error(source), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             values = next(found, None)
         if values is None:
@@ -175,21 +175,21 @@ def _rows(sheet: Any, source: str) -> Iterator[Row]:
         if number > MAX_ROWS:
             raise InputError(f"{source}: the sheet has over {MAX_ROWS:,} rows, more than Excel reads")
         if any(value is not None and value != "" for value in values):
-            yield number, [_unescaped(value) if isinstance(value, str) else value for value in values]
+            yield number, [_unescape(value) if isinstance(value, str) else value for value in values]
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     """The text with escapes such as _x001B_ decoded, which stand for characters that XML does not allow."""
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text) if "_x" in text else text
 
 
 def _check_parts(path: str | Path, source: str) -> None:
-    """Raise InputError for a file that is not a workbook, or whose parts would fill the memory when they are read."""
+    """Raise InputError for a file that is not a workbook, or whose parts need too much memory."""
     with open(path, "rb") as file:
         start = file.read(4)
     if start == b"\xd0\xcf\x11\xe0":
         raise InputError(f"{source} has a password or is of an old Excel: save it as .xlsx without a password")
-    with _damage_as_input_error(source), zipfile.ZipFile(path) as archive:
+    with _errors_as_input_error(source), zipfile.ZipFile(path) as archive:
         parts = archive.infolist()
         limit = max(MIN_PART_LIMIT, PART_PER_BYTE * os.path.getsize(path))
         for part in parts:
@@ -206,7 +206,7 @@ def _check_parts(path: str | Path, source: str) -> None:
 
 
 def _check_sheet(file: Any, source: str) -> None:
-    """Raise InputError for a sheet with a row that would fill the memory, or with a DOCTYPE, comment or CDATA."""
+    """Raise InputError for a sheet with a row over `MAX_LINE_BYTES`, or with a DOCTYPE, a comment or CDATA."""
     pending = 0
     tail = b""
     while block := file.read(2**20):
@@ -221,8 +221,8 @@ def _check_sheet(file: Any, source: str) -> None:
 
 
 @contextmanager
-def _damage_as_input_error(source: str) -> Iterator[None]:
-    """Raise InputError for any error of openpyxl, which has none of its own for damaged files."""
+def _errors_as_input_error(source: str) -> Iterator[None]:
+    """Raise any error in the block as InputError: openpyxl has no exception class for damaged files."""
     try:
         yield
     except InputError:

@@ -1,4 +1,4 @@
-"""Tables written as Excel workbooks (.xlsx): predictions are numbers, and no text is a formula."""
+"""Writing of tables as Excel workbooks (.xlsx): predictions are numbers, and no text becomes a formula."""
 
 import datetime
 import io
@@ -109,7 +109,7 @@ class _Sheet:
                 yield None
                 continue
             if not isinstance(value, str):
-                yield value if value is None or isinstance(value, int | float) else self._dated(value)
+                yield value if value is None or isinstance(value, int | float) else self._date_cell(value)
                 continue
             if len(value) > MAX_CELL:
                 raise UsageError(
@@ -122,7 +122,7 @@ class _Sheet:
             cell.data_type = "s"
             yield cell
 
-    def _dated(self, value: Any) -> Any:
+    def _date_cell(self, value: Any) -> Any:
         from openpyxl.cell import WriteOnlyCell
 
         cell = WriteOnlyCell(self.sheet, value)
@@ -140,7 +140,7 @@ class _Sheet:
 
 
 class _Archive(zipfile.ZipFile):
-    """A zip archive with a fixed date instead of the current time."""
+    """A zip archive whose entries have a fixed date instead of the current time."""
 
     def writestr(self, name: Any, data: Any, *_: Any, **__: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         data = data.encode() if isinstance(data, str) else data

@@ -1,6 +1,6 @@
-"""Tables written in chunks of rows: the columns of a stream, followed by new ones.
+"""Writing of tables in chunks of rows: the columns of a stream, followed by new ones.
 
-Text is UTF-8. Workbooks are in `workbook_writer`, SDF in `sdf_writer`, and matrices in `npy_writer`.
+This module writes CSV, TSV and Parquet; `workbook_writer`, `sdf_writer` and `npy_writer` write the other formats.
 """
 
 import gzip
@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from molattn.data.tables.atom_lists import format_list
 from molattn.data.tables.csv_text import csv_line, escape_formula
-from molattn.data.tables.readers import infer_format, is_spreadsheet
+from molattn.data.tables.readers import infer_format, is_unsupported_spreadsheet
 from molattn.data.tables.row_stream import Chunk, RowStream
 from molattn.errors import UsageError
 
@@ -22,6 +22,7 @@ _CHUNKS_PER_ROW_GROUP = 16  # of Parquet
 _LINES_PER_WRITE = 64  # of text
 
 Column = Sequence[str | float | Sequence[str] | Sequence[float | None] | None]
+"""The values of a new column, one for each row of a chunk; None for a missing value."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class TableFormat(Protocol):
     """A file format of tables."""
 
     suffix: str
-    """The suffix of part files."""
+    """The suffix of files of this format, such as those of parts: see `molattn.data.tables.parts`."""
     max_rows: int | None
     """The largest number of rows; None for any number."""
 
@@ -96,7 +97,7 @@ def output_format(
     name = "" if path is None else path.name
     format = infer_format(name)
     not_written = (".npy", ".xlsm", ".npy.gz", ".parquet.gz", ".pq.gz", ".xlsx.gz")
-    if format == "smi" or is_spreadsheet(name) or name.lower().endswith(not_written):
+    if format == "smi" or is_unsupported_spreadsheet(name) or name.lower().endswith(not_written):
         raise UsageError(f"{name}: use the suffix .csv, .tsv or .sdf, with or without .gz, .parquet or .xlsx")
     if escape_formulas and format not in ("csv", "tsv"):
         raise UsageError(f"{name}: --escape-formulas applies only to .csv and .tsv: leave it out")
@@ -116,18 +117,24 @@ def output_format(
 
 @contextmanager
 def open_compressed(path: Path, file: Any) -> Iterator[Any]:
-    """A file whose content is written to `file`, gzipped if `path` ends in `.gz`."""
+    """Open a file whose content is written to `file`, compressed if `path` ends in `.gz`."""
     if path.suffix.lower() != ".gz":
         yield file
         return
-    # Without a time and a name, so that the same rows give the same bytes.
+    # Without a time and a name in the header, so that the same rows give the same bytes.
     with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=6, mtime=0) as inner:
         yield inner
 
 
 class TextFormat:
-    """CSV or TSV: UTF-8, lines end with LF; with `escape_formulas`, no cell is a formula for a spreadsheet; with
-    `decimal_comma`, new numbers have one."""
+    """CSV or TSV in UTF-8; lines end with LF.
+
+    Args:
+        columns, added: the names of the columns of the input, and the new columns.
+        delimiter: the delimiter.
+        escape_formulas: whether cells that a spreadsheet would read as formulas get an apostrophe.
+        decimal_comma: whether new numbers have a decimal comma.
+    """
 
     suffix = ".csv"
     max_rows: int | None = None
@@ -141,15 +148,15 @@ class TextFormat:
         decimal_comma: bool = False,
     ):
         self.delimiter, self.escape_formulas, self.decimal_comma = delimiter, escape_formulas, decimal_comma
-        # Between semicolons or tabs, numbers with decimal commas need no quotes.
+        # If the delimiter is a semicolon or a tab, numbers with decimal commas need no quotes.
         self.quote_commas = delimiter != ";" and not decimal_comma
-        self.header = csv_line(self._safe([*columns, *(a.name for a in added)]), delimiter)
+        self.header = csv_line(self._escape([*columns, *(a.name for a in added)]), delimiter)
 
     def line(self, cells: Sequence[str]) -> str:
         """One row of the table."""
-        return csv_line(self._safe(cells), self.delimiter, self.quote_commas)
+        return csv_line(self._escape(cells), self.delimiter, self.quote_commas)
 
-    def _safe(self, cells: Sequence[str]) -> Sequence[str]:
+    def _escape(self, cells: Sequence[str]) -> Sequence[str]:
         return [*map(escape_formula, cells)] if self.escape_formulas else cells
 
     def writer(self, file: Any) -> TableWriter:
