@@ -130,4 +130,4 @@ def test_a_crash_of_the_parquet_reader_is_reported_for_any_exit_code(monkeypatch
     for code in (-11, 0xC0000005):
         ended = SimpleNamespace(stdout=b"", stderr=b"", returncode=code)
         monkeypatch.setattr(subprocess, "run", lambda *_, answer=ended, **__: answer)
-        assert arrow._run_check("x.parquet", 1) == {"rows": 0, "error": "the process that read it died"}
+        assert arrow._run_check("x.parquet", 1) == {"rows": 0, "error": "the process that read it crashed"}
