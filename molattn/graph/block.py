@@ -20,8 +20,8 @@ from molattn.graph.aggregate import (
 from molattn.graph.edge_update import AttentionEdgeUpdate
 from molattn.graph.graph import AnyGraph, DenseGraph
 from molattn.graph.messages import EdgeMessages, MaterializedMessages, Messages
-from molattn.graph.plain import are_plain, has_bias
 from molattn.graph.stack import forward_block
+from molattn.graph.unmodified import are_unmodified, has_bias
 from molattn.graph.updates import GlobalUpdate, NodeUpdate
 from molattn.kernels.blocks import BlockTensors, BlockWeights
 
@@ -292,20 +292,20 @@ class GraphNetBlock(nn.Module):
             return f"edges of {edge_dim} channels, not {phi_e.edge_dim}"
         if self.phi_u is not None or self.edges is not None or self.rho_ev is not sum_edges:
             return "a phi_u, edges that are updated, or a rho_ev other than the sum"
-        if not isinstance(phi_v, NodeUpdate) or not are_plain(NodeUpdate, phi_v) or phi_v.w_u is not None:
+        if not isinstance(phi_v, NodeUpdate) or not are_unmodified(NodeUpdate, phi_v) or phi_v.w_u is not None:
             return "a phi_v other than the default, or a hook of it"
-        if not isinstance(join, ConcatHeads) or not are_plain(ConcatHeads, join):
+        if not isinstance(join, ConcatHeads) or not are_unmodified(ConcatHeads, join):
             return "a join other than the default, or a hook of it"
         if not phi_v.fuses_gelu():
             return "a feed-forward network other than the default, or a hook in it"
         first, _, _, last = phi_v.feed_forward
         norms, linear_layers = (self.norm_v, phi_v.norm), (join.linear, first, last)
-        if not are_plain(nn.LayerNorm, *norms) or not are_plain(nn.Linear, *linear_layers):
+        if not are_unmodified(nn.LayerNorm, *norms) or not are_unmodified(nn.Linear, *linear_layers):
             return "a norm or a linear layer that was replaced or has a hook"
         if not all(map(has_bias, (*norms, *linear_layers))):
             return "a norm or a linear layer without a bias"
         if active_dropout(phi_e.dropout, phi_e.training) != active_dropout(phi_v.dropout, phi_v.training):
-            return "two dropouts"
+            return "different dropouts in phi_e and phi_v"
         return ""
 
     def fused_weights(self) -> BlockWeights:

@@ -16,7 +16,7 @@ from molattn.graph.conv_inputs import ConvInputs, Pair, check_dense_inputs, pars
 from molattn.graph.edge_update import AttentionEdgeUpdate
 from molattn.graph.graph import DenseGraph
 from molattn.graph.messages import EdgeMessages, MaterializedMessages
-from molattn.graph.plain import apply_linear
+from molattn.graph.unmodified import apply_linear
 from molattn.kernels import segments
 from molattn.kernels.operations import all_true, eager_unsupported_reason
 

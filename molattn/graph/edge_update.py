@@ -31,7 +31,7 @@ from molattn.graph.messages import (
     edge_value_terms,
     not_none,
 )
-from molattn.graph.plain import are_plain, has_bias
+from molattn.graph.unmodified import are_unmodified, has_bias
 from molattn.kernels.operations import all_true
 
 EDGE_ROLES = ("keys", "values", "bias", "logits")
@@ -203,10 +203,10 @@ class AttentionEdgeUpdate(nn.Module):
         """Why a block with this phi_e cannot run fused, as text; empty if it can."""
         if type(self) is not AttentionEdgeUpdate:
             return f"its phi_e is {type(self).__name__}"
-        # Not by attribute, which takes longer in a module. A role that is not used has no entry.
+        # From `_modules`, since `getattr` of a module takes longer. The layer of an unused role has no entry.
         layers = {name: layer for name, layer in self._modules.items() if name.startswith("w_")}
-        if not are_plain(AttentionEdgeUpdate, self) or not are_plain(nn.Linear, *layers.values()):
-            return "a hook of its phi_e, or a layer of it that is no torch.nn.Linear or has a hook"
+        if not are_unmodified(AttentionEdgeUpdate, self) or not are_unmodified(nn.Linear, *layers.values()):
+            return "a hook of its phi_e, or a layer of it that is not an unmodified torch.nn.Linear"
         if self.score is not scaled_dot or self.normalizer != softmax:
             return "a score other than scaled_dot, or a normalizer other than softmax"
         if layers.get("w_ke") is None or layers.get("w_ve") is None or self.adds_edges_to_logits:
@@ -234,14 +234,14 @@ class AttentionEdgeUpdate(nn.Module):
     def _project_heads(
         self, graph: AnyGraph, layers: Sequence[nn.Module], global_layers: Sequence[nn.Module | None]
     ) -> tuple[Tensor, ...]:
-        """Each of `layers` applied to the nodes, plus each of `global_layers` to u; as one product if all are plain."""
+        """Each of `layers` applied to the nodes, plus each of `global_layers` to u; one matrix product if possible."""
         x = graph.v
         if isinstance(graph, DenseGraph) and not all_true(graph.node_mask):
             # NaN in the padding would reach the gradients of the weights.
             x = x.masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)
-        packed = _apply_side_by_side(layers, x)
+        packed = _apply_concatenated(layers, x)
         if graph.u is not None:
-            packed = packed + graph.broadcast_to_nodes(_apply_side_by_side(list(map(not_none, global_layers)), graph.u))
+            packed = packed + graph.broadcast_to_nodes(_apply_concatenated(list(map(not_none, global_layers)), graph.u))
         heads = packed.unflatten(-1, (len(layers), self.num_heads, self.head_dim)).unbind(-3)
         return tuple(x.transpose(1, 2) for x in heads) if isinstance(graph, DenseGraph) else heads
 
@@ -278,23 +278,23 @@ def edge_factors(e: Tensor, *layers: nn.Module | None) -> tuple[Tensor, list[Ten
     """Features f of each edge, (..., f), and a matrix W_l for each layer, (outputs, f), such that W_l f = layer_l(e).
 
     f is e and W_l the weight of the layer, so that W_l f need not be materialized. If a layer must be called, such as
-    an adapter of LoRA or one with a hook, all are: f is then their outputs side by side, of which W_l picks those of
-    layer l. A layer that is None has the W_l None.
+    an adapter of LoRA or one with a hook, all are called: f is then the concatenation of their outputs, and W_l selects
+    those of layer l. W_l is None for a layer that is None.
     """
-    if are_plain(nn.Linear, *layers):
+    if are_unmodified(nn.Linear, *layers):
         linear_layers: list[Any] = list(layers)
         if all(layer is None or layer.bias is None for layer in linear_layers):
             return e, [None if layer is None else layer.weight for layer in linear_layers]
     outputs = [layer(e) for layer in layers if layer is not None]
     f = torch.cat(outputs, dim=-1)
-    picked = torch.eye(f.shape[-1], dtype=f.dtype, device=f.device).split([x.shape[-1] for x in outputs])
-    remaining = iter(picked)
+    selectors = torch.eye(f.shape[-1], dtype=f.dtype, device=f.device).split([x.shape[-1] for x in outputs])
+    remaining = iter(selectors)
     return f, [None if layer is None else next(remaining) for layer in layers]
 
 
-def _apply_side_by_side(layers: Sequence[nn.Module], x: Tensor) -> Tensor:
-    """The outputs of the layers for x, concatenated: one product if all are plain, else each layer is called."""
-    if are_plain(nn.Linear, *layers):
+def _apply_concatenated(layers: Sequence[nn.Module], x: Tensor) -> Tensor:
+    """The outputs of the layers for x, concatenated: one matrix product for unmodified layers, else a call of each."""
+    if are_unmodified(nn.Linear, *layers):
         weights: list[Any] = [layer.weight for layer in layers]
         biases: list[Any] = [layer.bias for layer in layers if layer.bias is not None]
         if len(biases) in (0, len(layers)):

@@ -12,7 +12,7 @@ from torch import Tensor
 from molattn.graph.embedding import look_up
 from molattn.graph.graph import DenseGraph
 from molattn.graph.messages import not_none
-from molattn.graph.plain import has_hooks
+from molattn.graph.unmodified import has_hooks
 from molattn.kernels import blocks as kernel
 from molattn.kernels.blocks import BlockWeights
 from molattn.kernels.dispatch import Operation
@@ -23,7 +23,7 @@ from molattn.kernels.operations import all_true, eager_unsupported_reason, is_au
 class EdgeEmbedding:
     """Edge features as sums of embeddings, not yet looked up: e_ij = sum_t tables_t[codes_tij].
 
-    Codes in the padding of a graph may be any: `run_blocks` does not read them.
+    `run_blocks` does not read the codes in the padding of a graph.
 
     Attributes:
         tables: each (codes, f), a row for each possible code.
@@ -43,7 +43,7 @@ class EdgeEmbedding:
     codes: tuple[UInt8[Tensor, "b n n"], ...]
 
     def features(self, node_mask: Bool[Tensor, "b n"] | None = None) -> Float[Tensor, "b n n f"]:
-        """e_ij of every pair, looked up; no block reads the features of padding.
+        """e_ij of every pair of nodes, (b, n, n, f); no block reads the features in the padding.
 
         Args:
             node_mask: True for nodes. If it is given, codes in the padding may have no row in their table.
@@ -55,7 +55,7 @@ class EdgeEmbedding:
         if node_mask is not None and not all_true(node_mask):
             padding = ~(node_mask.unsqueeze(-1) & node_mask.unsqueeze(-2))
             codes = [
-                x.masked_fill(padding, 0) if len(table) < 256 else x  # which has a row for every byte
+                x.masked_fill(padding, 0) if len(table) < 256 else x  # 256 rows: one for every byte
                 for table, x in zip(self.tables, codes, strict=True)
             ]
         embeddings = [look_up(table, x) for table, x in zip(self.tables, codes, strict=True)]
@@ -115,9 +115,9 @@ def _blocks_unsupported_reason(blocks: Sequence[Any], edge_dim: int, in_forward:
     if not blocks:
         return "there are no blocks"
     for block in blocks:
-        if not hasattr(block, "fused_unsupported_reason"):  # takes a tenth of the time of isinstance with a Protocol
-            return f"{type(block).__name__} is not a block of molattn"
-        if not in_forward and has_hooks(block):  # in `forward`, the hooks before it have run, and those after it will
+        if not hasattr(block, "fused_unsupported_reason"):  # isinstance with a Protocol takes ten times as long
+            return f"{type(block).__name__} is not a GraphNetBlock"
+        if not in_forward and has_hooks(block):  # `Module.__call__` runs them around `forward`
             return "a hook of a block"
         if why := block.fused_unsupported_reason(edge_dim):
             return why
@@ -126,7 +126,11 @@ def _blocks_unsupported_reason(blocks: Sequence[Any], edge_dim: int, in_forward:
 
 @dataclass(frozen=True)
 class _BlockCall:
-    """The arguments of `run_blocks`, or of `forward_block`."""
+    """The arguments of `run_blocks`, or of `forward_block`.
+
+    Attributes:
+        in_forward: whether the call is from the `forward` of the only block, so that hooks of the block run anyway.
+    """
 
     blocks: Sequence[Any]
     graph: DenseGraph
@@ -156,13 +160,13 @@ def _unsupported_reason(call: _BlockCall) -> str:
     if is_autocast_enabled(graph.v):
         return "autocast is enabled"
     why = (
-        eager_unsupported_reason(graph.v)  # first, since on a GPU it is the answer
+        eager_unsupported_reason(graph.v)  # first: on a GPU the others need not be computed
         or _blocks_unsupported_reason(call.blocks, features[0].shape[-1], call.in_forward)
         or kernel.unsupported_reason(call.weights, graph.v, features)
     )
     if why:
         return why
-    return "" if graph.right_padded_sizes is not None else "padding that is not behind the nodes"
+    return "" if graph.right_padded_sizes is not None else "padding that does not follow the nodes"
 
 
 def _compiled(call: _BlockCall) -> DenseGraph:

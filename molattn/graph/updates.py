@@ -10,7 +10,7 @@ from molattn.attention.arguments import check_dropout, check_sizes
 from molattn.attention.dropout import Dropout, active_dropout, add_dropout, dropout_gelu
 from molattn.graph.graph import AnyGraph
 from molattn.graph.messages import Messages
-from molattn.graph.plain import are_plain
+from molattn.graph.unmodified import are_unmodified
 
 
 class NodeUpdate(nn.Module):
@@ -71,14 +71,14 @@ class NodeUpdate(nn.Module):
         return add_dropout(x, y, self.dropout, self.training)
 
     def fuses_gelu(self) -> bool:
-        """Whether `feed_forward` still has GELU and the dropout of this module in its middle, which then run as one."""
+        """Whether GELU and dropout can run as one operation: both are unmodified, and the dropout is this module's."""
         layers: Any = self.feed_forward
-        if not are_plain(nn.Sequential, layers) or len(layers) != 4:
+        if not are_unmodified(nn.Sequential, layers) or len(layers) != 4:
             return False
         _, gelu, dropout, _ = layers
         return (
-            are_plain(nn.GELU, gelu)
-            and are_plain(Dropout, dropout)
+            are_unmodified(nn.GELU, gelu)
+            and are_unmodified(Dropout, dropout)
             and gelu.approximate == "none"
             and active_dropout(dropout.p, dropout.training) == active_dropout(self.dropout, self.training)
         )

@@ -197,9 +197,9 @@ def test_dropouts_that_differ_or_train_apart_do_not_run_fused():
     (block,) = blocks_of(count=1, dropout=0.5)
     assert not block.fused_unsupported_reason(5)
     block.phi_e.eval()
-    assert block.fused_unsupported_reason(5) == "two dropouts"
+    assert block.fused_unsupported_reason(5) == "different dropouts in phi_e and phi_v"
     (block,) = blocks_of(count=1, dropout=0.5, phi_e=AttentionEdgeUpdate(32, 4, 8, 5, dropout=0.25))
-    assert block.fused_unsupported_reason(5) == "two dropouts"
+    assert block.fused_unsupported_reason(5) == "different dropouts in phi_e and phi_v"
 
 
 def test_dropouts_that_differ_run_fused_in_evaluation_where_there_is_none():
@@ -214,7 +214,7 @@ def test_dropouts_that_differ_run_fused_in_evaluation_where_there_is_none():
     assert not compiled or [call.backend for call in calls if call.operation == "blocks"] == ["compiled"]
     assert_close(v[graph.node_mask], block.forward_unfused(graph).v[graph.node_mask], 1e-5)
     block.phi_e.train()
-    assert block.fused_unsupported_reason(5) == "two dropouts"
+    assert block.fused_unsupported_reason(5) == "different dropouts in phi_e and phi_v"
 
 
 @pytest.mark.parametrize("dtype", [F32, F64])

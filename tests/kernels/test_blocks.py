@@ -230,7 +230,7 @@ def test_unsupported_blocks_run_one_by_one():
     assert run_compiled(blocks, graph) is not None
     assert run_compiled(blocks, graph.replace(e=None)) is None
     assert run_compiled([*blocks, Opaque(blocks[0])], graph) is None
-    assert fused_unsupported_reason([*blocks, Opaque(blocks[0])], 5) == "Opaque is not a block of molattn"
+    assert fused_unsupported_reason([*blocks, Opaque(blocks[0])], 5) == "Opaque is not a GraphNetBlock"
     assert run_compiled([GraphNetBlock(24, 4, 5)], graph.replace(v=graph.v[..., :24])) is None  # no whole vectors
     other = DenseGraph(graph.v, graph.node_mask.flip(-1), graph.e)  # nodes behind padding
     assert run_compiled(blocks, other) is None
