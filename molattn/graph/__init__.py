@@ -1,6 +1,6 @@
 """Battaglia's graph networks with attention as the edge update: the block, its parts, and the graphs they act on.
 
-| equation (book chapter, 14)          | the line that computes it                                           |
+| equation                             | the line that computes it                                           |
 |--------------------------------------|---------------------------------------------------------------------|
 | 14.1 e'_k = phi_e(e_k, v_r, v_s, u)  | `phi_e(self._normed(graph))` in `GraphNetBlock._equations`          |
 | 14.2 q = W_q v_r                     | `self.w_q` in `AttentionEdgeUpdate._project`                        |
@@ -12,8 +12,10 @@
 | 14.8 ebar_i = sum_k e'_k             | `messages.sum()` in `sum_edges`                                     |
 | 14.9 ebar_il = sum_kjh e'_ikjh w_jhl | `self.join(self.rho_ev(e))` in `GraphNetBlock._equations`           |
 
-Keys and values are computed from the sender and its edge; `AttentionEdgeUpdate._add_edge_terms` adds the edge's part.
-`AttentionEdgeUpdate.forward` computes the same numbers faster, without materializing e'_k: see `EdgeMessages`.
+Equations 14.1 to 14.9 are those of the chapter on graph attention that docs/explanation/block.md describes; 14.1 and
+14.8 are also in algorithm 1 of Battaglia et al. 2018, arXiv:1806.01261. Keys and values are computed from the sender
+and its edge; `AttentionEdgeUpdate._add_edge_terms` adds the edge's part.
+`AttentionEdgeUpdate.forward` computes the same result faster, without materializing e'_k: see `EdgeMessages`.
 Published attention layers built from the same parts are in `molattn.graph.blocks`.
 """
 

@@ -1,6 +1,6 @@
-"""Aggregations (rho) of edges into nodes, and of edges and nodes into graph features; and readouts; by name.
+"""Aggregations (rho), of edges for each node and of edges or nodes for each graph, and readouts; all by name.
 
-A readout takes the nodes, (n, d) or (b, n, d), and their graph, and returns (b, d). It computes in the precision of the
+A readout takes the nodes, (n, d) or (b, n, d), and their graph, and returns (b, d). It computes in the dtype of the
 nodes.
 """
 
@@ -32,7 +32,7 @@ def sum_edges(messages: Messages) -> Tensor:
         (n, h * d) of an edge list, (b, n, h * d) of a dense graph, heads concatenated; zeros for a node without
         incoming edges.
 
-    Source: equation 14.8 of the book chapter; Battaglia et al. 2018, arXiv:1806.01261.
+    Source: equation 14.8 in the table of `molattn.graph`; Battaglia et al. 2018, arXiv:1806.01261.
 
     >>> import torch
     >>> from molattn.graph import Graph, MaterializedMessages, sum_edges
@@ -240,13 +240,13 @@ def max_nodes(x: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float[Tensor, "b
 
 
 EDGES_TO_NODES: dict[str, EdgesToNodes] = {"sum": sum_edges, "mean": mean_edges, "max": max_edges}
-"""The aggregations rho e->v by name: functions of the messages that return an ebar'_i for each node."""
+"""The aggregations rho e->v by name: functions of the messages that return ebar_i of each node."""
 
 EDGES_TO_GRAPH: dict[str, EdgesToGraph] = {"sum": sum_all_edges, "mean": mean_all_edges, "max": max_all_edges}
-"""The aggregations rho e->u by name: functions of the messages that return an ebar' for each graph."""
+"""The aggregations rho e->u by name: functions of the messages that return ebar of each graph."""
 
 NODES_TO_GRAPH: dict[str, NodesToGraph] = {"sum": sum_nodes, "mean": mean_nodes, "max": max_nodes}
-"""The aggregations rho v->u by name: functions of nodes and their graph that return a vbar' for each graph."""
+"""The aggregations rho v->u by name: functions of nodes and their graph that return vbar of each graph."""
 
 
 Readout = Callable[[Tensor, AnyGraph], Tensor]
@@ -278,22 +278,22 @@ def virtual_node_readout(v: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float
         TypeError: an edge list, which does not specify which node is the first.
     """
     if not isinstance(graph, DenseGraph):
-        raise TypeError("the readout 'virtual-node' takes dense graphs")
+        raise TypeError(f"the readout 'virtual-node' takes a DenseGraph, not a {type(graph).__name__}")
     return v[:, 0]
 
 
 class AttentionReadout(nn.Module):
     """The average of the nodes, weighted by how well they match a query.
 
-    The query is learned; after each step the average is added to it.
+    The query is learned. After each step, the average is added to it.
 
     r_t = sum_i a_i x_i,    a_i = softmax_i( q_t . x_i / sqrt(d) ),    q_{t+1} = q_t + r_t
 
-    The readout is the r_t of the last step. q_1 is a parameter, `query`, (d,).
+    for t = 1, ..., T. The readout is r_T, and q_1 is the parameter `query`, (d,).
 
     Args:
         dim: d.
-        steps: the number of steps t.
+        steps: T, the number of steps.
 
     Source: similar to Set2Set, Vinyals et al. 2016, arXiv:1511.06391, in which q is the state of an LSTM.
 
@@ -301,8 +301,8 @@ class AttentionReadout(nn.Module):
     >>> from molattn.graph import AttentionReadout, DenseGraph
     >>> x = torch.randn(2, 3, 8)
     >>> graph = DenseGraph(x, node_mask=torch.tensor([[True, True, True], [True, False, False]]))
-    >>> read = AttentionReadout(dim=8)(x, graph)
-    >>> tuple(read.shape), torch.allclose(read[1], x[1, 0])  # a single node has a weight of 1
+    >>> readout = AttentionReadout(dim=8)(x, graph)
+    >>> tuple(readout.shape), torch.allclose(readout[1], x[1, 0])  # a single node has a weight of 1
     ((2, 8), True)
     """
 
@@ -320,18 +320,18 @@ class AttentionReadout(nn.Module):
         """
         is_edge_list = isinstance(graph, Graph)
         layout = graph.readout_layout() if is_edge_list else graph.node_mask.unsqueeze(-2)
-        # Not len(): torch.export would take it for a constant.
+        # Not len(): torch.export would make it a constant.
         b = graph.num_graphs if is_edge_list else graph.node_mask.shape[0]
         q = self.query.to(x.dtype).expand(b, -1)
-        read = torch.zeros_like(q)
+        readout = torch.zeros_like(q)
         for _ in range(self.steps):
             weights = attention_weights(q if is_edge_list else q.unsqueeze(1), x, layout)
             if is_edge_list:
-                read = graph.sum_nodes(weights.unsqueeze(-1) * x)
+                readout = graph.sum_nodes(weights.unsqueeze(-1) * x)
             else:
-                read = (weights @ x.masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)).squeeze(1)
-            q = q + read
-        return read
+                readout = (weights @ x.masked_fill(~graph.node_mask.unsqueeze(-1), 0.0)).squeeze(1)
+            q = q + readout
+        return readout
 
 
 class AdditiveReadout(nn.Module):
@@ -378,4 +378,4 @@ READOUTS: dict[str, Callable[[int], Readout]] = {
     "global": lambda dim: global_readout,  # noqa: ARG005
     "virtual-node": lambda dim: virtual_node_readout,  # noqa: ARG005
 }
-"""The readouts by name: functions of d that return the readout, a function or module of nodes and their graph."""
+"""The readouts by name: functions of d, the channels of a node, that return a function or module."""

@@ -56,7 +56,7 @@ class EdgeUpdate(Protocol):
     """
 
     def __call__(self, graph: AnyGraph) -> Messages:
-        """The e'_k of every edge of `graph`, as factors if that is faster."""
+        """The e'_k of every edge of `graph`; `EdgeMessages`, which are not materialized, if that is faster."""
         ...
 
     def materialize(self, graph: AnyGraph) -> MaterializedMessages:
@@ -244,11 +244,11 @@ class GraphNetBlock(nn.Module):
         return forward_block(self, graph) if isinstance(graph, DenseGraph) else self.forward_unfused(graph)
 
     def forward_unfused(self, graph: AnyGraph) -> AnyGraph:
-        """`forward(graph)`, always by the equations of this class, never by the fused operation."""
+        """`forward(graph)` without the fused operation."""
         return self._equations(graph, self.phi_e)[0]
 
     def forward_with_messages(self, graph: AnyGraph) -> tuple[AnyGraph, Messages]:
-        """`forward(graph)`, and the e'_k; their attention weights are those used in the sum."""
+        """`forward(graph)`, and the e'_k, whose attention weights are those that the sum used."""
         return self._equations(graph, self._with_weights)
 
     def _with_weights(self, graph: AnyGraph) -> Messages:
@@ -257,7 +257,7 @@ class GraphNetBlock(nn.Module):
         return messages
 
     def materialize(self, graph: AnyGraph) -> tuple[AnyGraph, MaterializedMessages]:
-        """`forward_with_messages(graph)` with every e'_k materialized; returns an edge list. Same numbers, slower."""
+        """`forward_with_messages(graph)` with every e'_k materialized; returns an edge list. Same result, slower."""
         if isinstance(graph, DenseGraph):
             graph = graph.to_edge_list()
         return self._equations(graph, self.phi_e.materialize)
@@ -278,8 +278,8 @@ class GraphNetBlock(nn.Module):
     def fused_unsupported_reason(self, edge_dim: int) -> str:
         """Why this block cannot run fused with edges of `edge_dim` channels, as text; empty if it can.
 
-        It can if each of its parts is exactly of the default class with the default settings, and has no hook; hooks of
-        the block itself do not matter here.
+        It can if each of its parts is exactly of the default class with the default settings, and has no hook. Hooks of
+        the block itself are not checked.
         """
         phi_e, phi_v, join = self.phi_e, self.phi_v, self.join
         if type(self) is not GraphNetBlock:
@@ -293,11 +293,11 @@ class GraphNetBlock(nn.Module):
         if self.phi_u is not None or self.edges is not None or self.rho_ev is not sum_edges:
             return "a phi_u, edges that are updated, or a rho_ev other than the sum"
         if not isinstance(phi_v, NodeUpdate) or not are_unmodified(NodeUpdate, phi_v) or phi_v.w_u is not None:
-            return "a phi_v other than the default, or a hook of it"
+            return "a phi_v other than the default, or with a hook"
         if not isinstance(join, ConcatHeads) or not are_unmodified(ConcatHeads, join):
-            return "a join other than the default, or a hook of it"
+            return "a join other than the default, or with a hook"
         if not phi_v.fuses_gelu():
-            return "a feed-forward network other than the default, or a hook in it"
+            return "a feed-forward network other than the default, or with a hook"
         first, _, _, last = phi_v.feed_forward
         norms, linear_layers = (self.norm_v, phi_v.norm), (join.linear, first, last)
         if not are_unmodified(nn.LayerNorm, *norms) or not are_unmodified(nn.Linear, *linear_layers):

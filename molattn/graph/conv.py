@@ -1,4 +1,4 @@
-"""Tensor-dot attention as a layer for PyG graphs: `AttentionEdgeUpdate` with PyG's names and calls."""
+"""Tensor-dot attention as a PyG layer: `AttentionEdgeUpdate` with the interface of `TransformerConv`."""
 
 from collections.abc import Collection
 from numbers import Integral
@@ -22,7 +22,7 @@ from molattn.kernels.operations import all_true, eager_unsupported_reason
 
 
 class TensorDotConv(MessagePassing):
-    """Tensor-dot attention over the edges of any PyG graph, called as `torch_geometric.nn.TransformerConv` is.
+    """Tensor-dot attention over the edges of any PyG graph, with the interface of `torch_geometric.nn.TransformerConv`.
 
     x'_i    = W_root x_i + b_root + join_h sum_k e'_k          over the edges k into node i
     e'_k    = alpha_k (W_v x_s + b_v + W_ve e_k)
@@ -36,14 +36,14 @@ class TensorDotConv(MessagePassing):
 
     where m_i is the aggregated e'_k, with the heads joined.
 
-    e'_k is that of `AttentionEdgeUpdate`. It is not materialized where an edge has fewer features than a head has
-    channels; `materialize` returns it for every edge. `forward_dense` gives the same numbers for padded batches,
-    without an edge list, and is faster for complete graphs. With `share_edge_weight`, which makes W_ve and W_ke one
+    e'_k is that of `AttentionEdgeUpdate`. If edge_dim is below out_channels, it is not materialized; `materialize`
+    returns it for every edge. `forward_dense` returns the same result for padded batches, without an edge list, and is
+    faster for complete graphs. With `share_edge_weight`, which makes W_ve and W_ke one
     matrix, the equations are those of `TransformerConv`; `from_pyg` and `to_pyg` convert the weights.
 
     It is a `MessagePassing` and works with PyG's explainers, hooks, `to_hetero` and `HeteroConv`. `message` and
-    `propagate` are called only if an explainer, a hook, another aggregation or a subclass needs every e'_k; the numbers
-    are the same.
+    `propagate` are called only if an explainer, a hook, another aggregation or a subclass needs every e'_k; the result
+    is the same.
 
     Weights and biases are initialized as those of `torch.nn.Linear`, uniform within 1 / sqrt(inputs), as in
     `TransformerConv`.
@@ -52,7 +52,7 @@ class TensorDotConv(MessagePassing):
     (n, heads * out_channels), or (n, out_channels) with concat=False, and alpha (m, heads).
 
     Args:
-        in_channels: channels of a node, or a pair, of senders and of receivers; -1 to infer it from the first call.
+        in_channels: channels of a node, or a pair (senders, receivers); -1 to infer it from the first call.
         out_channels: channels of a head.
         heads: h.
         concat: concatenate the heads; False takes their mean.
@@ -67,7 +67,7 @@ class TensorDotConv(MessagePassing):
         share_edge_weight: W_ve = W_ke, one matrix.
         score, normalizer: used in place of the scaled product and of the softmax, as in `AttentionEdgeUpdate`: names in
             `molattn.attention.SCORES`, `SCORES_WITH_WEIGHTS` and `NORMALIZERS`, or a module or function.
-        aggr: the aggregation of the e'_k of a node, a name or an `Aggregation` of PyG's.
+        aggr: the aggregation of the e'_k of a node, a name or a PyG `Aggregation`.
         flow: "source_to_target", or "target_to_source": then row 0 of `edge_index` is the receivers and row 1 the
             senders.
 
@@ -77,7 +77,7 @@ class TensorDotConv(MessagePassing):
             or without the edge roles "keys" and "values"; arguments that `AttentionEdgeUpdate` rejects. At a call,
             shapes that do not match the layer or each other, and, on a CPU, where the check does not synchronize, an
             index out of range.
-        TypeError: an edge_index that is neither a tensor of integers nor a sparse adjacency matrix of torch's.
+        TypeError: an edge_index that is neither a tensor of integers nor a sparse torch tensor.
 
     Source: Battaglia et al. 2018, arXiv:1806.01261; Vaswani et al. 2017, arXiv:1706.03762; with one edge weight, Shi et
     al. 2020, arXiv:2009.03509.
@@ -117,11 +117,11 @@ class TensorDotConv(MessagePassing):
         flow: str = "source_to_target",
     ):
         if not isinstance(aggr, str | Aggregation):
-            raise ValueError(f"aggr is one aggregation, a name or an Aggregation of PyG's, not {aggr!r}")
+            raise ValueError(f"aggr is one aggregation, a name or a PyG Aggregation, not {aggr!r}")
         super().__init__(aggr, flow=flow, node_dim=0)
         pair = in_channels if isinstance(in_channels, tuple) else (in_channels, in_channels)
         if len(pair) != 2:
-            raise ValueError(f"in_channels is one size, or a pair, of senders and of receivers, not {in_channels!r}")
+            raise ValueError(f"in_channels is one size or a pair (senders, receivers), not {in_channels!r}")
         for name, size, may_be_lazy in (
             ("in_channels", pair[0], True),
             ("in_channels", pair[-1], True),
@@ -133,7 +133,7 @@ class TensorDotConv(MessagePassing):
             if not is_integer or not (size >= 1 or (may_be_lazy and size == -1)):
                 or_lazy = ", or -1 to infer it from the first call" if may_be_lazy else ""
                 raise ValueError(f"{name} must be an integer of at least 1{or_lazy}, not {size!r}")
-        pair, out_channels, heads = (int(pair[0]), int(pair[1])), int(out_channels), int(heads)  # those of numpy, too
+        pair, out_channels, heads = (int(pair[0]), int(pair[1])), int(out_channels), int(heads)  # from numpy's integers
         in_channels = pair if isinstance(in_channels, tuple) else pair[0]
         edge_dim = None if edge_dim is None else int(edge_dim)
         if not isinstance(beta, bool):
@@ -220,13 +220,14 @@ class TensorDotConv(MessagePassing):
         u: Tensor | None = None,
         batch: Tensor | Pair | None = None,
     ) -> Tensor | tuple[Tensor, Pair]:
-        """Attend along the edges.
+        """The output for every node: attention over the edges into it.
 
         Args:
             x: (n, in_channels); or, for bipartite graphs, a pair of the senders' (n_s, in_channels), which row 0 of
                 `edge_index` indexes, and the receivers' (n, in_channels).
-            edge_index: (2, m) integers, senders over receivers; or PyG's adj_t, a sparse tensor (COO, CSR or CSC) of
-                (receivers, senders); if edge_attr is None, its values, one vector for each edge, are used instead.
+            edge_index: (2, m) integers, senders in row 0 and receivers in row 1; or PyG's adj_t, a sparse tensor (COO,
+                CSR or CSC) of shape (receivers, senders). If edge_attr is None, the values of adj_t, one vector for
+                each edge, are used instead.
             edge_attr: (m, edge_dim), or (m,) where edge_dim is 1.
             return_attention_weights: whether to return the weights too.
             u: (b, global_dim).
@@ -240,8 +241,8 @@ class TensorDotConv(MessagePassing):
         Raises:
             ValueError: shapes that do not match the layer or each other; an edge_attr or u that is missing, or that the
                 layer does not take; an index out of range, on a CPU.
-            TypeError: an edge_index that is neither a tensor of integers nor a sparse adjacency matrix of torch's; a
-                tensor as return_attention_weights.
+            TypeError: an edge_index that is neither a tensor of integers nor a sparse torch tensor; a tensor as
+                return_attention_weights.
         """
         if isinstance(return_attention_weights, Tensor):
             raise TypeError("return_attention_weights is True or False: pass u and batch by keyword")
@@ -327,7 +328,9 @@ class TensorDotConv(MessagePassing):
         edge_mask: Tensor | None = None,
         return_attention_weights: bool | None = None,
     ) -> Tensor | Pair:
-        """`forward` for padded graphs in which every pair of nodes is an edge, with self-loops. Same numbers.
+        """`forward` for padded graphs in which every pair of nodes is an edge, with self-loops; the same result.
+
+        `Graph.from_pyg(batch).to_dense()` converts a PyG batch to this form.
 
         Args:
             x: (b, n, in_channels), finite in the padding too.
@@ -345,11 +348,9 @@ class TensorDotConv(MessagePassing):
         Raises:
             ValueError: a layer with another aggregation than "add", or for bipartite graphs; shapes that do not match
                 the layer or each other.
-
-        `Graph.from_pyg(batch).to_dense()` converts a PyG batch to this form.
         """
         if not isinstance(self.aggr_module, SumAggregation):
-            raise ValueError(f"the dense form needs aggr='add', not {self.aggr!r}")
+            raise ValueError(f"forward_dense needs aggr='add', not {self.aggr!r}")
         mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device) if mask is None else mask
         check_dense_inputs(
             x, mask, edge_attr, u, edge_mask, widths=self._widths, edge_dim=self.edge_dim, global_dim=self.global_dim
@@ -405,9 +406,9 @@ class TensorDotConv(MessagePassing):
         return f"{type(self).__name__}({self.extra_repr()})"
 
     def _materializes_edge_terms(self, x: Tensor) -> bool:
-        """Whether to form W_ke e_k and W_ve e_k: without a kernel, that is less work if edge_dim >= out_channels.
+        """Whether to materialize W_ke e_k and W_ve e_k: without a kernel, that is faster if edge_dim >= out_channels.
 
-        Each head then reads out_channels numbers of an edge instead of edge_dim.
+        Each head then reads out_channels values of an edge instead of edge_dim.
         """
         projected = self.phi_e.w_ke is not None or self.phi_e.w_ve is not None
         wide = projected and (self.edge_dim or 0) >= self.out_channels
@@ -418,13 +419,13 @@ class TensorDotConv(MessagePassing):
     @property
     def _needs_propagate(self) -> bool:
         """Whether an explainer, a hook, the aggregation or a subclass needs every e'_k; if not, none is computed."""
-        kind = type(self)
+        cls = type(self)
         return (
             bool(self.explain)
             or not isinstance(self.aggr_module, SumAggregation)
-            or kind.message is not TensorDotConv.message
-            or kind.aggregate is not MessagePassing.aggregate
-            or kind.update is not MessagePassing.update
+            or cls.message is not TensorDotConv.message
+            or cls.aggregate is not MessagePassing.aggregate
+            or cls.update is not MessagePassing.update
             or any(getattr(self, hooks) for hooks in _HOOKS)
         )
 

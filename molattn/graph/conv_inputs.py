@@ -1,4 +1,4 @@
-"""Validates the inputs of `TensorDotConv`, in any form that PyG's layers take, and converts them to one form."""
+"""Validation of the inputs of `TensorDotConv`, in every form that PyG layers accept, and conversion to a `Graph`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ class ConvInputs:
     Attributes:
         graph: the receivers, and the edges into them.
         senders: the nodes that `graph.sender` indexes, if x is a pair; None if they are the receivers.
-        edge_index: (2, m), with rows in the order given by `flow`, for `MessagePassing.propagate`.
+        edge_index: (2, m), for `MessagePassing.propagate`; `flow` defines which row has the senders.
         passed_edge_index: edge_index as the caller passed it, which may be a sparse adjacency matrix.
         size: the number of nodes that row 0 of `edge_index` can index, and the number that row 1 can.
     """
@@ -69,7 +69,7 @@ def parse_inputs(
 
     Raises:
         ValueError: a wrong shape, or, on a CPU, an index out of range.
-        TypeError: an edge_index that is neither integers nor a sparse adjacency matrix.
+        TypeError: an edge_index that is neither integers nor a sparse tensor.
     """
     senders, receivers = (x, x) if isinstance(x, Tensor) else x
     for nodes, width in ((senders, widths[0]), (receivers, widths[1])):
@@ -110,13 +110,13 @@ def check_dense_inputs(
     edge_dim: int | None,
     global_dim: int | None,
 ) -> None:
-    """Check the inputs of `TensorDotConv.forward_dense`; sizes of -1 are any, of None are none.
+    """Check the inputs of `TensorDotConv.forward_dense`. A size of -1 is not checked; None is for an absent input.
 
     Raises:
         ValueError: a wrong shape, or a layer for bipartite graphs.
     """
     if -1 not in widths and widths[0] != widths[1]:
-        raise ValueError(f"the dense form is not bipartite: it cannot have in_channels={widths}")
+        raise ValueError(f"forward_dense does not support bipartite graphs: in_channels={widths}")
     width = max(widths)
     if x.dim() != 3 or (width != -1 and x.shape[-1] != width):
         raise ValueError(f"x is (graphs, nodes, {'channels' if width < 0 else width}), not {_shape(x)}")
@@ -148,7 +148,7 @@ def _edges(
     edge_index: Any, edge_attr: Tensor | None, size: tuple[int, int], edge_dim: int | None, forward: bool
 ) -> tuple[Tensor, Tensor | None]:
     """edge_index as a (2, m) tensor of int64, and edge_attr as (m, channels) if it is (m,) or the values of adj_t."""
-    names = "senders over receivers" if forward else "receivers over senders"
+    names = "senders in row 0, receivers in row 1" if forward else "receivers in row 0, senders in row 1"
     if is_sparse(edge_index):
         if not forward:
             raise ValueError("a sparse adj_t needs flow=source_to_target: transpose it instead")
@@ -163,7 +163,7 @@ def _edges(
         if type(edge_index) is EdgeIndex:
             edge_index = edge_index.as_tensor()
         if not isinstance(edge_index, Tensor) or edge_index.layout != torch.strided or not _is_integer(edge_index):
-            raise TypeError(f"edge_index is a (2, m) tensor of integers, {names}, or a sparse adj_t of torch's")
+            raise TypeError(f"edge_index is a (2, m) tensor of integers, {names}, or a sparse torch tensor (adj_t)")
         if edge_index.dim() != 2 or edge_index.shape[0] != 2:
             raise ValueError(f"edge_index is (2, edges), {names}, not {_shape(edge_index)}")
         rows = edge_index.long()

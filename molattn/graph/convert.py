@@ -24,7 +24,7 @@ def conv_from_pyg(layer: Any) -> TensorDotConv:
     if any(unsupported.values()):
         names = ", ".join(name for name, has in unsupported.items() if has)
         raise ValueError(f"from_pyg cannot convert a layer with {names}")
-    ours = TensorDotConv(
+    converted = TensorDotConv(
         widths if isinstance(layer.in_channels, tuple) or len(set(widths)) > 1 else widths[0],
         layer.out_channels,
         layer.heads,
@@ -38,12 +38,12 @@ def conv_from_pyg(layer: Any) -> TensorDotConv:
         aggr=deepcopy(layer.aggr_module),
         flow=layer.flow,
     )
-    ours.aggr = layer.aggr
-    ours = ours.to(layer.lin_key.weight).train(layer.training)
+    converted.aggr = layer.aggr
+    converted = converted.to(layer.lin_key.weight).train(layer.training)
     with torch.no_grad():
-        for mine, theirs in _parameter_pairs(ours, layer):
-            mine.copy_(theirs)
-    return ours
+        for new, old in _parameter_pairs(converted, layer):
+            new.copy_(old)
+    return converted
 
 
 def conv_to_pyg(layer: TensorDotConv) -> TransformerConv:
@@ -62,7 +62,7 @@ def conv_to_pyg(layer: TensorDotConv) -> TransformerConv:
     if any(unsupported.values()):
         names = ", ".join(name for name, has in unsupported.items() if has)
         raise ValueError(f"to_pyg cannot convert a layer with {names}")
-    theirs = TransformerConv(
+    converted = TransformerConv(
         layer.in_channels,
         layer.out_channels,
         layer.heads,
@@ -75,24 +75,30 @@ def conv_to_pyg(layer: TensorDotConv) -> TransformerConv:
         aggr=deepcopy(layer.aggr_module),
         flow=layer.flow,
     )
-    theirs.aggr = layer.aggr
-    theirs = theirs.to(layer.phi_e.w_q.weight).train(layer.training)
+    converted.aggr = layer.aggr
+    converted = converted.to(layer.phi_e.w_q.weight).train(layer.training)
     with torch.no_grad():
-        for mine, other in _parameter_pairs(layer, theirs):
-            other.copy_(mine)
-    return theirs
+        for old, new in _parameter_pairs(layer, converted):
+            new.copy_(old)
+    return converted
 
 
-def _parameter_pairs(ours: TensorDotConv, theirs: Any) -> Iterator[tuple[Tensor, Tensor]]:
-    """Pairs of a parameter of a TensorDotConv and the corresponding one of a TransformerConv, to copy either way."""
-    phi_e = ours.phi_e
-    pairs = [(phi_e.w_q, theirs.lin_query), (phi_e.w_k, theirs.lin_key), (phi_e.w_v, theirs.lin_value)]
-    pairs += [(phi_e.w_ke, theirs.lin_edge), (ours.w_root, theirs.lin_skip), (ours.w_beta, theirs.lin_beta)]
-    for mine, other in pairs:
-        if mine is None:
+def _parameter_pairs(tensor_dot: TensorDotConv, transformer: Any) -> Iterator[tuple[Tensor, Tensor]]:
+    """Each parameter of a TensorDotConv with the corresponding one of a TransformerConv."""
+    phi_e = tensor_dot.phi_e
+    layers = [
+        (phi_e.w_q, transformer.lin_query),
+        (phi_e.w_k, transformer.lin_key),
+        (phi_e.w_v, transformer.lin_value),
+        (phi_e.w_ke, transformer.lin_edge),
+        (tensor_dot.w_root, transformer.lin_skip),
+        (tensor_dot.w_beta, transformer.lin_beta),
+    ]
+    for first, second in layers:
+        if first is None:
             continue
-        yield mine.weight, other.weight
-        if mine.bias is not None:
-            yield mine.bias, other.bias
+        yield first.weight, second.weight
+        if first.bias is not None:
+            yield first.bias, second.bias
     # TransformerConv resets the parameters of its aggregation when it is constructed.
-    yield from zip(ours.aggr_module.parameters(), theirs.aggr_module.parameters(), strict=True)
+    yield from zip(tensor_dot.aggr_module.parameters(), transformer.aggr_module.parameters(), strict=True)

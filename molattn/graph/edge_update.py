@@ -1,4 +1,4 @@
-"""phi_e, the edge update: attention, in which a node is the query and its senders and their edges are the keys."""
+"""phi_e, the edge update: attention in which a receiver is the query, and its senders and their edges are the keys."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -49,10 +49,10 @@ class AttentionEdgeUpdate(nn.Module):
     query and the key, which includes W_ke e_k, and `normalizer` replaces the softmax.
 
     The softmax runs over the edges into one receiver, so this phi_e is not strictly a function of one edge. Without
-    edge features it is the book's equations 14.2 to 14.7.
+    edge features it is equations 14.2 to 14.7 in the table of `molattn.graph`.
 
     If the score is a product, neither W_ke e_k nor W_ve e_k is materialized: q . (W_ke e) = (W_ke^T q) . e, and
-    sum_k alpha_k W_ve e_k = W_ve sum_k alpha_k e_k. `materialize` materializes them, and gives the same numbers.
+    sum_k alpha_k W_ve e_k = W_ve sum_k alpha_k e_k. `materialize` does, with the same result.
 
     Args:
         node_dim, edge_dim, global_dim: d_v, d_e, d_u; edge_dim and global_dim are 0 for graphs without edge or graph
@@ -69,8 +69,7 @@ class AttentionEdgeUpdate(nn.Module):
 
     Raises:
         ValueError: a size below 1, or below 0 for edge_dim and global_dim; dropout is not in [0, 1); incompatible
-            arguments; at a call, a graph whose edge or graph features do not have edge_dim or
-            global_dim channels.
+            arguments; at a call, a graph whose edge or graph features do not have edge_dim or global_dim channels.
 
     Source: Battaglia et al. 2018, arXiv:1806.01261; Vaswani et al. 2017, arXiv:1706.03762.
 
@@ -127,7 +126,7 @@ class AttentionEdgeUpdate(nn.Module):
         self.w_vu = nn.Linear(global_dim, width, bias=False) if global_dim else None
 
     def forward(self, graph: AnyGraph, senders: Graph | None = None) -> EdgeMessages:
-        """The e'_k of every edge as factors, computed by `molattn.attention.attend`.
+        """The e'_k of every edge, not materialized: `molattn.attention.attend` computes their sum.
 
         Args:
             graph: with edge_dim edge features and global_dim graph features.
@@ -152,7 +151,7 @@ class AttentionEdgeUpdate(nn.Module):
         return EdgeMessages(graph, weights, apply_dropout(weights, mask), v, *edge_value_terms(edges))
 
     def materialize(self, graph: AnyGraph, senders: Graph | None = None) -> MaterializedMessages:
-        """The e'_k of every edge, materialized: the equations, one line each.
+        """The e'_k of every edge, materialized; the reference for `forward`.
 
         Args:
             graph: as in `forward`; a dense graph is converted to an edge list.

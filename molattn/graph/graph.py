@@ -61,7 +61,7 @@ class Graph:
 
         Args:
             x: (n, d_v) node features.
-            edge_index: (2, m), senders over receivers.
+            edge_index: (2, m), the senders in row 0 and the receivers in row 1.
             edge_attr: (m, d_e) edge features, or None.
             u: (b, d_u) graph features, or None.
             batch: (n,) the graph of each node; all nodes are of one graph by default.
@@ -117,19 +117,19 @@ class Graph:
         """These graphs as a `torch_geometric.data.Batch`, the inverse of `from_pyg`; edges are ordered by graph.
 
         Raises:
-            ValueError: there are no graphs, of which PyG has no batch; or an edge joins nodes of two graphs.
+            ValueError: num_graphs is 0, since PyG has no empty batch; or an edge joins nodes of two graphs.
         """
         from torch_geometric.data import Batch, Data
 
         if not self.num_graphs:
-            raise ValueError("there are no graphs, and PyG has no batch of none")
+            raise ValueError("num_graphs is 0, and PyG has no empty batch")
         graphs = []
         edge_graph, receiver_graph = self.node_graph[self.sender], self.node_graph[self.receiver]
-        if len(between := (edge_graph != receiver_graph).nonzero().flatten()):
-            k = int(between[0])
+        if len(crossing := (edge_graph != receiver_graph).nonzero().flatten()):
+            k = int(crossing[0])
             raise ValueError(
                 f"edge {k} is from a node of graph {int(edge_graph[k])} to a node of graph {int(receiver_graph[k])}: "
-                "an edge of a PyG batch is within one graph"
+                "PyG has no edges between the graphs of a batch"
             )
         for g in range(self.num_graphs):
             nodes, edges = (self.node_graph == g).nonzero().flatten(), (edge_graph == g).nonzero().flatten()
@@ -226,11 +226,11 @@ class Graph:
         return x.index_select(0, self.sender)
 
     def to_dense(self) -> "DenseGraph":
-        """The same graphs padded to the size of the largest: the inverse of `DenseGraph.to_edge_list`.
+        """The same graphs padded to the size of the largest one: the inverse of `DenseGraph.to_edge_list`.
 
         Raises:
-            ValueError: a duplicate edge, or one that joins two graphs, which a dense matrix cannot hold; nodes that are
-                not one graph after another.
+            ValueError: a duplicate edge, or an edge between two graphs, which a dense graph cannot represent; nodes
+                that are not one graph after another.
         """
         if (self.node_graph.diff() < 0).any():
             raise ValueError("the nodes of the graphs are not one graph after another: sort them by node_graph")
@@ -239,11 +239,11 @@ class Graph:
         position = torch.arange(self.v.shape[0], device=self.v.device) - (counts.cumsum(0) - counts)[self.node_graph]
         index = graph, position[self.receiver], position[self.sender]
         if (graph != self.node_graph[self.sender]).any():
-            raise ValueError("an edge joins two graphs: a dense graph cannot hold it")
+            raise ValueError("an edge joins two graphs, which a dense graph cannot represent")
         edges = torch.zeros(self.num_graphs, n, n, dtype=torch.bool, device=self.v.device)
         edges[index] = True
         if int(edges.sum()) != len(graph):
-            raise ValueError("an edge occurs twice: a dense graph holds each edge once")
+            raise ValueError("an edge occurs twice, and a dense graph has each edge once")
 
         def padded(x: Tensor) -> Tensor:
             return x.new_zeros(self.num_graphs, n, *x.shape[1:]).index_put((self.node_graph, position), x)

@@ -1,4 +1,4 @@
-"""The messages e'_k that an edge update sends along the edges: as factors, computed on demand, or materialized."""
+"""The messages e'_k, the output of an edge update: as weights and values, computed lazily, or materialized."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,7 +25,7 @@ def apply_dropout(weights: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def edge_value_terms(edges: EdgeTerms | None) -> tuple[Tensor | None, Tensor | None]:
-    """The edges' part of the values as the factors f_k and W_ve, or two None."""
+    """f_k and W_ve, whose product is the edge term of the values; None and None if there is none."""
     return (None, None) if edges is None or edges.w_ve is None else (edges.e, edges.w_ve)
 
 
@@ -47,7 +47,7 @@ class AttentionCall(NamedTuple):
 
 @dataclass(frozen=True)
 class EdgeMessages:
-    """The e'_k of every edge as factors, which are summed without materializing any e'_k.
+    """The e'_k of every edge as attention weights and values, which are summed without materializing any e'_k.
 
     e'_k = alpha_k (value_s + W_ve f_k)
 
@@ -57,9 +57,9 @@ class EdgeMessages:
             a receiver.
         weights_after_dropout: alpha_k; equal to the weights outside training.
         values: (n, h, d) or (b, h, n, d), value_s: the senders' part of the values.
-        edges: f_k, the edges' part of the values before W_ve: (m, f) or (b, i, j, f), shared by the heads, or
-            (m, h, f) or (b, i, j, h, f); None for none.
-        w_ve: (h, d, f), or None.
+        edges: f_k, the edge features that W_ve maps to values: (m, f) or (b, i, j, f), shared by the heads, or
+            (m, h, f) or (b, i, j, h, f); None if the values have no edge term.
+        w_ve: (h, d, f); None without edges.
 
     >>> import torch
     >>> from molattn.graph import EdgeMessages, Graph
@@ -97,7 +97,7 @@ class EdgeMessages:
         return total.flatten(-2)
 
     def per_edge(self) -> Float[Tensor, "*edges h d"]:
-        """e'_k of every edge: (m, h, d) of an edge list, (b, i, j, h, d) of a dense graph; zeros without an edge."""
+        """e'_k of every edge: (m, h, d) of an edge list; (b, i, j, h, d) of a dense graph, zeros without an edge."""
         if isinstance(self.graph, Graph):
             weights, values = self.weights_after_dropout, self.values[self.graph.sender]
         else:

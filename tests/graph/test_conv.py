@@ -399,9 +399,9 @@ X, EDGES = torch.zeros(5, IN), torch.tensor([[0, 1, 2], [1, 2, 3]])
     [
         ((torch.zeros(5, 7), EDGES), ValueError, r"x is \(nodes, 6\), not \(5, 7\)"),
         ((torch.zeros(IN), EDGES), ValueError, r"x is \(nodes, 6\), not \(6,\)"),
-        ((X, EDGES.T), ValueError, r"edge_index is \(2, edges\), senders over receivers, not \(3, 2\)"),
+        ((X, EDGES.T), ValueError, r"edge_index is \(2, edges\), senders in row 0, receivers in row 1, not \(3, 2\)"),
         ((X, EDGES.float()), TypeError, "edge_index is a .2, m. tensor of integers"),
-        ((X, EDGES > 0), TypeError, "or a sparse adj_t of torch's"),
+        ((X, EDGES > 0), TypeError, r"or a sparse torch tensor \(adj_t\)"),
         (
             (X, torch.eye(4).to_sparse()),
             ValueError,

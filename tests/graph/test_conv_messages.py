@@ -245,7 +245,7 @@ def test_target_to_source_swaps_the_rows():
     for shift, named in (([[0], [1]], "senders from 1 to 5, and x has 5 rows"), ([[3], [0]], "receivers from")):
         with pytest.raises(ValueError, match=f"edge_index has {named}"):
             conv(x, EDGES.flip(0) + torch.tensor(shift), edge_attr)
-    with pytest.raises(ValueError, match=r"receivers over senders, not \(7, 2\)"):
+    with pytest.raises(ValueError, match=r"receivers in row 0, senders in row 1, not \(7, 2\)"):
         conv(x, EDGES.T, edge_attr)
 
 
@@ -454,9 +454,9 @@ def test_u_is_passed_by_keyword():
 @pytest.mark.parametrize(
     ("conv", "message"),
     [
-        (TensorDotConv(IN, OUT, aggr="max"), "the dense form needs aggr='add', not 'max'"),
-        (TensorDotConv((IN, 2), OUT), r"the dense form is not bipartite: it cannot have in_channels=\(6, 2\)"),
-        (TensorDotConv((1, IN), OUT), r"the dense form is not bipartite: it cannot have in_channels=\(1, 6\)"),
+        (TensorDotConv(IN, OUT, aggr="max"), "forward_dense needs aggr='add', not 'max'"),
+        (TensorDotConv((IN, 2), OUT), r"forward_dense does not support bipartite graphs: in_channels=\(6, 2\)"),
+        (TensorDotConv((1, IN), OUT), r"forward_dense does not support bipartite graphs: in_channels=\(1, 6\)"),
         (TensorDotConv(-1, OUT), r"x is \(graphs, nodes, channels\), not \(5, 6\)"),
     ],
     ids=lambda value: "" if isinstance(value, str) else repr(value),
@@ -479,7 +479,7 @@ def test_sizes_may_be_integers_of_numpy_and_pairs_have_two():
     conv = TensorDotConv.__new__(TensorDotConv)
     start(conv, np.int64(IN), np.int64(OUT), np.int64(2))
     assert conv(torch.randn(3, IN), torch.tensor([[0], [1]])).shape == (3, 2 * OUT)
-    with pytest.raises(ValueError, match=r"in_channels is one size, or a pair, .* not \(1, 2, 3\)"):
+    with pytest.raises(ValueError, match=r"in_channels is one size or a pair .* not \(1, 2, 3\)"):
         start(TensorDotConv.__new__(TensorDotConv), (1, 2, 3), OUT)
 
 

@@ -350,7 +350,7 @@ def test_nodes_of_a_dense_graph_come_one_graph_after_another():
     with pytest.raises(ValueError, match="not one graph after another: sort them by node_graph"):
         mixed.to_dense()
     none = Graph(torch.randn(0, 3), *torch.zeros(3, 0, dtype=torch.int64), 0)
-    with pytest.raises(ValueError, match="there are no graphs"):
+    with pytest.raises(ValueError, match="num_graphs is 0"):
         none.to_pyg()
 
 
@@ -358,6 +358,8 @@ def test_an_edge_between_two_graphs_has_no_place_in_a_pyg_batch():
     graph = random_graphs(sizes=(2, 3)).to_edge_list()
     crossing = graph.replace(sender=graph.sender.clone())
     crossing.sender[0] = len(graph.v) - 1
-    with pytest.raises(ValueError, match="edge 0 is from a node of graph 1 to a node of graph 0: .* within one graph"):
+    with pytest.raises(
+        ValueError, match="edge 0 is from a node of graph 1 to a node of graph 0: PyG has no edges between"
+    ):
         crossing.to_pyg()
     assert graph.to_pyg().num_edges == len(graph.sender)

@@ -78,7 +78,7 @@ def test_the_terms_of_the_additive_readout_add_up():
 def test_the_virtual_node_is_the_first():
     graph = double(VirtualNode(NODE_DIM, EDGE_DIM))(random_graphs(SIZES))
     assert_identical(readout("virtual-node")(graph.v, graph), graph.v[:, 0])
-    with pytest.raises(TypeError, match="dense graphs"):
+    with pytest.raises(TypeError, match="takes a DenseGraph, not a Graph"):
         readout("virtual-node")(graph.to_edge_list().v, graph.to_edge_list())
 
 
