@@ -1,4 +1,4 @@
-"""phi_v and phi_u, the node and global updates, and `ResidualEdges`, an update of edge features: pre-norm residuals."""
+"""The node update phi_v, the global update phi_u, and `ResidualEdges`, an update of edge features; all residual."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ from molattn.graph.unmodified import are_unmodified
 class NodeUpdate(nn.Module):
     """The node update: the aggregated edges are added, then a feed-forward step.
 
-    x    = v_i + drop(ebar_i + W_u u)
-    v'_i = x + drop(W_2 gelu(W_1 norm(x)))
+    x    = v_i + dropout(ebar_i + W_u u)
+    v'_i = x + dropout(W_2 dropout(gelu(W_1 norm(x) + b_1)) + b_2)
 
     Args:
         node_dim, global_dim: d_v and d_u; 0 for graphs without graph features.
@@ -87,7 +87,7 @@ class NodeUpdate(nn.Module):
 class GlobalUpdate(nn.Module):
     """The global update: a residual feed-forward step of the aggregated edges and nodes, and u.
 
-    u' = u + W_2 gelu(W_1 norm([ebar, vbar, u]))
+    u' = u + W_2 gelu(W_1 norm([ebar, vbar, u]) + b_1) + b_2
 
     Args:
         node_dim, global_dim: d_v (of vbar) and d_u.
@@ -133,7 +133,7 @@ class GlobalUpdate(nn.Module):
 class ResidualEdges(nn.Module):
     """A residual update of the edge features: e'_k is normalized, projected and added.
 
-    e_k <- e_k + W norm(e'_k)
+    e_k <- e_k + W norm(e'_k) + b
 
     Materializes every e'_k.
 

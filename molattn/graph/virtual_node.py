@@ -12,7 +12,7 @@ class VirtualNode(nn.Module):
     """Adds a virtual node to each graph, connected to all others.
 
     v_0 = a learned vector
-    e_0j, e_i0, e_00 = three learned vectors: to the virtual node, from the virtual node, its self-loop
+    e_0j, e_i0, e_00 = three learned vectors: edges to the virtual node, edges from it, its self-loop
 
     The virtual node is node 0, and node i becomes node i + 1. Nodes, edges and masks grow by one; u is unchanged. The
     virtual node has no bonds, and so degree 0. If there is an `edge_mask`, it is True for the new edges; the padding
@@ -93,5 +93,5 @@ class VirtualNode(nn.Module):
 def _prepend_true(mask: Tensor) -> Tensor:
     """(b, n, n) -> (b, n + 1, n + 1), True in the new row and column."""
     b, n, _ = mask.shape
-    wide = torch.cat([mask.new_ones(b, n, 1), mask], dim=2)
-    return torch.cat([mask.new_ones(b, 1, n + 1), wide], dim=1)
+    with_column = torch.cat([mask.new_ones(b, n, 1), mask], dim=2)
+    return torch.cat([mask.new_ones(b, 1, n + 1), with_column], dim=1)

@@ -15,7 +15,7 @@ LAMBDAS = (1 / 3, 1 / 3, 1 / 3)
 
 TENSOR_DOT_SETTINGS = ("score", "normalizer", "join", "temperature")
 ATTENTION_SETTINGS = (*TENSOR_DOT_SETTINGS, "lambdas")
-"""The settings of the attention; a block reads those of tensor-dot attention, MAT's lambdas, or none of them."""
+"""The attention settings: each block reads those of tensor-dot attention, MAT's lambdas, or none of them."""
 
 
 def require_edge_features(edge_dim: int) -> None:
@@ -35,9 +35,10 @@ class BlockConfig:
         global_aggr: rho_eu and rho_vu, a name in `EDGES_TO_GRAPH` and `NODES_TO_GRAPH`.
         dropout: dropout probability, in training.
         score, normalizer, join: for "molattn" and "tensor-dot" only: names in `molattn.attention.SCORES` or
-            `SCORES_WITH_WEIGHTS`, in `NORMALIZERS` and in `JOINS`. The other blocks have their own, and refuse them.
+            `SCORES_WITH_WEIGHTS`, in `NORMALIZERS` and in `JOINS`. The other blocks raise a ValueError for values other
+            than the defaults.
         temperature: of the softmax, for the same two.
-        lambdas: for "mat" only, see `MixedEdgeUpdate`; the other blocks refuse them.
+        lambdas: for "mat" only, see `MixedEdgeUpdate`; the other blocks raise a ValueError for others than the default.
 
     Raises:
         ValueError: a size below 1, or below 0 for edge_dim and global_dim; dropout is not in [0, 1).
@@ -71,7 +72,7 @@ class BlockConfig:
         defaults = type(self)(self.node_dim, self.num_heads)
         for setting in ignored:
             if (value := getattr(self, setting)) != getattr(defaults, setting):
-                raise ValueError(f"{name} has no choice of {setting}: leave out {setting}={value!r}")
+                raise ValueError(f"{name} has no setting {setting}: leave out {setting}={value!r}")
 
     @property
     def head_dim(self) -> int:

@@ -10,7 +10,7 @@ from molattn.graph.messages import Messages
 
 
 class GatedSum(nn.Module):
-    """rho e->v: each head's sum over the edges, times a gate computed from the receiver and its senders.
+    """rho e->v: the sum over the edges in each head, times a gate computed from the receiver and its senders.
 
     ebar_i = [ x_i, g_i1 sum_k e'_k1, ..., g_ih sum_k e'_kh ]
     g_i    = sigmoid( W_g [ x_i, max_j (W_m z_j + b_m), mean_j z_j ] + b_g )      over the senders z_j of node i's edges

@@ -12,7 +12,7 @@ from molattn.graph.blocks.config import BlockConfig, require_edge_features
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
 from molattn.graph.messages import EdgeMessages, MaterializedMessages, Messages, not_none
 
-# rho(x) = sign(x) sqrt(|x|) has an infinite slope at 0; this makes it finite.
+# rho(x) = sign(x) sqrt(|x|) has an infinite slope at 0; this makes the gradient finite.
 _EPS = 1e-6
 
 
@@ -65,7 +65,11 @@ class GritEdgeUpdate(nn.Module):
         self.w_ve = nn.Parameter(torch.randn(num_heads, head_dim, head_dim) * head_dim**-0.5)
 
     def forward(self, graph: AnyGraph) -> EdgeMessages:
-        """The e'_k of every edge, as factors."""
+        """The e'_k of every edge, not materialized; h_k is.
+
+        Raises:
+            ValueError: a graph without edge_dim edge features, or with graph features.
+        """
         h, v = self._pair_features(graph)
         logits = (h * self.w_a).sum(-1)
         weights = softmax(logits if isinstance(graph, Graph) else logits.permute(0, 3, 1, 2), graph.attention_layout)

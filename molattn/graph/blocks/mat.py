@@ -1,4 +1,4 @@
-"""MAT and R-MAT, the Molecule Attention Transformers: fixed weights, and relative terms in keys and values."""
+"""MAT and R-MAT, the Molecule Attention Transformers: fixed attention weights; relative terms in keys and values."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from molattn.graph.messages import not_none
 
 
 class MixedEdgeUpdate(AttentionEdgeUpdate):
-    """Attention whose weights are averaged with fixed weights, given as edge features.
+    """Attention whose weights are averaged with fixed weights, which are edge features.
 
     e'_k    = alpha_k W_v v_s
     alpha_k = lambda_0 softmax_k( (W_q v_r) . (W_k v_s) / sqrt(d) ) + sum_c lambda_c e_kc
@@ -112,8 +112,9 @@ class RelativeEdgeUpdate(AttentionEdgeUpdate):
     q = W_q v_r;  k_k = W_k v_s;  v_k = W_v v_s;    b^K_k = W_ke f^K(e_k);  b^V_k = W_ve f^V(e_k)
     f(e) = dropout( leaky_relu_0.1( W e + b ) )
 
-    with learned u and t in each head. W_q, W_k and W_v have biases. W_ke and W_ve have none: a bias of W_ke would be
-    redundant with u, and a bias of W_ve would add a constant to every e'_k, which the bias of the join can represent.
+    with learned u and t in each head; this u is not the graph features. W_q, W_k and W_v have biases. W_ke and W_ve
+    have none: a bias of W_ke would be redundant with u, and a bias of W_ve would add a constant to every e'_k, which
+    the bias of the join can represent.
 
     Args:
         node_dim, num_heads, head_dim, edge_dim, global_dim, dropout: as for `AttentionEdgeUpdate`; edge_dim is at
@@ -160,12 +161,12 @@ class RelativeEdgeUpdate(AttentionEdgeUpdate):
         u, t = (x if isinstance(graph, Graph) else x.unsqueeze(1) for x in (self.u, self.t))
         f, (w_ke,) = edge_factors(self.f_k(graph.e), self.w_ke)
         layout = graph.attention_layout
-        # b^K is not formed: x . (W_ke f) = (W_ke^T x) . f
-        to_edges = not_none(w_ke).unflatten(0, (self.num_heads, -1)).mT
-        logits = dot_edges(matmul_per_head(q * self.scale + t, to_edges, layout), f, layout)
-        logits = logits + _senders_dot_edges(graph, matmul_per_head(k * self.scale, to_edges, layout), f)
-        content = (k * u).sum(-1)
-        logits = logits + (content[graph.sender] if isinstance(graph, Graph) else content.unsqueeze(-2))
+        # b^K is not materialized: x . (W_ke f) = (W_ke^T x) . f
+        w_ke_transposed = not_none(w_ke).unflatten(0, (self.num_heads, -1)).mT
+        logits = dot_edges(matmul_per_head(q * self.scale + t, w_ke_transposed, layout), f, layout)
+        logits = logits + _senders_dot_edges(graph, matmul_per_head(k * self.scale, w_ke_transposed, layout), f)
+        sender_logits = (k * u).sum(-1)
+        logits = logits + (sender_logits[graph.sender] if isinstance(graph, Graph) else sender_logits.unsqueeze(-2))
         f, (w_ve,) = edge_factors(self.f_v(graph.e), self.w_ve)
         return EdgeTerms(f, w_ve=not_none(w_ve).unflatten(0, (self.num_heads, -1))), logits
 

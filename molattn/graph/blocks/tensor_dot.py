@@ -1,4 +1,4 @@
-"""The book's plain tensor-dot attention, molattn's default block, and Graphormer's."""
+"""Tensor-dot attention, with and without an attention bias of the edges, and Graphormer's block."""
 
 from molattn.graph.block import GraphNetBlock
 from molattn.graph.blocks.config import BlockConfig
@@ -6,7 +6,7 @@ from molattn.graph.edge_update import AttentionEdgeUpdate
 
 
 def tensor_dot(config: BlockConfig) -> GraphNetBlock:
-    """Tensor-dot attention to the senders and their edges: equations 14.1 to 14.9 of the book chapter.
+    """Tensor-dot attention to the senders and their edges: equations 14.1 to 14.9 in the table of `molattn.graph`.
 
     e'_k = softmax_k( (W_q v_r) . (W_k v_s + W_ke e_k) / sqrt(d) ) (W_v v_s + W_ve e_k)
 
@@ -33,7 +33,7 @@ def tensor_dot(config: BlockConfig) -> GraphNetBlock:
 
 
 def tensor_dot_with_bias(config: BlockConfig) -> GraphNetBlock:
-    """Tensor-dot attention in which the edges are also a bias of the logits.
+    """Tensor-dot attention in which the edges are also a bias of the logits; the default block of molattn.
 
     e'_k = softmax_k( (W_q v_r) . (W_k v_s + W_ke e_k) / sqrt(d) + w_be . e_k ) (W_v v_s + W_ve e_k)
 

@@ -12,7 +12,7 @@ from molattn.graph.stack import EdgeEmbedding
 
 @runtime_checkable
 class Molecules(Protocol):
-    """The interface of the input of encodings: b molecules padded to n atoms each.
+    """The interface of a batch of molecules, the input of encodings: b molecules, padded to n atoms each.
 
     Values in the padding are never read.
 

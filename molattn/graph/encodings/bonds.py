@@ -1,4 +1,4 @@
-"""The bond between two atoms as features of their edge, and the degree of an atom."""
+"""The bond between two atoms as features of their edge, and the degree of an atom as its features."""
 
 from collections.abc import Sequence
 
@@ -40,8 +40,8 @@ class BondEncoding(Encoding):
     >>> from molattn.chem import BOND_FEATURES, BOND_SIZE, molecule_graph, unpack_bond
     >>> from molattn.data.store.batches import collate
     >>> from molattn.graph.encodings import BondEncoding
-    >>> parts = torch.from_numpy(unpack_bond(range(BOND_SIZE)))
-    >>> encoding = BondEncoding(parts, [feature.size for feature in BOND_FEATURES], dim=8)
+    >>> codes = torch.from_numpy(unpack_bond(range(BOND_SIZE)))
+    >>> encoding = BondEncoding(codes, [feature.size for feature in BOND_FEATURES], dim=8)
     >>> e = encoding(collate([molecule_graph("CCC=O")]))
     >>> torch.equal(e[0, 0, 1], e[0, 1, 2]), torch.equal(e[0, 0, 1], e[0, 2, 3])  # single, single; single, double
     (True, False)
@@ -85,8 +85,8 @@ class BondOneHot(Encoding):
     >>> from molattn.chem import BOND_FEATURES, BOND_SIZE, molecule_graph, unpack_bond
     >>> from molattn.data.store.batches import collate
     >>> from molattn.graph.encodings import BondOneHot
-    >>> parts = torch.from_numpy(unpack_bond(range(BOND_SIZE)))
-    >>> e = BondOneHot(parts, [feature.size for feature in BOND_FEATURES])(collate([molecule_graph("C=C")]))
+    >>> codes = torch.from_numpy(unpack_bond(range(BOND_SIZE)))
+    >>> e = BondOneHot(codes, [feature.size for feature in BOND_FEATURES])(collate([molecule_graph("C=C")]))
     >>> bond_type = BOND_FEATURES[0]
     >>> [bond_type.labels[k] for k in e[0, 0, :, : bond_type.size].argmax(-1).tolist()]  # atom 0 with atoms 0 and 1
     ['self', 'double']

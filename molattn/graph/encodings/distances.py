@@ -57,7 +57,7 @@ class Gaussians(RadialBases):
         cutoff: the centre of the last Gaussian; angstrom.
 
     Raises:
-        ValueError: fewer than two bases, or a cutoff that is not positive.
+        ValueError: fewer than two bases, or a cutoff that is not positive and finite.
 
     Source: Schuett et al. 2017, arXiv:1706.08566.
 
@@ -73,7 +73,7 @@ class Gaussians(RadialBases):
     def __init__(self, num_bases: int = 32, cutoff: float = 10.0):
         super().__init__()
         if num_bases < 2 or not 0 < cutoff < math.inf:
-            raise ValueError(f"at least two bases and a positive cutoff, not num_bases={num_bases}, cutoff={cutoff}")
+            raise ValueError(f"num_bases must be at least 2, and cutoff positive and finite: {num_bases=}, {cutoff=}")
         self.num_bases, self.width = num_bases, cutoff / (num_bases - 1)
         # Not the centres: whole numbers stay exact when the module is converted to float64.
         self.register_buffer("orders", torch.arange(float(num_bases)), persistent=False)
@@ -118,8 +118,10 @@ class Bessel(RadialBases):
     def __init__(self, num_bases: int = 32, cutoff: float = 10.0, exponent: int = 6):
         super().__init__()
         if num_bases < 1 or not 0 < cutoff < math.inf or exponent < 1:
-            values = f"num_bases={num_bases}, cutoff={cutoff}, exponent={exponent}"
-            raise ValueError(f"at least one base, a positive cutoff and an exponent of at least 1, not {values}")
+            raise ValueError(
+                "num_bases and exponent must be at least 1, and cutoff positive and finite: "
+                f"{num_bases=}, {cutoff=}, {exponent=}"
+            )
         self.num_bases, self.cutoff, self.exponent = num_bases, cutoff, exponent
         self.register_buffer("orders", torch.arange(1.0, num_bases + 1), persistent=False)
 
@@ -234,7 +236,7 @@ class DistanceKernel(Encoding):
         super().__init__()
         self.dim = 1
         self.kernel = resolve_name(kind, KERNELS, "kernel")
-        self.register_buffer("one", torch.ones(()), persistent=False)  # for its dtype
+        self.register_buffer("one", torch.ones(()), persistent=False)  # has the dtype of the module
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n 1"]:
         """w_ij of every pair of atoms of `molecules`, which have distances: (b, n, n, 1).
@@ -271,7 +273,7 @@ class AdjacencyWeights(Encoding):
     def __init__(self):
         super().__init__()
         self.dim = 1
-        self.register_buffer("one", torch.ones(()), persistent=False)  # for its dtype
+        self.register_buffer("one", torch.ones(()), persistent=False)  # has the dtype of the module
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n 1"]:
         """w_ij of every pair of atoms of `molecules`: (b, n, n, 1)."""

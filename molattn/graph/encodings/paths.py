@@ -1,4 +1,4 @@
-"""Shortest paths and random walks along the bonds, as features of the edge between two atoms."""
+"""Shortest paths and random walks along bonds, as features of the edge between two atoms or of an atom."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -15,7 +15,7 @@ from molattn.graph.encodings.bonds import bond_codes
 from molattn.graph.stack import EdgeEmbedding
 
 DISCONNECTED = 255
-"""The path length of pairs of atoms without a path."""
+"""The path length of pairs of atoms without a path, as in `molattn.chem.DISCONNECTED`."""
 
 
 def path_codes(molecules: Molecules, max_path: int) -> Integer[Tensor, "b n n"]:
@@ -81,6 +81,7 @@ class PathEncoding(Encoding):
         self.register_buffer("code_of_length", lengths, persistent=False)
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
+        """e_ij of every pair of atoms of `molecules`: (b, n, n, dim)."""
         return look_up(self.path.weight, path_codes(molecules, self.max_path))
 
     def edge_embedding(self, molecules: Molecules) -> EdgeEmbedding:
@@ -167,6 +168,7 @@ class PathOneHot(Encoding):
         self.register_buffer("table", torch.eye(self.dim), persistent=False)
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
+        """e_ij of every pair of atoms of `molecules`: (b, n, n, dim)."""
         return look_up(self.table, path_codes(molecules, self.max_path))
 
 
@@ -181,7 +183,7 @@ class PathEdgeEncoding(Encoding):
     code is that of the pair (a_(p-1), a_p); only dative bonds have another code in the other direction. e_ij is zero
     for longer paths, without a path, and for an atom with itself.
 
-    The paths are never enumerated. With A the adjacency, F_L(i, j) the number of shortest paths if length_ij = L and
+    The paths are not enumerated. With A the adjacency, F_L(i, j) the number of shortest paths if length_ij = L and
     zero otherwise, and U_L(i, j) the sum, over these paths, of the embeddings of their bonds,
 
     F_1 = A,                F_L = [length = L] (F_(L-1) A)
@@ -207,8 +209,8 @@ class PathEdgeEncoding(Encoding):
     >>> from molattn.chem import BOND_FEATURES, BOND_SIZE, molecule_graph, unpack_bond
     >>> from molattn.data.store.batches import collate
     >>> from molattn.graph.encodings import PathEdgeEncoding
-    >>> parts, sizes = torch.from_numpy(unpack_bond(range(BOND_SIZE))), [feature.size for feature in BOND_FEATURES]
-    >>> e = PathEdgeEncoding(parts, sizes, dim=8, max_path=2)(collate([molecule_graph("CCCO")]))
+    >>> codes, sizes = torch.from_numpy(unpack_bond(range(BOND_SIZE))), [feature.size for feature in BOND_FEATURES]
+    >>> e = PathEdgeEncoding(codes, sizes, dim=8, max_path=2)(collate([molecule_graph("CCCO")]))
     >>> tuple(e.shape), e[0, 0].any(-1).tolist()  # from atom 0: 0 bonds, 1, 2, and 3, which is too long
     ((1, 4, 4, 8), [False, True, True, False])
     """
@@ -217,8 +219,7 @@ class PathEdgeEncoding(Encoding):
 
     def __init__(self, unpacked_codes: Tensor, sizes: Sequence[int], dim: int, max_path: int = 5):
         super().__init__()
-        if max_path < 1:
-            raise ValueError(f"a path has at least one bond: max_path={max_path}")
+        check_sizes(max_path=max_path)
         self.dim, self.max_path = dim, max_path
         self.positions = nn.ModuleList(SumEmbedding(sizes, dim) for _ in range(max_path))
         self.register_buffer("unpacked_codes", unpacked_codes.long(), persistent=False)
@@ -227,18 +228,18 @@ class PathEdgeEncoding(Encoding):
         """e_ij of every pair of atoms of `molecules`: (b, n, n, dim)."""
         bonded = adjacency(molecules)
         bonds = bond_codes(molecules).int().masked_fill(~bonded, len(self.unpacked_codes))
-        # An additional row, of zeros, is for pairs without a bond.
+        # The last row, of zeros, is for pairs without a bond.
         first, *others = (F.pad(table(self.unpacked_codes), (0, 0, 0, 1)) for table in self.positions)
         f = a = bonded.to(first.dtype)  # F_1
-        u = look_up(first, bonds.mT)  # U_1; [b, j, i] is the pair (i, j), so that no product has to copy it
-        # Every pair has one path length: each entry of these two sums gets only one nonzero term.
-        rows_along, bonds_along = u, a
+        u = look_up(first, bonds.mT)  # U_1, transposed: [b, j, i] is the pair (i, j), so that no product copies it
+        # U_L and L F_L, summed over L: each pair has one path length, and so only one nonzero term.
+        embedding_sum, num_bonds = u, a
         for length, table in enumerate(others, start=2):
             has_length = (molecules.path_lengths == length).to(a.dtype)
             u = torch.einsum("bkj,bkid->bjid", a, u) + torch.einsum("bik,bkjd->bjid", f, look_up(table, bonds))
             u, f = u * has_length.unsqueeze(-1), (f @ a) * has_length
-            rows_along, bonds_along = rows_along + u, bonds_along + length * f
-        return (rows_along / bonds_along.clamp_min(1.0).unsqueeze(-1)).transpose(1, 2).contiguous()
+            embedding_sum, num_bonds = embedding_sum + u, num_bonds + length * f
+        return (embedding_sum / num_bonds.clamp_min(1.0).unsqueeze(-1)).transpose(1, 2).contiguous()
 
 
 def random_walks(molecules: Molecules, steps: int, dtype: torch.dtype | None = None) -> Float[Tensor, "b n n k"]:
@@ -269,18 +270,13 @@ def random_walks(molecules: Molecules, steps: int, dtype: torch.dtype | None = N
     >>> walks[0, 0].tolist()  # from atom 0 to each atom, in 0, 1 and 2 steps
     [[1.0, 0.0, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 0.5]]
     """
-    _check_steps(steps)
+    check_sizes(steps=steps)
     a = adjacency(molecules).to(dtype or torch.get_default_dtype())
     m = a / a.sum(-1, keepdim=True).clamp_min(1.0)
     powers = [torch.eye(a.shape[-1], dtype=a.dtype, device=a.device) * pair_mask(molecules)]
     for _ in range(steps - 1):
         powers.append(powers[-1] @ m)
     return torch.stack(powers, dim=-1)
-
-
-def _check_steps(steps: int) -> None:
-    if steps < 1:
-        raise ValueError(f"the powers of M start at M^0: steps={steps} must be at least 1")
 
 
 class RandomWalkEncoding(Encoding):
@@ -310,7 +306,7 @@ class RandomWalkEncoding(Encoding):
 
     def __init__(self, steps: int, dim: int):
         super().__init__()
-        _check_steps(steps)
+        check_sizes(steps=steps)
         self.dim, self.steps = dim, steps
         self.linear = nn.Linear(steps, dim)
 

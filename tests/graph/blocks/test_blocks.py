@@ -395,7 +395,7 @@ def test_a_join_maps_the_heads_to_the_channels_of_a_node():
 def test_settings_of_the_default_attention_are_refused_by_blocks_with_their_own(name, published, setting):
     ((key, value),) = setting.items()
     sizes = {"edge_dim": {"graphormer": HEADS}.get(name, edge_dim(name))}
-    message = f"^{published} has no choice of {key}: leave out {key}={value!r}"
+    message = f"^{published} has no setting {key}: leave out {key}={value!r}"
     with pytest.raises(ValueError, match=message):
         BLOCKS[name](BlockConfig(NODE_DIM, HEADS, **sizes, **setting))
 
@@ -406,5 +406,5 @@ def test_only_mat_reads_lambdas_and_the_others_refuse_them(name):
     if name == "mat":
         assert BLOCKS[name](settings).phi_e.lambdas == settings.lambdas
         return
-    with pytest.raises(ValueError, match=r"has no choice of lambdas: leave out lambdas=\(0.5, 0.25, 0.25\)"):
+    with pytest.raises(ValueError, match=r"has no setting lambdas: leave out lambdas=\(0.5, 0.25, 0.25\)"):
         BLOCKS[name](settings)

@@ -119,7 +119,7 @@ def test_many_paths_are_counted_in_single_precision_too():
 
 
 def test_a_path_has_at_least_one_bond():
-    with pytest.raises(ValueError, match="max_path=0"):
+    with pytest.raises(ValueError, match="max_path must be at least 1, not 0"):
         PathEdgeEncoding(PARTS, SIZES, 3, max_path=0)
 
 
@@ -185,9 +185,9 @@ def test_constant_tables_of_bonds_are_not_in_the_state_dict():
 def test_a_walk_has_at_least_the_step_0():
     assert_close(random_walks(BATCH, 1)[0, 0, 0], torch.ones(1))
     assert RandomWalkEncoding(1, 4)(BATCH).shape[-1] == 4
-    with pytest.raises(ValueError, match="steps=0 must be at least 1"):
+    with pytest.raises(ValueError, match="steps must be at least 1, not 0"):
         RandomWalkEncoding(0, 4)
-    with pytest.raises(ValueError, match="steps=0 must be at least 1"):
+    with pytest.raises(ValueError, match="steps must be at least 1, not 0"):
         random_walks(BATCH, 0)
 
 

@@ -54,5 +54,5 @@ def test_walks_start_at_the_receiver():
 @pytest.mark.parametrize("layer", [RandomWalkEncoding, RandomWalkNodes])
 def test_steps_below_1_raise(layer):
     assert (random_walks(BATCH, 1).diagonal(dim1=1, dim2=2).squeeze(1) == BATCH.mask).all()
-    with pytest.raises(ValueError, match="steps=0"):
+    with pytest.raises(ValueError, match="steps must be at least 1, not 0"):
         layer(0, 4)
