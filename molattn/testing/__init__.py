@@ -1,4 +1,4 @@
-"""`check_model`: checks of the properties that every layer or molecule model must have, including custom ones.
+"""`check_model`: checks of the properties that every layer or molecule model must have, for tests of custom models.
 
 >>> from molattn.attention import MultiHeadAttention
 >>> from molattn.testing import check_model

@@ -1,4 +1,4 @@
-"""Layers on graphs and molecule models as test cases, with their outputs and how two outputs are compared."""
+"""The test cases of `check_model`: a layer with graphs or a model with molecules; and the comparison of outputs."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -18,14 +18,14 @@ TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-6}
 
 
 class CheckFailed(AssertionError):
-    """A property does not hold; the message says which, by how much, and what it means.
+    """A property does not hold; the message says which one, and by how much.
 
     `check_model` raises it. It is an AssertionError, so that test runners count it as a failed test.
     """
 
 
 def assert_same(actual: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float, message: str) -> None:
-    """Fail with `message` if two lists of outputs differ by more than `tolerance`, relative as in `TOLERANCE`."""
+    """Raise CheckFailed with `message` if two lists of outputs differ by more than `tolerance`: see `TOLERANCE`."""
     for a, b in zip(actual, expected, strict=True):
         if a.shape != b.shape:
             raise CheckFailed(f"{message}: their shapes are {tuple(a.shape)} and {tuple(b.shape)}")
@@ -43,7 +43,7 @@ class Outputs:
     Attributes:
         nodes: (b, n, c), node outputs, permuted with the nodes; or None.
         graphs: (b, c), graph outputs; or None.
-        weights: (b, heads, n, n), how much i attends to j; or None.
+        weights: (b, heads, n, n), attention weights, [b, h, i, j] of receiver i and sender j; or None.
         node_mask: (b, n) True where there is a node.
         edges: (b, n, n) True where there is an edge; None if the weights are not over the edges of a graph.
     """
@@ -55,7 +55,7 @@ class Outputs:
     edges: Tensor | None
 
     def of_graph(self, index: int) -> list[Tensor]:
-        """The outputs for one graph, without its padding."""
+        """The outputs for one graph, without its padding: those of nodes, graphs and weights that are not None."""
         mask = self.node_mask[index]
         parts = []
         if self.nodes is not None:
@@ -76,7 +76,7 @@ class GraphLayerCase:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The precision of the module."""
+        """The dtype of the module."""
         return next(self.module.parameters()).dtype
 
     @property
@@ -118,7 +118,7 @@ class GraphLayerCase:
         )
 
     def single(self, index: int) -> "GraphLayerCase":
-        """The case with one graph of the batch only."""
+        """The case with only graph `index` of the batch."""
         n = self.sizes[index]
         u = None if self.graph.u is None else self.graph.u[index : index + 1]
         return self._transformed(lambda x: x[index : index + 1, :n], lambda x: x[index : index + 1, :n, :n], u)
@@ -145,9 +145,9 @@ class GraphLayerCase:
 
     def other_implementations(self) -> dict[str, Tensor]:
         """Node outputs of other implementations of the same equations, by name, in the shape of `nodes[node_mask]`."""
-        graph, module, found = self.graph, self.module, {}
+        graph, module, outputs = self.graph, self.module, {}
         if isinstance(module, MultiHeadAttention) or _is_conv(module):
-            return found
+            return outputs
         with torch.no_grad():
             for name, result in (
                 ("edge list", module(graph.to_edge_list())),
@@ -155,11 +155,11 @@ class GraphLayerCase:
             ):
                 result = result[0] if isinstance(result, tuple) else result
                 if result is not None:
-                    found[name] = result.v if isinstance(result, Graph) else result.sum()
-        return found
+                    outputs[name] = result.v if isinstance(result, Graph) else result.sum()
+        return outputs
 
     def to_dtype(self, dtype: torch.dtype) -> "GraphLayerCase":
-        """The case in another precision."""
+        """The case in another dtype."""
         return GraphLayerCase(deepcopy(self.module).to(dtype), cast(self.graph, dtype))
 
     def gradcheck_function(self) -> tuple[Callable[..., Tensor], tuple[Tensor, ...]]:
@@ -213,14 +213,14 @@ SMILES = ("C", "CCO", "c1ccccc1O", "[Na+].[Cl-]", "CC(=O)Nc1ccc(O)cc1", "N#Cc1cc
 
 @dataclass(frozen=True, eq=False)
 class MoleculeModelCase:
-    """A model with a batch of molecules; its methods are as for `GraphLayerCase`, None where a check does not apply.
+    """A model with a batch of molecules. Methods are as in `GraphLayerCase`; None if a check does not apply.
 
     Attributes:
         module: the model.
         molecules: the molecules whose outputs are checked.
         descriptors: (molecules, k), the descriptors of each; k is 0 for a model without descriptors.
         extra: other molecules in the batch, which add padding if they are larger.
-        fill_padding: whether the padding holds values other than zero.
+        fill_padding: whether the padding has values other than zero.
     """
 
     module: Any
@@ -246,9 +246,9 @@ class MoleculeModelCase:
         assert_same([with_attention], [outputs], TOLERANCE[self.dtype], message)
         weights = weights.flatten(1, 2)[:b]
         n = weights.shape[-1]
-        widest = max(m.size for m in (*self.molecules, *self.extra))
-        # A virtual node comes after the others.
-        mask = torch.stack([(torch.arange(n) < m.size) | (torch.arange(n) >= widest) for m in self.molecules])
+        padded_size = max(m.size for m in (*self.molecules, *self.extra))
+        # `attention` puts the virtual node after the padding.
+        mask = torch.stack([(torch.arange(n) < m.size) | (torch.arange(n) >= padded_size) for m in self.molecules])
         return Outputs(None, outputs[:b], weights, mask, None)
 
     def _batch(self) -> Any:
@@ -277,12 +277,12 @@ class MoleculeModelCase:
         return replace(self, molecules=tuple(permuted))
 
     def single(self, index: int) -> "MoleculeModelCase":
-        one = slice(index, index + 1)
-        return replace(self, molecules=self.molecules[one], descriptors=self.descriptors[one])
+        rows = slice(index, index + 1)
+        return replace(self, molecules=self.molecules[rows], descriptors=self.descriptors[rows])
 
     def with_more_padding(self, amount: int) -> "MoleculeModelCase":
-        longer = read_molecules(self.module, ["C" * (max(self.sizes) + amount)])
-        return replace(self, extra=longer)
+        larger = read_molecules(self.module, ["C" * (max(self.sizes) + amount)])
+        return replace(self, extra=larger)
 
     def with_filled_padding(self) -> "MoleculeModelCase | None":
         return replace(self, fill_padding=True) if hasattr(self._batch(), "bond_codes") else None

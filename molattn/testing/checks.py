@@ -1,4 +1,4 @@
-"""`check_model` and its checks, each of one property that any layer or model must have."""
+"""`check_model`, and its checks: each is for one property that any layer or model must have."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -23,10 +23,11 @@ from molattn.testing.cases import (
 def check_model(
     model: nn.Module, graphs: DenseGraph | None = None, *, rows_sum_to_one: bool | None = None
 ) -> list[str]:
-    """Check equivariance, invariance to padding and to the batch, finite outputs, gradients and attention weights.
+    """Check a layer or model: permutation equivariance, padding, batches, gradients, attention weights, finite outputs.
 
-    A copy of the model is checked, on the CPU, in float64 and float32; the model itself is not changed. Noise is added
-    to every weight of the copy, so that weights initialized with zeros do not hide a fault.
+    The outputs must not depend on the padding or on the rest of the batch. A copy of the model is checked, on the CPU,
+    in float64 and float32; the model itself is not changed. Noise is added to every parameter of the copy, so that
+    parameters initialized with zeros do not hide a fault.
 
     Args:
         model: a molecule model (`molattn.models`); a module from a `Graph` or `DenseGraph` to the updated graph, like
@@ -34,14 +35,14 @@ def check_model(
             edge_attr, u, batch), such as `TensorDotConv`; or a `MultiHeadAttention`.
         graphs: graphs on the CPU to test a layer on, if they cannot be generated from the layer's `node_dim`,
             `edge_dim` and `global_dim` (or `in_channels`, `edge_dim`, `global_dim`).
-        rows_sum_to_one: False for attention whose weights need not sum to 1, such as MAT's with the kernel exp(-d); by
-            default the model's attribute `rows_sum_to_one`, or True.
+        rows_sum_to_one: False for attention whose weights over the senders need not sum to 1, such as MAT's with the
+            kernel exp(-d); by default the model's attribute `rows_sum_to_one`, or True.
 
     Returns:
         The names of the checks that passed.
 
     Raises:
-        CheckFailed: a check failed; the message describes how.
+        CheckFailed: a check failed; the message says which property does not hold, and by how much.
         TypeError: a module that is none of these, or one without attributes for its sizes.
 
     >>> import torch
@@ -119,17 +120,17 @@ def _permutation_equivariance(case: Case) -> None:
 
 def _reordered(outputs: Outputs, index: int, order: Sequence[int]) -> list[Tensor]:
     parts = outputs.of_graph(index)
-    moved = []
+    reordered = []
     if outputs.nodes is not None:
-        moved.append(parts.pop(0)[list(order)])
+        reordered.append(parts.pop(0)[list(order)])
     if outputs.graphs is not None:
-        moved.append(parts.pop(0))
+        reordered.append(parts.pop(0))
     if outputs.weights is not None:
         weights = parts.pop(0)
-        # A virtual node comes after the others.
+        # A virtual node, which comes last, stays there.
         full = [*order, *range(len(order), weights.shape[-1])]
-        moved.append(weights[:, full][:, :, full])
-    return moved
+        reordered.append(weights[:, full][:, :, full])
+    return reordered
 
 
 def _batch_invariance(case: Case) -> None:
@@ -196,7 +197,7 @@ def _attention_weights(case: Case, rows_sum_to_one: bool) -> None:
 
 
 def _single_precision(case: Case) -> None:
-    # A layer computes in float32; a model's sums are in float64.
+    # More for a layer: a model computes its readout in float64.
     tolerance = TOLERANCE[torch.float32] * (10 if isinstance(case, GraphLayerCase) else 1)
     message = "in float32, the rest of the batch changes the outputs"
     _assert_batch_invariance(case.to_dtype(torch.float32), tolerance, message)
