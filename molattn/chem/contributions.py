@@ -1,4 +1,4 @@
-"""The contributions of atoms to two descriptors that are sums over them: Crippen's log P and the polar surface area."""
+"""Atom contributions to two descriptors that are sums over atoms: Crippen's log P and the polar surface area."""
 
 from collections.abc import Callable
 
@@ -14,23 +14,23 @@ from molattn.errors import UsageError, unknown_choice
 def crippen_log_p(mol: Chem.Mol) -> np.ndarray:
     """The atom contributions to Crippen's log P, (n,), which sum to the log P of the molecule.
 
-    logP = sum_i a_i   over all atoms and hydrogens; the term of an implicit hydrogen is added to that of its neighbour.
+    logP = sum_i a_i    over all atoms, hydrogens included; the term of an implicit hydrogen is added to its neighbor's
 
-    Reference: Wildman & Crippen (1999), J. Chem. Inf. Comput. Sci. 39, 868, doi:10.1021/ci990307l.
+    Source: Wildman and Crippen, J. Chem. Inf. Comput. Sci. 1999, 39, 868 (https://doi.org/10.1021/ci990307l).
     """
-    full = Chem.AddHs(mol)
-    terms = np.array([log_p for log_p, _ in rdMolDescriptors._CalcCrippenContribs(full)], dtype=np.float64)
+    with_hs = Chem.AddHs(mol)
+    terms = np.array([log_p for log_p, _ in rdMolDescriptors._CalcCrippenContribs(with_hs)], dtype=np.float64)
     n = mol.GetNumAtoms()
-    heavy = terms[:n].copy()
-    for atom in list(full.GetAtoms())[n:]:
-        heavy[atom.GetNeighbors()[0].GetIdx()] += terms[atom.GetIdx()]
-    return heavy
+    contributions = terms[:n].copy()
+    for hydrogen in list(with_hs.GetAtoms())[n:]:
+        contributions[hydrogen.GetNeighbors()[0].GetIdx()] += terms[hydrogen.GetIdx()]
+    return contributions
 
 
 def polar_surface(mol: Chem.Mol) -> np.ndarray:
     """The atom contributions to the topological polar surface area, (n,), in square angstrom.
 
-    Reference: Ertl, Rohde & Selzer (2000), J. Med. Chem. 43, 3714, doi:10.1021/jm000942e; N and O only.
+    Source: Ertl, Rohde and Selzer, J. Med. Chem. 2000, 43, 3714 (https://doi.org/10.1021/jm000942e); N and O only.
     """
     return np.array(rdMolDescriptors._CalcTPSAContribs(mol), dtype=np.float64)
 
@@ -39,7 +39,7 @@ CONTRIBUTIONS: dict[str, Callable[[Chem.Mol], np.ndarray]] = {
     "log_p": crippen_log_p,
     "tpsa": polar_surface,
 }
-"""From the name of a property to the function that computes its atom contributions."""
+"""The functions that compute the atom contributions to a property, by the name of the property."""
 
 
 def atom_contributions(smiles: str, name: str, max_atoms: int = MAX_ATOMS, add_hs: bool = False) -> np.ndarray:

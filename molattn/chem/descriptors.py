@@ -9,7 +9,7 @@ import rdkit
 from rdkit import Chem, rdBase
 
 from molattn.chem.brackets import RDKIT_ERRORS
-from molattn.chem.morgan import MORGAN_COUNT, MORGAN_COUNTS, log_counts, morgan_columns
+from molattn.chem.morgan import MORGAN_DESCRIPTORS, MORGAN_FEATURIZER, log_counts, morgan_columns
 from molattn.chem.parse import MAX_ATOMS, read_smiles
 from molattn.errors import UsageError, unknown_choice
 
@@ -46,8 +46,8 @@ FAST_DESCRIPTORS: tuple[str, ...] = (
 """`FEW_DESCRIPTORS`, and surface areas by charge, refractivity and log P, shape indices, partial charges and counts of
 rings: together they take a tenth of the time of all descriptors."""
 
-MOLECULE_FEATURIZERS: tuple[str, ...] = ("rdkit_few", "rdkit_2d", MORGAN_COUNT)
-"""Sets of descriptors that can be extra inputs of a model: `FEW_DESCRIPTORS`, all `DESCRIPTORS`, or the counted Morgan
+MOLECULE_FEATURIZERS: tuple[str, ...] = ("rdkit_few", "rdkit_2d", MORGAN_FEATURIZER)
+"""Sets of descriptors that can be extra inputs of a model: `FEW_DESCRIPTORS`, all `DESCRIPTORS`, or the Morgan count
 fingerprint, log(1 + count) of each of its 1,024 columns."""
 
 
@@ -66,7 +66,7 @@ def featurizer_descriptors(featurizers: Sequence[str]) -> tuple[str, ...]:
     """
     if unknown := [name for name in featurizers if name not in MOLECULE_FEATURIZERS]:
         raise UsageError(unknown_choice("molecule featurizer", unknown[0], MOLECULE_FEATURIZERS))
-    sets = {"rdkit_few": FEW_DESCRIPTORS, MORGAN_COUNT: MORGAN_COUNTS}
+    sets = {"rdkit_few": FEW_DESCRIPTORS, MORGAN_FEATURIZER: MORGAN_DESCRIPTORS}
     return tuple(dict.fromkeys(name for f in featurizers for name in sets.get(f) or _functions()))
 
 
@@ -80,7 +80,7 @@ def unknown_descriptors(names: Sequence[str]) -> list[str]:
     >>> unknown_descriptors(["TPSA", "LogP"])
     ['LogP']
     """
-    known = {*_functions(), *MORGAN_COUNTS}
+    known = {*_functions(), *MORGAN_DESCRIPTORS}
     return [name for name in names if name not in known]
 
 
@@ -124,8 +124,8 @@ def descriptors(
 
 
 def descriptor_values(mol: Chem.Mol, names: Sequence[str] | None = None) -> npt.NDArray[np.float64]:
-    """`descriptors` of a molecule that has been read."""
-    # Looked up before RDKit is called: a KeyError within the call would count as an error of RDKit.
+    """`descriptors` of an RDKit molecule."""
+    # Before the block that catches errors of RDKit, which include KeyError.
     functions = _functions()
     names = tuple(functions) if names is None else names
     indices, columns, others = morgan_columns(tuple(names))

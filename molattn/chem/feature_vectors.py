@@ -1,4 +1,4 @@
-"""Feature vectors of molecules: counted fingerprints and descriptors, for models that do not read graphs."""
+"""Feature vectors of molecules: count fingerprints and descriptors, for models that do not read graphs."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -10,7 +10,7 @@ from rdkit.Chem import rdFingerprintGenerator, rdReducedGraphs
 
 from molattn.chem.descriptors import FAST_DESCRIPTORS, descriptor_values
 from molattn.chem.molecule import Progress, map_rows
-from molattn.chem.morgan import MORGAN_COLUMNS, MORGAN_COUNT, morgan_count, morgan_generator
+from molattn.chem.morgan import MORGAN_COLUMNS, MORGAN_FEATURIZER, count_fingerprint, morgan_generator
 from molattn.chem.parse import NO_ATOM_LIMIT, convert_rdkit_errors, read_smiles
 from molattn.errors import SmilesError, UsageError, unknown_choice
 
@@ -18,12 +18,12 @@ AVALON_BITS = 1024
 ERG_LENGTH = 315
 
 FEATURE_LENGTHS: dict[str, int] = {
-    MORGAN_COUNT: MORGAN_COLUMNS,
+    MORGAN_FEATURIZER: MORGAN_COLUMNS,
     "avalon_count": AVALON_BITS,
     "erg": ERG_LENGTH,
     "rdkit_fast": len(FAST_DESCRIPTORS),
 }
-"""The featurizers of `feature_vectors`, and the length of the features of each."""
+"""The number of features of each featurizer of `feature_vectors`."""
 
 
 def feature_vectors(
@@ -34,10 +34,11 @@ def feature_vectors(
     *,
     max_atoms: int = NO_ATOM_LIMIT,
 ) -> np.ndarray:
-    """The features of molecules, (n, F) float32: those of each featurizer in turn, see `FEATURE_LENGTHS`.
+    """The features of molecules, (n, F) float32: those of all featurizers, concatenated; see `FEATURE_LENGTHS`.
 
-    Counts of Morgan substructures of radius 2 and of Avalon's, each folded to 1,024 columns; pairs of pharmacophores by
-    distance (ErG); and the descriptors `FAST_DESCRIPTORS`. A descriptor that is not defined for a molecule is 0.
+    "morgan_count" and "avalon_count" are count fingerprints, folded to 1,024 columns each, of Morgan substructures of
+    radius 0 to 2 and of Avalon's; "erg" is ErG, pairs of pharmacophores by distance; "rdkit_fast" is
+    `FAST_DESCRIPTORS`. A descriptor that is not defined for a molecule is 0.
 
     Args:
         smiles: n SMILES.
@@ -69,7 +70,7 @@ def feature_vectors(
 
 def _check_names(featurizers: Sequence[str]) -> None:
     if unknown := [name for name in featurizers if name not in FEATURE_LENGTHS]:
-        raise UsageError(unknown_choice("features", unknown[0], FEATURE_LENGTHS))
+        raise UsageError(unknown_choice("featurizer", unknown[0], FEATURE_LENGTHS))
 
 
 def feature_columns(featurizers: Sequence[str]) -> dict[str, slice]:
@@ -88,24 +89,24 @@ def feature_columns(featurizers: Sequence[str]) -> dict[str, slice]:
     """
     _check_names(featurizers)
     if len(set(featurizers)) < len(featurizers):
-        raise UsageError(f"features named twice: {', '.join(featurizers)}")
+        raise UsageError(f"a featurizer is named twice: {', '.join(featurizers)}")
     ends = accumulate((FEATURE_LENGTHS[f] for f in featurizers), initial=0)
     return {f: slice(*pair) for f, pair in zip(featurizers, pairwise(ends), strict=True)}
 
 
 def morgan_environments(smiles: str, *, max_atoms: int = NO_ATOM_LIMIT) -> dict[int, list[tuple[int, ...]]]:
-    """The substructures that are counted in each column of "morgan_count": for each, the indices of its atoms.
+    """The substructures that each column of "morgan_count" counts, as indices of their atoms.
 
     Args:
         smiles: one SMILES, as `read_smiles` takes it.
         max_atoms: largest number of atoms of the molecule.
 
     Returns:
-        From column to substructures; the atoms are in the order of the SMILES, from 0. Columns whose count is 0 are
-        absent.
+        A dict from column to the atoms of each substructure, as indices in the SMILES, from 0. Columns whose count is 0
+        are absent.
 
     Raises:
-        SmilesError: the SMILES cannot be read, or RDKit fails to make its fingerprint.
+        SmilesError: the SMILES cannot be read, or RDKit fails to compute its fingerprint.
 
     >>> from molattn.chem import feature_vectors, morgan_environments
     >>> found = morgan_environments("CCO")
@@ -118,7 +119,7 @@ def morgan_environments(smiles: str, *, max_atoms: int = NO_ATOM_LIMIT) -> dict[
     mol = read_smiles(smiles, max_atoms=max_atoms)
     output = rdFingerprintGenerator.AdditionalOutput()
     output.AllocateBitInfoMap()
-    with convert_rdkit_errors(smiles, "make its fingerprint"):
+    with convert_rdkit_errors(smiles, "compute its fingerprint"):
         morgan_generator().GetCountFingerprint(mol, additionalOutput=output)
         found = output.GetBitInfoMap()
         return {bit: [_environment(mol, atom, radius) for atom, radius in places] for bit, places in found.items()}
@@ -134,7 +135,7 @@ def _environment(mol: Chem.Mol, atom: int, radius: int) -> tuple[int, ...]:
 
 def _features(smiles: object, featurizers: tuple[str, ...], max_atoms: int) -> np.ndarray:
     mol = read_smiles(smiles, max_atoms=max_atoms)
-    with rdBase.BlockLogs(), convert_rdkit_errors(smiles, "make its fingerprint"):
+    with rdBase.BlockLogs(), convert_rdkit_errors(smiles, "compute its features"):
         parts = [np.asarray(_FUNCTIONS[name](mol), dtype=np.float64) for name in featurizers]
     limit = float(np.finfo(np.float32).max)
     return np.clip(np.nan_to_num(np.concatenate(parts)), -limit, limit).astype(np.float32)
@@ -149,7 +150,7 @@ def _avalon_count(mol: Chem.Mol) -> np.ndarray:
 
 
 _FUNCTIONS: dict[str, Callable[[Chem.Mol], np.ndarray]] = {
-    MORGAN_COUNT: morgan_count,
+    MORGAN_FEATURIZER: count_fingerprint,
     "avalon_count": _avalon_count,
     "erg": rdReducedGraphs.GetErGFingerprint,
     "rdkit_fast": lambda mol: descriptor_values(mol, FAST_DESCRIPTORS),

@@ -19,7 +19,7 @@ class Fingerprints:
     Args:
         smiles: n SMILES.
         max_atoms: largest number of atoms of a molecule.
-        counts: whether to count how often each substructure occurs. Without counts, chains of any length are alike.
+        counts: whether to count how often each substructure occurs. Without counts, long chains are all alike.
 
     Raises:
         SmilesError: a SMILES that cannot be read; raised for the first of them.
@@ -35,10 +35,10 @@ class Fingerprints:
     def __init__(self, smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS, counts: bool = False):
         fingerprint = _generator().GetCountFingerprint if counts else _generator().GetFingerprint
         self._counts = counts
-        self._bits = [_compute(fingerprint, text, max_atoms) for text in smiles]
+        self._fingerprints = [_compute(fingerprint, text, max_atoms) for text in smiles]
 
     def __len__(self) -> int:
-        return len(self._bits)
+        return len(self._fingerprints)
 
     def similarities(self, row: int) -> np.ndarray:
         """Tanimoto similarities of one molecule to all molecules, (n,) float64 from 0 to 1.
@@ -52,12 +52,13 @@ class Fingerprints:
         Raises:
             IndexError: there is no such row.
         """
-        if not self._size(self._bits[row]):
-            return np.array([1.0 - (self._size(bits) > 0) for bits in self._bits])
-        return np.array(DataStructs.BulkTanimotoSimilarity(self._bits[row], self._bits))
+        if not self._size(self._fingerprints[row]):
+            return np.array([1.0 - (self._size(other) > 0) for other in self._fingerprints])
+        return np.array(DataStructs.BulkTanimotoSimilarity(self._fingerprints[row], self._fingerprints))
 
-    def _size(self, bits: Any) -> int:
-        return bits.GetTotalVal() if self._counts else bits.GetNumOnBits()
+    def _size(self, fingerprint: Any) -> int:
+        """The number of bits, or the sum of the counts."""
+        return fingerprint.GetTotalVal() if self._counts else fingerprint.GetNumOnBits()
 
 
 def morgan_bits(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.ndarray:
@@ -76,9 +77,7 @@ def morgan_bits(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.ndar
     >>> bits.shape, bits.sum(1).tolist()
     ((2, 2048), [6, 3])
     """
-    fingerprint = rdFingerprintGenerator.GetMorganGenerator(
-        radius=RADIUS, fpSize=FINGERPRINT_BITS
-    ).GetFingerprintAsNumPy
+    fingerprint = _generator().GetFingerprintAsNumPy
     rows = [np.packbits(_compute(fingerprint, text, max_atoms)) for text in smiles]
     return np.array(rows, dtype=np.uint8).reshape(len(rows), FINGERPRINT_BITS // 8)
 
@@ -102,24 +101,23 @@ def morgan_counts(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.nd
     >>> counts[1][counts[1] > 0].tolist()  # benzene: three substructures, six times each
     [6, 6, 6]
     """
-    fingerprint = rdFingerprintGenerator.GetMorganGenerator(
-        radius=RADIUS, fpSize=FINGERPRINT_BITS
-    ).GetCountFingerprintAsNumPy
+    fingerprint = _generator().GetCountFingerprintAsNumPy
     rows = [np.minimum(_compute(fingerprint, text, max_atoms), 2**16 - 1).astype(np.uint16) for text in smiles]
     return np.array(rows, dtype=np.uint16).reshape(len(rows), FINGERPRINT_BITS)
 
 
 def _compute(fingerprint: Callable[[Chem.Mol], Any], text: str, max_atoms: int) -> Any:
     mol = read_smiles(text, max_atoms=max_atoms)
-    with convert_rdkit_errors(text, "make its fingerprint"):
+    with convert_rdkit_errors(text, "compute its fingerprint"):
         return fingerprint(mol)
 
 
-SIMILARITY = 0.4
+DEFAULT_SIMILARITY = 0.4
+"""The smallest Tanimoto similarity of neighbors in `butina_clusters`."""
 
 
 def butina_clusters(
-    smiles: Sequence[str], similarity: float = SIMILARITY, *, max_atoms: int = MAX_ATOMS
+    smiles: Sequence[str], similarity: float = DEFAULT_SIMILARITY, *, max_atoms: int = MAX_ATOMS
 ) -> list[np.ndarray]:
     """Butina clustering by Tanimoto similarity of Morgan fingerprints.
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from molattn.chem import MoleculeGraph
-from molattn.chem.morgan import MORGAN_COUNTS
+from molattn.chem.morgan import MORGAN_DESCRIPTORS
 from molattn.data.store.batches import MoleculeBatch
 from molattn.errors import SmilesError, UsageError, unknown_choice
 from molattn.explain.attention_map import NOT_MEASURED
@@ -259,7 +259,7 @@ def _descriptor_terms(scaler: DescriptorScaler | None, terms: np.ndarray | None)
     if scaler is None or terms is None:
         return found
     for i, (name, term) in enumerate(zip(scaler.names, terms.tolist(), strict=True)):
-        is_column = i >= len(scaler.provided) and name in MORGAN_COUNTS
+        is_column = i >= len(scaler.provided) and name in MORGAN_DESCRIPTORS
         label = MORGAN_TERM if is_column else name
         found[label] = found.get(label, 0.0) + term
     return found

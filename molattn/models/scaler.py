@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from molattn.chem.morgan import MORGAN_COUNTS
+from molattn.chem.morgan import MORGAN_DESCRIPTORS
 from molattn.errors import short_repr
 from molattn.models.predictions import Predictions
 from molattn.models.target_transform import TargetTransform, transform_targets
@@ -127,7 +127,7 @@ class DescriptorScaler:
         finite = [x[np.isfinite(x)] for x in filled.T]
         std = [s if (x != x[0]).any() else 0.0 for s, x in zip(scaler.std, finite, strict=True)]
         all_names = (*names, *computed)
-        in_fingerprint = [name in MORGAN_COUNTS and i >= len(names) for i, name in enumerate(all_names)]
+        in_fingerprint = [name in MORGAN_DESCRIPTORS and i >= len(names) for i, name in enumerate(all_names)]
         norm = math.hypot(*(s for s, is_column in zip(std, in_fingerprint, strict=True) if is_column))
         std = [norm if is_column and s else s for s, is_column in zip(std, in_fingerprint, strict=True)]
         return cls(all_names, scaler.mean, tuple(std), tuple(computed))

@@ -80,7 +80,7 @@ def test_bad_input_is_one_sentence() -> None:
         feature_vectors(["CCO", "foo"])
     with pytest.raises(UsageError, match="morgan_count"):
         feature_vectors(["CCO"], ["ecfp"])
-    with pytest.raises(UsageError, match="unknown features 'ecfp': choose one of morgan_count"):
+    with pytest.raises(UsageError, match="unknown featurizer 'ecfp': choose one of morgan_count"):
         feature_columns(["ecfp"])
-    with pytest.raises(UsageError, match="features named twice: erg, morgan_count, erg"):
+    with pytest.raises(UsageError, match="a featurizer is named twice: erg, morgan_count, erg"):
         feature_columns(["erg", "morgan_count", "erg"])

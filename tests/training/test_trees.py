@@ -241,7 +241,7 @@ def test_a_molecule_without_a_fingerprint_is_an_error_row_and_the_others_are_pre
     counts, seven = feature_vectors_module._FUNCTIONS["avalon_count"], Chem.MolFromSmiles("CCCCCCF")
     monkeypatch.setitem(feature_vectors_module._FUNCTIONS, "avalon_count", failing)
     rows = list(predictor.predict_rows([*SMILES[:3], "CCCCCCF", *SMILES[3:6]]))
-    assert "RDKit fails to make its fingerprint" in rows[3].error and rows[3].values is None
+    assert "RDKit fails to compute its features" in rows[3].error and rows[3].values is None
     found = [row.values[0] for i, row in enumerate(rows) if i != 3]  # pyright: ignore[reportOptionalSubscript]
     np.testing.assert_allclose(found, whole, rtol=1e-5, atol=1e-5)
     maps = list(predictor.attentions(["CCO", "CCCCCCF"]))
