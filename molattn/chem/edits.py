@@ -1,4 +1,4 @@
-"""Edits of a molecule that keep track of its atoms: one substituent for another, nitrogen for a carbon."""
+"""Edits of a molecule, the parent, with a map of atoms: another substituent, or nitrogen in place of a carbon."""
 
 from collections.abc import Collection, Iterator
 from functools import cache
@@ -12,27 +12,33 @@ from molattn.chem.pairs import HYDROGEN, MAX_SUBSTITUENT
 from molattn.chem.parse import MAX_ATOMS, read_smiles
 
 PARENT = "molattn_parent"
-"""The property of an atom that holds its index in the parent; new atoms have none."""
+"""The atom property with the index of the atom in the parent; new atoms do not have it."""
 
-# Where rdMMPA cuts a bond: the pattern of its documentation.
-_CUT = Chem.MolFromSmarts("[#6+0;!$(*=,#[!#6])]!@!=!#[*]")
+# The bonds that rdMMPA cuts: the pattern in its documentation.
+_CUT_BONDS = Chem.MolFromSmarts("[#6+0;!$(*=,#[!#6])]!@!=!#[*]")
 _CIS_TRANS = {
     Chem.BondStereo.STEREOZ: Chem.BondStereo.STEREOCIS,
     Chem.BondStereo.STEREOE: Chem.BondStereo.STEREOTRANS,
 }
 
 
-class Cut(NamedTuple):
-    """A substituent of the parent: the atom that it is attached to, its own first atom, all its atoms, its SMILES."""
+class Substituent(NamedTuple):
+    """A substituent of the parent; atoms are indices in the parent."""
 
-    anchor: int
+    attachment: int
+    """The atom that it is attached to, which is not part of it."""
     first: int
+    """Its atom that is bonded to `attachment`."""
     atoms: frozenset[int]
     smiles: str
+    """Its SMILES, in which `[*:1]` stands for `attachment`."""
 
 
 def read_parent(smiles: str, max_atoms: int) -> Chem.Mol:
-    """The molecule, each atom with its index."""
+    """The molecule, each atom with its index as the property `PARENT`.
+
+    Raises SmilesError as `read_smiles`.
+    """
     mol = read_smiles(smiles, max_atoms=max_atoms)
     for atom in get_atoms(mol):
         atom.SetAtomMapNum(0)
@@ -41,7 +47,7 @@ def read_parent(smiles: str, max_atoms: int) -> Chem.Mol:
 
 
 def with_nitrogen(parent: Chem.Mol, i: int) -> Chem.RWMol:
-    """The parent with nitrogen in place of carbon i, and a hydrogen less."""
+    """The parent with nitrogen in place of carbon i, which has one hydrogen less; not sanitized."""
     mol = Chem.RWMol(parent)
     atom = mol.GetAtomWithIdx(i)
     atom.SetAtomicNum(7)
@@ -53,50 +59,61 @@ def with_nitrogen(parent: Chem.Mol, i: int) -> Chem.RWMol:
     return mol
 
 
-def cuts_of(parent: Chem.Mol) -> Iterator[Cut]:
+def substituents_of(parent: Chem.Mol) -> Iterator[Substituent]:
     """The substituents of the parent, as `matched_pairs` cuts them."""
-    plain = Chem.Mol(parent)
-    bonds = {tuple(sorted(match)) for match in parent.GetSubstructMatches(_CUT, maxMatches=10 * MAX_ATOMS)}
+    bonds = {tuple(sorted(match)) for match in parent.GetSubstructMatches(_CUT_BONDS, maxMatches=10 * MAX_ATOMS)}
     for first, second in sorted(bonds):
-        bond = plain.GetBondBetweenAtoms(first, second)
-        pieces = Chem.FragmentOnBonds(plain, [bond.GetIdx()], dummyLabels=[(0, 0)])
-        for atom in get_atoms(pieces)[parent.GetNumAtoms() :]:
-            atom.SetAtomMapNum(1)
-        sides = Chem.GetMolFrags(pieces)
-        for anchor, start in ((first, second), (second, first)):
-            side = next(atoms for atoms in sides if start in atoms)
-            size, rest = len(side) - 1, next(len(atoms) for atoms in sides if anchor in atoms) - 1
+        fragments = _cut_bond(parent, first, second)
+        atoms_of_fragments = Chem.GetMolFrags(fragments)
+        for attachment, start in ((first, second), (second, first)):
+            own = next(atoms for atoms in atoms_of_fragments if start in atoms)
+            size, rest = len(own) - 1, next(len(atoms) for atoms in atoms_of_fragments if attachment in atoms) - 1
             if size <= min(MAX_SUBSTITUENT, rest):
-                atoms = frozenset(i for i in side if i < parent.GetNumAtoms())
-                yield Cut(anchor, start, atoms, Chem.MolFragmentToSmiles(pieces, list(side)))
+                atoms = frozenset(i for i in own if i < parent.GetNumAtoms())
+                yield Substituent(attachment, start, atoms, Chem.MolFragmentToSmiles(fragments, list(own)))
 
 
-def context_of(parent: Chem.Mol, cut: Cut) -> str:
-    """The rest of the parent without the substituent of `cut`, for which `[*:1]` stands in the SMILES."""
-    plain = Chem.Mol(parent)
-    bond = plain.GetBondBetweenAtoms(cut.anchor, cut.first)
-    pieces = Chem.FragmentOnBonds(plain, [bond.GetIdx()], dummyLabels=[(0, 0)])
-    for atom in get_atoms(pieces)[parent.GetNumAtoms() :]:
-        atom.SetAtomMapNum(1)
-    rest = next(atoms for atoms in Chem.GetMolFrags(pieces) if cut.anchor in atoms)
-    return Chem.MolFragmentToSmiles(pieces, list(rest))
+def context_of(parent: Chem.Mol, substituent: Substituent) -> str:
+    """The SMILES of the parent with `[*:1]` in place of a substituent."""
+    fragments = _cut_bond(parent, substituent.attachment, substituent.first)
+    rest = next(atoms for atoms in Chem.GetMolFrags(fragments) if substituent.attachment in atoms)
+    return Chem.MolFragmentToSmiles(fragments, list(rest))
 
 
-def substituted(parent: Chem.Mol, anchor: int, cut: Cut | None, added: str) -> Chem.RWMol | None:
-    """The parent with a substituent in place of that of `cut`, or of a hydrogen of the atom `anchor`; not sanitized."""
+def _cut_bond(parent: Chem.Mol, i: int, j: int) -> Chem.Mol:
+    """The parent without the bond between atoms i and j, each of which is bonded to a new dummy atom `[*:1]`."""
+    bond = parent.GetBondBetweenAtoms(i, j)
+    fragments = Chem.FragmentOnBonds(Chem.Mol(parent), [bond.GetIdx()], dummyLabels=[(0, 0)])
+    for dummy in get_atoms(fragments)[parent.GetNumAtoms() :]:
+        dummy.SetAtomMapNum(1)
+    return fragments
+
+
+def substituted(parent: Chem.Mol, attachment: int, substituent: Substituent | None, added: str) -> Chem.RWMol | None:
+    """The parent with another substituent at the atom `attachment`; not sanitized.
+
+    Args:
+        parent: as `read_parent` returns it.
+        attachment: the atom.
+        substituent: what is replaced; None for a hydrogen.
+        added: the SMILES of the new substituent; `HYDROGEN` for a hydrogen.
+
+    Returns:
+        The molecule; None if a hydrogen would replace a hydrogen.
+    """
     mol = Chem.RWMol(parent)
     if added == HYDROGEN:
-        return None if cut is None else _without(mol, anchor, cut)
-    fragment = _substituent(added)
+        return None if substituent is None else _with_hydrogen(mol, substituent)
+    fragment = _parsed(added)
     dummy = next(a for a in get_atoms(fragment) if a.GetAtomMapNum() == 1)
     (first,) = dummy.GetNeighbors()
-    index = {dummy.GetIdx(): anchor}
-    if cut is not None:
-        # In place, so that the bonds of the anchor keep their order, and the anchor its configuration.
-        _remove(mol, cut.atoms - {cut.first})
-        index[dummy.GetIdx()], place = (_place(mol, i) for i in (anchor, cut.first))
-        mol.ReplaceAtom(place, _copy(first, keep_configuration=False))
-        index[first.GetIdx()] = place
+    index = {dummy.GetIdx(): attachment}
+    if substituent is not None:
+        # In place, so that the bonds of `attachment` keep their order, and the atom its configuration.
+        _remove(mol, substituent.atoms - {substituent.first})
+        index[dummy.GetIdx()], replaced = (_current_index(mol, i) for i in (attachment, substituent.first))
+        mol.ReplaceAtom(replaced, _copy(first, keep_configuration=False))
+        index[first.GetIdx()] = replaced
     for atom in get_atoms(fragment):
         if atom.GetIdx() not in index:
             index[atom.GetIdx()] = mol.AddAtom(_copy(atom, keep_configuration=atom.GetIdx() != first.GetIdx()))
@@ -104,10 +121,10 @@ def substituted(parent: Chem.Mol, anchor: int, cut: Cut | None, added: str) -> C
         ends = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
         if dummy.GetIdx() not in ends:
             mol.AddBond(index[ends[0]], index[ends[1]], bond.GetBondType())
-    if cut is None:
-        # A hydrogen counts as the last neighbor, and so does the new bond: the configuration is kept.
-        mol.AddBond(anchor, index[first.GetIdx()], Chem.BondType.SINGLE)
-        atom = mol.GetAtomWithIdx(anchor)
+    if substituent is None:
+        # A hydrogen counts as the last neighbor, and so does the new bond: the configuration does not change.
+        mol.AddBond(attachment, index[first.GetIdx()], Chem.BondType.SINGLE)
+        atom = mol.GetAtomWithIdx(attachment)
         atom.SetNumExplicitHs(max(0, atom.GetNumExplicitHs() - 1))
     for bond in fragment.GetBonds():
         if bond.GetStereo() in _CIS_TRANS:
@@ -118,7 +135,10 @@ def substituted(parent: Chem.Mol, anchor: int, cut: Cut | None, added: str) -> C
 
 
 def edited_smiles(mol: Chem.RWMol) -> tuple[str, tuple[int, ...]] | None:
-    """The canonical SMILES of an edited molecule, and the atoms of the parent in its order; None if it is invalid."""
+    """The canonical SMILES of an edited molecule, and for each of its atoms the index in the parent, -1 for a new atom.
+
+    None if RDKit rejects the molecule, if it has radicals, or if its SMILES has other atoms.
+    """
     try:
         Chem.SanitizeMol(mol)
         # SMILES are written from the directions of bonds, which a new double bond does not have.
@@ -127,43 +147,43 @@ def edited_smiles(mol: Chem.RWMol) -> tuple[str, tuple[int, ...]] | None:
         if any(atom.GetNumRadicalElectrons() for atom in get_atoms(mol)):
             return None
         text = Chem.MolToSmiles(mol)
-        again = Chem.MolFromSmiles(text)
+        parsed = Chem.MolFromSmiles(text)
     except RDKIT_ERRORS:
         return None
     order = output_order(mol)
     # Hydrogens that were atoms of the parent can become implicit; then the order is not that of the text.
-    if again is None or again.GetNumAtoms() != len(order):
+    if parsed is None or parsed.GetNumAtoms() != len(order):
         return None
     atoms = (mol.GetAtomWithIdx(i) for i in order)
     return text, tuple(a.GetIntProp(PARENT) if a.HasProp(PARENT) else -1 for a in atoms)
 
 
 @cache
-def _substituent(smiles: str) -> Chem.Mol:
+def _parsed(smiles: str) -> Chem.Mol:
     return Chem.MolFromSmiles(smiles)
 
 
-def _without(mol: Chem.RWMol, anchor: int, cut: Cut) -> Chem.RWMol:
+def _with_hydrogen(mol: Chem.RWMol, substituent: Substituent) -> Chem.RWMol:
     """The molecule with a hydrogen in place of a substituent."""
-    atom = mol.GetAtomWithIdx(anchor)
+    atom = mol.GetAtomWithIdx(substituent.attachment)
     # The order of the neighbors changes, so that the chiral tag no longer holds.
     atom.SetChiralTag(Chem.ChiralType.CHI_UNSPECIFIED)
     if atom.GetNoImplicit() or (atom.GetIsAromatic() and atom.GetAtomicNum() != 6):
         atom.SetNumExplicitHs(atom.GetNumExplicitHs() + 1)
-    _remove(mol, cut.atoms)
+    _remove(mol, substituent.atoms)
     return mol
 
 
 def _copy(atom: Chem.Atom, keep_configuration: bool) -> Chem.Atom:
-    """A copy of an atom; the neighbors of the first atom of a substituent change their order."""
+    """A copy of an atom, without its chiral tag if the order of its neighbors changes."""
     copy = Chem.Atom(atom)
     if not keep_configuration:
         copy.SetChiralTag(Chem.ChiralType.CHI_UNSPECIFIED)
     return copy
 
 
-def _place(mol: Chem.Mol, i: int) -> int:
-    """The index of the atom that has index i in the parent."""
+def _current_index(mol: Chem.Mol, i: int) -> int:
+    """The index in `mol` of the atom with index i in the parent."""
     return next(a.GetIdx() for a in get_atoms(mol) if a.HasProp(PARENT) and a.GetIntProp(PARENT) == i)
 
 

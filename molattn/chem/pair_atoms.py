@@ -5,7 +5,7 @@ from functools import cache
 
 from rdkit import rdBase
 
-from molattn.chem.edits import Cut, context_of, cuts_of, read_parent
+from molattn.chem.edits import Substituent, context_of, read_parent, substituents_of
 from molattn.chem.pairs import HYDROGEN, MatchedPair, capped_context
 from molattn.chem.parse import MAX_ATOMS, canonical_smiles, read_smiles
 
@@ -13,17 +13,17 @@ from molattn.chem.parse import MAX_ATOMS, canonical_smiles, read_smiles
 def changed_atoms(
     smiles: Sequence[str], pairs: Sequence[MatchedPair], *, max_atoms: int = MAX_ATOMS
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """The substituent of each molecule of matched pairs, by its atoms: those that only this one of the two has.
+    """The atoms in which the two molecules of each matched pair differ: those of the substituents of its transform.
 
-    Where equal substituents are at equivalent atoms, it is the first of them.
+    If a molecule has the same substituent at several equivalent atoms, the first one is returned.
 
     Args:
         smiles: the molecules that `matched_pairs` was called with.
-        pairs: its result, or some of it.
+        pairs: its result, or some of its pairs.
         max_atoms: largest number of atoms of a molecule.
 
     Returns:
-        For each pair the atoms of `first` and those of `second`, sorted, as indices in their own SMILES; none for a
+        For each pair, the atoms in `first` and those in `second`, sorted, as indices in the SMILES of each; () for a
         hydrogen.
 
     Raises:
@@ -40,35 +40,39 @@ def changed_atoms(
     """
 
     @cache
-    def cuts(i: int) -> list[tuple[Cut, str]]:
+    def substituents(i: int) -> list[tuple[Substituent, str]]:
+        """The substituents of molecule i, each with its context."""
         parent = read_parent(smiles[i], max_atoms)
-        return [(cut, context_of(parent, cut)) for cut in cuts_of(parent)]
+        return [(substituent, context_of(parent, substituent)) for substituent in substituents_of(parent)]
 
     @cache
-    def whole(i: int) -> str:
+    def canonical(i: int) -> str:
         return canonical_smiles(read_smiles(smiles[i], max_atoms=max_atoms), max_atoms=max_atoms)
 
-    def of_hydrogen(i: int, substituent: str, other: int) -> tuple[int, ...] | None:
-        """The atoms of the substituent of molecule i without which it is the other one."""
-        found = ((cut, context) for cut, context in cuts(i) if cut.smiles == substituent)
-        cut = next((cut for cut, context in found if capped_context(context) == whole(other)), None)
-        return None if cut is None else tuple(sorted(cut.atoms))
+    def atoms_in_place_of_hydrogen(i: int, smiles_of_substituent: str, other: int) -> tuple[int, ...] | None:
+        """The atoms of the substituent of molecule i that is a hydrogen in molecule `other`."""
+        for substituent, context in substituents(i):
+            if substituent.smiles == smiles_of_substituent and capped_context(context) == canonical(other):
+                return tuple(sorted(substituent.atoms))
+        return None
 
     changed = []
     with rdBase.BlockLogs():
         for pair in pairs:
             i, j, (removed, added, _) = pair
             if removed == HYDROGEN:
-                found = None if (atoms := of_hydrogen(j, added, i)) is None else ((), atoms)
+                atoms = atoms_in_place_of_hydrogen(j, added, i)
+                found = None if atoms is None else ((), atoms)
             elif added == HYDROGEN:
-                found = None if (atoms := of_hydrogen(i, removed, j)) is None else (atoms, ())
+                atoms = atoms_in_place_of_hydrogen(i, removed, j)
+                found = None if atoms is None else (atoms, ())
             else:
-                second = {context: cut for cut, context in reversed(cuts(j)) if cut.smiles == added}
-                first = (c for c in cuts(i) if c[0].smiles == removed and c[1] in second)
-                match = next(first, None)
+                by_context = {context: s for s, context in reversed(substituents(j)) if s.smiles == added}
                 found = None
-                if match is not None:
-                    found = tuple(sorted(match[0].atoms)), tuple(sorted(second[match[1]].atoms))
+                for substituent, context in substituents(i):
+                    if substituent.smiles == removed and context in by_context:
+                        found = tuple(sorted(substituent.atoms)), tuple(sorted(by_context[context].atoms))
+                        break
             if found is None:
                 raise ValueError(f"{pair} is no matched pair of {smiles[i]!r} and {smiles[j]!r}")
             changed.append(found)

@@ -21,7 +21,7 @@ from molattn.errors import InputError
 HYDROGEN = "[*:1][H]"
 """A hydrogen as a substituent."""
 DUMMY = "[*:1]"
-"""Where a substituent is attached."""
+"""The dummy atom that marks where a substituent is attached."""
 MAX_SUBSTITUENT = 8
 """Largest number of atoms, without hydrogens, of a substituent."""
 
@@ -73,7 +73,7 @@ class Effect:
     Attributes:
         count: the number of matched pairs.
         mean: the mean change.
-        std: the standard deviation of the changes, with n - 1; None for one pair.
+        std: the sample standard deviation of the changes (ddof=1); None for one pair.
 
     >>> from molattn.chem import Effect
     >>> Effect(3, 0.7, 0.2).count
@@ -90,15 +90,15 @@ def matched_pairs(smiles: Sequence[str]) -> list[MatchedPair]:
 
     A bond is cut where rdMMPA cuts one: a single bond outside of rings, from a carbon without a double or triple bond
     to a heteroatom. The substituent has up to `MAX_SUBSTITUENT` atoms and no more than the rest of the molecule.
-    Hydrogens are substituents, too. Of several descriptions of a pair, the one with the smallest substituents is used.
-
-    The atoms in which they differ: `changed_atoms`.
+    Hydrogens are substituents, too. If several transforms describe a pair, the one with the smallest substituents is
+    returned. `changed_atoms` returns the atoms in which the molecules of a pair differ.
 
     Args:
-        smiles: n molecules. Those that cannot be read, of several fragments, or the same as one before are in no pair.
+        smiles: n molecules. Those that cannot be read, have several fragments or dummy atoms, or are the same as a
+            previous one, are in no pair.
 
     Returns:
-        The pairs, sorted; each of two molecules once.
+        The pairs, sorted; each pair of molecules at most once.
 
     >>> from molattn.chem import matched_pairs
     >>> for pair in matched_pairs(["c1ccccc1", "Clc1ccccc1", "Fc1ccccc1"]):
@@ -116,21 +116,21 @@ def matched_pairs(smiles: Sequence[str]) -> list[MatchedPair]:
             if mol is None or (key := canonical_smiles(mol)) in index:
                 continue
             index[key] = i
-            for context, substituent, size in fragments(mol):
+            for context, substituent, size in single_cuts(mol):
                 sizes[substituent] = size
-                # Of several substituents at equal contexts, as in symmetric molecules, all are the same.
+                # Equal contexts of a molecule, as in a symmetric one, have equal substituents.
                 by_context[context][i] = substituent
         contexts = {context: found for context in by_context if (found := _environment(context)) is not None}
     best: dict[tuple[int, int], tuple[int, Transform]] = {}
     for context, (environment, capped) in contexts.items():
         members = by_context[context]
-        whole = index.get(capped)
-        if whole is not None and whole not in members:
-            members = {**members, whole: HYDROGEN}
+        with_hydrogen = index.get(capped)
+        if with_hydrogen is not None and with_hydrogen not in members:
+            members = {**members, with_hydrogen: HYDROGEN}
         for (i, a), (j, b) in combinations(sorted(members.items()), 2):
-            cost = sizes[a] + sizes[b]
-            if a != b and ((i, j) not in best or cost < best[i, j][0]):
-                best[i, j] = (cost, Transform(a, b, environment))
+            size = sizes[a] + sizes[b]
+            if a != b and ((i, j) not in best or size < best[i, j][0]):
+                best[i, j] = (size, Transform(a, b, environment))
     return [MatchedPair(i, j, transform) for (i, j), (_, transform) in sorted(best.items())]
 
 
@@ -138,8 +138,8 @@ def measured_effects(pairs: Sequence[MatchedPair], values: np.ndarray) -> dict[T
     """The measured effect of each transform, in both directions: mean_p (y_second - y_first) over its pairs p.
 
     Args:
-        pairs: of `matched_pairs`.
-        values: (n,) the property of each molecule; pairs with NaN do not count.
+        pairs: as `matched_pairs` returns them.
+        values: (n,) the property of each molecule; pairs with NaN are ignored.
 
     >>> import numpy as np
     >>> from molattn.chem import Transform, matched_pairs, measured_effects
@@ -163,8 +163,8 @@ def _effect(changes: np.ndarray) -> Effect:
     return Effect(len(changes), float(changes.mean()), std)
 
 
-def fragments(mol: Chem.Mol) -> Iterator[tuple[str, str, int]]:
-    """The context, the substituent and the number of its atoms, for each end of each bond that is cut."""
+def single_cuts(mol: Chem.Mol) -> Iterator[tuple[str, str, int]]:
+    """The context, the substituent and the number of its atoms, for both directions of each bond that is cut."""
     try:
         cut = rdMMPA.FragmentMol(mol, maxCuts=1, maxCutBonds=MAX_ATOMS, resultsAsMols=False)
     except RDKIT_ERRORS:
@@ -184,8 +184,8 @@ def _num_atoms(fragment: str) -> int:
 
 
 def _environment(context: str) -> tuple[str, str] | None:
-    """The symbol of the atom that the dummy of a context is bonded to, and the context with a hydrogen there."""
-    # Aromatic atoms are known from their small letters: the fragment need not be perceived.
+    """The symbol of the atom that the dummy of a context is bonded to, and `capped_context`; None if that is None."""
+    # Lower case marks aromatic atoms: the fragment need not be sanitized.
     mol = Chem.MolFromSmiles(context, UNSANITIZED)
     dummy = next(atom for atom in mol.GetAtoms() if atom.GetAtomMapNum() == 1)
     environment = atom_symbol(dummy.GetNeighbors()[0])
@@ -194,13 +194,13 @@ def _environment(context: str) -> tuple[str, str] | None:
 
 
 def capped_context(context: str) -> str | None:
-    """The canonical SMILES of a context with a hydrogen in place of its dummy; None if that is no molecule."""
+    """The canonical SMILES of a context with a hydrogen in place of its dummy; None if RDKit rejects that molecule."""
     capped = Chem.MolFromSmiles(context.replace(DUMMY, "[H]"))
     return None if capped is None else Chem.MolToSmiles(capped)
 
 
 def atom_symbol(atom: Chem.Atom) -> str:
-    """The symbol of an atom as in SMILES: in small letters if it is aromatic."""
+    """The symbol of an atom as in SMILES: in lower case if it is aromatic."""
     return atom.GetSymbol().lower() if atom.GetIsAromatic() else atom.GetSymbol()
 
 

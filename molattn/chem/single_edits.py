@@ -1,4 +1,4 @@
-"""Small edits of a molecule: real molecules that differ from it in one atom, or in one CH2 or OH more or less."""
+"""Small edits of a molecule: valid molecules with one atom changed, or with one CH2, CH3 or OH added or removed."""
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 from rdkit import Chem, rdBase
 
-from molattn.chem.edits import PARENT, cuts_of, edited_smiles, read_parent, substituted, with_nitrogen
+from molattn.chem.edits import PARENT, edited_smiles, read_parent, substituents_of, substituted, with_nitrogen
 from molattn.chem.features import get_atoms, get_bonds
 from molattn.chem.pairs import HYDROGEN
 from molattn.chem.parse import MAX_ATOMS, canonical_smiles
@@ -15,7 +15,7 @@ from molattn.chem.parse import MAX_ATOMS, canonical_smiles
 METHYL, HYDROXYL, CHAIN, HALOGEN, RING_NITROGEN = EDIT_KINDS = ("CH3/H", "OH/H", "CH2 in a chain", "F/Cl", "N/CH")
 """The kinds of edits, each in both directions."""
 
-_SUBSTITUENT = {METHYL: "C[*:1]", HYDROXYL: "O[*:1]"}
+_SUBSTITUENTS = {METHYL: "C[*:1]", HYDROXYL: "O[*:1]"}
 _HALOGENS = {9: 17, 17: 9}
 
 
@@ -26,8 +26,8 @@ class SmallEdit:
     Attributes:
         smiles: its canonical SMILES.
         kind: one of `EDIT_KINDS`.
-        removed: the atoms of the parent that it does not have, or that are of another element in it.
-        added: the atoms of `smiles` that the parent does not have, or that are of another element in it.
+        removed: the atoms of the parent that are removed or become another element, as indices in the parent.
+        added: the atoms that are new or have become another element, as indices in `smiles`.
 
     >>> from molattn.chem import SmallEdit
     >>> SmallEdit("CC", "OH/H", removed=(2,), added=()).kind
@@ -48,7 +48,7 @@ def small_edits(
     seed: int = 0,
     max_atoms: int = MAX_ATOMS,
 ) -> list[SmallEdit]:
-    """The molecules that one small edit makes of a molecule.
+    """The molecules that differ from a molecule, the parent, by one small edit.
 
     - "CH3/H" and "OH/H": CH3 or OH in place of a hydrogen of a carbon, or a hydrogen in place of CH3 or OH. OH is not
       put on a carbon that has a heteroatom, unless it is aromatic.
@@ -63,7 +63,7 @@ def small_edits(
         smiles: the parent; `SmallEdit.removed` has the indices of its atoms.
         kinds: some of `EDIT_KINDS`.
         max_per_kind: largest number of edits of a kind, chosen at random; None for all.
-        seed: of that choice.
+        seed: random seed of that choice.
         max_atoms: largest number of atoms of the parent.
 
     Returns:
@@ -81,43 +81,49 @@ def small_edits(
     N/CH Cc1ccccc1 (4,) (4,)
     """
     parent = read_parent(smiles, max_atoms)
-    own, rng = canonical_smiles(parent, max_atoms=max_atoms), np.random.default_rng(seed)
+    parent_smiles, rng = canonical_smiles(parent, max_atoms=max_atoms), np.random.default_rng(seed)
     by_kind: dict[str, list[Callable[[], Chem.RWMol | None]]] = {kind: [] for kind in EDIT_KINDS if kind in kinds}
-    for kind, make in _edits(parent):
+    for kind, edit in _edits(parent):
         if kind in by_kind:
-            by_kind[kind].append(make)
+            by_kind[kind].append(edit)
     found: dict[str, SmallEdit] = {}
     with rdBase.BlockLogs():
-        for kind, makes in by_kind.items():
-            most = len(makes) if max_per_kind is None else max_per_kind
-            order = range(len(makes)) if max_per_kind is None else rng.permutation(len(makes))
-            number = 0
+        for kind, edits in by_kind.items():
+            limit = len(edits) if max_per_kind is None else max_per_kind
+            order = range(len(edits)) if max_per_kind is None else rng.permutation(len(edits))
+            count = 0
             for k in order:
-                mol = makes[k]() if number < most else None
-                if mol is None or (result := edited_smiles(mol)) is None or result[0] == own or result[0] in found:
+                mol = edits[k]() if count < limit else None
+                if (
+                    mol is None
+                    or (result := edited_smiles(mol)) is None
+                    or result[0] == parent_smiles
+                    or result[0] in found
+                ):
                     continue
                 text, parent_atoms = result
-                added = tuple(k for k, p in enumerate(parent_atoms) if p < 0)
+                added = tuple(i for i, p in enumerate(parent_atoms) if p < 0)
                 removed = tuple(sorted(set(range(parent.GetNumAtoms())) - set(parent_atoms)))
                 found[text] = SmallEdit(text, kind, removed, added)
-                number += 1
+                count += 1
     return list(found.values())
 
 
 def _edits(parent: Chem.Mol) -> Iterator[tuple[str, Callable[[], Chem.RWMol | None]]]:
-    """The kind of each edit, and what makes the molecule, not sanitized; None where the edit is impossible."""
-    for cut in cuts_of(parent):
-        for kind, substituent in _SUBSTITUENT.items():
-            if cut.smiles == substituent and parent.GetAtomWithIdx(cut.anchor).GetAtomicNum() == 6:
-                yield kind, partial(substituted, parent, cut.anchor, cut, HYDROGEN)
+    """The kind of each edit, and a function that returns the molecule, not sanitized, or None if it is impossible."""
+    for substituent in substituents_of(parent):
+        for kind, smiles in _SUBSTITUENTS.items():
+            attachment = substituent.attachment
+            if substituent.smiles == smiles and parent.GetAtomWithIdx(attachment).GetAtomicNum() == 6:
+                yield kind, partial(substituted, parent, attachment, substituent, HYDROGEN)
     for atom in get_atoms(parent):
         i, element, charged = atom.GetIdx(), atom.GetAtomicNum(), atom.GetFormalCharge() != 0
         if charged:
             continue
         if element == 6 and atom.GetTotalNumHs():
-            yield METHYL, partial(substituted, parent, i, None, _SUBSTITUENT[METHYL])
+            yield METHYL, partial(substituted, parent, i, None, _SUBSTITUENTS[METHYL])
             if atom.GetIsAromatic() or all(other.GetAtomicNum() == 6 for other in atom.GetNeighbors()):
-                yield HYDROXYL, partial(substituted, parent, i, None, _SUBSTITUENT[HYDROXYL])
+                yield HYDROXYL, partial(substituted, parent, i, None, _SUBSTITUENTS[HYDROXYL])
             if atom.GetIsAromatic():
                 yield RING_NITROGEN, partial(with_nitrogen, parent, i)
             elif _is_chain_carbon(atom):
@@ -146,7 +152,7 @@ def _is_chain_carbon(atom: Chem.Atom) -> bool:
 
 
 def _ends_in_methyl(atom: Chem.Atom, previous: int) -> bool:
-    """Whether a chain of CH2 goes on from an atom to a CH3: there, a CH2 more or less is CH3 in place of a hydrogen."""
+    """Whether a chain of CH2 leads from an atom to a CH3; adding a CH2 to it would be the edit "CH3/H" at its end."""
     while atom.GetAtomicNum() == 6 and atom.GetDegree() == 2 and not atom.IsInRing():
         following = next(other for other in atom.GetNeighbors() if other.GetIdx() != previous)
         previous, atom = atom.GetIdx(), following
@@ -165,10 +171,10 @@ def _replaced(parent: Chem.Mol, i: int, element: int) -> Chem.RWMol:
 
 
 def _without_chain_carbon(parent: Chem.Mol, i: int) -> Chem.RWMol:
-    """The parent without CH2 i, its two neighbors bonded to each other."""
+    """The parent without the CH2 i, whose two neighbors are bonded to each other instead."""
     mol = Chem.RWMol(parent)
     ends = [atom.GetIdx() for atom in mol.GetAtomWithIdx(i).GetNeighbors()]
-    _forget_configuration(mol, ends)
+    _clear_configuration(mol, ends)
     mol.AddBond(ends[0], ends[1], Chem.BondType.SINGLE)
     mol.RemoveAtom(i)
     return mol
@@ -177,7 +183,7 @@ def _without_chain_carbon(parent: Chem.Mol, i: int) -> Chem.RWMol:
 def _with_chain_carbon(parent: Chem.Mol, i: int, j: int) -> Chem.RWMol:
     """The parent with a CH2 between the bonded atoms i and j."""
     mol = Chem.RWMol(parent)
-    _forget_configuration(mol, [i, j])
+    _clear_configuration(mol, [i, j])
     mol.RemoveBond(i, j)
     new = mol.AddAtom(Chem.Atom(6))
     for end in (i, j):
@@ -185,8 +191,8 @@ def _with_chain_carbon(parent: Chem.Mol, i: int, j: int) -> Chem.RWMol:
     return mol
 
 
-def _forget_configuration(mol: Chem.RWMol, atoms: list[int]) -> None:
-    """Leave out the configuration of atoms whose neighbors change, and of their double bonds."""
+def _clear_configuration(mol: Chem.RWMol, atoms: list[int]) -> None:
+    """Clear the chiral tags of atoms whose neighbors change, and the stereochemistry of their double bonds."""
     for i in atoms:
         atom = mol.GetAtomWithIdx(i)
         atom.SetChiralTag(Chem.ChiralType.CHI_UNSPECIFIED)

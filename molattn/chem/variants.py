@@ -1,11 +1,11 @@
-"""Variants of a molecule: one substituent changed, or one atom of a ring, each with the atoms that it kept."""
+"""Variants of a molecule, with one substituent or one ring atom changed, each with a map to the molecule's atoms."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from rdkit import Chem, rdBase
 
-from molattn.chem.edits import Cut, cuts_of, edited_smiles, read_parent, substituted, with_nitrogen
+from molattn.chem.edits import Substituent, edited_smiles, read_parent, substituents_of, substituted, with_nitrogen
 from molattn.chem.features import get_atoms
 from molattn.chem.pairs import HYDROGEN, Transform, atom_symbol
 from molattn.chem.parse import MAX_ATOMS, canonical_smiles
@@ -20,12 +20,12 @@ SUBSTITUENTS = {
     "OCH3": "CO[*:1]",
     "CF3": "FC(F)(F)[*:1]",
 }
-"""What replaces a hydrogen in the substituent scan, by name."""
+"""The substituents that replace a hydrogen in the substituent scan, as SMILES by name."""
 SCAN, RING_NITROGEN, MATCHED_PAIR = VARIANT_KINDS = ("scan", "ring nitrogen", "matched pair")
-"""Where a variant comes from."""
+"""How a variant was made: a hydrogen replaced, a ring atom replaced by nitrogen, or the transform of a matched pair."""
 
 _NAMES = {HYDROGEN: "H", **{smiles: name for name, smiles in SUBSTITUENTS.items()}}
-_BY_CARBON = {"CH3", "CN", "CF3"}
+_ATTACHED_BY_CARBON = {"CH3", "CN", "CF3"}
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,12 @@ class Variant:
 
 
 def substituent_scan(smiles: str, *, max_atoms: int = MAX_ATOMS) -> list[Variant]:
-    """The substituent scan of a molecule: each hydrogen replaced by each of `SUBSTITUENTS`, and CH of rings by N.
+    """The substituent scan of a molecule: each hydrogen replaced by each of `SUBSTITUENTS`, and ring CH by N.
 
     Every variant is a molecule that RDKit sanitizes, without radicals. A substituent that is attached by a heteroatom
     is not put on a heteroatom, nor on a carbon that has one and is not aromatic (fluorine is); nitrogen, oxygen and
     sulfur get CH3 only. Nitrogen replaces an aromatic CH, and a CH or CH2 with single bonds to carbons only.
-    Stereochemistry is kept where nothing changes; a new stereocenter has none.
+    Stereochemistry is unchanged at the other atoms; a new stereocenter is unspecified.
 
     Args:
         smiles: the parent.
@@ -111,12 +111,12 @@ def matched_pair_variants(
 
 
 def _merge(parent: Chem.Mol, found: Iterator[tuple[Chem.RWMol | None, Variant]]) -> list[Variant]:
-    """The edited molecules that are valid, without the parent; equal ones are one variant at several atoms."""
-    own = canonical_smiles(parent, max_atoms=parent.GetNumAtoms())
+    """The edited molecules that are valid and not the parent; equal ones become one variant at several atoms."""
+    parent_smiles = canonical_smiles(parent, max_atoms=parent.GetNumAtoms())
     merged: dict[str, Variant] = {}
     with rdBase.BlockLogs():
         for mol, variant in found:
-            if mol is None or (result := edited_smiles(mol)) is None or result[0] == own:
+            if mol is None or (result := edited_smiles(mol)) is None or result[0] == parent_smiles:
                 continue
             text, parent_atoms = result
             if (known := merged.get(text)) is None:
@@ -127,7 +127,7 @@ def _merge(parent: Chem.Mol, found: Iterator[tuple[Chem.RWMol | None, Variant]])
 
 
 def _variant(name: str, kind: str, atom: int, transform: Transform | None = None) -> Variant:
-    """A variant whose molecule is not written yet."""
+    """A variant without `smiles` and `parent_atoms`, which `_merge` adds."""
     return Variant("", name, kind, (atom,), (), transform)
 
 
@@ -151,7 +151,7 @@ def _suitable(atom: Chem.Atom) -> list[str]:
         return ["CH3"] if atom.GetAtomicNum() in (7, 8, 16) and not atom.GetFormalCharge() else []
     hetero = any(other.GetAtomicNum() != 6 for other in atom.GetNeighbors())
     if hetero and not atom.GetIsAromatic():
-        return [name for name in SUBSTITUENTS if name in _BY_CARBON or name == "F"]
+        return [name for name in SUBSTITUENTS if name in _ATTACHED_BY_CARBON or name == "F"]
     return list(SUBSTITUENTS)
 
 
@@ -165,17 +165,17 @@ def _can_be_nitrogen(atom: Chem.Atom) -> bool:
 
 
 def _apply(parent: Chem.Mol, transforms: Collection[Transform]) -> Iterator[tuple[Chem.RWMol | None, Variant]]:
-    by_start: dict[tuple[str, str], list[Transform]] = {}
+    by_removed: dict[tuple[str, str], list[Transform]] = {}
     for transform in transforms:
-        by_start.setdefault((transform.removed, transform.environment), []).append(transform)
-    cuts = list(cuts_of(parent))
+        by_removed.setdefault((transform.removed, transform.environment), []).append(transform)
+    substituents = list(substituents_of(parent))
     for atom in get_atoms(parent):
         i, symbol = atom.GetIdx(), atom_symbol(atom)
-        starts: list[tuple[str, Cut | None]] = [(cut.smiles, cut) for cut in cuts if cut.anchor == i]
+        removable: list[tuple[str, Substituent | None]] = [(s.smiles, s) for s in substituents if s.attachment == i]
         if atom.GetTotalNumHs():
-            starts.insert(0, (HYDROGEN, None))
-        for removed, cut in starts:
-            for transform in by_start.get((removed, symbol), ()):
+            removable.insert(0, (HYDROGEN, None))
+        for removed, substituent in removable:
+            for transform in by_removed.get((removed, symbol), ()):
                 name = f"{_NAMES.get(removed, removed)}>>{_NAMES.get(transform.added, transform.added)}"
                 variant = _variant(name, MATCHED_PAIR, i, transform)
-                yield substituted(parent, i, cut, transform.added), variant
+                yield substituted(parent, i, substituent, transform.added), variant

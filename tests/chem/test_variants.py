@@ -5,8 +5,8 @@ from rdkit import Chem
 from rdkit.Chem import rdMMPA
 
 from molattn.chem import Transform, Variant, canonical_smiles, matched_pair_variants, read_smiles, substituent_scan
-from molattn.chem.edits import cuts_of, read_parent
-from molattn.chem.pairs import HYDROGEN, fragments, matched_pairs
+from molattn.chem.edits import read_parent, substituents_of
+from molattn.chem.pairs import HYDROGEN, matched_pairs, single_cuts
 from molattn.chem.variants import SUBSTITUENTS
 from molattn.errors import SmilesError
 from tests.molecules import esol
@@ -103,8 +103,8 @@ def test_substituents_of_a_parent_are_those_of_rdmmpa() -> None:
     for smiles in [*esol(150)[0], *PARENTS]:
         if "." not in smiles:
             mol = read_smiles(smiles)
-            found = {(cut.smiles, len(cut.atoms)) for cut in cuts_of(read_parent(smiles, 1000))}
-            assert found == {(substituent, size) for _, substituent, size in fragments(mol)}
+            found = {(s.smiles, len(s.atoms)) for s in substituents_of(read_parent(smiles, 1000))}
+            assert found == {(substituent, size) for _, substituent, size in single_cuts(mol)}
             both = [text for _, text in rdMMPA.FragmentMol(mol, maxCuts=1, resultsAsMols=False)]
             assert {substituent for substituent, _ in found} <= {side for text in both for side in text.split(".")}
 
