@@ -97,8 +97,8 @@ def molecule_codes(mol: Chem.Mol) -> Codes:
     return (read is not None and read(mol)) or reference_codes(mol)
 
 
-def unperceived_codes(mol: Chem.Mol) -> Codes | None:
-    """The codes of a molecule of `parse.read_unperceived`; None if they need RDKit's perception of stereochemistry."""
+def codes_without_stereo_perception(mol: Chem.Mol) -> Codes | None:
+    """The codes of a molecule from `parse.read_without_stereo_perception`; None if they need that perception."""
     read = _load_reader()[1]
     return None if read is None else read(mol)
 
@@ -116,7 +116,7 @@ def unavailable_reason() -> str:
 
 @cache
 def _load_reader() -> tuple[Reader | None, Reader | None, str]:
-    """The reader, that of molecules without perceived stereochemistry, and the reason if they are None."""
+    """The reader, the reader of molecules without stereo perception, and the reason if they are None."""
     unknown = [feature.name for feature in ATOM_FEATURES if feature.source not in PROPERTIES]
     if unknown:
         return None, None, f"the reader does not support the feature {unknown[0]}"
@@ -145,15 +145,15 @@ def load() -> loader.LoadResult:
 
 def _self_test(library: ctypes.CDLL) -> str:
     """The first of `CHECK_SMILES` for which a library does not return the codes of the reference; empty if none."""
-    read, read_unperceived = _make_reader(library), _make_reader(library, perceived=False)
+    read, read_without_stereo = _make_reader(library), _make_reader(library, perceived=False)
 
     def agrees(text: str) -> bool:
-        mol, unperceived = Chem.MolFromSmiles(text), Chem.MolFromSmiles(text, UNSANITIZED)
-        Chem.SanitizeMol(unperceived)
+        mol, without_stereo = Chem.MolFromSmiles(text), Chem.MolFromSmiles(text, UNSANITIZED)
+        Chem.SanitizeMol(without_stereo)
         if not agrees_with_reference(read, mol):
             return False
-        # Parsing makes explicit hydrogens implicit.
-        codes = read_unperceived(unperceived) if mol.GetNumAtoms() == unperceived.GetNumAtoms() else None
+        # `MolFromSmiles` removes explicit hydrogens by default, but not with UNSANITIZED.
+        codes = read_without_stereo(without_stereo) if mol.GetNumAtoms() == without_stereo.GetNumAtoms() else None
         return codes is None or same_codes(codes, reference_codes(mol))
 
     with rdBase.BlockLogs():
@@ -167,15 +167,15 @@ def _version(binary: bytes) -> tuple[int, ...]:
 
 
 def agrees_with_reference(read: Reader, mol: Chem.Mol) -> bool:
-    """Whether the reader returns the codes of the reference, or None for a molecule for which that has warnings."""
-    ours, true = read(mol), reference_codes(mol)
-    return bool(true.warnings) if ours is None else same_codes(ours, true)
+    """Whether the reader returns the codes of the reference, or None for a molecule with warnings in the reference."""
+    codes, expected = read(mol), reference_codes(mol)
+    return bool(expected.warnings) if codes is None else same_codes(codes, expected)
 
 
-def same_codes(ours: Codes, true: Codes) -> bool:
+def same_codes(codes: Codes, expected: Codes) -> bool:
     """Whether the codes of the reader are those of the reference."""
-    same = all(np.array_equal(a, b) for a, b in zip(ours[:3], true[:3], strict=True))
-    return same and ours.warnings == true.warnings and symbols_from_codes(ours.atom_codes) == true.symbols
+    same = all(np.array_equal(a, b) for a, b in zip(codes[:3], expected[:3], strict=True))
+    return same and codes.warnings == expected.warnings and symbols_from_codes(codes.atom_codes) == expected.symbols
 
 
 def bind_tables(library: ctypes.CDLL, function: str = "molattn_read") -> Callable[..., int]:
@@ -184,7 +184,7 @@ def bind_tables(library: ctypes.CDLL, function: str = "molattn_read") -> Callabl
     tables = Tables(
         features=len(ATOM_FEATURES), self=SELF, **{name: array.ctypes.data for name, array in arrays.items()}
     )
-    tables.arrays = arrays  # keeps them alive
+    tables.arrays = arrays  # a reference, since the struct has only their addresses
     # PyDLL keeps the GIL: a call takes microseconds.
     call = getattr(ctypes.PyDLL(None, handle=library._handle), function)
     call.argtypes = (ctypes.POINTER(Tables), ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, _BYTES)
@@ -195,7 +195,7 @@ def bind_tables(library: ctypes.CDLL, function: str = "molattn_read") -> Callabl
 def _make_reader(library: ctypes.CDLL, *, perceived: bool = True) -> Reader:
     """A function from a molecule to its codes, or to None if they need the reference.
 
-    If RDKit has not `perceived` the stereochemistry of the molecules, also to None if they need that.
+    With `perceived=False`, it takes molecules without stereo perception, and returns None if the codes need it.
     """
     call = bind_tables(library, "molattn_read" if perceived else "molattn_read_unperceived")
     features, address, empty = len(ATOM_FEATURES), ctypes.c_uint8.from_buffer, np.empty

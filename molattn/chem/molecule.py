@@ -11,17 +11,24 @@ import numpy.typing as npt
 from rdkit import Chem
 
 from molattn.chem.atoms import ATOM_FEATURES, symbols_from_codes
-from molattn.chem.binary import molecule_codes, unperceived_codes
+from molattn.chem.binary import codes_without_stereo_perception, molecule_codes
 from molattn.chem.codes import Codes
 from molattn.chem.conformers import ConformerOptions, distances
-from molattn.chem.parse import MAX_ATOMS, add_hydrogens, has_stereo, read_for_codes, read_smiles, read_unperceived
+from molattn.chem.parse import (
+    MAX_ATOMS,
+    add_hydrogens,
+    has_stereo,
+    read_for_codes,
+    read_smiles,
+    read_without_stereo_perception,
+)
 from molattn.chem.standardize import standardized_smiles
 from molattn.chem.workers import map_chunks
 from molattn.errors import ConformerError, SmilesError
 
-# Large enough that sending rows to a worker costs little, small enough to keep all workers busy to the end.
+# Rows per task of a worker: many, so that sending them costs little, but few enough to balance the workers.
 CHUNK_SIZE = 256
-# Smaller, since a geometry takes about ten times as long as everything else.
+# Fewer, since a geometry takes about ten times as long as everything else.
 CHUNK_SIZE_3D = 16
 
 T = TypeVar("T")
@@ -37,13 +44,13 @@ class MoleculeGraph:
     Methane, without explicit hydrogens, is one atom and one pair. Atoms are in the order of the SMILES.
 
     Attributes:
-        smiles: The input SMILES.
+        smiles: the input SMILES.
         atom_codes: (n, F) uint8: the features of every atom, columns as in `ATOM_FEATURES`.
         bond_codes: (n, n) uint8: `[i, j]` is the bond between receiver i and sender j, packed into a byte: see
             `unpack_bond`.
         path_lengths: (n, n) uint8: number of bonds on the shortest path; 0 on the diagonal, 255 between fragments.
         symbols: n element symbols.
-        warnings: One sentence for each thing that the codes do not represent: unknown elements, charges, bonds or
+        warnings: one sentence for each thing that the codes do not represent: unknown elements, charges, bonds or
             stereochemistry, and isotopes; and, with conformers, for distances that are not those of an optimized
             geometry.
         distances: (n, n) float32 in angstrom: 0 on the diagonal, symmetric, inf between fragments, whose relative
@@ -99,7 +106,7 @@ class MoleculeGraph:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """Compute `symbols` from the codes at the first use."""
+            """Compute `symbols` from the codes at first use."""
             if name != "symbols" or "atom_codes" not in self.__dict__:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             return self.__dict__.setdefault("symbols", symbols_from_codes(self.atom_codes))
@@ -111,7 +118,7 @@ class MoleculeGraph:
 
     @property
     def size(self) -> int:
-        """n, as `num_atoms`; `SmilesTokens` has the same name for its number of tokens."""
+        """n, the same as `num_atoms`, under the name that `SmilesTokens` has, too."""
         return len(self.atom_codes)
 
     @property
@@ -161,13 +168,13 @@ class MoleculeGraph:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How a SMILES is read: the arguments of `molecule_graph` and `smiles_tokens` that a model is trained with.
+    """How a model reads SMILES: the arguments of `molecule_graph` and `smiles_tokens`.
 
     Attributes:
-        add_hs: Whether hydrogens are atoms of the graph; they then follow the others.
-        max_atoms: Largest number of atoms.
-        conformers: How to compute distances; None for no distances.
-        standardize: A key of `STANDARDIZE`; empty for none.
+        add_hs: whether hydrogens are atoms of the graph; they then follow the others.
+        max_atoms: largest number of atoms.
+        conformers: how to compute distances; None for no distances.
+        standardize: a key of `STANDARDIZE`; empty for none.
 
     >>> from molattn.chem import ReadOptions
     >>> ReadOptions(standardize="parent")
@@ -181,7 +188,7 @@ class ReadOptions:
 
 
 DEFAULT_READ_OPTIONS = ReadOptions()
-"""Hydrogens are implicit, up to `MAX_ATOMS` atoms, no distances, no standardization."""
+"""Implicit hydrogens, up to `MAX_ATOMS` atoms, no distances, no standardization."""
 
 
 def molecule_graph(
@@ -197,11 +204,11 @@ def molecule_graph(
 
     Args:
         smiles: SMILES, as `read_smiles` takes it.
-        add_hs: Whether hydrogens are atoms of the graph; they then follow the others.
-        max_atoms: Largest number of atoms.
-        conformers: How to compute distances; None for no distances.
-        standardize: A key of `STANDARDIZE`: the graph is that of the standard form, and `smiles` is its SMILES.
-        on_molecule: Called with the parsed molecule, before hydrogens are added, so that the caller does not have to
+        add_hs: whether hydrogens are atoms of the graph; they then follow the others.
+        max_atoms: largest number of atoms.
+        conformers: how to compute distances; None for no distances.
+        standardize: a key of `STANDARDIZE`: the graph is that of the standard form, and `smiles` is its SMILES.
+        on_molecule: called with the parsed molecule, before hydrogens are added, so that the caller does not have to
             parse it again.
 
     Raises:
@@ -223,9 +230,9 @@ def molecule_graph(
         smiles = standardized_smiles(smiles, standardize, max_atoms)
     codes_only = on_molecule is None and conformers is None
     if codes_only and not add_hs and has_stereo(smiles):
-        # For most molecules the compiled reader needs no perception of stereochemistry by RDKit, a fifth of a parse.
-        unperceived = read_unperceived(smiles, max_atoms=max_atoms)
-        codes = None if unperceived is None else unperceived_codes(unperceived)
+        # RDKit's stereo perception takes a fifth of the parsing time, and the compiled reader rarely needs it.
+        mol = read_without_stereo_perception(smiles, max_atoms=max_atoms)
+        codes = None if mol is None else codes_without_stereo_perception(mol)
         if codes is not None:
             return MoleculeGraph.from_codes(str(smiles), codes)
     mol = (read_for_codes if codes_only else read_smiles)(smiles, max_atoms=max_atoms)
@@ -253,14 +260,14 @@ def featurize(
     """The graphs of many SMILES, in order; for a row that is not a molecule, its error.
 
     Args:
-        smiles: Any number of rows, of any type.
-        add_hs: As for `molecule_graph`.
-        max_atoms: As for `molecule_graph`.
-        num_workers: Number of worker processes; 0 for none. They are spawned, so a script that uses them needs
+        smiles: any number of rows, of any type.
+        add_hs: as for `molecule_graph`.
+        max_atoms: as for `molecule_graph`.
+        num_workers: number of worker processes; 0 for none. They are spawned, so a script that uses them needs
             `if __name__ == "__main__":`.
-        conformers: As for `molecule_graph`.
-        progress: Called after each chunk of rows with the number of finished rows and the number of rows.
-        standardize: As for `molecule_graph`.
+        conformers: as for `molecule_graph`.
+        progress: called after each chunk of rows with the number of finished rows and the number of rows.
+        standardize: as for `molecule_graph`.
 
     Returns:
         A `MoleculeGraph` or a `SmilesError`, which is not raised, for each row.
@@ -294,15 +301,15 @@ def map_rows(
     check: Callable[[int, T | SmilesError], None] | None = None,
     chunk_size: int = CHUNK_SIZE,
 ) -> list[T | SmilesError]:
-    """Apply a function to many rows, in order: its results, or the SmilesErrors that it raises.
+    """The result of a function for each of many rows, in order, or the SmilesError that it raises.
 
     Args:
-        smiles: Any number of rows, of any type.
-        function: Applied to each row; with workers it is pickled.
-        num_workers: Number of worker processes; 0 for none.
-        progress: Called after each chunk of rows.
-        check: Called with the index and the result of each row, in order; its exceptions end the call.
-        chunk_size: Number of rows that a worker gets at once.
+        smiles: any number of rows, of any type.
+        function: applied to each row; with workers it is pickled.
+        num_workers: number of worker processes; 0 for none.
+        progress: called after each chunk of rows.
+        check: called with the index and the result of each row, in order; its exceptions end the call.
+        chunk_size: number of rows that a worker gets at once.
     """
     rows = list(smiles)
     results: list[T | SmilesError] = []

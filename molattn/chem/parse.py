@@ -49,8 +49,8 @@ def read_smiles(text: object, *, max_atoms: int = MAX_ATOMS, add_hs: bool = Fals
 
     Args:
         text: SMILES alone: printable ASCII, no name after it, no ChemAxon extensions.
-        max_atoms: Largest number of atoms, including the hydrogens that `add_hs` adds.
-        add_hs: Whether to add all hydrogens as atoms, after the others.
+        max_atoms: largest number of atoms, including the hydrogens that `add_hs` adds.
+        add_hs: whether to add all hydrogens as atoms, after the others.
 
     Raises:
         SmilesError: text that is not a molecule within the limits. Atom indices in its reason are those of the text,
@@ -67,7 +67,7 @@ def read_smiles(text: object, *, max_atoms: int = MAX_ATOMS, add_hs: bool = Fals
     'CF(C)C': atom 1 (F) has a valence of 3, more than it can have
     """
     smiles = _validated(text, max_atoms)
-    block_logs = rdBase.BlockLogs()  # until it is deleted; `with` takes twice as long
+    block_logs = rdBase.BlockLogs()  # until `del`; `with` takes twice as long
     try:
         mol = Chem.MolFromSmiles(smiles, _SANITIZED)
     except RDKIT_ERRORS as error:
@@ -91,18 +91,18 @@ def read_smiles(text: object, *, max_atoms: int = MAX_ATOMS, add_hs: bool = Fals
 def read_for_codes(text: object, *, max_atoms: int = MAX_ATOMS) -> Chem.Mol:
     """A faster `read_smiles` for callers that need only the codes of the molecule.
 
-    For a text without stereochemistry and explicit hydrogens it skips RDKit's perception of both, a quarter of the
-    parsing time. The properties in which RDKit records that perception are then not set.
+    For a SMILES without stereochemistry and explicit hydrogens, it skips RDKit's perception of stereochemistry and its
+    removal of hydrogens, a quarter of the parsing time. The properties that they set are then absent.
     """
-    mol = None if has_stereo(text) else read_unperceived(text, max_atoms=max_atoms)
+    mol = None if has_stereo(text) else read_without_stereo_perception(text, max_atoms=max_atoms)
     return read_smiles(text, max_atoms=max_atoms) if mol is None else mol  # raises an error with the reason
 
 
-def read_unperceived(text: object, *, max_atoms: int = MAX_ATOMS) -> Chem.Mol | None:
-    """The sanitized molecule without RDKit's perception of stereochemistry and explicit hydrogens.
+def read_without_stereo_perception(text: object, *, max_atoms: int = MAX_ATOMS) -> Chem.Mol | None:
+    """The sanitized molecule of a SMILES, without RDKit's perception of stereochemistry.
 
-    None for a text with explicit hydrogens, and for one that is not a molecule within the limits. The chiral tags and
-    the directions of bonds are as in the text.
+    None for a SMILES with explicit hydrogens, and for text that is not a molecule within the limits. The chiral tags
+    and the directions of bonds are as in the SMILES.
     """
     if type(text) is not str or ("[" in text and _HYDROGENS.search(text) is not None):
         return None
@@ -121,7 +121,7 @@ def read_unperceived(text: object, *, max_atoms: int = MAX_ATOMS) -> Chem.Mol | 
 
 def has_stereo(text: object) -> bool:
     """Whether a SMILES has marks of stereochemistry."""
-    # One character at a time: one regular expression would take a tenth of the whole parsing time.
+    # `in`, since a regular expression would take a tenth of the whole parsing time.
     return isinstance(text, str) and ("@" in text or "/" in text or "\\" in text)
 
 
@@ -138,8 +138,8 @@ def canonical_smiles(mol: Chem.Mol, *, max_atoms: int = MAX_ATOMS) -> str:
     """RDKit's canonical SMILES of a molecule.
 
     Args:
-        mol: An RDKit molecule.
-        max_atoms: Largest number of atoms.
+        mol: an RDKit molecule.
+        max_atoms: largest number of atoms.
 
     Raises:
         InputError: RDKit fails; or more than `max_atoms` atoms, since RDKit crashes on very long chains.
@@ -156,7 +156,7 @@ def canonical_smiles(mol: Chem.Mol, *, max_atoms: int = MAX_ATOMS) -> str:
 
 
 def check_num_atoms(mol: Chem.Mol, max_atoms: int) -> None:
-    """Raises an InputError for a molecule of more than `max_atoms` atoms."""
+    """Raise an InputError for a molecule of more than `max_atoms` atoms."""
     if mol.GetNumAtoms() > max_atoms:
         raise InputError(f"the molecule has {mol.GetNumAtoms():,} atoms, over the limit of {max_atoms:,}")
 
@@ -175,14 +175,14 @@ def is_mol(value: object) -> TypeGuard[Chem.Mol]:
 
 
 def smiles_from_mol(mol: Chem.Mol) -> tuple[str, bool]:
-    """A SMILES of an RDKit molecule, and whether the atoms in it are in the molecule's own order.
+    """A SMILES of an RDKit molecule, and whether its atoms are in the order of the molecule.
 
-    It is written from the first atom on, without canonicalization, so that the order is kept where a SMILES allows it.
-    Explicit hydrogens become implicit, as in `read_smiles`; in their own order, they have to follow the other atoms.
+    It is written from the first atom on, without canonicalization, so that it has that order if a SMILES can have it.
+    Explicit hydrogens become implicit, as in `read_smiles`; the order is the same only if they follow the other atoms.
     Coordinates, atom names and other properties are not part of a SMILES.
 
     Args:
-        mol: An RDKit molecule.
+        mol: an RDKit molecule.
 
     Raises:
         SmilesError: RDKit fails; or more than `MAX_LENGTH` atoms, since RDKit crashes on very long chains.
@@ -197,17 +197,17 @@ def smiles_from_mol(mol: Chem.Mol) -> tuple[str, bool]:
             mol, f"it has {mol.GetNumAtoms():,} atoms, and a SMILES has at most {MAX_LENGTH:,} characters"
         )
     with convert_rdkit_errors(mol, "write the molecule as SMILES"):
-        heavy = Chem.RemoveHs(mol, sanitize=False)
-        smiles = Chem.MolToSmiles(heavy, canonical=False)
-        order = output_order(heavy)
-    pairs = zip(heavy.GetAtoms(), mol.GetAtoms(), strict=False)
+        without_hs = Chem.RemoveHs(mol, sanitize=False)
+        smiles = Chem.MolToSmiles(without_hs, canonical=False)
+        order = output_order(without_hs)
+    pairs = zip(without_hs.GetAtoms(), mol.GetAtoms(), strict=False)
     return smiles, order == sorted(order) and all(a.GetAtomicNum() == b.GetAtomicNum() for a, b in pairs)
 
 
 def _validated(text: object, max_atoms: int) -> str:
-    """The SMILES without surrounding spaces, after all checks of its text, brackets included."""
+    """The SMILES without surrounding spaces, if its text is valid, brackets included."""
     if type(text) is str and 0 < len(text) <= min(max_atoms, 2 * MAX_RINGS):
-        # Each atom and each ring closure takes at least a character: a text this short cannot exceed the limits.
+        # Each atom and each ring closure takes at least one character: so short a text cannot exceed the limits.
         if text.isascii() and text.isprintable() and " " not in text:
             return _check_brackets(text, text)
     elif not isinstance(text, str):
@@ -246,15 +246,15 @@ def _check_atoms(text: object, atoms: int, max_atoms: int) -> None:
 
 def _not_text(value: object) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
-        return "the value is missing, a SMILES is text"
+        return "the value is missing"
     if is_mol(value):
-        return "it is an RDKit molecule where a SMILES is needed: give Chem.MolToSmiles(mol)"
-    return f"it is of type {type(value).__name__}, a SMILES is text"
+        return "it is an RDKit molecule where a SMILES is needed: pass Chem.MolToSmiles(mol)"
+    return f"it is of type {type(value).__name__}, and a SMILES is text"
 
 
 def _not_printable(character: str, position: int) -> str:
     if character in " \t\n\r\v\f":
-        return f"white space at character {position}; give the SMILES alone, without a name"
+        return f"white space at character {position}; pass the SMILES alone, without a name"
     name = unicodedata.name(character, "a control character")
     return f"character {position} is U+{ord(character):04X} ({name}); a SMILES is printable ASCII"
 
@@ -269,7 +269,7 @@ def _add_hydrogens(mol: Chem.Mol, text: object, on_atoms: list[int] | None = Non
 
 @contextmanager
 def convert_rdkit_errors(text: object, action: str, error_class: type[SmilesError] = SmilesError) -> Iterator[None]:
-    """Convert exceptions of RDKit in the block to `error_class`, with the reason "RDKit fails to `action`"."""
+    """Convert exceptions of RDKit in the `with` block to `error_class`, with the reason "RDKit fails to `action`"."""
     try:
         yield
     except RDKIT_ERRORS as error:

@@ -21,15 +21,15 @@ from molattn.chem.binary import (
     SOURCE,
     agrees_with_reference,
     bind_tables,
+    codes_without_stereo_perception,
     molecule_codes,
     reader,
     same_codes,
     unavailable_reason,
-    unperceived_codes,
 )
 from molattn.chem.bonds import pair_codes
 from molattn.chem.codes import Codes, reference_codes
-from molattn.chem.parse import read_for_codes, read_unperceived
+from molattn.chem.parse import read_for_codes, read_without_stereo_perception
 from molattn.chem.stereo import StereoLabels, stereo_labels
 from molattn.data import dataset_names, load_card, read_table
 from molattn.data.datasets.fetch import find_dataset
@@ -179,12 +179,12 @@ def test_mirror_images_are_labelled_as_by_rdkit_whatever_their_substituents_and_
     assert sum(bool(np.isin(codes, [3, 4]).any()) for codes in of_mirror_images) > 50
 
 
-def check_unperceived(smiles: Iterable[str]) -> int:
+def check_without_stereo_perception(smiles: Iterable[str]) -> int:
     """Check the codes from molecules without perceived stereochemistry; return how many did not need RDKit's."""
     count = 0
     for text in smiles:
-        mol = read_unperceived(text)
-        codes = None if mol is None else unperceived_codes(mol)
+        mol = read_without_stereo_perception(text)
+        codes = None if mol is None else codes_without_stereo_perception(mol)
         if codes is not None:
             assert same_codes(codes, reference_codes(read_smiles(text))), text
             count += 1
@@ -207,12 +207,12 @@ def marked_at_random(smiles: Iterable[str], rng: random.Random) -> Iterator[str]
 
 
 def test_codes_without_perceived_stereochemistry_are_those_with_it():
-    assert check_unperceived([*DECIDED, *STEREO, *DRUGLIKE]) > 0.9 * len(DECIDED)
+    assert check_without_stereo_perception([*DECIDED, *STEREO, *DRUGLIKE]) > 0.9 * len(DECIDED)
     rng = random.Random(5)
     drugs = [text for text in [*DECIDED, *DRUGLIKE, *NCI[::25]] if Chem.MolFromSmiles(text)]
-    assert check_unperceived(marked_at_random(drugs, rng)) > 0.3 * len(drugs)
+    assert check_without_stereo_perception(marked_at_random(drugs, rng)) > 0.3 * len(drugs)
     spelled = [Chem.MolToRandomSmilesVect(Chem.MolFromSmiles(text), 3, randomSeed=1) for text in DECIDED]
-    assert check_unperceived(text for texts in spelled for text in texts) > 2 * len(DECIDED)
+    assert check_without_stereo_perception(text for texts in spelled for text in texts) > 2 * len(DECIDED)
 
 
 @pytest.mark.parametrize(
@@ -228,8 +228,8 @@ def test_codes_without_perceived_stereochemistry_are_those_with_it():
     ],
 )
 def test_stereochemistry_with_exceptions_is_perceived_by_rdkit(text):
-    mol = read_unperceived(text)
-    assert mol is not None and unperceived_codes(mol) is None
+    mol = read_without_stereo_perception(text)
+    assert mol is not None and codes_without_stereo_perception(mol) is None
     assert_same(
         molecule_codes(read_smiles(text))._replace(symbols=None),
         reference_codes(read_smiles(text))._replace(symbols=None),
