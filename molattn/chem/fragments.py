@@ -1,4 +1,4 @@
-"""Connected fragments of a molecule as molecules of their own, with hydrogens in place of the bonds that are cut."""
+"""Connected fragments of a molecule, as molecules with hydrogens in place of the bonds that are cut."""
 
 from collections.abc import Iterable
 
@@ -12,8 +12,8 @@ from molattn.errors import InputError
 class Fragments:
     """The connected fragments of a molecule.
 
-    A fragment consists of units: single atoms, but bonded atoms of opposite formal charges, such as N and O of a nitro
-    group, are one unit, since either alone would be an ion. Units are numbered in the order of the canonical SMILES, so
+    A fragment is a set of units. A unit is one atom, or bonded atoms of opposite formal charges, such as N and O of a
+    nitro group, since either alone would be an ion. Units are numbered in the order of the canonical SMILES, so
     that all SMILES of a molecule have the same fragments in the same order.
 
     Args:
@@ -23,11 +23,11 @@ class Fragments:
     Attributes:
         units: the atoms of each unit, as indices of the atoms of `smiles`.
         neighbors: for each unit the units that are bonded to it, sorted.
-        symmetry: (n,) equal numbers for atoms that are symmetrically equivalent.
+        symmetry: n numbers, one for each atom of `smiles`; equal for atoms that are symmetrically equivalent.
 
     Raises:
-        SmilesError: it cannot be read.
-        InputError: RDKit fails to write it as SMILES.
+        SmilesError: a SMILES that cannot be read.
+        InputError: RDKit fails to write the molecule as SMILES, or to read that SMILES as the same atoms.
 
     >>> from molattn.chem import Fragments
     >>> fragments = Fragments("CC(=O)N")
@@ -38,11 +38,11 @@ class Fragments:
     """
 
     def __init__(self, smiles: str, max_atoms: int = MAX_ATOMS):
-        written = read_smiles(smiles, max_atoms=max_atoms)
-        self._canonical = canonical_smiles(written, max_atoms=max_atoms)
-        order = output_order(written)
-        # In canonical order, on which the double bonds of the Kekulé form depend; kekulized, since what is left of an
-        # aromatic ring need not be aromatic.
+        mol = read_smiles(smiles, max_atoms=max_atoms)
+        self._canonical = canonical_smiles(mol, max_atoms=max_atoms)
+        order = output_order(mol)
+        # In canonical order, since the Kekulé form depends on it; kekulized, since a part of an aromatic ring may not
+        # be aromatic.
         self._mol = read_smiles(self._canonical, max_atoms=max_atoms)
         if self._mol.GetNumAtoms() != len(order):
             raise InputError(f"{smiles!r} has other atoms than its canonical SMILES {self._canonical!r}")
@@ -62,42 +62,42 @@ class Fragments:
             self.symmetry[j] = ranks[i]
 
     def smiles(self, units: Iterable[int]) -> str:
-        """The canonical SMILES of a fragment, with a hydrogen for each bond that is cut; empty if RDKit refuses it.
+        """The canonical SMILES of a fragment, with a hydrogen for each bond that is cut; empty if RDKit rejects it.
 
-        Stereochemistry is kept at atoms none of whose bonds are cut. The fragment of all units is the molecule.
+        Atoms without a bond that is cut keep their stereochemistry. The fragment of all units is the molecule.
 
         Args:
-            units: numbers of the units.
+            units: indices of units in `units`.
         """
-        kept = {i for u in units for i in self._units[u]}
-        if len(kept) == self._mol.GetNumAtoms():
+        atoms = {i for u in units for i in self._units[u]}
+        if len(atoms) == self._mol.GetNumAtoms():
             return self._canonical
-        rest = Chem.RWMol(self._mol)
+        fragment = Chem.RWMol(self._mol)
         for i, j, order in self._bonds:
-            if (i in kept) == (j in kept):
+            if (i in atoms) == (j in atoms):
                 continue
-            atom = rest.GetAtomWithIdx(i if i in kept else j)
+            atom = fragment.GetAtomWithIdx(i if i in atoms else j)
             if atom.GetNoImplicit():
                 atom.SetNumExplicitHs(atom.GetNumExplicitHs() + order)
             atom.SetChiralTag(Chem.ChiralType.CHI_UNSPECIFIED)
             if self._has_double_bond_stereo:
                 for other in atom.GetBonds():
                     other.SetStereo(Chem.BondStereo.STEREONONE)
-        rest.BeginBatchEdit()
+        fragment.BeginBatchEdit()
         for i in range(self._mol.GetNumAtoms()):
-            if i not in kept:
-                rest.RemoveAtom(i)
-        rest.CommitBatchEdit()
+            if i not in atoms:
+                fragment.RemoveAtom(i)
+        fragment.CommitBatchEdit()
         try:
             with rdBase.BlockLogs():
-                Chem.SanitizeMol(rest)
-                return canonical_smiles(rest)
+                Chem.SanitizeMol(fragment)
+                return canonical_smiles(fragment)
         except (*RDKIT_ERRORS, InputError):
             return ""
 
 
 def _units(mol: Chem.Mol) -> tuple[tuple[int, ...], ...]:
-    """The atoms of each unit: those that bonds between opposite charges connect; all others alone."""
+    """The atoms of each unit: atoms that bonds between opposite charges connect, or one atom."""
     unit = list(range(mol.GetNumAtoms()))
     for bond in mol.GetBonds():
         charges = bond.GetBeginAtom().GetFormalCharge() * bond.GetEndAtom().GetFormalCharge()

@@ -20,8 +20,8 @@ def random_smiles(mol: Chem.Mol, seed: int) -> str:
     """A random SMILES of a molecule: with a random first atom and random order of branches.
 
     Args:
-        mol: As `read_smiles` returns it.
-        seed: From 0; the same seed gives the same SMILES of the same molecule.
+        mol: as `read_smiles` returns it.
+        seed: from 0; the same seed gives the same SMILES of the same molecule.
 
     Raises:
         ValueError: a seed outside of [0, 2^31 - 1).
@@ -41,11 +41,11 @@ def random_smiles(mol: Chem.Mol, seed: int) -> str:
 
 
 def reordered_smiles(mol: Chem.Mol, seed: int) -> tuple[str, list[int]]:
-    """A random SMILES of a molecule, not canonical, and the index in the molecule of each of its atoms.
+    """A SMILES of a molecule with a random order of atoms, and for each of its atoms the index in the molecule.
 
     Args:
-        mol: As `read_smiles` returns it.
-        seed: From 0; the same seed gives the same SMILES.
+        mol: as `read_smiles` returns it.
+        seed: from 0; the same seed gives the same SMILES.
 
     >>> from molattn.chem import read_smiles
     >>> from molattn.chem.generate import reordered_smiles
@@ -60,15 +60,15 @@ def reordered_smiles(mol: Chem.Mol, seed: int) -> tuple[str, list[int]]:
 
 
 def round_trip_smiles(text: str, max_length: int) -> str | None:
-    """The canonical SMILES of a molecule, if it is short, has one fragment and is the same after a round trip.
+    """The canonical SMILES of a molecule with one fragment, if it is short and RDKit reads and writes it unchanged.
 
     Args:
         text: SMILES.
         max_length: largest number of characters of the canonical SMILES.
 
     Returns:
-        The canonical SMILES. None for text that is no molecule of up to `MAX_ATOMS` atoms, several fragments, more than
-        `max_length` characters, or one of the few canonical SMILES that RDKit parses and then writes differently.
+        The canonical SMILES. None for text that is not a molecule of up to `MAX_ATOMS` atoms, for several fragments,
+        more than `max_length` characters, and the few canonical SMILES that RDKit parses and then writes differently.
 
     >>> from molattn.chem import round_trip_smiles
     >>> round_trip_smiles("OCC", max_length=10)
@@ -86,7 +86,7 @@ def round_trip_smiles(text: str, max_length: int) -> str | None:
 
 
 def nci_molecules(max_length: int) -> list[str]:
-    """The short molecules among the 4,999 of the NCI in RDKit's data: distinct `round_trip_smiles`, sorted.
+    """Short SMILES among the 4,999 NCI molecules in RDKit's data: distinct `round_trip_smiles`, sorted.
 
     Args:
         max_length: largest number of characters of a canonical SMILES.
@@ -111,7 +111,7 @@ _ATTEMPTS = 50
 """Largest number of attempts per requested molecule."""
 
 MAX_LENGTH_GROWN = 100
-"""Largest length of a SMILES of `grow_molecules`: without it, joining would make larger and larger molecules."""
+"""Largest number of characters of a SMILES from `grow_molecules`, since each join makes a larger molecule."""
 
 
 def mutate_molecules(
@@ -123,11 +123,11 @@ def mutate_molecules(
     two of the input molecules.
 
     Args:
-        smiles: Input molecules; none of them is returned.
-        count: Number of distinct molecules; fewer are returned if 50 attempts per molecule find no more.
-        seed: The same seed gives the same molecules, in the same order.
-        max_length: Largest number of characters of a canonical SMILES.
-        exclude: Canonical SMILES that must not be returned, such as those of a test set.
+        smiles: input molecules; none of them is returned.
+        count: number of distinct molecules; fewer are returned if 50 attempts per molecule find no more.
+        seed: the same seed gives the same molecules, in the same order.
+        max_length: largest number of characters of a canonical SMILES.
+        exclude: canonical SMILES that must not be returned, such as those of a test set.
 
     Returns:
         Distinct `round_trip_smiles` without radicals.
@@ -151,10 +151,10 @@ def mutate_molecules(
 def grow_molecules(
     smiles: Sequence[str], count: int, *, seed: int, is_excluded: Callable[[str], bool] = lambda _: False
 ) -> list[str]:
-    """New molecules, each two halves of input molecules, or an input molecule after one to three random edits.
+    """New molecules: two fragments of input molecules joined, or an input molecule after one to three random edits.
 
-    Halves come from two molecules cut at bonds with the same BRICS environments, and are joined by such a bond. No
-    molecule is returned twice, and no input molecule is returned; molecules are compared by InChIKey.
+    The fragments come from two molecules, each cut at a bond with the same BRICS environments, and are joined by such a
+    bond. Molecules are compared by InChIKey: none is returned twice, and no input molecule is returned.
 
     Args:
         smiles: input molecules.
@@ -298,7 +298,8 @@ def _join(mol: Chem.RWMol, other: Chem.Mol, rng: np.random.Generator) -> Chem.Mo
 
 
 EDITS = (_change_element, _change_bond, _add_atom, _remove_atom, _cut, _join)
-"""The edits: functions of an editable copy of a molecule, of another molecule to join, and of a random generator."""
+"""The random edits: functions of a copy of a molecule, which they may change, of another molecule, and of a random
+generator; None if the edit is not possible."""
 
 
 def _atom_with_hydrogen(mol: Chem.Mol, rng: np.random.Generator) -> int | None:
@@ -315,20 +316,20 @@ def _add_bond(mol: Chem.RWMol, i: int, j: int) -> Chem.Mol:
     return mol
 
 
-# The BRICS environments of the atom to keep and of the atom beyond the bond.
+# The BRICS environments of the atom that is kept and of the atom that is removed, at the ends of a bond.
 _Environments = tuple[str, str]
 
 
 class _Cut(NamedTuple):
-    """A BRICS bond: its molecule, the atom to keep, and the atom beyond the bond."""
+    """A cut of a BRICS bond: the molecule, the atom at the bond that is kept, and the one that is removed."""
 
     mol: Chem.Mol
-    keep: int
-    beyond: int
+    kept: int
+    removed: int
 
 
 def _cuts(mols: Sequence[Chem.Mol]) -> dict[_Environments, list[_Cut]]:
-    """Both directions of all BRICS bonds, by the environments of the atom to keep and of the atom beyond."""
+    """The cuts of all BRICS bonds, two for each bond, by the environments of the kept and of the removed atom."""
     from rdkit.Chem import BRICS  # imported here, because its import takes 6% of that of molattn.chem
 
     cuts: dict[_Environments, list[_Cut]] = {}
@@ -342,24 +343,25 @@ def _cuts(mols: Sequence[Chem.Mol]) -> dict[_Environments, list[_Cut]]:
 def _recombined(
     cuts: dict[_Environments, list[_Cut]], environments: _Environments, rng: np.random.Generator
 ) -> Chem.Mol | None:
-    """A half of one molecule joined to the complementary half of another."""
+    """A fragment of one molecule joined to the complementary fragment of another, by a BRICS bond."""
     first, second = cuts[environments], cuts[environments[1], environments[0]]
-    one, other = first[rng.integers(len(first))], second[rng.integers(len(second))]
-    (half, i), (rest, j) = _half(one), _half(other)
-    mol, n = Chem.RWMol(half), half.GetNumAtoms()
-    mol.InsertMol(rest)
-    mol.AddBond(i, n + j, one.mol.GetBondBetweenAtoms(one.keep, one.beyond).GetBondType())
+    first_cut, second_cut = first[rng.integers(len(first))], second[rng.integers(len(second))]
+    (fragment, i), (other, j) = _kept_fragment(first_cut), _kept_fragment(second_cut)
+    mol, n = Chem.RWMol(fragment), fragment.GetNumAtoms()
+    mol.InsertMol(other)
+    bond = first_cut.mol.GetBondBetweenAtoms(first_cut.kept, first_cut.removed)
+    mol.AddBond(i, n + j, bond.GetBondType())
     return _sanitized(mol)
 
 
-def _half(cut: _Cut) -> tuple[Chem.Mol, int]:
+def _kept_fragment(cut: _Cut) -> tuple[Chem.Mol, int]:
     """The fragment that is kept, and the index in it of the atom at the cut."""
     mol = Chem.RWMol(cut.mol)
-    mol.RemoveBond(cut.keep, cut.beyond)
+    mol.RemoveBond(cut.kept, cut.removed)
     atom_indices: list[tuple[int, ...]] = []
     fragments = Chem.GetMolFrags(mol, asMols=True, sanitizeFrags=False, fragsMolAtomMapping=atom_indices)
     return next(
-        (fragment, indices.index(cut.keep))
+        (fragment, indices.index(cut.kept))
         for fragment, indices in zip(fragments, atom_indices, strict=True)
-        if cut.keep in indices
+        if cut.kept in indices
     )

@@ -26,11 +26,11 @@ class MolblockAtomMap:
     """A map from the atoms of a SMILES to those of the mol block that it was read from; indices from 0."""
 
     size: int
-    """Number of atoms in the block, explicit hydrogens included."""
+    """Number of atoms in the mol block, explicit hydrogens included."""
     order: npt.NDArray[np.int32]
-    """(n,) index in the block for each atom of the SMILES."""
+    """(n,) the index in the mol block of each atom of the SMILES."""
     hydrogens: npt.NDArray[np.int32]
-    """(m,) index in the block for each hydrogen that `add_hs` appends; -1 if it is implicit in the block."""
+    """(m,) the index in the mol block of each hydrogen that `add_hs` appends; -1 if it is implicit there."""
 
 
 def smiles_from_molblock(block: str, max_atoms: int = MAX_ATOMS) -> str:
@@ -40,7 +40,7 @@ def smiles_from_molblock(block: str, max_atoms: int = MAX_ATOMS) -> str:
 
     Args:
         block: V2000 or V3000, from the title to `M  END`.
-        max_atoms: Largest number of atoms, including hydrogens that become implicit.
+        max_atoms: largest number of atoms, including hydrogens that become implicit.
 
     Raises:
         SmilesError: a block that is not a molecule within the limits; the error has the title of the block in place
@@ -58,7 +58,7 @@ def smiles_from_molblock(block: str, max_atoms: int = MAX_ATOMS) -> str:
 
 
 def read_molblock(block: str, max_atoms: int = MAX_ATOMS) -> tuple[str, MolblockAtomMap]:
-    """The SMILES as from `smiles_from_molblock`, and the indices of its atoms in the block; takes twice the time."""
+    """The SMILES as from `smiles_from_molblock`, and the map to the atoms of the mol block; takes twice the time."""
     _check_numbers(block, max_atoms)
     full = _parse_molblock(block, remove_hs=False)
     for atom in full.GetAtoms():
@@ -154,7 +154,7 @@ def split_records(lines: Iterable[str]) -> Iterator[list[str]]:
             record, size, number = [], 0, number + 1
             continue
         record.append(text)
-        size += len(text) + 8  # an empty line takes memory, too
+        size += len(text) + 8  # 8, since an empty line takes memory, too
         if size > MAX_RECORD:
             raise InputError(f"record {number} of the SDF has over {MAX_RECORD:,} characters: is a line $$$$ missing?")
     if any(line.strip() for line in record):
@@ -163,11 +163,11 @@ def split_records(lines: Iterable[str]) -> Iterator[list[str]]:
 
 @dataclass(frozen=True)
 class SdfSummary:
-    """The number of records of a file, and its properties."""
+    """The number of records of a file, whether they have titles, and the names of their properties."""
 
     records: int
     """Number of records."""
-    titles: bool
+    has_titles: bool
     """Whether any record has a title."""
     properties: tuple[str, ...]
     """The names of all properties, in the order of their first occurrence."""
@@ -178,11 +178,11 @@ def scan_sdf(lines: Iterable[str]) -> SdfSummary:
 
     Raises InputError for a record over `MAX_RECORD`, and for more than `MAX_PROPERTIES` names of properties.
     """
-    number, titles, size = 0, False, 0
+    number, has_titles, size = 0, False, 0
     names: dict[str, None] = {}
     for record in split_records(lines):
         number += 1
-        titles = titles or bool(_title(record))
+        has_titles = has_titles or bool(_title(record))
         for name in _properties(record):
             if name not in names:
                 names[name] = None
@@ -192,7 +192,7 @@ def scan_sdf(lines: Iterable[str]) -> SdfSummary:
                 f"up to record {number} the SDF has properties of {len(names):,} different names; over "
                 f"{MAX_PROPERTIES:,} of them, or names this long, cannot be columns of a table: remove some"
             )
-    return SdfSummary(number, titles, tuple(names))
+    return SdfSummary(number, has_titles, tuple(names))
 
 
 def read_record(
@@ -202,9 +202,9 @@ def read_record(
 
     Args:
         record: its lines, as from `split_records`.
-        with_atoms: Whether to map the atoms of the SMILES to those of the record, which doubles the time.
-        structure: Whether to parse the structure; `smiles` is empty otherwise.
-        max_atoms: As for `smiles_from_molblock`.
+        with_atoms: whether to map the atoms of the SMILES to those of the record, which doubles the time.
+        structure: whether to parse the structure; `smiles` is empty otherwise.
+        max_atoms: as for `smiles_from_molblock`.
     """
     if not structure:
         return SdfRecord("", _title(record), _properties(record))

@@ -13,11 +13,11 @@ from molattn.errors import UsageError, short_repr
 def murcko_scaffold(molecule: Chem.Mol | str, *, max_atoms: int = MAX_ATOMS) -> str:
     """The rings and their linkers, as canonical SMILES without stereochemistry; '' without rings.
 
-    RDKit's variant: atoms joined to a ring or a linker by a double bond (C=O, say) belong to the scaffold.
+    RDKit's variant: atoms with a double bond to a ring or linker, such as the O of C=O, belong to the scaffold.
 
     Args:
-        molecule: A sanitized molecule, or SMILES.
-        max_atoms: Largest number of atoms.
+        molecule: a sanitized molecule, or SMILES.
+        max_atoms: largest number of atoms.
 
     Raises:
         SmilesError: SMILES that cannot be read, or a molecule whose scaffold RDKit fails to find.
@@ -36,12 +36,12 @@ def murcko_scaffold(molecule: Chem.Mol | str, *, max_atoms: int = MAX_ATOMS) -> 
     mol = molecule if isinstance(molecule, Chem.Mol) else read_smiles(molecule, max_atoms=max_atoms)
     check_num_atoms(mol, max_atoms)
     with convert_rdkit_errors(molecule, "find its scaffold"), rdBase.BlockLogs():
-        flat = Chem.Mol(mol)
-        Chem.RemoveStereochemistry(flat)
-        for atom in flat.GetAtoms():
+        without_stereo = Chem.Mol(mol)
+        Chem.RemoveStereochemistry(without_stereo)
+        for atom in without_stereo.GetAtoms():
             atom.SetIsotope(0)
             atom.SetAtomMapNum(0)
-        scaffold = MurckoScaffold.GetScaffoldForMol(flat)
+        scaffold = MurckoScaffold.GetScaffoldForMol(without_stereo)
     return canonical_smiles(scaffold, max_atoms=max_atoms)
 
 
@@ -68,7 +68,7 @@ FUNCTIONAL_GROUPS: dict[str, str] = {
     "aromatic carbon": "c",
     "aromatic heteroatom": "[n,o,s]",
 }
-"""SMARTS by name. The atoms of a group are all that its pattern matches; an atom may belong to several groups."""
+"""The SMARTS of functional groups by name. A group has all atoms that its pattern matches; groups may overlap."""
 
 
 def functional_groups(smiles: object, *, add_hs: bool = False, max_atoms: int = MAX_ATOMS) -> dict[str, list[int]]:
@@ -85,25 +85,24 @@ def functional_groups(smiles: object, *, add_hs: bool = False, max_atoms: int = 
     {'phenol': [8], 'amide': [1, 2, 3], 'aromatic carbon': [4, 5, 6, 7, 9, 10]}
     """
     mol = read_smiles(smiles, add_hs=add_hs, max_atoms=max_atoms)
-    parameters = Chem.SubstructMatchParameters()
-    parameters.maxMatches = max(1000, 10 * mol.GetNumAtoms())
     found = {}
     for name in FUNCTIONAL_GROUPS:
-        atoms = {i for match in mol.GetSubstructMatches(_pattern(name), parameters) for i in match}
+        atoms = set().union(*_matches(mol, name))
         if atoms:
             found[name] = sorted(atoms)
     return found
 
 
-_UNGROUPED = ("aromatic carbon", "aromatic heteroatom")  # parts of rings, which are groups themselves
-_MAX_RING = 8  # atoms; a larger ring is no group that one thinks of
+# Not groups in `atom_groups`: their atoms are those of the group "aromatic ring".
+_RING_ATOMS = ("aromatic carbon", "aromatic heteroatom")
+_MAX_RING_SIZE = 8
 
 
 def atom_groups(smiles: object, *, add_hs: bool = False, max_atoms: int = MAX_ATOMS) -> list[tuple[str, list[int]]]:
-    """Each functional group and each ring of up to 8 atoms of a molecule by itself: its name and its atoms.
+    """The functional groups and rings of a molecule: for each one, its name and its atoms.
 
-    Groups of one kind that share an atom are one. Rings are called "ring" or "aromatic ring". An atom may belong to
-    several groups.
+    Two groups of the same name that share an atom are merged. Rings have up to 8 atoms and the name "ring" or "aromatic
+    ring". An atom may belong to several groups.
 
     Args:
         smiles, add_hs, max_atoms: as for `read_smiles`.
@@ -116,31 +115,35 @@ def atom_groups(smiles: object, *, add_hs: bool = False, max_atoms: int = MAX_AT
     [('aromatic ring', [4, 5, 6, 7, 8, 9]), ('carboxylic acid', [10, 11, 12]), ('ester', [1, 2, 3])]
     """
     mol = read_smiles(smiles, add_hs=add_hs, max_atoms=max_atoms)
-    parameters = Chem.SubstructMatchParameters()
-    parameters.maxMatches = max(1000, 10 * mol.GetNumAtoms())
     found = []
     for ring in mol.GetRingInfo().AtomRings():
-        if len(ring) <= _MAX_RING:
+        if len(ring) <= _MAX_RING_SIZE:
             aromatic = all(mol.GetAtomWithIdx(i).GetIsAromatic() for i in ring)
             found.append(("aromatic ring" if aromatic else "ring", sorted(ring)))
     found.sort(key=lambda group: group[1])
     for name in FUNCTIONAL_GROUPS:
-        if name not in _UNGROUPED:
-            matches = [set(match) for match in mol.GetSubstructMatches(_pattern(name), parameters)]
-            found += [(name, sorted(group)) for group in _merged(matches)]
+        if name not in _RING_ATOMS:
+            found += [(name, sorted(group)) for group in _merged(_matches(mol, name))]
     return found
+
+
+def _matches(mol: Chem.Mol, name: str) -> list[set[int]]:
+    """The atoms of each match of a functional group."""
+    parameters = Chem.SubstructMatchParameters()
+    parameters.maxMatches = max(1000, 10 * mol.GetNumAtoms())
+    return [set(match) for match in mol.GetSubstructMatches(_pattern(name), parameters)]
 
 
 def _merged(sets: Iterable[set[int]]) -> list[set[int]]:
     """The unions of sets that share elements, by their smallest element."""
     merged: list[set[int]] = []
-    for one in sets:
-        joined = set(one).union(*(other for other in merged if other & one))
-        merged = [other for other in merged if not other & one] + [joined]
+    for new in sets:
+        union = set(new).union(*(other for other in merged if other & new))
+        merged = [other for other in merged if not other & new] + [union]
     return sorted(merged, key=min)
 
 
-RING_SYSTEMS: dict[str, str] = {
+RINGS_AND_ATOMS: dict[str, str] = {
     "any ring": "[R]",
     "fused rings": "[R2]@[R2]",
     "spiro atom": "[x4;R2]",
@@ -155,7 +158,7 @@ RING_SYSTEMS: dict[str, str] = {
     "iodine": "I",
     "charged atom": "[!+0]",
 }
-"""SMARTS by name of rings and atoms that molecules are searched for, in addition to `FUNCTIONAL_GROUPS`."""
+"""The SMARTS of rings, halogens and charged atoms by name; reports search for them and `FUNCTIONAL_GROUPS`."""
 
 
 def substructure_matches(

@@ -21,16 +21,17 @@ from molattn.errors import SmilesError
 
 _ORGANIC = ("B", "C", "N", "O", "P", "S", "F", "Cl", "Br", "I", "b", "c", "n", "o", "p", "s", "*")
 _AROMATIC = ("se", "as", "te", "si")
-# Chirality classes besides @ and @@; the number that follows is made of digits.
-_GEOMETRIES = ("@TH", "@AL", "@SP", "@TB", "@OH")
-_MARKS = (*"[]().-=#$:/\\%@", "@@", *_GEOMETRIES, "+", "->", "<-", "~")
+# Besides @ and @@. The digits of the number that follows are tokens of their own.
+_CHIRALITY_CLASSES = ("@TH", "@AL", "@SP", "@TB", "@OH")
+_SYMBOLS = (*"[]().-=#$:/\\%@", "@@", *_CHIRALITY_CLASSES, "+", "->", "<-", "~")
 _DIGITS = tuple("0123456789")
 
-TOKENS: tuple[str, ...] = ("", *dict.fromkeys((*_ORGANIC, *ELEMENT_SYMBOLS[1:], *_AROMATIC, *_MARKS, *_DIGITS)))
+TOKENS: tuple[str, ...] = ("", *dict.fromkeys((*_ORGANIC, *ELEMENT_SYMBOLS[1:], *_AROMATIC, *_SYMBOLS, *_DIGITS)))
 """The vocabulary: `TOKENS[code]` is the token of a code, and code 0 is padding."""
 
 _CODES = {token: code for code, token in enumerate(TOKENS)}
-_OUTSIDE = re.compile(r"\[[^\]]*\]|Cl|Br|->|<-|.")
+# A whole bracket, or a token outside of brackets.
+_BRACKET_OR_TOKEN = re.compile(r"\[[^\]]*\]|Cl|Br|->|<-|.")
 _BRACKET = re.compile(
     r"(?P<isotope>\d*)(?P<element>[A-Z][a-z]?|[a-z][a-z]?|\*)(?P<chirality>@TH|@AL|@SP|@TB|@OH|@@|@)?(?P<rest>.*)"
 )
@@ -41,11 +42,11 @@ class SmilesTokens:
     """One molecule as the n tokens of its canonical SMILES.
 
     Attributes:
-        smiles: The input SMILES.
-        encoded_smiles: The canonical SMILES, which is the concatenation of the tokens.
+        smiles: the input SMILES.
+        encoded_smiles: the canonical SMILES, which is the concatenation of the tokens.
         labels: n tokens.
         codes: (n,) uint8: the codes of the tokens, as in `TOKENS`.
-        warnings: A sentence for everything that the codes do not represent; `smiles_tokens` gives none.
+        warnings: one sentence for each thing that the codes do not represent; `smiles_tokens` sets none.
 
     >>> from molattn.chem import TOKENS, smiles_tokens
     >>> tokens = smiles_tokens("OCC")
@@ -78,7 +79,7 @@ def tokenize(smiles: str) -> tuple[str, ...]:
     ('C', '[', 'C', '@@', 'H', ']', '(', 'Cl', ')', '[', 'O', '-', ']')
     """
     tokens: list[str] = []
-    for token in _OUTSIDE.findall(smiles):
+    for token in _BRACKET_OR_TOKEN.findall(smiles):
         tokens += _tokenize_bracket(token) if token.startswith("[") and len(token) > 1 else [token]
     return tuple(tokens)
 
@@ -95,10 +96,10 @@ def smiles_tokens(
 
     Args:
         smiles: SMILES, as `read_smiles` takes it.
-        add_hs: Whether hydrogens are written as atoms.
-        max_atoms: Largest number of atoms.
-        standardize: A key of `STANDARDIZE`: the tokens are those of the standard form, and `smiles` is its SMILES.
-        on_molecule: As for `molecule_graph`.
+        add_hs: whether hydrogens are written as atoms.
+        max_atoms: largest number of atoms.
+        standardize: a key of `STANDARDIZE`: the tokens are those of the standard form, and `smiles` is its SMILES.
+        on_molecule: as for `molecule_graph`.
 
     Raises:
         SmilesError: text that is not a molecule within the limits, or a molecule that RDKit fails to standardize.
@@ -137,12 +138,12 @@ def tokenize_all(
     """The tokens of many SMILES, in order; for a row that is not a molecule, its error.
 
     Args:
-        smiles: Any number of rows, of any type.
-        add_hs: As for `smiles_tokens`.
-        max_atoms: As for `smiles_tokens`.
-        num_workers: As for `featurize`.
-        progress: As for `featurize`.
-        standardize: As for `smiles_tokens`.
+        smiles: any number of rows, of any type.
+        add_hs: as for `smiles_tokens`.
+        max_atoms: as for `smiles_tokens`.
+        num_workers: as for `featurize`.
+        progress: as for `featurize`.
+        standardize: as for `smiles_tokens`.
 
     Returns:
         A `SmilesTokens` or a `SmilesError`, which is not raised, for each row.
@@ -164,11 +165,5 @@ def _tokenize_bracket(bracket: str) -> list[str]:
     parts = _BRACKET.fullmatch(bracket[1:-1])
     if parts is None:
         return [bracket]
-    element = parts["element"]
-    rest = parts["rest"]
-    if element not in _CODES:
-        # [nH]: what matched as an element of two letters is an element of one letter and H.
-        element, rest = element[0], element[1:] + (parts["chirality"] or "") + rest
-        return ["[", *parts["isotope"], element, *rest, "]"]
     chirality = [parts["chirality"]] if parts["chirality"] else []
-    return ["[", *parts["isotope"], element, *chirality, *rest, "]"]
+    return ["[", *parts["isotope"], parts["element"], *chirality, *parts["rest"], "]"]

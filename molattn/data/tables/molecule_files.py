@@ -76,14 +76,14 @@ def sdf_stream(
     if not found.records:
         raise InputError(f"{source}: the file has no records")
     smiles, name = _unused_name("smiles", found.properties), _unused_name("name", found.properties)
-    columns = validate_column_names(source, [smiles, *([name] if found.titles else []), *found.properties])
+    columns = validate_column_names(source, [smiles, *([name] if found.has_titles else []), *found.properties])
 
     def rows() -> Iterator[SourceRow]:
         limit = max(max_atoms, sdf.MAX_ATOMS)
         for number, record in enumerate(sdf.split_records(lines()), start=1):
             parsed = sdf.read_record(record, atom_maps, structure=structures, max_atoms=limit)
             text, error = ("", parsed.smiles) if isinstance(parsed.smiles, SmilesError) else (parsed.smiles, None)
-            title = [parsed.name] if found.titles else []
+            title = [parsed.name] if found.has_titles else []
             cells = [text, *title, *(parsed.properties.get(n, "") for n in found.properties)]
             molblock = sdf.record_molblock(record) if molblocks else None
             yield SourceRow(number, cells, error=error, atom_map=parsed.atom_map, molblock=molblock)

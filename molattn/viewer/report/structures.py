@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from molattn.chem import FUNCTIONAL_GROUPS, MAX_ATOMS, canonical_smiles, murcko_scaffold, read_smiles
-from molattn.chem.substructures import RING_SYSTEMS, substructure_matches
+from molattn.chem.substructures import RINGS_AND_ATOMS, substructure_matches
 from molattn.errors import SmilesError
 from molattn.viewer.discs import prepare_for_drawing
 from molattn.viewer.glyphs import Glyphs
 from molattn.viewer.palette import ELEMENTS
 from molattn.viewer.web.drawing import draw_at_fixed_scale
 
-SUBSTRUCTURES: dict[str, str] = FUNCTIONAL_GROUPS | RING_SYSTEMS
+SUBSTRUCTURES: dict[str, str] = FUNCTIONAL_GROUPS | RINGS_AND_ATOMS
 """SMARTS by name that the molecules of every report can be filtered by."""
 
 NO_RINGS = "no rings"
