@@ -1,8 +1,8 @@
 """Molecules from SMILES: graphs of integer codes, tokens, conformers, descriptors and fingerprints, by RDKit.
 
-`read_smiles` parses and validates a SMILES, `molecule_graph` makes one graph, `featurize` makes many and by default
-continues after a bad row, `conformer` embeds a molecule in 3D. Importing this package imports neither torch nor PyG:
-`to_pyg` and `from_pyg` are imported at their first use. Only this package and the viewer import RDKit.
+`read_smiles` parses and validates a SMILES; `molecule_graph` makes its graph; `featurize` makes the graphs of many
+SMILES and returns the errors of invalid ones; `conformer` embeds a molecule in 3D. Importing this package imports
+neither torch nor PyG: `to_pyg` and `from_pyg` are imported at first use. Only this package and the viewer import RDKit.
 """
 
 from importlib import import_module
@@ -141,7 +141,7 @@ __all__ = [
     "unpack_bond",
 ]
 
-_LATE = {
+_LAZY = {
     name: module
     for module, names in {
         "pair_atoms": ("changed_atoms",),
@@ -161,8 +161,8 @@ def __getattr__(name: str) -> object:
         from molattn.chem.descriptors import DESCRIPTORS
 
         return DESCRIPTORS
-    if name in _LATE:
-        return getattr(import_module(f"molattn.chem.{_LATE[name]}"), name)
+    if name in _LAZY:
+        return getattr(import_module(f"molattn.chem.{_LAZY[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

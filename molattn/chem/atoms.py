@@ -1,9 +1,9 @@
 """Atom features as integer codes: the table of features, and the (n, F) matrix of a molecule.
 
-To add a feature, add a line to `ATOM_FEATURES`: its name, the labels of its codes, the field of `AtomProperties` that
-it encodes and the function from that property to its label. A new property is a new field of `AtomProperties`;
-`molattn.chem.binary` must read it as well, or every molecule goes through the slower functions of this module. Isotopes
-and atom map numbers have no feature; an isotope is reported among the warnings.
+To add a feature, add an `AtomFeature` to `ATOM_FEATURES`: its name, the labels of its codes, the field of
+`AtomProperties` that it encodes and the function from that property to its label. A new property is a new field of
+`AtomProperties`; `molattn.chem.binary` must read it as well, or every molecule goes through the slower functions of
+this module. Isotopes and atom map numbers have no feature; an isotope is reported among the warnings.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ class AtomProperties(NamedTuple):
     """Whether RDKit perceives it as aromatic."""
 
     rings: frozenset[int]
-    """Sizes of its rings; 8 stands for 8 and more."""
+    """Sizes of its rings; 8 means 8 or more."""
 
     radicals: int
     """Number of unpaired electrons."""
@@ -151,8 +151,8 @@ def atom_codes(mol: Chem.Mol, stereo: StereoLabels | None = None) -> tuple[npt.N
     """The codes of all features of all atoms, and a warning for each atom that the tables do not cover.
 
     Args:
-        mol: A sanitized molecule of n atoms; hydrogens are rows only if they are explicit atoms.
-        stereo: Its CIP labels, if already computed.
+        mol: a sanitized molecule of n atoms; hydrogens are rows only if they are explicit atoms.
+        stereo: its CIP labels, if already computed.
 
     Returns:
         (n, F) uint8, columns as in `ATOM_FEATURES`; and the warnings, one sentence each.
@@ -173,7 +173,7 @@ def atom_codes(mol: Chem.Mol, stereo: StereoLabels | None = None) -> tuple[npt.N
         properties = AtomProperties(
             symbol=atom.GetSymbol(),
             degree=atom.GetDegree(),
-            hydrogens=atom.GetTotalNumHs(True),  # includes neighbours
+            hydrogens=atom.GetTotalNumHs(True),  # True: explicit hydrogens count, too
             charge=atom.GetFormalCharge(),
             hybridization=atom.GetHybridization().name,
             aromatic=atom.GetIsAromatic(),

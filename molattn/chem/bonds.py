@@ -103,8 +103,8 @@ def bond_codes(mol: Chem.Mol, stereo: StereoLabels | None = None) -> tuple[npt.N
     """The codes of all pairs of atoms, and a warning for each bond that the table does not cover.
 
     Args:
-        mol: A sanitized molecule of n atoms.
-        stereo: Its CIP labels, if already computed.
+        mol: a sanitized molecule of n atoms.
+        stereo: its CIP labels, if already computed.
 
     Returns:
         (n, n) uint8, `codes[i, j]` for receiver i and sender j, packed as by `pack_bond`: "self" on the diagonal, 0

@@ -31,8 +31,8 @@ _PARTS = re.compile(
     r"(?P<charge>\+\+|--|[+-](?:0|[1-9][0-9]*)?)?"
     r"(?::(?P<atom_class>0|[1-9][0-9]*))?\]"
 )
-_SHAPES = {"TH": 2, "AL": 2, "SP": 3, "TB": 20, "OH": 30}
-"""The number of neighbour permutations of each chirality class."""
+_NUM_PERMUTATIONS = {"TH": 2, "AL": 2, "SP": 3, "TB": 20, "OH": 30}
+"""The number of permutations of neighbours in each chirality class of OpenSMILES."""
 
 Chirality = tuple[Chem.ChiralType, int]
 """As in RDKit: the chiral tag and the permutation number, 0 if it is not written or implied by the tag."""
@@ -87,7 +87,7 @@ def bracket_error(smiles: str) -> str:
     'the bracket [CH260] at character 1 has 260 hydrogens, over the limit of 127'
     """
     position = smiles.find("[")
-    # Not a regular expression: it takes several times as long right after RDKit, with the processor's caches cold.
+    # Not a regular expression, which takes several times as long after a call of RDKit, with cold CPU caches.
     for part in smiles.split("[")[1:]:
         inside, end, _ = part.partition("]")
         if not end:
@@ -110,7 +110,7 @@ def _check_bracket(bracket: str) -> str:
     atom = parse_bracket(bracket)
     if isinstance(atom, str):
         return atom
-    block_logs = rdBase.BlockLogs()  # until it is deleted
+    block_logs = rdBase.BlockLogs()  # until `del`
     try:
         mol = Chem.MolFromSmiles(bracket, UNSANITIZED)
     except RDKIT_ERRORS:
@@ -120,9 +120,9 @@ def _check_bracket(bracket: str) -> str:
     if mol is None or mol.GetNumAtoms() != 1:
         return "cannot be read by RDKit"
     parsed = _rdkit_atom(mol.GetAtomWithIdx(0))
-    for name, ours, theirs in zip(BracketAtom._fields, atom, parsed, strict=True):
-        if ours != theirs:
-            return f"is misread by RDKit: its {name} as {theirs}, not {ours}"
+    for name, value, rdkit_value in zip(BracketAtom._fields, atom, parsed, strict=True):
+        if value != rdkit_value:
+            return f"is misread by RDKit: its {name} as {rdkit_value}, not {value}"
     return ""
 
 
@@ -133,7 +133,7 @@ def parse_bracket(bracket: str) -> BracketAtom | str:
     """
     parts = _PARTS.fullmatch(bracket)
     if parts is None:
-        return "must hold an element, after an isotope and before chirality, hydrogens, charge and class, all optional"
+        return "must have an element, after an isotope and before chirality, hydrogens, charge and class, all optional"
     symbol = parts["element"]
     aromatic = symbol in _AROMATIC
     element = int(symbol[1:]) if symbol[0] == "#" else _NUMBERS.get(symbol.capitalize() if aromatic else symbol)
@@ -167,13 +167,15 @@ def _number(part: str | None) -> int:
 
 def _chirality(part: str) -> Chirality | None:
     """The chirality of "@", "@TB7" ...; None if the class has no such permutation."""
-    shape = part[1:3]
-    if shape not in _SHAPES:
+    chirality_class = part[1:3]
+    if chirality_class not in _NUM_PERMUTATIONS:
         return _TAGS[part], 0
     number = int(part[3:] or 0)
-    if number > _SHAPES[shape] or part[3:4] == "0":
+    if number > _NUM_PERMUTATIONS[chirality_class] or part[3:4] == "0":
         return None
-    return (_TAGS["@@" if number == 2 else "@"], 0) if shape == "TH" else (_TAGS[shape], number)
+    if chirality_class == "TH":
+        return _TAGS["@@" if number == 2 else "@"], 0
+    return _TAGS[chirality_class], number
 
 
 def _rdkit_atom(atom: Chem.Atom) -> BracketAtom:

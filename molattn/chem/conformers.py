@@ -21,19 +21,19 @@ ON_FAILURE = ("paths", "reject", "stop")
 """Policies for a molecule without a geometry: see `ConformerOptions.on_failure`."""
 
 BOND_LENGTH = 1.4
-"""Angstrom per bond where path lengths replace distances: between the lengths of C-C and C=C."""
+"""Angstrom per bond if path lengths replace distances: between the lengths of C-C and C=C."""
 
 MAX_EMBEDDED_ATOMS = 400
 """Largest number of atoms of a fragment, hydrogens included. 400 take about 20 s, mostly for MMFF94; for larger ones
 RDKit checks its timeout too rarely, and takes minutes."""
 
 NO_GEOMETRY = f"distances are path lengths times {BOND_LENGTH} angstrom: "
-"""Start of the warning about a molecule whose distances are path lengths."""
+"""The prefix of the warning for a molecule whose distances are path lengths."""
 
 NOT_OPTIMIZED = "3D geometry not optimized: "
-"""Start of the warning about a molecule whose geometry MMFF94 did not minimize."""
+"""The prefix of the warning for a molecule whose geometry MMFF94 did not minimize."""
 
-_STEPS = 2_000
+_MAX_STEPS = 2_000
 _MAX_SEED = 2**31 - 2
 _TIMEOUT = int(rdDistGeom.EmbedFailureCauses.EXCEEDED_TIMEOUT)
 
@@ -43,11 +43,11 @@ class ConformerOptions:
     """How the distances between atoms are computed.
 
     Attributes:
-        seed: Random seed of the embedding, 0 to 2^31 - 2; the same seed gives bitwise the same geometry in any process.
-        timeout: Whole seconds for each of the two attempts at a fragment, 1 or more. Reaching it depends on the
-            machine's speed.
-        on_failure: What to do without a geometry: "paths" uses path lengths times `BOND_LENGTH` and warns; "reject"
-            makes the row an error; "stop" raises that error.
+        seed: random seed of the embedding, 0 to 2^31 - 2; the same seed gives bitwise the same geometry in any process.
+        timeout: whole seconds for each of the two attempts at a fragment, 1 or more. Whether it is exceeded depends on
+            the machine's speed.
+        on_failure: what to do with a molecule without a geometry: "paths" uses path lengths times `BOND_LENGTH`, with a
+            warning; "reject" makes the row an error; "stop" raises that error.
 
     Raises:
         ValueError: a setting is out of range, or `on_failure` is not in `ON_FAILURE`.
@@ -77,7 +77,7 @@ class Conformer(NamedTuple):
     Attributes:
         coordinates: (n, 3) float64 in angstrom, atoms as in the graph. Each fragment has its own origin: positions of
             fragments relative to each other are unknown.
-        warnings: A sentence for each failure of the MMFF94 optimization.
+        warnings: one sentence for each reason why MMFF94 did not minimize a fragment.
 
     >>> from molattn.chem import conformer
     >>> coordinates, warnings = conformer("CCO")
@@ -97,17 +97,17 @@ def conformer(
     seed: int = 0,
     timeout: int = ConformerOptions.timeout,
 ) -> Conformer:
-    """The coordinates of one SMILES: ETKDGv3 with all hydrogens, then MMFF94.
+    """The coordinates of the atoms of a molecule: ETKDGv3 with all hydrogens, then MMFF94.
 
     Hydrogens are removed again unless `add_hs`. If MMFF94 has no parameters for a fragment, its geometry is that of
     ETKDG; if it does not converge, that of the last step. A warning reports either.
 
     Args:
         smiles: SMILES, as `read_smiles` takes it.
-        add_hs: Whether hydrogens are atoms of the graph; they then follow the others.
-        max_atoms: Largest number of atoms.
-        seed: Random seed of the embedding, 0 to 2^31 - 2.
-        timeout: Whole seconds for each of the two attempts at a fragment, 1 or more.
+        add_hs: whether hydrogens are atoms of the graph; they then follow the others.
+        max_atoms: largest number of atoms.
+        seed: random seed of the embedding, 0 to 2^31 - 2.
+        timeout: whole seconds for each of the two attempts at a fragment, 1 or more.
 
     Raises:
         SmilesError: text that is not a molecule within the limits.
@@ -136,10 +136,10 @@ def distances(
     """d_ij = |x_i - x_j| within a fragment and inf between fragments, and the warnings.
 
     Args:
-        mol: A sanitized molecule.
-        smiles: The SMILES, for errors.
-        paths: Its path lengths, (n, n).
-        options: How the geometry is computed, and the policy for a molecule without one.
+        mol: a sanitized molecule.
+        smiles: the SMILES, for errors.
+        paths: its path lengths, (n, n).
+        options: how the geometry is computed, and the policy for a molecule without one.
 
     Returns:
         (n, n) float32 in angstrom, symmetric, 0 on the diagonal; computed in float64.
@@ -166,9 +166,9 @@ def embed(mol: Chem.Mol, smiles: object, options: ConformerOptions) -> Conformer
     atom_indices: list[tuple[int, ...]] = []
     warnings: list[str] = []
     with convert_rdkit_errors(smiles, "find a 3D geometry", ConformerError), rdBase.BlockLogs():
-        full = Chem.AddHs(mol)
-        fragments = Chem.GetMolFrags(full, asMols=True, fragsMolAtomMapping=atom_indices)
-        x = np.zeros((full.GetNumAtoms(), 3))
+        with_hs = Chem.AddHs(mol)
+        fragments = Chem.GetMolFrags(with_hs, asMols=True, fragsMolAtomMapping=atom_indices)
+        x = np.zeros((with_hs.GetNumAtoms(), 3))
         for fragment, indices in zip(fragments, atom_indices, strict=True):
             # A single atom stays at the origin.
             if len(indices) > 1:
@@ -190,13 +190,13 @@ def _embed_fragment(
     # The geometry depends on the order of atoms and of bonds.
     canonical, order = canonical_form(fragment)
     mol, order = (fragment, list(range(n))) if canonical is None else (canonical, order)
-    for random in (False, True):
+    for random_coordinates in (False, True):
         # The first attempt, from eigenvectors of the distance matrix, fails for long chains.
         parameters = rdDistGeom.ETKDGv3()
         # RDKit gives the same geometry for the seeds 0 and 1.
         parameters.randomSeed = options.seed + 1
         parameters.timeout = options.timeout
-        parameters.useRandomCoords = random
+        parameters.useRandomCoords = random_coordinates
         parameters.trackFailures = True
         if rdDistGeom.EmbedMolecule(mol, parameters) == 0:
             break
@@ -216,7 +216,7 @@ def _optimize(mol: Chem.Mol) -> list[str]:
     """Minimize the energy of MMFF94 in place; return the warnings."""
     if not rdForceFieldHelpers.MMFFHasAllMoleculeParams(mol):
         return [f"{NOT_OPTIMIZED}MMFF94 has no parameters for it"]
-    status = rdForceFieldHelpers.MMFFOptimizeMolecule(mol, maxIters=_STEPS)
+    status = rdForceFieldHelpers.MMFFOptimizeMolecule(mol, maxIters=_MAX_STEPS)
     if status < 0:
         return [f"{NOT_OPTIMIZED}MMFF94 cannot be set up for it"]
-    return [f"{NOT_OPTIMIZED}MMFF94 finds no minimum in {_STEPS:,} steps"] if status else []
+    return [f"{NOT_OPTIMIZED}MMFF94 finds no minimum in {_MAX_STEPS:,} steps"] if status else []

@@ -23,8 +23,8 @@ def to_pyg(graph: MoleculeGraph, y: Any = None) -> Data:
     """The graph with one edge for every ordered pair of atoms, self-loops included.
 
     Args:
-        graph: A molecule of n atoms.
-        y: Its targets, one or several numbers; None for none.
+        graph: a molecule of n atoms.
+        y: its targets, one or several numbers; None for none.
 
     Returns:
         `Data` with x (n, F) long, the atom codes; edge_index (2, n * n) long, by receiver and then by sender;

@@ -9,7 +9,7 @@ from molattn.errors import InputError, SmilesError, UsageError, unknown_choice
 
 
 def parent_molecule(mol: Chem.Mol) -> Chem.Mol:
-    """The parent molecule: functional groups normalized, the largest fragment, neutralized where possible.
+    """The parent molecule: the largest fragment, with functional groups normalized, neutralized if possible.
 
     Metals bound to oxygen, nitrogen or fluorine are disconnected first, so that a salt is recognized however it is
     drawn. Charges that cannot be neutralized stay, as in quaternary ammonium.
@@ -40,8 +40,8 @@ def standardized_smiles(smiles: object, standardize: str, max_atoms: int = MAX_A
 
     Args:
         smiles: SMILES, as `read_smiles` takes it.
-        standardize: A key of `STANDARDIZE`; empty changes nothing.
-        max_atoms: Largest number of atoms, counterions included.
+        standardize: a key of `STANDARDIZE`; empty changes nothing.
+        max_atoms: largest number of atoms, counterions included.
 
     Raises:
         SmilesError: text that is not a molecule within the limits, or a molecule that RDKit fails to standardize or
@@ -70,12 +70,12 @@ def standardized_smiles(smiles: object, standardize: str, max_atoms: int = MAX_A
             )
     except SmilesError:
         raise
-    except InputError as error:  # `canonical_smiles` does not know the SMILES
+    except InputError as error:  # from `canonical_smiles`, without the SMILES
         raise SmilesError(smiles, f"its standard form ({standardize}): {error}") from error
     return str(smiles) if after == before else after
 
 
-_BLOCK = 14
+_SKELETON_LENGTH = 14  # of the first block of an InChIKey
 
 
 def inchi_key(smiles: object, max_atoms: int = MAX_ATOMS) -> str:
@@ -83,7 +83,7 @@ def inchi_key(smiles: object, max_atoms: int = MAX_ATOMS) -> str:
 
     Args:
         smiles: SMILES, as `read_smiles` takes it.
-        max_atoms: Largest number of atoms.
+        max_atoms: largest number of atoms.
 
     Raises:
         SmilesError: text that is not a molecule within the limits.
@@ -104,7 +104,7 @@ def inchikey_skeletons(smiles: object, max_atoms: int = MAX_ATOMS) -> tuple[str,
 
     Args:
         smiles: SMILES, as `read_smiles` takes it.
-        max_atoms: Largest number of atoms.
+        max_atoms: largest number of atoms.
 
     Returns:
         Distinct blocks, that of the whole molecule first; empty if InChI has no key for it or for a fragment.
@@ -121,10 +121,10 @@ def inchikey_skeletons(smiles: object, max_atoms: int = MAX_ATOMS) -> tuple[str,
     mol = read_smiles(smiles, max_atoms=max_atoms)
     fragments = Chem.GetMolFrags(mol, asMols=True)
     parts = (mol, *fragments) if len(fragments) > 1 else (mol,)
-    keys = [_key(part, smiles)[:_BLOCK] for part in parts]
+    keys = [_key(part, smiles)[:_SKELETON_LENGTH] for part in parts]
     return tuple(dict.fromkeys(keys)) if all(keys) else ()
 
 
 def _key(mol: Chem.Mol, smiles: object) -> str:
-    with convert_rdkit_errors(smiles, "make its InChIKey"), rdBase.BlockLogs():
+    with convert_rdkit_errors(smiles, "compute its InChIKey"), rdBase.BlockLogs():
         return Chem.MolToInchiKey(mol)

@@ -41,7 +41,7 @@ def stereo_labels(mol: Chem.Mol, *, max_iterations: int = MAX_ITERATIONS) -> Ste
     The number of comparisons that the labeler needs depends, by a few percent, on the order of the atoms. If it exceeds
     the limit, it runs again in the canonical order with twice the limit, so that all SMILES of a molecule get the same
     labels. If that fails as well, all labels are unknown: a partial result would depend on the order. Centres that are
-    not tetrahedral (square planar, octahedral ...) have no CIP label: unknown.
+    not tetrahedral (square planar, octahedral ...) have no CIP label, and are unknown.
     """
     atoms = [a.GetIdx() for a in get_atoms(mol) if a.GetChiralTag() != Chem.ChiralType.CHI_UNSPECIFIED]
     bonds = [b.GetIdx() for b in get_bonds(mol) if b.GetStereo() != Chem.BondStereo.STEREONONE]
@@ -60,7 +60,7 @@ def stereo_labels(mol: Chem.Mol, *, max_iterations: int = MAX_ITERATIONS) -> Ste
         elif atom.GetChiralTag() not in _TETRAHEDRAL:
             atom_labels[i] = UNKNOWN
             warnings.append(f"atom {i} ({atom.GetSymbol()}): its geometry has no CIP label, coded as unknown")
-        # A tetrahedral tag without a label is not a stereocentre by the full rules.
+        # A tetrahedral atom without a label is not a stereocentre by the CIP rules.
     for k in bonds:
         bond = labelled.GetBondWithIdx(k)
         if bond.HasProp(_CIP):
@@ -71,7 +71,7 @@ def stereo_labels(mol: Chem.Mol, *, max_iterations: int = MAX_ITERATIONS) -> Ste
 
 def _labelled(mol: Chem.Mol, max_iterations: int) -> Chem.Mol | None:
     """`mol` with its labels; None if the labeler reaches the limit."""
-    _clear(mol)
+    _clear_labels(mol)
     try:
         with rdBase.BlockLogs():
             rdCIPLabeler.AssignCIPLabels(mol, maxRecursiveIterations=max_iterations)
@@ -86,7 +86,7 @@ def _labelled_in_canonical_order(mol: Chem.Mol, max_iterations: int) -> Chem.Mol
     if canonical is None or _labelled(canonical, max_iterations) is None:
         return None
     labelled = Chem.Mol(mol)
-    _clear(labelled)
+    _clear_labels(labelled)
     for atom in get_atoms(canonical):
         if atom.HasProp(_CIP):
             labelled.GetAtomWithIdx(order[atom.GetIdx()]).SetProp(_CIP, atom.GetProp(_CIP))
@@ -111,7 +111,7 @@ def canonical_form(mol: Chem.Mol) -> tuple[Chem.Mol | None, list[int]]:
     return (canonical if canonical is not None and canonical.GetNumAtoms() == len(order) else None), order
 
 
-def _clear(mol: Chem.Mol) -> None:
+def _clear_labels(mol: Chem.Mol) -> None:
     """Remove the labels that parsing sets by the older algorithm, which differ."""
     for atom in get_atoms(mol):
         atom.ClearProp(_CIP)

@@ -1,4 +1,4 @@
-"""Synthetic accessibility and structural alerts of molecules, for the choice of what to synthesize."""
+"""Synthetic accessibility scores and structural alerts of molecules, for the choice of candidates to synthesize."""
 
 import importlib.util
 from collections.abc import Sequence
@@ -19,15 +19,15 @@ ALERT_CATALOGS = ("BRENK", "PAINS")
 def synthetic_accessibility(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> list[float | None]:
     """The synthetic accessibility score of molecules, from 1, easy to make, to 10, hard.
 
-    It is the program `sascorer` that RDKit includes: how common the fragments of a molecule are, with penalties for
-    size, stereocenters and unusual rings. It considers neither reactions nor building blocks.
+    The score is that of `sascorer` in RDKit's Contrib folder: how common the fragments of a molecule are, with
+    penalties for size, stereocenters and unusual rings. It considers neither reactions nor building blocks.
 
     Args:
         smiles: n molecules.
         max_atoms: largest number of atoms.
 
     Returns:
-        n scores; None where RDKit was installed without its contributions, or fails.
+        n scores; None if RDKit fails, or was installed without its Contrib folder.
 
     Raises:
         SmilesError: text that is not a molecule within the limits.
@@ -53,7 +53,7 @@ def synthetic_accessibility(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS
 def structural_alerts(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> list[tuple[str, ...]]:
     """The structural alerts of molecules: the names of the patterns of `ALERT_CATALOGS` that they match.
 
-    An alert is a warning and no reason for exclusion: many drugs have one.
+    An alert is a warning, not a reason for exclusion: many drugs have one.
 
     Args:
         smiles: n molecules.
@@ -90,7 +90,7 @@ def _catalog() -> FilterCatalog:
 
 @cache
 def _scorer() -> Any:
-    """RDKit's `sascorer`, which is no part of a package; None if RDKit was installed without it."""
+    """RDKit's `sascorer`, which is not in a package; None if RDKit was installed without it."""
     path = Path(RDConfig.RDContribDir) / "SA_Score" / "sascorer.py"
     if not path.is_file():
         return None

@@ -1,4 +1,4 @@
-"""Apply a function to many rows, in order, in this process or in worker processes that may die."""
+"""Apply a function to many rows, in order, in this process or in worker processes, which are replaced if they die."""
 
 import os
 import sys
@@ -22,27 +22,27 @@ WORKER_DIED = "reading this row ended its process twice: it may need more memory
 """The reason of `WorkerDied`."""
 
 _MAX_WORKERS = 61 if sys.platform == "win32" else sys.maxsize
-"""The largest number of processes of a `ProcessPoolExecutor`; Windows waits for no more of them at once."""
+"""The largest `max_workers` of a `ProcessPoolExecutor`: Windows cannot wait for more processes."""
 
 
 class WorkerDied(SmilesError):
-    """A row that kills every process that reads it; it may succeed in another run, with more memory."""
+    """The error of a row that kills every process that reads it; with more memory it may succeed."""
 
 
 def map_chunks(
     rows: Iterable[object], function: Callable[[object], T], num_workers: int = 0, chunk_size: int = 256
 ) -> Generator[tuple[list[object], list[T | SmilesError]], None, None]:
-    """Apply `function` to rows: chunks of rows with their results, or a SmilesError for each row that fails, in order.
+    """Apply `function` to rows, in order: chunks of rows, each with its results, a SmilesError for a row that fails.
 
-    A row that is a SmilesError is passed through; exceptions become the error of their row, see `map_chunk`. Workers
-    are started once, and at most four chunks for each are read ahead. A worker that dies is replaced, and its chunk is
-    bisected: the rows that kill a worker again get an error, all others their result.
+    A row that is a SmilesError is its own result; exceptions become the error of their row, see `map_chunk`. Workers
+    are started once, and at most four chunks for each of them are read ahead. A worker that dies is replaced, and its
+    chunk is bisected: the rows that kill a worker again get an error, all others their result.
 
     Args:
-        rows: Any number of rows, of any type.
-        function: Applied to each row; with workers it is pickled.
-        num_workers: Number of worker processes; 0 to process rows one by one in this process.
-        chunk_size: Number of rows that a worker gets at once.
+        rows: any number of rows, of any type.
+        function: applied to each row; with workers it is pickled.
+        num_workers: number of worker processes; 0 to process rows one by one in this process.
+        chunk_size: number of rows that a worker gets at once.
 
     Raises UsageError if workers die as they start, or if `function` cannot be pickled; and what `map_chunk` raises.
     """
@@ -75,7 +75,7 @@ def map_chunks(
 def map_chunk(rows: list[object], function: Callable[[object], T]) -> list[T | SmilesError]:
     """The result of each row, or its error.
 
-    Raises MemoryError, ImportError, and each MolattnError that is not about data, since they concern all rows.
+    Raises MemoryError, ImportError, and any MolattnError other than an InputError, since they concern all rows.
     """
     results: list[T | SmilesError] = []
     for row in rows:
@@ -88,9 +88,7 @@ def map_chunk(rows: list[object], function: Callable[[object], T]) -> list[T | S
         except (MolattnError, MemoryError, ImportError):
             raise
         except Exception as error:
-            reason = (
-                f"reading it fails in a way that was not foreseen ({type(error).__name__}: {short_repr(str(error))})"
-            )
+            reason = f"reading it fails with an unexpected error ({type(error).__name__}: {short_repr(str(error))})"
             results.append(SmilesError(row, reason))
     return results
 
@@ -152,7 +150,7 @@ class _Pool:
         return self.run_isolated(rows[:half]) + self.run_isolated(rows[half:])
 
     def stop(self, kill: bool = False) -> None:
-        """Stop the processes, and wait for them; with `kill` they end at once, whatever they do."""
+        """Stop the processes, and wait for them; with `kill`, running functions are interrupted."""
         if kill:
             # An executor whose process died terminates the others, but not one that `submit` starts at the same time;
             # then it waits for that one forever.
@@ -167,14 +165,14 @@ def _exit_with(reader: Connection) -> None:
     Otherwise it would wait for work forever.
     """
     parent = parent_process()
-    ends = [reader] if parent is None else [reader, parent.sentinel]
+    handles = [reader] if parent is None else [reader, parent.sentinel]
 
     def watch() -> None:
-        wait(ends)
+        wait(handles)
         os._exit(1)
 
     Thread(target=watch, daemon=True).start()
 
 
 def _no_op() -> None:
-    """Do nothing: a test that a process runs."""
+    """Do nothing; that it returns shows that worker processes start."""

@@ -13,7 +13,7 @@ from .molecules import CAGES, DRUGLIKE
 def test_both_routes_agree(smiles, monkeypatch):
     mol = Chem.MolFromSmiles(smiles)
     by_rdkit = path_lengths(mol)
-    monkeypatch.setattr(codes, "_RDKIT_ATOMS", 0)
+    monkeypatch.setattr(codes, "_MAX_RDKIT_ATOMS", 0)
     by_scipy = path_lengths(mol)
     assert by_rdkit.dtype == by_scipy.dtype == np.uint8
     np.testing.assert_array_equal(by_rdkit, by_scipy)
@@ -23,7 +23,7 @@ def test_both_routes_agree(smiles, monkeypatch):
 
 @pytest.mark.parametrize("route", [0, 10_000])
 def test_long_paths_and_fragments(route, monkeypatch):
-    monkeypatch.setattr(codes, "_RDKIT_ATOMS", route)
+    monkeypatch.setattr(codes, "_MAX_RDKIT_ATOMS", route)
     lengths = path_lengths(Chem.MolFromSmiles("C" * 300 + ".O"))
     i = np.arange(300)
     expected = np.minimum(abs(i[:, None] - i), MAX_PATH)

@@ -86,11 +86,11 @@ def test_an_exception_becomes_the_error_of_its_row(num_workers: int) -> None:
     )
     assert found == [
         1,
-        r"reading it fails in a way that was not foreseen (RuntimeError: 'C++ exception\nof unknown type')",
+        r"reading it fails with an unexpected error (RuntimeError: 'C++ exception\nof unknown type')",
         2,
-        "reading it fails in a way that was not foreseen (OverflowError: 'bad numeric conversion')",
-        "reading it fails in a way that was not foreseen (TypeError: 'no such signature')",
-        "reading it fails in a way that was not foreseen (IndexError: 'Atom index out of range')",
+        "reading it fails with an unexpected error (OverflowError: 'bad numeric conversion')",
+        "reading it fails with an unexpected error (TypeError: 'no such signature')",
+        "reading it fails with an unexpected error (IndexError: 'Atom index out of range')",
         3,
         "the molecule has 2,000 atoms",
         4,
