@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from molattn.attention import attention_weights
+from molattn.attention.arguments import check_sizes
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
 from molattn.graph.messages import Messages
 
@@ -295,6 +296,9 @@ class AttentionReadout(nn.Module):
         dim: d.
         steps: T, the number of steps.
 
+    Raises:
+        ValueError: `dim` or `steps` is no integer of at least 1.
+
     Source: similar to Set2Set, Vinyals et al. 2016, arXiv:1511.06391, in which q is the state of an LSTM.
 
     >>> import torch
@@ -307,6 +311,7 @@ class AttentionReadout(nn.Module):
     """
 
     def __init__(self, dim: int, steps: int = 3):
+        check_sizes(dim=dim, steps=steps)
         super().__init__()
         self.steps = steps
         self.query = nn.Parameter(torch.randn(dim))

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
+from molattn.attention.arguments import check_sizes
 from molattn.kernels import lookup
 from molattn.kernels.dispatch import Operation
 from molattn.kernels.operations import eager_unsupported_reason
@@ -46,7 +47,8 @@ class SumEmbedding(nn.Module):
 
     Raises:
         IndexError: at a call, a code that is out of range; on a GPU it is the RuntimeError of a device-side assertion.
-        ValueError: at a call, another number of codes than F, or codes that are not integers.
+        ValueError: no sizes, or one of them or `dim` below 1; at a call, another number of codes than F, or codes that
+            are not integers.
 
     >>> import torch
     >>> from molattn.chem import ATOM_FEATURES, molecule_graph
@@ -61,6 +63,9 @@ class SumEmbedding(nn.Module):
     limits: Tensor
 
     def __init__(self, sizes: Sequence[int], dim: int):
+        if not sizes:
+            raise ValueError("sizes must have the number of values of at least one code")
+        check_sizes(dim=dim, **{f"sizes[{f}]": size for f, size in enumerate(sizes)})
         super().__init__()
         self.table = nn.Embedding(sum(sizes), dim)
         # Initialized so that the sum of the rows, not each row, has a variance of 1.

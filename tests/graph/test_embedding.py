@@ -124,3 +124,12 @@ def test_codes_that_are_not_integers_raise(dtype):
 def test_another_number_of_codes_raises():
     with pytest.raises(ValueError, match="codes has 3 codes in its last dimension, not 2"):
         SumEmbedding([4, 2], 3)(torch.zeros(1, 3, dtype=torch.long))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dim", "message"),
+    [([], 8, "sizes must have"), ([3, 0], 8, r"sizes\[1\] must be at least 1"), ([3], 0, "dim must be at least 1")],
+)
+def test_sizes_below_one_raise(sizes, dim, message):
+    with pytest.raises(ValueError, match=message):
+        SumEmbedding(sizes, dim)

@@ -92,3 +92,9 @@ def test_readouts_with_float32_weights_accept_float64_nodes():
     graph = random_graphs(SIZES)
     for name in ("attention", "additive"):
         assert READOUTS[name](NODE_DIM)(graph.v, graph).dtype == F64
+
+
+@pytest.mark.parametrize(("dim", "steps"), [(0, 3), (8, 0)])
+def test_sizes_of_the_attention_readout_below_one_raise(dim, steps):
+    with pytest.raises(ValueError, match="must be at least 1"):
+        AttentionReadout(dim, steps)
