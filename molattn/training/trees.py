@@ -41,7 +41,7 @@ SETTINGS: dict[str, Any] = {
     "deterministic": True,
     "force_row_wise": True,
 }
-"""Parameters of LightGBM, see docs/trees.md for how they were chosen."""
+"""Parameters of LightGBM; docs/results/trees.md compares others."""
 
 MAX_MOLECULES = 50_000
 """The maximum number of training molecules; of more, a random sample is used, to bound time and memory."""
