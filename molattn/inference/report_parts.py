@@ -38,8 +38,8 @@ def measure_parts(run: RunFiles) -> ModelParts:
         return _without_model(str(error))
     if predictor.descriptors:
         reason = "the model reads descriptors of a table, which the run folder does not keep"
-        command = f"molattn predict {run.folder} TABLE --interval {LEVEL} --applicability -o out.csv"
-        return _without_model(reason, command, f"molattn heads {run.folder} TABLE")
+        command = f"molattn predict {run.quoted_folder} TABLE --interval {LEVEL} --applicability -o out.csv"
+        return _without_model(reason, command, f"molattn heads {run.quoted_folder} TABLE")
     missing: dict[str, Missing] = {}
     intervals, sets, domain = _intervals_and_domain(predictor, run, missing)
     heads = _heads(predictor, run, missing)

@@ -1,6 +1,8 @@
 """The data of a report, compared with pandas, RDKit and NumPy."""
 
 import json
+import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +13,7 @@ from rdkit.Chem import rdFingerprintGenerator
 from rdkit.Chem.Scaffolds import MurckoScaffold
 
 from molattn.errors import InputError, MolattnWarning, UsageError
+from molattn.viewer.report import run_sections
 from molattn.viewer.report.comparison import align, comparison_payload, paired_interval
 from molattn.viewer.report.errors_by_molecule import (
     MIN_SIMILARITY,
@@ -21,6 +24,7 @@ from molattn.viewer.report.errors_by_molecule import (
     training_similarity,
     worst_errors,
 )
+from molattn.viewer.report.model_parts import ModelParts
 from molattn.viewer.report.names import guess_names_column, names_of_run
 from molattn.viewer.report.payload import report_payload
 from molattn.viewer.report.run_files import RunFiles, read_run
@@ -187,6 +191,21 @@ def test_letters_have_the_symbol_of_an_element_with_a_color() -> None:
     assert symbols("CCO") == ["O", "O"]
     assert symbols("[13CH4]")[0] == symbols("[Na+].[Cl-]")[0] == ""
     assert symbols("CC") == []
+
+
+def test_commands_quote_a_folder_with_spaces(run: RunFiles) -> None:
+    moved = replace(run, folder=Path("my runs") / "esol", config={"data": {}}, faithfulness={})
+    sections = [
+        *run_sections.heads(moved, ModelParts()),
+        *run_sections.faithfulness(moved),
+        *run_sections.settings(moved),
+    ]
+    commands = [block["command"] for section in sections for block in section["blocks"] if block.get("command")]
+    assert {tuple(shlex.split(command)) for command in commands} == {
+        ("molattn", "heads", "my runs/esol"),
+        ("molattn", "faithfulness", "my runs/esol"),
+        ("molattn", "train", "--config", "my runs/esol/config.toml"),
+    }
 
 
 def test_missing_measurements_are_listed_with_their_command(run: RunFiles, folder: Path) -> None:

@@ -1,5 +1,6 @@
 """The files of a run folder that a report shows: predictions, metrics, history, settings, data report, faithfulness."""
 
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,11 @@ class RunFiles:
     environment: dict[str, Any]
     faithfulness: dict[str, Any]
     rejected: list[tuple[str, str, str]]
+
+    @property
+    def quoted_folder(self) -> str:
+        """The folder as a word of a shell command."""
+        return shlex.quote(str(self.folder))
 
     @property
     def name(self) -> str:

@@ -1,6 +1,7 @@
 """The sections of a report about the run: metrics, learning curve, heads, faithfulness, data and settings."""
 
 import json
+import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -83,7 +84,7 @@ def learning(run: RunFiles) -> Iterator[Block]:
 def heads(run: RunFiles, parts: ModelParts) -> Iterator[Block]:
     """The attention of each head by distance, its entropy, and the functional group with the largest ratio."""
     if parts.heads is None or parts.heads.shape is None:
-        default = Missing("What heads attend to was not measured.", f"molattn heads {run.folder}")
+        default = Missing("What heads attend to was not measured.", f"molattn heads {run.quoted_folder}")
         missing = parts.missing.get(HEADS, default)
         yield section("heads", "What heads attend to", [not_measured(missing.why, missing.command)])
         return
@@ -114,7 +115,7 @@ def faithfulness(run: RunFiles) -> Iterator[Block]:
     entries = run.faithfulness.get("targets", {})
     if not isinstance(entries, dict) or not entries:
         why = "How faithful attention and attributions are to this model was not measured."
-        yield section("faithfulness", "Faithfulness", [not_measured(why, f"molattn faithfulness {run.folder}")])
+        yield section("faithfulness", "Faithfulness", [not_measured(why, f"molattn faithfulness {run.quoted_folder}")])
         return
     blocks = []
     for name, entry in entries.items():
@@ -138,7 +139,7 @@ def faithfulness(run: RunFiles) -> Iterator[Block]:
         "atoms are deleted, divided by that for random atoms; 1 is chance. Kendall tau: agreement with true "
         "contributions, where they are known. All methods and measures:"
     )
-    command = f"molattn faithfulness {run.folder}"
+    command = f"molattn faithfulness {run.quoted_folder}"
     yield section("faithfulness", "Faithfulness", [*blocks, paragraph(text, command)])
 
 
@@ -172,7 +173,7 @@ def settings(run: RunFiles) -> Iterator[Block]:
     ]
     if run.environment:
         blocks.append(folded("Environment", [table("", ("what", "value"), _pairs(run.environment))]))
-    repeat = f"molattn train --config {run.folder / 'config.toml'}"
+    repeat = f"molattn train --config {shlex.quote(str(run.folder / 'config.toml'))}"
     text = (
         paragraph("The command that repeats this run:", repeat)
         if run.config
