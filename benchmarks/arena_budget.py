@@ -71,12 +71,12 @@ QUESTIONS: Sequence[Question] = (
     _folds("averages", "an average over five seeds, or over snapshots of one training", 2, factor=3.0),
     _folds("base", "the base model frozen, or frozen for the first epochs", 2),
     _folds("drug-like", "a base of width 128 that has seen 77,080 molecules of ChEMBL", 1, factor=3.0),
-    Question("intervals", "90% intervals in folds, by the default settings", "9 tasks x 5 folds", 1.2),
-    Question("large-base", "the same for 1,500 training molecules or more", "those of drug-like and defaults", 0.1),
+    Question("large-base", "that base for 1,500 training molecules or more", "those of drug-like and defaults", 0.1),
     _folds("losses", "the loss: MAE, or a ranking loss", 2),
     _folds("transforms", "the logarithm, or ranks, of the target", 2),
     _folds("morgan", "counts of Morgan fingerprints in addition to the descriptors", 1),
     _folds("tasks", "multitask training with another task", 1, factor=2.0),
+    Question("intervals", "90% intervals of regression tasks, by the default settings", "9 tasks x 5 folds", 1.2),
     _folds("trees", "boosted trees added to the network: `--with-trees`", 1, model="molattn with-trees"),
 )
 """All questions. The choice of the epoch was measured before: see docs/epochs.md."""

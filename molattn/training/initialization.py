@@ -155,10 +155,9 @@ def _with_auto_base(config: RunConfig, atom_level: bool, molecules: int) -> tupl
 
 
 def _with_base_sizes(config: RunConfig, name: str) -> RunConfig:
-    """The settings with a base model and those settings of its model that are not explicit."""
-    keys = {key.removeprefix("model.") for key in config.explicit_keys if key.startswith("model.")}
+    """The settings with a base model; those of its model replace defaults, where no other value is explicit."""
     default = asdict(type(config.model)())
-    keys |= {key for key, value in asdict(config.model).items() if value != default[key]}
+    keys = config.explicit_model_keys | {key for key, value in asdict(config.model).items() if value != default[key]}
     return _with_base(replace(config, model=with_base_settings(find_base(name), config.model, keys)), name)
 
 

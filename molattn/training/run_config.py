@@ -41,6 +41,11 @@ class RunConfig:
             for section, values in ((name, dataclasses.asdict(getattr(self, name))) for name in SECTIONS)
         }
 
+    @property
+    def explicit_model_keys(self) -> set[str]:
+        """The settings of the model that were set explicitly, without their section."""
+        return {key.removeprefix("model.") for key in self.explicit_keys if key.startswith("model.")}
+
     def explicit_settings(self) -> dict[str, dict[str, Any]]:
         """As `to_dict`, only those settings that were set explicitly."""
         found = {
@@ -116,13 +121,10 @@ def resolve(
     if preset is not None and resolved.model.kind != "graph":
         raise UsageError(f"the preset {preset} is of the model graph, not of {resolved.model.kind}: leave one out")
     if resolved.training.base not in (AUTO_BASE, NO_BASE):
-        explicit_model_keys = {
-            name.removeprefix("model.") for name in resolved.explicit_keys if name.startswith("model.")
-        }
         base = find_base(resolved.training.base)
         resolved = dataclasses.replace(
             resolved,
-            model=with_base_settings(base, resolved.model, explicit_model_keys),
+            model=with_base_settings(base, resolved.model, resolved.explicit_model_keys),
             training=dataclasses.replace(resolved.training, base=base.name),
         )
     if resolved.model.needs_3d and not resolved.data.conformers:
