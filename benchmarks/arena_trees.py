@@ -6,7 +6,8 @@
 DATA has the files tdc/TASK/train_val.csv. The trees alone are fitted to 70% of the labeled molecules and predict those
 of a fold that is held out by scaffold; the folds are those of `arena.py folds`. Settings are parameters of LightGBM,
 num_boost_round, or `train_on=train_val`, which also fits them to the 10% of validation molecules. The empty setting
-is what `molattn train --with-trees` has. A row of results for each fit; those that are in the file are not repeated.
+is the small trees that `molattn train --with-trees` has for few molecules. A row of results for each fit; those that
+are in the file are not repeated.
 No test molecule is read.
 """
 
@@ -28,17 +29,21 @@ from molattn.chem import feature_vectors
 from molattn.models.boosted_trees import import_lightgbm
 from molattn.training.metrics import METRICS
 from molattn.training.skewed_targets import recognize_transform
-from molattn.training.trees import FEATURIZERS, NUM_BOOST_ROUND, SETTINGS
+from molattn.training.trees import FEATURIZERS, LARGE_TREES, SETTINGS, SMALL_TREES
+from molattn.training.trees import MIN_MOLECULES_FOR_LARGE_TREES as LARGE
 
 RESULTS = Path(__file__).parent / "results" / "arena_trees.csv"
 ROUNDS, TRAIN_ON = "num_boost_round", "train_on"
 
-INTRODUCTION = """# Settings of the boosted trees
+LARGE_SIZE = "`" + " ".join(f"{name}={value}" for name, value in LARGE_TREES.items()) + "`"
+
+INTRODUCTION = f"""# Settings of the boosted trees
 
 Made by `python benchmarks/arena_trees.py --page docs/results/trees.md`; the help of the command describes the protocol.
 The trees of `--with-trees` alone, on held-out folds of the labeled molecules of TDC's tasks, by parameters of LightGBM
-that differ from those of `molattn train --with-trees`. The number of molecules is that of a training. Differences of
-the metric of the leaderboard, the mean over folds: positive is better.
+that differ from those of the small trees, which `molattn train --with-trees` fits to fewer than {LARGE:,} molecules; to
+more it fits large ones, with {LARGE_SIZE}. The number of molecules is that of a training.
+Differences of the metric of the leaderboard, the mean over folds: positive is better.
 """
 
 
@@ -49,7 +54,7 @@ def parse_settings(text: str) -> tuple[dict[str, float | str], int, bool]:
     ({'num_leaves': 31}, 1000, False)
     """
     pairs = dict(word.split("=", 1) for word in text.split())
-    rounds = int(pairs.pop(ROUNDS, NUM_BOOST_ROUND))
+    rounds = int(pairs.pop(ROUNDS, SMALL_TREES[ROUNDS]))
     with_val = pairs.pop(TRAIN_ON, "train") == "train_val"
     return {name: _value(value) for name, value in pairs.items()}, rounds, with_val
 
@@ -77,7 +82,8 @@ def fit_and_score(data: Path, name: str, fold: int, settings: Sequence[str], see
         changed, rounds, with_val = parse_settings(text)
         fitted = labels != "test" if with_val else labels == "train"
         mean, std = (t[labels == "train"].mean(), t[labels == "train"].std()) if is_regression else (0.0, 1.0)
-        parameters = {**SETTINGS, "objective": "regression" if is_regression else "binary", **changed}
+        objective = "regression" if is_regression else "binary"
+        parameters = {**SETTINGS, "num_leaves": SMALL_TREES["num_leaves"], "objective": objective, **changed}
         lightgbm = import_lightgbm("fit boosted trees")
         dataset = lightgbm.Dataset(features[fitted], (t[fitted] - mean) / std)
         booster = lightgbm.train({**parameters, "seed": seed, "num_threads": 1}, dataset, rounds)
@@ -114,11 +120,12 @@ def page(rows: Sequence[Mapping[str, str]]) -> str:
         shown = [f"{found[text][name].mean:+.3f}" if name in found[text] else "" for text in settings]
         metric = METRICS[TASKS[name].metric].label
         cells.append([name, f"{train:,.0f}", len(own), metric, f"{statistics.mean(scores):.3f}", *shown])
-    parts = [INTRODUCTION, markdown(["task", "molecules", "folds", "metric", "now", *settings], cells)]
-    parts.append("\nMean over tasks, in standard deviations over folds of the score now, by the number of molecules:\n")
+    parts = [INTRODUCTION, markdown(["task", "molecules", "folds", "metric", "small trees", *settings], cells)]
+    parts.append("\nMean over tasks, in standard deviations over folds of the score of small trees, by size:\n")
     parts.append(
         markdown(
-            ["settings", "fewer than 1,500", "1,500 or more"], [_by_size(text, rows, found[text]) for text in settings]
+            ["settings", f"fewer than {LARGE:,}", f"{LARGE:,} or more"],
+            [_by_size(text, rows, found[text]) for text in settings],
         )
     )
     parts += ["", *dict.fromkeys(row["machine"] for row in rows)]
@@ -129,7 +136,7 @@ def _by_size(text: str, rows: Sequence[Mapping[str, str]], found: Mapping[str, D
     largest = {name: max(int(row["train"]) for row in rows if row["task"] == name) for name in found}
     cells = [f"`{text}`"]
     for is_large in (False, True):
-        usable = [d for name, d in found.items() if (largest[name] >= 1500) == is_large and d.std > 0]
+        usable = [d for name, d in found.items() if (largest[name] >= LARGE) == is_large and d.std > 0]
         cells.append("{:+.2f} ({:+.2f} to {:+.2f})".format(*mean_standardized_difference(usable)) if usable else "")
     return cells
 

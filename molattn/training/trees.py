@@ -25,10 +25,8 @@ from molattn.training.dataset import LabelledMolecules, weighted_labels
 
 FEATURIZERS = tuple(FEATURE_LENGTHS)
 
-NUM_BOOST_ROUND = 500
 SETTINGS: dict[str, Any] = {
     "learning_rate": 0.03,
-    "num_leaves": 8,
     "min_data_in_leaf": 5,
     "feature_fraction": 0.1,
     "bagging_fraction": 0.7,
@@ -41,7 +39,12 @@ SETTINGS: dict[str, Any] = {
     "deterministic": True,
     "force_row_wise": True,
 }
-"""Parameters of LightGBM; docs/results/trees.md compares others."""
+"""Parameters of LightGBM, besides the number and the size of the trees."""
+
+SMALL_TREES: dict[str, int] = {"num_leaves": 8, "num_boost_round": 500}
+LARGE_TREES: dict[str, int] = {"num_leaves": 16, "num_boost_round": 1_000}
+MIN_MOLECULES_FOR_LARGE_TREES = 1_500
+"""The number of labeled training molecules from which trees are large; docs/results/trees.md compares their sizes."""
 
 MAX_MOLECULES = 50_000
 """The maximum number of training molecules; of more, a random sample is used, to bound time and memory."""
@@ -129,7 +132,9 @@ def _objective(task: Task, t: int) -> dict[str, Any]:
 
 def _train(settings: dict[str, Any], x: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> BoostedTrees:
     lightgbm = import_lightgbm("train boosted trees")
-    booster = lightgbm.train(settings, lightgbm.Dataset(x, y, weight=weights), NUM_BOOST_ROUND)
+    size = SMALL_TREES if len(y) < MIN_MOLECULES_FOR_LARGE_TREES else LARGE_TREES
+    settings = {**settings, "num_leaves": size["num_leaves"]}
+    booster = lightgbm.train(settings, lightgbm.Dataset(x, y, weight=weights), size["num_boost_round"])
     return BoostedTrees.from_lightgbm(booster.model_to_string())
 
 

@@ -40,7 +40,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
     found = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trees, "NUM_BOOST_ROUND", 20)
+        patch.setitem(trees.SMALL_TREES, "num_boost_round", 20)
         for name, column in columns.items():
             folder = tmp_path_factory.mktemp(name)
             pd.DataFrame({"smiles": SMILES, "y": column}).to_csv(folder / "t.csv", index=False)

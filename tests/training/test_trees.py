@@ -36,7 +36,7 @@ feature_vectors_module = sys.modules["molattn.chem.feature_vectors"]
 
 @pytest.fixture(autouse=True)
 def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trees, "NUM_BOOST_ROUND", 30)
+    monkeypatch.setitem(trees.SMALL_TREES, "num_boost_round", 30)
     monkeypatch.setitem(trees.SETTINGS, "learning_rate", 0.1)
 
 
@@ -120,6 +120,17 @@ def test_two_targets_have_their_own_trees_of_the_molecules_with_a_label(tmp_path
     labels = np.isfinite(train).sum(0)
     assert labels[1] < 0.7 * labels[0]
     assert all(0.5 * n < found < 0.9 * n for found, n in zip(rows, labels, strict=True))
+
+
+def test_trees_are_large_for_a_target_with_enough_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(trees.LARGE_TREES, "num_boost_round", 40)
+    monkeypatch.setattr(trees, "MIN_MOLECULES_FOR_LARGE_TREES", 60)
+    many = {"smiles": SMILES * 2, "a": VALUES * 2, "b": [*VALUES[:60], *[np.nan] * 180]}
+    result = _train(tmp_path, pd.DataFrame(many), with_trees=True, target_columns=("a", "b"))
+    assert result.artifact.trees is not None
+    large, small = result.artifact.trees.trees
+    assert len(large.leaves) == 40 and 8 < large.leaves.max() <= 16
+    assert len(small.leaves) == 30 and small.leaves.max() <= 8
 
 
 def test_the_same_seed_gives_the_same_trees_and_workers_change_nothing(tmp_path: Path) -> None:
