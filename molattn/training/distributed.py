@@ -6,6 +6,7 @@ The collective operations communicate within `process_group`; outside it the wor
 Importing this module does not import torch.
 """
 
+import atexit
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
@@ -104,12 +105,23 @@ def process_group(settings: "TrainingConfig") -> Iterator[None]:
         gpu = settings.accelerator in ("auto", "gpu", "cuda") and torch.cuda.is_available()
         with _reports_lost_process():
             dist.init_process_group("cpu:gloo,cuda:nccl" if gpu else "gloo", **_rendezvous())
+        # The group stays for further trainings of this process. Gloo's threads have to end before the interpreter does:
+        # a thread that releases a Python object later aborts the process ("terminate called without an active
+        # exception").
+        atexit.register(_destroy_process_group)
     _in_process_group = True
     try:
         with _reports_lost_process(), end_on_sigterm(TERMINATION_GRACE_PERIOD):
             yield
     finally:
         _in_process_group = False
+
+
+def _destroy_process_group() -> None:
+    import torch.distributed as dist
+
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def _rendezvous() -> dict[str, Any]:

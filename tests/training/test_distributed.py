@@ -101,6 +101,35 @@ def test_local_rendezvous_listens_on_the_loopback_interface_only(monkeypatch: py
     assert distributed._rendezvous() == {}
 
 
+def test_the_process_group_stays_for_further_trainings_and_is_destroyed_before_the_interpreter_ends() -> None:
+    code = (
+        "import atexit\n"
+        "import torch.distributed as dist\n"
+        "from molattn.training.config import TrainingConfig\n"
+        "from molattn.training.distributed import all_gather, process_group, rank\n"
+        "atexit.register(lambda: print('at the end', dist.is_initialized()))\n"  # runs last: it was registered first
+        "for _ in range(2):\n"
+        "    with process_group(TrainingConfig(accelerator='cpu')):\n"
+        "        print(all_gather(rank()))\n"
+        "print('after training', dist.is_initialized())\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    variables = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    ranks = [
+        subprocess.Popen([sys.executable, "-c", code], cwd=REPOSITORY, env=env, stdout=subprocess.PIPE, text=True)
+        for env in ({**variables, "RANK": str(rank)} for rank in range(2))
+    ]
+    try:
+        for process in ranks:
+            output, _ = process.communicate(timeout=120)
+            assert output.splitlines() == ["[0, 1]", "[0, 1]", "after training True", "at the end False"]
+            assert process.returncode == 0
+    finally:
+        for process in ranks:
+            process.kill()
+
+
 @pytest.mark.finished_runs
 @pytest.mark.slow
 def test_two_ranks_train_like_one_process(tmp_path: Path) -> None:
