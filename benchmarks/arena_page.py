@@ -65,9 +65,21 @@ them, in no further seconds.
 """
 
 
+MAIN_MODELS = ("molattn", "molattn with-trees")
+
+ELSEWHERE = """## CheMeleon, and a random forest
+
+Means over five seeds by CheMeleon's authors, on Polaris' copies of TDC's tables. Their random forest has Morgan
+fingerprints and physicochemical descriptors. CheMeleon is a base of about 10 million parameters, pretrained on
+Mordred's descriptors of molecules of PubChem (Burns et al., arXiv:2506.15792). molattn's base for 1,500 training
+molecules or more has 0.6 million parameters, and was pretrained on RDKit's descriptors of 77,080 molecules of ChEMBL in
+0.9 hours on a CPU (`bases/chembl/card.toml`).
+"""
+
+
 def page(results: Sequence[Row], reads: Sequence[Row], folds: Sequence[Row], intervals: Sequence[Row]) -> str:
     """The whole page."""
-    parts = [INTRODUCTION, _measured(results, folds), _tdc(results, reads), _moleculeace(results)]
+    parts = [INTRODUCTION, _measured(results, folds), _tdc(results, reads), _elsewhere(results), _moleculeace(results)]
     parts += [_folds(folds), intervals_section(intervals), _reads(reads), _budget(results, folds, intervals)]
     parts += dict.fromkeys(row["machine"] for row in [*results, *folds, *intervals])
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
@@ -137,6 +149,31 @@ def _tdc(results: Sequence[Row], reads: Sequence[Row]) -> str:
     parts += [_leaderboard_ranks(own, model) for model in models]
     parts.append(_published_ranks())
     return "\n".join(parts)
+
+
+def _elsewhere(results: Sequence[Row]) -> str:
+    """The published results that are not in the leaderboards, beside the scores of molattn."""
+    others = PUBLISHED["elsewhere"]
+    measured = {row["model"] for row in results if TASKS[row["task"]].group == TDC}
+    models = [model for model in MAIN_MODELS if model in measured]
+    rows, wins = [], dict.fromkeys(((model, name) for model in models for name in others), 0)
+    for task in tasks_of(TDC):
+        published = {name: means[task.name] for name, means in others.items() if task.name in means}
+        if not published:
+            continue
+        cells = []
+        for model in models:
+            runs = scores_of(results, task.name, model)
+            cells.append(cell(runs))
+            for name, mean in published.items():
+                wins[model, name] += bool(runs) and rank(mean, [mean_of(runs)], task.metric) > 1
+        shown = [f"{published[name]:.3f}" if name in published else "" for name in others]
+        rows.append([task.name, METRICS[task.metric].label, *cells, *shown])
+    counts = "; ".join(
+        f"{model} better than {name}, {count} of {len(others[name])}" for (model, name), count in wins.items()
+    )
+    table = markdown(["task", "metric", *models, *others], rows)
+    return f"{ELSEWHERE}\n{table}\n" + (f"\nBy these means, in numbers of tasks: {counts}." if counts else "")
 
 
 def ranks_of(results: Sequence[Row], model: str) -> dict[str, tuple[int, int, int]]:

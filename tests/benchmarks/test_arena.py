@@ -457,6 +457,19 @@ def test_the_page_counts_tasks_in_which_a_model_is_better_than_the_best_entry() 
     assert "Better than" not in arena_page.page(results[1:], [], [], [])
 
 
+def test_the_page_compares_with_published_results_that_are_in_no_leaderboard() -> None:
+    published = arena_page.PUBLISHED["elsewhere"]["CheMeleon"]
+    assert "herg" in published and "hia_hou" not in published
+    results = [_row("herg", seed, published["herg"] + 0.01) for seed in (1, 2)]
+    results.append(_row("caco2_wang", 1, published["caco2_wang"] + 0.01))  # an error: worse
+    results.append(_row("hia_hou", 1, 1.0))
+    text = arena_page.page(results, [], [], [])
+    section = text[text.index("## CheMeleon") : text.index("## MoleculeACE")]
+    assert f"| herg | AUROC | {published['herg'] + 0.01:.3f} ± 0.000 (2) | {published['herg']:.3f} |" in section
+    assert "molattn better than CheMeleon, 1 of 17; " in section and "| hia_hou |" not in section
+    assert "better than CheMeleon" not in arena_page.page([], [], [], [])
+
+
 def test_a_training_that_is_the_same_with_other_options_is_not_repeated(
     data: Path, tmp_path: Path, jobs: list[TrainingJob], monkeypatch: pytest.MonkeyPatch
 ) -> None:
