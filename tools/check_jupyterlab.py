@@ -8,7 +8,6 @@ the cell, unless the element says that it wants them.
 """
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -19,9 +18,12 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import nbformat
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
-CHROMIUM = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
+
+from browser import chromium
+
 CELLS = (
     "import numpy as np\n"
     "from molattn.explain import AttentionMap\n"
@@ -78,13 +80,12 @@ def check(tab: Page, address: str) -> None:
 def main() -> None:
     """Start JupyterLab, check, and stop it."""
     program = Path(sys.executable).with_name("jupyter-lab")
-    chromium = next(filter(None, map(shutil.which, CHROMIUM)), None)
-    if not program.exists() or chromium is None:
-        sys.exit(f"needs {program.name} in this environment and one of {', '.join(CHROMIUM)}")
+    if not program.exists():
+        sys.exit(f"needs {program.name} in this environment")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         write_notebook(Path(folder) / "check.ipynb")
         options = (
             "--no-browser",
@@ -104,10 +105,8 @@ def main() -> None:
                     break
                 except (URLError, ConnectionError):
                     time.sleep(1)
-            browser = playwright.chromium.launch(executable_path=chromium)
             tab = browser.new_page(viewport={"width": 1400, "height": 1100})
             check(tab, f"http://127.0.0.1:{port}/lab/tree/check.ipynb")
-            browser.close()
         finally:
             server.terminate()
             server.wait()

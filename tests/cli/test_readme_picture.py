@@ -5,14 +5,14 @@ from pathlib import Path
 
 from PIL import Image
 
-from tests.viewer.conftest import find_chromium
+from tests.viewer.conftest import require_chromium
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
 
 def test_the_command_below_the_picture_makes_it(run, tmp_path, monkeypatch):
-    find_chromium()
+    require_chromium()
     monkeypatch.syspath_prepend(DOCS)
     readme = (ROOT / "README.md").read_text()
     assert "](docs/page.gif)" in readme and "`python docs/pictures.py`" in readme

@@ -2,12 +2,13 @@
 
 import importlib.util
 import os
-import shutil
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
-CHROMIUM = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))  # where the module `browser` is
 
 
 def absent(why):
@@ -25,26 +26,26 @@ def wait_until(condition, seconds=10):
         time.sleep(0.05)
 
 
-def find_chromium():
-    """The path of a browser; without one, or without Playwright, the test is skipped, or fails."""
+def require_chromium():
+    """Without a browser, or without Playwright, the test is skipped, or fails."""
     if importlib.util.find_spec("playwright") is None:
         absent("playwright is not installed")
-    path = next(filter(None, map(shutil.which, CHROMIUM)), None)
-    if path is None:
-        absent(f"none of {', '.join(CHROMIUM)} is installed")
-    return path
+    from browser import find_chromium
+
+    try:
+        find_chromium()
+    except RuntimeError as error:
+        absent(str(error))
 
 
 # Not for the session: while Playwright's loop runs in this thread, no other test can run one of asyncio's.
 @pytest.fixture(scope="module")
 def browser():
-    path = find_chromium()
-    from playwright.sync_api import sync_playwright
+    require_chromium()
+    from browser import chromium
 
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path)
-        yield chromium
-        chromium.close()
+    with chromium() as running:
+        yield running
 
 
 class Watched:
