@@ -14,8 +14,12 @@ from molattn.attention.score import scaled_dot
 from molattn.errors import MissingExtra, UsageError
 
 
-def from_torch(layer: nn.MultiheadAttention) -> MultiHeadAttention:
+def from_torch(layer: nn.Module) -> MultiHeadAttention:
     """See `MultiHeadAttention.from_torch`."""
+    if not isinstance(layer, nn.MultiheadAttention):
+        raise TypeError(
+            f"MultiHeadAttention.from_torch takes a torch.nn.MultiheadAttention, not a {type(layer).__name__}"
+        )
     if layer.bias_k is not None or layer.add_zero_attn:
         raise ValueError(
             "torch's add_bias_kv and add_zero_attn, which add a key that is not in the input, are not supported"

@@ -303,6 +303,7 @@ class MultiHeadAttention(nn.Module):
         head, not their mean; and its boolean masks are the negation of torch's.
 
         Raises:
+            TypeError: `layer` is not a `torch.nn.MultiheadAttention`.
             ValueError: torch's layer has `add_bias_kv` or `add_zero_attn`, which are not supported.
         """
         from molattn.attention.convert import from_torch

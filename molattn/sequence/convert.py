@@ -15,7 +15,9 @@ from molattn.sequence.transformer import Transformer
 def encoder_layer_from_torch(layer: nn.Module) -> EncoderLayer:
     """See `EncoderLayer.from_torch`."""
     if not isinstance(layer, nn.TransformerEncoderLayer):
-        raise ValueError(f"a {type(layer).__name__} is not a torch.nn.TransformerEncoderLayer")
+        raise TypeError(
+            f"EncoderLayer.from_torch takes a torch.nn.TransformerEncoderLayer, not a {type(layer).__name__}"
+        )
     ours = EncoderLayer(
         layer.self_attn.embed_dim,
         layer.self_attn.num_heads,
@@ -33,7 +35,9 @@ def encoder_layer_from_torch(layer: nn.Module) -> EncoderLayer:
 def decoder_layer_from_torch(layer: nn.Module) -> DecoderLayer:
     """See `DecoderLayer.from_torch`."""
     if not isinstance(layer, nn.TransformerDecoderLayer):
-        raise ValueError(f"a {type(layer).__name__} is not a torch.nn.TransformerDecoderLayer")
+        raise TypeError(
+            f"DecoderLayer.from_torch takes a torch.nn.TransformerDecoderLayer, not a {type(layer).__name__}"
+        )
     ours = DecoderLayer(
         layer.self_attn.embed_dim,
         layer.self_attn.num_heads,
@@ -50,16 +54,20 @@ def decoder_layer_from_torch(layer: nn.Module) -> DecoderLayer:
     return ours.train(layer.training)
 
 
-def encoder_from_torch(stack: nn.TransformerEncoder) -> Encoder:
+def encoder_from_torch(stack: nn.Module) -> Encoder:
     """See `Encoder.from_torch`."""
+    if not isinstance(stack, nn.TransformerEncoder):
+        raise TypeError(f"Encoder.from_torch takes a torch.nn.TransformerEncoder, not a {type(stack).__name__}")
     layers = [encoder_layer_from_torch(layer) for layer in stack.layers]
     ours = Encoder(0, *_sizes(layers))
     ours.layers, ours.norm = nn.ModuleList(layers), _final_norm(stack.norm)
     return ours.train(stack.training)
 
 
-def decoder_from_torch(stack: nn.TransformerDecoder) -> Decoder:
+def decoder_from_torch(stack: nn.Module) -> Decoder:
     """See `Decoder.from_torch`."""
+    if not isinstance(stack, nn.TransformerDecoder):
+        raise TypeError(f"Decoder.from_torch takes a torch.nn.TransformerDecoder, not a {type(stack).__name__}")
     layers = [decoder_layer_from_torch(layer) for layer in stack.layers]
     ours = Decoder(0, *_sizes(layers))
     ours.layers, ours.norm = nn.ModuleList(layers), _final_norm(stack.norm)
@@ -67,7 +75,7 @@ def decoder_from_torch(stack: nn.TransformerDecoder) -> Decoder:
 
 
 def transformer_from_torch(
-    model: nn.Transformer,
+    model: nn.Module,
     source_vocab: int,
     target_vocab: int,
     *,
@@ -75,6 +83,8 @@ def transformer_from_torch(
     dropout: float = 0.0,
 ) -> Transformer:
     """See `Transformer.from_torch`."""
+    if not isinstance(model, nn.Transformer):
+        raise TypeError(f"Transformer.from_torch takes a torch.nn.Transformer, not a {type(model).__name__}")
     if not isinstance(model.encoder, nn.TransformerEncoder) or not isinstance(model.decoder, nn.TransformerDecoder):
         raise ValueError("a torch model with a custom_encoder or custom_decoder is not supported")
     encoder, decoder = encoder_from_torch(model.encoder), decoder_from_torch(model.decoder)

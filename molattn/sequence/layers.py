@@ -226,8 +226,8 @@ class EncoderLayer(_Layer):
         `padding_mask(~src_key_padding_mask) & ~src_mask`.
 
         Raises:
-            ValueError: `layer` is not a `torch.nn.TransformerEncoderLayer`, or has a feature that is not supported; the
-                message names it.
+            TypeError: `layer` is not a `torch.nn.TransformerEncoderLayer`.
+            ValueError: torch's layer has a feature that is not supported; the message names it.
         """
         from molattn.sequence.convert import encoder_layer_from_torch
 
@@ -363,8 +363,8 @@ class DecoderLayer(_Layer):
         """A layer with the weights, settings, dtype, device and training mode of torch's, as `EncoderLayer.from_torch`.
 
         Raises:
-            ValueError: `layer` is not a `torch.nn.TransformerDecoderLayer`, or has a feature that is not supported; the
-                message names it.
+            TypeError: `layer` is not a `torch.nn.TransformerDecoderLayer`.
+            ValueError: torch's layer has a feature that is not supported; the message names it.
         """
         from molattn.sequence.convert import decoder_layer_from_torch
 

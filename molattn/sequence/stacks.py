@@ -141,6 +141,8 @@ class Encoder(_Stack):
         """A stack with the weights, settings, dtype, device and training mode of torch's, as `EncoderLayer.from_torch`.
 
         Raises:
+            TypeError: `stack` is not a `torch.nn.TransformerEncoder`, or a layer of it not a
+                `torch.nn.TransformerEncoderLayer`.
             ValueError: torch's stack has no layers, or a feature that is not supported; the message names it.
         """
         from molattn.sequence.convert import encoder_from_torch
@@ -276,6 +278,8 @@ class Decoder(_Stack):
         """A stack with the weights, settings, dtype, device and training mode of torch's, as `EncoderLayer.from_torch`.
 
         Raises:
+            TypeError: `stack` is not a `torch.nn.TransformerDecoder`, or a layer of it not a
+                `torch.nn.TransformerDecoderLayer`.
             ValueError: torch's stack has no layers, or a feature that is not supported; the message names it.
         """
         from molattn.sequence.convert import decoder_from_torch

@@ -210,6 +210,7 @@ class Transformer(nn.Module):
             dropout: dropout probability of the embeddings, in training.
 
         Raises:
+            TypeError: `model` is not a `torch.nn.Transformer`, or as for `Encoder.from_torch` and `Decoder.from_torch`.
             ValueError: torch's model has a feature that is not supported; the message names it.
         """
         from molattn.sequence.convert import transformer_from_torch

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from molattn.attention import causal_mask
+from molattn.attention import MultiHeadAttention, causal_mask
 from molattn.sequence import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, Transformer, padding_mask
 from tests.assertions import assert_close, assert_identical
 from tests.sequence.torch_stacks import F64, randomize
@@ -134,11 +134,30 @@ def test_unsupported_features_raise_by_name():
     stack.layers = nn.ModuleList()
     with pytest.raises(ValueError, match="no layers"):
         Encoder.from_torch(stack)
-    stack.layers = nn.ModuleList([nn.Linear(8, 8)])
-    with pytest.raises(ValueError, match="a Linear is not a"):
-        Encoder.from_torch(stack)
     with pytest.raises(ValueError, match="custom_encoder"):
         Transformer.from_torch(nn.Transformer(8, 2, custom_encoder=nn.Identity()), 5, 5)
+
+
+@pytest.mark.parametrize("kind", [MultiHeadAttention, EncoderLayer, DecoderLayer, Encoder, Decoder, Transformer])
+def test_another_module_than_the_one_of_torch_raises_a_type_error(kind):
+    vocabularies = (5, 5) if kind is Transformer else ()
+    convert = inspect.unwrap(kind.from_torch.__func__)  # whose annotations are not checked
+    with pytest.raises(TypeError, match=rf"{kind.__name__}.from_torch takes a torch.nn.\w+, not a Linear"):
+        convert(kind, nn.Linear(8, 8), *vocabularies)
+
+
+@pytest.mark.parametrize(
+    ("kind", "stack", "layer"),
+    [
+        (Encoder, nn.TransformerEncoder, nn.TransformerEncoderLayer),
+        (Decoder, nn.TransformerDecoder, nn.TransformerDecoderLayer),
+    ],
+)
+def test_another_layer_in_a_stack_of_torch_raises_a_type_error(kind, stack, layer):
+    theirs = stack(layer(8, 2, 12), 1)
+    theirs.layers.append(nn.Linear(8, 8))
+    with pytest.raises(TypeError, match=f"a torch.nn.{layer.__name__}, not a Linear"):
+        kind.from_torch(theirs)
 
 
 def test_sizes_are_checked():
