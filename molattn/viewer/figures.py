@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from molattn.errors import UsageError
+from molattn.errors import UsageError, short_repr
 from molattn.viewer.palette import ATTENTION_STEPS, SIGNED_STEPS
 from molattn.viewer.picture import Picture
 from molattn.viewer.svg_text import compact
@@ -159,7 +159,8 @@ def curves(
         x_ticks: whether the ticks of the horizontal axis are exactly at x.
 
     Raises:
-        UsageError: no series, more than six, one with another shape than x, or an x that is not (n,).
+        UsageError: no series, more than six, one with another shape than x, an x that is not (n,), or another axis in
+            `log` than x and y.
 
     >>> from molattn.viewer import curves
     >>> seconds = {"edge list": [0.4, 1.7, 7.0], "dense": [0.2, 0.3, 0.6]}
@@ -174,6 +175,8 @@ def curves(
     for name, values in lines.items():
         if values.shape != x.shape or x.ndim != 1:
             raise UsageError(f"{shorten(name, 40)} has shape {values.shape}, x has {x.shape}: one number for each x")
+    if not set(log) <= {"x", "y"}:
+        raise UsageError(f"log names the axes x and y, as 'x', 'y' or 'xy', not {short_repr(log)}")
     with new_figure(6.0, 3.8, "constrained") as figure:
         axes = figure.add_subplot()
         for (name, values), (color, marker) in zip(lines.items(), _SERIES_STYLES, strict=False):

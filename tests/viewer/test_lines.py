@@ -28,6 +28,12 @@ def test_names_are_only_text():
     assert "<!-- hidden -->" in curves(X, {"_hidden": X}).svg
 
 
+@pytest.mark.parametrize("log", ["z", "xz", "X", ["xy"], "x,y"])
+def test_other_logarithmic_axes_are_rejected(log):
+    with pytest.raises(UsageError, match="log names the axes x and y, .* not"):
+        curves(X, {"a": X}, log=log)
+
+
 def test_invalid_series_are_rejected():
     with pytest.raises(UsageError, match="1 to 6 curves, not 0"):
         curves(X, {})
