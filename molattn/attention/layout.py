@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from molattn.kernels.batch_layout import valid_pairs
 from molattn.kernels.operations import all_true, is_transformed
 
 
@@ -243,10 +244,7 @@ class PaddedGraphLayout(DenseLayout):
     @cached_property
     def mask(self) -> Tensor | None:  # pyright: ignore[reportIncompatibleVariableOverride]
         """(b, 1, n, n), True where node i may attend to node j; None if there is neither node_mask nor edge_mask."""
-        pairs = self.edge_mask
-        if self.node_mask is not None:
-            nodes = self.node_mask.unsqueeze(-1) & self.node_mask.unsqueeze(-2)
-            pairs = nodes if pairs is None else pairs & nodes
+        pairs = valid_pairs(self.node_mask, self.edge_mask)
         return None if pairs is None else pairs.unsqueeze(1)
 
 

@@ -13,6 +13,14 @@ from molattn.kernels.operations import FLOATS_PER_VECTOR, all_true
 _MAX_CHUNK_WEIGHTS = 2**18
 
 
+def valid_pairs(node_mask: Tensor | None, edge_mask: Tensor | None) -> Tensor | None:
+    """(b, n, n), True where node i may attend to node j; None if there is neither node_mask nor edge_mask."""
+    if node_mask is None:
+        return edge_mask
+    pairs = node_mask.unsqueeze(-1) & node_mask.unsqueeze(-2)
+    return pairs if edge_mask is None else pairs & edge_mask
+
+
 @dataclass(frozen=True)
 class PaddedBatch:
     """A batch of b graphs, padded to n nodes each, whose nodes are b n consecutive rows, and its masks.
@@ -52,12 +60,13 @@ class PaddedBatch:
 
     @cached_property
     def allowed(self) -> Tensor | None:
-        """True where i may attend to j, broadcastable to (b, n, n); None if every node may attend to all."""
-        if self.edge_mask is None:
-            return None if self.node_mask is None else self.node_mask.unsqueeze(1)
-        if self.node_mask is None:
-            return self.edge_mask
-        return self.edge_mask & self.node_mask.unsqueeze(-1) & self.node_mask.unsqueeze(-2)
+        """True where i may attend to j, broadcastable to (b, n, n); None if every node may attend to all.
+
+        Without an edge mask it is (b, 1, n), the same for receivers in the padding: see `has_valid_key`.
+        """
+        if self.edge_mask is None and self.node_mask is not None:
+            return self.node_mask.unsqueeze(1)
+        return valid_pairs(self.node_mask, self.edge_mask)
 
     @cached_property
     def has_valid_key(self) -> Tensor | None:
@@ -125,10 +134,6 @@ class PaddedBatch:
 
     @cached_property
     def allowed_bytes(self) -> Tensor | None:
-        """`allowed` as uint8, (b, n, n); None if `sizes` is enough or every node may attend to all."""
-        allowed = self.allowed
-        if allowed is None or self.sizes is not None:
-            return None
-        if self.edge_mask is None and self.node_mask is not None:  # receivers in the padding have no valid key
-            allowed = allowed & self.node_mask.unsqueeze(-1)
-        return allowed.expand(self.b, self.n, self.n).contiguous().view(torch.uint8)
+        """`valid_pairs` as uint8, (b, n, n); None if `sizes` is enough or every node may attend to all."""
+        pairs = None if self.sizes is not None else valid_pairs(self.node_mask, self.edge_mask)
+        return None if pairs is None else pairs.contiguous().view(torch.uint8)
