@@ -60,8 +60,8 @@ COMPUTE = """
 Core-hours, planned from the numbers of molecules and a few timed trainings, and used by the trainings of the files
 above. A command starts no training after the core-hours of its question are spent, or after 2.8 hours, and can be
 resumed. The choice of the epoch was measured before, see [epochs.md](epochs.md). The eight largest tasks have one
-training for both rows of molattn, without and with trees: the trees do not change the network, which predicted without
-them, in no further seconds.
+training for both molattn and molattn small-trees: the trees do not change the network, which predicted without them, in
+no further seconds.
 """
 
 
