@@ -59,9 +59,9 @@ of Nadeau and Bengio, 2003). It is accepted for all tasks or for none, and undec
 COMPUTE = """
 Core-hours, planned from the numbers of molecules and a few timed trainings, and used by the trainings of the files
 above. A command starts no training after the core-hours of its question are spent, or after 2.8 hours, and can be
-resumed. The choice of the epoch was measured before, see [epochs.md](epochs.md). The eight largest tasks have one
-training for both molattn and molattn small-trees: the trees do not change the network, which predicted without them, in
-no further seconds.
+resumed. The choice of the epoch was measured before, see [epochs.md](epochs.md). The eight largest tasks of TDC have
+one training for both molattn and molattn small-trees, and the targets of MoleculeACE one for both molattn and molattn
+with-trees: the trees do not change the network, which predicted without them, in no further seconds.
 """
 
 
@@ -234,6 +234,13 @@ def _published_ranks() -> str:
     return f"\nPublished entries that are in all {len(_ranked_tasks())} leaderboards, by their mean rank: {shown}."
 
 
+ACE = """## MoleculeACE
+
+RMSE of pEC50 or pKi, the mean over targets of the mean over seeds; in brackets the number of seeds, if not five. The
+published means are over all 30 targets, of which 20 are measured here, so the comparison is approximate.
+"""
+
+
 def _moleculeace(results: Sequence[Row]) -> str:
     own = [row for row in results if TASKS[row["task"]].group == MOLECULEACE]
     names = [task.name for task in tasks_of(MOLECULEACE)]
@@ -248,8 +255,7 @@ def _moleculeace(results: Sequence[Row]) -> str:
             statistics.mean(mean_of(scores_of(own, name, model, part)) for name in scored) for part in ("all", "cliffs")
         ]
         rows.append([model, "measured", len(scored), *(f"{mean:.3f}" for mean in means)])
-    parts = ["## MoleculeACE\n", "RMSE of pEC50 or pKi, the mean over targets of the mean over seeds. The published"]
-    parts.append("means are over all 30 targets, of which 20 are measured here, so the comparison is approximate.\n")
+    parts = [ACE]
     parts.append(markdown(["model", "source", "targets", "all test molecules", "on activity cliffs"], rows))
     if models:
         cells = [
@@ -257,7 +263,7 @@ def _moleculeace(results: Sequence[Row]) -> str:
             for name in names
         ]
         columns = [f"{model}, {part}" for model in models for part in ("all", "cliffs")]
-        parts += ["\n", markdown(["target", *columns], cells)]
+        parts += ["", markdown(["target", *columns], cells)]
     return "\n".join(parts)
 
 
