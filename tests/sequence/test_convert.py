@@ -154,7 +154,7 @@ def test_another_module_than_the_one_of_torch_raises_a_type_error(kind):
     ],
 )
 def test_another_layer_in_a_stack_of_torch_raises_a_type_error(kind, stack, layer):
-    theirs = stack(layer(8, 2, 12), 1)
+    theirs = stack(layer(8, 2, 12, batch_first=True), 1)
     theirs.layers.append(nn.Linear(8, 8))
     with pytest.raises(TypeError, match=f"a torch.nn.{layer.__name__}, not a Linear"):
         kind.from_torch(theirs)
