@@ -126,7 +126,7 @@ def test_the_mean_rank_in_the_arena() -> None:
     text = " ".join(section(ROOT / "README.md", "## How accurate").split())
     own, tasks, with_trees, other, published = re.findall(
         r"mean rank ([\d.]+) over (\d+) of TDC's leaderboards, and ([\d.]+) with `--with-trees`; "
-        r"the best published entry, ([^,]+), ([\d.]+)",
+        r"the best published entry, ([^,]+), (\d\.\d)",
         text,
     )[0]
     for name, mean in {"molattn": own, "molattn with-trees": with_trees}.items():
@@ -134,3 +134,13 @@ def test_the_mean_rank_in_the_arena() -> None:
         assert f"Mean rank: {mean}, over {tasks} of {tasks} tasks." in ranks
     page = (DOCS / "arena.md").read_text("utf-8")
     assert f"by their mean rank: {other} {published}," in page
+
+
+def test_the_errors_on_moleculeace() -> None:
+    text = " ".join(section(ROOT / "README.md", "## How accurate").split())
+    targets, *errors = re.findall(
+        r"On (\d+) targets of MoleculeACE, one seed, RMSE ([\d.]+), with trees ([\d.]+), a forest ([\d.]+):", text
+    )[0]
+    measured = section(DOCS / "arena.md", "## MoleculeACE")
+    for name, error in zip(("molattn", "molattn with-trees", "forest-morgan"), errors, strict=True):
+        assert f"| {name} | measured | {targets} | {error} |" in measured
