@@ -22,7 +22,7 @@ from molattn.attention import (
     scaled_dot,
     softmax,
 )
-from molattn.attention.attend import _AttendArguments
+from molattn.attention.implementations import AttendArguments
 from molattn.errors import UsageError
 from molattn.kernels import dispatch
 from tests.assertions import assert_close
@@ -200,7 +200,7 @@ def test_an_operation_reports_why_a_backend_does_not_run():
 )
 def test_the_reason_why_attention_does_not_take_a_backend(backends, changed, reason):
     (q, k, v, layout), options = padded_graphs()
-    arguments = _AttendArguments(q, k, v, layout, None, options["edges"], scaled_dot, softmax, 0.0, None)
+    arguments = AttendArguments(q, k, v, layout, None, options["edges"], scaled_dot, softmax, 0.0, None)
     for name in backends:
         assert OPERATIONS["attention"].unsupported_reason(name, arguments._replace(**changed)) == reason
 

@@ -1,13 +1,12 @@
 """The whole Transformer: causality, padding, outputs and learning."""
 
-import importlib
 import warnings
 
 import pytest
 import torch
 from torch import nn
 
-from molattn.attention import causal_mask
+from molattn.attention import causal_mask, implementations
 from molattn.sequence import Transformer
 from tests.assertions import assert_close, assert_identical
 from tests.sequence.torch_stacks import F64, copy_layer, randomize
@@ -131,10 +130,8 @@ def test_weights_of_every_block_sum_to_1_and_have_their_shapes(head_dim):
 
 def test_weights_are_computed_only_with_return_weights(monkeypatch):
     model = small()
-    # The package's name `attend` is the function; the module of that name is imported by its path.
-    core, calls = importlib.import_module("molattn.attention.attend"), []
-    compute = core.attention_weights
-    monkeypatch.setattr(core, "attention_weights", lambda *a, **k: (calls.append(1), compute(*a, **k))[1])
+    calls, compute = [], implementations.compute_weights
+    monkeypatch.setattr(implementations, "compute_weights", lambda *a, **k: (calls.append(1), compute(*a, **k))[1])
     plain = model(SOURCE, TARGET)
     assert not calls
     with_weights, _ = model(SOURCE, TARGET, return_weights=True)

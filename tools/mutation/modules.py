@@ -9,6 +9,7 @@ MATHEMATICS = (
     "attention/normalize",
     "attention/layout",
     "attention/attend",
+    "attention/implementations",
     "graph/",
     "models/task",
     "models/tasks",
@@ -24,6 +25,19 @@ MATHEMATICS = (
     "training/ensemble",
     "explain/",
 )
+
+ATTEND_TESTS = [
+    "attention/test_attend.py",
+    "attention/test_weights.py",
+    "attention/test_scores.py",
+    "attention/test_torch_parity.py",
+    "attention/test_transforms.py",
+    "attention/test_multihead.py",
+    "attention/test_backends.py",
+    "kernels/test_segments.py",
+    "kernels/test_edge_attention.py",
+    "graph/test_edge_update.py",
+]
 
 MODULES = {
     "chem/brackets": ["chem/test_brackets.py"],
@@ -69,18 +83,8 @@ MODULES = {
         "kernels/test_edge_attention.py",
         "graph/test_edge_update.py",
     ],
-    "attention/attend": [
-        "attention/test_attend.py",
-        "attention/test_weights.py",
-        "attention/test_scores.py",
-        "attention/test_torch_parity.py",
-        "attention/test_transforms.py",
-        "attention/test_multihead.py",
-        "attention/test_backends.py",
-        "kernels/test_segments.py",
-        "kernels/test_edge_attention.py",
-        "graph/test_edge_update.py",
-    ],
+    "attention/attend": ATTEND_TESTS,
+    "attention/implementations": ATTEND_TESTS,
     "attention/edges": ["graph/test_edge_settings.py", "attention/test_attend.py"],
     "kernels/dispatch": ["attention/test_backends.py"],
     "kernels/chunked": ["kernels/test_chunked.py"],
