@@ -47,8 +47,8 @@ PROPERTIES: dict[str, Callable[[int], Any]] = {
 }
 """The atom properties that `binary.c` reads, in its order: functions from a byte to the value in `AtomProperties`.
 
-The binary format has no CIP labels. `cip.h` assigns those that CIP rule 1 decides; if a molecule has any others, all
-its labels come from RDKit."""
+The binary format has no CIP labels. `cip.h` assigns those that CIP rule 1 decides, or rule 5 for mirror images; if a
+molecule has any others, all its labels come from RDKit."""
 
 _CODE_MODULES = ("atoms.py", "binary.py", "bonds.py", "codes.py", "features.py", "stereo.py")
 _LABELS = ("none", "E", "Z")

@@ -65,7 +65,6 @@ STEREO = [
     "C[P@](=O)(O)F",
 ]
 
-# Stereocentres and double bonds that the first of the CIP rules decides, over rings and double bonds of all kinds.
 PSEUDOASYMMETRIC = [
     "C[C@H]1CC[C@@H](C)CC1",
     "C[C@H]1CC[C@H](F)CC1",
@@ -79,9 +78,33 @@ PSEUDOASYMMETRIC = [
     "Cc1nc(C)c(nc1C(=O)N)c1ccc(cc1)[C@@H]1CC[C@@H](Cc2nnn[nH]2)CC1",
     "O=[S@]1C[C@H](C)O[C@H](C)C1",
     "C[C@H]1C[P@@](C)(=O)C[C@@H](C)O1",
+    # Within the tree of one of the centres, another one is pseudoasymmetric.
+    "C[C@@H]1CC[C@H](CN2[C@@H]3CC[C@H]2C[C@H](C3)O)CC1",
+    # Within the tree of one of the centres, CIP rule 1b decides others.
+    "N[C@@H]1[C@@H]2CC3C[C@H]1C[C@@](O)(C3)C2",
+    "CN1C[C@@H]2[C@@H](N)[C@@H]2C1",
+    "C[N+]1(C)[C@@H]2C[C@H](C[C@H]1[C@@H]1O[C@H]21)OC(=O)C",
 ]
 """Centres between branches that are mirror images, which CIP rule 5 labels r or s."""
 
+BRIDGED = [
+    "C1C2CC3CC1CC(C2)C3",
+    "C1CC2CCC1C2",
+    "C1CC2CCC1CC2",
+    "CN1C2CCC1CC(O)C2",
+    "C1CC2CC1CC2",
+    "C1CC2CC2C1",
+    "C1CC2CNC1C2",
+    "C1OC1C1CC1",
+    "C1CCC2(CC1)CCCCC2",
+    "C1CCC(CC1)C1CCCCC1",
+    "C1CCC(CC1)CN1C2CCC1CC2",
+    "CC(O)C(O)C(O)C(O)C",
+    "C1COCCO1",
+]
+"""Molecules in which much of the stereochemistry is that of mirror images and ring closures, if it is specified."""
+
+# Stereocentres and double bonds that the first of the CIP rules decides, over rings and double bonds of all kinds.
 DECIDED = [
     "C[C@H](N)C(=O)O",
     "C[C@@H](N)C(=O)O",

@@ -36,7 +36,7 @@ from molattn.data.datasets.fetch import find_dataset
 from molattn.errors import SmilesError
 
 from .hostile import HOSTILE
-from .molecules import CAGES, DECIDED, DRUGLIKE, MIRRORED, ODD, PSEUDOASYMMETRIC, STEREO
+from .molecules import BRIDGED, CAGES, DECIDED, DRUGLIKE, MIRRORED, ODD, PSEUDOASYMMETRIC, STEREO
 
 pytestmark = pytest.mark.skipif(reader() is None, reason=f"no reader of binaries: {unavailable_reason()}")
 
@@ -123,7 +123,7 @@ def test_labels_of_cip_rule_1_and_of_mirror_images_are_assigned_without_rdkits_l
         "Cl[Pt@SP1](Cl)(N)N",
         # Slow ones.
         "F" + "[C@@H](O)" * 420 + "Cl",
-        f"F[C@H]({'C(C(C)C)' * 30}C){'C(C(C)C)' * 30}CC",
+        f"F[C@H]({'C(C(C)C)' * 60}C){'C(C(C)C)' * 60}CC",
     ],
 )
 def test_other_labels_come_from_rdkits_labeler(monkeypatch, text):
@@ -177,6 +177,27 @@ def test_mirror_images_are_labelled_as_by_rdkit_whatever_their_substituents_and_
     assert check([*texts, *spelled]) > 800
     of_mirror_images = [molecule_codes(read_smiles(text)).atom_codes[:, -1] for text in texts]
     assert sum(bool(np.isin(codes, [3, 4]).any()) for codes in of_mirror_images) > 50
+
+
+def test_labels_of_bridged_rings_are_those_of_rdkit():
+    rng = random.Random(0)
+
+    def substituted() -> Iterator[str]:
+        for _ in range(300):
+            core, *groups = rng.choice(BRIDGED), *rng.choices(("F", "CO", "C(F)C", "c1ccccc1", "C1CCC(F)CC1"), k=2)
+            mol = Chem.MolFromSmiles(core)
+            for group in groups:
+                at = rng.choice([atom.GetIdx() for atom in mol.GetAtoms() if atom.GetTotalNumHs()])
+                joined = Chem.RWMol(Chem.CombineMols(mol, Chem.MolFromSmiles(group)))
+                joined.AddBond(at, mol.GetNumAtoms(), Chem.BondType.SINGLE)
+                Chem.SanitizeMol(joined)
+                mol = joined.GetMol()
+            yield Chem.MolToSmiles(mol)
+
+    marked = list(marked_at_random(substituted(), rng))[::2]
+    assert check(marked) == 3 * len(marked)
+    labels = [molecule_codes(read_smiles(text)).atom_codes[:, -1] for text in marked]
+    assert sum(bool(np.isin(codes, [3, 4]).any()) for codes in labels) > 30
 
 
 def check_without_stereo_perception(smiles: Iterable[str]) -> int:

@@ -2,12 +2,12 @@
  * two branches that are mirror images, as in a ring, which rule 5 decides. All are as RDKit's new CIP labeler
  * (rdCIPLabeler) assigns them; a molecule with any others is left to RDKit.
  *
- * Rule 1 ranks the substituents of an atom by atomic numbers, sphere by sphere, over the tree of all paths away from it
+ * Rule 1a ranks the substituents of an atom by atomic numbers, sphere by sphere, over the tree of all paths away from it
  * (the hierarchical digraph: Hanson et al., J. Chem. Inf. Model. 2018, 58, 1755,
  * https://doi.org/10.1021/acs.jcim.8b00324). Double bonds and ring closures add duplicates of atoms to that tree. If
  * several Kekule structures differ in them, in rings with heteroatoms, the atomic number of a duplicate is the mean
- * over the neighbours; if they still differ, nothing is decided. Rule 5 ranks R above S, where both are labels by the
- * tree with the stereocentre as its root. */
+ * over the neighbours; if they still differ, nothing is decided. Rule 1b ranks ring closures by the depth of the atom
+ * that they duplicate. Rule 5 ranks R above S; both are labels by the same tree with the stereocentre as its root. */
 
 #ifndef MOLATTN_CIP_H
 #define MOLATTN_CIP_H
@@ -33,20 +33,20 @@ typedef struct {
   uint8_t type, conjugated, stereo, label, direction;
 } Bond;
 
-/* Larger molecules are left to RDKit. RDKit's time grows with the depth of the tree, and it gives up on the largest. */
-enum { MAX_NODES = 4096, MAX_DEPTH = 200, MAX_PAIRS = 2048, MAX_COMPARISONS = 2000, MAX_BRANCHES = 12 };
+/* Larger molecules are left to RDKit. Its labeler gives up after some number of comparisons, which it needs only for
+ * molecules for which these are more than MAX_COMPARISONS. */
+enum { MAX_NODES = 4096, MAX_DEPTH = 200, MAX_PAIRS = 2048, MAX_COMPARISONS = 9000, MAX_BRANCHES = 12 };
 enum { MAX_ATOMS = 4096 };
 enum { NUMBER_SCALE = 12 }; /* makes atomic numbers and their means over up to four neighbours integers */
 
 /* A node of the tree: an atom reached by one path, or a duplicate that ends a path. `first` is its first child and
  * `branches` their number, once it is expanded. `below` is the child on the way to another root, see `change_root`;
- * else 0. */
+ * else 0. `closure` is the rank of a ring closure by rule 1b: the higher, the closer to the root the atom is that it
+ * duplicates; 0 for other nodes. */
 typedef struct {
-  uint16_t atom, number, parent, first, below, depth;
+  uint16_t atom, number, parent, first, below, depth, closure;
   uint8_t branches, leaf, expanded;
 } Node;
-enum { RING_CLOSURE = 2 }; /* the value of `leaf` for the duplicate of an ancestor; 1 for other leaves */
-
 typedef struct {
   size_t n;
   uint32_t m;
@@ -230,22 +230,22 @@ static int find_duplicates(Labeler *w) {
   return 1;
 }
 
-/* Adds a child; sets `failed` if the tree becomes too large. */
-static void add_node(Labeler *w, int parent, uint32_t atom, unsigned number, int leaf) {
+/* Adds a child, a leaf or a path's next atom; sets `failed` if the tree becomes too large. */
+static void add_node(Labeler *w, int parent, uint32_t atom, unsigned number, int closure, int leaf) {
   Node *parent_node = w->nodes + parent;
   if (w->num_nodes == MAX_NODES || parent_node->depth == MAX_DEPTH || parent_node->branches == MAX_BRANCHES) {
     w->failed = 1;
     return;
   }
   w->nodes[w->num_nodes++] = (Node){.atom = atom, .number = number, .parent = parent, .depth = parent_node->depth + 1,
-                                    .leaf = leaf, .expanded = leaf};
+                                    .closure = closure, .leaf = leaf, .expanded = leaf};
   parent_node->branches++;
 }
 
-/* Whether an atom is that of a node or of one of its ancestors. */
-static int is_ancestor(const Labeler *w, int node, uint32_t atom) {
+/* The rank by rule 1b of a duplicate of the atom at a node or one of its ancestors; 0 if none of them has that atom. */
+static int get_closure(const Labeler *w, int node, uint32_t atom) {
   while (w->nodes[node].atom != atom && node) node = w->nodes[node].parent;
-  return w->nodes[node].atom == atom;
+  return w->nodes[node].atom == atom ? 1 + MAX_DEPTH - w->nodes[node].depth : 0;
 }
 
 /* Adds the children of a node: its other neighbours, and duplicates for double bonds, ring closures and hydrogens. */
@@ -259,12 +259,15 @@ static void expand_node(Labeler *w, int node) {
     unsigned number = NUMBER_SCALE * w->properties[j * NUM_COLUMNS + ELEMENT];
     unsigned duplicate = w->mean_number[i] ? w->mean_number[i] : number;
     int is_parent = node && w->nodes[current->parent].atom == j, duplicates = w->order[w->bond_of[s]] - 1;
-    if (!is_parent) add_node(w, node, j, number, is_ancestor(w, node, j) ? RING_CLOSURE : 0);
+    if (!is_parent) {
+      int closure = get_closure(w, node, j);
+      add_node(w, node, j, number, closure, closure > 0);
+    }
     if (!node || (is_parent && j == origin)) duplicates = 0;
-    while (duplicates-- > 0) add_node(w, node, j, duplicate, 1);
+    while (duplicates-- > 0) add_node(w, node, j, duplicate, 0, 1);
   }
-  if (w->duplicate[i] && node) add_node(w, node, i, w->duplicate[i], 1);
-  for (int k = w->properties[i * NUM_COLUMNS + TOTAL_HYDROGENS]; k > 0; k--) add_node(w, node, i, NUMBER_SCALE, 1);
+  if (w->duplicate[i] && node) add_node(w, node, i, w->duplicate[i], 0, 1);
+  for (int k = w->properties[i * NUM_COLUMNS + TOTAL_HYDROGENS]; k > 0; k--) add_node(w, node, i, NUMBER_SCALE, 0, 1);
 }
 
 /* Lists the branches of a node away from the current root in `to`, and returns their number. */
@@ -287,18 +290,25 @@ static void change_root(Labeler *w, int node, int back) {
     w->nodes[w->nodes[below].parent].below = back ? 0 : below;
 }
 
-static inline int compare_numbers(const Labeler *w, int a, int b) {
+typedef int (*Comparison)(Labeler *, int, int);
+
+/* Compares two nodes alone, by rule 1a: 1, 0 or -1. */
+static int compare_numbers(Labeler *w, int a, int b) {
   return (w->nodes[a].number > w->nodes[b].number) - (w->nodes[a].number < w->nodes[b].number);
 }
 
-static int compare_trees(Labeler *w, int a, int b);
+/* Compares two nodes alone, by rules 1a and 1b. */
+static int compare_nodes(Labeler *w, int a, int b) {
+  int order = compare_numbers(w, a, b);
+  return order ? order : (w->nodes[a].closure > w->nodes[b].closure) - (w->nodes[a].closure < w->nodes[b].closure);
+}
 
 /* Sorts branches by descending rank; returns whether all ranks differ. */
-static int sort_branches(Labeler *w, uint16_t *branches, int count, int (*compare)(Labeler *, int, int)) {
+static int sort_branches(Labeler *w, uint16_t *branches, int count, Comparison compare) {
   int differ = 1;
   for (int i = 1; i < count; i++)
     for (int j = i; j > 0; j--) {
-      int order = compare ? compare(w, branches[j - 1], branches[j]) : compare_numbers(w, branches[j - 1], branches[j]);
+      int order = compare(w, branches[j - 1], branches[j]);
       differ &= order != 0;
       if (order >= 0) break;
       uint16_t lower = branches[j - 1];
@@ -317,34 +327,46 @@ static void push_pair(Labeler *w, int a, int b) {
   w->pair_stack[w->num_pairs++][1] = b;
 }
 
-/* Compares the subtrees of two nodes: 1, 0 or -1. */
-static int compare_trees(Labeler *w, int a, int b) {
+/* Compares the subtrees of two nodes sphere by sphere: 1, 0 or -1. The branches of each node are sorted by `compare`,
+ * those that it does not distinguish by `compare_deeply`. */
+static int compare_spheres(Labeler *w, int a, int b, Comparison compare, Comparison compare_deeply) {
   if (w->failed || --w->comparisons_left <= 0) {
     w->failed = 1;
     return 0;
   }
-  int order = compare_numbers(w, a, b), start = w->num_pairs;
+  int order = compare(w, a, b), start = w->num_pairs;
   if (!order) push_pair(w, a, b);
   for (int at = start; at < w->num_pairs && !order && !w->failed; at++) {
     uint16_t ours[MAX_BRANCHES], theirs[MAX_BRANCHES];
     a = w->pair_stack[at][0], b = w->pair_stack[at][1];
     int count = get_branches(w, a, ours), other = get_branches(w, b, theirs);
-    sort_branches(w, ours, count, NULL);
-    sort_branches(w, theirs, other, NULL);
-    for (int k = 0; k < count && k < other && !order; k++) order = compare_numbers(w, ours[k], theirs[k]);
+    sort_branches(w, ours, count, compare);
+    sort_branches(w, theirs, other, compare);
+    for (int k = 0; k < count && k < other && !order; k++) order = compare(w, ours[k], theirs[k]);
     if (!order) order = (count > other) - (count < other);
     if (order) break;
-    sort_branches(w, ours, count, compare_trees);
-    sort_branches(w, theirs, other, compare_trees);
+    sort_branches(w, ours, count, compare_deeply);
+    sort_branches(w, theirs, other, compare_deeply);
     for (int k = 0; k < count; k++) push_pair(w, ours[k], theirs[k]);
   }
   w->num_pairs = start;
   return order;
 }
 
+/* Compares the subtrees of two nodes by rule 1a. */
+static int compare_trees_by_number(Labeler *w, int a, int b) {
+  return compare_spheres(w, a, b, compare_numbers, compare_trees_by_number);
+}
+
+/* Compares the subtrees of two nodes by rule 1a, then by rule 1b. */
+static int compare_trees(Labeler *w, int a, int b) {
+  int order = compare_trees_by_number(w, a, b);
+  return order || w->failed ? order : compare_spheres(w, a, b, compare_nodes, compare_trees);
+}
+
 /* Starts the tree with an atom as its root; returns 0 if the atom has a double bond in an aromatic ring. */
 static int start_tree(Labeler *w, uint32_t atom) {
-  w->num_nodes = 1, w->num_pairs = 0, w->comparisons_left = MAX_COMPARISONS;
+  w->num_nodes = 1, w->num_pairs = 0;
   w->nodes[0] = (Node){.atom = atom, .number = NUMBER_SCALE * w->properties[atom * NUM_COLUMNS + ELEMENT]};
   return !w->needs_double[atom];
 }
@@ -360,28 +382,13 @@ static int get_label(const Labeler *w, uint32_t i, const uint16_t *branches, int
   uint32_t positions[4];
   int placed = 0, swaps = 0;
   for (int k = 0; k < count; k++) {
-    if (w->nodes[branches[k]].leaf == 1) continue; /* a hydrogen, which ranks last, or the duplicate of a double bond */
+    if (w->nodes[branches[k]].leaf && !w->nodes[branches[k]].closure) continue; /* a hydrogen, which ranks last, or the duplicate of a double bond */
     uint32_t s = w->first[i];
     while (w->neighbours[s] != w->nodes[branches[k]].atom) s++;
     for (int before = 0; before < placed; before++) swaps += positions[before] > s;
     positions[placed++] = s;
   }
   return (w->properties[i * NUM_COLUMNS + TAG] == CCW) == (swaps % 2 == 0) ? LABEL_S : LABEL_R;
-}
-
-/* The label of a stereocentre within the tree of another one, by rule 1; NO_LABEL if that decides nothing. */
-static int get_inner_label(Labeler *w, int node) {
-  uint16_t branches[MAX_BRANCHES + 1];
-  uint32_t i = w->nodes[node].atom;
-  if (!is_tetrahedral(w, i)) return NO_LABEL;
-  int count = get_branches(w, node, branches);
-  branches[count++] = w->nodes[node].parent;
-  if (count > 4) return NO_LABEL;
-  w->comparisons_left = MAX_COMPARISONS;
-  change_root(w, node, 0);
-  int decided = sort_branches(w, branches, count, compare_trees) && !w->failed;
-  change_root(w, node, 1);
-  return decided ? get_label(w, i, branches, count) : NO_LABEL;
 }
 
 /* A hash of 64 bits. */
@@ -391,77 +398,128 @@ static uint64_t mix(uint64_t x) {
   return x ^ x >> 32;
 }
 
-/* A hash of each node with its subtree, the same for subtrees that rule 1a (atomic numbers) and rule 1b (how far from
- * the root the atom is that a ring closure duplicates) do not distinguish. */
-static void hash_subtrees(const Labeler *w, uint64_t *hashes) {
-  memset(hashes, 0, w->num_nodes * sizeof *hashes);
-  for (int node = w->num_nodes - 1; node > 0; node--) { /* the branches of a node come after it */
-    const Node *current = w->nodes + node;
-    uint64_t own = (uint64_t)current->number << 16 | current->leaf;
-    int above = current->parent;
-    if (current->leaf == RING_CLOSURE) {
-      while (w->nodes[above].atom != current->atom) above = w->nodes[above].parent;
-      own |= (uint64_t)(1 + w->nodes[above].depth) << 32;
-    }
-    hashes[node] = mix(hashes[node] + mix(own));
-    hashes[current->parent] += hashes[node];
-  }
-}
+/* Hashes of a subtree of which rules 1 to 5 make no distinction: as it is, and as its mirror image. */
+typedef struct {
+  uint64_t as_is, mirrored;
+} Hashes;
 
-/* Hashes the labels and positions of the stereocentres in a branch of the root (`total`), and the same with R and S
- * exchanged (`mirrored`). Returns the label of the stereocentre that is closest to the root, or NO_LABEL if several
- * are, or if one in the branch has no label. */
-static int hash_inner_labels(Labeler *w, int branch, const uint64_t *hashes, int num_nodes, uint64_t *total,
-                            uint64_t *mirrored) {
-  int next = 1 << 16, label_of_next = NO_LABEL;
-  *total = *mirrored = 0;
-  for (int node = 1; node < num_nodes; node++) {
-    if (w->nodes[node].leaf || !w->properties[w->nodes[node].atom * NUM_COLUMNS + TAG]) continue;
-    int above = node, depth = w->nodes[node].depth;
-    uint64_t position = hashes[node];
-    while (w->nodes[above].parent) {
-      above = w->nodes[above].parent;
-      position = mix(position) + hashes[above];
-    }
+/* What `rank_mirror_images` needs to know of the nodes below two branches of the root. */
+typedef struct {
+  Hashes hashes[MAX_NODES]; /* while a node has none yet, the sum of those of its branches */
+  uint8_t labels[MAX_NODES];
+  uint16_t order[MAX_NODES]; /* the nodes below the two branches, and these, farthest from the root first */
+  int count;
+} Subtrees;
+
+static uint8_t mirror(uint8_t label) { return label == LABEL_R ? LABEL_S : label == LABEL_S ? LABEL_R : label; }
+
+/* The label, R or S, of the stereocentres in a branch that are the closest to the root; NO_LABEL if there is none or
+ * they have both. */
+static int find_closest_label(const Labeler *w, const Subtrees *found, int branch) {
+  int label = NO_LABEL, depth = 0;
+  for (int at = found->count - 1; at >= 0; at--) { /* the closest first */
+    int node = found->order[at], above = node;
+    if (found->labels[node] != LABEL_R && found->labels[node] != LABEL_S) continue;
+    if (label && w->nodes[node].depth > depth) break;
+    while (above > branch) above = w->nodes[above].parent;
     if (above != branch) continue;
-    int label = get_inner_label(w, node);
-    if (!label) return NO_LABEL;
-    *total += mix(position + label);
-    *mirrored += mix(position + (label == LABEL_R ? LABEL_S : LABEL_R));
-    if (depth <= next) label_of_next = depth < next ? label : NO_LABEL;
-    next = depth < next ? depth : next;
+    if (label && label != found->labels[node]) return NO_LABEL;
+    label = found->labels[node];
+    depth = w->nodes[node].depth;
   }
-  return label_of_next;
+  return label;
 }
 
-/* Ranks the only two equal branches of the root by rule 5, if the stereocentres of one are the mirror images of those
- * of the other, so that rules 3 and 4 decide nothing; returns 0 otherwise. */
-static int sort_mirror_images(Labeler *w, uint16_t *branches, int count) {
-  int first = -1, labels[2], num_nodes;
-  uint64_t hashes[MAX_NODES], totals[2], mirrored[2];
-  for (uint32_t k = 0; k < w->m; k++)
-    if (w->bonds[k].stereo) return 0;
-  w->comparisons_left = MAX_COMPARISONS;
-  for (int k = 0; k + 1 < count; k++) {
-    if (compare_trees(w, branches[k], branches[k + 1])) continue;
-    if (first >= 0) return 0;
-    first = k;
-  }
-  if (w->failed || first < 0) return 0;
-  num_nodes = w->num_nodes; /* equal branches have been compared, and so expanded, to their ends */
-  hash_subtrees(w, hashes);
-  if (hashes[branches[first]] != hashes[branches[first + 1]]) return 0;
-  for (int k = 0; k < 2; k++) {
-    labels[k] = hash_inner_labels(w, branches[first + k], hashes, num_nodes, totals + k, mirrored + k);
-    if (!labels[k]) return 0;
-  }
-  if (labels[0] == labels[1] || totals[0] != mirrored[1]) return 0;
-  if (labels[1] == LABEL_R) {
-    uint16_t lower = branches[first];
-    branches[first] = branches[first + 1];
-    branches[first + 1] = lower;
+/* Ranks the only two branches among these that rule 1 does not distinguish, by rule 5, if the stereocentres of one are
+ * the mirror images of those of the other, so that rules 3 and 4 decide nothing. Returns 0 if none of rules 1 to 5
+ * distinguishes them, and -1 if that is left to RDKit. */
+static int rank_mirror_images(Labeler *w, const Subtrees *found, uint16_t *branches, int first) {
+  int a = branches[first], b = branches[first + 1];
+  const Hashes *ours = found->hashes + a, *theirs = found->hashes + b;
+  if (ours->as_is == theirs->as_is) return 0;
+  if (ours->as_is != theirs->mirrored) return -1;
+  int label = find_closest_label(w, found, a), other = find_closest_label(w, found, b);
+  if (!label || mirror(label) != other) return -1;
+  if (other == LABEL_R) {
+    branches[first] = b;
+    branches[first + 1] = a;
   }
   return 1;
+}
+
+/* The position of the only two neighbours in a sorted list that rule 1 does not distinguish; -1 if there are others. */
+static int find_equal(Labeler *w, const uint16_t *branches, int count) {
+  int first = -1;
+  for (int k = 0; k + 1 < count; k++) {
+    if (compare_trees(w, branches[k], branches[k + 1])) continue;
+    if (first >= 0) return -1;
+    first = k;
+  }
+  return w->failed ? -1 : first;
+}
+
+/* Labels a stereocentre within the tree of another one, NO_LABEL if none of the rules decides it; returns 0 if that is
+ * left to RDKit. The nodes farther from the root have their labels. */
+static int label_node(Labeler *w, int node, Subtrees *found) {
+  uint16_t branches[MAX_BRANCHES + 1];
+  uint32_t i = w->nodes[node].atom;
+  if (!is_tetrahedral(w, i)) return 0;
+  int count = get_branches(w, node, branches), decided = 1;
+  branches[count++] = w->nodes[node].parent;
+  if (count > 4) return 0;
+  change_root(w, node, 0);
+  int differ = sort_branches(w, branches, count, compare_trees);
+  if (!differ && !w->failed) {
+    int first = count == 4 ? find_equal(w, branches, count) : -1, parent = w->nodes[node].parent;
+    if (first < 0 || branches[first] == parent || branches[first + 1] == parent) decided = -1;
+    else decided = rank_mirror_images(w, found, branches, first);
+  }
+  change_root(w, node, 1);
+  if (w->failed || decided < 0) return 0;
+  int label = decided ? get_label(w, i, branches, count) : NO_LABEL;
+  found->labels[node] = differ || !label ? label : label == LABEL_R ? PSEUDO_R : PSEUDO_S;
+  return 1;
+}
+
+/* Labels and hashes the nodes below two equal branches of the root; returns 0 if a label is left to RDKit. */
+static int label_subtrees(Labeler *w, int a, int b, Subtrees *found) {
+  int num_nodes = w->num_nodes; /* equal branches have been compared, and so expanded, to their ends */
+  int start[MAX_DEPTH + 2] = {0}, size = 0;
+  uint8_t *below = found->labels;
+  for (int node = 0; node < num_nodes; node++) {
+    below[node] = node == a || node == b || (node && below[w->nodes[node].parent]);
+    if (below[node]) start[MAX_DEPTH - w->nodes[node].depth + 1]++, size++;
+  }
+  for (int k = 0; k <= MAX_DEPTH; k++) start[k + 1] += start[k];
+  for (int node = 0; node < num_nodes; node++) {
+    if (below[node]) found->order[start[MAX_DEPTH - w->nodes[node].depth]++] = node;
+    found->labels[node] = NO_LABEL;
+    found->hashes[node] = (Hashes){0, 0};
+  }
+  found->count = size;
+  for (int at = 0; at < size; at++) {
+    int node = found->order[at];
+    const Node *current = w->nodes + node;
+    Hashes *hashes = found->hashes + node, *sum = found->hashes + current->parent;
+    if (!current->leaf && w->properties[current->atom * NUM_COLUMNS + TAG] && !label_node(w, node, found)) return 0;
+    uint64_t own = (uint64_t)current->number << 32 | (uint64_t)current->closure << 16 | (uint64_t)current->leaf << 8;
+    hashes->as_is = mix(hashes->as_is + mix(own | found->labels[node]));
+    hashes->mirrored = mix(hashes->mirrored + mix(own | mirror(found->labels[node])));
+    if (node == a || node == b) continue;
+    sum->as_is += hashes->as_is;
+    sum->mirrored += hashes->mirrored;
+  }
+  return 1;
+}
+
+/* Ranks the only two equal branches of the root as mirror images; returns 0 if that is left to RDKit. */
+static int sort_mirror_images(Labeler *w, uint16_t *branches, int count) {
+  Subtrees found;
+  for (uint32_t k = 0; k < w->m; k++)
+    if (w->bonds[k].stereo) return 0;
+  int first = find_equal(w, branches, count);
+  if (first < 0 || !label_subtrees(w, branches[first], branches[first + 1], &found)) return 0;
+  return rank_mirror_images(w, &found, branches, first) > 0;
 }
 
 /* Labels a stereocentre; returns 0 if it is left to RDKit. */
@@ -599,7 +657,7 @@ static int assign_labels(size_t n, uint32_t m, int perceived, uint8_t *propertie
   uint8_t *order = (uint8_t *)(mean_number + 2 * n);
   Labeler w = {n, m, properties, bonds, first, neighbours, pairs, bond_of, bond_of + 2 * (size_t)m,
                bond_of + 2 * (size_t)m + n, mean_number, mean_number + n, order, order + m, order + m + n,
-               order + m + 2 * n, order + m + 3 * n, nodes, pair_stack, 0, 0, 0, 0, perceived};
+               order + m + 2 * n, order + m + 3 * n, nodes, pair_stack, 0, 0, MAX_COMPARISONS, 0, perceived};
   memcpy(w.component, first, n * sizeof *first); /* temporarily: the position of the next bond of each atom */
   for (uint32_t k = 0; k < m; k++)
     for (int end = 0; end < 2; end++) bond_of[w.component[bonds[k].atoms[end]]++] = k;
