@@ -67,11 +67,13 @@ c1cc2ccc3cccc4ccc(c1)c2c34 c1cc[nH]c1 c1ccsc1 Cn1cnc2c1c(=O)n(C)c(=O)n2C c1ccc2c
 C[C@@H](N)C(=O)O F/C=C/F F/C=C\F C/C(F)=C(/Cl)C [H]/N=C(/F)Cl C/C=C/C=C\C C[C@H]1CC[C@@H](C)CC1 C[S@](=O)CC
 Cl[Pt@SP1](Cl)(N)N C[C@](C)(N)O CC=[C@]=CC
 """
-# CIP labels that depend on duplicate atoms: rings with heteroatoms, equivalent rings, rings closed at the centre.
+# CIP labels that depend on duplicate atoms: rings with heteroatoms, equivalent rings, rings closed at the centre; then
+# mirror images.
 _CIP_SMILES = r"""
 C[C@H](c1cccnc1)c1ccccc1 C[C@@H](c1ncccn1)c1cnccn1 O[C@H](c1ccc2[nH]cnc2c1)c1ccc2ncccc2c1
 N[C@@H](Cc1c[nH]cn1)C(=O)N1CCC[C@H]1C(N)=O C[C@H]1CC(=O)C=C2CC[C@@H]3C[C@H](O)CC[C@]3(C)[C@]12N C[C@H](C=C)C#N
 C[P@](=O)(O)c1ccccc1 C/C(=N\O)c1cc[n+](C)cc1 CC/C(C#N)=C(/c1ccccc1)c1ccncc1 Cn1c(=O)c2c(ncn2C[C@@H](O)CO)n(C)c1=O
+CN1C[C@@H]2[C@@H](N)[C@@H]2C1 N[C@@H]1[C@@H]2CC3C[C@H]1C[C@@](O)(C3)C2 C[C@@H]1CC[C@H](CN2[C@@H]3CC[C@H]2C[C@H](C3)O)CC1
 """
 _LARGE_SMILES = ("C" * 255, "C1" + "C" * 254 + "=C1", "C" * 150 + "C(=O)O." + "C" * 150 + "C1CC1")
 CHECK_SMILES = (*_SMILES.split(), *_CIP_SMILES.split(), *_LARGE_SMILES)
