@@ -103,8 +103,8 @@ The loss is that of held-out molecules, of descriptors and masked atoms; `nci` h
 made by an earlier version. Minutes of CPU time of one thread for a pretraining; for `nci` and `chembl` those of its
 card, without the computation of descriptors. The last column is the improvement over `none`, training from scratch,
 divided by the standard deviation of the defaults over five folds, the mean over tasks. Fold {used} of the five, one
-seed: differences of some tenths are within the noise. `chembl` has seen the unlabeled molecules of the folds, where
-ChEMBL has them; the others have not.
+seed: a single training makes each number, and other folds, seeds and tasks may change the order of base models that are
+close. `chembl` has seen the unlabeled molecules of the folds, where ChEMBL has them; the others have not.
 """
     machines = dict.fromkeys(row["machine"] for row in rows)
     return "\n".join([INTRODUCTION, markdown(head, cells), notes, *machines]) + "\n"
