@@ -328,11 +328,9 @@ def table_of_tasks(options: str, found: Mapping[str, Difference]) -> str:
         if not any(difference.values):
             continue
         n = len(difference.values)
-        mean, interval, std = difference.mean, "", ""
-        if n > 1:
-            half = difference.half_interval
-            interval, std = f"{mean - half:+.3f} to {mean + half:+.3f}", f"{difference.std:.3f}"
-        rows.append([name, METRICS[TASKS[name].metric].label, n, f"{mean:+.3f}", interval, std])
+        std = f"{difference.std:.3f}" if n > 1 else ""
+        metric, mean = METRICS[TASKS[name].metric].label, f"{difference.mean:+.3f}"
+        rows.append([name, metric, n, mean, difference.format_interval(), std])
     columns = ["metric", "folds", "improvement", "95% interval", "standard deviation over folds of the defaults"]
     return markdown([_name(options), *columns], rows)
 

@@ -45,6 +45,12 @@ class Difference:
         """Half the 95% interval of the mean, corrected for resampled splits."""
         return corrected_half_interval(self.values, self.share)
 
+    def format_interval(self) -> str:
+        """The 95% interval of the mean; empty for a single fold."""
+        if len(self.values) < 2:
+            return ""
+        return f"{self.mean - self.half_interval:+.3f} to {self.mean + self.half_interval:+.3f}"
+
     @property
     def is_worse(self) -> bool:
         """Whether the whole interval is below 0."""

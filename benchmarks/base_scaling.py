@@ -12,6 +12,7 @@ SMILES of the labeled molecules are excluded as well.
 """
 
 import argparse
+import json
 import statistics
 import sys
 import tomllib
@@ -19,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from arena_runs import cpu_seconds, train_fold
+from arena_statistics import differences, mean_standardized_difference
 from arena_tasks import TASKS, TDC, read_task, tasks_of
 from commands import MOLATTN, run
 from report import markdown
@@ -30,6 +32,7 @@ from molattn.training.metrics import METRICS
 RESULTS = Path(__file__).parent / "results" / "base_scaling.csv"
 FOLDS = RESULTS.with_name("arena_folds.csv")
 SCRATCH = "none"
+INCLUDED = ("nci", "chembl")
 DEFAULT_TASKS = ("caco2_wang", "clearance_microsome_az", "vdss_lombardo", "lipophilicity_astrazeneca")
 
 INTRODUCTION = """# What a larger pretraining buys
@@ -66,7 +69,7 @@ def describe_base(name: str, folder: Path) -> dict[str, object]:
     return {
         "base": name,
         "molecules": card["molecules"]["count"],
-        "width": name.split("x")[1] if measured.is_file() else {"nci": 64, "chembl": 128}[name],
+        "width": json.loads((base / "config.json").read_text(encoding="utf-8"))["model"]["hidden_dim"],
         "epochs": training["epochs"],
         "parameters": training["parameters"],
         "base_loss": training["val_loss"],
@@ -75,39 +78,74 @@ def describe_base(name: str, folder: Path) -> dict[str, object]:
 
 
 def page(rows: Sequence[Mapping[str, str]], folds: Sequence[Mapping[str, str]]) -> str:
-    """The page: a row for each base model, by its molecules, width and epochs."""
-    tasks = sorted(dict.fromkeys(row["task"] for row in rows), key=lambda name: TASKS[name].molecules)
+    """The page: a row for each base model; then a section for each that was tried on further tasks.
+
+    Args:
+        rows: of base models.
+        folds: of the defaults, as `arena.py folds` writes them.
+    """
+    tasks = sorted(
+        {row["task"] for row in rows if row["base"] == SCRATCH}, key=lambda name: (TASKS[name].molecules, name)
+    )
     scores: dict[tuple[str, str], dict[str, float]] = {}
     for row in rows:
         scores.setdefault((row["base"], row["task"]), {})[row["fold"]] = float(row["score"])
-    bases = {row["base"]: row for row in rows if all((row["base"], task) in scores for task in tasks)}
+    expected = {task: scores[SCRATCH, task] for task in tasks}
+    bases = {row["base"]: row for row in rows}
     cells = []
     for name, row in sorted(bases.items(), key=lambda item: _size(item[1])):
+        if any(not expected[task].keys() <= scores.get((name, task), {}).keys() for task in tasks):
+            continue  # not finished
         changes = [
-            _sign(task) * (score - scores[SCRATCH, task][fold]) / _std_of(task, folds)
+            _sign(task) * (scores[name, task][fold] - score) / _std_of(task, folds)
             for task in tasks
-            for fold, score in scores[name, task].items()
+            for fold, score in expected[task].items()
         ]
-        shown = [f"{statistics.mean(scores[name, task].values()):.3f}" for task in tasks]
+        shown = [f"{statistics.mean(scores[name, task][fold] for fold in expected[task]):.3f}" for task in tasks]
         made = [f"{float(row[column]):,.0f}" if row["molecules"] else "" for column in ("molecules", "width", "epochs")]
         minutes = f"{float(row['base_seconds']) / 60:.1f}" if row["base_seconds"] else ""
-        label = f"`{name}`" if name in (SCRATCH, "nci", "chembl") else ""
+        label = f"`{name}`" if name in (SCRATCH, *INCLUDED) else ""
         mean = "" if name == SCRATCH else f"{statistics.mean(changes):+.2f}"
         cells.append([*made, label, minutes, row["base_loss"], *shown, mean])
     number = {task: max(int(row["train"]) for row in rows if row["task"] == task) for task in tasks}
     columns = [f"{task}, {METRICS[TASKS[task].metric].label}, {number[task]:,}" for task in tasks]
     head = ["molecules", "width", "epochs", "name", "minutes", "loss", *columns, "mean improvement"]
-    used = ", ".join(sorted({row["fold"] for row in rows}))
+    used = ", ".join(sorted({fold for found in expected.values() for fold in found}))
     notes = f"""
 The loss is that of held-out molecules, of descriptors and masked atoms; `nci` has another set of descriptors, and was
-made by an earlier version. Minutes of CPU time of one thread for a pretraining; for `nci` and `chembl` those of its
-card, without the computation of descriptors. The last column is the improvement over `none`, training from scratch,
-divided by the standard deviation of the defaults over five folds, the mean over tasks. Fold {used} of the five, one
-seed: a single training makes each number, and other folds, seeds and tasks may change the order of base models that are
-close. `chembl` has seen the unlabeled molecules of the folds, where ChEMBL has them; the others have not.
+made by an earlier version. Minutes of CPU time of one thread for a pretraining; for `nci` and `chembl` the time on
+their cards, without the computation of descriptors. The last column is the improvement over `none`, training from
+scratch, divided by the standard deviation of the defaults over five folds, the mean over tasks. Fold {used} of the
+five, one seed: a single training makes each number, and other folds, seeds and tasks may change the order of base
+models that are close. `chembl` has seen the unlabeled molecules of the folds, where ChEMBL has them; the others have
+not.
 """
-    machines = dict.fromkeys(row["machine"] for row in rows)
-    return "\n".join([INTRODUCTION, markdown(head, cells), notes, *machines]) + "\n"
+    parts = [INTRODUCTION, markdown(head, cells), notes]
+    for name, row in bases.items():
+        if name not in (SCRATCH, *INCLUDED) and any(task not in tasks for base, task in scores if base == name):
+            parts.append(_compared_with_defaults(name, row, rows, folds))
+    return "\n".join([*parts, *dict.fromkeys(row["machine"] for row in rows)]) + "\n"
+
+
+def _compared_with_defaults(
+    name: str, base: Mapping[str, str], rows: Sequence[Mapping[str, str]], folds: Sequence[Mapping[str, str]]
+) -> str:
+    """A section that compares a base model with the defaults, on all tasks and folds that it was tried on."""
+    found = differences([*folds, *({**row, "options": name} for row in rows if row["base"] == name)], name)
+    cells = []
+    for task in sorted(found, key=lambda task: TASKS[task].molecules):
+        d, metric = found[task], METRICS[TASKS[task].metric].label
+        cells.append([task, metric, len(d.values), f"{d.mean:+.3f}", d.format_interval()])
+    usable = [d for d in found.values() if d.std > 0]
+    molecules = f"{int(base['molecules']):,}"
+    title = f"## {molecules} molecules, width {base['width']}, {base['epochs']} epochs, and the defaults"
+    text = (
+        "The improvement over the default base model; the interval is that of [the arena](../arena.md)."
+    )
+    table = markdown(["task", "metric", "folds", "improvement", "95% interval"], cells)
+    mean = "{:+.2f} ({:+.2f} to {:+.2f})".format(*mean_standardized_difference(usable)) if usable else "unknown"
+    end = f"Mean over tasks with several folds, in standard deviations over folds: {mean}.\n"
+    return f"{title}\n\n{text}\n\n{table}\n\n{end}"
 
 
 def _size(row: Mapping[str, str]) -> tuple[float, ...]:

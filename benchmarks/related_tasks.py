@@ -122,11 +122,10 @@ def page(rows: Sequence[Mapping[str, str]], alone: Sequence[Mapping[str, str]]) 
             own, d = [row for row in rows if row["task"] == name], found[name]
             molecules = (f"{statistics.mean(int(row[column]) for row in own):,.0f}" for column in ("train", "all"))
             score = statistics.mean(float(row["score"]) for row in own)
-            interval = (
-                f"{d.mean - d.half_interval:+.3f} to {d.mean + d.half_interval:+.3f}" if len(d.values) > 1 else ""
-            )
             label = METRICS[own[0]["metric"]].label
-            cells.append([group, name, *molecules, len(d.values), label, f"{score:.3f}", f"{d.mean:+.3f}", interval])
+            cells.append(
+                [group, name, *molecules, len(d.values), label, f"{score:.3f}", f"{d.mean:+.3f}", d.format_interval()]
+            )
     head = ["group", "task", "its training molecules", "all", "folds", "metric", "together", "improvement"]
     usable = [d for d in found.values() if d.std > 0]
     mean = "{:+.2f} ({:+.2f} to {:+.2f})".format(*mean_standardized_difference(usable)) if usable else "unknown"

@@ -39,6 +39,22 @@ def test_a_base_model_is_on_the_page_once_all_its_tasks_are_finished() -> None:
     assert "| `nci` |" in base_scaling.page([*rows, row("nci", "herg", 0.8)], folds)
 
 
+def test_a_base_model_that_was_tried_on_further_tasks_is_compared_with_the_defaults() -> None:
+    rows = [row("none", "caco2_wang", 0.4), row("5000x64x10", "caco2_wang", 0.35)]
+    assert "##" not in base_scaling.page(rows, FOLDS)
+    held = [
+        {**one, "task": task, "seed": "0", "metric": "mae", "train": "500", "held": "100"}
+        for one in FOLDS
+        for task in ("caco2_wang", "ld50_zhu")
+    ]
+    further = [row("5000x64x10", "ld50_zhu", score, fold=fold) for fold, score in enumerate((0.2, 0.3, 0.4))]
+    made = [{**one, "seed": "0", "metric": "mae", "held": "100"} for one in (*rows, *further)]
+    text = base_scaling.page(made, held)
+    assert "## 5,000 molecules, width 64, 10 epochs, and the defaults" in text
+    assert "| caco2_wang | MAE | 1 | -0.050 |  |" in text and "| ld50_zhu | MAE | 3 | +0.100 | " in text
+    assert "in standard deviations over folds: +1.00 (+1.00 to +1.00)." in text
+
+
 def test_the_committed_page_has_the_committed_rows() -> None:
     page = Path(base_scaling.__file__).parents[1] / "docs" / "results" / "base_scaling.md"
     expected = base_scaling.page(read_rows(base_scaling.RESULTS), read_rows(base_scaling.FOLDS))

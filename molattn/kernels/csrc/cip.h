@@ -230,7 +230,7 @@ static int find_duplicates(Labeler *w) {
   return 1;
 }
 
-/* Adds a child, a leaf or a path's next atom; sets `failed` if the tree becomes too large. */
+/* Adds a child: the next atom of a path, or a leaf; sets `failed` if the tree becomes too large. */
 static void add_node(Labeler *w, int parent, uint32_t atom, unsigned number, int closure, int leaf) {
   Node *parent_node = w->nodes + parent;
   if (w->num_nodes == MAX_NODES || parent_node->depth == MAX_DEPTH || parent_node->branches == MAX_BRANCHES) {
