@@ -139,9 +139,7 @@ def _compared_with_defaults(
     usable = [d for d in found.values() if d.std > 0]
     molecules = f"{int(base['molecules']):,}"
     title = f"## {molecules} molecules, width {base['width']}, {base['epochs']} epochs, and the defaults"
-    text = (
-        "The improvement over the default base model; the interval is that of [the arena](../arena.md)."
-    )
+    text = "The improvement over the default base model; the interval is that of [the arena](../arena.md)."
     table = markdown(["task", "metric", "folds", "improvement", "95% interval"], cells)
     mean = "{:+.2f} ({:+.2f} to {:+.2f})".format(*mean_standardized_difference(usable)) if usable else "unknown"
     end = f"Mean over tasks with several folds, in standard deviations over folds: {mean}.\n"
