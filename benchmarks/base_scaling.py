@@ -106,15 +106,15 @@ def page(rows: Sequence[Mapping[str, str]], folds: Sequence[Mapping[str, str]]) 
         minutes = f"{float(row['base_seconds']) / 60:.1f}" if row["base_seconds"] else ""
         label = f"`{name}`" if name in (SCRATCH, *INCLUDED) else ""
         mean = "" if name == SCRATCH else f"{statistics.mean(changes):+.2f}"
-        cells.append([*made, label, minutes, row["base_loss"], *shown, mean])
+        cells.append([*made, label, mean, *shown, minutes, row["base_loss"]])
     number = {task: max(int(row["train"]) for row in rows if row["task"] == task) for task in tasks}
     columns = [f"{task}, {METRICS[TASKS[task].metric].label}, {number[task]:,}" for task in tasks]
-    head = ["molecules", "width", "epochs", "name", "minutes", "loss", *columns, "mean improvement"]
+    head = ["molecules", "width", "epochs", "name", "mean improvement", *columns, "minutes", "loss"]
     used = ", ".join(sorted({fold for found in expected.values() for fold in found}))
     notes = f"""
 The loss is that of held-out molecules, of descriptors and masked atoms; `nci` has another set of descriptors, and was
 made by an earlier version. Minutes of CPU time of one thread for a pretraining; for `nci` and `chembl` the time on
-their cards, without the computation of descriptors. The last column is the improvement over `none`, training from
+their cards, without the computation of descriptors. The mean improvement is that over `none`, training from
 scratch, divided by the standard deviation of the defaults over five folds, the mean over tasks. Fold {used} of the
 five, one seed: a single training makes each number, and other folds, seeds and tasks may change the order of base
 models that are close. `chembl` has seen the unlabeled molecules of the folds, where ChEMBL has them; the others have

@@ -49,9 +49,10 @@ GROUPS = {
 INTRODUCTION = """# Related properties learned together
 
 Made by `python benchmarks/related_tasks.py --page docs/results/related_tasks.md`; the help of the command describes the
-protocol. One model with a target for each task of a group, trained on the molecules of all, against a model of the task
-alone, in held-out folds of TDC's tasks. The improvement is that of the metric of the leaderboard, the mean over folds:
-positive is better. The interval is that of the t distribution, with the variance of Nadeau and Bengio (2003).
+protocol. Two groups of tasks, pharmacokinetics and substrates of CYPs: one model with a target for each task of a
+group, trained on the molecules of all, against a model of the task alone, in held-out folds of TDC's tasks. The
+improvement is that of the metric of the leaderboard, the mean over folds: positive is better. The interval is that of
+the t distribution, with the variance of Nadeau and Bengio (2003). The last columns are numbers of training molecules.
 """
 
 
@@ -117,19 +118,15 @@ def page(rows: Sequence[Mapping[str, str]], alone: Sequence[Mapping[str, str]]) 
     """The page: a row for each task, group by group, and the mean standardized difference."""
     found = differences([*alone, *rows], TOGETHER)
     cells = []
-    for group, names in GROUPS.items():
-        for name in (name for name in names if name in found):
-            own, d = [row for row in rows if row["task"] == name], found[name]
-            molecules = (f"{statistics.mean(int(row[column]) for row in own):,.0f}" for column in ("train", "all"))
-            score = statistics.mean(float(row["score"]) for row in own)
-            label = METRICS[own[0]["metric"]].label
-            cells.append(
-                [group, name, *molecules, len(d.values), label, f"{score:.3f}", f"{d.mean:+.3f}", d.format_interval()]
-            )
-    head = ["group", "task", "its training molecules", "all", "folds", "metric", "together", "improvement"]
+    for name in (name for names in GROUPS.values() for name in names if name in found):
+        own, d = [row for row in rows if row["task"] == name], found[name]
+        molecules = (f"{statistics.mean(int(row[column]) for row in own):,.0f}" for column in ("train", "all"))
+        score, metric = statistics.mean(float(row["score"]) for row in own), METRICS[own[0]["metric"]].label
+        cells.append([name, metric, f"{d.mean:+.3f}", d.format_interval(), f"{score:.3f}", len(d.values), *molecules])
+    head = ["task", "metric", "improvement", "95% interval", "together", "folds", "its molecules", "all"]
     usable = [d for d in found.values() if d.std > 0]
     mean = "{:+.2f} ({:+.2f} to {:+.2f})".format(*mean_standardized_difference(usable)) if usable else "unknown"
-    parts = [INTRODUCTION, markdown([*head, "95% interval"], cells)]
+    parts = [INTRODUCTION, markdown(head, cells)]
     parts += [f"\nMean over tasks, in standard deviations over folds of the score of the task alone: {mean}.", ""]
     return "\n".join([*parts, *dict.fromkeys(row["machine"] for row in rows)]) + "\n"
 

@@ -27,9 +27,9 @@ def row(base: str, task: str, score: float, **columns: object) -> dict[str, str]
 def test_the_page_has_improvements_over_a_training_from_scratch() -> None:
     rows = [row("none", "caco2_wang", 0.4), row("5000x64x10", "caco2_wang", 0.35), row("nci", "caco2_wang", 0.45)]
     text = base_scaling.page(rows, FOLDS)
-    assert "| 5,000 | 64 | 10 |  | 2.0 | 0.1 | 0.350 | +0.50 |" in text
-    assert "| 5,000 | 64 | 10 | `nci` | 2.0 | 0.1 | 0.450 | -0.50 |" in text
-    assert "|  |  |  | `none` |  |  | 0.400 |  |" in text
+    assert "| 5,000 | 64 | 10 |  | +0.50 | 0.350 | 2.0 | 0.1 |" in text
+    assert "| 5,000 | 64 | 10 | `nci` | -0.50 | 0.450 | 2.0 | 0.1 |" in text
+    assert "|  |  |  | `none` |  | 0.400 |  |  |" in text
 
 
 def test_a_base_model_is_on_the_page_once_all_its_tasks_are_finished() -> None:
