@@ -3,7 +3,9 @@
 import gzip
 import hashlib
 import json
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +161,33 @@ def test_parts_are_discarded_and_nothing_else_is(output: Path) -> None:
     parts_folder(output).write_text("a file")
     with pytest.raises(UsageError, match="was not written by molattn"):
         discard_parts(output)
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_an_interrupted_removal_is_finished_by_the_next_start(
+    output: Path, monkeypatch: pytest.MonkeyPatch, steps: int
+) -> None:
+    parts = opened(output)
+    for number in (0, 1):
+        finish(parts, number, f"{number}\n")
+    removed = 0
+
+    def unlink(path: Path, **_: bool) -> None:
+        nonlocal removed
+        if removed == steps:
+            raise KeyboardInterrupt
+        removed += 1
+        os.unlink(path)
+
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        patch.setattr(Path, "unlink", unlink)
+        parts.join()
+    assert output.read_text() == "0\n---\n1\n"
+    assert parts.folder.exists() == (steps < 5)
+    again = opened(output)
+    assert not again.finished  # what a removal left is never joined
+    discard_parts(output)
+    assert not parts.folder.exists()
 
 
 def test_the_parts_of_a_link_are_next_to_the_file_that_it_leads_to(tmp_path: Path) -> None:

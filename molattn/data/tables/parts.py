@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,8 @@ from molattn.errors import InputError, UsageError
 MANIFEST = "manifest.json"
 JOINED_MARKER = "joined.json"
 """The file that marks the parts as joined, if their records are not removed."""
+REMOVED_MARKER = "removed.json"
+"""The name of the manifest while the parts are removed, so that an interrupted removal is not taken for parts."""
 
 
 def parts_folder(output: Path) -> Path:
@@ -107,7 +108,7 @@ class Parts(PartFiles):
             self.format.join(tables, inner)
         os.replace(joined, self.path)
         if not keep:
-            shutil.rmtree(self.folder)
+            _remove_folder(self.folder)
             return
         write_text(self.folder / JOINED_MARKER, "{}\n")
         self.is_joined = True
@@ -122,10 +123,22 @@ def discard_parts(output: Path) -> None:
     """
     folder = parts_folder(output)
     if folder.exists():
-        has_parts = (folder / MANIFEST).is_file()
+        has_parts = any((folder / name).is_file() for name in (MANIFEST, REMOVED_MARKER))
         if not folder.is_dir() or not (has_parts or all(file.name[0] == "." for file in folder.iterdir())):
             raise UsageError(f"{folder} exists and was not written by molattn: move it, or give another --output")
-        shutil.rmtree(folder)
+        _remove_folder(folder)
+
+
+def _remove_folder(folder: Path) -> None:
+    """Remove a folder of parts; if the process is killed meanwhile, what is left is known as a removal."""
+    marker = folder / REMOVED_MARKER
+    if (folder / MANIFEST).exists():
+        os.replace(folder / MANIFEST, marker)
+    for path in folder.iterdir():
+        if path != marker:
+            path.unlink()
+    marker.unlink(missing_ok=True)
+    folder.rmdir()
 
 
 def _read_json(path: Path) -> dict[str, Any]:
