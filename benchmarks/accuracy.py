@@ -24,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, fields
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from accuracy_page import ENSEMBLE, page
@@ -58,7 +59,7 @@ def split_file(dataset: str, split: str = "") -> Path:
     return datasets_dir() / "splits" / (f"{dataset}-{split}.csv" if split else f"{dataset}.csv")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Result:
     """One row of the file of results; errors are in the unit of the target."""
 
@@ -83,7 +84,7 @@ class Result:
 
 def read_results(path: Path) -> list[Result]:
     """The results in a file; none if there is no file yet."""
-    types = {field.name: field.type for field in fields(Result)}
+    types: dict[str, Any] = {field.name: field.type for field in fields(Result)}
     return [Result(**{name: types[name](text) for name, text in row.items()}) for row in read_rows(path)]
 
 

@@ -202,8 +202,8 @@ def _overlap(values: np.ndarray, truth: np.ndarray) -> float:
 
 
 def _tau(values: np.ndarray, truth: np.ndarray) -> float:
-    found = kendalltau(values, truth).statistic
-    return 0.0 if np.isnan(found) else float(found)
+    result: Any = kendalltau(values, truth)
+    return 0.0 if np.isnan(result.statistic) else float(result.statistic)
 
 
 MEASURES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {

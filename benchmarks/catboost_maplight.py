@@ -13,7 +13,7 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from catboost import CatBoostClassifier, CatBoostRegressor
+from catboost import CatBoostClassifier, CatBoostRegressor  # pyright: ignore[reportMissingImports]
 from rdkit import Chem, rdBase
 from rdkit.Avalon.pyAvalonTools import GetAvalonCountFP
 from rdkit.Chem import DataStructs, Descriptors, rdFingerprintGenerator, rdReducedGraphs

@@ -64,9 +64,8 @@ def main() -> None:
         )
     else:
         boosting = HistGradientBoostingClassifier if binary else HistGradientBoostingRegressor
-        model = boosting(random_state=seed, max_iter=1000, early_stopping=True, n_iter_no_change=20).fit(
-            x[train], y[train], X_val=x[val], y_val=y[val]
-        )
+        stop = {"early_stopping": True, "n_iter_no_change": 20}
+        model = boosting(random_state=seed, max_iter=1000, **stop).fit(x[train], y[train], X_val=x[val], y_val=y[val])
     predictions = model.predict_proba(x)[:, 1] if binary else model.predict(x)
     write_predictions(options.output, rows, predictions.tolist())
 

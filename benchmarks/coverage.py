@@ -44,7 +44,9 @@ def resplit(folder: Path, level: float, count: int) -> dict[str, dict[str, list[
     import molattn
     from molattn.chem import canonical_smiles, read_smiles
     from molattn.data.tables.table import column, read_table
+    from molattn.errors import SmilesError
     from molattn.models.calibration import prediction_intervals
+    from molattn.models.tasks import Regression
     from molattn.training.calibrate import calibrate
     from molattn.training.descriptors import append_computed_descriptors
 
@@ -57,7 +59,8 @@ def resplit(folder: Path, level: float, count: int) -> dict[str, dict[str, list[
     truth = np.array(column(table, target), dtype=float)[:, None]
     predictions = {}
     for part, part_rows in rows.items():
-        molecules = artifact.model.read(smiles[part_rows], artifact.read_options)
+        read = artifact.model.read(smiles[part_rows], artifact.read_options)
+        molecules = [molecule for molecule in read if not isinstance(molecule, SmilesError)]
         scaler = artifact.descriptors
         values = None if scaler is None else append_computed_descriptors(scaler.computed, None, molecules)
         z = None if scaler is None or values is None else scaler.scale(values)
@@ -65,6 +68,7 @@ def resplit(folder: Path, level: float, count: int) -> dict[str, dict[str, list[
     test, y = predictions["test"], truth[rows["test"]]
     keys = np.array([canonical_smiles(read_smiles(text)) for text in smiles[rows["test"]]])
     molecules = np.unique(keys)
+    assert isinstance(artifact.task, Regression)
     methods = [m for m in METHODS if m != "none" or test.std is not None]
     found: dict[str, dict[str, list[float]]] = {m: {"coverage": [], "width": []} for m in methods}
     for seed in range(count):

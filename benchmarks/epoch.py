@@ -61,14 +61,14 @@ def main() -> None:
     batches = collated()
     assert model.edges is not None
     edge_embedding_of = model.edges.edge_embedding
-    graphs, edges = [model._atoms(batch) for batch in batches], [edge_embedding_of(batch) for batch in batches]
+    graphs, edges = [model._embed_nodes(batch) for batch in batches], [edge_embedding_of(batch) for batch in batches]
     flat = FlatParameters(model)
     average = ExponentialMovingAverage(model, settings.ema)
     average.attach(model, flat.flat)
     optimizer = torch.optim.AdamW(flat.flat, lr=settings.learning_rate, fused=True)
 
     def embedded() -> list:
-        return [(model._atoms(batch), edge_embedding_of(batch)) for batch in batches]
+        return [(model._embed_nodes(batch), edge_embedding_of(batch)) for batch in batches]
 
     def blocks() -> None:
         for graph, edge_embedding in zip(graphs, edges, strict=True):

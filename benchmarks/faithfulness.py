@@ -70,7 +70,7 @@ def max_tau(run_folder: Path, split: str, name: str) -> float:
     for smiles in split_smiles(run_folder, split):
         terms = np.round(atom_contributions(smiles, name), 4)
         if np.ptp(terms) > 0:
-            taus.append(kendalltau(terms + 1e-6 * rng.normal(size=len(terms)), terms).statistic)
+            taus.append(kendalltau(terms + 1e-6 * rng.normal(size=len(terms)), terms)[0])
     return float(np.mean(taus))
 
 
@@ -93,10 +93,11 @@ def main() -> None:
     for dataset in arguments.datasets:
         for preset in PRESETS:
             errors, records = [], []
-            for seed in arguments.seeds:
-                output, metrics = train(dataset, preset, seed, arguments.output)
+            trained = [train(dataset, preset, seed, arguments.output) for seed in arguments.seeds]
+            folder, first = trained[0]
+            (target,) = first["test"]
+            for output, metrics in trained:
                 seconds.append(json.loads((output / "env.json").read_text())["training_seconds"])
-                (target,) = metrics["test"]
                 errors.append([metrics[side][target]["rmse"] for side in ("val", "test")])
                 start = time.perf_counter()
                 records.append(measure(output, arguments.side, arguments.output))
@@ -105,7 +106,7 @@ def main() -> None:
             print(
                 f"\n`{dataset}`, preset `{preset}`: RMSE {val} of validation, {test} of test; "
                 f"{records[0]['molecules_with_truth']} {arguments.side} molecules; a perfect order without ties has a "
-                f"tau of {max_tau(output, arguments.side, target):.2f}\n"
+                f"tau of {max_tau(folder, arguments.side, target):.2f}\n"
             )
             rows = [
                 [

@@ -24,7 +24,7 @@ from typing import Any
 
 from commands import DATASETS
 from peers import FOLDER, python_of
-from rdkit import Chem, RDLogger
+from rdkit import Chem, rdBase
 from report import describe_machine, format_spread, machine, markdown, save_results, spread
 from tables import nci_smiles, read_rows
 
@@ -46,7 +46,7 @@ def read_molecules(table: Path | None = None, column: str = "smiles") -> dict[st
     sets = {"ESOL": [row["smiles"] for row in read_rows(DATASETS / "esol.csv")], "NCI": nci_smiles()}
     if table is not None:
         sets[table.stem] = [row[column] for row in read_rows(table)]
-    RDLogger.DisableLog("rdApp.*")
+    rdBase.DisableLog("rdApp.*")
     return {name: [text for text in smiles if Chem.MolFromSmiles(text)] for name, smiles in sets.items()}
 
 

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from rdkit import Chem, RDLogger
+from rdkit import Chem, rdBase
 
 Steps = dict[str, Callable[[list[str]], object]]
 
@@ -65,8 +65,8 @@ def pyg() -> Steps:
 
 def chemprop() -> Steps:
     """chemprop's default featurizer."""
-    from chemprop.featurizers import SimpleMoleculeMolGraphFeaturizer
-    from chemprop.utils import make_mol
+    from chemprop.featurizers import SimpleMoleculeMolGraphFeaturizer  # pyright: ignore[reportMissingImports]
+    from chemprop.utils import make_mol  # pyright: ignore[reportMissingImports]
 
     featurizer = SimpleMoleculeMolGraphFeaturizer()
     return {
@@ -78,7 +78,7 @@ def chemprop() -> Steps:
 
 def chemprop_cuik() -> Steps:
     """chemprop's C++ featurizer, with batches of 64 as in its command."""
-    from chemprop.featurizers import CuikmolmakerMolGraphFeaturizer
+    from chemprop.featurizers import CuikmolmakerMolGraphFeaturizer  # pyright: ignore[reportMissingImports]
 
     featurizer = CuikmolmakerMolGraphFeaturizer()
 
@@ -95,7 +95,7 @@ METHODS = {f.__name__: f for f in (rdkit, molattn, pyg, chemprop, chemprop_cuik)
 def main() -> None:
     """The command."""
     method, file, rounds = sys.argv[1:]
-    RDLogger.DisableLog("rdApp.*")
+    rdBase.DisableLog("rdApp.*")
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
     smiles = Path(file).read_text().split()

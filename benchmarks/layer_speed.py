@@ -70,7 +70,7 @@ def measure_attention(arguments: argparse.Namespace) -> str:
     for batch, length in product(arguments.batches, arguments.sizes or (16, 64, 256, 1024)):
         x = torch.randn(batch, length, CHANNELS)
         is_real = torch.arange(length) < torch.randint(length // 2, length + 1, (batch, 1))
-        calls = []
+        calls: list[tuple[Callable[[], Tensor], Callable[[], Tensor]]] = []
         for mask, padding in ((None, None), (padding_mask(is_real), ~is_real)):
             their_call = partial(theirs, x, x, x, key_padding_mask=padding, need_weights=False)
             calls.append((partial(ours, x, mask=mask), lambda call=their_call: call()[0]))

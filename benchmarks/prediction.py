@@ -87,11 +87,13 @@ def time_stages(run_folder: Path, table: Path, output: Path) -> list[tuple[str, 
     from molattn.data.tables.readers import open_stream
     from molattn.data.tables.row_stream import CHUNK_SIZE
     from molattn.data.tables.writers import NewColumn, output_format
+    from molattn.models.graph_model import GraphModel
     from molattn.models.predict import MAX_BATCH_MOLECULES
 
     torch.set_num_threads(1)
     predictor = molattn.load(run_folder)
     model = predictor.model
+    assert isinstance(model, GraphModel)
 
     def read_table() -> list:
         with open_stream(table) as stream:

@@ -59,7 +59,8 @@ def work() -> dict[str, Callable[[], object]]:
 
     def train() -> None:
         for batch in batches:
-            mse_loss(model(batch).float(), torch.zeros(len(batch.mask), 1)).backward()
+            y = model(batch).float()
+            mse_loss(y, torch.zeros_like(y)).backward()
 
     def predict() -> None:
         with torch.inference_mode():

@@ -30,7 +30,7 @@ SMALL = ("--epochs", "1", "--set", "model.num_layers=1", "--set", "model.hidden_
 def write_input(path: Path, rows: int) -> None:
     """Write a table with that many molecules."""
     smiles = nci_smiles()
-    chains = ("".join(chain) for length in range(2, 12) for chain in product("CNO", repeat=length))
+    chain, chains = "", ("".join(chain) for length in range(2, 12) for chain in product("CNO", repeat=length))
     with open(path, "w") as file:
         file.write("number,smiles,y\n")
         for i in range(rows):
@@ -66,11 +66,12 @@ def train(arguments: list[str]) -> tuple[list[tuple[str, float, float]], int]:
         stderr=subprocess.PIPE,
         text=True,
     )
-    assert process.stderr is not None
+    stderr = process.stderr
+    assert stderr is not None
     names = ["starting"]
 
     def read_messages() -> None:
-        for line in process.stderr:
+        for line in stderr:
             print(f"    {line.rstrip()}", file=sys.stderr, flush=True)
             if not line.startswith(("molecule ", "building ", "epoch ", "warning", "task", "they were", "  ")):
                 names.append(line.strip())

@@ -17,9 +17,9 @@ from typing import Any
 
 from axe_playwright_python.base import AXE_SCRIPT
 from browser import chromium
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, ViewportSize
 
-SCREENS = {"wide": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
+SCREENS: dict[str, ViewportSize] = {"wide": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
 MAIN = [
     "README",
     *(f"docs/guide/{name}" for name in ("README", "find", "install", "train", "predict", "explain", "layers")),

@@ -15,14 +15,14 @@ from pathlib import Path
 
 from browser import chromium
 from PIL import Image, ImageDraw
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Locator, Page, ViewportSize
 
 import molattn
 from molattn.inference.views import page_attributions
 from molattn.viewer import page
 
 ASPIRIN = "CC(=O)Oc1ccccc1C(=O)O"
-SIZE = {"width": 960, "height": 620}
+SIZE: ViewportSize = {"width": 960, "height": 620}
 STILL, MOVING = 1600, 40
 """Milliseconds that a frame is shown: one to look at, and one of the mouse on its way."""
 ARROW = ((0, 0), (0, 17), (4, 13), (7, 20), (10, 19), (7, 12), (12, 12))

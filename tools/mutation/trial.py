@@ -202,8 +202,7 @@ def _replace_code(module: Module, function: str, functions: dict[str, list[list[
     for functions_of_code, code in zip(functions[function], module.compile_functions()[function], strict=True):
         for f in functions_of_code:
             # A mutant without the only `super()` has no cell for the class: it is added, and not read.
-            freevars = {} if code.co_freevars else {"co_freevars": f.__code__.co_freevars}
-            f.__code__ = code.replace(**freevars)
+            f.__code__ = code if code.co_freevars else code.replace(co_freevars=f.__code__.co_freevars)
             replaced = True
     return replaced
 

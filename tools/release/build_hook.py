@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface  # pyright: ignore[reportMissingImports]
 
 WHEEL_VARIABLE = "MOLATTN_WHEEL"
 """The environment variable that is "compiled" for a wheel with libraries, "pure" or empty for one without."""

@@ -153,10 +153,11 @@ def _pictures(card: DatasetCard) -> list[str]:
         f"Below are {_MOLECULES} of them, from the least to the largest `{card.targets[0].name}`.",
     ]
     values = [float(cell) for cell in column(table, card.targets[0].name)]
-    order = [i for i in np.argsort(values, kind="stable") if mols[i] is not None]
-    chosen = [order[i] for i in np.linspace(0, len(order) - 1, _MOLECULES).round().astype(int)]
+    order: list[int] = [i for i in np.argsort(values, kind="stable").tolist() if mols[i] is not None]
+    chosen: list[int] = [order[i] for i in np.linspace(0, len(order) - 1, _MOLECULES).round().astype(int).tolist()]
     unit = card.targets[0].unit
-    parts.append(molecule_grid([(mols[i], smiles[i], f"{values[i]:.2f} {unit}".strip()) for i in chosen]))
+    drawn = [(mol, smiles[i], f"{values[i]:.2f} {unit}".strip()) for i in chosen if (mol := mols[i]) is not None]
+    parts.append(molecule_grid(drawn))
     return parts
 
 
