@@ -1,7 +1,7 @@
 """Validation of layer arguments: names, sizes and probabilities."""
 
 from collections.abc import Mapping
-from numbers import Integral
+from numbers import Integral, Real
 from typing import TypeVar
 
 from molattn.errors import unknown_choice
@@ -41,5 +41,5 @@ def check_dropout(p: float) -> None:
     Raises:
         ValueError: it is not.
     """
-    if not 0 <= p < 1:
-        raise ValueError(f"dropout probability must be from 0 to below 1, not {p}")
+    if not isinstance(p, Real) or not 0 <= p < 1:
+        raise ValueError(f"dropout probability must be from 0 to below 1, not {p!r}")

@@ -11,6 +11,7 @@ from molattn.attention.implementations import AttendArguments, attention, comput
 from molattn.attention.layout import AttentionLayout, DenseLayout, EdgeListLayout
 from molattn.attention.normalize import Normalizer, make_normalizer
 from molattn.attention.score import SCORES, SCORES_WITH_WEIGHTS, Score, dot, scaled_dot
+from molattn.kernels.operations import is_autocast_enabled
 
 
 def attention_weights(
@@ -47,7 +48,7 @@ def attention_weights(
         ValueError: an unknown score or normalizer, or the name of a score with weights, which `make_score` creates;
             queries and keys with different numbers of channels for a dot product; a mask whose size does not match the
             queries or keys; a number of queries that is not the `num_receivers` of an edge list.
-        TypeError: an integer mask, which is ambiguous.
+        TypeError: an integer mask, which is ambiguous, or a bias that is not floating-point.
         IndexError: on a CPU, an edge refers to a node that does not exist.
 
     >>> import torch
@@ -57,7 +58,7 @@ def attention_weights(
     >>> attention_weights(sentence[5], sentence, score="dot").round(decimals=2).tolist()
     [0.0, 0.0, 0.0, 0.88, 0.0, 0.12]
     """
-    layout, bias = _as_layout(layout, bias)
+    layout, bias = _as_layout(layout, bias, q)
     score = _look_up_score(score)
     _check_queries_and_keys(q, k, layout, score)
     return compute_weights(q, k, layout, bias, edges, score, make_normalizer(normalizer))
@@ -142,7 +143,7 @@ def attend(
     >>> torch.allclose(output, attend(q, k, v, causal_mask(5)), atol=1e-5)
     True
     """
-    layout, bias = _as_layout(layout, bias)
+    layout, bias = _as_layout(layout, bias, q)
     score, normalizer = _look_up_score(score), make_normalizer(normalizer)
     check_dropout(dropout)
     _check_keys_and_values(k, v, layout)
@@ -160,12 +161,31 @@ def split_mask(mask: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor
     return valid, added if bias is None else bias + added
 
 
-def _as_layout(layout: AttentionLayout | Tensor | None, bias: Tensor | None) -> tuple[AttentionLayout, Tensor | None]:
+def _as_layout(
+    layout: AttentionLayout | Tensor | None, bias: Tensor | None, q: Tensor
+) -> tuple[AttentionLayout, Tensor | None]:
     """The layout and the bias: a mask becomes a `DenseLayout`, and a float mask is first split into mask and bias."""
-    if not isinstance(layout, Tensor):
-        return (DenseLayout() if layout is None else layout), bias
-    mask, bias = split_mask(layout, bias)
-    return DenseLayout(mask), bias
+    if layout is None:
+        layout = DenseLayout()
+    elif isinstance(layout, Tensor):
+        mask, bias = split_mask(layout, bias)
+        layout = DenseLayout(mask)
+    return layout, None if bias is None else _as_bias(bias, layout, q)
+
+
+def _as_bias(bias: Tensor, layout: AttentionLayout, q: Tensor) -> Tensor:
+    """The bias in the dtype of the queries, and above the number that masks a pair.
+
+    Masked logits are the lowest finite number, which some masks have for pairs that are not to be attended to: with
+    half of it, a pair that `layout` masks is still below.
+    """
+    if not bias.is_floating_point():
+        raise TypeError(f"bias is added to the logits: it has to be floating-point, not {bias.dtype}; see mask")
+    if bias.dtype != q.dtype and not is_autocast_enabled(q):
+        bias = bias.to(q.dtype)
+    if isinstance(layout, DenseLayout) and layout.mask is not None:
+        bias = bias.clamp(min=torch.finfo(bias.dtype).min / 2)
+    return bias
 
 
 def _check_keys_and_values(k: Tensor, v: Tensor, layout: AttentionLayout) -> None:

@@ -35,6 +35,7 @@ from molattn.kernels.operations import (
     has_concrete_values,
     is_autocast_enabled,
     is_transformed,
+    tracing_reason,
 )
 
 
@@ -108,16 +109,14 @@ def _fused_unsupported_reason(args: AttendArguments) -> str:
 
 def _edge_kernel_unsupported_reason(args: AttendArguments) -> str:
     """The first requirement of the compiled and chunked kernels that is not met; empty if all are met."""
-    if torch.compiler.is_compiling():
-        return "inside torch.compile"
+    if reason := tracing_reason(*_tensors(args)):
+        return reason
     if args.score is not scaled_dot or not _is_dot_product_softmax(args):
         return "a score or normalizer other than the softmax of scaled dot products"
     if args.bias is not None or args.k.shape != args.v.shape:
         return "a bias" if args.bias is not None else "values and keys of different shapes"
     if is_autocast_enabled(args.q):
         return "inside autocast"
-    if is_transformed(*_tensors(args)):
-        return "inside a torch.func transform"
     return "" if has_concrete_values(args.q) else "tensors without data (fake, meta or traced)"
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from molattn.kernels.batch_layout import valid_pairs
-from molattn.kernels.operations import all_true, is_transformed
+from molattn.kernels.operations import all_true, tracing_reason
 
 
 @runtime_checkable
@@ -333,7 +333,12 @@ class EdgeListLayout:
 
 
 def scatter_sum(x: Tensor, index: Tensor, size: int) -> Tensor:
-    """y_i = sum of the rows x_k with index_k = i: (rows, ...) -> (size, ...)."""
+    """y_i = sum of the rows x_k with index_k = i: (rows, ...) -> (size, ...).
+
+    Numbers of 16 bits are added in float32: a sum in bfloat16 stops growing at 256 terms.
+    """
+    if x.dtype in (torch.float16, torch.bfloat16):
+        return scatter_sum(x.float(), index, size).to(x.dtype)
     return x.new_zeros(size, *x.shape[1:]).index_add(0, index, x)
 
 
@@ -376,4 +381,4 @@ def mask_or(a: Tensor, b: Tensor) -> Tensor:
 
 def _can_view_as_bytes(*masks: Tensor) -> bool:
     # The C++ that torch.compile generates does not support viewing masks as bytes.
-    return not torch.compiler.is_compiling() and not is_transformed(*masks)
+    return not tracing_reason(*masks)

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from molattn.kernels.operations import is_transformed
+from molattn.kernels.operations import tracing_reason
 
 # Below this number of multiplications, the overhead of oneDNN outweighs its speed.
 _MIN_MULTIPLICATIONS = 2**20
@@ -37,13 +37,13 @@ def linear(
     >>> torch.allclose(linear(x, weight, bias), torch.nn.functional.linear(x, weight, bias), atol=1e-5)
     True
     """
-    if not _use_onednn(x, weight):
+    if not _use_onednn(x, weight, bias):
         return F.linear(x, weight, bias)
     x = x.contiguous() if 0 in x.stride() else x
     return _OneDNNLinear.apply(x.flatten(0, -2), weight, bias).unflatten(0, x.shape[:-1])
 
 
-def _use_onednn(x: Tensor, weight: Tensor) -> bool:
+def _use_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     return (
         not torch.compiler.is_compiling()  # first: torch.export would make a guard of the comparison of sizes below
         and x.dim() > 1
@@ -53,7 +53,7 @@ def _use_onednn(x: Tensor, weight: Tensor) -> bool:
         and not torch.is_autocast_enabled("cpu")
         and _HAS_ONEDNN
         and bool(torch.backends.mkldnn.enabled)
-        and not is_transformed(x, weight)
+        and not tracing_reason(x, weight, bias)
     )
 
 

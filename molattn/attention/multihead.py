@@ -178,13 +178,21 @@ class MultiHeadAttention(nn.Module):
 
         Raises:
             ValueError: the mask or the bias has the wrong number of dimensions, such as (batch, i, j), which is
-                ambiguous, or the wrong sizes; queries, keys and values differ in batch; the numbers of keys and values
-                differ; there are more than max_length keys.
-            TypeError: an integer mask, which is ambiguous.
+                ambiguous, or the wrong sizes; a wrong number of channels; queries, keys and values differ in batch; the
+                numbers of keys and values differ; there are more than max_length keys.
+            TypeError: an integer mask, which is ambiguous, or a bias that is not floating-point.
         """
         self_attention = key is None or key is query
         key, layout = query if key is None else key, None
         _check_input_shapes(query, key, value)
+        for name, x, layer in (
+            ("query", query, self.q_proj),
+            ("key", key, self.k_proj),
+            ("value", key if value is None else value, self.v_proj),
+        ):
+            width = getattr(layer, "in_features", None)
+            if width is not None and x.shape[-1] != width:
+                raise ValueError(f"the {name} has {x.shape[-1]} channels, and the layer expects {width}")
         self._check_pairwise_shape("bias", bias, query, key)
         if mask is not None:
             self._check_pairwise_shape("mask", mask, query, key)
@@ -263,9 +271,14 @@ class MultiHeadAttention(nn.Module):
             (batch, i, output_dim), and the weights (batch, H, i, j), or None without `return_weights`.
 
         Raises:
-            ValueError: the mask or the bias has the wrong number of dimensions or the wrong sizes, as in `forward`.
-            TypeError: an integer mask, which is ambiguous.
+            ValueError: queries and keys differ in batch; the mask or the bias has the wrong number of dimensions or
+                the wrong sizes, as in `forward`.
+            TypeError: an integer mask, which is ambiguous, or a bias that is not floating-point.
         """
+        if query.shape[:-2] != k.shape[:-3]:  # a batch of one would broadcast silently
+            raise ValueError(
+                f"queries of batch {tuple(query.shape[:-2])}, but keys and values of batch {tuple(k.shape[:-3])}"
+            )
         self._check_pairwise_shape("bias", bias, query, k)
         if isinstance(layout, Tensor):
             self._check_pairwise_shape("mask", layout, query, k)

@@ -82,6 +82,8 @@ def hardmax(logits: Tensor, layout: AttentionLayout) -> Tensor:
     >>> hardmax(torch.tensor([[3.0, 1.0, 3.0]]), DenseLayout()).tolist()
     [[0.5, 0.0, 0.5]]
     """
+    if logits.dtype in _HALF:
+        return hardmax(logits.float(), layout).to(logits.dtype)
     top = layout.zero_masked((logits >= layout.max_over_keys(logits)).to(logits.dtype))
     # Zeros that depend on the logits, so that the gradient is zero rather than None, which autograd.grad rejects.
     zeros = logits.masked_fill(torch.ones_like(logits, dtype=torch.bool), 0.0)
@@ -113,6 +115,8 @@ def sparsemax(logits: Tensor, layout: AttentionLayout) -> Tensor:
     >>> sparsemax(torch.tensor([[2.0, 1.5, -1.0]]), DenseLayout()).tolist()
     [[0.75, 0.25, 0.0]]
     """
+    if logits.dtype in _HALF:
+        return sparsemax(logits.float(), layout).to(logits.dtype)
     z = logits - layout.max_over_keys(logits)
     # tau is never less than the largest logit minus 1, so no logit at or below that is ever in S. `~(z <= -1)` rather
     # than `z > -1`, so that NaN stays in S and propagates to the result.
@@ -162,6 +166,9 @@ def _support_by_bisection(z: Tensor, layout: AttentionLayout) -> Tensor:
         support = support * ~(x <= _threshold(x, support, layout))
     return support
 
+
+_HALF = (torch.float16, torch.bfloat16)
+"""Sums over many keys in these dtypes stop growing, or overflow."""
 
 NORMALIZERS: dict[str, Normalizer] = {"softmax": softmax, "hardmax": hardmax, "sparsemax": sparsemax}
 """The normalizers by name, for the argument `normalizer` of `attend` and of the layers."""

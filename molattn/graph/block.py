@@ -240,6 +240,13 @@ class GraphNetBlock(nn.Module):
 
         Args:
             graph: with edge_dim edge features and global_dim graph features.
+
+        Returns:
+            The graph with v', zero in the padding of a dense graph, and the other features that are updated.
+
+        Raises:
+            ValueError: nodes or edge features with another number of channels, or edge features of another dtype.
+            TypeError: a node_mask that is not boolean.
         """
         return forward_block(self, graph) if isinstance(graph, DenseGraph) else self.forward_unfused(graph)
 
@@ -267,6 +274,8 @@ class GraphNetBlock(nn.Module):
         e = phi_e(self._normed(graph))
         ebar_i = self.join(self.rho_ev(e))
         v = self.phi_v(ebar_i, graph)
+        if isinstance(graph, DenseGraph):
+            v = graph.zero_padding(v)
         graph = graph.replace(v=v, e=graph.e if self.edges is None else self.edges(e, graph.e))
         if self.phi_u is None:
             return graph, e

@@ -10,6 +10,7 @@ from torch_geometric.utils import to_edge_index
 from torch_geometric.utils.sparse import set_sparse_value
 
 from molattn.graph.graph import Graph
+from molattn.kernels.operations import tracing_reason
 
 Pair = tuple[Tensor, Tensor]
 
@@ -83,7 +84,7 @@ def parse_inputs(
     if edge_dim == -1 and edge_attr is None:
         raise ValueError("edge_dim=-1 is inferred from the first call: it needs an edge_attr")
     batches = _batches(x, u, batch)
-    if not torch.compiler.is_compiling():
+    if not tracing_reason():
         first, second = ("senders", "receivers") if forward else ("receivers", "senders")
         _check_range(rows[0], size[0], f"edge_index has {first}", "x")
         _check_range(rows[1], size[1], f"edge_index has {second}", "x")

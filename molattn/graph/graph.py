@@ -1,7 +1,6 @@
 """Batches of graphs, as one edge list (`Graph`) or padded to one size (`DenseGraph`)."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -67,12 +66,22 @@ class Graph:
             batch: (n,) the graph of each node; all nodes are of one graph by default.
             num_graphs: b, the number of graphs in `batch`.
 
+        Raises:
+            TypeError: an edge_index that is not of integers.
+            ValueError: an edge_index that is not (2, m), or an edge_attr with another number of rows than m.
+
         >>> import torch
         >>> from molattn.graph import Graph
         >>> graph = Graph.from_edge_index(torch.randn(3, 4), torch.tensor([[0, 1, 0, 2], [1, 0, 2, 0]]))
         >>> graph.sender.tolist(), graph.receiver.tolist()
         ([0, 1, 0, 2], [1, 0, 2, 0])
         """
+        if edge_index.is_floating_point() or edge_index.dtype == torch.bool:
+            raise TypeError(f"edge_index is of integers, not {edge_index.dtype}")
+        if edge_index.dim() != 2 or edge_index.shape[0] != 2:
+            raise ValueError(f"edge_index is (2, edges), not {tuple(edge_index.shape)}")
+        if edge_attr is not None and edge_attr.shape[0] != edge_index.shape[1]:
+            raise ValueError(f"{edge_attr.shape[0]} rows of edge_attr for {edge_index.shape[1]} edges")
         if batch is None:
             batch = edge_index.new_zeros(x.shape[0])
         return cls(x, edge_index[0], edge_index[1], batch, num_graphs, edge_attr, u)
@@ -258,6 +267,10 @@ class Graph:
         )
 
 
+_STORED_SIZES = "_right_padded_sizes"
+"""The attribute of a `DenseGraph` with the version of its mask and the `right_padded_sizes` of that version."""
+
+
 @dataclass(frozen=True)
 class DenseGraph:
     """b graphs padded to n nodes each; every pair of nodes is an edge, unless `edge_mask` is given.
@@ -302,12 +315,18 @@ class DenseGraph:
             return DenseLayout(self.edges.unsqueeze(-3))
         return PaddedGraphLayout(None if all_true(self.node_mask) else self.node_mask, self.edge_mask)
 
-    @cached_property
+    @property
     def right_padded_sizes(self) -> Int[Tensor, "b"] | None:
         """`count_nodes`, (b,), if the padding of every graph comes after its nodes; else None."""
-        counts = self.count_nodes()
-        first = torch.arange(self.node_mask.shape[1], device=counts.device) < counts.unsqueeze(-1)
-        return counts if torch.equal(first, self.node_mask) else None
+        # Stored until the mask is modified in place. Inference tensors do not count their modifications.
+        version = None if self.node_mask.is_inference() else self.node_mask._version
+        stored = self.__dict__.get(_STORED_SIZES)
+        if stored is None or version is None or stored[0] != version:
+            counts = self.count_nodes()
+            first = torch.arange(self.node_mask.shape[1], device=counts.device) < counts.unsqueeze(-1)
+            stored = version, counts if torch.equal(first, self.node_mask) else None
+            self.__dict__[_STORED_SIZES] = stored
+        return stored[1]
 
     def replace(self, **fields: Tensor | None) -> "DenseGraph":
         """This graph with some fields changed.
@@ -319,9 +338,13 @@ class DenseGraph:
             TypeError: a name that is not a field.
         """
         changed = replace(self, **fields)
-        if "node_mask" not in fields and "right_padded_sizes" in self.__dict__:
-            changed.__dict__["right_padded_sizes"] = self.right_padded_sizes
+        if "node_mask" not in fields and _STORED_SIZES in self.__dict__:
+            changed.__dict__[_STORED_SIZES] = self.__dict__[_STORED_SIZES]
         return changed
+
+    def zero_padding(self, x: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
+        """`x` with zeros in the padding: (b, n, d)."""
+        return x if all_true(self.node_mask) else x.masked_fill(~self.node_mask.unsqueeze(-1), 0.0)
 
     def broadcast_to_nodes(self, x: Float[Tensor, "b d"]) -> Float[Tensor, "b 1 d"]:
         """Graph features `x` in a shape that broadcasts over the nodes: (b, d) -> (b, 1, d)."""

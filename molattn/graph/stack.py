@@ -16,7 +16,7 @@ from molattn.graph.unmodified import has_hooks
 from molattn.kernels import blocks as kernel
 from molattn.kernels.blocks import BlockWeights
 from molattn.kernels.dispatch import Operation
-from molattn.kernels.operations import all_true, eager_unsupported_reason, is_autocast_enabled
+from molattn.kernels.operations import all_true, eager_unsupported_reason, is_autocast_enabled, tracing_reason
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,8 @@ def run_blocks(blocks: Iterable[Any], graph: DenseGraph, edge_embedding: EdgeEmb
 
     Raises:
         IndexError: an edge code that is out of range.
+        ValueError: nodes with another number of channels than the first block, or edge features of another dtype.
+        TypeError: a node_mask that is not boolean.
 
     >>> import torch
     >>> from molattn.graph import DenseGraph, GraphNetBlock, run_blocks
@@ -88,12 +90,26 @@ def run_blocks(blocks: Iterable[Any], graph: DenseGraph, edge_embedding: EdgeEmb
     >>> torch.allclose(run_blocks([first, second], graph).v, second(first(graph)).v, atol=1e-5)
     True
     """
-    return _run_blocks(_BlockCall(list(blocks), graph, edge_embedding))
+    blocks = list(blocks)
+    _check_inputs(blocks, graph)
+    return _run_blocks(_BlockCall(blocks, graph, edge_embedding))
 
 
 def forward_block(block: Any, graph: DenseGraph) -> DenseGraph:
     """The `forward` of a block: as a fused operation if the block supports it, else its `forward_unfused`."""
+    _check_inputs([block], graph)
     return _run_blocks(_BlockCall([block], graph, in_forward=True))
+
+
+def _check_inputs(blocks: Sequence[Any], graph: DenseGraph) -> None:
+    """Raise one sentence for inputs of which the implementations would say different things."""
+    node_dim = getattr(blocks[0], "node_dim", None) if blocks else None
+    if node_dim is not None and graph.v.shape[-1] != node_dim:
+        raise ValueError(f"the nodes have {graph.v.shape[-1]} channels, and the block has node_dim={node_dim}")
+    if graph.node_mask.dtype != torch.bool:
+        raise TypeError(f"node_mask is boolean, True where there is a node, not {graph.node_mask.dtype}")
+    if graph.e is not None and graph.e.dtype != graph.v.dtype and not is_autocast_enabled(graph.v):
+        raise ValueError(f"the edge features are {graph.e.dtype}, the nodes {graph.v.dtype}: convert one of them")
 
 
 def fused_unsupported_reason(blocks: Sequence[Any], edge_dim: int) -> str:
@@ -151,8 +167,8 @@ class _BlockCall:
 
 def _unsupported_reason(call: _BlockCall) -> str:
     graph, features = call.graph, call.features
-    if torch.compiler.is_compiling():
-        return "torch.compile is tracing"
+    if reason := tracing_reason():
+        return reason
     if not features:
         return "no edge features"
     if graph.u is not None:

@@ -1,7 +1,9 @@
 """The library of `blocks.c`: its ctypes structures, the checks of its arguments, and its calls."""
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
 from typing import Any, NamedTuple
 
 import torch
@@ -101,6 +103,10 @@ class BlockArguments(NamedTuple):
     eps: Sequence[float]
     p: float
     keys: Sequence[int]
+
+    def tensors(self) -> list[Tensor | None]:
+        """All tensors, those of a list one after another."""
+        return [self.v, *self.edges, *self.weights, self.counts, self.edge_mask, *self.codes]
 
 
 def _self_test() -> str:
@@ -205,22 +211,24 @@ def _check(arguments: BlockArguments) -> None:
 
 
 class PreparedCall:
-    """The arguments of the library in its structures, and the tensors whose addresses they hold."""
+    """The arguments of the library in its structures, and the tensors whose addresses they hold.
+
+    Between a forward pass and its backward pass autograd has the tensors: see `release`.
+    """
 
     def __init__(self, arguments: BlockArguments):
         _check(arguments)
-        v, edges, weights, counts, edge_mask, codes, num_heads, eps, p, keys = arguments
-        self.v, self.edges = v.contiguous(), [x.contiguous() for x in edges]
-        self.weights = group_by_block([x.contiguous() for x in weights])
-        self.qkv = [torch.cat((block.w_q, block.w_k, block.w_v)) for block in self.weights]
+        v, edges, weights, counts, _, _, num_heads, eps, p, keys = arguments
+        self.num_edge_tensors, self.num_weights, self.lock = len(edges), len(weights), Lock()
+        self._set_tensors([None if x is None else x.contiguous() for x in arguments.tensors()], [])
         # A copy, because the size of the saved activations depends on the counts.
-        self.masks = [None if edge_mask is None else edge_mask.contiguous(), counts.clone()]
-        self.codes = [x.contiguous() for x in codes]
+        self.counts = counts.clone()
+        self.qkv = [torch.cat((block.w_q, block.w_k, block.w_v)) for block in self.weights]
         b, n, c = v.shape
         block = self.weights[0]
         width, hidden = len(block.w_q), len(block.first_w)
         self.graphs = Graphs(count=b, n=n)
-        self.graphs.allowed, self.graphs.sizes = map(data_pointer, self.masks)
+        self.graphs.allowed, self.graphs.sizes = map(data_pointer, (self.edge_mask, self.counts))
         d = width // num_heads
         task = AttentionTask(h=num_heads, d=d, f=edges[0].shape[-1], scale=d**-0.5, graphs=ctypes.pointer(self.graphs))
         if self.codes:
@@ -249,6 +257,54 @@ class PreparedCall:
             layers=self.layers,
             v=self.v.data_ptr(),
         )
+
+    def _set_tensors(self, tensors: Sequence[Any], qkv: Sequence[Tensor]) -> None:
+        """Set the tensors, in the order of `BlockArguments.tensors`, and the concatenations of W_q, W_k and W_v."""
+        self.v, *tensors = tensors
+        self.edges, tensors = tensors[: self.num_edge_tensors], tensors[self.num_edge_tensors :]
+        self.weights = group_by_block(tensors[: self.num_weights])
+        self.counts, self.edge_mask, *self.codes = tensors[self.num_weights :]
+        self.qkv = qkv
+
+    def _tensors(self) -> list[Tensor | None]:
+        weights = [x for block in self.weights for x in block]
+        return [self.v, *self.edges, *weights, self.counts, self.edge_mask, *self.codes]
+
+    def release(self, arguments: BlockArguments) -> list[Tensor | None]:
+        """Drop all tensors, and return those that are not the arguments themselves, for `ctx.save_for_backward`.
+
+        Autograd frees what it saved after the backward pass, and gives it to hooks for saved tensors; what the call
+        kept would stay alive as long as the loss.
+        """
+        tensors = self._tensors()
+        self.pointers = [data_pointer(x) for x in (*tensors, *self.qkv)]
+        copies = [None if x is y else x for x, y in zip(tensors, arguments.tensors(), strict=True)]
+        saved = [*copies, *self.qkv]
+        self._set_tensors([None] * len(tensors), [])
+        return saved
+
+    @contextmanager
+    def reacquired(self, arguments: BlockArguments, saved: Sequence[Tensor | None]) -> Iterator["PreparedCall"]:
+        """A context in which a call has its tensors again, for one thread alone: two can differentiate one graph.
+
+        It is this call, or a new one if a hook for saved tensors has returned tensors at other addresses.
+
+        Args:
+            arguments: those of this call, from autograd.
+            saved: what `release` returned, from autograd.
+        """
+        inputs = arguments.tensors()
+        tensors = [x if copy is None else copy for copy, x in zip(saved, inputs, strict=False)]
+        qkv = [x for x in saved[len(inputs) :] if x is not None]
+        if [data_pointer(x) for x in (*tensors, *qkv)] != self.pointers:
+            yield PreparedCall(arguments)
+            return
+        with self.lock:
+            self._set_tensors(tensors, qkv)
+            try:
+                yield self
+            finally:
+                self._set_tensors([None] * len(tensors), [])
 
     def num_saved(self) -> int:
         """The number of floats that the forward pass saves for the gradient.

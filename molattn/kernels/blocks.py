@@ -23,6 +23,7 @@ from molattn.kernels.operations import (
     FLOATS_PER_VECTOR,
     differentiable_gradients,
     eager_unsupported_reason,
+    needs_reference,
     register,
 )
 
@@ -152,22 +153,29 @@ class _Blocks(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, constants, save, num_edge_tensors, v, *tensors):  # pyright: ignore[reportIncompatibleMethodOverride]
-        call = PreparedCall(BlockArguments(v, tensors[:num_edge_tensors], tensors[num_edge_tensors:], *constants))
+        counts, edge_mask, codes, *settings = constants
+        edges, weights = tensors[:num_edge_tensors], tensors[num_edge_tensors:]
+        arguments = BlockArguments(v, edges, weights, counts, edge_mask, codes, *settings)
+        call = PreparedCall(arguments)
         out, saved = call.forward(save)
-        ctx.call, ctx.constants, ctx.num_edge_tensors = call, constants, num_edge_tensors
-        counts, edge_mask, codes, *_ = constants
-        ctx.save_for_backward(saved, v, *tensors, counts, edge_mask, *codes)
+        ctx.call, ctx.settings, ctx.num_edge_tensors, ctx.num_codes = call, settings, num_edge_tensors, len(codes)
+        ctx.save_for_backward(saved, *arguments.tensors(), *call.release(arguments))
         return out
 
     @staticmethod
     def backward(ctx, d_out):  # pyright: ignore[reportIncompatibleMethodOverride]
-        needed = ctx.needs_input_grad[3:]
-        saved, v, *tensors = ctx.saved_tensors[: 1 + len(needed)]  # raises if one was modified in place
-        if torch.is_grad_enabled():
-            edges, weights = tensors[: ctx.num_edge_tensors], tensors[ctx.num_edge_tensors :]
-            out = blocks_reference(BlockArguments(v, edges, weights, *ctx.constants))
-            return None, None, None, *differentiable_gradients(out, (v, *tensors), needed, d_out)
-        d_v, d_edges, d_weights = ctx.call.backward(d_out, saved, any(needed[1 : 1 + ctx.num_edge_tensors]))
+        needed, count = ctx.needs_input_grad[3:], ctx.num_edge_tensors
+        saved, *tensors = ctx.saved_tensors  # raises if one was modified in place
+        v, *others = inputs = tensors[: len(needed)]
+        counts, edge_mask, *tensors = tensors[len(needed) :]
+        codes, released = tensors[: ctx.num_codes], tensors[ctx.num_codes :]
+        arguments = BlockArguments(v, others[:count], others[count:], counts, edge_mask, codes, *ctx.settings)
+        if needs_reference(d_out):
+            with torch.enable_grad():
+                gradients = differentiable_gradients(blocks_reference(arguments), inputs, needed, d_out)
+            return None, None, None, *gradients
+        with ctx.call.reacquired(arguments, released) as call:
+            d_v, d_edges, d_weights = call.backward(d_out, saved, any(needed[1 : 1 + count]))
         gradients = (d_v, *d_edges, *d_weights)
         return None, None, None, *(d if need else None for d, need in zip(gradients, needed, strict=True))
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from molattn.kernels.batch_layout import PaddedBatch
 from molattn.kernels.edge_attention import edge_attention_reference
-from molattn.kernels.operations import FLOATS_PER_VECTOR, differentiable_gradients
+from molattn.kernels.operations import FLOATS_PER_VECTOR, differentiable_gradients, needs_reference
 
 # With fewer receivers, padding the columns of a weight matrix takes more time than it saves.
 _MIN_PADDED_ROWS = 512
@@ -82,10 +82,11 @@ class _ChunkedEdgeAttention(torch.autograd.Function):
     def backward(ctx, dy):  # pyright: ignore[reportIncompatibleMethodOverride]
         q, k, v, e, w_ke, w_ve, w_be = ctx.saved_tensors[:7]
         node_mask, edge_mask, dropout_mask, batch = ctx.inputs
-        if torch.is_grad_enabled():
+        if needs_reference(dy):
             inputs = q, k, v, e, w_ke, w_ve, w_be
-            output = edge_attention_reference(*inputs, node_mask, edge_mask, dropout_mask)
-            gradients = differentiable_gradients(output, inputs, ctx.needs_input_grad[:7], dy)
+            with torch.enable_grad():
+                output = edge_attention_reference(*inputs, node_mask, edge_mask, dropout_mask)
+                gradients = differentiable_gradients(output, inputs, ctx.needs_input_grad[:7], dy)
             return *gradients, None, None, None, None
         *_, h, d = q.shape
         saved = iter(ctx.saved_tensors[7:])

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import is_functorch_wrapped_tensor, peek_interpreter_stack
+from torch._C import _get_tracing_state, _len_torch_dispatch_stack
+from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 from torch.nn import Parameter
 
@@ -35,26 +36,45 @@ def data_pointer(x: Tensor | None) -> int | None:
 
 
 def eager_unsupported_reason(*tensors: Tensor | None) -> str:
-    """Why C kernels do not support these tensors: torch.compile, `torch.func`, not float32 on the CPU; else empty."""
-    if torch.compiler.is_compiling():
-        return "inside torch.compile"
+    """Why C kernels do not support these tensors: see `tracing_reason`, or not float32 on the CPU; else empty."""
+    if reason := tracing_reason(*tensors):
+        return reason
     for x in tensors:
         if x is not None and not (x.dtype == torch.float32 and x.is_cpu):
             return f"{str(x.dtype).removeprefix('torch.')} on {x.device.type}, not float32 on the CPU"
+        if x is not None and type(x) not in PLAIN_TYPES:
+            return f"a {type(x).__name__}, whose values are not read directly"
+    return ""
+
+
+PLAIN_TYPES = (Tensor, Parameter)
+"""The types whose values a C function may read; a subclass can be one without values, such as a fake tensor."""
+
+
+def tracing_reason(*tensors: Tensor | None) -> str:
+    """What must see torch's own operations, so that no value is read outside of them; empty if nothing must.
+
+    torch.compile and torch.jit.trace; a dispatch mode, such as that of `make_fx`, of fake tensors or of a counter of
+    FLOPs; and a transform: see `is_transformed`.
+    """
+    if torch.compiler.is_compiling() or _get_tracing_state() is not None:
+        return "inside torch.compile"
+    if _len_torch_dispatch_stack():
+        return "inside a dispatch mode, such as FakeTensorMode"
     return "inside a torch.func transform" if is_transformed(*tensors) else ""
 
 
 def is_transformed(*tensors: Tensor | None) -> bool:
-    """Whether `torch.func` (grad, vmap, jvp, ...) or forward-mode differentiation transforms any of these tensors.
+    """Whether a `torch.func` transform (grad, vmap, jvp, ...) is active, or one of these tensors is a dual tensor.
 
-    Neither supports kernels with a backward pass only, nor C functions.
+    Neither supports kernels with a backward pass only, nor C functions. The tensors of a transform can come later: a
+    layer with fixed weights and inputs, whose output is multiplied by what is differentiated, is within it too.
     """
-    if peek_interpreter_stack() is None and forward_ad._current_level < 0:
-        return False  # neither is active: no need to check each tensor
-    return any(
-        x is not None and (is_functorch_wrapped_tensor(x) or forward_ad.unpack_dual(x).tangent is not None)
-        for x in tensors
-    )
+    if peek_interpreter_stack() is not None:
+        return True
+    if forward_ad._current_level < 0:
+        return False  # no need to check each tensor
+    return any(x is not None and forward_ad.unpack_dual(x).tangent is not None for x in tensors)
 
 
 def is_autocast_enabled(x: Tensor) -> bool:
@@ -64,11 +84,8 @@ def is_autocast_enabled(x: Tensor) -> bool:
 
 
 def has_concrete_values(x: Tensor) -> bool:
-    """Whether Python can read the values: False inside torch.compile or a `torch.func` transform, and for meta and fake
-    tensors."""
-    return (
-        not torch.compiler.is_compiling() and type(x) in (Tensor, Parameter) and not x.is_meta and not is_transformed(x)
-    )
+    """Whether Python can read the values: False where `tracing_reason` has one, and for meta and fake tensors."""
+    return type(x) in PLAIN_TYPES and not x.is_meta and not tracing_reason(x)
 
 
 def all_true(mask: Tensor) -> bool:
@@ -118,6 +135,15 @@ def first_mismatch(pairs: Iterable[tuple[str, Tensor | None, Tensor | None]]) ->
         if not error <= TOLERANCE * size:  # also true for NaN
             return f"{name} is off by {error:.2g}"
     return ""
+
+
+def needs_reference(d_output: Tensor) -> bool:
+    """Whether a backward pass has to be the gradient of the reference: `differentiable_gradients` in `enable_grad`.
+
+    For a second derivative, and for a batch of gradients (`is_grads_batched=True`, `vectorize=True`), whose tensors
+    have no memory of their own.
+    """
+    return torch.is_grad_enabled() or not torch._C._has_storage(d_output)
 
 
 def differentiable_gradients(

@@ -262,7 +262,8 @@ class _FinishedSequences:
 def _next_log_p(model: StepDecoder, last: Tensor, state: Any) -> tuple[Tensor, Any]:
     """The log-probabilities of the next token, minus infinity for padding, and the new state."""
     logits, state = model.step(last, state)
-    log_p = torch.log_softmax(logits, dim=-1)
+    # float32, as the sum over the tokens of a sequence would stop growing with 16 bits.
+    log_p = torch.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
     log_p[:, PAD] = -torch.inf
     return log_p, state
 

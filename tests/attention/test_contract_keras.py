@@ -69,7 +69,7 @@ def test_meta_tensors_have_the_same_shapes(key_dim, value_dim, output_dim, lead)
 def test_mismatched_widths_and_lengths_raise():
     layer = MultiHeadAttention(8, 4, head_dim=2)
     forward = inspect.unwrap(MultiHeadAttention.forward)
-    with pytest.raises(RuntimeError, match="shapes"):
+    with pytest.raises(ValueError, match="the key has 7 channels, and the layer expects 8"):
         forward(layer, torch.ones(2, 4, 8), torch.ones(2, 2, 7))
     with pytest.raises(ValueError, match="1 keys and 2 values"):
         forward(layer, torch.ones(2, 4, 8), torch.ones(2, 1, 8), torch.ones(2, 2, 8))

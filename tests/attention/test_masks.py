@@ -54,3 +54,45 @@ def test_causal_padding_mask():
         for i in range(4):
             for j in range(4):
                 assert mask[b, 0, i, j].item() == (j <= i and valid[b, j].item())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("separate", [False, True])
+def test_the_lowest_number_as_a_bias_does_not_reach_masked_keys(dtype, separate):
+    """A float mask with `finfo.min` for pairs that are not to be attended to, as is common, beside minus infinity."""
+    torch.manual_seed(0)
+    theirs = torch.nn.MultiheadAttention(8, 2, batch_first=True).to(dtype)
+    ours, low = MultiHeadAttention.from_torch(theirs), torch.finfo(dtype).min
+    x, mask = torch.randn(1, 3, 8).to(dtype), torch.zeros(3, 3, dtype=dtype)
+    mask[0] = torch.tensor([low, low, -torch.inf], dtype=dtype)
+    mask[1] = torch.tensor([low, 0.0, low], dtype=dtype)
+    masks = {"mask": mask > -torch.inf, "bias": mask.clamp(min=low)} if separate else {"mask": mask}
+    output, weights = ours(x, **masks, return_weights=True)
+    expected, their_weights = theirs(x, x, x, attn_mask=mask, average_attn_weights=False)
+    tolerance = 1e-5 if dtype in (torch.float32, F64) else 0.02
+    assert_close(weights, their_weights, tol=tolerance)
+    assert_close(output, expected, tol=tolerance)
+    # Fused attention adds the bias in float32: in float16 it tells apart logits that are equal once they are rounded.
+    first = 1 if dtype == torch.float16 else 0
+    assert_close(ours(x, **masks)[:, first:], expected[:, first:], tol=tolerance)
+    changed = x.clone()
+    changed[0, 2] += 100
+    assert_close(ours(changed, **masks)[:, 0], ours(x, **masks)[:, 0], tol=tolerance)
+
+
+@pytest.mark.parametrize("return_weights", [False, True])
+def test_a_bias_is_floating_point_and_may_have_another_dtype(return_weights):
+    layer, x, bias = MultiHeadAttention(8, 2).bfloat16(), torch.randn(2, 5, 8).bfloat16(), torch.randn(5, 5)
+    for keywords in ({"bias": bias}, {"mask": bias.masked_fill(bias < -0.5, -torch.inf)}):
+        found = layer(x, **keywords, return_weights=return_weights)
+        assert (found[0] if return_weights else found).dtype == torch.bfloat16
+    for wrong in (bias > 0, bias.long()):
+        with pytest.raises(TypeError, match=r"bias is added to the logits: it has to be floating-point, not torch\."):
+            layer(x, bias=wrong, return_weights=return_weights)
+
+
+@pytest.mark.parametrize("batches", [(1, 3), (3, 1), (2, 3)])
+def test_queries_and_cached_keys_of_different_batches_raise(batches):
+    layer = MultiHeadAttention(8, 2)
+    with pytest.raises(ValueError, match=r"queries of batch \(\d,\), but keys and values of batch \(\d,\)"):
+        layer.attend_to(torch.randn(batches[0], 2, 8), *layer.project_keys_and_values(torch.randn(batches[1], 4, 8)))

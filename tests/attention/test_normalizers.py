@@ -212,3 +212,19 @@ def test_a_logit_at_the_threshold_of_sparsemax_is_outside_its_support(layout):
     assert_identical(weights.detach(), torch.tensor([0.75, 0.25, 0.0], dtype=F64))
     (gradient,) = torch.autograd.grad(weights, logits, torch.tensor([3.0, 1.0, 8.0], dtype=F64))
     assert_identical(gradient, torch.tensor([1.0, -1.0, 0.0], dtype=F64))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("normalizer", ["softmax", "hardmax", "sparsemax"])
+@pytest.mark.parametrize("spread", [0.0, 1e-3, 1.0])
+def test_sixteen_bit_weights_of_many_keys_sum_to_1(dtype, normalizer, spread):
+    n = 3000
+    logits = (spread * torch.randn(n, 1, generator=torch.Generator().manual_seed(0))).to(dtype)
+    one, zeros = torch.ones(1, 1, dtype=dtype), torch.zeros(n, dtype=torch.long)
+    layout = EdgeListLayout(torch.arange(n), zeros, 1)
+    for weights in (
+        attention_weights(one, logits, layout, score="dot", normalizer=normalizer),
+        attention_weights(one, logits, score="dot", normalizer=normalizer),
+    ):
+        assert weights.dtype == dtype
+        assert abs(weights.double().sum().item() - 1) < 0.02

@@ -236,3 +236,24 @@ def test_decoding_keeps_the_training_mode_and_computes_no_gradients():
     model = Transformer(10, 8, 8, 2, num_layers=1).train()
     assert not greedy_search(model, SOURCE, start_token=START, end_token=END, max_length=3).scores.requires_grad
     assert model.training
+
+
+@pytest.mark.parametrize("search", ["greedy", "beam"])
+def test_scores_of_a_model_of_sixteen_bits_do_not_saturate(search):
+    class Coin:
+        """Two tokens of the same probability, at every step."""
+
+        def init_state(self, source):
+            return Prefix(source, source)
+
+        def step(self, tokens, state):
+            return torch.tensor([[-1e4, 0.0, 0.0]], dtype=torch.bfloat16).repeat(len(tokens), 1), state
+
+    source, length = torch.ones(2, 6, dtype=torch.long), 400
+    if search == "greedy":
+        found = greedy_search(Coin(), source, start_token=1, end_token=2, max_length=length)
+        assert_close(found.scores, torch.full((2,), -length * math.log(2)), tol=1e-3)
+    else:
+        found = beam_search(Coin(), source, start_token=1, end_token=2, max_length=length, beam_size=2)
+        lengths = (found.tokens != 0).sum(-1)
+        assert_close(found.scores, -lengths * math.log(2) / lengths, tol=1e-3)

@@ -185,3 +185,10 @@ def test_invalid_settings_raise():
     with pytest.raises(ValueError, match="3 heads do not divide"):
         DecoderLayer(8, 3)
     assert EncoderLayer(8, 3, head_dim=8)(torch.randn(1, 2, 8)).shape == (1, 2, 8)
+
+
+@pytest.mark.parametrize("batches", [(1, 3), (3, 1)])
+def test_inputs_and_memory_of_different_batches_raise(batches):
+    x, memory = (torch.randn(b, 4, 8) for b in batches)
+    with pytest.raises(ValueError, match="queries of batch"):
+        DecoderLayer(8, 2)(x, memory)
