@@ -90,8 +90,8 @@ class MeasuredTable:
     Attributes:
         name: where it is from, for messages.
         smiles: n SMILES.
-        values: (n,) measured; NaN for none.
-        predictions: (n,).
+        values: (n,) measured, transformed if the target has a transform; NaN for none.
+        predictions: (n,), transformed in the same way.
         splits: n labels: "train", "val", "cal" or "test"; empty where it is not recorded.
     """
 

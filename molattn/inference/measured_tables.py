@@ -1,4 +1,8 @@
-"""Measured tables with a model's predictions: that of its run, and one of the user."""
+"""Measured tables with a model's predictions: that of its run, and one of the user.
+
+Of a target with a transform, such as log10, the values are transformed: errors and changes are then factors, not
+differences.
+"""
 
 from functools import lru_cache
 from pathlib import Path
@@ -10,6 +14,7 @@ from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.data.tables.table import column
 from molattn.inference.measured_pairs import CALIBRATING, TEST, MeasuredTable, molecule_key
 from molattn.inference.row_predictor import RowPredictor
+from molattn.models.target_transform import TargetTransform
 from molattn.training.run_status import SPLITS_FILE, run_of_model
 
 
@@ -20,11 +25,17 @@ def table_of_run(predictor: RowPredictor, target: str) -> MeasuredTable | None:
     path = run_of_model(predictor.folder) / "predictions.csv"
     if not path.is_file():
         return None
-    return _read_predictions(path, target, path.stat().st_mtime_ns)
+    return _read_predictions(path, target, transform_of(predictor, target), path.stat().st_mtime_ns)
+
+
+def transform_of(predictor: RowPredictor, target: str) -> TargetTransform | None:
+    """The transform of a target that the model was trained with; None for none."""
+    transforms = predictor._artifact.scaler.transforms
+    return transforms[predictor.targets.index(target)] if transforms else None
 
 
 @lru_cache(maxsize=4)
-def _read_predictions(path: Path, target: str, _: int) -> MeasuredTable | None:
+def _read_predictions(path: Path, target: str, transform: TargetTransform | None, _: int) -> MeasuredTable | None:
     """The table of a file, cached by its modification time, so that matched pairs are found once for all parents."""
     table = read_table(path)
     if not {target, f"{target}_pred", "smiles", "split"} <= set(table.columns):
@@ -33,7 +44,16 @@ def _read_predictions(path: Path, target: str, _: int) -> MeasuredTable | None:
         np.array([float(cell) if cell else np.nan for cell in column(table, name)])
         for name in (target, f"{target}_pred")
     )
+    values, predictions = (_transformed(y, transform) for y in (values, predictions))
     return MeasuredTable(str(path), column(table, "smiles"), values, predictions, np.array(column(table, "split")))
+
+
+def _transformed(y: np.ndarray, transform: TargetTransform | None) -> np.ndarray:
+    """The values of a target in the unit in which its changes are compared; NaN where its transform is undefined."""
+    if transform is None:
+        return y
+    t = transform.forward(y)
+    return np.where(np.isfinite(t), t, np.nan)
 
 
 def data_table(
@@ -77,8 +97,10 @@ def data_table(
     if labels or unseen:
         for number, i in enumerate([i for i, label in enumerate(splits) if not label]):
             splits[i] = (CALIBRATING[0], TEST)[number % 2]
-    values = records.targets[:, 0]
-    return MeasuredTable(str(path), records.smiles, values, np.array(predictions), np.array(splits))
+    values, predicted = (
+        _transformed(y, transform_of(predictor, target)) for y in (records.targets[:, 0], np.array(predictions))
+    )
+    return MeasuredTable(str(path), records.smiles, values, predicted, np.array(splits))
 
 
 def _split_labels(run: Path) -> dict[str, str]:

@@ -14,9 +14,11 @@ from molattn.chem import (
 )
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.inference.measured_pairs import CALIBRATED_MODEL, CALIBRATING, MeasuredTable, molecule_key
+from molattn.inference.measured_tables import transform_of
 from molattn.inference.options import PredictionOptions
 from molattn.inference.row_predictor import RowPredictor
 from molattn.inference.rows import RowPrediction
+from molattn.inference.selection import GOALS
 from molattn.inference.what_if import WhatIf, WhatIfOptions, WhatIfRow
 
 Interval = tuple[float, float]
@@ -74,13 +76,16 @@ def what_if(
         found.append(
             WhatIfRow(variant, plan.value(row), change, low, high, *plan.domain(row), score, names, new, effect)
         )
-    sign = -1.0 if options.goal == "maximize" else 1.0
+    goal = options.goal
+    if plan.transform is not None and not plan.transform.increasing:
+        goal = GOALS[1 - GOALS.index(goal)]
+    sign = -1.0 if goal == "maximize" else 1.0
     failed = ((v.smiles, row.error) for v, row in zip(variants, rows, strict=True) if row.values is None)
     return WhatIf(
         smiles=smiles,
         target=target,
-        unit=predictor.units[t],
-        goal=options.goal,
+        unit=predictor.units[t] if plan.transform is None else plan.transform.transformed_unit(predictor.units[t]),
+        goal=goal,
         level=options.level,
         prediction=plan.value(parent),
         measured=None if table is None else table.measured(smiles),
@@ -92,6 +97,7 @@ def what_if(
         failed=tuple(failed),
         accessibility=parent_score,
         alerts=parent_alerts,
+        transform="" if plan.transform is None else plan.transform.name,
     )
 
 
@@ -130,10 +136,16 @@ class _VariantPlan:
         self.options = PredictionOptions(level=level_of_molecule, applicability=self.has_domain)
         self.columns = [column.name for column in predictor.extra_value_columns(self.options)]
         self.target = predictor.targets[t]
+        self.transform = transform_of(predictor, self.target)
 
     def value(self, row: RowPrediction) -> float:
+        """The prediction of a row, transformed if the target has a transform."""
         assert row.values is not None
-        return float(row.values[self.t])  # pyright: ignore[reportArgumentType]
+        return self._transformed(row.values[self.t])
+
+    def _transformed(self, y: object) -> float:
+        y = float(y)  # pyright: ignore[reportArgumentType]
+        return y if self.transform is None else float(self.transform.forward(np.array(y)))
 
     def domain(self, row: RowPrediction) -> tuple[bool | None, float | None]:
         if not self.has_domain:
@@ -150,8 +162,9 @@ class _VariantPlan:
             return lambda _, change: (change - half_width.value, change + half_width.value)
 
         def bounds(row: RowPrediction) -> Interval:
-            low, high = (self.columns.index(f"{self.target}_{end}") for end in ("lower", "upper"))
-            return row.extra_values[low], row.extra_values[high]  # pyright: ignore[reportReturnType]
+            columns = (self.columns.index(f"{self.target}_{end}") for end in ("lower", "upper"))
+            low, high = sorted(self._transformed(row.extra_values[k]) for k in columns)
+            return low, high
 
         parent_low, parent_high = bounds(parent)
         return lambda row, _: (bounds(row)[0] - parent_high, bounds(row)[1] - parent_low)

@@ -94,7 +94,7 @@ class TradeOffs:
         self.front: tuple[bool, ...] = tuple(front[order].tolist())
 
     def to_frame(self) -> "pa.Table":
-        """A table with a row for each variant."""
+        """A table with a row for each variant; the names of transformed numbers begin with that of the transform."""
         import pyarrow as pa
 
         columns: dict[str, Any] = {
@@ -105,6 +105,7 @@ class TradeOffs:
         }
         for k, (name, result) in enumerate(zip(self.names, self.results, strict=True)):
             property_rows = [row[k] for row in self.rows]
+            name = f"{result.transform}_{name}" if result.transform else name
             columns |= {
                 f"{name}_pred": [row.prediction for row in property_rows],
                 f"{name}_change": [row.change for row in property_rows],

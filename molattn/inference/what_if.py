@@ -24,8 +24,8 @@ class WhatIfRow:
 
     Attributes:
         variant: the variant: `.smiles`, `.name`, `.atoms` of the parent, `.parent_atoms`.
-        prediction: its predicted value, in the unit of the target.
-        change: its prediction minus that of the parent.
+        prediction: its predicted value, in the unit of the target, or of its transform: log10(nM), not nM.
+        change: its prediction minus that of the parent; with a logarithm, that of a factor.
         lower, upper: the ends of the interval of the change.
         in_domain: whether it is like the training molecules, by its embedding and its fingerprint; None if the model
             keeps none of them.
@@ -65,8 +65,8 @@ class WhatIf:
 
     Attributes:
         smiles: the parent.
-        target, unit: the property.
-        goal: "maximize" or "minimize".
+        target, unit: the property; the unit of all its values, that of the transform if the target has one.
+        goal: "maximize" or "minimize"; the other one than was requested if the transform decreases, as pIC50 does.
         level: of the intervals.
         prediction: the prediction of the parent.
         measured: its measured value; None if it is in no table.
@@ -77,6 +77,7 @@ class WhatIf:
         agreement: how well predicted changes agree with measured ones, on pairs that were held out; None if that could
             not be measured.
         failed: variants without a prediction, and why.
+        transform: the name of the transform of the target, such as "log10"; empty for none.
         accessibility, alerts: those of the parent.
 
     >>> from molattn.chem import Variant
@@ -102,6 +103,7 @@ class WhatIf:
     failed: tuple[tuple[str, str], ...] = ()
     accessibility: float | None = None
     alerts: tuple[str, ...] = ()
+    transform: str = ""
 
     def best(self, n: int = 10, in_domain: bool = False) -> tuple[WhatIfRow, ...]:
         """The n best variants.

@@ -13,7 +13,7 @@ from molattn.errors import SmilesError, UsageError
 from molattn.inference import WhatIf
 from molattn.inference.measured_pairs import CALIBRATED_MODEL, MOLECULES, PAIRS, TEST, TRAIN, MeasuredTable
 from molattn.inference.measured_tables import data_table, table_of_run
-from molattn.inference.trade_offs import Property, pareto_front, predict_trade_offs
+from molattn.inference.trade_offs import Property, TradeOffs, pareto_front, predict_trade_offs
 from molattn.inference.what_if import WhatIfOptions
 from tests.molecules import esol
 
@@ -26,14 +26,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Models of one and of two numbers, of classes, and a calibrated one; half of the molecules are held out."""
     folder = tmp_path_factory.mktemp("runs")
     smiles, y = esol(280)
-    rows = [f"{s},{v},{-v},{int(v > -3)}" for s, v in zip(smiles, y, strict=True)]
-    (folder / "t.csv").write_text("\n".join(["smiles,y,z,active", *rows]) + "\n")
+    rows = [f"{s},{v},{-v},{int(v > -3)},{10.0**v},{10.0 ** (6 - v)}" for s, v in zip(smiles, y, strict=True)]
+    (folder / "t.csv").write_text("\n".join(["smiles,y,z,active,solubility [M],IC50 [nM]", *rows]) + "\n")
     half = {"split_sizes": (0.5, 0.25, 0.25)}
     for name, options in {
         "one": {"target_columns": ["y"], **half},
         "two": {"target_columns": ["y", "z"], **half},
         "classes": {"target_columns": ["active"]},
         "calibrated": {"target_columns": ["y"], "calibration_size": 0.3},
+        "log": {"target_columns": ["solubility [M]"], "target_transform": "log10", **half},
+        "log calibrated": {"target_columns": ["solubility [M]"], "target_transform": "log10", "calibration_size": 0.3},
+        "pIC50": {"target_columns": ["IC50 [nM]"], "target_transform": "neg-log10-molar", **half},
     }.items():
         molattn.train(folder / "t.csv", output_dir=folder / name, accelerator="cpu", **SMALL, **options)
     return folder
@@ -256,3 +259,43 @@ def test_a_parent_is_one_molecule(runs: Path) -> None:
         predictor.what_if([PARENT])
     with pytest.raises(SmilesError, match="ring"):
         predictor.what_if("C1CC")
+
+
+def test_changes_of_a_target_with_a_transform_are_those_of_the_transform(runs: Path, found: WhatIf) -> None:
+    predictor = molattn.load(runs / "log")
+    result = predictor.what_if(PARENT, level=0.8)
+    assert (result.unit, result.transform) == ("log10(M)", "log10")
+    y = predictor.predict([PARENT, *(row.variant.smiles for row in result.rows)])
+    assert result.prediction == pytest.approx(np.log10(y[0]), rel=1e-4)
+    assert [row.change for row in result.rows] == pytest.approx(np.log10(y[1:] / y[0]).tolist(), rel=1e-3, abs=1e-4)
+    # The same table in logarithms gives the same measured effects, and intervals of the same size.
+    effects = {row.variant.smiles: row.effect for row in found.rows}
+    for row in result.rows:
+        expected = effects[row.variant.smiles]
+        assert (row.effect is None) == (expected is None)
+        if row.effect is not None and expected is not None:
+            assert row.effect.mean == pytest.approx(expected.mean, abs=1e-6)
+    assert 0.1 < result.rows[0].upper - result.rows[0].lower < 20
+    frame = TradeOffs([result], ["solubility"]).to_frame()
+    assert {"log10_solubility_pred", "log10_solubility_change"} <= set(frame.column_names)
+    own, given = table_of_run(predictor, "solubility [M]"), data_table(predictor, runs / "t.csv", "solubility [M]")
+    assert own is not None and own.values == pytest.approx(given.values, abs=1e-6)
+
+
+def test_the_interval_of_a_calibrated_model_with_a_transform_is_a_factor(runs: Path, tmp_path: Path) -> None:
+    molattn.load(runs / "log calibrated").save(tmp_path / "model")
+    predictor = molattn.load(tmp_path / "model")
+    result = predictor.what_if(PARENT, level=0.6)
+    assert result.source == CALIBRATED_MODEL
+    low, high = (np.log10(x) for x in predictor.predict_interval([PARENT, result.rows[0].variant.smiles], level=0.8))
+    assert result.rows[0].lower == pytest.approx(low[1] - high[0], rel=1e-3)
+    assert result.rows[0].upper == pytest.approx(high[1] - low[0], rel=1e-3)
+
+
+@pytest.mark.parametrize("goal", ["maximize", "minimize"])
+def test_a_transform_that_decreases_turns_the_goal(runs: Path, goal: str) -> None:
+    predictor = molattn.load(runs / "pIC50")
+    result = predictor.what_if(PARENT, level=0.8, goal=goal)
+    y = predictor.predict([row.variant.smiles for row in result.rows])
+    assert result.goal != goal and result.unit == "-log10(mol/L)"
+    assert y.tolist() == sorted(y.tolist(), reverse=goal == "maximize")
