@@ -208,17 +208,31 @@ def select(artifact: Artifact, rows: Sequence[RowPrediction], options: Selection
 
 
 def _scores(artifact: Artifact, rows: Sequence[RowPrediction], options: SelectionOptions) -> np.ndarray:
-    """The scores of "uncertainty" and "expected-improvement", (n,); NaN without a prediction."""
+    """The scores of "uncertainty" and "expected-improvement", (n,); NaN without a prediction.
+
+    Those of a target with a transform are of the transformed target.
+    """
     task, t = artifact.task, options.target_index(artifact)
     width = len(artifact.extra_columns(options.uncertainty_method))
     values, std = rows_to_arrays(task, rows, len(artifact.targets), width)
     values = values[:, t]
     if task.kind != "regression":
         return entropy(np.stack([1 - values, values], -1) if values.ndim == 1 else values)
+    std, best, goal = std[:, t], options.best, options.goal
+    transform = artifact.scaler.transforms[t] if artifact.scaler.transforms else None
+    if transform is not None:
+        # Of a logarithm, the standard deviation in the unit of the target is large where the target is.
+        values = transform.forward(values)
+        std = std / transform.slope(values)
+        if best is not None:
+            if reason := transform.undefined(best):
+                raise UsageError(f"best: {reason}")
+            best = float(transform.forward(np.array(best)))
+        goal = goal if transform.increasing else GOALS[1 - GOALS.index(goal)]
     if options.strategy == UNCERTAINTY:
-        return std[:, t]
-    assert options.best is not None
-    return expected_improvement(values, std[:, t], options.best, options.goal)
+        return std
+    assert best is not None
+    return expected_improvement(values, std, best, goal)
 
 
 def select_from_table(

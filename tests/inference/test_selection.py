@@ -30,13 +30,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
     smiles, y = esol(60)
     values = [float(value) for value in y]
-    rows = [f"{s},{v},{-v},{int(v > -3)}" for s, v in zip(smiles, values, strict=True)]
-    (folder / "t.csv").write_text("\n".join(["smiles,y,z,active", *rows]) + "\n")
+    rows = [f"{s},{v},{-v},{int(v > -3)},{10 ** (6 - v)}" for s, v in zip(smiles, values, strict=True)]
+    (folder / "t.csv").write_text("\n".join(["smiles,y,z,active,IC50 [nM]", *rows]) + "\n")
     for name, options in {
         "numbers": {"target_columns": ["y"], "ensemble_size": 3},
         "classes": {"target_columns": ["active"]},
         "plain": {"target_columns": ["y"]},
         "two": {"target_columns": ["y", "z"], "ensemble_size": 2},
+        "log10": {"target_columns": ["IC50 [nM]"], "ensemble_size": 2, "target_transform": "log10"},
+        "pIC50": {"target_columns": ["IC50 [nM]"], "ensemble_size": 2, "target_transform": "neg-log10-molar"},
     }.items():
         molattn.train(folder / "t.csv", output_dir=folder / name, accelerator="cpu", **SMALL, **options)
     return folder
@@ -116,6 +118,23 @@ def test_expected_improvement_of_a_model(runs: Path) -> None:
     improvement = (-2.5 - mean) * stats.norm.cdf(z) + std * stats.norm.pdf(z)
     assert selection.rows.tolist() == np.argsort(-improvement, kind="stable")[:4].tolist()
     assert selection.scores == pytest.approx(np.sort(improvement)[::-1][:4])
+
+
+@pytest.mark.parametrize("name", ["log10", "pIC50"])
+def test_a_target_with_a_transform_is_scored_in_its_logarithm(runs: Path, name: str) -> None:
+    predictor = molattn.load(runs / name)
+    members = np.log10([member.predict(POOL) for member in predictor.members])
+    std = members.std(0)
+    found = predictor.select(POOL, 5)
+    assert found.scores == pytest.approx(np.sort(std)[::-1][:5], rel=1e-3)
+    # The lowest IC50 is the highest pIC50.
+    found = predictor.select(POOL, 4, strategy="expected-improvement", best=1e5, goal="minimize")
+    mean = np.log10(predictor.predict(POOL))
+    z = (5.0 - mean) / std
+    improvement = (5.0 - mean) * stats.norm.cdf(z) + std * stats.norm.pdf(z)
+    assert found.scores == pytest.approx(np.sort(improvement)[::-1][:4], rel=0.02)
+    with pytest.raises(UsageError, match="best: -1 has no logarithm"):
+        predictor.select(POOL, 4, strategy="expected-improvement", best=-1.0)
 
 
 def test_classes_are_selected_by_entropy(runs: Path) -> None:
