@@ -49,6 +49,8 @@ class Attribution:
         quantity: the name of `prediction` if it is not the predicted value, such as "log-odds of active".
         probability: the probability of the class, from `prediction`; None for regression.
         calibrated_probability: the probability after calibration, as in predictions; None if that does not change it.
+        part: the part of the model whose prediction is explained, such as "the first of 3 models" of an ensemble, or
+            "the attention model" that boosted trees are averaged with; empty for all of the model.
 
     >>> import numpy as np
     >>> from molattn.explain import Attribution
@@ -76,6 +78,7 @@ class Attribution:
     quantity: str = ""
     probability: float | None = None
     calibrated_probability: float | None = None
+    part: str = ""
 
     @property
     def num_atoms(self) -> int:
@@ -107,7 +110,8 @@ class Attribution:
     def equation(self) -> str:
         """The prediction as text, as a sum if `adds_up`; more than three `other_terms` are shown as one."""
         unit = f" {self.unit}" if self.unit and not self.quantity else ""
-        text = f"{self.quantity or self.target} {self.prediction:.3f}{unit}"
+        name = f"{self.quantity or self.target}{f' of {self.part}' if self.part else ''}"
+        text = f"{name} {self.prediction:.3f}{unit}"
         if self.probability is not None:
             calibrated = self.calibrated_probability
             after = "" if calibrated is None else f", calibrated {calibrated:.3f}"

@@ -9,7 +9,7 @@ from molattn.explain import AttentionMap
 from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
 from molattn.models.batching import NOT_FINITE
-from molattn.models.predict import iter_attention
+from molattn.models.predict import compute_outputs, iter_attention
 from molattn.models.tasks import Multiclass
 
 
@@ -27,12 +27,22 @@ def iter_maps(
     """
     if a.trees is not None:
         faithfulness = f"{a.trees.describe_share()}; {faithfulness}"
+    count = len(a.models)
+    if count > 1:
+        faithfulness = f"of the first of {count} models, whose mean is the prediction; {faithfulness}"
     without_prediction = z is None and a.descriptors is not None
     if z is None and a.descriptors is not None:  # attention does not depend on descriptors
         z = np.zeros((len(molecules), len(a.descriptors.names)))
-    for molecule, (outputs, weights) in zip(molecules, iter_attention(a.model, molecules, z), strict=True):
+    # The attention is that of the first model, the prediction that of the ensemble.
+    further_models = () if a.task.atom_level else a.models[1:]
+    others = [compute_outputs(model, molecules, descriptors=z, failures={}) for model in further_models]
+    for i, (molecule, (outputs, weights)) in enumerate(
+        zip(molecules, iter_attention(a.model, molecules, z), strict=True)
+    ):
         with np.errstate(over="ignore", invalid="ignore"):
             decoded = a.task.decode(outputs if a.task.atom_level else outputs[None], a.scaler)
+            if others:
+                decoded = a.task.ensemble_mean([decoded, *(a.task.decode(x[i : i + 1], a.scaler) for x in others)])
             failures: dict[int, str] = {}
             if a.trees is not None:
                 features = a.trees.features([molecule], failures)

@@ -23,6 +23,7 @@ from molattn.inference.attention_maps import iter_maps
 from molattn.inference.molecules import as_smiles
 from molattn.inference.row_counts import RowCounts
 from molattn.inference.torch_predictor import TorchPredictor
+from molattn.models.artifact import Artifact
 from molattn.models.base import Molecule
 from molattn.models.descriptor_stream import DescriptorStream, InputRow, usable_molecules
 from molattn.models.predict import MAX_ATTENTION_PAIRS
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
 class Explainer(TorchPredictor):
     """The part of a `Predictor` that explains its predictions.
 
-    For an ensemble, maps, attributions and embeddings are those of its first model, with that model's own prediction:
-    the heads of different models are unrelated, so that a mean over them would have no meaning. `Predictor.members` are
-    the models one by one.
+    For an ensemble, maps, attributions and embeddings are those of its first model: the heads of different models are
+    unrelated, so that a mean over them would have no meaning. The prediction of a map is that of the ensemble, and an
+    attribution explains the first model's own. `Predictor.members` are the models one by one.
     """
 
     @overload
@@ -268,7 +269,7 @@ class Explainer(TorchPredictor):
         if a.trees is not None:
             t = target_index(a, found.target)
             summary = f"{a.trees.describe_share(t, of_trees=method == TREE_SHAP)}; {summary}"
-        return replace(found, faithfulness=summary)
+        return replace(found, faithfulness=summary, part=_explained_part(a, method))
 
     def _not_measured(self, target: str = "") -> str:
         """`NOT_MEASURED`, with the command that measures it if the model was loaded from a run on this machine."""
@@ -367,3 +368,13 @@ class Explainer(TorchPredictor):
         if not model.is_file() or file_sha256(model) != self.config_sha256():
             raise UsageError(f"{run} does not hold this model: pass the folder of the run that it is from")
         return Path(run)
+
+
+def _explained_part(a: Artifact, method: str) -> str:
+    """The part of a model that a method of attribution explains, in words; empty if it is all of it."""
+    if method == TREE_SHAP:
+        return "the boosted trees"
+    count = len(a.models)
+    if count > 1:
+        return f"the first of {count} {'models' if a.trees is None else 'attention models'}"
+    return "" if a.trees is None else "the attention model"

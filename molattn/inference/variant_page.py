@@ -26,15 +26,14 @@ def _details(predictor: object, target: str | None, texts: Sequence[str]) -> lis
     """
     if not isinstance(predictor, Explainer):
         return [Details()] * len(texts)
-    count = len(predictor._artifact.models)
-    ensemble_note = f", of the first of {count} models" if count > 1 else ""
     # One map in memory at a time: the maps of 200 large molecules do not fit.
     received = [_received(text, found) for text, found in zip(texts, predictor.attentions(texts), strict=True)]
     details = []
     for text, attention, found in zip(texts, received, _attributions(predictor, target, texts), strict=True):
         # The atoms of a molecule that the model standardized are not those of the page.
         if isinstance(found, Attribution) and found.smiles == text:
-            details.append(Details(found.values, attention, f"{found.method}{ensemble_note}", found.faithfulness))
+            rest = (found.constant or 0.0) + sum(found.other_terms.values()) if found.adds_up else None
+            details.append(Details(found.values, attention, rest, found.part, found.method, found.faithfulness))
         else:
             details.append(Details(None, attention))
     return details

@@ -185,3 +185,10 @@ def test_columns_of_other_features_are_terms_of_their_own(runs: dict[str, Path])
     scale = predictor._artifact.scaler.std[0]
     assert found.other_terms["descriptors"] == pytest.approx(scale * shap[columns["rdkit_fast"]].sum())
     assert found.other_terms["pharmacophore pairs"] == pytest.approx(scale * shap[columns["erg"]].sum())
+
+
+def test_an_attribution_names_the_part_of_the_model_that_it_explains(runs: dict[str, Path]) -> None:
+    predictor = molattn.load(runs["numbers"])
+    of_trees, of_attention = (predictor.attributions("CCO", method) for method in ("tree-shap", "additive"))
+    assert of_trees.part == "the boosted trees" and of_trees.equation.startswith("y of the boosted trees ")
+    assert of_attention.part == "the attention model" and of_attention.equation.startswith("y of the attention model ")

@@ -68,7 +68,10 @@ def details(found, size):
     """Contributions of 0.1 for each atom, more for the last one; attention that is uniform."""
     texts = [found.results[0].smiles, *(row[0].variant.smiles for row in found.rows[:size])]
     counts = [read_smiles(text).GetNumAtoms() for text in texts]
-    return [Details(np.linspace(0.1, 0.2, n), np.full(n, 1 / n), "additive", "kendall 0.7") for n in counts]
+    return [
+        Details(np.linspace(0.1, 0.2, n), np.full(n, 1 / n), n / 10, "the attention model", "additive", "kendall 0.7")
+        for n in counts
+    ]
 
 
 def document(*results, size=12):

@@ -729,7 +729,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       top = Math.max(...a.values.map(Math.abs)) || 1;
     const outside = a.other_terms.reduce((x, [, v]) => x + (v ?? 0), 0),
       total = (a.constant ?? 0) + sum + outside,
-      quantity = a.quantity || "prediction";
+      quantity = (a.quantity || "prediction") + (a.part && ` of ${a.part}`);
     const constant = a.constant === null ? [] : [["constant", "", a.constant]];
     const totals = [
       ...constant.map(([name, , v]) => line(name, v)),

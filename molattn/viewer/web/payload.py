@@ -205,6 +205,7 @@ def _attribution(a: Attribution) -> dict[str, Any]:
         "has_unit": a.has_unit,
         "prediction": json_number(a.prediction),
         "quantity": visible_text(a.quantity),
+        "part": a.part,
         "probability": json_number(_probability(a)),
         "constant": json_number(a.constant),
         "other_terms": [[visible_text(name), json_number(value)] for name, value in a.other_terms.items()],

@@ -255,10 +255,16 @@ export function showVariants(root, data) {
       d.label(values.map((x) => (x === null ? "" : signed(x))));
       d.showScale(signed(-top), signed(top), s.view === "values" ? "contribution" : "difference of the contributions", -1, true);
     });
+    const rest = now.rest === null || before.rest === null ? null : now.rest - before.rest,
+      unit = before.unit && ` (${before.unit})`;
     setText(
       words,
-      `Contributions by ${before.method}: the shared atoms differ by ${signed(common)}, the new ones have ${signed(added)}, ` +
-        `the lost ones had ${signed(lost)}. Faithfulness: ${before.faithfulness}`,
+      `Contributions by ${before.method}${before.part && ` to the prediction of ${before.part}`}${unit}: the shared atoms ` +
+        `differ by ${signed(common)}, the new ones have ${signed(added)}, the lost ones had ${signed(lost)}` +
+        (rest === null
+          ? ". They do not add up to the change."
+          : `, and what belongs to no atom differs by ${signed(rest)}: in all ${signed(common + added - lost + rest)}.`) +
+        ` Faithfulness: ${before.faithfulness}`,
     );
   }
 

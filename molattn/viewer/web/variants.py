@@ -26,12 +26,16 @@ class Details:
         values: (n,) the attribution of each atom; None if there is none.
         received: (n,) the attention that each atom receives in the last layer, the mean over heads and receivers; None
             if there is none.
+        rest: what the attributions do not give to atoms, the constant and other terms; None if they do not add up.
+        part: the part of the model that they explain; see `Attribution.part`.
         method: the method of the attributions.
         faithfulness: the faithfulness of the method, in one line.
     """
 
     values: np.ndarray | None = None
     received: np.ndarray | None = None
+    rest: float | None = None
+    part: str = ""
     method: str = ""
     faithfulness: str = ""
 
@@ -97,6 +101,7 @@ def _parent_property(name: str, result: Any, details: Details, n: int) -> dict[s
         "best": best,
         "worst": worst,
         "method": visible_text(details.method),
+        "part": details.part,
         "faithfulness": visible_text(details.faithfulness),
         **_atom_values(details, n),
     }
@@ -120,10 +125,13 @@ def _variant_property(row: Any, details: Details, n: int) -> dict[str, Any]:
 
 def _atom_values(details: Details, n: int) -> dict[str, Any]:
     """The values of the first n atoms; hydrogens and virtual nodes, which follow them, are left out."""
-    values, received = details.values, details.received
+    values, received, rest = details.values, details.received, details.rest
+    if values is not None and rest is not None:
+        rest += float(values[n:].sum())
     return {
         "values": None if values is None else [float(f"{v:.5g}") for v in values[:n]],
         "received": None if received is None else [float(f"{v:.5g}") for v in received[:n]],
+        "rest": json_number(rest),
     }
 
 
