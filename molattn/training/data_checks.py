@@ -50,7 +50,9 @@ def check_duplicates(dataset: PreparedDataset, keys: Sequence[str]) -> list[Find
     conflicts = find_conflicts(groups, transformed, dataset.task)
     details["conflicting"] = int(conflicts.any(1).sum())
     if not conflicts.any():
-        return [Finding("duplicates", f"{count}, with labels that agree", False, details)]
+        differing = int((groups.highest(transformed) > groups.lowest(transformed)).any(1).sum())
+        labels = f"; the labels of {differing:,} differ, by at most {100 * CONFLICT:g}% of a standard deviation"
+        return [Finding("duplicates", f"{count}{labels if differing else ', with labels that agree'}", False, details)]
     spread = label_spread(transformed, dataset.task)
     difference = np.where(conflicts, groups.highest(transformed) - groups.lowest(transformed), -np.inf)
     worst = difference / np.where(spread > 0, spread, 1.0)

@@ -21,6 +21,13 @@ HABITS = [
         says=("1 molecule is in several rows, 2 in all, with labels that agree",),
     ),
     Habit(
+        "a molecule twice with labels that are close",
+        csv_bytes([("smiles", "y"), *_ROWS, ("OCC", VALUES[0] + 0.01)]),
+        smiles=(*SMILES, "OCC"),
+        targets=(*_TARGETS, (VALUES[0] + 0.01,)),
+        says=("1 molecule is in several rows, 2 in all; the labels of 1 differ, by at most 50%",),
+    ),
+    Habit(
         "a salt among the molecules",
         csv_bytes([("smiles", "y"), *_ROWS, ("CC[NH3+].[Cl-]", 0.5)]),
         smiles=(*SMILES, "CC[NH3+].[Cl-]"),

@@ -144,6 +144,10 @@ def test_a_variant_is_shown_next_to_its_parent(opened):
     change, low, high = result.rows[1].change, result.rows[1].lower, result.rows[1].upper
     assert f"+{change:.2f}, 90% interval +{low:.2f} to +{high:.2f}" in compare.inner_text()
     assert compare.locator("svg.molecule").count() == 2
+    words = compare.locator("p").last.inner_text().replace("\u2212", "-")
+    assert words.startswith("Contributions by additive to the prediction of the attention model (mol/L): ")
+    shared, new, lost, rest, total = map(float, re.findall(r"[-+]?\d+\.\d+", words.partition("Faithfulness")[0]))
+    assert shared + new - lost + rest == pytest.approx(total, abs=0.02)
     compare.get_by_text("the difference").click()
     assert "difference of the contributions" in compare.locator("svg.key").nth(1).text_content()
     compare.get_by_text("attention received").click()
