@@ -1,12 +1,16 @@
 """The report in a browser: the plot by pointer and keyboard, sorting, searching, the panel, and accessibility."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from molattn.chem import molecule_graph
+from molattn.explain import Attribution
 from molattn.viewer.report.comparison import align, comparison_payload
 from molattn.viewer.report.document import report_document
+from molattn.viewer.report.model_parts import ModelParts
 from molattn.viewer.report.payload import report_payload
 from molattn.viewer.report.run_files import RunFiles, read_run
 from tests.molecules import esol
@@ -204,3 +208,17 @@ def test_a_wide_table_scrolls_by_itself(opened, document):
     tab.set_viewport_size({"width": 390, "height": 800})
     tab.evaluate("document.querySelectorAll('.scroll td').forEach((cell) => cell.append('wide'.repeat(40)))")
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_caption_of_attributions_says_what_they_raise(opened, run):
+    labels = molecule_graph(run.smiles[0]).labels
+    values = np.linspace(-1, 1, len(labels))
+    found = Attribution(run.smiles[0], tuple(labels), values, "additive", "y", 1.0, unit="log10(uM)")
+    for attribution, words in (
+        (found, "orange raises the prediction (log10(uM)), blue lowers it"),
+        (replace(found, part="the first of 2 models"), "the prediction of the first of 2 models (log10(uM))"),
+        (replace(found, quantity="log-odds of active", unit="log-odds"), "orange raises the log-odds of active, blue"),
+    ):
+        tab = opened(report_document(report_payload(run, ModelParts(attributions={"y": {0: attribution}}))))
+        tab.evaluate(f"location.hash = 'molecule={run.rows[0]}'")
+        assert words in tab.locator("dialog figcaption").inner_text()

@@ -149,8 +149,16 @@ def _attribution(attribution: Any) -> dict[str, Any]:
         "values": numbers(attribution.values),
         "labels": [visible_text(label) for label in attribution.labels],
         "signed": attribution.signed,
+        "quantity": visible_text(_quantity(attribution)),
         "faithfulness": visible_text(attribution.faithfulness),
     }
+
+
+def _quantity(attribution: Any) -> str:
+    """What the values raise or lower, with the part of the model and the unit."""
+    name = attribution.quantity or "prediction"
+    part = f" of {attribution.part}" if attribution.part else ""
+    return f"{name}{part} ({attribution.unit})" if attribution.unit and not attribution.quantity else f"{name}{part}"
 
 
 def numbers(values: np.ndarray) -> list[float | None]:

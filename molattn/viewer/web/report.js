@@ -457,7 +457,7 @@ export function show(root, data) {
     figure.append(structure(i, { discs: at.map(([x, y], k) => [x, y, atoms.values[k] / most]) }));
     const top = atoms.values.map((v, k) => [v, atoms.labels[k]]).sort((a, b) => Math.abs(b[0]) - Math.abs(a[0]));
     const words = top.slice(0, 4).map(([v, label]) => `${label} ${v > 0 ? "+" : ""}${formatNumber(v)}`);
-    const how = atoms.signed ? "orange raises the prediction, blue lowers it" : "the larger the value, the larger the weight of the atom";
+    const how = atoms.signed ? `orange raises the ${atoms.quantity}, blue lowers it` : "the larger the value, the larger the weight of the atom";
     figure.append(h("figcaption", {}, `What atoms contribute (${atoms.method}): ${how}. Most: ${words.join(", ")}. Faithfulness: ${atoms.faithfulness}`));
     return figure;
   }
