@@ -73,11 +73,11 @@ def test_members_are_the_models_of_their_seeds_and_predict_their_mean(table: Pat
     assert len(each) == 3
     np.testing.assert_allclose(mean, each.mean(0))
     np.testing.assert_allclose(std, each.std(0), atol=1e-12)
-    # Attention is that of the first member, with its own prediction.
+    # Attention is that of the first member, the prediction that of all of them.
     shown = predictor.attention("CCO")
     first = predictor.members[0]
     np.testing.assert_array_equal(shown.weights, first.attention("CCO").weights)
-    assert shown.prediction["y"] == pytest.approx(first.predict("CCO"))
+    assert shown.prediction["y"] == pytest.approx(predictor.predict("CCO"))
     rows = _rows(whole / "predictions.csv")
     assert [float(r["y_pred"]) for r in rows] == pytest.approx(mean.tolist(), abs=1e-6)
     assert [float(r["y_std"]) for r in rows] == pytest.approx(std.tolist(), abs=1e-6)
