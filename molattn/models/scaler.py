@@ -10,8 +10,12 @@ import numpy as np
 
 from molattn.chem.morgan import MORGAN_DESCRIPTORS
 from molattn.errors import short_repr
+from molattn.models.magnitude import power_of_two, standard_deviation
 from molattn.models.predictions import Predictions
 from molattn.models.target_transform import TargetTransform, transform_targets
+
+ROUNDING = 1e-12
+"""Numbers of RDKit that differ by less, relative to their mean or to 1, differ by rounding."""
 
 
 @dataclass(frozen=True)
@@ -28,15 +32,17 @@ class TargetScaler:
     transforms: tuple[TargetTransform | None, ...] = ()
 
     @classmethod
-    def fit(cls, targets: np.ndarray) -> "TargetScaler":
-        """Fit to the training targets only, (n, T); missing labels (NaN) are left out."""
-        # The caller raises an error for infinite statistics, with the name of the column.
-        with np.errstate(over="ignore"):
-            mean = [float(np.mean(y[np.isfinite(y)])) for y in targets.T]
-            std = [float(np.std(y[np.isfinite(y)])) for y in targets.T]
-        # The standard deviation of equal numbers can differ from zero by the rounding of their mean.
-        tiny = [1e-12 * max(1.0, abs(m)) for m in mean]
-        return cls(tuple(mean), tuple(s if s > t else 1.0 for s, t in zip(std, tiny, strict=True)))
+    def fit(cls, targets: np.ndarray, rounding: float = 0.0) -> "TargetScaler":
+        """Fit to the training targets only, (n, T); missing labels (NaN) are left out.
+
+        rounding: a target counts as constant up to this std, relative to its mean or to 1, whichever is larger.
+        """
+        labels = [y[np.isfinite(y)] for y in targets.T]
+        scales = [power_of_two(y) for y in labels]
+        mean = [scale * float(np.mean(y / scale)) for y, scale in zip(labels, scales, strict=True)]
+        std = [standard_deviation(y) for y in labels]
+        smallest = [rounding * max(1.0, abs(m)) for m in mean]
+        return cls(tuple(mean), tuple(s if s > limit else 1.0 for s, limit in zip(std, smallest, strict=True)))
 
     @classmethod
     def identity(cls, num_targets: int) -> "TargetScaler":
@@ -123,14 +129,15 @@ class DescriptorScaler:
         """
         # A descriptor that RDKit cannot compute for any molecule is treated as constant.
         filled = np.where(np.isfinite(descriptors).any(0), descriptors, 0.0)
-        scaler = TargetScaler.fit(filled)
+        provided, rdkit = TargetScaler.fit(filled[:, : len(names)]), TargetScaler.fit(filled[:, len(names) :], ROUNDING)
+        mean, scaled = provided.mean + rdkit.mean, provided.std + rdkit.std
         finite = [x[np.isfinite(x)] for x in filled.T]
-        std = [s if (x != x[0]).any() else 0.0 for s, x in zip(scaler.std, finite, strict=True)]
         all_names = (*names, *computed)
+        std = [s if (x != x[0]).any() else 0.0 for s, x in zip(scaled, finite, strict=True)]
         in_fingerprint = [name in MORGAN_DESCRIPTORS and i >= len(names) for i, name in enumerate(all_names)]
         norm = math.hypot(*(s for s, is_column in zip(std, in_fingerprint, strict=True) if is_column))
         std = [norm if is_column and s else s for s, is_column in zip(std, in_fingerprint, strict=True)]
-        return cls(all_names, scaler.mean, tuple(std), tuple(computed))
+        return cls(all_names, mean, tuple(std), tuple(computed))
 
     @property
     def provided(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from molattn.data.tables.atom_lists import offsets_from_counts
 from molattn.errors import UsageError, unknown_choice
 from molattn.models.batching import record_not_finite, rows_per_molecule
 from molattn.models.losses import methods_of_losses
+from molattn.models.magnitude import power_of_two
 from molattn.models.molecule import Molecule
 from molattn.models.predictions import NONE, Predictions
 from molattn.models.scaler import TargetScaler
@@ -134,16 +135,20 @@ def _with_std(
     mean: Predictions, members: Sequence[Predictions], samples_of_y: Sequence[Predictions], task: Task, method: str
 ) -> Predictions:
     """`mean` with its standard deviation, from the predictions of the models and the samples y_k, if there are any."""
+    samples = [task.member_values(sample, mean) for sample in samples_of_y]
+    # In units of the largest prediction of each target: squares in its own could be 0 or infinite.
+    scale = np.array([power_of_two(np.stack([y, *(s[:, t] for s in samples)])) for t, y in enumerate(mean.values.T)])
+    members = [m if m.std is None else replace(m, std=m.std / scale) for m in members]
     variances = [_model_variance(member, method) for member in members if member.std is not None]
     variance = np.mean(variances, 0) if variances else np.zeros(mean.values.shape)
     between = np.zeros_like(variance)
-    if samples_of_y:
-        between = np.var([task.member_values(sample, mean) for sample in samples_of_y], axis=0)
+    if samples:
+        between = np.var([sample / scale for sample in samples], axis=0)
     total = variance + between
     epistemic = [m.epistemic_share * m.std**2 for m in members if m.epistemic_share is not None and m.std is not None]
     share = (between + (np.mean(epistemic, 0) if epistemic else 0.0)) / np.where(total > 0, total, 1.0)
-    has_share = bool(epistemic or samples_of_y)
-    return replace(mean, std=np.sqrt(total), epistemic_share=share if has_share else None)
+    has_share = bool(epistemic or samples)
+    return replace(mean, std=scale * np.sqrt(total), epistemic_share=share if has_share else None)
 
 
 def _model_variance(member: Predictions, method: str) -> np.ndarray:

@@ -8,6 +8,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length
 
+from molattn.models.magnitude import power_of_two
 from molattn.sklearn.base import PARAMETERS, MolAttention
 from molattn.sklearn.validation import (
     class_indices,
@@ -111,6 +112,8 @@ Raises:
         """
         predicted, values = self.predict(X), validate_values(y)
         check_consistent_length(predicted, values)
+        scale = power_of_two(values)
+        predicted, values = predicted / scale, values / scale
         if not np.isnan(values).any():
             return float(r2_score(values, predicted, sample_weight=sample_weight))
         scores = []

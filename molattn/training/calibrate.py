@@ -9,6 +9,7 @@ from molattn.models.task import Task
 from molattn.models.tasks import Regression
 
 MIN_STD = 1e-12
+"""The smallest standard deviation that errors are divided by, as a share of the largest error."""
 MAX_SCORES = 10_000
 """The maximum number of calibration molecules of a target whose scores are stored: more do not improve intervals."""
 
@@ -75,7 +76,8 @@ def _regression_scores(
     std, beta = np.ones(len(y)), 0.0
     if predictions.std is not None and val_predictions.std is not None:
         # The standard deviation of identical predictions is zero.
-        std, beta = np.maximum(predictions.std[:, t], MIN_STD), float(np.median(val_predictions.std[:, t]))
+        smallest = MIN_STD * np.abs(error).max() or 1.0
+        std, beta = np.maximum(predictions.std[:, t], smallest), float(np.median(val_predictions.std[:, t]))
     normalized = np.sort(np.abs(error) / (std + beta))
     scores = {"z": np.sort(error / std), "normalized_residuals": normalized, "beta": np.array([beta])}
     if task.loss_function.has_quantiles:

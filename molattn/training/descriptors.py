@@ -1,6 +1,5 @@
 """Descriptors of molecules: extra inputs, from columns of a table or from RDKit, and auxiliary targets."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +12,7 @@ from molattn.chem.parse import NO_ATOM_LIMIT
 from molattn.data.tables.columns import format_names
 from molattn.errors import InputError, SmilesError, UsageError, molecule_level_only
 from molattn.models.base import Molecule
-from molattn.models.scaler import DescriptorScaler, TargetScaler
+from molattn.models.scaler import ROUNDING, DescriptorScaler, TargetScaler
 from molattn.training.config import DataConfig
 from molattn.training.run_config import RunConfig
 
@@ -85,7 +84,7 @@ def standardize_targets(
             dropped[name] = "constant"
         else:
             used.append(t)
-    scaler = TargetScaler.fit(values[train][:, used])
+    scaler = TargetScaler.fit(values[train][:, used], ROUNDING)
     z = np.clip(scaler.scale(values[:, used]), -CLIP, CLIP)
     return DescriptorTargets(tuple(names[t] for t in used), scaler, z, dropped)
 
@@ -163,16 +162,9 @@ def standardize_descriptors(
         scaler: one that was fitted before; None to fit it.
 
     Raises:
-        InputError: a descriptor whose mean or standard deviation is not finite, or a value of a molecule in `rows` that
-            is too far from those of the training molecules.
+        InputError: a value of a molecule in `rows` that is too far from those of the training molecules.
     """
     scaler = scaler or DescriptorScaler.fit(data.descriptor_columns, values[train], computed_descriptor_names(data))
-    for name, mean, std in zip(scaler.names, scaler.mean, scaler.std, strict=True):
-        if not (math.isfinite(mean) and math.isfinite(std)):
-            raise InputError(
-                f"the numbers of column {name!r} are too large to be standardized: give it in another unit, or leave "
-                "it out of --descriptor-columns"
-            )
     z = scaler.scale(values)
     if out_of_range := [int(i) for i in rows if not np.isfinite(z[i]).all()]:
         i = out_of_range[0]

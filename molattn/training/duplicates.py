@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from molattn.models.magnitude import standard_deviation
 from molattn.models.task import Task
 from molattn.models.tasks import Regression
 
@@ -66,7 +67,7 @@ def label_spread(targets: np.ndarray, task: Task) -> np.ndarray:
     """
     if not isinstance(task, Regression):
         return np.zeros(targets.shape[1])
-    return CONFLICT * np.array([np.std(y[np.isfinite(y)]) if np.isfinite(y).any() else 0.0 for y in targets.T])
+    return CONFLICT * np.array([standard_deviation(y[np.isfinite(y)]) for y in targets.T])
 
 
 def find_conflicts(duplicates: Duplicates, targets: np.ndarray, task: Task) -> np.ndarray:

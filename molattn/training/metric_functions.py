@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from molattn.models.magnitude import power_of_two
+
 THRESHOLD = 0.5
 """The positive class is predicted from this probability on."""
 
@@ -48,7 +50,8 @@ def check_any_positive(y: np.ndarray, p: np.ndarray) -> None:
 
 def rmse(y: np.ndarray, p: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """sqrt(mean (y - p)^2)"""
-    return np.sqrt(counts @ (y - p) ** 2 / counts.sum(1))
+    scale = power_of_two(y - p)
+    return scale * np.sqrt(counts @ ((y - p) / scale) ** 2 / counts.sum(1))
 
 
 def mae(y: np.ndarray, p: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -61,6 +64,8 @@ def r2(y: np.ndarray, p: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
     The total sum of squares is sum_i w_i (y_i - c)^2 - W (mean y - c)^2, c near the mean, to avoid cancellation.
     """
+    scale = power_of_two(y)
+    y, p = y / scale, p / scale
     centered, total = y - y.mean(), counts.sum(1)
     squares = counts @ centered**2 - (counts @ centered) ** 2 / total
     constant = _is_constant(y, counts)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from molattn.models.magnitude import power_of_two
 from molattn.models.names import LOG10
 from molattn.models.target_transform import TargetTransform
 
@@ -63,5 +64,6 @@ def recognize_transform(train: np.ndarray, labels: np.ndarray) -> tuple[TargetTr
 
 def skewness(x: np.ndarray) -> float:
     """mean ((x - mean x) / std x)^3; 0 for equal numbers, and for none."""
+    x = x / power_of_two(x)
     std = float(x.std()) if len(x) else 0.0
     return float(np.mean(((x - x.mean()) / std) ** 3)) if std > 0 else 0.0

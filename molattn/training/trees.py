@@ -16,6 +16,7 @@ from molattn.errors import UsageError, molecule_level_only
 from molattn.models.artifact import Artifact
 from molattn.models.blended_trees import BlendedTrees
 from molattn.models.boosted_trees import BoostedTrees, import_lightgbm
+from molattn.models.magnitude import power_of_two
 from molattn.models.predictions import Predictions
 from molattn.models.scaler import TargetScaler
 from molattn.models.task import Task
@@ -159,12 +160,13 @@ def fit_weights(task: Task, attention: Predictions, trees: Predictions, targets:
         else:
             a, b = (task.probabilities(p, t)[labelled] for p in (attention, trees))
             true = np.eye(a.shape[1])[y[labelled].astype(int)]
-        difference = b - a
+        scale = power_of_two(b - a)
+        difference, error = (b - a) / scale, (true - a) / scale
         total = float((difference**2).sum())
         if not labelled.any() or total == 0.0:
             weights.append(PRIOR_WEIGHT)
             continue
         prior = PRIOR_MOLECULES * total / labelled.sum()
-        w = (float((difference * (true - a)).sum()) + prior * PRIOR_WEIGHT) / (total + prior)
+        w = (float((difference * error).sum()) + prior * PRIOR_WEIGHT) / (total + prior)
         weights.append(min(1.0, max(0.0, w)))
     return tuple(weights)

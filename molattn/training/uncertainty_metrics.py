@@ -9,6 +9,7 @@ import numpy as np
 from molattn.errors import UsageError
 from molattn.models.artifact import Artifact
 from molattn.models.calibration import Calibration, apply_calibration, prediction_intervals, prediction_sets
+from molattn.models.magnitude import power_of_two
 from molattn.models.predictions import NONE, Predictions, normal_quantile
 from molattn.models.scaler import TargetScaler
 from molattn.models.task import Task
@@ -105,9 +106,9 @@ def uncertainty_metrics(
 
 def normal_nll(y: np.ndarray, mu: np.ndarray, std: np.ndarray) -> float:
     """mean of log(2 pi std^2) / 2 + (y - mu)^2 / (2 std^2)"""
-    variance = np.maximum(std, np.finfo(float).tiny ** 0.5) ** 2
+    std = np.maximum(std, np.finfo(float).tiny)
     with np.errstate(over="ignore"):
-        return float(_mean(0.5 * (np.log(2 * np.pi * variance) + (y - mu) ** 2 / variance)))
+        return float(_mean(0.5 * (np.log(2 * np.pi) + 2 * np.log(std) + ((y - mu) / std) ** 2)))
 
 
 def ence(y: np.ndarray, mu: np.ndarray, std: np.ndarray, bins: int = 10) -> float:
@@ -129,7 +130,12 @@ def binned_errors(y: np.ndarray, mu: np.ndarray, std: np.ndarray, bins: int = 10
         return []
     order = np.argsort(std, kind="stable")
     parts = np.array_split(order, max(1, min(bins, len(y) // 5)))
-    return [(float(np.sqrt(np.mean(std[b] ** 2))), float(np.sqrt(np.mean((y - mu)[b] ** 2)))) for b in parts]
+    return [(_root_mean_square(std[b]), _root_mean_square((y - mu)[b])) for b in parts]
+
+
+def _root_mean_square(x: np.ndarray) -> float:
+    scale = power_of_two(x)
+    return scale * float(np.sqrt(np.mean((x / scale) ** 2)))
 
 
 def miscalibration_area(y: np.ndarray, mu: np.ndarray, std: np.ndarray) -> float:

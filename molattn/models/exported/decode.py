@@ -131,17 +131,17 @@ class Decoder(nn.Module):
         variance = torch.stack(variances).mean(0) if variances else torch.zeros_like(mean.values)
         if self.method == ENSEMBLE:
             values = torch.stack([self._member_values(m, mean) for m in members])
-            variance = variance + (values - values.mean(0)).square().mean(0)
-        return mean._replace(std=variance.sqrt())
+            variance = variance + ((values - values.mean(0)) / self.scale).square().mean(0)
+        return mean._replace(std=self.scale * variance.sqrt())
 
     def _variance(self, member: Decoded) -> Tensor:
-        """The variance that a model itself predicts, or the part of it that the method requests."""
+        """The variance that a model itself predicts, or the part that the method requests, of scaled targets."""
         assert member.std is not None
         _, part = methods_of_losses().get(self.method, ("", "total"))
-        share = member.epistemic_share
+        share, variance = member.epistemic_share, (member.std / self.scale).square()
         if share is None or part == "total":
-            return member.std.square()
-        return member.std.square() * (share if part == "epistemic" else 1 - share)
+            return variance
+        return variance * (share if part == "epistemic" else 1 - share)
 
     def _member_values(self, member: Decoded, mean: Decoded) -> Tensor:
         """`Task.member_values`: of classes, the probabilities that a model gives to those of the ensemble."""
