@@ -10,8 +10,9 @@ from molattn.chem import NO_GEOMETRY, NOT_OPTIMIZED
 from molattn.data import RejectedRow, Table, describe_leakage, find_leakage
 from molattn.data.store.molecule_store import MoleculeStore
 from molattn.errors import InputError, short_repr
+from molattn.models.tasks import Regression
 from molattn.training.dataset import PreparedDataset
-from molattn.training.task_inference import single_class_targets
+from molattn.training.task_inference import constant_targets
 
 MAX_EXAMPLES = 10
 """The maximum number of examples in the details of a finding."""
@@ -101,14 +102,16 @@ def describe_split_leakage(
     return messages
 
 
-def describe_single_classes(dataset: PreparedDataset) -> list[str]:
-    """The targets whose training labels are all of one class; empty if there are none."""
-    names = single_class_targets(dataset.subset("train").targets, dataset.config.target_columns, dataset.task)
+def describe_constant_targets(dataset: PreparedDataset) -> list[str]:
+    """The targets whose training labels are all equal; empty if there are none."""
+    train = dataset.subset("train")
+    names = constant_targets(train.targets, dataset.config.target_columns, train.bounds)
     if not names:
         return []
     first = short_repr(names[0])
     have = f"{first} has" if len(names) == 1 else f"{len(names)} targets, the first {first}, have"
-    return [f"{have} training labels of one class only: there is nothing to learn"]
+    what = "value" if isinstance(dataset.task, Regression) else "class"
+    return [f"{have} training labels of one {what} only: there is nothing to learn"]
 
 
 def describe_standardized(dataset: PreparedDataset, table: Table) -> list[str]:

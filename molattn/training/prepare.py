@@ -20,8 +20,8 @@ from molattn.models.task import Task
 from molattn.models.tasks import Regression
 from molattn.training.config import DataConfig
 from molattn.training.data_messages import (
+    describe_constant_targets,
     describe_rejected,
-    describe_single_classes,
     describe_split_leakage,
     describe_standardized,
     describe_unreliable,
@@ -196,7 +196,7 @@ def prepare(
     values = append_computed_descriptors(computed, usable.descriptors, molecules, num_workers)
     if values is not None:
         dataset = _add_descriptors(dataset, values, table)
-    dataset.warnings.extend([*describe_single_classes(dataset), *describe_standardized(dataset, table)])
+    dataset.warnings.extend([*describe_constant_targets(dataset), *describe_standardized(dataset, table)])
     return dataset
 
 

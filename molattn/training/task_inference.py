@@ -71,12 +71,15 @@ def resolve_task(
     return task, f"task: {task.name}, {holds} numbers; {other}"
 
 
-def single_class_targets(targets: np.ndarray, names: Sequence[str], task: Task) -> list[str]:
-    """The names of the targets, (n, T), whose training labels are all of one class: nothing else can be learned."""
-    if isinstance(task, Regression):
-        return []
+def constant_targets(targets: np.ndarray, names: Sequence[str], bounds: np.ndarray | None = None) -> list[str]:
+    """The names of the targets, (n, T), whose training labels are all equal: nothing else can be learned.
+
+    bounds: (n, T, 2) of censored targets, NaN where there is none, or None; a target with a bound is not constant.
+    """
     labels = [column[np.isfinite(column)] for column in targets.T]
-    return [name for name, y in zip(names, labels, strict=True) if len(y) and not (y != y[0]).any()]
+    bounded = np.zeros(len(names), bool) if bounds is None else np.any(has_bounds(bounds), axis=0)
+    known = zip(names, labels, bounded.tolist(), strict=True)
+    return [name for name, y, has_bound in known if len(y) and not has_bound and not (y != y[0]).any()]
 
 
 def _describe_bounds(names: Sequence[str], targets: np.ndarray, bounds: np.ndarray) -> str:

@@ -349,6 +349,9 @@ def test_a_constant_target_trains_and_undefined_metrics_have_a_reason(
     answer = _train_on(molattn, tmp_path, table)
     assert answer.code == 0
     assert "y: R2 is undefined: all labels are equal" in answer.out
+    warning = "'y' has training labels of one value only: there is nothing to learn"
+    assert f"warning: {warning}" in answer.err
+    assert warning in molattn("check", tmp_path / "t.csv").out
     assert np.isfinite([float(r["y_pred"]) for r in _rows(tmp_path / "run" / "predictions.csv")]).all()
     if value == "7.5":
         return

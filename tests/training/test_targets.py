@@ -10,7 +10,7 @@ from molattn.models.tasks import Binary, Multiclass, Regression
 from molattn.training.encoded_table import check_unreadable
 from molattn.training.table_source import parse_task_type
 from molattn.training.targets import encode_targets
-from molattn.training.task_inference import resolve_task, single_class_targets
+from molattn.training.task_inference import constant_targets, resolve_task
 
 
 def _table(*columns: list[str]) -> Table:
@@ -169,10 +169,12 @@ def test_words_for_missing_values_are_empty_cells() -> None:
     )
 
 
-def test_targets_with_one_class_are_found() -> None:
-    targets = _numbers([0, 0, np.nan], [0, 1, 1], [1, np.nan, np.nan])
-    assert single_class_targets(targets, ["a", "b", "c"], Binary()) == ["a", "c"]
-    assert single_class_targets(targets, ["a", "b", "c"], Regression()) == []
+def test_constant_targets_are_found() -> None:
+    targets = _numbers([0, 0, np.nan], [0, 1, 1], [7.5, np.nan, np.nan], [np.nan, np.nan, np.nan])
+    assert constant_targets(targets, ["a", "b", "c", "d"]) == ["a", "c"]
+    bounds = np.full((3, 4, 2), np.nan)
+    bounds[2, 0, 0] = 5.0
+    assert constant_targets(targets, ["a", "b", "c", "d"], bounds) == ["c"], "a has a bound"
 
 
 def test_bounds_under_a_loss_that_cannot_use_them_are_missing() -> None:
