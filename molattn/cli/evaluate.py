@@ -9,6 +9,7 @@ from molattn.cli.options import Accelerator, NumWorkers, Precision, Quiet, Run, 
 from molattn.cli.table_reading import DEFAULT_READING, TableReading, reads_table
 from molattn.cli.terminal import print_json, print_status, warn
 from molattn.errors import RowsFailed, UsageError, describe_failures
+from molattn.training.run_status import check_folder_name
 
 
 @reads_table(without=("input_format",))
@@ -44,6 +45,8 @@ def evaluate(
     that cannot be read are left out and counted. Metrics are too optimistic on molecules that the model was trained or
     selected with (in splits.csv of the run): the metrics of the other molecules are reported separately.
     """
+    if output_dir is not None:
+        check_folder_name(output_dir)
     if output_dir is not None and output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
         raise UsageError(f"{output_dir} exists: give another --output-dir")
     from molattn.cli.metrics import print_metrics, print_transformed

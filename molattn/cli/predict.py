@@ -23,7 +23,7 @@ from molattn.cli.options import (
     parse_shard,
 )
 from molattn.cli.table_reading import DEFAULT_READING, TableReading, reads_table
-from molattn.cli.terminal import stdout_writer, warn
+from molattn.cli.terminal import STDIO, stdout_writer, warn
 from molattn.inference.options import LOCAL, ONNX, PredictionOptions, check_engine, engine_of
 
 
@@ -124,6 +124,7 @@ def predict(
     assert tables
     from molattn.cli.table_report import TableProgress, report_rows
 
+    output = None if output == STDIO else output  # both print
     job = TableJob(
         input=reading.input_table(tables[0]),
         output=None if output is None else Path(output),

@@ -8,7 +8,7 @@ import typer
 
 from molattn.cli.options import Accelerator, Force, MoleculeTable, Precision, Quiet, Run, Strict, load_predictor
 from molattn.cli.table_reading import DEFAULT_READING, TableReading, reads_table
-from molattn.cli.terminal import print_status, stdout_writer, warn
+from molattn.cli.terminal import STDIO, print_status, stdout_writer, warn
 
 
 @reads_table()
@@ -72,6 +72,7 @@ def select(
     """
     from molattn.inference.table_job import TableJob, locked_outputs
 
+    output = None if output == Path(STDIO) else output  # both print
     job = TableJob(
         input=reading.input_table(table),
         output=output,

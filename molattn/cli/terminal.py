@@ -81,6 +81,10 @@ def bar_column() -> Any:
     return BarColumn(complete_style="cyan", finished_style="green", pulse_style="cyan")
 
 
+STDIO = "-"
+"""The path that means standard input for a table, and standard output for the output."""
+
+
 def stdout_writer() -> Callable[[str], object]:
     """A function that writes the text of a table to standard output, byte for byte unless it is a terminal."""
     if sys.stdout.isatty():

@@ -25,7 +25,7 @@ from molattn.inference.output_parts import NUMBER_FORMATS_KEY, discard_records, 
 from molattn.inference.predictor import load
 from molattn.inference.row_counts import RowCounts
 from molattn.inference.table_engine import ProgressFactory
-from molattn.inference.table_job import TableJob
+from molattn.inference.table_job import TableJob, is_regular_file
 
 MAX_TASK_RETRIES = 4
 """How often a part is started again after the process that was writing it has died."""
@@ -71,7 +71,7 @@ def run_on_ray(
         ProcessLost: processes died repeatedly while they wrote one part, or the cluster cannot be reached.
     """
     for job in jobs:
-        if job.output is None or not job.input.path.is_file():
+        if job.output is None or not is_regular_file(job.input.path):
             raise UsageError("--engine ray needs files for input and output: give tables and --output")
     tables = [_count(job, added, warn) for job in jobs]
     todo = [{"table": i, "part": part} for i, table in enumerate(tables) for part in table.missing_parts()]

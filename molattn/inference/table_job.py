@@ -11,6 +11,7 @@ from pathlib import Path
 
 from molattn.data.locks import lock_output, raise_open_file_limit
 from molattn.data.tables.columns import find_column, guess_smiles_column
+from molattn.data.tables.lines import STDIN
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions, Warn, ignore_warning
 from molattn.data.tables.parts import parts_folder
 from molattn.data.tables.readers import count_rows, infer_format, open_stream
@@ -65,12 +66,17 @@ class InputTable:
             warn: receives messages on how the file is read.
             scan: receives each chunk of rows of a file: see `count_rows`.
         """
-        if not self.path.is_file():
+        if not is_regular_file(self.path):
             return 0, None
         total = count_rows(self.path, self.format, self.options, warn, scan)
         i, n = shard or (1, 1)
         chunks = -(-total // CHUNK_SIZE)
         return min(chunks * (i - 1) // n * CHUNK_SIZE, total), min(chunks * i // n * CHUNK_SIZE, total)
+
+
+def is_regular_file(table: Path) -> bool:
+    """Whether a table is a file whose rows can be counted: not a pipe, and not "-", whatever files there are."""
+    return str(table) != STDIN and table.is_file()
 
 
 @dataclass(frozen=True)
@@ -114,7 +120,7 @@ class TableJob:
         table, output = self.input.path, self.output
         if self.shard is not None and not 1 <= self.shard[0] <= self.shard[1]:
             raise UsageError(f"a shard is (i, n), the i-th of n, from (1, n) to (n, n), not {self.shard}")
-        if (self.shard or self.resume) and not table.is_file() and (str(table) == "-" or table.exists()):
+        if (self.shard or self.resume) and not is_regular_file(table) and (str(table) == STDIN or table.exists()):
             option = "a shard" if self.shard else "resume"
             raise UsageError(f"{option} needs the number of rows in advance: give a regular file instead of a pipe")
         if self.resume and output is None:
@@ -139,9 +145,13 @@ def check_output(path: Path, force: bool = False, table: Path | None = None) -> 
         table: the table that is read, if there is one, which the file must not be.
 
     Raises:
-        UsageError: it exists and `force` is False, it is not a regular file, or it is the table itself.
+        UsageError: it exists and `force` is False, it is not a regular file, it is "-", or it is the table itself.
         InputError: its folder does not exist.
     """
+    if str(path) == STDIN:
+        raise UsageError("- is standard output, and this output is a file: give its path")
+    if table is not None and str(table) == STDIN:
+        table = None
     if table is not None and path.exists() and table.exists() and os.path.samefile(path, table):
         raise UsageError(f"{path} is the input itself: write to another file")
     if path.exists() and not path.is_file():
@@ -206,7 +216,7 @@ def create_output_folder(folder: Path, tables: Sequence[Path]) -> list[Path]:
         UsageError: the path is a file, standard input is among the tables, or two tables would have the same output.
         InputError: the folder's parent does not exist.
     """
-    if any(str(table) == "-" for table in tables):
+    if any(str(table) == STDIN for table in tables):
         raise UsageError("standard input is a single table: give a file with --output, not a folder")
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file: give a folder with --output for {len(tables)} tables")

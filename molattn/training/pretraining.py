@@ -33,7 +33,7 @@ from molattn.training.prepare import featurization, read_options
 from molattn.training.pretrain_config import PretrainConfig, check_pretraining
 from molattn.training.reporter import Reporter
 from molattn.training.run_folder import write_history, write_rejected
-from molattn.training.run_status import CHECKPOINT_FOLDER
+from molattn.training.run_status import CHECKPOINT_FOLDER, check_folder_name
 from molattn.training.table_source import table_options_of
 from molattn.training.unlabelled import NCI_MOLECULES, UnlabelledMolecules, collect_molecules
 
@@ -172,6 +172,7 @@ def _prepare_folder(folder: Path, force: bool, resume: bool) -> None:
             raise UsageError(f"{folder} holds no unfinished pretraining: there is nothing to resume")
         remove_temporary_files(folder)
         return
+    check_folder_name(folder)
     if folder.is_file():
         raise UsageError(f"{folder} is a file: give another --output-dir")
     if not folder.exists() or is_empty_folder(folder):

@@ -59,8 +59,15 @@ def resolve_resume(run: str | Path, config: object, output_dir: object, force: b
     return folder / CONFIG_FILE, folder
 
 
+def check_folder_name(folder: Path) -> None:
+    """Raise UsageError for "-", which is standard output elsewhere."""
+    if str(folder) == "-":
+        raise UsageError("- is standard output, and --output-dir is a folder: give its path")
+
+
 def check_new_folder(folder: Path, force: bool) -> None:
     """Raise UsageError unless `folder` can hold a new run: it is missing or empty, or has a run and `force` is set."""
+    check_folder_name(folder)
     if folder.is_file():
         raise UsageError(f"{folder} is a file: give another --output-dir")
     if not folder.is_dir():

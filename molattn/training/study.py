@@ -18,7 +18,7 @@ from molattn.data.files import write_text
 from molattn.data.locks import is_empty_folder
 from molattn.errors import InputError, UsageError
 from molattn.training.run_config import RunConfig, read_config, resolve
-from molattn.training.run_status import STUDY_CONFIG, STUDY_JOURNAL
+from molattn.training.run_status import STUDY_CONFIG, STUDY_JOURNAL, check_folder_name
 
 if TYPE_CHECKING:
     import optuna
@@ -61,6 +61,7 @@ def read_study(folder: Path) -> StudySettings:
 
 def create_study(folder: Path, settings: dict[str, Any], num_trials: int) -> None:
     """Write the settings of a new study; UsageError if the folder is not empty."""
+    check_folder_name(folder)
     if (folder / STUDY_CONFIG).is_file():
         raise UsageError(f"{folder} holds a study: --resume {folder} continues it, or give another --output-dir")
     if not is_empty_folder(folder):

@@ -8,6 +8,7 @@ from pathlib import Path
 from molattn.data import dataset_names, fetch_dataset, guess_smiles_column, read_columns
 from molattn.data.files import file_sha256
 from molattn.data.tables.columns import find_column, format_names, is_unnamed
+from molattn.data.tables.lines import STDIN
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.data.tables.units import find_without_unit, split_unit
 from molattn.errors import UsageError, short_repr, unknown_choice
@@ -48,7 +49,7 @@ def is_path(dataset: str) -> bool:
 
     A text with a suffix that is the name of a data set, such as "esol.v2", is a name.
     """
-    if Path(dataset).suffix and dataset not in dataset_names():
+    if dataset == STDIN or (Path(dataset).suffix and dataset not in dataset_names()):
         return True
     return Path(dataset).is_file()
 
@@ -62,6 +63,8 @@ def find_table(config: DataConfig) -> TableSource:
     config = replace(config, task_type=parse_task_type(config.task_type))
     if not config.dataset:
         raise UsageError("no data set is given: add --dataset esol, or the path of a table such as my.csv")
+    if config.dataset == STDIN:
+        raise UsageError("a run reads its table more than once, which standard input (-) does not allow: give a file")
     if is_path(config.dataset):
         path = Path(config.dataset)
         columns, smiles_column = read_columns(path, table_options_of(config))

@@ -201,6 +201,30 @@ def test_standard_input_is_read_and_printed(
         assert answer.code == 2 and "instead of a pipe" in answer.err
 
 
+def test_a_dash_is_standard_input_and_output_whatever_files_there_are(
+    molattn: Molattn, monkeypatch: pytest.MonkeyPatch, run: Path, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = b"smiles\nCCO\n"
+    (tmp_path / "in.csv").write_bytes(table)
+    printed = molattn("predict", run, "in.csv").out
+    for option in ((), ("-o", "-")):
+        assert molattn("predict", run, "in.csv", *option).out == printed
+    for command in ("embed", "attention"):
+        assert molattn(command, run, "in.csv", "-o", "-").code == 2
+    for command in (("evaluate", run), ("train",)):
+        answer = molattn(*command, "in.csv", "--target-columns", "smiles", "-o", "-")
+        assert answer.code == 2 and "- is standard output, and --output-dir is a folder: give its path" in answer.err
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+    Path("-").write_text("smiles\nwrong\n")
+    for option in ((), ("-o", "out.csv")):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(table)))
+        answer = molattn("predict", run, "-", *option)
+        assert answer.code == 0 and (answer.out or Path("out.csv").read_text()) == printed
+    answer = molattn("train", "-", "--target-columns", "y")
+    assert answer.code == 2 and "standard input (-) does not allow: give a file" in answer.err
+
+
 def test_a_malformed_row_in_a_file_loses_no_prediction(
     molattn: Molattn, monkeypatch: pytest.MonkeyPatch, run: Path, many: Path, tmp_path: Path
 ) -> None:
