@@ -44,8 +44,8 @@ def read_smiles(text: object, *, max_atoms: int = MAX_ATOMS, add_hs: bool = Fals
     """Parse a SMILES into a sanitized molecule, its atoms in the order of the text.
 
     Explicit hydrogens become implicit, as in RDKit, except H2, free ions, isotopes such as deuterium, those bonded to
-    a dummy atom and those that define the stereochemistry of an imine. `[HH]` is read as `[H][H]`. Spaces at both ends
-    are dropped.
+    a dummy atom and those that define the stereochemistry of an imine. `[HH]` is read as `[H][H]`. White space at both
+    ends is dropped, such as the end of a line.
 
     Args:
         text: SMILES alone: printable ASCII, no name after it, no ChemAxon extensions.
@@ -205,7 +205,7 @@ def smiles_from_mol(mol: Chem.Mol) -> tuple[str, bool]:
 
 
 def _validated(text: object, max_atoms: int) -> str:
-    """The SMILES without surrounding spaces, if its text is valid, brackets included."""
+    """The SMILES without surrounding white space, if its text is valid, brackets included."""
     if type(text) is str and 0 < len(text) <= min(max_atoms, 2 * MAX_RINGS):
         # Each atom and each ring closure takes at least one character: so short a text cannot exceed the limits.
         if text.isascii() and text.isprintable() and " " not in text:
@@ -215,7 +215,7 @@ def _validated(text: object, max_atoms: int) -> str:
     if len(text) > MAX_LENGTH:
         # The start identifies the text; the whole could be megabytes.
         raise SmilesError(text[:100], f"it is {len(text):,} characters long, over the limit of {MAX_LENGTH:,}")
-    smiles = str(text).strip(" ")
+    smiles = str(text).strip()
     if not smiles:
         raise SmilesError(text, "it is empty")
     legal = _PRINTABLE.match(smiles)

@@ -106,7 +106,7 @@ def collect_molecules(
             reasons[row] = reason
         else:
             seen.add(found[0])
-            unique.append(texts[row].strip(" "))
+            unique.append(texts[row].strip())
     if not unique:
         first = f"; the first, {short_repr(texts[min(reasons)])}: {reasons[min(reasons)]}" if reasons else ""
         raise InputError(f"{molecules} leaves no molecule to learn from{first}")

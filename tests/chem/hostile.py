@@ -28,8 +28,8 @@ HOSTILE: list[tuple[object, bool]] = [
     ("C\u200bC", False),  # zero-width space
     ("C\u200d", False),  # zero-width joiner
     ("\ufeffCCO", False),  # byte-order mark
-    ("CCO\u00a0", False),  # no-break space
-    ("\u3000CCO", False),  # ideographic space
+    ("CCO\u00a0", True),  # no-break space
+    ("\u3000CCO", True),  # ideographic space
     ("\uff23\uff23\uff2f", False),  # full-width letters
     ("CC\u2212C", False),  # a minus sign that is no hyphen
     ("C\u2261N", False),  # a triple bond as it is drawn
@@ -44,8 +44,8 @@ HOSTILE: list[tuple[object, bool]] = [
     ("CC\tethane", False),
     ("CC ethane", False),
     ("CC\nO", False),
-    ("CC\r\n", False),
-    ("\tCC", False),
+    ("CC\r\n", True),
+    ("\tCC", True),
     ("C C", False),
     ("CC |$R1;$|", False),
     ("CC|$R1;$|", False),

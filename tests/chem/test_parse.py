@@ -135,7 +135,7 @@ def test_the_limit_holds_for_added_hydrogens():
         ("C\u0421", r"character 1 is U\+0421 \(CYRILLIC CAPITAL LETTER ES\)"),
         (" C\u0421", "character 2 is"),
         ("CC O", "white space at character 2"),
-        ("CC\n", "white space at character 2"),
+        ("C\nC", "white space at character 1"),
         ("C\x07", "a control character"),
         (None, "missing"),
         (float("nan"), "missing"),
@@ -147,6 +147,12 @@ def test_the_limit_holds_for_added_hydrogens():
 def test_reasons_name_the_position(text, reason):
     with pytest.raises(SmilesError, match=reason):
         read_smiles(text)
+
+
+@pytest.mark.parametrize("text", [" CCO", "CCO ", "CCO\n", "CCO\r\n", "\tCCO\t", "\u00a0CCO"])
+def test_white_space_at_both_ends_is_dropped(text):
+    assert (molecule_graph(text).atom_codes == molecule_graph("CCO").atom_codes).all()
+    assert read_smiles(text).GetNumAtoms() == 3
 
 
 def test_atoms_keep_the_order_of_the_text():

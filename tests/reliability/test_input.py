@@ -100,7 +100,8 @@ def no_rdkit(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_03_other_characters_are_refused_before_rdkit(score: Score) -> None:
     others = [chr(i) for i in (*range(32), *range(127, 0x3000, score.times(97, 1)), 0xFEFF, 0x1F600, 0xD800)]
     for other in others:
-        for text in (f"C{other}C", f"{other}CC", f"CC{other}"):
+        at_ends = () if other.isspace() else (f"{other}CC", f"CC{other}")  # white space at the ends is dropped
+        for text in (f"C{other}C", *at_ends):
             score.count("texts refused by the gate alone")
             _refused(score, text)
     score.check(any(unicodedata.name(c, "").startswith("CYRILLIC") for c in others), "no Cyrillic letter was tried")
