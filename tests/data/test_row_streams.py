@@ -5,6 +5,7 @@ import gzip
 import io
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from rdkit import Chem
 
 from molattn.data import read_columns, read_records, read_table, write_table
-from molattn.data.tables import csv_text, lines
+from molattn.data.tables import csv_text, lines, table
 from molattn.data.tables.csv_text import csv_stream
 from molattn.data.tables.lines import read_lines
 from molattn.data.tables.readers import count_rows, infer_format, open_stream
@@ -57,6 +58,35 @@ def test_the_rows_are_those_of_the_whole_table(tmp_path: Path, count: int, name:
     assert (table.columns, table.rows) == (("smiles", "note"), rows)
     assert read(tmp_path / name) == (table.columns, table.rows, table.lines)
     assert count_rows(tmp_path / name) == count
+
+
+class SlowPipe(io.BytesIO):
+    """Standard input of which one byte arrives at a time."""
+
+    def read1(self, size: int | None = -1) -> bytes:
+        return super().read(min(1, -1 if size is None else size))
+
+
+@pytest.mark.parametrize("kind", ["plain", "gzip", "two gzips"])
+def test_a_gzip_is_recognized_by_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    text = b"smiles,y\n" + b"CCO,1\n" * 40
+    halves = gzip.compress(text[:50]) + gzip.compress(text[50:])
+    data = {"plain": text, "gzip": gzip.compress(text), "two gzips": halves}[kind]
+    (tmp_path / "t.csv").write_bytes(text)
+    whole = read(tmp_path / "t.csv")
+    (tmp_path / "packed.csv").write_bytes(data)
+    assert read(tmp_path / "packed.csv") == whole
+    assert count_rows(tmp_path / "packed.csv") == 40
+    for buffer in (io.BytesIO(data), SlowPipe(data)):
+        monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=buffer))
+        assert read_table("-").rows == whole[1]
+
+
+def test_a_gzip_under_another_name_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "MIN_TABLE_MEMORY", 10_000)
+    (tmp_path / "t.csv").write_bytes(gzip.compress(b"smiles\n" + b"CCCCC\n" * 100_000))
+    with pytest.raises(InputError, match="unpacks to over"):
+        read_table(tmp_path / "t.csv")
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 7])

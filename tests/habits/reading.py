@@ -215,6 +215,7 @@ HABITS = [
     Habit("a structure column", csv_bytes([("Structure", "y"), *_ROWS])),
     # Formats.
     Habit("a gzip", gzip.compress(_PLAIN), "table.csv.gz"),
+    Habit("a gzip that is named .csv", gzip.compress(_PLAIN), "table.csv"),
     Habit("Parquet", lambda: _parquet(index=False), "table.parquet"),
     Habit(
         "Parquet with a column that has no name", lambda: _parquet(index=True), "table.parquet", says=("Unnamed: 0",)

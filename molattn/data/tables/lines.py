@@ -23,6 +23,7 @@ MAX_LINE_BYTES = 2**24
 """Maximum bytes of a line: a file without line ends is not a table, and must not be read into memory as a whole."""
 
 _BLOCK_BYTES = 2**20
+_GZIP_START = b"\x1f\x8b\x08"
 
 
 def source_name(path: str | Path) -> str:
@@ -32,14 +33,14 @@ def source_name(path: str | Path) -> str:
 
 @contextmanager
 def open_input(path: str | Path) -> Iterator[Any]:
-    """Open a file, decompressed if it ends in `.gz`, or standard input for "-", as bytes.
+    """Open a file, or standard input for "-", as bytes, decompressed if they start as a gzip or the name ends in `.gz`.
 
     Raises InputError for a file that is missing or cannot be read.
     """
     if str(path) == STDIN:
         if sys.stdin is None:
             raise InputError("standard input is closed: give a file")
-        yield sys.stdin.buffer
+        yield _decompressed(sys.stdin.buffer, "standard input")
         return
     path = Path(path)
     try:
@@ -52,7 +53,46 @@ def open_input(path: str | Path) -> Iterator[Any]:
             raise InputError(f"{path} is a folder; give a file in it") from error
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     with file:
-        yield file
+        yield file if isinstance(file, gzip.GzipFile) else _decompressed(file, str(path))
+
+
+def is_gzip(path: str | Path) -> bool:
+    """Whether a file is a gzip, by its name or its first bytes; False for one that cannot be read."""
+    if Path(path).suffix.lower() == ".gz":
+        return True
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(_GZIP_START)) == _GZIP_START
+    except OSError:
+        return False
+
+
+def _decompressed(file: Any, source: str) -> Any:
+    """An open binary file, decompressed if it starts as a gzip."""
+    try:
+        start = file.read(len(_GZIP_START))
+    except OSError as error:
+        raise InputError(f"{source} cannot be read: {error.strerror or error}") from error
+    whole: Any = _Restarted(start, file)
+    return gzip.GzipFile(fileobj=whole, mode="rb") if start == _GZIP_START else whole
+
+
+class _Restarted:
+    """An open binary file of which the first bytes are read already, such as a pipe."""
+
+    def __init__(self, start: bytes, file: Any):
+        self.start, self.file = start, file
+
+    def read(self, size: int) -> bytes:
+        """Exactly `size` bytes, fewer at the end of the file."""
+        start, self.start = self.start[:size], self.start[size:]
+        return start + self.file.read(size - len(start))
+
+    def read1(self, size: int) -> bytes:
+        """At most `size` bytes, as many as there are without waiting, but one or more until the end of the file."""
+        if self.start:
+            return self.read(len(self.start[:size]))
+        return self.file.read1(size)
 
 
 def read_blocks(file: Any, source: str, max_bytes: int | None = None) -> Iterator[bytes]:

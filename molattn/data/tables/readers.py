@@ -4,6 +4,7 @@ At most a few chunks are in memory. Every row has its index and its location in 
 with the location: no row is skipped or shifted.
 """
 
+import gzip
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -68,7 +69,7 @@ def open_stream(
     semicolon or tab, is inferred from its header; empty lines are skipped. A line of an SMI is a SMILES, and a name
     after the first space or tab; a first line that begins with `smiles` is a header. Each record of an SDF is a row
     with the canonical SMILES of its structure, its title, and all properties that occur in the file. Parquet keeps its
-    types. The cells of an Excel workbook have the text that Excel writes to a CSV. All may be gzipped, as in `.csv.gz`.
+    types. The cells of an Excel workbook have the text that Excel writes to a CSV. All may be gzipped, under any name.
     Parquet, SDF and workbooks from standard input, and gzipped Parquet and workbooks, are copied to a temporary file.
 
     Args:
@@ -165,7 +166,7 @@ def count_rows(
 def _on_disk(stack: ExitStack, path: str | Path, source: str, max_bytes: int | None) -> str | Path:
     """A regular file with the content of `path`: `path` itself, or an unpacked copy that is removed with `stack`."""
     with open_input(path) as file:
-        if str(path) != STDIN and Path(path).suffix.lower() != ".gz":
+        if str(path) != STDIN and not isinstance(file, gzip.GzipFile):
             if Path(path).is_file():
                 return path
             raise InputError(f"{source} is not a regular file, which Parquet and workbooks must be: copy it to one")

@@ -16,7 +16,7 @@ from typing import Any
 from molattn.data import files
 from molattn.data.tables.columns import find_column
 from molattn.data.tables.csv_text import csv_line, csv_stream
-from molattn.data.tables.lines import read_lines
+from molattn.data.tables.lines import STDIN, is_gzip, read_lines
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions, Warn, ignore_warning
 from molattn.data.tables.readers import delimiter_of_suffix, infer_format, open_stream
 from molattn.data.tables.row_stream import RowStream, row_bytes
@@ -166,7 +166,7 @@ def read_table(
 def _max_bytes(source: Any) -> int | float:
     """Maximum bytes of the rows of a source, as a protection against decompression bombs."""
     if isinstance(source, str | Path) and (
-        infer_format(source) in ("parquet", "xlsx") or Path(source).suffix.lower() == ".gz"
+        infer_format(source) in ("parquet", "xlsx") or (str(source) != STDIN and is_gzip(source))
     ):
         return max(MIN_TABLE_MEMORY, TABLE_MEMORY_PER_BYTE * os.path.getsize(source))
     return math.inf
