@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +23,9 @@ from molattn.data.tables.header import describe_unnamed
 from molattn.data.tables.options import Warn, ignore_warning
 from molattn.data.tables.row_stream import CELL_BYTES, CHUNK_SIZE, MAX_CHUNK_BYTES, Chunk, RowStream, chunk_too_large
 from molattn.errors import InputError, UsageError
+
+_ARROW_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
+"""Errors of the conversion to Arrow: of values of several types, or of two columns of one name."""
 
 MIN_ARROW_MEMORY, ARROW_MEMORY_PER_BYTE = 2**29, 4
 """Arrow may use `MIN_ARROW_MEMORY` bytes for a chunk of Parquet rows, or `ARROW_MEMORY_PER_BYTE` times the size of the
@@ -94,7 +97,7 @@ def frame_stream(frame: Any, warn: Warn = ignore_warning) -> RowStream:
 
     `warn` is called if columns have no name.
 
-    Raises UsageError for anything else, InputError for a column of mixed types, or two columns of one name.
+    Raises UsageError for anything else, InputError for two columns of one name.
     """
     table = to_arrow_table(frame)
     return _stream(table.schema, iter(table.to_batches()), "the frame", warn)
@@ -108,7 +111,9 @@ def is_data_frame(value: object) -> bool:
 def to_arrow_table(frame: Any) -> pa.Table:
     """A pandas or polars frame, or anything else that exports Arrow's C stream, as an Arrow table without an index.
 
-    Raises UsageError for anything else, InputError for a column of mixed types.
+    A column of pandas with values of several types, such as 1.5 and ">10", is one of text.
+
+    Raises UsageError for anything else, InputError for two columns of one name.
     """
     if not is_data_frame(frame):
         raise UsageError(
@@ -117,9 +122,47 @@ def to_arrow_table(frame: Any) -> pa.Table:
     if hasattr(frame, "reset_index"):
         frame = frame.reset_index(drop=True)  # pandas would export the index as a column
     try:
-        return pa.table(frame)
-    except (pa.ArrowException, TypeError, ValueError) as error:  # ValueError: two columns of one name
+        try:
+            return pa.table(frame)
+        except _ARROW_ERRORS:
+            return pa.table(_mixed_as_text(frame))
+    except _ARROW_ERRORS as error:
         raise InputError(f"the frame cannot be converted to an Arrow table: {error}") from error
+
+
+def _mixed_as_text(frame: Any) -> Any:
+    """A frame whose columns of mixed types are text, if it is one of pandas."""
+    if not hasattr(frame, "isetitem"):
+        return frame
+    frame = frame.copy(deep=False)
+    for i, kind in enumerate(frame.dtypes):
+        if str(kind) != "object":
+            continue
+        values = frame.iloc[:, i].tolist()
+        try:
+            pa.array(values, from_pandas=True)
+        except _ARROW_ERRORS:
+            frame.isetitem(i, _texts(values))
+    return frame
+
+
+def _texts(values: Sequence[object]) -> list[str | None]:
+    """Values of several types as text, those of each type as `column_text` writes them; None for a missing value."""
+    rows_by_type: dict[type, list[int]] = {}
+    for row, value in enumerate(values):
+        rows_by_type.setdefault(type(value), []).append(row)
+    texts: list[str | None] = [None] * len(values)
+    for rows in rows_by_type.values():
+        part = [values[row] for row in rows]
+        try:
+            column = pa.array(part, from_pandas=True)
+            found = column_text(pa.chunked_array([column]))
+            missing = column.is_null().to_pylist()
+        except _ARROW_ERRORS:
+            found, missing = [str(value) for value in part], [False] * len(part)
+        for row, text, is_missing in zip(rows, found, missing, strict=True):
+            texts[row] = None if is_missing else text
+    return texts
 
 
 def cache_frame(frame: Any) -> Path:
