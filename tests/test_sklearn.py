@@ -324,6 +324,15 @@ def test_invalid_labels_are_errors() -> None:
         regressor(validation_fraction=0.9).fit(SMILES, np.stack([VALUES, [1.0] + [np.nan] * 39], 1))
 
 
+def test_labels_that_are_missing_are_the_reason() -> None:
+    smiles = SMILES[:4]
+    for model, missing in ((MolAttentionRegressor(**TINY), np.nan), (MolAttentionClassifier(**TINY), None)):
+        with pytest.raises(ValueError, match="none of the 4 molecules has a label: there is nothing to learn"):
+            model.fit(smiles, [missing] * 4)
+    with pytest.raises(ValueError, match="1 molecule cannot fill the 2 subsets .* 3 of 4 molecules have no label"):
+        MolAttentionRegressor(**TINY).fit(smiles, [1.0, np.nan, np.nan, np.nan])
+
+
 def test_parameters_are_the_options_of_train_and_have_no_values_of_their_own() -> None:
     sections = {name for settings in RunConfig().to_dict().values() for name in settings}
     own = {"settings", "verbose", "validation_fraction", "random_state", "smiles_column", "descriptor_columns"}

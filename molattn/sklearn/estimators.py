@@ -170,6 +170,8 @@ Raises:
         for _, values in columns:
             check_classification_targets(values)
         classes = [np.unique(values) for _, values in columns]
+        if not max(map(len, classes)):
+            raise ValueError(f"none of the {len(labels)} molecules has a label: there is nothing to learn")
         if max(map(len, classes)) < 2:
             raise ValueError(f"y holds one class, {classes[0].tolist()}: two or more are needed")
         if self.warm_start and hasattr(self, "predictor_"):

@@ -115,7 +115,10 @@ def check_splits(dataset: PreparedDataset) -> None:
     for split in SPLIT_LABELS:
         indices = dataset.indices(split)
         if not len(indices):
-            raise InputError(f"the split leaves no molecule for {split}: give more rows or other --split-sizes")
+            advice = "give more rows or other --split-sizes"
+            if not dataset.config.split_sizes[SPLIT_LABELS.index(split)]:
+                advice = "a training needs train, val and test, so give each a share above 0 in --split-sizes"
+            raise InputError(f"the split leaves no molecule for {split}: {advice}")
         labels = dataset.targets[dataset.target_rows(indices)]
         for target, values in zip(dataset.config.target_columns, labels.T, strict=True):
             if split == "train" and not np.isfinite(values).any():

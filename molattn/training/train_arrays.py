@@ -128,6 +128,9 @@ def train_arrays(
     if weights is not None:
         usable &= weights > 0
     used = np.flatnonzero(usable)
+    if not len(used):
+        what = "a label" if weights is None else "a label and a weight above 0"
+        raise InputError(f"none of the {len(molecules)} molecules has {what}: there is nothing to learn")
     keys = []
     for key in map_rows([molecules[i].smiles for i in used], molecule_key, settings.num_workers):
         if isinstance(key, SmilesError):
@@ -136,7 +139,13 @@ def train_arrays(
     if num_validation:
         labels = np.where(used < num_training, "train", "val")
     else:
-        labels = split_labels(data.split, keys, targets[used], data.split_sizes, settings.seed)
+        try:
+            labels = split_labels(data.split, keys, targets[used], data.split_sizes, settings.seed)
+        except InputError as error:
+            # Missing labels may be the cause.
+            unused = len(molecules) - len(used)
+            why = f"; {unused} of {len(molecules)} molecules have no label, or a weight of 0" if unused else ""
+            raise InputError(f"{error}{why}") from error
     if data.calibration_size:
         check_calibration(task, settings.calibration_method)
         labels = hold_out_calibration(labels, data.split, keys, targets[used], data.calibration_size, settings.seed)

@@ -325,6 +325,7 @@ def test_evaluate_needs_the_targets_columns(molattn: Molattn, run: Path, binary:
         (("--loss", "bce"), "the loss 'bce' is for binary targets, and these are regression"),
         (("--metric", "auroc"), "the metric 'auroc' does not apply to regression targets"),
         (("--class-balance",), "applies only to classification, not to numbers: leave it out"),
+        (("--split-sizes", "0.5", "0.5", "0"), "for test: a training needs train, val and test, so give each a share"),
     ],
 )
 def test_conflicting_options_are_refused_and_leave_no_folder(

@@ -59,8 +59,7 @@ def check_number(number: int, sizes: Sequence[float], noun: str = "molecule") ->
     required = sum(size > 0 for size in sizes)
     if number < required:
         raise InputError(
-            f"{pluralize(number, noun)} cannot fill the {required} subsets of a split: "
-            f"give more {noun}s, or a split with fewer subsets, with a size of 0"
+            f"{pluralize(number, noun)} cannot fill the {required} subsets of a split: give {required} or more"
         )
 
 
