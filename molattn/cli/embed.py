@@ -53,7 +53,7 @@ def embed(
     ..., `status` (ok or error) and `error` (the reason). A `.npy` file has only the embeddings, one row for each row of
     the table, NaN where a molecule cannot be read. All other options are those of `molattn predict`.
     """
-    from molattn.cli.table_report import TableProgress, report_rows
+    from molattn.cli.table_report import TableProgress, report_rows, resume_hint
     from molattn.inference.table_job import TableJob, locked_outputs
 
     job = TableJob(
@@ -71,5 +71,7 @@ def embed(
         from molattn.inference.added_columns import embedding_columns
         from molattn.inference.table_engine import run_jobs
 
-        counts = run_jobs([job], embedding_columns(predictor, output), partial(TableProgress, quiet=quiet), warn)
+        added, progress = embedding_columns(predictor, output), partial(TableProgress, quiet=quiet)
+        with resume_hint([job], quiet):
+            counts = run_jobs([job], added, progress, warn)
     report_rows(counts, "embedding", "embedded", output, quiet)

@@ -122,7 +122,7 @@ def predict(
         predict_smiles(load_engine(run, engine, accelerator, precision), smiles, options, as_json, strict)
         return
     assert tables
-    from molattn.cli.table_report import TableProgress, report_rows
+    from molattn.cli.table_report import TableProgress, report_rows, resume_hint
 
     output = None if output == STDIO else output  # both print
     job = TableJob(
@@ -142,5 +142,6 @@ def predict(
         from molattn.inference.engines import predict_jobs
 
         progress = partial(TableProgress, quiet=quiet)
-        counts = predict_jobs(predictor, jobs, options, engine, progress, warn)
+        with resume_hint(jobs, quiet):
+            counts = predict_jobs(predictor, jobs, options, engine, progress, warn)
     report_rows(counts, "prediction", "predicted", job.output, quiet)

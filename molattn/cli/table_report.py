@@ -2,6 +2,8 @@
 
 import sys
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -10,6 +12,7 @@ from molattn.cli.terminal import bar_column, console, print_status, warn
 
 if TYPE_CHECKING:
     from molattn.inference.row_counts import RowCounts
+    from molattn.inference.table_job import TableJob
 
 
 SECONDS_BETWEEN_LINES = 10.0
@@ -86,6 +89,23 @@ def _duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+@contextmanager
+def resume_hint(jobs: "Sequence[TableJob]", quiet: bool) -> Iterator[None]:
+    """Say how to continue if the block is stopped from the keyboard and leaves finished parts of an output."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        from molattn.data.tables.parts import parts_folder
+
+        unfinished = [job.output for job in jobs if job.output is not None and parts_folder(job.output).is_dir()]
+        if unfinished and not quiet:
+            first = unfinished[0]
+            print_status(
+                f"{parts_folder(first)} holds finished parts of {first}: the same command with --resume continues"
+            )
+        raise
 
 
 def report_rows(counts: "RowCounts", noun: str, verb: str, output: Path | None, quiet: bool) -> None:

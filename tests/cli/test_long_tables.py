@@ -77,14 +77,14 @@ class Killed(BaseException):
     """A stand-in for a signal."""
 
 
-def kill_after(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+def kill_after(monkeypatch: pytest.MonkeyPatch, count: int, stop: type[BaseException] = Killed) -> None:
     """End the program when `count` parts are finished."""
     real = Parts.finish
 
     def finish(self: Parts, number: int, record: dict) -> None:
         real(self, number, record)
         if len(self.finished) == count:
-            raise Killed
+            raise stop
 
     monkeypatch.setattr(Parts, "finish", finish)
 
@@ -199,6 +199,20 @@ def test_standard_input_is_read_and_printed(
     for option in ("--resume", "--shard=1/2"):
         answer = molattn("predict", run, "-", "-o", tmp_path / "out.csv", option)
         assert answer.code == 2 and "instead of a pipe" in answer.err
+
+
+@pytest.mark.usefixtures("short_parts")
+@pytest.mark.parametrize("command", ["predict", "embed"])
+def test_a_stop_from_the_keyboard_says_how_to_continue(
+    molattn: Molattn, monkeypatch: pytest.MonkeyPatch, run: Path, many: Path, tmp_path: Path, command: str
+) -> None:
+    out = tmp_path / "out.csv"
+    with monkeypatch.context() as patch:
+        kill_after(patch, 1, KeyboardInterrupt)
+        answer = molattn(command, run, many, "-o", out)
+    hint = f"{out}.parts holds finished parts of {out}: the same command with --resume continues\n"
+    assert answer.code == 130 and answer.err.endswith(hint)
+    assert molattn(command, run, many, "-o", out, "--resume").code == 0
 
 
 def test_a_dash_is_standard_input_and_output_whatever_files_there_are(
