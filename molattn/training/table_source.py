@@ -11,7 +11,7 @@ from molattn.data.tables.columns import find_column, format_names, is_unnamed
 from molattn.data.tables.lines import STDIN
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.data.tables.units import find_without_unit, split_unit
-from molattn.errors import UsageError, short_repr, unknown_choice
+from molattn.errors import InputError, UsageError, short_repr, unknown_choice
 from molattn.models.names import ATOM_PREFIX, TASK_TYPES
 from molattn.training.config import DataConfig
 
@@ -67,7 +67,7 @@ def find_table(config: DataConfig) -> TableSource:
         raise UsageError("a run reads its table more than once, which standard input (-) does not allow: give a file")
     if is_path(config.dataset):
         path = Path(config.dataset)
-        columns, smiles_column = read_columns(path, table_options_of(config))
+        columns, smiles_column = _read_header(path, table_options_of(config))
         smiles = config.smiles_column or guess_smiles_column(columns, smiles_column)
         config, columns_message = _expand_patterns(config, columns, smiles)
         reserved = _reserved_columns(config, smiles)
@@ -106,6 +106,17 @@ def find_table(config: DataConfig) -> TableSource:
     _check_columns(config, read_columns(card.path)[0], card.path.name)
     target_units = tuple(units.get(t, "") for t in targets)
     return TableSource(config, card.path, card.name, target_units, message, columns_message)
+
+
+def _read_header(path: Path, options: TableOptions) -> tuple[tuple[str, ...], str | None]:
+    """`read_columns`; the error for a missing file says what to do where the settings of another folder name it."""
+    try:
+        return read_columns(path, options)
+    except InputError as error:
+        if isinstance(error.__cause__, FileNotFoundError) and not path.is_absolute():
+            advice = "run it in the folder from which this path leads to it, or give its path"
+            raise InputError(f"{error}: {advice}") from error
+        raise
 
 
 def table_options_of(config: DataConfig) -> TableOptions:

@@ -501,7 +501,10 @@ assert not heavy, heavy
         (["{table}", "--target-columns", "z"], "has no column 'z'; it has 'smiles', 'y'"),
         (["{table}", "--split-column", "side"], "has no column 'side'"),
         (["--dataset", "esol", "--target-columns", "z"], "esol.csv has no column 'z'"),
-        (["nowhere.csv"], "there is no file nowhere.csv"),
+        (
+            ["nowhere.csv"],
+            f"there is no file nowhere.csv in {Path(__file__).parents[2]}: run it in the folder from which this path",
+        ),
         (["{table}", "-o", "{run}"], "exists: give another --output-dir, or --force"),
     ],
 )

@@ -47,7 +47,8 @@ def open_input(path: str | Path) -> Iterator[Any]:
         # Closed below, outside of this block, which handles only errors of opening the file.
         file = gzip.open(path, "rb") if path.suffix.lower() == ".gz" else open(path, "rb")  # noqa: SIM115
     except FileNotFoundError as error:
-        raise InputError(f"there is no file {path}") from error
+        where = "" if path.is_absolute() else f" in {os.getcwd()}"
+        raise InputError(f"there is no file {path}{where}") from error
     except OSError as error:
         if os.path.isdir(path):  # false for a name too long; a PermissionError on Windows
             raise InputError(f"{path} is a folder; give a file in it") from error
