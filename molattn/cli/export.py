@@ -47,8 +47,10 @@ def export(
     path = run / f"model{SUFFIXES[chosen]}" if output is None else output
     if path.suffix != SUFFIXES[chosen]:
         raise UsageError(f"a model in the format {chosen} has the suffix {SUFFIXES[chosen]}, not {path.name}")
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent}: create it first")
+    if not path.absolute().parent.is_dir():
+        from molattn.data.paths import describe_missing_folder  # imported here, because molattn.data imports numpy
+
+        raise InputError(describe_missing_folder(path.absolute().parent))
     if path.exists() and not force:
         raise UsageError(f"{path} exists: give another --output, or --force to replace it")
     load_predictor(run).export(path, chosen)

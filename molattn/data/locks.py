@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from molattn.data.paths import sibling_path
+from molattn.data.paths import describe_missing_folder, sibling_path
 from molattn.errors import InputError, MolattnWarning, UsageError
 
 try:
@@ -125,7 +125,7 @@ def lock_output(output: Path) -> Iterator[None]:
     try:
         handle = _lock(lock, output)
     except FileNotFoundError as error:
-        raise InputError(f"there is no folder {output.parent}: create it first") from error
+        raise InputError(describe_missing_folder(output.parent)) from error
     except OSError as error:
         raise InputError(f"{output} cannot be written: {error.strerror}: give another --output") from error
     try:

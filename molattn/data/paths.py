@@ -16,6 +16,14 @@ def file_suffix(path: Path) -> str:
     return suffixes[-1] if suffixes else ""
 
 
+def describe_missing_folder(folder: Path) -> str:
+    """Why there is no such folder, and what to do: it is below a file, or was not created."""
+    existing = next((parent for parent in (folder, *folder.parents) if parent.exists()), folder)
+    if existing.exists() and not existing.is_dir():
+        return f"{existing} is a file, not a folder: give another path"
+    return f"there is no folder {folder}: create it first"
+
+
 def sibling_path(path: Path, prefix: str, suffix: str) -> Path:
     """The path `prefix` + name of `path` + `suffix`, in the folder of `path`.
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from molattn.data.locks import lock_output, raise_open_file_limit
+from molattn.data.paths import describe_missing_folder
 from molattn.data.tables.columns import find_column, guess_smiles_column
 from molattn.data.tables.lines import STDIN
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions, Warn, ignore_warning
 from molattn.data.tables.parts import parts_folder
-from molattn.data.tables.readers import count_rows, infer_format, open_stream
+from molattn.data.tables.readers import OUTPUT_SUFFIXES, count_rows, has_known_suffix, infer_format, open_stream
 from molattn.data.tables.row_stream import CHUNK_SIZE, Chunk, RowStream
 from molattn.errors import InputError, UsageError
 
@@ -114,7 +115,7 @@ class TableJob:
         """Validate the arguments.
 
         Raises:
-            UsageError: an invalid argument, or an output that exists.
+            UsageError: an invalid argument, or an output that exists or has an unknown suffix.
             InputError: the folder of the output does not exist.
         """
         table, output = self.input.path, self.output
@@ -129,6 +130,9 @@ class TableJob:
             return
         parts = parts_folder(output)
         check_output(output, self.force or (self.resume and parts.exists()), table)
+        # In a folder, an output has the name of its table.
+        if not self.multiple_tables and not has_known_suffix(output):
+            raise UsageError(f"{output.name}: {OUTPUT_SUFFIXES}")
         if parts.exists() and not self.force and not self.resume:
             raise UsageError(
                 f"{parts} holds finished parts of {output}: --resume (resume=True) continues, --force (force=True) "
@@ -159,7 +163,7 @@ def check_output(path: Path, force: bool = False, table: Path | None = None) -> 
     if path.exists() and not force:
         raise UsageError(f"{path} exists: give another output, or --force (force=True) to replace it")
     if not path.absolute().parent.is_dir():
-        raise InputError(f"there is no folder {path.absolute().parent}: create it first")
+        raise InputError(describe_missing_folder(path.absolute().parent))
 
 
 def check_attention_output(path: Path, force: bool = False, table: Path | None = None) -> None:
@@ -222,7 +226,7 @@ def create_output_folder(folder: Path, tables: Sequence[Path]) -> list[Path]:
         raise UsageError(f"{folder} is a file: give a folder with --output for {len(tables)} tables")
     outputs = output_paths(folder, tables)
     if not folder.absolute().parent.is_dir():
-        raise InputError(f"there is no folder {folder.absolute().parent}: create it first")
+        raise InputError(describe_missing_folder(folder.absolute().parent))
     folder.mkdir(exist_ok=True)
     return outputs
 

@@ -1,6 +1,7 @@
 """Class names in target columns: which spellings are one class, and which of two classes is the positive one."""
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
@@ -102,7 +103,7 @@ def find_classes(
         raise UsageError(
             f"--positive-class is one of two classes, and column {short_repr(name)} holds {_names_of(column_labels)}"
             if set(found) != {ZERO_ONE}
-            else f"--positive-class {positive_class} is the default for labels of 0 and 1: leave it out"
+            else f"--positive-class {shlex.quote(positive_class)} is the default for labels of 0 and 1: leave it out"
         )
     if kind == "multiclass" or (kind == "" and all(map(hold_class_words, labels))):
         return tuple(map(sorted_classes, columns, labels))
@@ -226,9 +227,9 @@ def describe_binary_classes(names: Sequence[str], classes: Sequence[tuple[str, .
         return f"{each}; --positive-class overrides that of the targets that have the word"
     negative, positive = classes[0]
     is_usual = positive_of(fold_label(negative), fold_label(positive)) or fold_label(negative) > fold_label(positive)
-    why, other = (
-        ("", "--positive-class") if is_usual else (", the last in the alphabet", f"--positive-class {negative}")
-    )
+    why, other = "", "--positive-class"
+    if not is_usual:
+        why, other = ", the last in the alphabet", f"--positive-class {shlex.quote(negative)}"
     first, second = sorted((negative, positive), key=fold_label)
     words = f"the words {first} and {second}" if (negative, positive) != ZERO_ONE else "0 and 1"
     return f"{what} {hold_or_holds(names)} {words}; the positive class is {positive}{why}; {other} overrides it"

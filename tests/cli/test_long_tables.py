@@ -215,6 +215,33 @@ def test_a_stop_from_the_keyboard_says_how_to_continue(
     assert molattn(command, run, many, "-o", out, "--resume").code == 0
 
 
+@pytest.mark.parametrize(
+    ("output", "code", "says"),
+    [
+        ("out.foo", 2, "out.foo: use the suffix .csv, .tsv or .sdf, with or without .gz, .parquet or .xlsx"),
+        ("out", 2, "out: use the suffix .csv"),
+        ("none/out.csv", 3, "there is no folder {folder}/none: create it first"),
+        ("in.csv/out.csv", 3, "{folder}/in.csv is a file, not a folder: give another path"),
+        ("in.csv/more/out.csv", 3, "{folder}/in.csv is a file, not a folder: give another path"),
+    ],
+)
+def test_outputs_that_cannot_be_written_are_refused(
+    molattn: Molattn, run: Path, tmp_path: Path, output: str, code: int, says: str
+) -> None:
+    (tmp_path / "in.csv").write_text("smiles\nCCO\n")
+    for command in ("predict", "embed"):
+        answer = molattn(command, run, tmp_path / "in.csv", "-o", tmp_path / output)
+        assert (answer.code, answer.out) == (code, "") and says.format(folder=tmp_path) in answer.err
+    assert [path.name for path in tmp_path.iterdir()] == ["in.csv"]
+
+
+def test_an_output_in_a_folder_keeps_the_name_of_its_table(molattn: Molattn, run: Path, tmp_path: Path) -> None:
+    for name in ("a.txt", "b.foo"):
+        (tmp_path / name).write_text("smiles\nCCO\n")
+    assert molattn("predict", run, tmp_path / "a.txt", tmp_path / "b.foo", "-o", tmp_path / "out").code == 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.txt", "b.foo"]
+
+
 def test_a_dash_is_standard_input_and_output_whatever_files_there_are(
     molattn: Molattn, monkeypatch: pytest.MonkeyPatch, run: Path, tmp_path: Path
 ) -> None:

@@ -106,3 +106,8 @@ def test_the_sentence_about_two_classes() -> None:
         "2 targets hold two words each; the positive classes are yes (y), 1 (z); --positive-class overrides that of "
         "the targets that have the word"
     )
+
+
+def test_a_class_in_the_advice_is_quoted_for_the_shell() -> None:
+    described = describe_binary_classes(["y"], [("Class 1", "Class 2")])
+    assert described.endswith("; --positive-class 'Class 1' overrides it")

@@ -20,6 +20,8 @@ from molattn.errors import InputError, UsageError, unknown_choice
 
 FILE_FORMATS = ("csv", "tsv", "smi", "sdf", "parquet", "xlsx")
 
+OUTPUT_SUFFIXES = "use the suffix .csv, .tsv or .sdf, with or without .gz, .parquet or .xlsx"
+
 _FORMAT_OF_SUFFIX = {
     ".tsv": "tsv",
     ".tab": "tsv",
@@ -37,6 +39,11 @@ _FORMAT_OF_SUFFIX = {
 def infer_format(path: str | Path) -> str:
     """The format of a file by its suffix, which `.gz` may follow: one of `FILE_FORMATS`; CSV for an unknown suffix."""
     return _FORMAT_OF_SUFFIX.get(file_suffix(Path(path)), "csv")
+
+
+def has_known_suffix(path: Path) -> bool:
+    """Whether the suffix of a file says what it holds: a table, also of a format that is not written, or `.npy`."""
+    return file_suffix(path) in (*_FORMAT_OF_SUFFIX, ".csv", ".npy") or is_unsupported_spreadsheet(path)
 
 
 def is_unsupported_spreadsheet(path: str | Path) -> bool:

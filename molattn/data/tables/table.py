@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from molattn.data import files
+from molattn.data.paths import describe_missing_folder
 from molattn.data.tables.columns import find_column
 from molattn.data.tables.csv_text import csv_line, csv_stream
 from molattn.data.tables.lines import STDIN, is_gzip, read_lines
@@ -302,7 +303,7 @@ def write_table(path: str | Path, columns: Sequence[str], rows: Iterable[Sequenc
     if infer_format(path) not in ("csv", "tsv") or path.suffix.lower() == ".gz":
         raise UsageError(f"{path}: tables are written as CSV or TSV: use the suffix .csv or .tsv")
     if not path.parent.is_dir():
-        raise UsageError(f"there is no folder {path.parent}: create it first")
+        raise UsageError(describe_missing_folder(path.parent))
     if path.exists() and not path.is_file():
         raise UsageError(f"{path} is not a regular file: give another path")
     with files.atomic_write(path, "w", encoding="utf-8", newline="") as file:

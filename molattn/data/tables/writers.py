@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from molattn.data.tables.atom_lists import format_list
 from molattn.data.tables.csv_text import csv_line, escape_formula
-from molattn.data.tables.readers import infer_format, is_unsupported_spreadsheet
+from molattn.data.tables.readers import OUTPUT_SUFFIXES, infer_format, is_unsupported_spreadsheet
 from molattn.data.tables.row_stream import Chunk, RowStream
 from molattn.errors import UsageError
 
@@ -98,7 +98,7 @@ def output_format(
     format = infer_format(name)
     not_written = (".npy", ".xlsm", ".npy.gz", ".parquet.gz", ".pq.gz", ".xlsx.gz")
     if format == "smi" or is_unsupported_spreadsheet(name) or name.lower().endswith(not_written):
-        raise UsageError(f"{name}: use the suffix .csv, .tsv or .sdf, with or without .gz, .parquet or .xlsx")
+        raise UsageError(f"{name}: {OUTPUT_SUFFIXES}")
     if escape_formulas and format not in ("csv", "tsv"):
         raise UsageError(f"{name}: --escape-formulas applies only to .csv and .tsv: leave it out")
     if format == "parquet":
