@@ -32,7 +32,8 @@ def whatif(
             "--size",
             "-n",
             min=1,
-            help=f"How many variants. [default: {_PRINTED} printed, {_SHOWN} on a page, all in a table]",
+            help=f"How many variants. [default: {_PRINTED} printed, {_SHOWN} on a page, all in a table] A page has the "
+            "best and the worst of each atom, even if these are more.",
             show_default=False,
         ),
     ] = None,
@@ -94,6 +95,8 @@ def whatif(
     found = predict_trade_offs(properties, smiles)
     if failed := found.results[0].failed:
         warn(f"{len(failed)} variants have no prediction, the first {failed[0][0]}: {failed[0][1]}")
+    total = len(found.rows)
+    shown = min(size or total, total)
     if output is None:
         from molattn.cli.variant_table import print_variants
 
@@ -104,11 +107,9 @@ def whatif(
 
         write_text(output, variant_csv(found, size))
     else:
-        size = size or _SHOWN
-        _write_page(output, found, properties, size)
+        shown = _write_page(output, found, properties, size or _SHOWN)
     if not quiet and output is not None:
-        total = len(found.rows)
-        print_status(f"{output} shows {min(size or total, total)} of {total} variants")
+        print_status(f"{output} shows {shown} of {total} variants")
 
 
 def _properties(
@@ -136,9 +137,10 @@ def _properties(
     return properties
 
 
-def _write_page(output: Path, found: "TradeOffs", properties: list["Property"], size: int) -> None:
-    """Write the page of the variants."""
+def _write_page(output: Path, found: "TradeOffs", properties: list["Property"], size: int) -> int:
+    """Write the page of the variants; returns how many it lists."""
     from molattn.data.files import write_bytes
     from molattn.inference.variant_page import variant_page
 
     write_bytes(output, variant_page(found, properties, size).encode("utf-8"))
+    return len(found.listed(size))

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,6 +93,26 @@ class TradeOffs:
         order = np.lexsort((np.arange(len(rows)), ~front)) if len(signs) > 1 else np.arange(len(rows))
         self.rows: tuple[tuple[WhatIfRow, ...], ...] = tuple(rows[i] for i in order)
         self.front: tuple[bool, ...] = tuple(front[order].tolist())
+
+    def listed(self, size: int) -> tuple[int, ...]:
+        """The indices of the rows that a page lists: by each property the best and the worst of each atom, and others.
+
+        The others are the first ones; with them there are `size`, unless those of the atoms alone are more.
+        """
+        chosen = {row for t in range(len(self.results)) for row in self._extremes(t)}
+        others = (row for row in range(len(self.rows)) if row not in chosen)
+        return tuple(sorted([*chosen, *islice(others, max(0, size - len(chosen)))]))
+
+    def _extremes(self, t: int) -> list[int]:
+        """For each atom with a variant the row with the best, and the one with the worst change of property t."""
+        best: dict[int, int] = {}
+        worst: dict[int, int] = {}
+        sign = 1.0 if self.results[t].goal == "maximize" else -1.0
+        for row in sorted(range(len(self.rows)), key=lambda row: -sign * self.rows[row][t].change):
+            for atom in self.rows[row][t].variant.atoms:
+                best.setdefault(atom, row)
+                worst[atom] = row
+        return [*best.values(), *worst.values()]
 
     def to_frame(self) -> "pa.Table":
         """A table with a row for each variant; the names of transformed numbers begin with that of the transform."""

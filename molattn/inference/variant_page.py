@@ -13,10 +13,11 @@ from molattn.viewer.web.variants import Details, page_of_variants
 
 
 def variant_page(found: TradeOffs, properties: Sequence[Property], size: int) -> str:
-    """The page of the first `size` variants: an HTML document that needs no network and no other file."""
-    smiles = [found.results[0].smiles, *(row[0].variant.smiles for row in found.rows[:size])]
+    """The page of `size` variants, see `TradeOffs.listed`: an HTML document that needs no network and no other file."""
+    listed = found.listed(size)
+    smiles = [found.results[0].smiles, *(found.rows[k][0].variant.smiles for k in listed)]
     details = [_details(p.predictor, p.options.target, smiles) for p in properties]
-    return page_of_variants(found, size, details)
+    return page_of_variants(found, listed, details)
 
 
 def _details(predictor: object, target: str | None, texts: Sequence[str]) -> list[Details]:

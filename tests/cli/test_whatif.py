@@ -101,9 +101,9 @@ def test_several_runs_give_a_pareto_front(molattn: Molattn, runs: tuple[Path, Pa
 
 def test_a_page_is_written(molattn: Molattn, runs: tuple[Path, Path], tmp_path: Path) -> None:
     output = tmp_path / "page.html"
-    code, out, err = molattn("whatif", runs[0], "-s", PARENT, "--level", "0.8", "-n", "5", "-o", output)
+    code, out, err = molattn("whatif", runs[0], "-s", PARENT, "--level", "0.8", "-n", "30", "-o", output)
     assert (code, out) == (0, "")
-    assert "shows 5 of" in err
+    assert "shows 30 of" in err
     assert "Content-Security-Policy" in output.read_text(encoding="utf-8")
 
 

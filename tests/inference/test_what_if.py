@@ -299,3 +299,22 @@ def test_a_transform_that_decreases_turns_the_goal(runs: Path, goal: str) -> Non
     y = predictor.predict([row.variant.smiles for row in result.rows])
     assert result.goal != goal and result.unit == "-log10(mol/L)"
     assert y.tolist() == sorted(y.tolist(), reverse=goal == "maximize")
+
+
+def test_a_page_lists_the_best_and_the_worst_of_each_atom_and_then_the_first(runs: Path) -> None:
+    predictor = molattn.load(runs / "two")
+    goals = {"y": "maximize", "z": "maximize"}
+    properties = [Property(t, predictor, WhatIfOptions(t, goal, 0.8), None) for t, goal in goals.items()]
+    properties = [replace(p, table=table_of_run(predictor, p.name)) for p in properties]
+    found = predict_trade_offs(properties, PARENT)
+    for size in (1, 40, len(found.rows)):
+        listed = found.listed(size)
+        assert list(listed) == sorted(set(listed)) and len(listed) >= size
+        for t, result in enumerate(found.results):
+            shown = replace(result, rows=tuple(found.rows[k][t] for k in listed))
+            for all_changes, shown_changes in zip(result.atom_changes(), shown.atom_changes(), strict=True):
+                np.testing.assert_array_equal(shown_changes, all_changes[: len(shown_changes)])
+    needed = set(found.listed(1))
+    assert 1 < len(needed) < 40 == len(found.listed(40))
+    others = [k for k in found.listed(40) if k not in needed]
+    assert others == [k for k in range(len(found.rows)) if k not in needed][: len(others)]

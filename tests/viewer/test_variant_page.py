@@ -36,9 +36,6 @@ def what_if(smiles=PARENT, name="logS", goal="maximize", sign=1.0):
         )
         for k, variant in reversed([*enumerate(substituent_scan(smiles))])
     )
-    n = read_smiles(smiles).GetNumAtoms()
-    best = np.array([max((r.change for r in rows if i in r.variant.atoms), default=np.nan) for i in range(n)])
-    worst = np.array([min((r.change for r in rows if i in r.variant.atoms), default=np.nan) for i in range(n)])
     return SimpleNamespace(
         smiles=smiles,
         target=name,
@@ -54,7 +51,6 @@ def what_if(smiles=PARENT, name="logS", goal="maximize", sign=1.0):
         agreement_text="664 held-out matched pairs of 97 test molecules: r 0.97",
         accessibility=1.4,
         alerts=(),
-        atom_changes=lambda: (best, worst),
     )
 
 
@@ -76,12 +72,13 @@ def details(found, size):
 
 def document(*results, size=12):
     found = trade_offs(*(results or (what_if(),)))
-    return page_of_variants(found, size, [details(found, size)] * len(found.results))
+    listed = range(min(size, len(found.rows)))
+    return page_of_variants(found, listed, [details(found, size)] * len(found.results))
 
 
 def test_shared_atoms_are_at_the_same_places():
     found = trade_offs(what_if())
-    data = variants_payload(found, 20, [details(found, 20)])
+    data = variants_payload(found, range(20), [details(found, 20)])
     places = np.array(data["parent"]["drawing"]["nodes"])[:, :2]
     for v in data["variants"]:
         nodes = np.array(v["molecule"]["drawing"]["nodes"])[:, :2]
@@ -123,7 +120,7 @@ def test_what_is_not_known_is_null():
         row.in_domain = row.similarity = row.accessibility = row.effect = None
     result.known = None
     found = trade_offs(result)
-    data = variants_payload(found, 3, [[Details()] * 4])
+    data = variants_payload(found, range(3), [[Details()] * 4])
     assert data["properties"][0]["known"] is None
     assert all(v["accessibility"] is None and v["properties"][0]["values"] is None for v in data["variants"])
 
@@ -157,7 +154,7 @@ def test_a_variant_is_shown_next_to_its_parent(opened):
 
 def test_a_model_without_attributions_shows_both_molecules_plain(opened):
     found = trade_offs(what_if())
-    tab = opened(page_of_variants(found, 3, [[Details()] * 4]))
+    tab = opened(page_of_variants(found, range(3), [[Details()] * 4]))
     tab.locator(".choose").first.click()
     fills = tab.evaluate("[...document.querySelectorAll('.compare svg > rect')].map((e) => e.getAttribute('fill'))")
     assert set(fills) <= {"rgb(255,255,255)", "none", "transparent"}
@@ -177,6 +174,43 @@ def test_the_list_is_sorted_and_filtered(opened):
     assert len(names(tab)) == len(sure) < len(rows)
     tab.get_by_text("hide those unlike the training set").click()
     assert len(names(tab)) == sum(row.in_domain for row in sure)
+
+
+def test_what_an_atom_is_painted_with_is_the_best_and_the_worst_of_the_listed_variants():
+    found = trade_offs(what_if(), what_if(name="logD", goal="minimize", sign=-1.0))
+    rows = range(3, 9)
+    data = variants_payload(found, rows, [[Details()] * 7] * 2)
+    for t, (best, worst) in enumerate([(max, min), (min, max)]):
+        for atom in range(len(data["parent"]["symbols"])):
+            changes = [found.rows[k][t].change for k in rows if atom in found.rows[k][t].variant.atoms]
+            painted = [data["properties"][t][kind][atom] for kind in ("best", "worst")]
+            assert painted == ([pytest.approx(f(changes)) for f in (best, worst)] if changes else [None, None])
+
+
+def test_a_list_that_is_empty_says_why(opened):
+    result = what_if()
+    for row in result.rows:
+        row.lower, row.upper, row.in_domain = -1.0, 1.0, False
+    tab = opened(document(result, size=100))
+    says = tab.locator("tbody .none")
+    assert says.count() == 0
+    tab.get_by_text("hide those of unknown direction").click()
+    assert says.inner_text() == "No variant is left: those of unknown direction are hidden."
+    tab.get_by_text("hide those unlike the training set").click()
+    tab.locator(".parents .hit").first.click()
+    assert says.inner_text() == (
+        "No variant at C0 is left: those unlike the training set and those of unknown direction are hidden."
+    )
+    tab.locator(".parents .hit").nth(1).click()
+    assert says.inner_text() == "There is no variant at C1."
+
+
+def test_a_part_of_the_variants_says_how_all_are_listed(opened):
+    total = len(what_if().rows)
+    for size in (12, total):
+        text = opened(document(size=size)).locator(".bar .name").inner_text()
+        assert text.startswith(f"{size} of {total} variants.")
+        assert ("-n" in text) == (size < total)
 
 
 def test_an_atom_has_its_variants_alone_by_pointer_and_by_key(opened):

@@ -111,6 +111,11 @@ export function showVariants(root, data) {
   const heads = columns.map(([name, value, first], column) =>
     h("th", { scope: "col" }, value ? h("button", { type: "button", onclick: () => sortBy(column, first) }, name) : name),
   );
+  // What is listed if that is not all.
+  const part =
+    data.total > variants.length
+      ? ` The ${variants.length} listed are the best, and the best and the worst at each atom; -n ${data.total} lists all.`
+      : "";
   const body = h("tbody"),
     count = h("p", { class: "name", role: "status" });
 
@@ -135,9 +140,20 @@ export function showVariants(root, data) {
         const [x, y] = [value(a.v), value(b.v)];
         return (x === null) - (y === null) || direction * (x - y) || a.k - b.k;
       });
-    body.replaceChildren(...found.map((row) => row.element));
+    body.replaceChildren(...(found.length ? found.map((row) => row.element) : [h("tr", {}, h("td", { class: "none", colspan: columns.length }, emptiness()))]));
     heads.forEach((head, k) => head.setAttribute("aria-sort", k !== column ? "none" : direction > 0 ? "ascending" : "descending"));
-    setText(count, `${found.length} of ${data.total} variants${data.total > variants.length ? `; -n ${data.total} lists all` : ""}.`);
+    setText(count, `${found.length} of ${data.total} variants.${part}`);
+  }
+  // Why no variant is listed.
+  function emptiness() {
+    const at = s.atom === null ? "" : ` at ${parent.labels[s.atom]}`;
+    if (!variants.some((v) => s.atom === null || v.atoms.includes(s.atom))) return `There is no variant${at}.`;
+    const hidden = [
+      ...(s.near ? ["those unlike the training set"] : []),
+      ...(s.sure ? ["those of unknown direction"] : []),
+      ...(s.front ? ["those outside the Pareto front"] : []),
+    ];
+    return `No variant${at} is left: ${hidden.join(" and ")} are hidden.`;
   }
   function walk(e, k) {
     const step = ARROWS[e.key]?.[1];

@@ -40,27 +40,28 @@ class Details:
     faithfulness: str = ""
 
 
-def page_of_variants(trade_offs: Any, size: int, details: Sequence[Sequence[Details]]) -> str:
-    """The page of the first `size` variants, as an HTML document that needs no network and no other file.
+def page_of_variants(trade_offs: Any, listed: Sequence[int], details: Sequence[Sequence[Details]]) -> str:
+    """The page of some of the variants, as an HTML document that needs no network and no other file.
 
     Args:
         trade_offs: a `TradeOffs` of `molattn.inference`, with one or several properties.
-        size: how many variants are listed; the best and the worst change at each atom are those of all variants.
+        listed: the indices of the variants that are listed, of which each atom is painted the best and the worst
+            change; those that `TradeOffs.listed` chooses include the best and the worst of all.
         details: for each property those of the parent, and then those of each listed variant.
     """
-    content = variants_payload(trade_offs, size, details)
+    content = variants_payload(trade_offs, listed, details)
     title = f"What if: {trade_offs.results[0].smiles}"
     code = script("drawing.js", "page.js", "variants.js")
     return html_document(title, style("page.css", "variants.css"), code + _START, content)
 
 
-def variants_payload(trade_offs: Any, size: int, details: Sequence[Sequence[Details]]) -> dict[str, Any]:
+def variants_payload(trade_offs: Any, listed: Sequence[int], details: Sequence[Sequence[Details]]) -> dict[str, Any]:
     """The data of the page, ready for JSON; see `page_of_variants` for the arguments."""
     parent_smiles = trade_offs.results[0].smiles
     parent = prepare_for_drawing(read_smiles(parent_smiles, max_atoms=MAX_ATOMS))
-    rows = list(zip(trade_offs.rows, trade_offs.front, strict=True))[:size]
     variants = []
-    for k, (row, on_front) in enumerate(rows, start=1):
+    for k, index in enumerate(listed, start=1):
+        row = trade_offs.rows[index]
         variant = row[0].variant
         mol = _aligned_molecule(variant.smiles, parent, variant.parent_atoms)
         variants.append(
@@ -69,25 +70,29 @@ def variants_payload(trade_offs: Any, size: int, details: Sequence[Sequence[Deta
                 "name": visible_text(variant.name.replace(">>", " \u2192 ")),
                 "atoms": list(variant.atoms),
                 "parent_atoms": list(variant.parent_atoms),
-                "front": on_front,
+                "front": trade_offs.front[index],
                 "accessibility": json_number(row[0].accessibility),
                 "alerts": [visible_text(name) for name in row[0].alerts],
                 "new_alerts": [visible_text(name) for name in row[0].new_alerts],
                 "properties": [_variant_property(one, details[t][k], mol.GetNumAtoms()) for t, one in enumerate(row)],
             }
         )
-    results = zip(trade_offs.names, trade_offs.results, details, strict=True)
+    n = parent.GetNumAtoms()
+    shown = [[trade_offs.rows[index][t] for index in listed] for t in range(len(trade_offs.results))]
+    results = zip(trade_offs.names, trade_offs.results, shown, details, strict=True)
     return {
         "parent": _molecule(parent_smiles, parent),
         "total": len(trade_offs.rows),
-        "properties": [_parent_property(name, one, own[0], parent.GetNumAtoms()) for name, one, own in results],
+        "properties": [_parent_property(name, one, rows, own[0], n) for name, one, rows, own in results],
         "variants": variants,
     }
 
 
-def _parent_property(name: str, result: Any, details: Details, n: int) -> dict[str, Any]:
-    """A property of the parent of n atoms, from a `WhatIf` of `molattn.inference`."""
-    best, worst = ([json_number(x) for x in changes] + [None] * (n - len(changes)) for changes in result.atom_changes())
+def _parent_property(name: str, result: Any, rows: Sequence[Any], details: Details, n: int) -> dict[str, Any]:
+    """A property of the parent of n atoms, from a `WhatIf` of `molattn.inference` and its listed rows."""
+    at_atoms = [[row.change for row in rows if i in row.variant.atoms] for i in range(n)]
+    best_of, worst_of = (max, min) if result.goal == "maximize" else (min, max)
+    best, worst = ([json_number(f(x, default=None)) for x in at_atoms] for f in (best_of, worst_of))
     return {
         "name": visible_text(name),
         "unit": visible_text(result.unit),
