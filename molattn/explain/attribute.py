@@ -164,6 +164,7 @@ def attribute(
     target: str | None = None,
     faithfulness: str = NOT_MEASURED,
     descriptors: np.ndarray | None = None,
+    known: dict[str, np.ndarray] | None = None,
 ) -> Attribution:
     """How much each atom of a molecule contributes to one prediction of a model.
 
@@ -173,6 +174,7 @@ def attribute(
         target: see `explained_output`.
         faithfulness: how faithful the method was measured to be for this model, in one line.
         descriptors: (1, k), standardized; None for a model without descriptors.
+        known: outputs of fragments, see `fragment_shapley`.
 
     Raises:
         UsageError: unknown method or target, or a method that does not support this model.
@@ -190,7 +192,7 @@ def attribute(
         found = _attribute_trees(artifact, molecule, explained, faithfulness)
     else:
         if name == FRAGMENT_SHAPLEY:
-            terms = fragment_shapley(artifact, molecule, explained.output)
+            terms = fragment_shapley(artifact, molecule, explained.output, known)
         else:
             batch = model.collate([molecule], None, descriptors)
             assert isinstance(batch, MoleculeBatch)

@@ -25,7 +25,9 @@ Fragment = frozenset[int]
 Steps = dict[tuple[Fragment, int], float]
 
 
-def fragment_shapley(artifact: Artifact, molecule: Molecule, output: int) -> Terms:
+def fragment_shapley(
+    artifact: Artifact, molecule: Molecule, output: int, known: dict[str, np.ndarray] | None = None
+) -> Terms:
     """The mean change of the output as an atom joins a growing fragment of the molecule (connected Shapley values).
 
     value_i = E_o [f(S_o(i) + i) - f(S_o(i))],   constant = mean_i f({i}),   output = constant + sum_i value_i
@@ -41,13 +43,19 @@ def fragment_shapley(artifact: Artifact, molecule: Molecule, output: int) -> Ter
     Descriptors that the model computes are those of each fragment, so that what they contribute is part of the atoms'
     values. In a salt, the next atom is one of another component when no bonded atom is left.
 
+    Args:
+        artifact, molecule: the model and the molecule.
+        output: the index of the output.
+        known: receives all outputs of each fragment by its SMILES; those in it are not computed again. Similar
+            molecules have many fragments in common, and all outputs of a model have the same ones.
+
     Source: connected coalitions as in C-Shapley, Chen et al. (2019), ICLR, arXiv:1808.02610, and in Myerson (1977),
     Math. Oper. Res. 2, 225, doi:10.1287/moor.2.3.225; orders that are not equally likely as in Weber (1988),
     Probabilistic values for games; only inputs that occur as data as in Frye et al. (2021), ICLR, arXiv:2006.01272.
     """
     fragments = Fragments(molecule.encoded_smiles, artifact.read_options.max_atoms)
     first, steps = growth_steps(fragments.neighbors)
-    outputs = _fragment_outputs(artifact, fragments, steps, output)
+    outputs = _fragment_outputs(artifact, fragments, steps, output, {} if known is None else known)
     unit_values = np.zeros(len(fragments.units))
     for (before, unit), weight in steps.items():
         unit_values[unit] += weight * (outputs[before | {unit}] - outputs[before])
@@ -123,14 +131,16 @@ def _sampled_steps(neighbors: Sequence[Sequence[int]]) -> tuple[dict[int, float]
     return first, steps
 
 
-def _fragment_outputs(artifact: Artifact, fragments: Fragments, steps: Steps, output: int) -> dict[Fragment, float]:
+def _fragment_outputs(
+    artifact: Artifact, fragments: Fragments, steps: Steps, output: int, known: dict[str, np.ndarray]
+) -> dict[Fragment, float]:
     """The output of every fragment of the steps."""
     needed = {before for before, _ in steps} | {before | {unit} for before, unit in steps}
     needed = needed or {frozenset(range(len(fragments.units)))}  # a molecule of one unit
     by_size = sorted(needed, key=lambda fragment: (len(fragment), sorted(fragment)))
     smiles = [fragments.smiles(fragment) for fragment in by_size]
-    by_smiles = _outputs(artifact, [s for s in dict.fromkeys(smiles) if s], output)
-    found = {fragment: by_smiles.get(s, np.nan) for fragment, s in zip(by_size, smiles, strict=True)}
+    known |= _outputs(artifact, [s for s in dict.fromkeys(smiles) if s and s not in known])
+    found = {f: float(known[s][output]) if s else np.nan for f, s in zip(by_size, smiles, strict=True)}
     valid_units = [y for fragment, y in found.items() if len(fragment) == 1 and np.isfinite(y)]
     for fragment in by_size:
         if not np.isfinite(found[fragment]):
@@ -139,14 +149,16 @@ def _fragment_outputs(artifact: Artifact, fragments: Fragments, steps: Steps, ou
     return found
 
 
-def _outputs(artifact: Artifact, smiles: Sequence[str], output: int) -> dict[str, float]:
-    """The output for each SMILES that the model can read and predict."""
+def _outputs(artifact: Artifact, smiles: Sequence[str]) -> dict[str, np.ndarray]:
+    """All outputs for each SMILES, NaN for one that the model cannot read or predict."""
     model, scaler = artifact.model, artifact.descriptors
     read = model.read(smiles, artifact.read_options)
     pairs = [(s, m) for s, m in zip(smiles, read, strict=True) if not isinstance(m, SmilesError)]
     molecules = [m for _, m in pairs]
     z = None
     if scaler is not None:
-        z = scaler.scale(np.array([molecule_descriptors(m, scaler.computed) for m in molecules]))
-    numbers = compute_outputs(model, molecules, descriptors=z, failures={})[:, output]
-    return {s: float(y) for (s, _), y in zip(pairs, numbers, strict=True)}
+        rows = [molecule_descriptors(m, scaler.computed) for m in molecules]
+        z = scaler.scale(np.array(rows).reshape(len(rows), len(scaler.computed)))
+    numbers = compute_outputs(model, molecules, descriptors=z, failures={})
+    rejected = np.full(numbers.shape[1], np.nan)
+    return dict.fromkeys(smiles, rejected) | {s: row for (s, _), row in zip(pairs, numbers, strict=True)}

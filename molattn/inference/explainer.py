@@ -203,6 +203,18 @@ class Explainer(TorchPredictor):
             for row in predictor.attribution_rows(["CCO", "C1CC"]):
                 print(row)  # an Attribution, then a SmilesError
         """
+        yield from self._attribution_rows(smiles, method, target, descriptors, num_workers)
+
+    def _attribution_rows(
+        self,
+        smiles: Any,
+        method: str | None,
+        target: str | None,
+        descriptors: Any = None,
+        num_workers: int = 0,
+        known: dict[str, np.ndarray] | None = None,
+    ) -> Generator[Attribution | SmilesError, None, None]:
+        """As `attribution_rows`; `known` are outputs of fragments, see `fragment_shapley`, of this model only."""
         name, counts = choose_attribution_method(self._artifact, method), RowCounts()
         molecules = as_smiles(smiles, atom_order=True)
         stream = DescriptorStream(self._artifact.descriptors, self._descriptors_of(molecules, descriptors))
@@ -215,12 +227,12 @@ class Explainer(TorchPredictor):
                 else:
                     counts.add_geometry(row.smiles, row.molecule.warnings)
                     try:
-                        found = self._attribution(row.molecule, row.descriptors, name, target)
+                        found = self._attribution(row.molecule, row.descriptors, name, target, known)
                     except SmilesError as error:
                         found = error
                 yield found
         if counts.geometry_message:
-            warnings.warn(MolattnWarning(counts.geometry_message), stacklevel=2)
+            warnings.warn(MolattnWarning(counts.geometry_message), stacklevel=3)
 
     def view(
         self,
@@ -260,10 +272,17 @@ class Explainer(TorchPredictor):
         found = page_attributions(self, [attention.smiles for attention in maps], warn, methods)
         return Page(page(maps, found, truth, names))
 
-    def _attribution(self, molecule: Molecule, z: np.ndarray | None, method: str, target: str | None) -> Attribution:
+    def _attribution(
+        self,
+        molecule: Molecule,
+        z: np.ndarray | None,
+        method: str,
+        target: str | None,
+        known: dict[str, np.ndarray] | None = None,
+    ) -> Attribution:
         """The attribution of one molecule, with descriptors (k,), and the faithfulness of its method."""
         a = self._artifact
-        found = attribute(a, molecule, method, target, descriptors=None if z is None else z[None])
+        found = attribute(a, molecule, method, target, descriptors=None if z is None else z[None], known=known)
         by_method = self._faithfulness.get(found.target) or self._faithfulness.get(target or a.targets[0], {})
         summary = by_method.get(method) or self._not_measured(found.target)
         if a.trees is not None:

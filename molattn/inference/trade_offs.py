@@ -99,20 +99,25 @@ class TradeOffs:
 
         The others are the first ones; with them there are `size`, unless those of the atoms alone are more.
         """
-        chosen = {row for t in range(len(self.results)) for row in self._extremes(t)}
+        best, worst = self.rows_of_atoms()
+        chosen = best | worst
         others = (row for row in range(len(self.rows)) if row not in chosen)
         return tuple(sorted([*chosen, *islice(others, max(0, size - len(chosen)))]))
 
-    def _extremes(self, t: int) -> list[int]:
-        """For each atom with a variant the row with the best, and the one with the worst change of property t."""
-        best: dict[int, int] = {}
-        worst: dict[int, int] = {}
-        sign = 1.0 if self.results[t].goal == "maximize" else -1.0
-        for row in sorted(range(len(self.rows)), key=lambda row: -sign * self.rows[row][t].change):
-            for atom in self.rows[row][t].variant.atoms:
-                best.setdefault(atom, row)
-                worst[atom] = row
-        return [*best.values(), *worst.values()]
+    def rows_of_atoms(self) -> tuple[set[int], set[int]]:
+        """The indices of the rows with the best change of a property at an atom, and of those with the worst."""
+        all_best, all_worst = set[int](), set[int]()
+        for t, result in enumerate(self.results):
+            changes = np.array([row[t].change for row in self.rows])
+            order = np.argsort(-changes if result.goal == "maximize" else changes, kind="stable").tolist()
+            best, worst = dict[int, int](), dict[int, int]()
+            for row in order:
+                for atom in self.rows[row][t].variant.atoms:
+                    best.setdefault(atom, row)
+                    worst[atom] = row
+            all_best.update(best.values())
+            all_worst.update(worst.values())
+        return all_best, all_worst
 
     def to_frame(self) -> "pa.Table":
         """A table with a row for each variant; the names of transformed numbers begin with that of the transform."""

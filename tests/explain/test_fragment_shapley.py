@@ -101,7 +101,7 @@ def test_values_are_those_of_an_enumeration_of_all_orders(smiles, predictor, mon
         mol = Chem.MolFromSmiles(text)
         return sum(weights[a.GetSymbol()] for a in mol.GetAtoms()) + 0.3 * mol.GetNumAtoms() ** 2 - mol.GetNumBonds()
 
-    monkeypatch.setattr(module, "_outputs", lambda _, smiles, __: {s: function(s) for s in smiles})
+    monkeypatch.setattr(module, "_outputs", lambda _, smiles: {s: np.array([function(s)]) for s in smiles})
     terms = module.fragment_shapley(predictor._artifact, predictor._read_list([smiles], None)[0][0], 0)
     fragments = Fragments(smiles)
     of_units = by_orders(fragments.neighbors, lambda units: function(fragments.smiles(units)))
@@ -119,8 +119,8 @@ def test_a_sum_of_atom_terms_has_those_terms(predictor, monkeypatch):
     monkeypatch.setattr(
         module,
         "_outputs",
-        lambda _, smiles, __: {
-            s: sum(weights[a.GetSymbol()] for a in Chem.MolFromSmiles(s).GetAtoms()) for s in smiles
+        lambda _, smiles: {
+            s: np.array([sum(weights[a.GetSymbol()] for a in Chem.MolFromSmiles(s).GetAtoms())]) for s in smiles
         },
     )
     terms = module.fragment_shapley(predictor._artifact, predictor._read_list(["CCCCO"], None)[0][0], 0)
@@ -160,9 +160,22 @@ def test_sampled_orders_are_close_to_all_orders(predictor, monkeypatch):
     assert sampled.constant + sampled.values.sum() == pytest.approx(sampled.prediction, abs=1e-5)
 
 
+def test_fragments_that_are_known_are_not_computed_again(predictor, monkeypatch):
+    smiles = ["CCCO", "CCCN", "CCCO"]
+    expected = [predictor.attributions(s).values for s in smiles]
+    asked, known, outputs = [], {}, module._outputs
+    monkeypatch.setattr(module, "_outputs", lambda a, texts: (asked.append(list(texts)), outputs(a, texts))[1])
+    for text, values in zip(smiles, expected, strict=True):
+        molecule = predictor._read_list([text], None)[0][0]
+        terms = module.fragment_shapley(predictor._artifact, molecule, 0, known)
+        np.testing.assert_allclose(terms.values * predictor._artifact.scaler.std[0], values, atol=1e-5)
+    assert sorted(asked[1]) == ["CCCN", "CCN", "CN", "N"] and asked[2] == []
+    assert sorted(known) == sorted({*asked[0], *asked[1]})
+
+
 def test_a_fragment_that_is_refused_has_the_mean_of_the_smaller_ones(predictor, monkeypatch):
     known = {"C": 1.0, "O": 3.0, "CCO": 7.0}  # neither CC nor CO
-    monkeypatch.setattr(module, "_outputs", lambda _, smiles, __: {s: known[s] for s in smiles if s in known})
+    monkeypatch.setattr(module, "_outputs", lambda _, smiles: {s: np.array([known.get(s, np.nan)]) for s in smiles})
     terms = module.fragment_shapley(predictor._artifact, predictor._read_list(["CCO"], None)[0][0], 0)
     assert terms.constant + terms.values.sum() == pytest.approx(7.0)
     # C, CC (1.0), CO (2.0): orders C0 C1 O, O C1 C0 with 1/3 each, and C1 C0 O, C1 O C0 with 1/6 each.

@@ -10,12 +10,13 @@ from rdkit import Chem
 import molattn
 from molattn.chem import matched_pairs, measured_effects, structural_alerts, substituent_scan
 from molattn.errors import SmilesError, UsageError
-from molattn.inference import WhatIf
+from molattn.inference import WhatIf, variant_page
 from molattn.inference.measured_pairs import CALIBRATED_MODEL, MOLECULES, PAIRS, TEST, TRAIN, MeasuredTable
 from molattn.inference.measured_tables import data_table, table_of_run
 from molattn.inference.trade_offs import Property, TradeOffs, pareto_front, predict_trade_offs
 from molattn.inference.what_if import WhatIfOptions
 from tests.molecules import esol
+from tests.viewer.test_page import content
 
 SMALL = {"num_layers": 1, "hidden_dim": 16, "num_heads": 2, "edge_dim": 4, "epochs": 2, "base": "none", "quiet": True}
 PARENT = "Cc1ccccc1O"
@@ -318,3 +319,27 @@ def test_a_page_lists_the_best_and_the_worst_of_each_atom_and_then_the_first(run
     assert 1 < len(needed) < 40 == len(found.listed(40))
     others = [k for k in found.listed(40) if k not in needed]
     assert others == [k for k in range(len(found.rows)) if k not in needed][: len(others)]
+
+
+def test_a_page_has_the_contributions_of_the_first_variants_and_of_the_best_of_each_atom(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predictor = molattn.load(runs / "two")
+    properties = [Property(t, predictor, WhatIfOptions(t, "maximize", 0.8), table_of_run(predictor, t)) for t in "yz"]
+    found = predict_trade_offs(properties, PARENT)
+    monkeypatch.setattr(variant_page, "NUM_EXPLAINED", 3)
+    data = content(variant_page.variant_page(found, properties, 40))
+    best, _ = found.rows_of_atoms()
+    listed = found.listed(40)
+    expected = [i < 3 or k in best for i, k in enumerate(listed)]
+    assert 3 < sum(expected) < 40
+    smiles = [found.rows[k][0].variant.smiles for k in listed]
+    for t, target in enumerate("yz"):
+        shown = [v["properties"][t] for v in data["variants"]]
+        assert [v["computed"] for v in shown] == [v["values"] is not None for v in shown] == expected
+        rows = list(predictor.attribution_rows([s for s, e in zip(smiles, expected, strict=True) if e], target=target))
+        values = [v["values"] for v in shown if v["computed"]]
+        for own, row in zip(values, rows, strict=True):
+            assert own == pytest.approx(row.values.tolist(), rel=1e-3, abs=1e-5)
+        parent = predictor.attributions(PARENT, target=target)
+        assert data["properties"][t]["values"] == pytest.approx(parent.values.tolist(), rel=1e-3, abs=1e-5)

@@ -160,6 +160,21 @@ def test_a_model_without_attributions_shows_both_molecules_plain(opened):
     assert set(fills) <= {"rgb(255,255,255)", "none", "transparent"}
 
 
+def test_a_variant_without_contributions_says_how_to_get_them(opened):
+    found = trade_offs(what_if())
+    own = details(found, 3)
+    own[2] = Details(None, own[2].received, computed=False)
+    tab = opened(page_of_variants(found, range(3), [own]))
+    compare = tab.locator(".compare")
+    tab.locator(".choose").first.click()
+    assert "molattn view" not in compare.inner_text() and "what each atom contributes" in compare.inner_text()
+    tab.locator(".choose").nth(1).click()
+    variant = found.rows[1][0].variant.smiles
+    assert f"molattn view RUN --smiles '{PARENT}' --smiles '{variant}'" in compare.inner_text()
+    assert "what each atom contributes" not in compare.inner_text()
+    assert compare.locator("svg.molecule").count() == 2
+
+
 def test_the_list_is_sorted_and_filtered(opened):
     tab = opened(document(size=100))
     every = names(tab)

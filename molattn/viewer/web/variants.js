@@ -173,6 +173,10 @@ export function showVariants(root, data) {
     compare.scrollIntoView({ block: "nearest" });
   }
 
+  const notComputed = (v) => [
+    h("p", {}, "Contributions are computed for the first variants and the best at each atom only. Those of this one, beside its parent:"),
+    h("p", {}, h("code", {}, `molattn view RUN --smiles '${parent.smiles}' --smiles '${v.molecule.smiles}'`)),
+  ];
   function compareWith() {
     rows.forEach((row) => {
       row.element.classList.toggle("on", row.k === s.chosen);
@@ -218,6 +222,7 @@ export function showVariants(root, data) {
           ? ` Measured in ${now.effect[0]} matched pairs: ${signed(now.effect[1])}${now.effect[2] === null ? "" : ` \u00b1 ${now.effect[2].toFixed(2)}`}.`
           : "",
       ),
+      ...(before.values && !now.computed ? notComputed(v) : []),
       views.length ? h("div", { class: "bar" }, radios("Show", "view", views)) : "",
       h(
         "div",

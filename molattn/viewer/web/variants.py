@@ -30,6 +30,7 @@ class Details:
         part: the part of the model that they explain; see `Attribution.part`.
         method: the method of the attributions.
         faithfulness: the faithfulness of the method, in one line.
+        computed: whether the attribution was computed, even if there is none.
     """
 
     values: np.ndarray | None = None
@@ -38,6 +39,7 @@ class Details:
     part: str = ""
     method: str = ""
     faithfulness: str = ""
+    computed: bool = True
 
 
 def page_of_variants(trade_offs: Any, listed: Sequence[int], details: Sequence[Sequence[Details]]) -> str:
@@ -124,6 +126,7 @@ def _variant_property(row: Any, details: Details, n: int) -> dict[str, Any]:
         "upper": json_number(row.upper),
         "in_domain": row.in_domain,
         "effect": effect,
+        "computed": details.computed,
         **_atom_values(details, n),
     }
 
