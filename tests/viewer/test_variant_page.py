@@ -261,6 +261,20 @@ def test_a_phone_needs_no_sideways_scroll(opened):
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.parametrize("properties", [1, 3])
+def test_the_whole_list_is_printed_in_the_width_of_a_page(opened, properties):
+    results = [what_if(name=f"log of property {k}") for k in range(properties)]
+    tab = opened(document(*results, size=100))
+    tab.set_viewport_size({"width": 718, "height": 1000})  # A4 without its margins
+    tab.emulate_media(media="print")
+    sizes = "(e) => [e.clientWidth, e.scrollWidth, e.clientHeight, e.scrollHeight]"
+    width, all_width, height, all_height = tab.locator(".list").evaluate(sizes)
+    assert (width, height) == (all_width, all_height) and height > 2000
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 718
+    assert tab.locator(".filters .name").is_visible()
+    assert tab.evaluate("getComputedStyle(document.querySelector('.list table')).breakInside") == "auto"
+
+
 @pytest.mark.parametrize("screen", [{"color_scheme": "light"}, {"color_scheme": "dark"}, {"forced_colors": "active"}])
 @pytest.mark.parametrize("width", [1280, 800, 390])
 def test_there_are_no_accessibility_findings_on_any_screen(opened, width, screen):

@@ -337,7 +337,7 @@ export function showVariants(root, data) {
     compare,
     h(
       "div",
-      { class: "bar" },
+      { class: "bar filters" },
       near ? check("near", "hide those unlike the training set") : "",
       check("sure", "hide those of unknown direction"),
       several ? check("front", "only the Pareto front") : "",
