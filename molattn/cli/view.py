@@ -13,7 +13,7 @@ from molattn.errors import InputError, RowsFailed, SmilesError, UsageError, desc
 
 if TYPE_CHECKING:
     from molattn.explain import AttentionMap
-    from molattn.viewer.web.payload import MeasuredValues
+    from molattn.viewer.web.outcomes import MeasuredValues
 
 
 @reads_table()
@@ -54,7 +54,7 @@ def view(
     from molattn.inference.table_job import check_output
 
     check_output(output, force, table)
-    from molattn.inference.views import page_attributions
+    from molattn.inference.views import page_attributions, page_classes
     from molattn.viewer.web import write_page
 
     predictor = load_predictor(run, accelerator)
@@ -81,7 +81,7 @@ def view(
             raise InputError(message)
         warn(message)
     attributions = page_attributions(predictor, [attention.smiles for attention in maps], warn, method or ())
-    write_page(output, maps, attributions, measured, names)
+    write_page(output, maps, attributions, measured, names, page_classes(predictor))
     if not quiet:
         count = "1 molecule" if len(maps) == 1 else f"{len(maps)} molecules"
         print_status(f"{output} shows {count}{rows.note}: open it in a browser")

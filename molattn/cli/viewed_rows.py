@@ -10,7 +10,7 @@ from molattn.errors import InputError
 if TYPE_CHECKING:
     from molattn.inference import Predictor
     from molattn.inference.table_job import InputTable
-    from molattn.viewer.web.payload import MeasuredValues
+    from molattn.viewer.web.outcomes import MeasuredValues
 
 
 @dataclass(frozen=True)

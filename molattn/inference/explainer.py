@@ -32,7 +32,7 @@ from molattn.training.run_status import model_folder, run_of_model
 if TYPE_CHECKING:
     from molattn.explain.run_faithfulness import RunFaithfulness
     from molattn.viewer.web import Page
-    from molattn.viewer.web.payload import MeasuredValues
+    from molattn.viewer.web.outcomes import MeasuredValues
 
 
 class Explainer(TorchPredictor):
@@ -263,14 +263,14 @@ class Explainer(TorchPredictor):
             predictor.view("CCO")  # at the end of a cell of a notebook
             predictor.view(["CCO", "c1ccccc1"], methods=["occlusion"]).save("page.html")
         """
-        from molattn.inference.views import page_attributions
+        from molattn.inference.views import page_attributions, page_classes
         from molattn.viewer.web import Page, page
 
         molecules = as_smiles(smiles, atom_order=True)
         maps = self.attention(list(molecules.smiles))
         warn = lambda text: warnings.warn(MolattnWarning(text), stacklevel=3)  # noqa: E731
         found = page_attributions(self, [attention.smiles for attention in maps], warn, methods)
-        return Page(page(maps, found, truth, names))
+        return Page(page(maps, found, truth, names, page_classes(self)))
 
     def _attribution(
         self,

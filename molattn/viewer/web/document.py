@@ -5,7 +5,7 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -16,7 +16,8 @@ from molattn.data.files import write_bytes
 from molattn.errors import UsageError, short_repr
 from molattn.explain import AttentionMap, Attribution
 from molattn.viewer.palette import css_variables
-from molattn.viewer.web.payload import MeasuredValues, payload
+from molattn.viewer.web.outcomes import MeasuredValues
+from molattn.viewer.web.payload import payload
 
 FRAME_HEIGHT = 980
 """Height of the page in a notebook, in pixels; its content scrolls."""
@@ -55,6 +56,7 @@ def page(
     attributions: Sequence[Attribution] = (),
     truth: Sequence[MeasuredValues | None] = (),
     names: Sequence[str] = (),
+    classes: Mapping[str, Sequence[str]] | None = None,
 ) -> str:
     """The interactive page of one or several molecules, as an HTML document that needs no network and no other file.
 
@@ -66,6 +68,7 @@ def page(
         attributions: shown in a second tab; each is shown with the first map of the same molecule.
         truth: for each map the measured values by target name, or None; empty if there are none.
         names: for each map a name, or ""; empty if there are none.
+        classes: the names of the classes of each target of classes, by its name, for the index of several molecules.
 
     Raises:
         UsageError: neither maps nor attributions, or another number of true values or names than of maps.
@@ -80,7 +83,7 @@ def page(
     >>> html.partition("<title>")[2].partition("</title>")[0]
     'CCO - molattn'
     """
-    content = payload(list(maps), list(attributions), list(truth), list(names))
+    content = payload(list(maps), list(attributions), list(truth), list(names), classes)
     shown = [m.get("name") or m["smiles"] for m in content["molecules"]]
     title = shown[0] if len(shown) == 1 else f"{shown[0]} and {len(shown) - 1} more"
     return html_document(title, style("page.css"), script("drawing.js", "page.js") + START, content)
@@ -111,12 +114,13 @@ def write_page(
     attributions: Sequence[Attribution] = (),
     truth: Sequence[MeasuredValues | None] = (),
     names: Sequence[str] = (),
+    classes: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
-    """Write `page(maps, attributions, truth, names)` atomically to a file.
+    """Write `page(maps, attributions, truth, names, classes)` atomically to a file.
 
     Args:
         path: the file, .html or .htm; one that exists is replaced.
-        maps, attributions, truth, names: as for `page`.
+        maps, attributions, truth, names, classes: as for `page`.
 
     Raises:
         UsageError: the suffix is not .html or .htm, or the folder does not exist; and as `page`.
@@ -133,7 +137,7 @@ def write_page(
     ...     Path(folder, "ethanol.html").read_text(encoding="utf-8") == page([attention])
     True
     """
-    write_document(path, lambda: page(maps, attributions, truth, names))
+    write_document(path, lambda: page(maps, attributions, truth, names, classes))
 
 
 def write_document(path: str | Path, make: Callable[[], str]) -> None:

@@ -66,6 +66,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     molecule: 0,
     tab: 0,
     method: 0,
+    target: undefined,
     layer: null,
     head: "mean",
     incoming: false,
@@ -712,6 +713,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       {
         onchange: () => {
           s.method = select.selectedIndex;
+          s.target = targetOf(m.attributions[s.method].target);
           build();
         },
       },
@@ -845,33 +847,54 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
   // -- several molecules: a table to sort and to search, and a second molecule to compare with
 
   const titleOf = (o) => o.name || o.smiles;
-  const error = ({ predicted, true: measured }) =>
-    Number.isFinite(predicted) && Number.isFinite(measured) ? predicted - measured : null;
   const shownValue = (v) => (v === null || v === undefined ? "" : v.at ? v : formatNumber(v));
+  // The targets of the index, and the one that an attribution explains, which may be a class of it.
+  const targets = [...new Set(data.molecules.flatMap((o) => o.outcomes.map((x) => x.target)))];
+  const targetOf = (name) => (targets.includes(name) ? name : targets.find((t) => name.startsWith(`${t}_prob_`)));
   function moleculeTable() {
+    const outcome = (k) => data.molecules[k].outcomes.find((x) => x.target === s.target) ?? {};
+    const of = (name) => (k) => outcome(k)[name] ?? null;
     const VALUES = {
       molecule: (k) => titleOf(data.molecules[k]),
-      predicted: (k) => data.molecules[k].predictions[0]?.predicted ?? null,
-      true: (k) => data.molecules[k].predictions[0]?.true ?? null,
-      error: (k) => error(data.molecules[k].predictions[0] ?? {}),
+      predicted: of("predicted"),
+      probability: of("probability"),
+      true: of("true"),
+      error: of("error"),
     };
+    function heading(name) {
+      const { of: positive, unit } = all.map(outcome).find((x) => x.target) ?? {},
+        target = truncate(s.target ?? "", 30) + (unit ? ` (${truncate(unit, 20)})` : "");
+      if (name === "molecule") return name;
+      if (positive === undefined) return name === "error" ? `error of ${target}` : `${name} ${target}`;
+      if (name === "error") return `error of ${target}: 1 \u2212 p(true class)`;
+      if (name === "probability") return positive ? `p(${target} = ${truncate(positive, 20)})` : `p(predicted ${target})`;
+      return `${name} ${target}`;
+    }
     const all = [...data.molecules.keys()],
-      shown = Object.keys(VALUES).filter((name) => all.some((k) => VALUES[name](k) !== null)),
       head = h("thead"),
       body = h("tbody"),
       search = h("input", { type: "search", oninput: fill }),
+      choice = h(
+        "select",
+        { onchange: () => fill((s.target = targets[choice.selectedIndex])) },
+        ...targets.map((name) => h("option", {}, name)),
+      ),
       box = h(
         "details",
         { class: "index" },
         h("summary", {}, `All ${all.length} molecules`),
         h("label", {}, "Find ", search),
+        targets.length > 1 ? h("label", {}, "Target ", choice) : "",
         h("div", { tabindex: 0, role: "region", "aria-label": "All molecules" }, h("table", {}, head, body)),
       );
     let key = "",
       down = false,
       order = all;
     function fill() {
-      const value = VALUES[key],
+      s.target ??= targets[0];
+      choice.selectedIndex = targets.indexOf(s.target);
+      const shown = Object.keys(VALUES).filter((name) => all.some((k) => VALUES[name](k) !== null)),
+        value = VALUES[key],
         size = (v) => (key === "error" ? Math.abs(v) : v);
       order = all.filter((k) => `${data.molecules[k].name || ""} ${data.molecules[k].smiles}`.includes(search.value.trim()));
       if (value)
@@ -887,7 +910,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       };
       const heads = shown.map((name) => {
         const sorted = name === key && (down ? "descending" : "ascending");
-        return h("th", { scope: "col", "aria-sort": sorted }, h("button", { type: "button", onclick: () => sort(name) }, name));
+        return h("th", { scope: "col", "aria-sort": sorted }, h("button", { type: "button", onclick: () => sort(name) }, heading(name)));
       });
       head.replaceChildren(h("tr", {}, h("th", { scope: "col" }, "structure"), ...heads));
       body.replaceChildren(

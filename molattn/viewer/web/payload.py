@@ -11,6 +11,7 @@ largest s_i of the heads.
 """
 
 import base64
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,12 +25,10 @@ from molattn.viewer.discs import drawable_molecule
 from molattn.viewer.glyphs import Glyphs
 from molattn.viewer.web.drawing import draw_molecule, draw_tokens
 from molattn.viewer.web.json_values import json_number, visible_text
+from molattn.viewer.web.outcomes import MeasuredValues, outcomes
 
 _MOLECULE_KEYS = ("values", "prediction", "probability", "constant", "other_terms")
 """The keys of an attribution that depend on the molecule; the others are the same for all molecules."""
-
-MeasuredValues = Mapping[str, float | str | None]
-"""Measured values by target name: a number, or for a target of classes the name of the class."""
 
 
 def payload(
@@ -37,6 +36,7 @@ def payload(
     attributions: Sequence[Attribution] = (),
     truth: Sequence[MeasuredValues | None] = (),
     names: Sequence[str] = (),
+    classes: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, Any]:
     """The data of the page, ready for JSON; see `page` for the arguments.
 
@@ -50,7 +50,7 @@ def payload(
     if names and len(names) != len(maps):
         raise UsageError(f"{len(names)} names for {len(maps)} attention maps: give one for each")
     glyphs = Glyphs()
-    molecules = [_from_map(m, t, glyphs) for m, t in zip(maps, truth or [None] * len(maps), strict=True)]
+    molecules = [_from_map(m, t, classes or {}, glyphs) for m, t in zip(maps, truth or [None] * len(maps), strict=True)]
     for molecule, name in zip(molecules, names, strict=False):
         molecule["name"] = visible_text(name)
     index: dict[tuple[Any, ...], int] = {}
@@ -105,7 +105,9 @@ def encode(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.clip(np.rint(w / steps[..., None]), 0, 255).astype(np.uint8), scales
 
 
-def _from_map(attention: AttentionMap, truth: MeasuredValues | None, glyphs: Glyphs) -> dict[str, Any]:
+def _from_map(
+    attention: AttentionMap, truth: MeasuredValues | None, classes: Mapping[str, Sequence[str]], glyphs: Glyphs
+) -> dict[str, Any]:
     layers, heads, n, columns = attention.weights.shape
     if n != columns or n != len(attention.labels):
         raise InputError(
@@ -135,6 +137,7 @@ def _from_map(attention: AttentionMap, truth: MeasuredValues | None, glyphs: Gly
             }
             for name in names
         ],
+        "outcomes": outcomes(attention.prediction, attention.units, truth or {}, classes),
     }
 
 
@@ -148,7 +151,12 @@ def _from_attribution(a: Attribution, glyphs: Glyphs) -> dict[str, Any]:
         "unit": visible_text(unit),
     }
     molecule = _molecule(a, a.labels, "atoms", (), "the attribution", glyphs)
-    return {**molecule, "attention": None, "predictions": [prediction]}
+    return {
+        **molecule,
+        "attention": None,
+        "predictions": [prediction],
+        "outcomes": outcomes({a.target: math.nan if predicted is None else predicted}, {a.target: unit}, {}, {}),
+    }
 
 
 def _molecule(
