@@ -650,6 +650,17 @@ def test_the_index_is_sorted_and_searched_and_opens_molecules(opened, several):
     assert tab.get_by_role("button", name="Next", exact=True).is_disabled()
 
 
+def test_the_index_is_searched_by_name_in_any_case_and_by_smiles_as_it_is_written(opened):
+    tab = opened(page([attention_map(s) for s in ("C[C@H](N)C(=O)O", "c1ccccc1")], names=["L-Ala", "benzene"]))
+    tab.locator("summary").first.click()
+    for words, found in (("ala", ["L-Ala"]), ("BENZ", ["benzene"]), ("c1c", ["benzene"]), ("", ["L-Ala", "benzene"])):
+        tab.get_by_label("Find").fill(words)
+        assert listed(tab) == found
+    tab.get_by_label("Find").fill("C1C")
+    assert listed(tab) == []
+    assert tab.locator(".index tbody").inner_text().strip() == "No name and no SMILES contains \u201cC1C\u201d."
+
+
 def column_heads(tab):
     return tab.locator(".index thead").inner_text().strip().split("\t")
 

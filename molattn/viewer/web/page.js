@@ -896,7 +896,10 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       const shown = Object.keys(VALUES).filter((name) => all.some((k) => VALUES[name](k) !== null)),
         value = VALUES[key],
         size = (v) => (key === "error" ? Math.abs(v) : v);
-      order = all.filter((k) => `${data.molecules[k].name || ""} ${data.molecules[k].smiles}`.includes(search.value.trim()));
+      // The case of letters matters in SMILES only, where c is aromatic and C is not.
+      const words = search.value.trim(),
+        has = (o) => (o.name || "").toLowerCase().includes(words.toLowerCase()) || o.smiles.includes(words);
+      order = all.filter((k) => has(data.molecules[k]));
       if (value)
         order.sort((a, b) => {
           const [x, y] = [value(a), value(b)];
@@ -913,7 +916,9 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
         return h("th", { scope: "col", "aria-sort": sorted }, h("button", { type: "button", onclick: () => sort(name) }, heading(name)));
       });
       head.replaceChildren(h("tr", {}, h("th", { scope: "col" }, "structure"), ...heads));
+      const none = h("td", { colspan: shown.length + 1 }, `No name and no SMILES contains \u201c${words}\u201d.`);
       body.replaceChildren(
+        ...(order.length ? [] : [h("tr", {}, none)]),
         ...order.map((k) => {
           const go = h("button", { type: "button", "aria-current": k === s.molecule && "true", onclick: () => choose(k) }, truncate(titleOf(data.molecules[k]), 60));
           const cells = shown.slice(1).map((name) => h("td", {}, shownValue(VALUES[name](k))));
