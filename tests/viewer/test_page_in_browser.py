@@ -252,7 +252,7 @@ def test_what_is_saved_is_what_is_shown(opened):
     def saved(kind):
         with tab.expect_download() as download:
             tab.get_by_role("button", name=f"Save {kind}").click()
-        assert download.value.suggested_filename == f"molattn-CC_O_Oc1ccccc1C_O_O.{kind.lower()}"
+        assert download.value.suggested_filename == f"molattn-CC_O_Oc1ccccc1C_O_O-attention-layer2-mean.{kind.lower()}"
         return download.value.path().read_bytes()
 
     table = list(csv.DictReader(io.StringIO(saved("CSV").decode())))
@@ -363,6 +363,8 @@ def test_attributions_have_their_terms_their_sum_and_a_method_to_choose(opened):
         tab.get_by_role("button", name="Save CSV").click()
     table = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
     assert [row["term"] for row in table][-3:] == ["constant", "logP", "prediction"]
+    assert {(row["method"], row["target"]) for row in table} == {("occlusion", "logS")}
+    assert download.value.suggested_filename == "molattn-CC_O_Oc1ccccc1C_O_O-occlusion-logS.csv"
 
 
 def test_small_values_have_digits(opened):

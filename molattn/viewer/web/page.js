@@ -140,7 +140,8 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     );
 
   async function download(kind) {
-    const file = `molattn-${m.smiles.replace(/\W+/g, "_").slice(0, 40)}.${kind.toLowerCase()}`;
+    const word = (text) => String(text).replace(/[^\w-]+/g, "_").slice(0, 40);
+    const file = `${["molattn", m.smiles.replace(/\W+/g, "_"), ...parts.file()].map(word).join("-")}.${kind.toLowerCase()}`;
     if (kind === "CSV") return saveFile(csv(parts.rows()), file);
     const picture = withLightColors(root, () => parts.draw(true), () => parts.drawing.file([m.smiles, ...parts.lines()]));
     saveFile(kind === "SVG" ? new Blob([picture.text], { type: "image/svg+xml" }) : await png(picture), file);
@@ -654,7 +655,8 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
         return [s.layer, s.head, i, j, m.symbols[i], m.symbols[j], Number(w.toPrecision(7))];
       }),
     ];
-    return { view, draw, heat, drawing, lines, rows };
+    const file = () => ["attention", `layer${s.layer}`, typeof s.head === "number" ? `head${s.head}` : s.head];
+    return { view, draw, heat, drawing, lines, rows, file };
   }
 
   // -- attributions
@@ -813,14 +815,17 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
       `faithfulness: ${a.faithfulness}`,
     ];
     const rows = () => [
-      ["term", "index", "value"],
-      ...a.values.map((v, i) => [m.labels[i], i, v]),
-      ...constant,
-      ...a.other_terms.map(([name, v]) => [name, "", v ?? ""]),
-      ["prediction", "", a.prediction ?? ""],
-      ...(a.probability === null ? [] : [["probability", "", a.probability]]),
+      ["method", "target", "term", "index", "value"],
+      ...[
+        ...a.values.map((v, i) => [m.labels[i], i, v]),
+        ...constant,
+        ...a.other_terms.map(([name, v]) => [name, "", v ?? ""]),
+        ["prediction", "", a.prediction ?? ""],
+        ...(a.probability === null ? [] : [["probability", "", a.probability]]),
+      ].map((row) => [a.method, a.target, ...row]),
     ];
-    return { view, draw, drawing, lines, rows };
+    const file = () => [a.method, a.target];
+    return { view, draw, drawing, lines, rows, file };
   }
 
   // -- the selection, and the predictions
