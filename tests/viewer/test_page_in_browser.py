@@ -6,6 +6,7 @@ import io
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -550,6 +551,29 @@ def test_nothing_reaches_beyond_the_window(opened, width):
         tab.get_by_role("tab", name="Attributions").click()
     tab.locator("select").first.select_option(index=1)
     assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_long_names_of_targets_do_not_widen_the_page_of_a_phone(opened):
+    long = replace(attribution(), target="solubility_prob_medium_or_so", method="integrated-gradients")
+    maps = [attention_map(ASPIRIN), attention_map("CCO")]
+    tab = opened(page(maps, [long], truth=[{"a_long_name_of_a_target": 1.25}, None]))
+    tab.set_viewport_size({"width": 390, "height": 800})
+    tab.locator("summary").first.click()
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    tab.get_by_role("tab", name="Attributions").click()
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_names_of_heads_do_not_run_together_side_by_side(opened):
+    tab = opened(page([attention_map(s, heads=8) for s in (ASPIRIN, CAFFEINE)]))
+    tab.set_viewport_size({"width": 1280, "height": 800})
+    tab.get_by_label("Compare with").select_option(index=2)
+    ends = """[...document.querySelectorAll(".heads")].map((grid) => [...grid.querySelectorAll(".top span")].map(
+      (e) => [e.getBoundingClientRect().left, e.getBoundingClientRect().right]
+    ))"""
+    for names in tab.evaluate(ends):
+        assert len(names) == 11
+        assert all(left - right > 2 for (_, right), (left, _) in pairwise(names))
 
 
 def test_reduced_motion_is_respected(opened):

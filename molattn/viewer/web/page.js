@@ -296,7 +296,7 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
     const grid = h(
       "div",
       { class: "heads", role: "radiogroup", "aria-label": "Layer and head" },
-      ...["layer", ...choices].map(head),
+      ...["layer", ...choices].map((name) => h("span", { class: `name top${["mean", "max"].includes(name) ? " word" : ""}` }, h("span", {}, name))),
     );
     grid.style.gridTemplateColumns = `max-content repeat(${choices.length}, minmax(0, 46px))`;
     for (let layer = 0; layer < map.layers; layer++) {
