@@ -84,10 +84,11 @@ def _intervals_and_domain(
         return [v[index] if v else default for v in values]
 
     intervals, sets = {}, {}
-    for target in (t.name for t in run.targets):
+    for values_of_target in run.targets:
+        target = values_of_target.name
         if f"{target}_lower" in names:
             ends = [np.array(column(f"{target}_{end}", np.nan), dtype=float) for end in ("lower", "upper")]
-            intervals[target] = np.stack(ends, 1)
+            intervals[target] = values_of_target.transformed_ends(np.stack(ends, 1))
         elif f"{target}_set" in names:
             sets[target] = column(f"{target}_set", None)
     return intervals, sets, column("out_of_domain", "") if options.applicability else []

@@ -18,6 +18,7 @@ def write_run(
     rows: Sequence[int] = (),
     task: Mapping[str, object] | None = None,
     units: Mapping[str, str] | None = None,
+    transforms: Mapping[str, Mapping[str, object]] | None = None,
     **config: object,
 ) -> Path:
     """Write the files of a run, as `molattn train` does, from the columns of its predictions.csv."""
@@ -30,11 +31,19 @@ def write_run(
             writer.writerow([rows[i] if rows else i, *("" if cell is None else cell for cell in row)])
     names = [name for name in columns if f"{name}_pred" in columns]
     task = task or {"kind": "regression"}
-    model = {"task": task, "targets": [{"name": name, "unit": (units or {}).get(name, "")} for name in names]}
+    learned = {name: {"transform": settings} for name, settings in (transforms or {}).items()}
+    targets = [{"name": name, "unit": (units or {}).get(name, ""), **learned.get(name, {})} for name in names]
+    model = {"task": task, "targets": targets}
     # Without the model itself: a report has a text for this case.
     (folder / "model").mkdir()
     (folder / "model" / "config.json").write_text(json.dumps(model))
-    metrics = {split: {name: {"rmse": 0.5, "n": 9} for name in names} for split in ("train", "val", "test")}
+    splits_of_metrics = ("train", "val", "test")
+    metrics: dict[str, object] = {split: {name: {"rmse": 0.5, "n": 9} for name in names} for split in splits_of_metrics}
+    if transforms:
+        metrics["transformed"] = {
+            split: {name: {"unit": "log10(uM)", "rmse": 0.25, "spearman": 0.5, "n": 9} for name in transforms}
+            for split in splits_of_metrics
+        }
     (folder / "metrics.json").write_text(json.dumps(metrics))
     (folder / "config.toml").write_text(
         tomli_w.dumps({"data": {"dataset": "t.csv", **config}, "training": {"seed": 0}})

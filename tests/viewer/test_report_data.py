@@ -322,6 +322,68 @@ def test_a_comparison_has_the_errors_and_settings_of_both(tmp_path: Path) -> Non
     assert sections["splits"][0]["text"].endswith("split in the same way.")
 
 
+LEARNED_LOG10 = {"units": {"IC50 [uM]": "uM"}, "transforms": {"IC50 [uM]": {"name": "log10"}}}
+LABELS = [1.0, 10.0, 100.0, None, 0.01]
+CONCENTRATIONS = {
+    "IC50 [uM]": LABELS,
+    "IC50 [uM]_pred": [10.0, 10.0, 1e6, 1.0, 0.1],
+    "IC50 [uM]_std": [2.0, 2.0, 2.0, 2.0, 2.0],
+    "IC50 [uM]_bound": ["", "", "", ">1000.0", ""],
+}
+MOLECULES = ["CCO", "CCN", "CCC", "CCF", "CCCl"]
+
+
+def test_a_target_that_was_learned_as_logarithms_is_shown_as_logarithms(tmp_path: Path) -> None:
+    run = read_run(write_run(tmp_path / "run", MOLECULES, CONCENTRATIONS, ["test"] * 5, **LEARNED_LOG10))
+    (target,) = run.targets
+    assert (target.name, target.title, target.unit) == ("IC50 [uM]", "IC50", "log10(uM)")
+    np.testing.assert_allclose(target.true, [0, 1, 2, np.nan, -2], atol=1e-12)
+    np.testing.assert_allclose(target.error, [1, 0, 4, np.nan, 1], atol=1e-12)
+    assert target.bounds[3] == ">3.0"
+    # To first order, the standard deviation of log10 y is that of y, divided by y log 10.
+    np.testing.assert_allclose(target.std, 2 / np.log(10) / np.array(CONCENTRATIONS["IC50 [uM]_pred"]))
+    assert worst_errors(target, np.arange(5), 1).tolist() == [2]
+    data = report_payload(run)
+    (shown,) = data["targets"]
+    assert (shown["name"], shown["unit"], shown["true"][:3]) == ("IC50", "log10(uM)", [0, 1, 2])
+    assert shown["original"]["true"] == LABELS and shown["original"]["unit"] == "uM"
+    assert shown["original"]["bounds"][3] == ">1000.0"
+    sections = {section["id"]: section["blocks"] for section in data["sections"]}
+    rows = {row[0]: row[1:4] for row in sections["metrics"][0]["rows"]}
+    assert rows["RMSE"] == [0.5] * 3 and rows["RMSE, log10(uM)"] == [0.25] * 3
+    assert "RMSE and MAE are in uM. The model learned log10(uM)" in sections["metrics"][1]["text"]
+    assert sections["worst"][0]["text"] == "The 4 test molecules with the largest absolute errors, in log10(uM)."
+    assert "the standard deviation, in log10(uM)" in sections["cliffs"][0]["text"]
+    assert run.select(np.array([2])).targets[0].original.true.tolist() == [100.0]
+
+
+def test_intervals_and_bounds_change_sides_where_the_logarithm_is_negative(tmp_path: Path) -> None:
+    learned = {**LEARNED_LOG10, "transforms": {"IC50 [uM]": {"name": "neg-log10-molar", "unit": "uM"}}}
+    (target,) = read_run(write_run(tmp_path / "run", MOLECULES, CONCENTRATIONS, **learned)).targets
+    assert target.unit == "-log10(mol/L)" and target.bounds[3] == "<3.0"
+    assert target.true[0] == pytest.approx(6)
+    np.testing.assert_allclose(target.transformed_ends(np.array([[1.0, 10.0]])), [[5, 6]])
+
+
+def test_ranks_and_unknown_transforms_are_shown_in_the_unit_of_the_table(tmp_path: Path) -> None:
+    for k, settings in enumerate(({"name": "rank", "values": [0.0, 1.0], "scores": [-1.0, 1.0]}, {"name": "cube"})):
+        learned = {**LEARNED_LOG10, "transforms": {"IC50 [uM]": settings}}
+        (target,) = read_run(write_run(tmp_path / str(k), MOLECULES, CONCENTRATIONS, **learned)).targets
+        assert (target.unit, target.in_unit, target.original, target.true[2]) == ("uM", "", None, 100.0)
+
+
+def test_two_runs_are_compared_in_the_unit_that_the_first_one_learned(tmp_path: Path) -> None:
+    logarithms = read_run(write_run(tmp_path / "a", MOLECULES, CONCENTRATIONS, ["test"] * 5, **LEARNED_LOG10))
+    columns = {**CONCENTRATIONS, "IC50 [uM]_pred": [-1.0, 10.0, 100.0, 1.0, 1.0]}
+    numbers = read_run(write_run(tmp_path / "b", MOLECULES, columns, ["test"] * 5, units={"IC50 [uM]": "uM"}))
+    (target,) = comparison_payload(*align(logarithms, numbers))["targets"]
+    assert target["error"] == [1, 0, 4, None, 1]
+    assert target["second"]["error"] == [None, 0, 0, None, 2]  # -1 has no logarithm
+    assert target["second"]["original"] == [-1, 10, 100, 1, 1]
+    (target,) = comparison_payload(*align(numbers, logarithms))["targets"]
+    assert target["second"]["error"][2] == 1e6 - 100 and target["original"] is None
+
+
 def test_the_paired_interval_covers_the_mean() -> None:
     rng = np.random.default_rng(5)
     inside = 0

@@ -1,5 +1,6 @@
 """The report in a browser: the plot by pointer and keyboard, sorting, searching, the panel, and accessibility."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -160,6 +161,43 @@ def test_saved_classes_have_their_names(opened, tmp_path):
         tab.get_by_role("button", name="Save CSV").click()
     lines = Path(download.value.path()).read_text().splitlines()
     assert sorted(lines[1:]) == ["0,C,test,low,low", "1,CC,test,high,low", "2,CCC,test,,high"]
+
+
+def test_logarithms_are_shown_with_their_unit_and_saved_as_they_are_in_the_table(opened, tmp_path):
+    columns = {"IC50 [uM]": [1.0, 100.0, 1e5], "IC50 [uM]_pred": [10.0, 100.0, 1e4]}
+    learned = {"units": {"IC50 [uM]": "uM"}, "transforms": {"IC50 [uM]": {"name": "log10"}}}
+    folder = write_run(tmp_path / "run", ["CCO", "CCN", "CCCl"], columns, ["test"] * 3, **learned)
+    tab = opened(report_document(report_payload(read_run(folder))))
+    assert "IC50 (log10(uM)), predicted" in tab.locator(PLOT).inner_html()
+    assert "The model learned log10(uM)" in tab.locator("#plot").inner_text()
+    assert tab.get_by_role("button", name="true, log10(uM)").count() == 1
+    assert sorted(zip(numbers(tab, 4), numbers(tab, 5), strict=True)) == [(0, 1), (2, 2), (5, 4)]
+    tab.locator("table.molecules .thumb").first.click()
+    assert "0 (log10(uM)): 1 uM" in tab.get_by_role("dialog").inner_text()
+    tab.keyboard.press("Escape")
+    with tab.expect_download() as download:
+        tab.get_by_role("button", name="Save CSV").click()
+    lines = Path(download.value.path()).read_text().splitlines()
+    assert sorted(lines[1:]) == ["0,CCO,test,1,10", "1,CCN,test,100,100", "2,CCCl,test,100000,10000"]
+
+
+def test_large_numbers_are_beside_the_title_of_the_axis_and_in_the_table_of_metrics(opened, tmp_path):
+    smiles, true = esol(20)
+    values = [123_456_789 * abs(y) for y in true]
+    folder = write_run(tmp_path / "run", smiles, {"y": values, "y_pred": [1.1 * y for y in values]})
+    names = ("rmse", "mae", "r2", "spearman")
+    large = {split: {"y": dict.fromkeys(names, 1.234e6) | {"n": 9}} for split in ("train", "val", "test")}
+    large["test_intervals"] = {"y": {name: [29214.75, 350707.3] for name in names}}
+    large["baseline"] = {"test": {"y": dict.fromkeys(names, 1.234e6)}}
+    (folder / "metrics.json").write_text(json.dumps(large))
+    tab = opened(report_document(report_payload(read_run(folder))))
+    tab.set_viewport_size({"width": 1280, "height": 720})
+    box = "(e) => { const { left, right } = e.getBoundingClientRect(); return [left, right]; }"
+    _, end = tab.locator(f"{PLOT} text[transform]").evaluate(box)
+    starts = [text.evaluate(box)[0] for text in tab.locator(f"{PLOT} text[text-anchor=end]").all()]
+    assert len(starts) > 4 and min(starts) > end
+    clipped = "[...document.querySelectorAll('.scroll')].filter((e) => e.scrollWidth > e.clientWidth).length"
+    assert tab.evaluate(clipped) == 0
 
 
 def test_another_target_has_its_own_plot_and_sections(opened, tmp_path):

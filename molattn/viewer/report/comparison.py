@@ -26,6 +26,8 @@ NUM_RESAMPLES = 1000
 def align(a: RunFiles, b: RunFiles, max_atoms: int = MAX_ATOMS) -> tuple[RunFiles, RunFiles]:
     """Two runs with only the molecules and targets that they have in common, in the order of the first run.
 
+    The targets of both have the transforms of the first run, so that their errors can be compared.
+
     If the rows that both have contain the same molecules, runs are aligned by row. Otherwise their tables differ, and
     they are aligned by canonical SMILES; of several rows of a molecule, the first is used.
 
@@ -46,10 +48,12 @@ def align(a: RunFiles, b: RunFiles, max_atoms: int = MAX_ATOMS) -> tuple[RunFile
     common = [key for key in index_in_a if key in index_in_b]
     if not common:
         raise InputError(f"{a.folder} and {b.folder} have no molecule in common")
-    return (
+    first, second = (
         _select(a, [index_in_a[key] for key in common], names),
         _select(b, [index_in_b[key] for key in common], names),
     )
+    pairs = zip(first.targets, second.targets, strict=True)
+    return first, replace(second, targets=tuple(y.transformed(x.transform) for x, y in pairs))
 
 
 def _first_indices(keys: Sequence[int | str]) -> dict[int | str, int]:
@@ -95,7 +99,11 @@ def comparison_payload(
         _settings(a, b, runs),
     )
     second = [
-        {"predicted": numbers(t.predicted), "error": numbers(_second_errors(s, t))}
+        {
+            "predicted": numbers(t.predicted),
+            "error": numbers(_second_errors(s, t)),
+            "original": None if t.original is None else numbers(t.original.predicted),
+        }
         for s, t in zip(a.targets, b.targets, strict=True)
     ]
     return {
@@ -132,6 +140,8 @@ def _metrics(a: RunFiles, b: RunFiles, runs: Sequence[str]) -> Iterator[Block]:
         rows.append(["molecules", *chain(*([s.get("n"), ""] for s in scores))])
         columns = ["", runs[0], "95% interval", runs[1], "95% interval"]
         text = "The metrics of each run are those of its own test molecules."
+        unit = target.unit if target.original is None else target.original.unit
+        text += f" RMSE and MAE are in {unit}." if unit and target.kind == "regression" else ""
         yield section("metrics", "Metrics", [table(f"{target.name}, test", columns, rows), paragraph(text)], t)
 
 
@@ -149,9 +159,10 @@ def _paired(a: RunFiles, b: RunFiles, runs: Sequence[str], rows: np.ndarray) -> 
         what = "mean absolute error" if x.kind == "regression" else "mean of 1 - p(true class)"
         better = float((q < p).mean())
         text = (
-            f"{len(p):,} test molecules of both runs: the {what} is {p.mean():.4g} in {runs[0]} and {q.mean():.4g} in "
-            f"{runs[1]}. The difference is {(q - p).mean():+.3g}, with a 95% interval {low:+.3g} to {high:+.3g}, by "
-            f"{NUM_RESAMPLES:,} resamples of the molecules. {runs[1]} has the smaller error on {better:.0%} of them."
+            f"{len(p):,} test molecules of both runs: the {what}{x.in_unit} is {p.mean():.4g} in {runs[0]} and "
+            f"{q.mean():.4g} in {runs[1]}. The difference is {(q - p).mean():+.3g}, with a 95% interval {low:+.3g} to "
+            f"{high:+.3g}, by {NUM_RESAMPLES:,} resamples of the molecules. {runs[1]} has the smaller error on "
+            f"{better:.0%} of them."
         )
         yield section("paired", title, [paragraph(text)], t)
 

@@ -30,7 +30,7 @@ def worst(run: RunFiles, rows: np.ndarray, counted: str) -> Iterator[Block]:
     for t, target in enumerate(run.targets):
         found = worst_errors(target, rows, NUM_WORST)
         what = "the largest absolute errors" if target.kind == "regression" else "the least probability of their class"
-        first = paragraph(f"The {len(found)} {counted} with {what}.")
+        first = paragraph(f"The {len(found)} {counted} with {what}{target.in_unit}.")
         yield section("worst", "Worst errors", [first, cards(found.tolist())], t)
 
 
@@ -38,7 +38,8 @@ def cliffs(run: RunFiles, pairs: Sequence[SimilarPair]) -> Iterator[Block]:
     """For each target the activity cliffs: pairs of similar molecules with the most different labels."""
     for t, target in enumerate(run.targets):
         found, count, limit = activity_cliffs(target, pairs)
-        rule = f"by at least {limit:.3g}, the standard deviation" if target.kind == "regression" else "in class"
+        least = f"by at least {limit:.3g}, the standard deviation{target.in_unit}"
+        rule = least if target.kind == "regression" else "in class"
         order = "the largest differences" if target.kind == "regression" else "the largest errors"
         listed = "" if count <= len(found) else f"; listed are the {len(found)} with {order}"
         text = (
@@ -113,7 +114,7 @@ def by_scaffold(run: RunFiles, scaffolds: Sequence[str], rows: np.ndarray, count
 
 
 def _error_name(target: TargetValues) -> str:
-    return "MAE" if target.kind == "regression" else "mean of 1 - p(true class)"
+    return f"MAE{target.in_unit}" if target.kind == "regression" else "mean of 1 - p(true class)"
 
 
 def leakage(

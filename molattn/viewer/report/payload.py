@@ -117,8 +117,9 @@ def molecules(
 def target_values(target: TargetValues) -> dict[str, Any]:
     """The data of a target that the plot and the table of the page show."""
     return {
-        "name": visible_text(target.name),
+        "name": visible_text(target.title),
         "unit": visible_text(target.unit),
+        "original": None if target.original is None else _original(target.original),
         "kind": target.kind,
         "classes": [visible_text(name) for name in target.classes],
         "true": numbers(target.true),
@@ -126,6 +127,16 @@ def target_values(target: TargetValues) -> dict[str, Any]:
         "error": numbers(target.error),
         "probability": numbers(target.probability) if target.kind == "multiclass" else [],
         "std": [] if target.std is None else numbers(target.std),
+        "bounds": [visible_text(bound) for bound in target.bounds],
+    }
+
+
+def _original(target: TargetValues) -> dict[str, Any]:
+    """The values of a target before its transform."""
+    return {
+        "unit": visible_text(target.unit),
+        "true": numbers(target.true),
+        "predicted": numbers(target.predicted),
         "bounds": [visible_text(bound) for bound in target.bounds],
     }
 

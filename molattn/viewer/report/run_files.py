@@ -12,7 +12,9 @@ from molattn.data.schema import parse_json
 from molattn.data.tables.table import Table, column
 from molattn.errors import InputError, UsageError, short_repr, warn_caller
 from molattn.hub.address import address_text, is_hub_address
+from molattn.models.artifact_settings import read_transform
 from molattn.models.names import ATOM_PREFIX
+from molattn.models.target_transform import TargetTransform
 from molattn.training.run_config import read_config
 from molattn.training.run_status import CONFIG_FILE, METRICS_FILE, is_unfinished, model_folder, resume_hint
 from molattn.viewer.report.target_values import TargetValues
@@ -129,7 +131,10 @@ def _row_numbers(table: Table) -> np.ndarray:
 
 
 def _targets(table: Table, model: dict[str, Any], data_report: dict[str, Any]) -> tuple[TargetValues, ...]:
-    """The targets of predictions.csv, with the kind, classes and units of the model's config.json if it has them."""
+    """The targets of predictions.csv, with the kind, classes and units of the model's config.json if it has them.
+
+    Values of a target that the model learned as logarithms are logarithms, too.
+    """
     names = [name.removesuffix("_pred") for name in table.columns if name.endswith("_pred")]
     names = [name for name in names if name in table.columns]
     task = model.get("task") or {}
@@ -141,12 +146,21 @@ def _targets(table: Table, model: dict[str, Any], data_report: dict[str, Any]) -
     if not names:
         raise InputError(f"{table.source} has no target: a column NAME and a column NAME_pred")
     units = {t.get("name"): str(t.get("unit", "")) for t in model.get("targets", ())}
+    transforms = {t.get("name"): _transform(t) for t in model.get("targets", ())}
     classes = [tuple(map(str, names_of_target)) for names_of_target in task.get("classes") or ()]
     classes += [()] * (len(names) - len(classes))
     return tuple(
-        TargetValues.read(table, name, units.get(name, ""), kind, of_target)
+        TargetValues.read(table, name, units.get(name, ""), kind, of_target).transformed(transforms.get(name))
         for name, of_target in zip(names, classes, strict=False)
     )
+
+
+def _transform(target: dict[str, Any]) -> TargetTransform | None:
+    """The transform of a target of config.json; None for none, and for settings of another version."""
+    try:
+        return read_transform(target)
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _read_json(path: Path) -> dict[str, Any]:

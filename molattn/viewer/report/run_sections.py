@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from molattn.explain.head_summary import MIN_RECEIVERS
@@ -10,6 +10,7 @@ from molattn.training.metrics import METRICS
 from molattn.viewer.report.blocks import Block, curve, folded, not_measured, paragraph, section, table
 from molattn.viewer.report.model_parts import HEADS, Missing, ModelParts
 from molattn.viewer.report.run_files import RunFiles
+from molattn.viewer.report.target_values import TargetValues
 
 NOT_METRICS = ("n", "why", "censored")
 """The entries of a target in metrics.json that are not metrics: the number of labels, and notes."""
@@ -42,10 +43,29 @@ def metrics(run: RunFiles) -> Iterator[Block]:
             ]
             for name in names
         ]
+        rows += _transformed_metrics(run, target, splits)
         rows.append(["molecules", *(by_split[split].get("n") for split in splits), "", None])
         what = f"The baseline is {baseline['what']}." if baseline.get("what") else ""
-        unit = f" RMSE and MAE are in {target.unit}." if target.unit and target.kind == "regression" else ""
+        own_unit = target.unit if target.original is None else target.original.unit
+        unit = f" RMSE and MAE are in {own_unit}." if own_unit and target.kind == "regression" else ""
+        if target.original is not None:
+            unit += (
+                f" The model learned {target.unit}: those of the rows with this unit, the plot, and all errors below "
+                "are in it."
+            )
         yield section("metrics", "Metrics", [table(target.name, columns, rows), paragraph(f"{what}{unit}")], t)
+
+
+def _transformed_metrics(run: RunFiles, target: TargetValues, splits: Sequence[str]) -> list[list[Any]]:
+    """The metrics of the transformed values; those that a transform does not change are left out."""
+    if target.original is None:
+        return []
+    by_split = {split: run.metrics.get("transformed", {}).get(split, {}).get(target.name, {}) for split in splits}
+    names = [name for name in by_split.get("test", {}) if name in ("rmse", "mae", "r2")]
+    return [
+        [f"{metric_label(name)}, {target.unit}", *(by_split[split].get(name) for split in splits), "", None]
+        for name in names
+    ]
 
 
 def _of_baseline(name: str, value: float | None) -> float | None:

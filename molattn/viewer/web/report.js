@@ -50,6 +50,8 @@ export function show(root, data) {
   const predictedText = (v) => (v !== null && target.kind === "multiclass" ? target.classes[v] : formatNumber(v));
   const errorOf = (i) => target.error[i];
   const unit = () => (target.unit ? ` (${target.unit})` : "");
+  // Of transformed values the unit, which is not that of the table.
+  const scale = () => (target.original ? `, ${target.unit}` : "");
 
   // -- structures
 
@@ -170,7 +172,6 @@ export function show(root, data) {
   function drawPlot() {
     W = Math.min(Math.max(plot.clientWidth, 280), 640);
     H = Math.round(0.82 * W);
-    BOX = { left: 58, top: 10, right: W - 12, bottom: H - 46 };
     plot.setAttribute("viewBox", `0 0 ${W} ${H}`);
     const { x, y, names, diagonal, zero, classes } = axes();
     const known = all.filter((i) => x(i) !== null && y(i) !== null);
@@ -184,6 +185,9 @@ export function show(root, data) {
     };
     const both = diagonal ? range([...known.map(x), ...known.map(y)]) : null;
     const [xs, ys] = classes ? [[-0.5, classes.length - 0.5], [-0.02, 1.02]] : [both, both];
+    // The title of the y axis, 20 wide, is left of the numbers.
+    const longest = longestOf(ticks(...ys).map(formatNumber)).length;
+    BOX = { left: Math.max(58, 32 + 7 * longest), top: 10, right: W - 12, bottom: H - 46 };
     const px = (v) => BOX.left + ((v - xs[0]) / (xs[1] - xs[0])) * (BOX.right - BOX.left);
     const py = (v) => BOX.bottom - ((v - ys[0]) / (ys[1] - ys[0])) * (BOX.bottom - BOX.top);
     const word = (at, text, more = {}) => h("svg:text", { x: at[0], y: at[1], ...more }, text);
@@ -216,6 +220,8 @@ export function show(root, data) {
       plot.append(marks[i]);
     }
     plot.setAttribute("aria-label", `${names[1]} against ${names[0]}, ${count(known.length)} molecules`);
+    learned.hidden = !target.original;
+    setText(learned, target.original ? `The model learned ${target.unit}: values and errors are in it. Save CSV saves those of the table.` : "");
     legend.replaceChildren(
       ...data.splits.map((split, k) =>
         h(
@@ -232,7 +238,8 @@ export function show(root, data) {
     );
   }
   const markOf = (k) => MARKER_OF[data.splits[k]] ?? (k % 3) + 3;
-  const legend = h("ul", { class: "legend" });
+  const legend = h("ul", { class: "legend" }),
+    learned = h("p"); // which transform the values have
 
   function nearest(event) {
     const matrix = plot.getScreenCTM().inverse(),
@@ -304,9 +311,9 @@ export function show(root, data) {
       { name: "structure", cell: (i) => thumbnail(i) },
       plain("name", data.names.length ? "name" : "SMILES", (i) => h("span", { class: "smiles" }, truncate(nameOf(i), 60))),
       plain("split", "split", (i) => data.splits[data.split[i]]),
-      isNumber ? numbers("true", "true", target.true) : plain("true", "true", trueText),
+      isNumber ? numbers("true", `true${scale()}`, target.true) : plain("true", "true", trueText),
     ];
-    if (target.bounds.length) list[3] = text("true", "true", trueText);
+    if (target.bounds.length) list[3] = text("true", `true${scale()}`, trueText);
     const predicted = (key, name, values) =>
       target.kind === "multiclass" ? plain(key, name, (i) => predictedText(values[i])) : numbers(key, name, values);
     const [a, b] = data.runs.map((run) => truncate(run, 20));
@@ -320,7 +327,7 @@ export function show(root, data) {
         numbers("change", `|${b}| \u2212 |${a}|`, all.map(worse)),
       ];
     }
-    list.push(predicted("predicted", isNumber || target.kind === "multiclass" ? "predicted" : `p(${target.classes[1]})`, target.predicted));
+    list.push(predicted("predicted", isNumber ? `predicted${scale()}` : target.kind === "multiclass" ? "predicted" : `p(${target.classes[1]})`, target.predicted));
     list.push(numbers("error", isNumber ? "error" : "1 \u2212 p(true class)", target.error));
     if (target.low.length) {
       const interval = (i) => (target.low[i] === null ? "" : `${formatNumber(target.low[i])} to ${formatNumber(target.high[i])}`);
@@ -416,10 +423,11 @@ export function show(root, data) {
   // The shown molecules as CSV; classes are named, as in predictions.csv.
   const csvValue = (v) => (v !== null && target.kind === "multiclass" ? target.classes[v] : v);
   function saveTable() {
+    const { true: measured, predicted } = target.original ?? target;
     const keys = [["row", (i) => data.rows[i]], ["smiles", (i) => data.smiles[i]]];
     if (data.names.length) keys.push(["name", (i) => data.names[i]]);
-    keys.push(["split", (i) => data.splits[data.split[i]]], ["true", (i) => csvValue(target.true[i])], ["predicted", (i) => csvValue(target.predicted[i])]);
-    if (pair) keys.push(["predicted_second", (i) => csvValue(target.second.predicted[i])]);
+    keys.push(["split", (i) => data.splits[data.split[i]]], ["true", (i) => csvValue(measured[i])], ["predicted", (i) => csvValue(predicted[i])]);
+    if (pair) keys.push(["predicted_second", (i) => csvValue((target.second.original ?? target.second.predicted)[i])]);
     const rows = [keys.map(([name]) => name), ...shown.map((i) => keys.map(([, value]) => String(value(i) ?? "")))];
     saveFile(csv(rows), "molecules.csv");
   }
@@ -463,13 +471,15 @@ export function show(root, data) {
   }
   function facts(i) {
     const list = [["SMILES", h("code", {}, data.smiles[i])], ["row", `${data.rows[i]}, ${data.splits[data.split[i]]}`]];
-    list.push(["true", `${trueText(i) || "none"}${target.true[i] === null ? "" : unit()}`]);
+    // The value of the table, where that is not the one that is shown.
+    const before = (name) => (target.original && target.original[name][i] !== null ? `: ${formatNumber(target.original[name][i])} ${target.original.unit}` : "");
+    list.push(["true", `${trueText(i) || "none"}${target.true[i] === null ? "" : unit()}${before("true")}`]);
     const known = (v) => (v === null || v === undefined ? "none" : formatNumber(v));
     if (pair) {
       list.push([data.runs[0], `${predictedText(target.predicted[i])}, error ${known(errorOf(i))}`]);
       list.push([data.runs[1], `${predictedText(target.second.predicted[i])}, error ${known(target.second.error[i])}`]);
     } else {
-      list.push(["predicted", `${predictedText(target.predicted[i])}${unit()}`], ["error", known(errorOf(i))]);
+      list.push(["predicted", `${predictedText(target.predicted[i])}${unit()}${before("predicted")}`], ["error", known(errorOf(i))]);
       if (target.low.length && target.low[i] !== null) list.push([`${Math.round(100 * data.level)}% interval`, `${formatNumber(target.low[i])} to ${formatNumber(target.high[i])}`]);
       if (target.sets.length) list.push([`${Math.round(100 * data.level)}% set`, target.sets[i] || "none"]);
       if (target.std.length) list.push(["standard deviation", known(target.std[i])]);
@@ -600,6 +610,7 @@ export function show(root, data) {
         "section",
         { id: "plot", "aria-labelledby": "plot-title" },
         h("h2", { id: "plot-title" }, pair ? "Errors of both runs" : "Predicted and true"),
+        learned,
         h("p", { id: "plot-keys", class: "hint" }, "Each point is a molecule: point at it to see it, click to open it. With the keyboard: arrows, then Enter."),
         h("figure", { class: "plot" }, plot, tip, h("figcaption", {}, legend)),
         status,
