@@ -150,7 +150,7 @@ def test_the_command_of_the_tests_is_that_of_ci() -> None:
 
 
 def test_unsupported_targets_are_refused(tmp_path: Path) -> None:
-    rows = [f'{"C" * n},"[{", ".join(["1.0"] * n)}]"' for n in range(1, 41)]
+    rows = [f'{"C" * n},"[{", ".join([f"{n}.0"] * n)}]"' for n in range(1, 41)]
     table = tmp_path / "atoms.csv"
     table.write_text("\n".join(["smiles,h", *rows]) + "\n", encoding="utf-8")
     with pytest.raises(UsageError, match="bond-regression"):
