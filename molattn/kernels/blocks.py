@@ -158,8 +158,9 @@ class _Blocks(torch.autograd.Function):
         arguments = BlockArguments(v, edges, weights, counts, edge_mask, codes, *settings)
         call = PreparedCall(arguments)
         out, saved = call.forward(save)
-        ctx.call, ctx.settings, ctx.num_edge_tensors, ctx.num_codes = call, settings, num_edge_tensors, len(codes)
-        ctx.save_for_backward(saved, *arguments.tensors(), *call.release(arguments))
+        if save:
+            ctx.call, ctx.settings, ctx.num_edge_tensors, ctx.num_codes = call, settings, num_edge_tensors, len(codes)
+            ctx.save_for_backward(saved, *arguments.tensors(), *call.release(arguments))
         return out
 
     @staticmethod
