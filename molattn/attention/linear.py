@@ -45,7 +45,8 @@ def linear(
 
 def _use_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
     return (
-        not torch.compiler.is_compiling()  # first: torch.export would make a guard of the comparison of sizes below
+        # First: torch.export would make a guard of the comparison of sizes below, and torch.jit.trace a tensor.
+        not tracing_reason(x, weight, bias)
         and x.dim() > 1
         and x.numel() * weight.shape[0] >= _MIN_MULTIPLICATIONS
         and x.device.type == "cpu"
@@ -53,7 +54,6 @@ def _use_onednn(x: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
         and not torch.is_autocast_enabled("cpu")
         and _HAS_ONEDNN
         and bool(torch.backends.mkldnn.enabled)
-        and not tracing_reason(x, weight, bias)
     )
 
 

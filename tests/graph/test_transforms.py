@@ -1,6 +1,7 @@
 """Graph layers under what looks at torch's own operations: fake tensors, tracers, counters, transforms, threads."""
 
 import gc
+import inspect
 import threading
 import weakref
 
@@ -227,17 +228,19 @@ def test_the_readout_of_many_nodes_in_sixteen_bits_is_a_mean(dtype):
 )
 @pytest.mark.parametrize("names", [("compiled", "chunked", "fused"), ("reference",)])
 def test_inputs_that_do_not_fit_a_block_are_named_by_every_backend(block, change, error, message, names):
-    graph = DenseGraph(**{"v": randn(2, 5, 16), "node_mask": torch.ones(2, 5, dtype=torch.bool), **change})
-    graph = graph if "e" in change else graph.replace(e=randn(2, 5, 5, 3))
+    graph = dense_graph(randn(2, 5, 16), randn(2, 5, 5, 3))
+    for field, wrong in change.items():
+        object.__setattr__(graph, field, wrong)  # as the tests' check of types refuses a graph that is made so
     with backend(*names), pytest.raises(error, match=message):
         block(graph)
 
 
 def test_edge_lists_that_do_not_fit_are_refused():
     x, e = randn(5, 16), randn(4, 3)
+    make = inspect.unwrap(Graph.from_edge_index.__func__)  # without the tests' check of types, which would raise first
     with pytest.raises(TypeError, match=r"edge_index is of integers, not torch\.float32"):
-        Graph.from_edge_index(x, SENDERS_AND_RECEIVERS + 0.9, e)
+        make(Graph, x, SENDERS_AND_RECEIVERS + 0.9, e)
     with pytest.raises(ValueError, match="1 rows of edge_attr for 4 edges"):
-        Graph.from_edge_index(x, SENDERS_AND_RECEIVERS, e[:1])
+        make(Graph, x, SENDERS_AND_RECEIVERS, e[:1])
     with pytest.raises(ValueError, match=r"edge_index is \(2, edges\), not \(4, 2\)"):
-        Graph.from_edge_index(x, SENDERS_AND_RECEIVERS.T, e)
+        make(Graph, x, SENDERS_AND_RECEIVERS.T, e)
