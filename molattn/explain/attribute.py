@@ -88,7 +88,7 @@ def explained_output(artifact: Artifact, target: str | None, outputs: np.ndarray
             positive = f"{task.classes[t][1]} of {name}" if several else task.classes[t][1]
         return ExplainedOutput(name, t, "log-odds", quantity=f"log-odds of {positive}", class_of=(t, 1))
     scaler = artifact.scaler
-    f = scaler.transforms[t] if scaler.transforms else None
+    f = scaler.transform_of(t)
     unit = artifact.units[t] if f is None else f.transformed_unit(artifact.units[t])
     return ExplainedOutput(name, t, unit, scaler.mean[t], scaler.std[t])
 

@@ -25,13 +25,12 @@ def table_of_run(predictor: RowPredictor, target: str) -> MeasuredTable | None:
     path = run_of_model(predictor.folder) / "predictions.csv"
     if not path.is_file():
         return None
-    return _read_predictions(path, target, transform_of(predictor, target), path.stat().st_mtime_ns)
+    return _read_predictions(path, target, _transform_of(predictor, target), path.stat().st_mtime_ns)
 
 
-def transform_of(predictor: RowPredictor, target: str) -> TargetTransform | None:
-    """The transform of a target that the model was trained with; None for none."""
-    transforms = predictor._artifact.scaler.transforms
-    return transforms[predictor.targets.index(target)] if transforms else None
+def _transform_of(predictor: RowPredictor, target: str) -> TargetTransform | None:
+    """The transform of a target, by its name; None for none."""
+    return predictor._artifact.scaler.transform_of(predictor.targets.index(target))
 
 
 @lru_cache(maxsize=4)
@@ -98,7 +97,7 @@ def data_table(
         for number, i in enumerate([i for i, label in enumerate(splits) if not label]):
             splits[i] = (CALIBRATING[0], TEST)[number % 2]
     values, predicted = (
-        _transformed(y, transform_of(predictor, target)) for y in (records.targets[:, 0], np.array(predictions))
+        _transformed(y, _transform_of(predictor, target)) for y in (records.targets[:, 0], np.array(predictions))
     )
     return MeasuredTable(str(path), records.smiles, values, predicted, np.array(splits))
 

@@ -14,11 +14,10 @@ from molattn.chem import (
 )
 from molattn.errors import InputError, UsageError, short_repr
 from molattn.inference.measured_pairs import CALIBRATED_MODEL, CALIBRATING, MeasuredTable, molecule_key
-from molattn.inference.measured_tables import transform_of
 from molattn.inference.options import PredictionOptions
 from molattn.inference.row_predictor import RowPredictor
 from molattn.inference.rows import RowPrediction
-from molattn.inference.selection import GOALS
+from molattn.inference.selection import transformed_goal
 from molattn.inference.what_if import WhatIf, WhatIfOptions, WhatIfRow
 
 Interval = tuple[float, float]
@@ -76,9 +75,7 @@ def what_if(
         found.append(
             WhatIfRow(variant, plan.value(row), change, low, high, *plan.domain(row), score, names, new, effect)
         )
-    goal = options.goal
-    if plan.transform is not None and not plan.transform.increasing:
-        goal = GOALS[1 - GOALS.index(goal)]
+    goal = transformed_goal(options.goal, plan.transform)
     sign = -1.0 if goal == "maximize" else 1.0
     failed = ((v.smiles, row.error) for v, row in zip(variants, rows, strict=True) if row.values is None)
     return WhatIf(
@@ -136,7 +133,7 @@ class _VariantPlan:
         self.options = PredictionOptions(level=level_of_molecule, applicability=self.has_domain)
         self.columns = [column.name for column in predictor.extra_value_columns(self.options)]
         self.target = predictor.targets[t]
-        self.transform = transform_of(predictor, self.target)
+        self.transform = predictor._artifact.scaler.transform_of(t)
 
     def value(self, row: RowPrediction) -> float:
         """The prediction of a row, transformed if the target has a transform."""

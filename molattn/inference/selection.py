@@ -22,6 +22,7 @@ from molattn.inference.rows import RowPrediction, rows_to_arrays
 from molattn.inference.table_engine import ProgressFactory, Warn
 from molattn.inference.table_job import TableJob
 from molattn.models.artifact import Artifact
+from molattn.models.target_transform import TargetTransform
 from molattn.models.uncertainty import NONE
 
 UNCERTAINTY, IMPROVEMENT, DIVERSE = STRATEGIES = ("uncertainty", "expected-improvement", "diverse")
@@ -171,6 +172,11 @@ def entropy(probabilities: np.ndarray) -> np.ndarray:
     return 0.0 - (probabilities * logs).sum(-1)
 
 
+def transformed_goal(goal: str, transform: TargetTransform | None) -> str:
+    """The goal for the transformed target: the other one of `GOALS` if the transform decreases, as pIC50 does."""
+    return goal if transform is None or transform.increasing else GOALS[1 - GOALS.index(goal)]
+
+
 def select_highest(scores: np.ndarray, size: int) -> np.ndarray:
     """The rows of the `size` highest scores, the highest first, ties in row order; NaN is never selected.
 
@@ -219,7 +225,7 @@ def _scores(artifact: Artifact, rows: Sequence[RowPrediction], options: Selectio
     if task.kind != "regression":
         return entropy(np.stack([1 - values, values], -1) if values.ndim == 1 else values)
     std, best, goal = std[:, t], options.best, options.goal
-    transform = artifact.scaler.transforms[t] if artifact.scaler.transforms else None
+    transform = artifact.scaler.transform_of(t)
     if transform is not None:
         # Of a logarithm, the standard deviation in the unit of the target is large where the target is.
         values = transform.forward(values)
@@ -228,7 +234,7 @@ def _scores(artifact: Artifact, rows: Sequence[RowPrediction], options: Selectio
             if reason := transform.undefined(best):
                 raise UsageError(f"best: {reason}")
             best = float(transform.forward(np.array(best)))
-        goal = goal if transform.increasing else GOALS[1 - GOALS.index(goal)]
+        goal = transformed_goal(goal, transform)
     if options.strategy == UNCERTAINTY:
         return std
     assert best is not None

@@ -52,7 +52,7 @@ def read_target_scaler(targets: Sequence[Mapping[str, Any]]) -> TargetScaler:
 
 def _transform_settings(scaler: TargetScaler, t: int) -> dict[str, Any]:
     """The setting `transform` of target t; empty if it has none."""
-    f = scaler.transforms[t] if scaler.transforms else None
+    f = scaler.transform_of(t)
     if f is None:
         return {}
     knots = {"values": list(f.values), "scores": list(f.scores)} if f.values else {}

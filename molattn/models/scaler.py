@@ -44,6 +44,10 @@ class TargetScaler:
         smallest = [rounding * max(1.0, abs(m)) for m in mean]
         return cls(tuple(mean), tuple(s if s > limit else 1.0 for s, limit in zip(std, smallest, strict=True)))
 
+    def transform_of(self, t: int) -> TargetTransform | None:
+        """The transform of target t; None for none."""
+        return self.transforms[t] if self.transforms else None
+
     @classmethod
     def identity(cls, num_targets: int) -> "TargetScaler":
         """The scaler that changes nothing, for targets that are classes."""

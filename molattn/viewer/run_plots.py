@@ -62,7 +62,7 @@ def _loss_scale(result: "RunResult") -> tuple[float | None, str]:
     scaler = result.artifact.scaler
     if result.dataset.task.kind != "regression" or len(scaler.std) != 1:
         return None, ""
-    unit, transform = result.dataset.units[0], scaler.transforms[0] if scaler.transforms else None
+    unit, transform = result.dataset.units[0], scaler.transform_of(0)
     return scaler.std[0], unit if transform is None else transform.transformed_unit(unit)
 
 

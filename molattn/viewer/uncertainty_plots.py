@@ -72,7 +72,7 @@ def uncertainty_plot(
     target = shorten(artifact.targets[t], 40)
     known = np.isfinite(true[:, t])
     y, predictions = artifact.scaler.transform(true)[known, t], uncalibrated[known]
-    transform = artifact.scaler.transforms[t] if artifact.scaler.transforms else None
+    transform = artifact.scaler.transform_of(t)
     unit = unit if transform is None else transform.transformed_unit(unit)
     counted = "atoms" if artifact.task.atom_level else "molecules"
     with new_figure(9.4, 4.6, "constrained") as figure:
