@@ -35,7 +35,7 @@ class Costs:
         170,
         "us of a core",
         "a prediction, from CSV to CSV, reading included",
-        "[from CSV to CSV](results/prediction_speed.md#from-csv-to-csv): 5,893 molecules a CPU second",
+        "[from CSV to CSV](results/prediction_speed.md#from-csv-to-csv-on-other-processors): 5,893 molecules a CPU second",
     )
     scan_us: float = _cost(1, "us of a core", "a row of a table read as text", f"{_STAGES}: the table is read")
     train_us: float = _cost(
