@@ -5,9 +5,9 @@
 
 DATA has the files tdc/TASK/train_val.csv. The trees alone are fitted to 70% of the labeled molecules and predict those
 of a fold that is held out by scaffold; the folds are those of `arena.py folds`. Settings are parameters of LightGBM,
-num_boost_round, or `train_on=train_val`, which also fits them to the 10% of validation molecules. The empty setting
-is the small trees that `molattn train --with-trees` has for few molecules. A row of results for each fit; those that
-are in the file are not repeated.
+num_boost_round, or `train_on=train_val`, which also fits them to the 10% of validation molecules, as `--with-trees`
+does after it has fitted the weight. The empty setting is the small trees for few molecules, without the validation
+molecules. A row of results for each fit; those that are in the file are not repeated.
 No test molecule is read.
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 from arena_runs import cpu_seconds, fold_labels_of, model_version
-from arena_statistics import Difference, differences, mean_standardized_difference, metric_value
+from arena_statistics import Difference, decide, differences, mean_standardized_difference, metric_value
 from arena_tasks import TASKS, TDC, read_task, tasks_of
 from report import describe_machine, machine, markdown
 from tables import append_rows, read_rows
@@ -33,7 +33,7 @@ from molattn.training.trees import FEATURIZERS, LARGE_TREES, SETTINGS, SMALL_TRE
 from molattn.training.trees import MIN_MOLECULES_FOR_LARGE_TREES as LARGE
 
 RESULTS = Path(__file__).parent / "results" / "arena_trees.csv"
-ROUNDS, TRAIN_ON = "num_boost_round", "train_on"
+ROUNDS, TRAIN_ON, TRAIN_VAL = "num_boost_round", "train_on", "train_val"
 
 LARGE_SIZE = "`" + " ".join(f"{name}={value}" for name, value in LARGE_TREES.items()) + "`"
 
@@ -41,9 +41,12 @@ INTRODUCTION = f"""# Settings of the boosted trees
 
 Made by `python benchmarks/arena_trees.py --page docs/results/trees.md`; the help of the command describes the protocol.
 The trees of `--with-trees` alone, on held-out folds of the labeled molecules of TDC's tasks, by parameters of LightGBM
-that differ from those of the small trees, which `molattn train --with-trees` fits to fewer than {LARGE:,} molecules; to
+that differ from those of small trees. `molattn train --with-trees` fits small trees to fewer than {LARGE:,} molecules; to
 more it fits large ones, with {LARGE_SIZE}. The number of molecules is that of a training.
 Differences of the metric of the leaderboard, the mean over folds: positive is better.
+
+Once the weight of the trees is fitted to the validation molecules, the trees are fitted again, to these as well:
+`{TRAIN_ON}={TRAIN_VAL}`. By the rule of [the arena](../arena.md) this setting is {{decision}}.
 """
 
 
@@ -55,7 +58,7 @@ def parse_settings(text: str) -> tuple[dict[str, float | str], int, bool]:
     """
     pairs = dict(word.split("=", 1) for word in text.split())
     rounds = int(pairs.pop(ROUNDS, SMALL_TREES[ROUNDS]))
-    with_val = pairs.pop(TRAIN_ON, "train") == "train_val"
+    with_val = pairs.pop(TRAIN_ON, "train") == TRAIN_VAL
     return {name: _value(value) for name, value in pairs.items()}, rounds, with_val
 
 
@@ -120,7 +123,8 @@ def page(rows: Sequence[Mapping[str, str]]) -> str:
         shown = [f"{found[text][name].mean:+.3f}" if name in found[text] else "" for text in settings]
         metric = METRICS[TASKS[name].metric].label
         cells.append([name, f"{train:,.0f}", len(own), metric, f"{statistics.mean(scores):.3f}", *shown])
-    parts = [INTRODUCTION, markdown(["task", "molecules", "folds", "metric", "small trees", *settings], cells)]
+    decision = decide(differences(rows, f"{TRAIN_ON}={TRAIN_VAL}"), [task.name for task in tasks_of(TDC)])
+    parts = [INTRODUCTION.format(decision=decision), markdown(["task", "molecules", "folds", "metric", "small trees", *settings], cells)]
     parts.append("\nMean over tasks, in standard deviations over folds of the score of small trees, by size:\n")
     parts.append(
         markdown(

@@ -39,6 +39,20 @@ class Predictions:
         share = None if self.epistemic_share is None else self.epistemic_share[rows]
         return Predictions(self.values[rows], self.distribution[rows], std, share)
 
+    def with_rows(self, rows: np.ndarray, others: "Predictions") -> "Predictions":
+        """A copy in which `others` are the predictions for some of the molecules or atoms."""
+
+        def replaced(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+            result = mine.copy()
+            result[rows] = theirs
+            return result
+
+        pairs = ((self.std, others.std), (self.epistemic_share, others.epistemic_share))
+        optional = [None if mine is None or theirs is None else replaced(mine, theirs) for mine, theirs in pairs]
+        return Predictions(
+            replaced(self.values, others.values), replaced(self.distribution, others.distribution), *optional
+        )
+
 
 def empty_distribution(n: int) -> np.ndarray:
     """A `Predictions.distribution` without probabilities and quantiles, (n, 0)."""

@@ -205,7 +205,8 @@ class TrainingConfig:
         baseline: whether to train a random forest on fingerprints and descriptors as well, with the same split, and to
             report its metrics together with those of the model.
         with_trees: whether to fit boosted trees on fingerprints and descriptors as well, and to average their
-            predictions with those of the model, with a weight that is fitted to the validation molecules.
+            predictions with those of the model, with a weight that is fitted to the validation molecules; see
+            `molattn.training.trees`.
         callbacks: what is called during the training, names in `molattn.training.callbacks.CALLBACKS`, which plugins
             define.
         logger: what settings, metrics and files are logged to, names in `molattn.training.loggers.LOGGERS`: "csv",

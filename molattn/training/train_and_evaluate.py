@@ -156,11 +156,16 @@ def train_and_evaluate(
         read_options=read_options(data),
         descriptors=dataset.descriptor_scaler,
     )
+    val_predictions = None
     if settings.with_trees:
         reporter.stage("training boosted trees")
-        artifact = replace(artifact, trees=fit_trees_of(artifact, train, val, settings))
+        trees, val_predictions = fit_trees_of(artifact, train, val, settings)
+        artifact = replace(artifact, trees=trees)
         reporter.stage(describe_trees(artifact))
     uncalibrated = artifact.predict(dataset.molecules, dataset.descriptors)
+    if val_predictions is not None:
+        # The trees have seen the validation molecules: what is reported of these is not their own prediction.
+        uncalibrated = uncalibrated.with_rows(dataset.indices("val"), val_predictions)
     if dataset.has_calibration and settings.calibration_method != NONE:
         rows, val_rows = dataset.indices(CALIBRATION), dataset.indices("val")
         true, method = scaler.transform(dataset.targets[rows]), settings.calibration_method

@@ -222,7 +222,7 @@ def train_arrays(
         descriptors=descriptor_scaler,
     )
     if settings.with_trees:
-        artifact = replace(artifact, trees=fit_trees_of(artifact, train, val, settings))
+        artifact = replace(artifact, trees=fit_trees_of(artifact, train, val, settings).trees)
     if len(cal) and settings.calibration_method != NONE:
         cal_predictions, val_predictions = (artifact.predict(part.molecules, part.descriptors) for part in (cal, val))
         method = settings.calibration_method

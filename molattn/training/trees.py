@@ -1,20 +1,22 @@
 """Boosted trees in addition to the attention model: `molattn train --with-trees`.
 
-The predictions of both are averaged, with a weight for each target that is fitted to the validation molecules.
+The predictions of both are averaged, with a weight for each target that is fitted to the validation molecules. Then the
+trees are fitted again, to the training and the validation molecules.
 
 Sources: gradient boosting, Friedman, Ann. Stat. 2001, 29, 1189 (https://doi.org/10.1214/aos/1013203451); LightGBM, Ke
 et al. (2017), NeurIPS 30, 3146.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from molattn.chem import FEATURE_LENGTHS, feature_vectors
 from molattn.errors import UsageError, molecule_level_only
 from molattn.models.artifact import Artifact
-from molattn.models.blended_trees import BlendedTrees
+from molattn.models.blended_trees import BlendedTrees, weighted_average
 from molattn.models.boosted_trees import BoostedTrees, import_lightgbm
 from molattn.models.magnitude import power_of_two
 from molattn.models.predictions import Predictions
@@ -48,7 +50,8 @@ MIN_MOLECULES_FOR_LARGE_TREES = 1_500
 """The number of labeled training molecules from which trees are large; docs/results/trees.md compares their sizes."""
 
 MAX_MOLECULES = 50_000
-"""The maximum number of training molecules; of more, a random sample is used, to bound time and memory."""
+"""The maximum number of training molecules; of more, a random sample is used, to bound time and memory, and the same
+share of the validation molecules."""
 
 PRIOR_WEIGHT, PRIOR_MOLECULES = 0.5, 100
 """The prior weight of the trees, and the number of validation molecules that the prior is equivalent to."""
@@ -61,9 +64,22 @@ def check_trees(task: Task) -> None:
     import_lightgbm("train boosted trees")
 
 
+class FittedTrees(NamedTuple):
+    """Boosted trees, and the averaged predictions by which a run is judged on its validation molecules.
+
+    Attributes:
+        trees: fitted to the training and the validation molecules.
+        val_predictions: for the validation molecules, before the inverse of target transforms: the averages with trees
+            that were fitted to the training molecules alone, with the same weights.
+    """
+
+    trees: BlendedTrees
+    val_predictions: Predictions
+
+
 def fit_trees_of(
     artifact: Artifact, train: LabelledMolecules, val: LabelledMolecules, settings: TrainingConfig
-) -> BlendedTrees:
+) -> FittedTrees:
     """`fit_trees` for a fitted artifact without trees, with the seed, the threads and the workers of a run."""
     attention = artifact.predict(val.molecules, val.descriptors)
     options = settings.seed, settings.threads, settings.num_workers
@@ -89,8 +105,8 @@ def fit_trees(
     seed: int,
     threads: int = 1,
     num_workers: int = 0,
-) -> BlendedTrees:
-    """Fit boosted trees to the training molecules, and their weights to the validation molecules.
+) -> FittedTrees:
+    """Fit boosted trees to the training molecules, their weights to the validation molecules, and trees again to both.
 
     Args:
         train, val: of the run.
@@ -104,24 +120,35 @@ def fit_trees(
     Raises:
         UsageError: LightGBM is not installed.
     """
-    rows = np.arange(len(train))
-    if len(rows) > MAX_MOLECULES:
-        rows = np.sort(np.random.default_rng(seed).choice(rows, MAX_MOLECULES, replace=False))
-    smiles = [molecule.encoded_smiles for molecule in train.molecules]
-    features = feature_vectors([smiles[i] for i in rows], FEATURIZERS, num_workers)
-    weights = None if train.weights is None else np.asarray(train.weights)[rows]
-    z = scaler.scale(train.targets[rows]) if isinstance(task, Regression) else train.targets[rows]
     settings = {**SETTINGS, "seed": seed, "num_threads": max(1, threads)}
-    trees = []
-    for t, y in enumerate(z.T):
-        labelled = weighted_labels(y, weights)
-        objective = _objective(task, t)
-        target_weights = None if weights is None else weights[labelled]
-        trees.append(_train({**settings, **objective}, features[labelled], y[labelled], target_weights))
-    blended = BlendedTrees(FEATURIZERS, tuple(trees), (PRIOR_WEIGHT,) * len(trees))
     val_features = feature_vectors([molecule.encoded_smiles for molecule in val.molecules], FEATURIZERS, num_workers)
+    random = np.random.default_rng(seed)
+    rows, val_rows = np.arange(len(train)), np.arange(len(val))
+    if len(train) > MAX_MOLECULES:
+        rows = np.sort(random.choice(rows, MAX_MOLECULES, replace=False))
+        val_rows = np.sort(random.choice(val_rows, len(val) * MAX_MOLECULES // len(train), replace=False))
+    features = feature_vectors([train.molecules[i].encoded_smiles for i in rows.tolist()], FEATURIZERS, num_workers)
+
+    z, weights = _labels(task, scaler, train, rows), None if train.weights is None else np.asarray(train.weights)[rows]
+    sizes = [_size(int(weighted_labels(y, weights).sum())) for y in z.T]
+    blended = BlendedTrees(FEATURIZERS, _fit(task, settings, sizes, features, z, weights), (PRIOR_WEIGHT,) * len(sizes))
     val_predictions = blended.predict(task, scaler, val_features)
-    return replace(blended, weights=fit_weights(task, attention, val_predictions, val.targets))
+    share = fit_weights(task, attention, val_predictions, val.targets)
+    features = np.concatenate([features, val_features[val_rows]])
+    z = np.concatenate([z, _labels(task, scaler, val, val_rows)])
+    if weights is not None:
+        weights = np.concatenate([weights, np.asarray(val.weights)[val_rows]])
+    final = replace(blended, trees=_fit(task, settings, sizes, features, z, weights), weights=share)
+    return FittedTrees(final, weighted_average(task, attention, val_predictions, share))
+
+
+def _labels(task: Task, scaler: TargetScaler, part: LabelledMolecules, rows: np.ndarray) -> np.ndarray:
+    return scaler.scale(part.targets[rows]) if isinstance(task, Regression) else part.targets[rows]
+
+
+def _size(molecules: int) -> dict[str, int]:
+    """The size of the trees of a target, by the number of its labeled training molecules."""
+    return SMALL_TREES if molecules < MIN_MOLECULES_FOR_LARGE_TREES else LARGE_TREES
 
 
 def _objective(task: Task, t: int) -> dict[str, Any]:
@@ -131,12 +158,24 @@ def _objective(task: Task, t: int) -> dict[str, Any]:
     return {"objective": "binary"} if classes == 2 else {"objective": "multiclass", "num_class": classes}
 
 
-def _train(settings: dict[str, Any], x: np.ndarray, y: np.ndarray, weights: np.ndarray | None) -> BoostedTrees:
+def _fit(
+    task: Task,
+    settings: dict[str, Any],
+    sizes: Sequence[dict[str, int]],
+    x: np.ndarray,
+    z: np.ndarray,
+    weights: np.ndarray | None,
+) -> tuple[BoostedTrees, ...]:
+    """The trees of each target, fitted to the rows with a label of it."""
     lightgbm = import_lightgbm("train boosted trees")
-    size = SMALL_TREES if len(y) < MIN_MOLECULES_FOR_LARGE_TREES else LARGE_TREES
-    settings = {**settings, "num_leaves": size["num_leaves"]}
-    booster = lightgbm.train(settings, lightgbm.Dataset(x, y, weight=weights), size["num_boost_round"])
-    return BoostedTrees.from_lightgbm(booster.model_to_string())
+    trees = []
+    for t, (y, size) in enumerate(zip(z.T, sizes, strict=True)):
+        used = weighted_labels(y, weights)
+        parameters = {**settings, **_objective(task, t), "num_leaves": size["num_leaves"]}
+        data = lightgbm.Dataset(x[used], y[used], weight=None if weights is None else weights[used])
+        booster = lightgbm.train(parameters, data, size["num_boost_round"])
+        trees.append(BoostedTrees.from_lightgbm(booster.model_to_string()))
+    return tuple(trees)
 
 
 def fit_weights(task: Task, attention: Predictions, trees: Predictions, targets: np.ndarray) -> tuple[float, ...]:

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import lightgbm
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +14,7 @@ from scipy.optimize import minimize_scalar
 
 import molattn
 from molattn import MolAttentionClassifier, MolAttentionRegressor
+from molattn.chem import feature_vectors
 from molattn.data import CALIBRATION
 from molattn.errors import InputError, SmilesError, UsageError
 from molattn.explain import AttentionMap
@@ -23,6 +25,7 @@ from molattn.models.predictions import Predictions, empty_distribution
 from molattn.models.tasks import Binary, Multiclass, Regression
 from molattn.training import trees
 from molattn.training.dataset import LabelledMolecules
+from molattn.training.metrics import METRICS
 from molattn.training.trees import PRIOR_MOLECULES, check_trees, fit_weights
 from tests.cli.conftest import QUICK, Molattn
 from tests.cli.conftest import molattn as molattn_command
@@ -62,7 +65,8 @@ def test_the_command_trains_predicts_and_evaluates(command: Molattn, tmp_path: P
     written = pd.read_csv(run / "predictions.csv")
     assert command("predict", run, table, "-o", tmp_path / "out.csv").code == 0
     predicted = pd.read_csv(tmp_path / "out.csv")
-    np.testing.assert_allclose(predicted["y_pred"][written["row"]], written["y_pred"], rtol=1e-5, atol=1e-5)
+    others = written[written["split"] != "val"]
+    np.testing.assert_allclose(predicted["y_pred"][others["row"]], others["y_pred"], rtol=1e-5, atol=1e-5)
     evaluated = command("evaluate", run, table)
     assert evaluated.code == 0, evaluated.err
 
@@ -115,11 +119,47 @@ def test_two_targets_have_their_own_trees_of_the_molecules_with_a_label(tmp_path
     blended = result.artifact.trees
     assert blended is not None and len(blended.trees) == len(blended.weights) == 2
     rows = [int(t.leaf_rows[: t.leaves[0]].sum()) for t in blended.trees]
-    train = result.dataset.targets[result.dataset.indices("train")]
-    # Each tree is grown on about 70% of the labelled molecules.
-    labels = np.isfinite(train).sum(0)
+    train, val = (result.dataset.targets[result.dataset.indices(split)] for split in ("train", "val"))
+    # Each tree is grown on about 70% of the labelled molecules for training and validation.
+    labels = np.isfinite(train).sum(0) + np.isfinite(val).sum(0)
     assert labels[1] < 0.7 * labels[0]
     assert all(0.5 * n < found < 0.9 * n for found, n in zip(rows, labels, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["regression", "binary"])
+def test_trees_learn_the_validation_molecules_but_are_not_judged_by_them(tmp_path: Path, kind: str) -> None:
+    """Labels that are noise can only be memorized: what is reported of the validation molecules does not know them."""
+    noise = np.random.default_rng(0).normal(size=len(SMILES))
+    y = noise if kind == "regression" else (noise > 0).astype(int)
+    result = _train(tmp_path, pd.DataFrame({"smiles": SMILES, "y": y}), with_trees=True)
+    dataset, artifact = result.dataset, result.artifact
+    rows = dataset.indices("val")
+    true, alone = dataset.targets[rows, 0], artifact.predict(dataset.molecules, dataset.descriptors).values[rows, 0]
+    reported = result.predictions.values[rows, 0]
+    assert np.corrcoef(alone, true)[0, 1] > 0.5 > abs(np.corrcoef(reported, true)[0, 1])
+    written = pd.read_csv(tmp_path / "run" / "predictions.csv")
+    np.testing.assert_allclose(written["y_pred"][written["split"] == "val"], reported, rtol=1e-5, atol=1e-5)
+    name = "rmse" if kind == "regression" else "auroc"
+    assert result.metrics["val"]["y"][name] == pytest.approx(METRICS[name].function(true, reported), rel=1e-5)
+
+
+def test_the_weight_is_that_of_trees_without_the_validation_molecules(tmp_path: Path) -> None:
+    result = _train(tmp_path, pd.DataFrame({"smiles": SMILES, "y": VALUES}), with_trees=True)
+    dataset, artifact = result.dataset, result.artifact
+    assert artifact.trees is not None
+    train, val = dataset.subset("train"), dataset.subset("val")
+    features = feature_vectors([m.encoded_smiles for m in (*train.molecules, *val.molecules)], trees.FEATURIZERS)
+    settings = {**trees.SETTINGS, "seed": 0, "num_threads": 1, "num_leaves": 8, "objective": "regression"}
+    z = artifact.scaler.scale(train.targets)[:, 0]
+    booster = lightgbm.train(
+        settings, lightgbm.Dataset(features[: len(train)], z), trees.SMALL_TREES["num_boost_round"]
+    )
+    of_trees = artifact.scaler.unscale(np.asarray(booster.predict(features[len(train) :]))[:, None])
+    attention = artifact.predict_attention(val.molecules, val.descriptors)
+    weights = trees.fit_weights(
+        artifact.task, attention, Predictions(of_trees, empty_distribution(len(val))), val.targets
+    )
+    assert artifact.trees.weights == pytest.approx(weights, rel=1e-4)
 
 
 def test_trees_are_large_for_a_target_with_enough_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,5 +309,5 @@ def test_constant_or_few_labels_give_constant_trees(kind: str) -> None:
     part = LabelledMolecules(molecules, y)  # pyright: ignore[reportArgumentType]
     scaler = task.fit_scaler(y)
     attention = task.baseline_predictions(y, n)
-    blended = trees.fit_trees(part, part, attention, task, scaler, 0)
+    blended = trees.fit_trees(part, part, attention, task, scaler, 0).trees
     assert np.isfinite(blended.combine(task, scaler, attention, blended.features(molecules)).values).all()  # pyright: ignore[reportArgumentType]
