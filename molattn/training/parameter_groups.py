@@ -115,10 +115,11 @@ def _parameters(model: nn.Module, part: str, setting: str) -> list[str]:
 
 
 def _parts(model: nn.Module) -> list[str]:
-    """The names of the parts of a model, and of the parts of a list of them, that have parameters."""
+    """The names of the parts of a model that have parameters; of a list of modules also those of its items."""
     parts: dict[str, None] = {}
     for name, _ in model.named_parameters():
         first, *others = name.split(".")
-        is_list = isinstance(getattr(model, first), nn.ModuleList)
-        parts[f"{first}.{others[0]}" if is_list else first] = None
+        parts[first] = None
+        if isinstance(getattr(model, first), nn.ModuleList):
+            parts[f"{first}.{others[0]}"] = None
     return [*parts]
