@@ -55,7 +55,7 @@ def test_the_last_setting_that_fits_a_parameter_counts() -> None:
         (["head=nan"], "a factor of 0 or more"),
         (
             ["haed=2"],
-            "unknown part of the model 'haed': choose one of embed_atoms, .*blocks, blocks\\.0, .*norm, head; did you mean",
+            "unknown part of the model 'haed': choose one of .*blocks, blocks\\.0, .*norm, head; did you mean",
         ),
         (["block=2"], "unknown part of the model 'block'"),
         (["*=0"], "freezes the whole model: leave a part out"),
