@@ -181,10 +181,10 @@ def _as_bias(bias: Tensor, layout: AttentionLayout, q: Tensor) -> Tensor:
     """
     if not bias.is_floating_point():
         raise TypeError(f"bias is added to the logits: it has to be floating-point, not {bias.dtype}; see mask")
-    if bias.dtype != q.dtype and not is_autocast_enabled(q):
-        bias = bias.to(q.dtype)
-    if isinstance(layout, DenseLayout) and layout.mask is not None:
-        bias = bias.clamp(min=torch.finfo(bias.dtype).min / 2)
+    dtype = bias.dtype if is_autocast_enabled(q) else q.dtype
+    # Another dtype may have a smaller range, beyond which a number would be infinite.
+    if bias.dtype != dtype or (isinstance(layout, DenseLayout) and layout.mask is not None):
+        bias = bias.clamp(min=torch.finfo(dtype).min / 2).to(dtype)
     return bias
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -34,8 +35,9 @@ def from_torch(layer: nn.Module) -> MultiHeadAttention:
     )
     ours = ours.to(layer.out_proj.weight).train(layer.training)
     with torch.no_grad():
-        for parameter, source in _parameter_pairs(ours, layer):
+        for parameter, source, whole in _parameter_pairs(ours, layer):
             parameter.copy_(source)
+            parameter.requires_grad_(whole.requires_grad)
     return ours
 
 
@@ -62,9 +64,12 @@ def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
         device=weight.device,
         dtype=weight.dtype,
     ).train(layer.training)
+    theirs.requires_grad_(False)
     with torch.no_grad():
-        for parameter, target in _parameter_pairs(layer, theirs):
+        for parameter, target, whole in _parameter_pairs(layer, theirs):
             target.copy_(parameter)
+            # torch has the projections of queries, keys and values in one parameter.
+            whole.requires_grad_(whole.requires_grad or parameter.requires_grad)
     return theirs
 
 
@@ -84,7 +89,7 @@ def from_keras(layer: Any) -> MultiHeadAttention:
     if unsupported:
         raise ValueError(f"a Keras layer with {', '.join(unsupported)} is not supported")
     # Kernels (in, h, d) and biases (h, d) of queries, keys and values, then (h, d, out) and (out,) of the output.
-    arrays = [torch.tensor(array) for array in layer.get_weights()]
+    arrays = [_from_numpy(array) for array in layer.get_weights()]
     kernels = arrays[::2] if config["use_bias"] else arrays
     q, k, v, out = kernels
     ours = MultiHeadAttention(
@@ -132,8 +137,17 @@ def to_keras(layer: MultiHeadAttention) -> Any:
     arrays.append(join.linear.weight.T.unflatten(0, (layer.num_heads, -1)))
     if join.linear.bias is not None:
         arrays.append(join.linear.bias)
-    theirs.set_weights([array.detach().cpu().numpy() for array in arrays])
+    # numpy has no bfloat16; Keras converts to the dtype of its layer.
+    numbers = [array.float() if array.dtype == torch.bfloat16 else array for array in arrays]
+    theirs.set_weights([array.detach().cpu().numpy() for array in numbers])
     return theirs
+
+
+def _from_numpy(array: np.ndarray) -> Tensor:
+    """A tensor of the dtype of an array, which may be the bfloat16 that Keras adds to numpy."""
+    if array.dtype.name == "bfloat16":
+        return torch.tensor(array.astype(np.float32)).bfloat16()
+    return torch.tensor(array)
 
 
 def _concat_join(layer: MultiHeadAttention, target: str) -> ConcatHeads:
@@ -148,6 +162,11 @@ def _concat_join(layer: MultiHeadAttention, target: str) -> ConcatHeads:
         raise ValueError(
             f"{target} has no layer with {', '.join(what for what, holds in unsupported.items() if holds)}"
         )
+    if (layer.join.linear.bias is None) != (layer.q_proj.bias is None):
+        where = "the projections" if layer.join.linear.bias is None else "the join"
+        raise ValueError(
+            f"{target} has no layer with a bias of {where} alone: all four linear layers have one, or none"
+        )
     return layer.join
 
 
@@ -156,20 +175,22 @@ def _linears(layer: MultiHeadAttention) -> tuple[nn.Linear, nn.Linear, nn.Linear
     return layer.q_proj, layer.k_proj, layer.v_proj, layer.join.linear
 
 
-def _parameter_pairs(ours: MultiHeadAttention, theirs: nn.MultiheadAttention) -> Iterator[tuple[Tensor, Tensor]]:
-    """Each of our parameters with a view of the matching part of torch's parameters."""
-    if theirs.in_proj_weight is not None:
-        weights = theirs.in_proj_weight.chunk(3)
-    else:
-        weights = (theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight)
+def _parameter_pairs(
+    ours: MultiHeadAttention, theirs: nn.MultiheadAttention
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Each of our parameters, a view of the matching part of one of torch's parameters, and that parameter."""
     *projections, output = _linears(ours)
-    for linear, weight in zip(projections, weights, strict=True):
-        yield linear.weight, weight
-    yield output.weight, theirs.out_proj.weight
-    if theirs.in_proj_bias is not None:
-        for linear, bias in zip(projections, theirs.in_proj_bias.chunk(3), strict=True):
-            yield linear.bias, bias
-        yield output.bias, theirs.out_proj.bias
+    for i, linear in enumerate(projections):
+        if theirs.in_proj_weight is not None:
+            yield linear.weight, theirs.in_proj_weight.chunk(3)[i], theirs.in_proj_weight
+        else:
+            weight = (theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight)[i]
+            yield linear.weight, weight, weight
+        if theirs.in_proj_bias is not None:
+            yield linear.bias, theirs.in_proj_bias.chunk(3)[i], theirs.in_proj_bias
+    yield output.weight, theirs.out_proj.weight, theirs.out_proj.weight
+    if theirs.out_proj.bias is not None:
+        yield output.bias, theirs.out_proj.bias, theirs.out_proj.bias
 
 
 def _import_keras(purpose: str) -> ModuleType:

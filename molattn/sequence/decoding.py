@@ -1,6 +1,8 @@
 """Decoding: generating sequences from a next-token model, by greedy or beam search."""
 
+import math
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -103,10 +105,13 @@ def greedy_search(
         max_length: maximum number of target tokens, including the end token but not the start token.
 
     Returns:
-        tokens (batch, length) and their log-probabilities (batch,). Padding is never predicted.
+        tokens (batch, length) and their log-probabilities (batch,). Padding is never predicted. Of tokens that are
+        equally probable, the first in the vocabulary is chosen.
 
     Raises:
-        ValueError: max_length is below 1, or the start or end token is the padding token.
+        ValueError: max_length is below 1, the start or end token is the padding token, or the end token is not in the
+            vocabulary.
+        TypeError: max_length is not an integer.
 
     >>> import torch
     >>> from molattn.sequence import greedy_search
@@ -124,7 +129,7 @@ def greedy_search(
     ended = torch.zeros_like(last, dtype=torch.bool)
     columns, scores = [], None
     while len(columns) < max_length and not ended.all():
-        log_p, state = _next_log_p(model, last, state)
+        log_p, state = _next_log_p(model, last, state, end_token)
         best, last = log_p.max(-1)
         best, last = best.masked_fill(ended, 0.0), last.masked_fill(ended, PAD)
         scores = best if scores is None else scores + best
@@ -153,7 +158,8 @@ def beam_search(
     At every step each partial sequence is extended by every token. Those of the best `beam_size` extensions that end
     with the end token are finished, and the search continues with the best `beam_size` extensions without it. The
     search of a source ends when `beam_size` sequences are finished. At `max_length`, if fewer are finished, the best
-    unfinished sequences are returned after them. With `beam_size=1` this is greedy search.
+    unfinished sequences are returned after them. With `beam_size=1` this is greedy search, up to rounding. Of equally
+    probable extensions, those of the better partial sequence come first, and then the order of the vocabulary.
 
     Put the model in evaluation mode first, or dropout stays active.
 
@@ -168,7 +174,9 @@ def beam_search(
         before unfinished ones.
 
     Raises:
-        ValueError: beam_size or max_length is below 1, or the start or end token is the padding token.
+        ValueError: beam_size or max_length is below 1, length_penalty is not finite, the start or end token is the
+            padding token, or the end token is not in the vocabulary.
+        TypeError: beam_size or max_length is not an integer.
 
     Source: Wu et al. 2016, arXiv:1609.08144, section 7, for length normalization; the plain power of the
     length is that of their first experiments.
@@ -185,8 +193,12 @@ def beam_search(
     ([[[4, 2], [3, 2]]], [0.36, 0.3])
     """
     _check_arguments(start_token, end_token, max_length)
+    if not isinstance(beam_size, Integral):
+        raise TypeError(f"beam_size is an integer, not {beam_size!r}")
     if beam_size < 1:
         raise ValueError(f"beam_size must be at least 1, got {beam_size}")
+    if not math.isfinite(length_penalty):
+        raise ValueError(f"length_penalty is a finite number, not {length_penalty}")
     b, device = len(source), source.device
     state = model.init_state(source).select(torch.arange(b, device=device).repeat_interleave(beam_size))
     last = source.new_full((b * beam_size,), start_token)
@@ -201,11 +213,11 @@ def beam_search(
     for length in range(1, max_length + 1):
         if finished.all_found().all():
             break
-        log_p, state = _next_log_p(model, last, state)
+        log_p, state = _next_log_p(model, last, state, end_token)
         vocab = log_p.shape[-1]
         total = log_p_so_far.to(log_p.dtype)[:, :, None] + log_p.unflatten(0, (b, beam_size))
         # Each partial sequence has one extension that ends, so of 2 beam_size extensions at least beam_size continue.
-        best, index = total.flatten(1).topk(min(2 * beam_size, beam_size * vocab), dim=-1)
+        best, index = _stable_topk(total.flatten(1), min(2 * beam_size, beam_size * vocab))
         parent, token = index // vocab, index % vocab
         ends = token == end_token
         tokens = torch.cat([so_far[batch_index, parent], token[:, :, None]], dim=-1)
@@ -259,9 +271,26 @@ class _FinishedSequences:
         )
 
 
-def _next_log_p(model: StepDecoder, last: Tensor, state: Any) -> tuple[Tensor, Any]:
+def _stable_topk(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest numbers of each row and their indices, in descending order; of equal numbers the first ones.
+
+    `torch.topk` chooses any of the numbers that are equal to the smallest one, and returns equal ones in any order.
+    """
+    values, index = x.topk(k, dim=-1)
+    if ((x >= values[:, -1:]).sum(-1) > k).any():
+        values, index = x.sort(dim=-1, descending=True, stable=True)
+        return values[:, :k], index[:, :k]
+    by_index = index.argsort(dim=-1)
+    values, index = values.gather(1, by_index), index.gather(1, by_index)
+    values, order = values.sort(dim=-1, descending=True, stable=True)
+    return values, index.gather(1, order)
+
+
+def _next_log_p(model: StepDecoder, last: Tensor, state: Any, end_token: int) -> tuple[Tensor, Any]:
     """The log-probabilities of the next token, minus infinity for padding, and the new state."""
     logits, state = model.step(last, state)
+    if not 0 < end_token < logits.shape[-1]:
+        raise ValueError(f"the end token {end_token} is not in the vocabulary of {logits.shape[-1]} tokens")
     # float32, as the sum over the tokens of a sequence would stop growing with 16 bits.
     log_p = torch.log_softmax(logits, dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
     log_p[:, PAD] = -torch.inf
@@ -269,6 +298,8 @@ def _next_log_p(model: StepDecoder, last: Tensor, state: Any) -> tuple[Tensor, A
 
 
 def _check_arguments(start_token: int, end_token: int, max_length: int) -> None:
+    if not isinstance(max_length, Integral):
+        raise TypeError(f"max_length is an integer, not {max_length!r}")
     if max_length < 1:
         raise ValueError(f"max_length must be at least 1, got {max_length}")
     if PAD in (start_token, end_token):

@@ -101,6 +101,16 @@ def test_a_new_layer_converts_to_keras():
     assert_close(scores, weights)
 
 
+def test_bfloat16_converts_both_ways():
+    torch.manual_seed(0)
+    ours = MultiHeadAttention(6, 2, head_dim=5).bfloat16()
+    theirs = ours.to_keras()
+    back = MultiHeadAttention.from_keras(theirs)
+    for mine, again in zip(ours.parameters(), back.parameters(), strict=True):
+        assert again.dtype == torch.bfloat16
+        assert_identical(again, mine)
+
+
 def test_unsupported_keras_features_raise_by_name():
     import keras
 

@@ -93,6 +93,22 @@ def test_a_bias_is_floating_point_and_may_have_another_dtype(return_weights):
             layer(x, bias=wrong, return_weights=return_weights)
 
 
+@pytest.mark.parametrize("return_weights", [False, True])
+def test_a_bias_beyond_the_range_of_the_layer_is_not_a_mask(return_weights):
+    """The same number added to all logits changes nothing, also -1e5, which is minus infinity in float16."""
+    torch.manual_seed(0)
+    layer, x, bias = MultiHeadAttention(8, 2), torch.randn(2, 3, 8), torch.zeros(3, 3)
+    bias[1] = -1e5
+    found = layer.half()(x.half(), bias=bias, return_weights=return_weights)
+    if return_weights:
+        assert_close(found[1].float().sum(-1), torch.ones(2, 2, 3), tol=1e-3)
+        found = found[0]
+    expected = layer.float()(x, bias=torch.zeros(3, 3))
+    assert_close(found[:, [0, 2]].float(), expected[:, [0, 2]], tol=1e-2)
+    # The weights of the second row depend on the precision of numbers that large, but it attends to its keys.
+    assert found.isfinite().all() and (found[:, 1].float() - layer.join.linear.bias).abs().max() > 0.05
+
+
 @pytest.mark.parametrize("batches", [(1, 3), (3, 1), (2, 3)])
 def test_queries_and_cached_keys_of_different_batches_raise(batches):
     layer = MultiHeadAttention(8, 2)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from molattn.attention import MultiHeadAttention, Softmax
+from molattn.attention import ConcatHeads, MultiHeadAttention, Softmax
 from tests.assertions import assert_close, assert_identical
 
 F64 = torch.float64
@@ -114,6 +114,26 @@ def test_dropout_dtype_and_mode_are_converted_and_the_weights_are_copies():
     with torch.no_grad():
         ours.q_proj.weight.zero_()
     assert theirs.in_proj_weight[:8].abs().min() > 0 and back.in_proj_weight[:8].abs().min() > 0
+
+
+@pytest.mark.parametrize("dims", [{}, {"kdim": 6, "vdim": 5}])
+def test_frozen_parameters_stay_frozen(dims):
+    theirs = nn.MultiheadAttention(8, 2, **dims)
+    theirs.out_proj.weight.requires_grad_(False)
+    (theirs.in_proj_weight if not dims else theirs.q_proj_weight).requires_grad_(False)
+    ours = MultiHeadAttention.from_torch(theirs)
+    assert not ours.q_proj.weight.requires_grad and not ours.join.linear.weight.requires_grad
+    assert ours.k_proj.weight.requires_grad == bool(dims) and ours.q_proj.bias.requires_grad
+    frozen = {name: p.requires_grad for name, p in theirs.named_parameters()}
+    assert {name: p.requires_grad for name, p in ours.to_torch().named_parameters()} == frozen
+
+
+@pytest.mark.parametrize("target", ["to_torch", "to_keras"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_bias_of_the_projections_or_of_the_join_alone_raises(target, bias):
+    layer = MultiHeadAttention(8, 2, bias=bias, join=ConcatHeads(2, 4, 8, bias=not bias))
+    with pytest.raises(ValueError, match=f"a bias of {'the projections' if bias else 'the join'} alone"):
+        getattr(layer, target)()
 
 
 @pytest.mark.parametrize("setting", ["add_bias_kv", "add_zero_attn"])

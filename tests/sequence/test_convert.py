@@ -117,6 +117,11 @@ def test_dropout_mode_and_dtype_are_converted_and_the_weights_are_copies():
     assert not EncoderLayer.from_torch(layer.eval()).training
 
 
+def test_a_frozen_layer_stays_frozen():
+    layer = nn.TransformerDecoderLayer(8, 2, 12, batch_first=True).requires_grad_(False)
+    assert not any(p.requires_grad for p in DecoderLayer.from_torch(layer).parameters())
+
+
 def test_unsupported_features_raise_by_name():
     layer = nn.TransformerEncoderLayer(8, 2, 12)
     layer.norm1 = nn.RMSNorm(8)

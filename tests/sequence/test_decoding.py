@@ -1,5 +1,6 @@
 """Greedy and beam search, with models whose sequences can be enumerated and with the real ones."""
 
+import inspect
 import itertools
 import math
 from dataclasses import dataclass
@@ -131,6 +132,35 @@ def test_a_beam_size_of_1_is_greedy_search(name, seed):
     assert_close(beam.scores[:, 0], one.scores)
 
 
+class Rounded:
+    """A model whose logits are small integers, of which many are equal."""
+
+    def __init__(self, vocab, seed):
+        self.logits = torch.randint(3, (vocab, vocab), generator=torch.Generator().manual_seed(seed)).float()
+
+    def init_state(self, source):
+        return Prefix(source, source)
+
+    def step(self, tokens, state):
+        return self.logits[tokens], state
+
+
+@pytest.mark.parametrize("vocab", [6, 300])
+def test_a_beam_size_of_1_is_greedy_search_where_tokens_are_equally_probable(vocab):
+    settings = {"start_token": START, "end_token": END, "max_length": 6}
+    for seed in range(20):
+        model = Rounded(vocab, seed)
+        one = greedy_search(model, SOURCE, **settings)
+        beam = beam_search(model, SOURCE, beam_size=1, length_penalty=0.0, **settings)
+        assert torch.equal(beam.tokens[:, 0], one.tokens)
+
+
+def test_equally_probable_sequences_are_in_the_order_of_the_vocabulary():
+    flat = Table({prefix: dict.fromkeys(range(2, 6), 0.25) for prefix in [(), *((t,) for t in range(3, 6))]})
+    decoded = beam_search(flat, ONE, beam_size=4, start_token=START, end_token=END, max_length=2, length_penalty=0.0)
+    assert decoded.tokens[0].tolist() == [[END, 0], [3, END], [3, 3], [3, 4]]
+
+
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("beam", [1, 3])
 def test_cached_decoding_equals_uncached(name, beam):
@@ -223,6 +253,19 @@ def test_invalid_arguments_raise():
         greedy_search(GARDEN_PATH, ONE, start_token=START, end_token=END, max_length=0)
     with pytest.raises(ValueError, match="beam_size must be at least 1"):
         beam_search(GARDEN_PATH, ONE, beam_size=0, start_token=START, end_token=END, max_length=3)
+    greedy, beam = inspect.unwrap(greedy_search), inspect.unwrap(beam_search)  # without the check of types
+    settings = {"start_token": START, "end_token": END, "max_length": 3}
+    for end in (-1, 6):
+        with pytest.raises(ValueError, match=f"the end token {end} is not in the vocabulary of 6 tokens"):
+            greedy(GARDEN_PATH, ONE, **{**settings, "end_token": end})
+        with pytest.raises(ValueError, match=f"the end token {end} is not in the vocabulary of 6 tokens"):
+            beam(GARDEN_PATH, ONE, beam_size=2, **{**settings, "end_token": end})
+    with pytest.raises(TypeError, match=r"max_length is an integer, not 2\.5"):
+        greedy(GARDEN_PATH, ONE, **{**settings, "max_length": 2.5})
+    with pytest.raises(TypeError, match=r"beam_size is an integer, not 2\.0"):
+        beam(GARDEN_PATH, ONE, beam_size=2.0, **settings)
+    with pytest.raises(ValueError, match="length_penalty is a finite number, not nan"):
+        beam(GARDEN_PATH, ONE, beam_size=2, length_penalty=math.nan, **settings)
 
 
 @pytest.mark.parametrize("name", ALL)
