@@ -318,10 +318,36 @@ def test_invalid_labels_are_errors() -> None:
         classifier().fit(SMILES, ["a"] * 40)
     with pytest.raises(ValueError, match="no label of 'y1'"):
         classifier().fit(SMILES, [[kind, None] for kind in KINDS])
+    for mixed in ([1, "a"] * 20, np.array([1, "a"] * 20, dtype=object)):
+        with pytest.raises(ValueError, match="labels are text, such as 'a', and others are not, such as 1: give"):
+            classifier().fit(SMILES, mixed)
     with pytest.raises(ValueError, match="n_samples=1"):
         regressor().fit(["CCO"], [1.0])
     with pytest.raises(ValueError, match="no label of 'y1'"):
         regressor(validation_fraction=0.9).fit(SMILES, np.stack([VALUES, [1.0] + [np.nan] * 39], 1))
+
+
+@pytest.mark.parametrize("dtype", ["string", "boolean", "Int64"])
+def test_labels_that_pandas_marks_as_missing_are_left_out_of_the_score(dtype: str) -> None:
+    kinds = pd.Series([pd.NA, *(np.arange(39) % 2)], dtype="Int64").astype(dtype)
+    model = classifier().fit(SMILES, kinds)
+    known = kinds[1:].to_numpy(model.classes_.dtype if dtype == "boolean" else None)
+    assert model.score(SMILES, kinds) == pytest.approx(np.mean(model.predict(SMILES[1:]) == known))
+
+
+def test_the_score_of_another_number_of_targets_raises() -> None:
+    """Also where numpy could broadcast it."""
+    two = regressor().fit(SMILES, np.stack([VALUES, VALUES], 1))
+    kinds = np.stack([KINDS, KINDS], 1)
+    one_class, two_classes = classifier().fit(SMILES, KINDS), classifier().fit(SMILES, kinds)
+    for model, y, message in (
+        (two, np.array([[1.0, 2.0, 3.0], [1.0, np.nan, 2.0]]), "y has 3 targets, not 2"),
+        (two, [1.0, np.nan], "y has 1 target, not 2"),
+        (two_classes, KINDS[:2], "y has 1 target, not 2"),
+        (one_class, kinds[:2], "y has 2 targets, not 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.score(SMILES[:2], y)
 
 
 def test_labels_that_are_missing_are_the_reason() -> None:

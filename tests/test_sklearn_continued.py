@@ -1,7 +1,7 @@
 """Explicit validation molecules (`eval_set`) and continued training (`warm_start`) of the estimators."""
 
 import numpy as np
-import pandas
+import pandas as pd
 import pytest
 from sklearn.base import clone
 
@@ -46,7 +46,7 @@ def test_values_of_eval_set_reach_no_weight():
 
 
 def test_eval_set_with_weights_descriptors_calibration_and_several_targets():
-    frame = pandas.DataFrame({"smiles": SMILES, "mass": np.arange(60.0)})
+    frame = pd.DataFrame({"smiles": SMILES, "mass": np.arange(60.0)})
     y = np.stack([VALUES, -VALUES], 1)
     y[3, 0] = np.nan
     settings = {**SMALL, "smiles_column": "smiles", "descriptor_columns": ["mass"], "calibration_size": 0.2}
@@ -71,6 +71,7 @@ def test_eval_set_of_classes():
         ([(SMILES[:3], VALUES[:3])] * 2, "eval_set is a pair"),
         (SMILES[:3], "eval_set is a pair"),
         ((SMILES[:3], VALUES[:2]), "inconsistent numbers of samples"),
+        ((SMILES[:3], VALUES[:6].reshape(3, 2)), "y of eval_set has 2 targets, not 1"),
         (
             (["CCO", "C(", "CC"], VALUES[:3]),
             "among the validation molecules, 1 of 3 SMILES cannot be used, .*: row 1, 'C",
@@ -83,7 +84,7 @@ def test_an_invalid_eval_set_is_refused(eval_set, reason):
 
 
 def test_a_descriptor_of_eval_set_is_located_in_it():
-    frame = pandas.DataFrame({"smiles": SMILES, "mass": np.arange(60.0)})
+    frame = pd.DataFrame({"smiles": SMILES, "mass": np.arange(60.0)})
     held = frame[HELD].assign(mass=[1.0, None, *range(13)])
     model = MolAttentionRegressor(**SMALL, smiles_column="smiles", descriptor_columns=["mass"])
     with pytest.raises(ValueError, match=r"row 1 \(from 0\) of X of eval_set: .*mass"):
@@ -140,6 +141,23 @@ def test_another_model_cannot_continue(change, reason):
     with pytest.raises(ValueError, match=reason):
         model.set_params(**change).fit(SMILES[TRAIN], VALUES[TRAIN])
     model.set_params(warm_start=False).fit(SMILES[TRAIN], VALUES[TRAIN])
+
+
+def test_other_descriptors_cannot_continue():
+    """They would be scaled as those of the first call."""
+    frame = pd.DataFrame({"smiles": SMILES, "a": VALUES, "b": -1000 * VALUES})
+    model = MolAttentionRegressor(**SMALL, warm_start=True, descriptor_columns=["a"]).fit(frame, VALUES)
+    with pytest.raises(
+        ValueError, match=r"the list of descriptors was \['a'\] and is \['b'\], so that training cannot continue"
+    ):
+        model.set_params(descriptor_columns=["b"]).fit(frame, VALUES)
+
+
+def test_targets_of_eval_set_are_not_reshaped():
+    both = np.stack([VALUES, 100 * VALUES], 1)
+    for wrong in (both[:3].T, both[:3].ravel()):
+        with pytest.raises(ValueError, match=r"y of eval_set has \d targets?, not 2"):
+            MolAttentionRegressor(**SMALL).fit(SMILES[TRAIN], both[TRAIN], eval_set=(SMILES[:3], wrong))
 
 
 def test_other_targets_or_classes_cannot_continue():

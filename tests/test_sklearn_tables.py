@@ -119,12 +119,37 @@ def test_the_smiles_column_of_a_frame_is_found_by_its_name_without_descriptors_t
         model.predict(FRAME.drop(columns="Structure"))
 
 
+def test_columns_that_are_selected_by_index_are_those_of_fit() -> None:
+    by_index = regressor(descriptor_columns=[1, -1]).fit(FRAME, Y)
+    np.testing.assert_array_equal(by_index.predict(FRAME), regressor().fit(FRAME, Y).predict(FRAME))
+    for other in (FRAME[["id", "mw", "Structure", "logp"]], FRAME.assign(extra=1.0)):
+        with pytest.raises(ValueError, match=r"the descriptors of X are .*, and were 'logp', 'mw' in fit: select"):
+            by_index.predict(other)
+    table = FRAME[["Structure", "logp", "mw"]].to_numpy(dtype=object)
+    of_arrays = regressor(descriptor_columns=[-1]).fit(table[:, :2], Y)
+    with pytest.raises(ValueError, match="X has 3 columns, and had 2 in fit"):
+        of_arrays.predict(table)
+
+
+def test_columns_of_descriptors_may_be_an_index_or_an_array(fitted: MolAttentionRegressor) -> None:
+    for columns in (pd.Index(DESCRIPTORS), np.array(DESCRIPTORS)):
+        model = regressor(descriptor_columns=columns).fit(FRAME, Y)
+        assert get_tags(model).input_tags.two_d_array
+        np.testing.assert_array_equal(model.predict(FRAME), fitted.predict(FRAME))
+
+
+def test_names_of_columns_are_those_of_the_last_fit() -> None:
+    model = regressor(descriptor_columns=None).fit(FRAME, Y)
+    assert model.fit(SMILES, Y).n_features_in_ == 1 and not hasattr(model, "feature_names_in_")
+    assert list(model.fit(FRAME, Y).feature_names_in_) == list(FRAME.columns)
+
+
 @pytest.mark.parametrize(
     ("parameters", "X", "message"),
     [
         ({"descriptor_columns": ["logd"]}, FRAME, "X has no column 'logd'; it has 'id', 'logp', 'Structure', 'mw'"),
         ({"smiles_column": "logp"}, FRAME, "a column is selected twice among 'logp', 'logp', 'mw'"),
-        ({}, FRAME.drop(columns="Structure"), "named smiles: select it with smiles_column"),
+        ({}, FRAME.drop(columns="Structure"), "named smiles: select it with smiles_column$"),
         ({}, SMILES, r"X has the shape \(40,\): give a table"),
         ({"descriptor_columns": [9]}, FRAME.to_numpy(dtype=object), "X has no column 9; it has 'x0'"),
         ({}, FRAME.assign(mw=["a", *range(39)]), r"row 0 \(from 0\) of X: column 'mw': 'a' is not a finite number"),

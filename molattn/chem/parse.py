@@ -5,7 +5,6 @@ that it reads a Cyrillic look-alike of `CC` as another molecule. It needs minute
 others. And numbers in brackets overflow: see `brackets`.
 """
 
-import math
 import re
 import sys
 import unicodedata
@@ -13,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeGuard
 
+import numpy as np
 from rdkit import Chem, rdBase
 
 from molattn.chem.brackets import RDKIT_ERRORS, UNSANITIZED, bracket_error
@@ -244,8 +244,15 @@ def _check_atoms(text: object, atoms: int, max_atoms: int) -> None:
         raise SmilesError(text, f"it has {atoms:,} atoms, over the limit of {max_atoms:,}")
 
 
+def is_missing(value: object) -> bool:
+    """Whether a cell is empty: None, NaN, or pandas' NA or NaT."""
+    if isinstance(value, float | np.floating):
+        return bool(np.isnan(value))
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
 def _not_text(value: object) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if is_missing(value):
         return "the value is missing"
     if is_mol(value):
         return "it is an RDKit molecule where a SMILES is needed: pass Chem.MolToSmiles(mol)"

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from molattn.chem import is_mol, smiles_from_mol
+from molattn.chem.parse import is_missing
 from molattn.data import guess_smiles_column
 from molattn.errors import SmilesError, UsageError, short_repr, warn_caller
 
@@ -79,13 +80,6 @@ def _to_python_objects(column: Any) -> Iterable[object]:
             f"{short_repr(first)}: pass SMILES or RDKit molecules"
         )
     return elements
-
-
-def is_missing(cell: object) -> bool:
-    """Whether a cell is empty: None, NaN, or pandas' NA or NaT."""
-    if isinstance(cell, float | np.floating):
-        return bool(np.isnan(cell))
-    return cell is None or type(cell).__name__ in ("NAType", "NaTType")
 
 
 def _smiles_column(names: list[Any]) -> Any:

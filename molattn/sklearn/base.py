@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from molattn._train import PrintReporter, split_names
 from molattn.data.tables.cells import parse_required_numbers
+from molattn.data.tables.columns import format_names
 from molattn.errors import MolattnError, unknown_choice
 from molattn.inference import Predictor, load
 from molattn.sklearn.validation import MoleculeInput, validate_X
@@ -47,7 +48,8 @@ Args:
     random_state: an integer for reproducible models; a `RandomState`; or None for a different model each time.
     settings: any other setting of `molattn train --set`, as "section.key=value".
     warm_start: whether `fit` continues from the weights of the call of `fit` before it, with its scaling of targets and
-        descriptors; the targets, classes and settings of the model must be the same.
+        descriptors; the targets, classes, descriptors and settings of the model must be the same, except for its
+        dropout.
     verbose: whether `fit` reports its progress on standard error.
     callbacks: instances of `molattn.training.callbacks.Callback`, which a clone copies, or names that plugins define.
     logger: where `fit` logs settings and metrics: "csv", "tensorboard", "mlflow", "wandb", a
@@ -175,7 +177,22 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.n_features_in_, self.n_outputs_ = molecules.num_columns, targets.shape[1]
         if molecules.feature_names is not None:
             self.feature_names_in_ = molecules.feature_names
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_  # of an earlier fit
         return self
+
+    def _check_columns(self, molecules: MoleculeInput) -> None:
+        """Check that columns that are selected by their indices are those of `fit`.
+
+        Raises:
+            ValueError: other descriptors than in `fit`, or another number of columns, if these have no names.
+        """
+        if molecules.feature_names is None:
+            if molecules.descriptors is not None and molecules.num_columns != self.n_features_in_:
+                raise ValueError(f"X has {molecules.num_columns} columns, and had {self.n_features_in_} in fit")
+        elif hasattr(self, "feature_names_in_") and molecules.descriptor_names != self.predictor_.descriptors:
+            now, before = format_names(molecules.descriptor_names), format_names(self.predictor_.descriptors)
+            raise ValueError(f"the descriptors of X are {now}, and were {before} in fit: select columns by their names")
 
     def _train_options(self, descriptors: tuple[str, ...]) -> dict[str, Any]:
         """The settings by their names in `molattn.train`."""
@@ -200,7 +217,7 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
         Raises:
             ValueError: SMILES that cannot be read, by their rows; descriptors that are missing; no SMILES.
-            TypeError: X is a sparse matrix.
+            TypeError: X is a sparse matrix, or holds neither text nor molecules.
             NotFittedError: before `fit`.
         """
         return self._call_predictor("embed", X)
@@ -218,6 +235,7 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         check_is_fitted(self)
         molecules = self._molecules(X)
+        self._check_columns(molecules)
         with as_value_error():
             return getattr(self.predictor_, method)(
                 molecules.smiles,
@@ -235,7 +253,9 @@ class MolAttention(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.string = tags.input_tags.one_d_array = True
-        tags.input_tags.two_d_array = self.smiles_column is not None or bool(self.descriptor_columns)
+        tags.input_tags.two_d_array = self.smiles_column is not None or bool(
+            self.descriptor_columns is not None and len(self.descriptor_columns)
+        )
         tags.target_tags.required = tags.target_tags.multi_output = True
         return tags
 
@@ -277,6 +297,8 @@ def _descriptor_array(molecules: MoleculeInput, where: str) -> np.ndarray | None
 
 def _seed(random_state: Any) -> int:
     if isinstance(random_state, numbers.Integral):
+        if abs(int(random_state)) >= 2**63:
+            raise ValueError(f"random_state has to fit into 64 bits, {random_state} does not")
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
 

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_consistent_length
 from molattn.models.magnitude import power_of_two
 from molattn.sklearn.base import PARAMETERS, MolAttention
 from molattn.sklearn.validation import (
+    check_number_of_targets,
     class_indices,
     drop_missing,
     eval_pair,
@@ -51,7 +52,7 @@ Raises:
         Raises:
             ValueError: SMILES that cannot be read, by their rows; invalid values or parameters; fewer than two
                 molecules.
-            TypeError: X is a sparse matrix.
+            TypeError: X is a sparse matrix, or holds neither text nor molecules.
         """
         molecules, values = self._molecules(X), validate_values(y)
         check_consistent_length(molecules.smiles, values)
@@ -60,7 +61,8 @@ Raises:
         validation = None
         if eval_set is not None:
             X_val, y_val = eval_pair(eval_set)
-            validation = self._molecules(X_val), validate_values(y_val).reshape(-1, targets.shape[1])
+            held = validate_values(y_val, targets.shape[1], "y of eval_set")
+            validation = self._molecules(X_val), held.reshape(len(held), -1)
             check_consistent_length(validation[0].smiles, validation[1])
         return self._fit(molecules, targets, names, "regression", (), sample_weight, values.ndim == 1, validation)
 
@@ -74,7 +76,7 @@ Raises:
         Raises:
             ValueError: SMILES that cannot be read, by their rows; descriptors that are missing; no SMILES; `return_std`
                 for a model without standard deviations.
-            TypeError: X is a sparse matrix.
+            TypeError: X is a sparse matrix, or holds neither text nor molecules.
             NotFittedError: before `fit`.
         """
         predicted = self._call_predictor("predict", X, return_std=return_std)
@@ -90,7 +92,7 @@ Raises:
         Raises:
             ValueError: SMILES that cannot be read, by their rows; descriptors that are missing; no SMILES; a model that
                 was fitted without `calibration_size`, or with too few calibration molecules for the level.
-            TypeError: X is a sparse matrix.
+            TypeError: X is a sparse matrix, or holds neither text nor molecules.
             NotFittedError: before `fit`.
         """
         lower, upper = self._call_predictor("predict_interval", X, level=level)
@@ -106,11 +108,11 @@ Raises:
 
         Raises:
             ValueError: SMILES that cannot be read, by their rows; descriptors that are missing; invalid values, another
-                number of them than of molecules, or a target without any.
-            TypeError: X is a sparse matrix.
+                number of them than of molecules, another number of targets than in `fit`, or a target without any.
+            TypeError: X is a sparse matrix, or holds neither text nor molecules.
             NotFittedError: before `fit`.
         """
-        predicted, values = self.predict(X), validate_values(y)
+        predicted, values = self.predict(X), validate_values(y, self.n_outputs_)
         check_consistent_length(predicted, values)
         scale = power_of_two(values)
         predicted, values = predicted / scale, values / scale
@@ -161,7 +163,7 @@ Raises:
         Raises:
             ValueError: SMILES that cannot be read, by their rows; invalid classes or parameters; fewer than two
                 classes.
-            TypeError: X is a sparse matrix.
+            TypeError: X is a sparse matrix, or holds neither text nor molecules.
         """
         molecules, labels = self._molecules(X), validate_labels(y)
         check_consistent_length(molecules.smiles, labels)
@@ -207,7 +209,7 @@ Raises:
 
         Raises:
             ValueError: SMILES that cannot be read, by their rows; descriptors that are missing; no SMILES.
-            TypeError: X is a sparse matrix.
+            TypeError: X is a sparse matrix, or holds neither text nor molecules.
             NotFittedError: before `fit`.
         """
         probabilities = self._probabilities(X)
@@ -226,7 +228,7 @@ Raises:
 
         Raises:
             ValueError: SMILES that cannot be read, by their rows; descriptors that are missing; no SMILES.
-            TypeError: X is a sparse matrix.
+            TypeError: X is a sparse matrix, or holds neither text nor molecules.
             NotFittedError: before `fit`.
         """
         probabilities = self._probabilities(X)
@@ -244,7 +246,7 @@ Raises:
         Raises:
             ValueError: SMILES that cannot be read, by their rows; descriptors that are missing; no SMILES; a model that
                 was fitted without `calibration_size`, or with too few calibration molecules for the level.
-            TypeError: X is a sparse matrix.
+            TypeError: X is a sparse matrix, or holds neither text nor molecules.
             NotFittedError: before `fit`.
         """
         rows = self._call_predictor("predict_set", X, level=level)
@@ -269,17 +271,23 @@ Raises:
 
         Raises:
             ValueError: SMILES that cannot be read, by their rows; descriptors that are missing; another number of
-                labels than of molecules.
-            TypeError: X is a sparse matrix.
+                labels than of molecules, or of targets than in `fit`.
+            TypeError: X is a sparse matrix, or holds neither text nor molecules.
             NotFittedError: before `fit`.
         """
         predicted, labels = self.predict(X), validate_labels(y)
         check_consistent_length(predicted, labels)
-        missing = np.array([is_missing(label) for label in labels.ravel()]).reshape(labels.shape)
-        correct = (missing | (predicted == labels)).reshape(len(labels), -1).all(1)
-        has_label = ~missing.reshape(len(labels), -1).all(1)
+        check_number_of_targets(labels, self.n_outputs_)
+        shape = len(labels), self.n_outputs_
+        known = np.array([not is_missing(label) for label in labels.ravel()]).reshape(shape)
+        wrong = np.zeros(shape, dtype=bool)
+        true = np.asarray(labels).reshape(shape)
+        pairs = zip(predicted.reshape(shape)[known], true[known], strict=True)
+        wrong[known] = [found != label for found, label in pairs]
+        has_label = np.flatnonzero(known.any(1))
         weight = None if sample_weight is None else np.asarray(sample_weight)[has_label]
-        return float(accuracy_score(np.ones(has_label.sum(), bool), correct[has_label], sample_weight=weight))
+        is_wrong = np.asarray(wrong.any(1))[has_label]
+        return float(accuracy_score(np.zeros(len(has_label), bool), is_wrong, sample_weight=weight))
 
     def _probabilities(self, X: Any) -> list[np.ndarray]:
         """(n, classes) for every target."""

@@ -8,10 +8,11 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.utils.validation import check_array, column_or_1d
 
+from molattn.chem.parse import is_missing
 from molattn.data import guess_smiles_column
 from molattn.data.tables.columns import format_names
 from molattn.errors import UsageError
-from molattn.inference.molecules import as_smiles, is_missing
+from molattn.inference.molecules import as_smiles
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ def validate_X(
     """
     # pyarrow's tables also have `columns`, but these are not names.
     names = getattr(X, "column_names", getattr(X, "columns", None))
+    descriptor_columns = [] if descriptor_columns is None else list(descriptor_columns)
     if smiles_column is None and not descriptor_columns and (names is None or len(names) < 2):
         return MoleculeInput(validate_smiles(X))
     if names is None:
@@ -63,7 +65,7 @@ def validate_X(
         smiles_index = _column_index(smiles_column, column_names)
     elif names is not None:
         smiles_index = _guess_smiles_index(list(map(str, column_names)))
-    indices = [_column_index(column, column_names) for column in descriptor_columns or ()]
+    indices = [_column_index(column, column_names) for column in descriptor_columns]
     if len({smiles_index, *indices}) <= len(indices):
         selected = format_names(str(column_names[j]) for j in (smiles_index, *indices))
         raise ValueError(f"a column is selected twice among {selected}")
@@ -93,7 +95,7 @@ def _guess_smiles_index(names: list[str]) -> int:
     try:
         return names.index(guess_smiles_column(names))
     except UsageError as error:
-        raise ValueError(str(error).replace("--smiles-column", "smiles_column")) from error
+        raise ValueError(f"{str(error).partition(': ')[0]}: select it with smiles_column") from error
 
 
 def _column_index(column: str | int, names: list[Any]) -> int:
@@ -128,8 +130,12 @@ def validate_smiles(X: Any) -> list[object]:
     return [*as_smiles(cells).smiles]
 
 
-def validate_values(y: Any) -> np.ndarray:
-    """(n,) or (n, T) numbers, NaN where missing."""
+def validate_values(y: Any, targets: int = 0, where: str = "y") -> np.ndarray:
+    """(n,) or (n, T) numbers, NaN where missing.
+
+    Raises:
+        ValueError: no such numbers, or another number of targets than `targets`, if that is above 0.
+    """
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None")
     values = check_array(
@@ -139,7 +145,17 @@ def validate_values(y: Any) -> np.ndarray:
         ensure_all_finite="allow-nan",  # pyright: ignore
         input_name="y",
     )
-    return values if values.ndim == 2 else column_or_1d(values)
+    values = values if values.ndim == 2 else column_or_1d(values)
+    if targets:
+        check_number_of_targets(values, targets, where)
+    return values
+
+
+def check_number_of_targets(y: np.ndarray, targets: int, where: str = "y") -> None:
+    """Raise ValueError unless labels or values, (n,) or (n, T), are of this number of targets."""
+    found = 1 if y.ndim == 1 else y.shape[1]
+    if found != targets:
+        raise ValueError(f"{where} has {found} target{'s' * (found != 1)}, not {targets}")
 
 
 def validate_labels(y: Any) -> np.ndarray:
@@ -156,9 +172,19 @@ def validate_labels(y: Any) -> np.ndarray:
 
 
 def drop_missing(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) True where a label of one target is not missing, and the labels that are not missing."""
+    """(n,) True where a label of one target is not missing, and the labels that are not missing.
+
+    Raises:
+        ValueError: some labels are text and others are not.
+    """
     mask = np.array([not is_missing(label) for label in labels], dtype=bool)
     values = labels[mask]
+    if values.dtype == object:
+        # numpy would turn the others into text.
+        text = np.array([isinstance(label, str) for label in values], dtype=bool)
+        if text.any() and not text.all():
+            some, other = values[text][0], values[~text][0]
+            raise ValueError(f"labels are text, such as {some!r}, and others are not, such as {other!r}: give one type")
     return mask, np.array(values.tolist()) if values.dtype == object else values
 
 

@@ -103,6 +103,9 @@ def check_continues(previous: Artifact, config: RunConfig, task: Task, num_targe
     pairs["number of targets"] = (len(previous.targets), num_targets)
     pairs["number of descriptors"] = (previous.model.num_descriptors, num_extra_descriptors(config.data))
     pairs["task"] = (previous.task.to_dict(), task.to_dict())
+    if (scaler := previous.descriptors) is not None:
+        provided = [name for name in scaler.names if name not in scaler.computed]
+        pairs["list of descriptors"] = (provided, list(config.data.descriptor_columns))
     for name, (old, new) in pairs.items():
         if old != new:
             raise UsageError(
