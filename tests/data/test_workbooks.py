@@ -215,6 +215,18 @@ def test_what_is_written_has_the_types_of_the_input(tmp_path: Path) -> None:
     assert book.worksheets[0]["C2"].number_format == "yyyy-mm-dd"
 
 
+def test_integers_beyond_the_digits_of_a_sheet_are_written_as_text(tmp_path: Path) -> None:
+    numbers = [12345678901234567, -12345678901234568, 2**63 - 1, 123456789012345, -7]
+    frame = pd.DataFrame({"smiles": ["C" * n for n in range(1, 6)], "id": numbers})
+    frame.to_parquet(tmp_path / "in.parquet")
+    out = tmp_path / "out.xlsx"
+    with open_stream(tmp_path / "in.parquet") as stream:
+        (chunk,) = stream.chunks
+        write(out, stream.columns, chunk, [[0.5] * 5])
+    _, *cells = openpyxl.load_workbook(out).worksheets[0]["B"]
+    assert [cell.value for cell in cells] == [*map(str, numbers[:3]), *numbers[3:]]
+
+
 def test_a_formula_is_written_as_text(tmp_path: Path) -> None:
     out = tmp_path / "out.xlsx"
     write(out, ["smiles"], Chunk(0, [2], [["=HYPERLINK(1)"]]), [[0.5]])

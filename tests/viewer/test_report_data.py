@@ -272,6 +272,13 @@ def test_folders_that_are_no_runs_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="has no predictions.csv"):
         read_run(tmp_path / "empty")
+    several = tmp_path / "several"
+    for fold in range(2):
+        (several / f"fold_{fold}" / "model").mkdir(parents=True)
+    for name in ("config.toml", "metrics.json"):
+        (several / name).touch()
+    with pytest.raises(InputError, match=r"several holds 2 runs with a model each: give one of them, such as .*fold_0"):
+        read_run(several)
     folder = write_run(tmp_path / "run", ["C"], {"y": ["one"], "y_pred": [1.0]})
     with pytest.raises(InputError, match="line 2: 'one' in column 'y' is not a number"):
         read_run(folder)

@@ -17,6 +17,9 @@ from molattn.errors import MissingExtra, UsageError
 MAX_COLUMNS, MAX_CELL = 2**14, 32_767
 """Maximum columns of a sheet and characters of a cell, by the format."""
 
+MAX_DIGITS = 15
+"""The digits of a number that Excel keeps."""
+
 # Characters that XML cannot hold, and text that looks like their escape.
 _UNWRITABLE = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]|_x[0-9A-Fa-f]{4}_")
 # A fixed date instead of the current one, so that the same rows give the same bytes.
@@ -28,6 +31,7 @@ class WorkbookFormat:
     """A workbook with one sheet.
 
     Numbers and dates of a workbook, and numbers of a typed input, keep their types; all other cells are strings.
+    Integers of more than 15 digits, which a sheet cannot hold as numbers, are strings.
 
     Raises UsageError for more columns than a sheet has, MissingExtra without openpyxl.
     """
@@ -170,8 +174,13 @@ def _values(chunk: Chunk) -> Iterable[Sequence[Any]]:
     for column in chunk.arrow_table.columns:
         numeric = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
         # A float32 of 0.1 is not 0.10000000149011612.
-        columns.append([float(v) if numeric and v else v for v in column_text(column)])
+        columns.append([_number(v) if numeric and v else v for v in column_text(column)])
     return zip(*columns, strict=True)
+
+
+def _number(text: str) -> float | str:
+    """A number; the text of an integer that Excel would round to its 15 digits."""
+    return text if len(text.lstrip("-")) > MAX_DIGITS and text.lstrip("-").isdecimal() else float(text)
 
 
 def _to_cell(value: str | float | Sequence[str] | Sequence[float | None] | None) -> str | float | None:

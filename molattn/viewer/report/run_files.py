@@ -16,7 +16,14 @@ from molattn.models.artifact_settings import read_transform
 from molattn.models.names import ATOM_PREFIX
 from molattn.models.target_transform import TargetTransform
 from molattn.training.run_config import read_config
-from molattn.training.run_status import CONFIG_FILE, METRICS_FILE, is_unfinished, model_folder, resume_hint
+from molattn.training.run_status import (
+    CONFIG_FILE,
+    METRICS_FILE,
+    check_has_model,
+    is_unfinished,
+    model_folder,
+    resume_hint,
+)
 from molattn.viewer.report.target_values import TargetValues
 
 PREDICTIONS_FILE, HISTORY_FILE = "predictions.csv", "history.csv"
@@ -85,7 +92,8 @@ def read_run(folder: str | Path) -> RunFiles:
     Raises:
         UsageError: the folder does not exist, is unfinished, is a model on the hub or has no predictions.csv; the
             targets are atom-level; config.toml is not TOML; or a table lacks a column.
-        InputError: a table cannot be read, or a cell of predictions.csv is not a number or not a class.
+        InputError: the folder has several runs; a table cannot be read, or a cell of predictions.csv is not a number
+            or not a class.
     """
     if is_hub_address(folder):
         raise UsageError(
@@ -97,6 +105,7 @@ def read_run(folder: str | Path) -> RunFiles:
         raise UsageError(f"there is no run {folder}")
     if is_unfinished(folder):
         raise UsageError(resume_hint(folder))
+    check_has_model(folder)
     if not (folder / PREDICTIONS_FILE).is_file():
         raise UsageError(
             f"{folder} has no {PREDICTIONS_FILE}: a report is made of a run that molattn train has written"
