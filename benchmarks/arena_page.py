@@ -60,12 +60,24 @@ COMPUTE = """
 Core-hours, planned from the numbers of molecules and a few timed trainings, and used by the trainings of the files
 above. A command starts no training after the core-hours of its question are spent, or after 2.8 hours, and can be
 resumed. The choice of the epoch was measured before, see [epochs.md](epochs.md). The eight largest tasks of TDC have
-one training for both molattn and molattn small-trees, and the targets of MoleculeACE one for both molattn and molattn
-with-trees: the trees do not change the network, which predicted without them, in no further seconds.
+one training for both molattn and molattn small-trees, and the targets of MoleculeACE one for molattn, molattn
+with-trees and molattn trees-without-val: the trees do not change the network. It predicted without them in no further
+seconds, and those of molattn with-trees are of its trees alone.
 """
 
 
 MAIN_MODELS = ("molattn", "molattn with-trees")
+
+DESCRIPTIONS = {
+    "molattn": " (defaults)",
+    "molattn with-trees": " (`--with-trees`)",
+    "molattn trees-without-val": " (its trees were not fitted to the validation molecules)",
+    "molattn small-trees": " (nor were they larger for many molecules)",
+    "molattn nci": " (`--base nci` for many molecules)",
+    "molattn nci with-trees": " (`--base nci`, small trees without the validation molecules)",
+    "molattn no-transform": " (`--target-transform none`)",
+}
+"""How models with a tag, which are not the defaults or are those of earlier versions, differ from the first two."""
 
 ELSEWHERE = """## CheMeleon, and a random forest
 
@@ -96,7 +108,7 @@ def _measured(results: Sequence[Row], folds: Sequence[Row]) -> str:
         for group, title in ((TDC, "TDC"), (MOLECULEACE, "MoleculeACE")):
             keys = {(r["task"], r["seed"]) for r in results if r["model"] == model and TASKS[r["task"]].group == group}
             shares.append(f"{len(keys)} of {5 * len(tasks_of(group))} runs of {title}")
-        lines.append(f"- {model}: {', '.join(shares)}")
+        lines.append(f"- {model}{DESCRIPTIONS.get(model, '')}: {', '.join(shares)}")
     if not folds:
         lines.append("No setting has been measured in folds yet.")
     return "\n".join(lines)

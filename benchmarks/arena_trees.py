@@ -83,7 +83,8 @@ def fit_and_score(data: Path, name: str, fold: int, settings: Sequence[str], see
     for text in settings:
         start = cpu_seconds()
         changed, rounds, with_val = parse_settings(text)
-        fitted = labels != "test" if with_val else labels == "train"
+        # In the order of `molattn.training.trees`, on which LightGBM's random samples depend.
+        fitted = np.concatenate([np.flatnonzero(labels == part) for part in ("train", *(["val"] if with_val else []))])
         mean, std = (t[labels == "train"].mean(), t[labels == "train"].std()) if is_regression else (0.0, 1.0)
         objective = "regression" if is_regression else "binary"
         parameters = {**SETTINGS, "num_leaves": SMALL_TREES["num_leaves"], "objective": objective, **changed}
@@ -124,7 +125,10 @@ def page(rows: Sequence[Mapping[str, str]]) -> str:
         metric = METRICS[TASKS[name].metric].label
         cells.append([name, f"{train:,.0f}", len(own), metric, f"{statistics.mean(scores):.3f}", *shown])
     decision = decide(differences(rows, f"{TRAIN_ON}={TRAIN_VAL}"), [task.name for task in tasks_of(TDC)])
-    parts = [INTRODUCTION.format(decision=decision), markdown(["task", "molecules", "folds", "metric", "small trees", *settings], cells)]
+    parts = [
+        INTRODUCTION.format(decision=decision),
+        markdown(["task", "molecules", "folds", "metric", "small trees", *settings], cells),
+    ]
     parts.append("\nMean over tasks, in standard deviations over folds of the score of small trees, by size:\n")
     parts.append(
         markdown(

@@ -431,7 +431,7 @@ def test_the_page_has_means_intervals_ranks_and_reads() -> None:
     results += [_row("CHEMBL2034_Ki", 1, 0.7), _row("CHEMBL2034_Ki", 1, 0.8, part="cliffs")]
     reads = [{"date": "today", "task": "hia_hou", "model": "molattn", "seed": "1", "reason": "a try", "count": "5"}]
     text = arena_page.page(results, reads, [], [])
-    assert "- molattn: 6 of 110 runs of TDC, 1 of 100 runs of MoleculeACE" in text
+    assert "- molattn (defaults): 6 of 110 runs of TDC, 1 of 100 runs of MoleculeACE" in text
     entries = arena_page.means_of("hia_hou")
     own, best, worst = (1 + sum(mean > end for mean in entries) for end in (0.977, 0.997, 0.957))
     lines = text.splitlines()

@@ -33,7 +33,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_trees_are_those_of_a_training_with_trees(name: str, data: Path, tmp_path: Path) -> None:
-    (row,) = arena_trees.fit_and_score(data, name, 0, [""], 0)
+    (row,) = arena_trees.fit_and_score(data, name, 0, ["train_on=train_val"], 0)
     labels, labeled = fold_labels_of(data, name, 0), read_task(data, name)
     with open(tmp_path / "t.csv", "w", newline="") as file:
         csv.writer(file).writerows(
