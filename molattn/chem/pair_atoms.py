@@ -38,6 +38,7 @@ def changed_atoms(
     [*:1][H] O[*:1] ((), (0,))
     C[*:1] O[*:1] ((0,), (0,))
     """
+    smiles = [*smiles]  # a Series would look up labels, not positions
 
     @cache
     def substituents(i: int) -> list[tuple[Substituent, str]]:

@@ -11,6 +11,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdMMPA
 
@@ -134,12 +135,12 @@ def matched_pairs(smiles: Sequence[str]) -> list[MatchedPair]:
     return [MatchedPair(i, j, transform) for (i, j), (_, transform) in sorted(best.items())]
 
 
-def measured_effects(pairs: Sequence[MatchedPair], values: np.ndarray) -> dict[Transform, Effect]:
+def measured_effects(pairs: Sequence[MatchedPair], values: npt.ArrayLike) -> dict[Transform, Effect]:
     """The measured effect of each transform, in both directions: mean_p (y_second - y_first) over its pairs p.
 
     Args:
         pairs: as `matched_pairs` returns them.
-        values: (n,) the property of each molecule; pairs with NaN are ignored.
+        values: (n,) the property of each molecule, in the order of the molecules; pairs with NaN are ignored.
 
     >>> import numpy as np
     >>> from molattn.chem import Transform, matched_pairs, measured_effects
@@ -149,6 +150,7 @@ def measured_effects(pairs: Sequence[MatchedPair], values: np.ndarray) -> dict[T
     >>> effect.count, round(effect.mean, 2)
     (2, -0.85)
     """
+    values = np.asarray(values, dtype=np.float64)  # a Series would look up labels, not positions
     changes: dict[Transform, list[float]] = defaultdict(list)
     for first, second, transform in pairs:
         change = float(values[second] - values[first])

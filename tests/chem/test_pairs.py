@@ -3,10 +3,11 @@
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import pytest
 from rdkit.Chem import rdMMPA
 
-from molattn.chem import Transform, canonical_smiles, matched_pairs, measured_effects, read_smiles
+from molattn.chem import Transform, canonical_smiles, changed_atoms, matched_pairs, measured_effects, read_smiles
 from molattn.chem.pairs import DUMMY, HYDROGEN, MAX_SUBSTITUENT
 from tests.molecules import esol
 
@@ -71,3 +72,13 @@ def test_effects_of_the_two_directions_are_opposite() -> None:
         if transform in (p.transform, p.transform.reversed)
     ]
     assert effects[transform].mean == pytest.approx(np.mean(changes))
+
+
+def test_a_series_is_read_by_position_whatever_its_labels() -> None:
+    smiles, values = ["c1ccccc1OC", "Cc1ccccc1OC", "Oc1ccccc1OC", "Clc1ccccc1OC"], [0.5, -1.0, 4.0, 2.0]
+    pairs = matched_pairs(smiles)
+    for labels in ([3, 2, 1, 0], ["d", "a", "c", "b"], [10, 11, 12, 13]):
+        column = pd.Series(smiles, index=labels)
+        assert matched_pairs(column) == pairs
+        assert changed_atoms(column, pairs) == changed_atoms(smiles, pairs)
+        assert measured_effects(pairs, pd.Series(values, index=labels)) == measured_effects(pairs, np.array(values))
