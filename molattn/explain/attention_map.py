@@ -141,16 +141,16 @@ class AttentionMap:
 
         R = A_L ... A_2 A_1,    A_l = 1/2 mean_h W_l,h + 1/2 I
 
-        The identity represents the residual connection. Rows sum to 1. Virtual nodes are treated like other nodes: flow
-        from atom to atom through them is included. Rows that do not sum to 1 are normalized first; the paper
-        normalizes after adding I.
+        The identity represents the residual connection. Virtual nodes are treated like other nodes: flow from atom to
+        atom through them is included. Rows of a head that do not sum to 1 are normalized first; the paper normalizes
+        after adding I. The rows of R sum to 1, or to less where a head has a row of zeros, which attends to nothing.
 
         Source: Abnar & Zuidema 2020, Quantifying Attention Flow in Transformers, arXiv:2005.00928.
         """
         identity = np.eye(self.weights.shape[-1])
         rolled = identity
-        for heads in self.weights.astype(np.float64):
-            rolled = (0.5 * normalize_rows(heads.mean(0)) + 0.5 * identity) @ rolled
+        for heads in normalize_rows(self.weights.astype(np.float64)):
+            rolled = (0.5 * heads.mean(0) + 0.5 * identity) @ rolled
         return rolled
 
     def entropy(self, relative: bool = False) -> np.ndarray:
@@ -158,7 +158,7 @@ class AttentionMap:
 
         H_i = -sum_j w_ij log w_ij,    from 0 (all on one node) to log n (the same on all n)
 
-        n includes virtual nodes. Rows that do not sum to 1 are normalized first.
+        n includes virtual nodes. Rows that do not sum to 1 are normalized first; that of a row of zeros is 0.
 
         Args:
             relative: divide by log n, for values from 0 to 1; NaN for a single node.
@@ -305,14 +305,26 @@ def normalize_rows(weights: np.ndarray) -> np.ndarray:
 
 
 def resolve_index(value: Any, count: int, name: str, also: str = "") -> int:
-    """`value`, from -count to count - 1, as an index from 0; UsageError, naming it `name`, if it is out of range."""
+    """As `_checked_index`, but with a UsageError for what is out of range or no integer."""
     try:
-        index = operator.index(value)
+        return _checked_index(value, count, name, also)
+    except (IndexError, ValueError) as error:
+        raise UsageError(str(error)) from None
+
+
+def _checked_index(value: Any, count: int, name: str, also: str = "") -> int:
+    """`value`, from -count to count - 1, as an index from 0.
+
+    Errors name it `name`: IndexError if it is out of range, ValueError if it is no integer; True and False are none.
+    """
+    try:
+        index = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
-        index = count
-    if not -count <= index < count:
+        index = None
+    if index is None or not -count <= index < count:
         valid = f"from 0 to {count - 1}" if count > 1 else "0"
-        raise UsageError(f"{name} is {valid}{also}, not {short_repr(value)}; negative numbers count from the end")
+        error = ValueError if index is None else IndexError
+        raise error(f"{name} is {valid}{also}, not {short_repr(value)}; negative numbers count from the end")
     return index % count
 
 

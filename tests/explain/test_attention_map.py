@@ -113,10 +113,25 @@ def test_the_entropy_of_one_atom_is_0_and_its_share_undefined():
     assert np.isnan(alone.entropy(relative=True)).all()
 
 
-def test_rows_of_zeros_give_no_nan(attention):
+def test_rollout_and_entropy_are_those_of_rows_whose_sum_is_1_whatever_the_scale_of_each_row(attention):
+    scales = np.random.default_rng(1).uniform(0.1, 10, (2, 4, 3, 1))
+    scaled = replace(attention, weights=scales * attention.weights, rows_sum_to_one=False)
+    np.testing.assert_allclose(scaled.rollout(), attention.rollout())
+    np.testing.assert_allclose(scaled.entropy(), attention.entropy())
+
+
+def test_rollout_normalizes_each_head_before_their_mean():
+    weights = np.array([[[[2.0, 0.0], [2.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]]])
+    attention = AttentionMap("CO", ("C", "O"), weights, {}, {}, rows_sum_to_one=False)
+    assert attention.rollout().tolist() == [[0.75, 0.25], [0.25, 0.75]]
+
+
+def test_rows_of_zeros_attend_to_nothing(attention):
     empty = replace(attention, weights=np.zeros((2, 4, 3, 3)), rows_sum_to_one=False)
     assert (empty.entropy() == 0).all()
     np.testing.assert_allclose(empty.rollout(), 0.25 * np.eye(3))
+    one_head = replace(empty, weights=np.array([[[[0.0, 0.0], [0.0, 0.0]], [[0.0, 3.0], [3.0, 0.0]]]]))
+    assert one_head.rollout().tolist() == [[0.5, 0.25], [0.25, 0.5]]
 
 
 def test_its_graph_is_that_of_its_smiles_however_large_and_of_tokens_there_is_none(attention):
