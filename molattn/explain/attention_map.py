@@ -114,16 +114,12 @@ class AttentionMap:
 
         Raises:
             IndexError: unknown layer or head.
-            ValueError: `head` is neither a number nor "mean" nor "max".
+            ValueError: `layer` is no integer, or `head` neither an integer nor "mean" nor "max".
         """
-        heads = self.weights[layer]
-        if head == "mean":
-            return heads.mean(0)
-        if head == "max":
-            return heads.max(0)
-        if isinstance(head, str):
-            raise ValueError(f"head is a number from 0 to {self.num_heads - 1}, 'mean' or 'max', not {head!r}")
-        return heads[head]
+        heads = self.weights[_checked_index(layer, self.num_layers, "layer")]
+        if isinstance(head, str) and head in ("mean", "max"):
+            return heads.mean(0) if head == "mean" else heads.max(0)
+        return heads[_checked_index(head, self.num_heads, "head", ", 'mean' or 'max'")]
 
     def received_attention(self, layer: int = -1, head: int | Literal["mean", "max"] = "mean") -> np.ndarray:
         """The attention that each node receives, (n,): the mean over receivers, which sums to 1 if the rows do.

@@ -57,10 +57,13 @@ def test_a_layer_or_head_that_is_not_there_is_an_index_error(attention, layer, h
         attention.matrix(layer, head)
 
 
-def test_an_invalid_head_is_refused(attention):
+@pytest.mark.parametrize("wrong", ["median", None, True, 0.5, [0, 1], slice(1), np.arange(2)])
+def test_what_is_no_layer_or_head_is_refused_as_an_index_is(attention, wrong):
     matrix = inspect.unwrap(AttentionMap.matrix)  # without the tests' check of its annotation
-    with pytest.raises(ValueError, match="^head is a number from 0 to 3, 'mean' or 'max', not 'median'$"):
-        matrix(attention, 0, "median")
+    with pytest.raises(ValueError, match="^head is from 0 to 3, 'mean' or 'max', not .*; negative numbers count from"):
+        matrix(attention, 0, wrong)
+    with pytest.raises(ValueError, match="^layer is from 0 to 1, not "):
+        matrix(attention, wrong)
 
 
 def test_its_repr_is_short(attention):
@@ -189,6 +192,6 @@ def test_an_index_counts_from_either_end_as_that_of_a_list(count: int) -> None:
     for index in range(-count, count):
         assert resolve_index(index, count, "the layer") == items[index]
     valid = f"from 0 to {count - 1}" if count > 1 else "0"
-    for wrong in (count, -count - 1, "first", None, 0.5):
+    for wrong in (count, -count - 1, "first", None, 0.5, True, [0]):
         with pytest.raises(UsageError, match=f"^the layer is {valid}, not "):
             resolve_index(wrong, count, "the layer")
