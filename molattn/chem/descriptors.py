@@ -10,7 +10,7 @@ from rdkit import Chem, rdBase
 
 from molattn.chem.brackets import RDKIT_ERRORS
 from molattn.chem.morgan import MORGAN_DESCRIPTORS, MORGAN_FEATURIZER, log_counts, morgan_columns
-from molattn.chem.parse import MAX_ATOMS, read_smiles
+from molattn.chem.parse import MAX_ATOMS, as_list, read_smiles
 from molattn.errors import UsageError, unknown_choice
 
 # Ipc grows without bounds, up to 1e100; AvgIpc is its normalized form.
@@ -59,12 +59,15 @@ def featurizer_descriptors(featurizers: Sequence[str]) -> tuple[str, ...]:
 
     Raises:
         UsageError: there is no such featurizer.
+        TypeError: `featurizers` is a single string.
 
     >>> from molattn.chem import featurizer_descriptors
     >>> featurizer_descriptors(["rdkit_few"])[:3]
     ('MolLogP', 'MolMR', 'TPSA')
     """
-    if unknown := [name for name in featurizers if name not in MOLECULE_FEATURIZERS]:
+    if unknown := [
+        name for name in as_list(featurizers, "featurizers", "rdkit_2d") if name not in MOLECULE_FEATURIZERS
+    ]:
         raise UsageError(unknown_choice("molecule featurizer", unknown[0], MOLECULE_FEATURIZERS))
     sets = {"rdkit_few": FEW_DESCRIPTORS, MORGAN_FEATURIZER: MORGAN_DESCRIPTORS}
     return tuple(dict.fromkeys(name for f in featurizers for name in sets.get(f) or _functions()))
@@ -76,12 +79,15 @@ def unknown_descriptors(names: Sequence[str]) -> list[str]:
     Args:
         names: any names.
 
+    Raises:
+        TypeError: `names` is a single string.
+
     >>> from molattn.chem import unknown_descriptors
     >>> unknown_descriptors(["TPSA", "LogP"])
     ['LogP']
     """
     known = {*_functions(), *MORGAN_DESCRIPTORS}
-    return [name for name in names if name not in known]
+    return [name for name in as_list(names, "descriptors", "TPSA") if name not in known]
 
 
 def __getattr__(name: str) -> tuple[str, ...]:
@@ -113,6 +119,7 @@ def descriptors(
     Raises:
         SmilesError: text that is not a molecule within the limits.
         UsageError: there is no such descriptor.
+        TypeError: `names` is a single string.
 
     Source: Rogers and Hahn, J. Chem. Inf. Model. 2010, 50, 742 (https://doi.org/10.1021/ci100050t).
 
@@ -127,8 +134,8 @@ def descriptor_values(mol: Chem.Mol, names: Sequence[str] | None = None) -> npt.
     """`descriptors` of an RDKit molecule."""
     # Before the block that catches errors of RDKit, which include KeyError.
     functions = _functions()
-    names = tuple(functions) if names is None else names
-    indices, columns, others = morgan_columns(tuple(names))
+    names = tuple(functions if names is None else as_list(names, "descriptors", "TPSA"))
+    indices, columns, others = morgan_columns(names)
     if unknown := [name for _, name in others if name not in functions]:
         raise UsageError(unknown_choice("descriptor", unknown[0], functions))
     numbers = np.empty(len(names))

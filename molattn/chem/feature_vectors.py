@@ -11,7 +11,7 @@ from rdkit.Chem import rdFingerprintGenerator, rdReducedGraphs
 from molattn.chem.descriptors import FAST_DESCRIPTORS, descriptor_values
 from molattn.chem.molecule import Progress, map_rows
 from molattn.chem.morgan import MORGAN_COLUMNS, MORGAN_FEATURIZER, count_fingerprint, morgan_generator
-from molattn.chem.parse import NO_ATOM_LIMIT, convert_rdkit_errors, read_smiles
+from molattn.chem.parse import NO_ATOM_LIMIT, as_list, convert_rdkit_errors, read_smiles
 from molattn.errors import SmilesError, UsageError, unknown_choice
 
 AVALON_BITS = 1024
@@ -49,6 +49,7 @@ def feature_vectors(
     Raises:
         SmilesError: a SMILES that cannot be read; raised for the first of them.
         UsageError: there is no such featurizer; or worker processes die as they start.
+        TypeError: `smiles` or `featurizers` is a single string.
 
     Sources: Morgan, Rogers and Hahn, J. Chem. Inf. Model. 2010, 50, 742 (https://doi.org/10.1021/ci100050t); Avalon,
     Gedeck, Rohde and Bartels, J. Chem. Inf. Model. 2006, 46, 1924 (https://doi.org/10.1021/ci050413p); ErG, Stiefl et
@@ -69,7 +70,7 @@ def feature_vectors(
 
 
 def _check_names(featurizers: Sequence[str]) -> None:
-    if unknown := [name for name in featurizers if name not in FEATURE_LENGTHS]:
+    if unknown := [name for name in as_list(featurizers, "featurizers", "erg") if name not in FEATURE_LENGTHS]:
         raise UsageError(unknown_choice("featurizer", unknown[0], FEATURE_LENGTHS))
 
 
@@ -81,6 +82,7 @@ def feature_columns(featurizers: Sequence[str]) -> dict[str, slice]:
 
     Raises:
         UsageError: there is no such featurizer, or one is named twice.
+        TypeError: `featurizers` is a single string.
 
     >>> from molattn.chem import feature_columns
     >>> columns = feature_columns(["morgan_count", "rdkit_fast"])

@@ -7,7 +7,7 @@ import numpy as np
 from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 
-from molattn.chem.parse import MAX_ATOMS, convert_rdkit_errors, read_smiles
+from molattn.chem.parse import MAX_ATOMS, as_list, convert_rdkit_errors, read_smiles
 from molattn.errors import UsageError
 
 RADIUS, FINGERPRINT_BITS = 2, 2048
@@ -23,6 +23,7 @@ class Fingerprints:
 
     Raises:
         SmilesError: a SMILES that cannot be read; raised for the first of them.
+        TypeError: `smiles` is a single string.
 
     Source: Rogers and Hahn, J. Chem. Inf. Model. 2010, 50, 742 (https://doi.org/10.1021/ci100050t).
 
@@ -35,7 +36,7 @@ class Fingerprints:
     def __init__(self, smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS, counts: bool = False):
         fingerprint = _generator().GetCountFingerprint if counts else _generator().GetFingerprint
         self._counts = counts
-        self._fingerprints = [_compute(fingerprint, text, max_atoms) for text in smiles]
+        self._fingerprints = [_compute(fingerprint, text, max_atoms) for text in as_list(smiles)]
 
     def __len__(self) -> int:
         return len(self._fingerprints)
@@ -70,6 +71,7 @@ def morgan_bits(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.ndar
 
     Raises:
         SmilesError: a SMILES that cannot be read; raised for the first of them.
+        TypeError: `smiles` is a single string.
 
     >>> import numpy as np
     >>> from molattn.chem import morgan_bits
@@ -78,7 +80,7 @@ def morgan_bits(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.ndar
     ((2, 2048), [6, 3])
     """
     fingerprint = _generator().GetFingerprintAsNumPy
-    rows = [np.packbits(_compute(fingerprint, text, max_atoms)) for text in smiles]
+    rows = [np.packbits(_compute(fingerprint, text, max_atoms)) for text in as_list(smiles)]
     return np.array(rows, dtype=np.uint8).reshape(len(rows), FINGERPRINT_BITS // 8)
 
 
@@ -91,6 +93,7 @@ def morgan_counts(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.nd
 
     Raises:
         SmilesError: a SMILES that cannot be read; raised for the first of them.
+        TypeError: `smiles` is a single string.
 
     Source: Rogers and Hahn, J. Chem. Inf. Model. 2010, 50, 742 (https://doi.org/10.1021/ci100050t).
 
@@ -102,7 +105,7 @@ def morgan_counts(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> np.nd
     [6, 6, 6]
     """
     fingerprint = _generator().GetCountFingerprintAsNumPy
-    rows = [np.minimum(_compute(fingerprint, text, max_atoms), 2**16 - 1).astype(np.uint16) for text in smiles]
+    rows = [np.minimum(_compute(fingerprint, text, max_atoms), 2**16 - 1).astype(np.uint16) for text in as_list(smiles)]
     return np.array(rows, dtype=np.uint16).reshape(len(rows), FINGERPRINT_BITS)
 
 
@@ -136,6 +139,7 @@ def butina_clusters(
     Raises:
         SmilesError: a SMILES that cannot be read; raised for the first of them.
         UsageError: a similarity that is not from 0 to 1.
+        TypeError: `smiles` is a single string.
 
     Source: Butina, J. Chem. Inf. Comput. Sci. 1999, 39, 747 (https://doi.org/10.1021/ci9803381).
 

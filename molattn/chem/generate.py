@@ -8,7 +8,7 @@ import numpy as np
 from rdkit import Chem, RDConfig, rdBase
 
 from molattn.chem.features import output_order
-from molattn.chem.parse import canonical_smiles, read_smiles
+from molattn.chem.parse import as_list, canonical_smiles, read_smiles
 from molattn.chem.standardize import inchi_key
 from molattn.errors import InputError
 
@@ -134,6 +134,7 @@ def mutate_molecules(
 
     Raises:
         SmilesError: an input that is not a molecule.
+        TypeError: `smiles` is a single string.
 
     >>> from molattn.chem import mutate_molecules
     >>> new = mutate_molecules(["CCO", "c1ccccc1"], count=3, seed=0, max_length=20)
@@ -143,7 +144,7 @@ def mutate_molecules(
     True
     """
     rng = np.random.default_rng(seed)
-    mols = [read_smiles(text) for text in smiles]
+    mols = [read_smiles(text) for text in as_list(smiles)]
     excluded = {*exclude, *(round_trip_smiles(text, max_length) for text in smiles)}
     return _new_molecules(lambda: _mutated(mols, rng), count if mols else 0, max_length, set(), excluded.__contains__)
 
@@ -167,6 +168,7 @@ def grow_molecules(
 
     Raises:
         SmilesError: an input that is not a molecule.
+        TypeError: `smiles` is a single string.
 
     Source: Degen et al., ChemMedChem 2008, 3, 1503 (https://doi.org/10.1002/cmdc.200800178), for BRICS.
 
@@ -177,7 +179,7 @@ def grow_molecules(
     (3, False)
     """
     rng = np.random.default_rng(seed)
-    mols = [read_smiles(text) for text in smiles]
+    mols = [read_smiles(text) for text in as_list(smiles)]
     with rdBase.BlockLogs():
         cuts = _cuts(mols)
     environments = [pair for pair, found in cuts.items() for _ in found]

@@ -17,6 +17,7 @@ from molattn.chem.conformers import ConformerOptions, distances
 from molattn.chem.parse import (
     MAX_ATOMS,
     add_hydrogens,
+    as_list,
     has_stereo,
     read_for_codes,
     read_smiles,
@@ -275,6 +276,7 @@ def featurize(
     Raises:
         ConformerError: the first molecule without a geometry if the policy is "stop"; it has the `row`.
         UsageError: there is no such `standardize`; or worker processes die as they start.
+        TypeError: `smiles` is a single string.
 
     >>> from molattn.chem import featurize
     >>> ethanol, error = featurize(["CCO", "c1cccc1"])
@@ -311,7 +313,7 @@ def map_rows(
         check: called with the index and the result of each row, in order; its exceptions end the call.
         chunk_size: number of rows that a worker gets at once.
     """
-    rows = list(smiles)
+    rows = as_list(smiles)
     results: list[T | SmilesError] = []
     size = max(1, min(chunk_size, -(-len(rows) // max(1, num_workers))))
     with closing(map_chunks(rows, function, min(num_workers, -(-len(rows) // size)), size)) as chunks:

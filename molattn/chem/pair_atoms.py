@@ -7,7 +7,7 @@ from rdkit import rdBase
 
 from molattn.chem.edits import Substituent, context_of, read_parent, substituents_of
 from molattn.chem.pairs import HYDROGEN, MatchedPair, capped_context
-from molattn.chem.parse import MAX_ATOMS, canonical_smiles, read_smiles
+from molattn.chem.parse import MAX_ATOMS, as_list, canonical_smiles, read_smiles
 
 
 def changed_atoms(
@@ -28,6 +28,7 @@ def changed_atoms(
 
     Raises:
         ValueError: a pair that `matched_pairs` does not find in these molecules.
+        TypeError: `smiles` is a single string.
 
     >>> from molattn.chem import changed_atoms, matched_pairs
     >>> smiles = ["c1ccccc1OC", "Cc1ccccc1OC", "Oc1ccccc1OC"]
@@ -38,7 +39,7 @@ def changed_atoms(
     [*:1][H] O[*:1] ((), (0,))
     C[*:1] O[*:1] ((0,), (0,))
     """
-    smiles = [*smiles]  # a Series would look up labels, not positions
+    smiles = as_list(smiles)  # a Series would look up labels, not positions
 
     @cache
     def substituents(i: int) -> list[tuple[Substituent, str]]:

@@ -16,7 +16,7 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdMMPA
 
 from molattn.chem.brackets import RDKIT_ERRORS, UNSANITIZED
-from molattn.chem.parse import MAX_ATOMS, canonical_smiles, read_smiles
+from molattn.chem.parse import MAX_ATOMS, as_list, canonical_smiles, read_smiles
 from molattn.errors import InputError
 
 HYDROGEN = "[*:1][H]"
@@ -101,6 +101,9 @@ def matched_pairs(smiles: Sequence[str]) -> list[MatchedPair]:
     Returns:
         The pairs, sorted; each pair of molecules at most once.
 
+    Raises:
+        TypeError: `smiles` is a single string.
+
     >>> from molattn.chem import matched_pairs
     >>> for pair in matched_pairs(["c1ccccc1", "Clc1ccccc1", "Fc1ccccc1"]):
     ...     print(*pair)
@@ -112,7 +115,7 @@ def matched_pairs(smiles: Sequence[str]) -> list[MatchedPair]:
     by_context: dict[str, dict[int, str]] = defaultdict(dict)
     sizes = {HYDROGEN: 0}
     with rdBase.BlockLogs():
-        for i, text in enumerate(smiles):
+        for i, text in enumerate(as_list(smiles)):
             mol = _one_fragment(text)
             if mol is None or (key := canonical_smiles(mol)) in index:
                 continue

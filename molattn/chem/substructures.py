@@ -6,7 +6,7 @@ from functools import cache
 import numpy as np
 from rdkit import Chem, rdBase
 
-from molattn.chem.parse import MAX_ATOMS, canonical_smiles, check_num_atoms, convert_rdkit_errors, read_smiles
+from molattn.chem.parse import MAX_ATOMS, as_list, canonical_smiles, check_num_atoms, convert_rdkit_errors, read_smiles
 from molattn.errors import UsageError, short_repr
 
 
@@ -174,6 +174,7 @@ def substructure_matches(
     Raises:
         SmilesError: a SMILES that cannot be read; raised for the first of them.
         UsageError: a SMARTS that cannot be read.
+        TypeError: `smiles` is a single string.
 
     >>> from molattn.chem.substructures import substructure_matches
     >>> substructure_matches(["CCO", "Oc1ccccc1"], {"hydroxyl": "[OX2H]", "aromatic": "a"}).tolist()
@@ -184,8 +185,9 @@ def substructure_matches(
     for (name, smarts), query in zip(patterns.items(), queries, strict=True):
         if query is None or not query.GetNumAtoms():
             raise UsageError(f"{short_repr(smarts)}, the SMARTS of {short_repr(name)}, cannot be read")
-    found = np.zeros((len(smiles), len(queries)), dtype=bool)
-    for i, text in enumerate(smiles):
+    molecules = as_list(smiles)
+    found = np.zeros((len(molecules), len(queries)), dtype=bool)
+    for i, text in enumerate(molecules):
         mol = read_smiles(text, max_atoms=max_atoms)
         found[i] = [mol.HasSubstructMatch(query) for query in queries]
     return found

@@ -10,7 +10,7 @@ from rdkit import RDConfig, rdBase
 from rdkit.Chem.FilterCatalog import FilterCatalog, FilterCatalogParams
 
 from molattn.chem.brackets import RDKIT_ERRORS
-from molattn.chem.parse import MAX_ATOMS, read_smiles
+from molattn.chem.parse import MAX_ATOMS, as_list, read_smiles
 
 ALERT_CATALOGS = ("BRENK", "PAINS")
 """The catalogs of RDKit that `structural_alerts` searches."""
@@ -31,6 +31,7 @@ def synthetic_accessibility(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS
 
     Raises:
         SmilesError: text that is not a molecule within the limits.
+        TypeError: `smiles` is a single string.
 
     Source: Ertl and Schuffenhauer, J. Cheminform. 2009, 1, 8 (https://doi.org/10.1186/1758-2946-1-8).
 
@@ -41,7 +42,7 @@ def synthetic_accessibility(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS
     """
     scorer = _scorer()
     scores: list[float | None] = []
-    for text in smiles:
+    for text in as_list(smiles):
         mol = read_smiles(text, max_atoms=max_atoms)
         try:
             scores.append(None if scorer is None else float(scorer.calculateScore(mol)))
@@ -64,6 +65,7 @@ def structural_alerts(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> l
 
     Raises:
         SmilesError: text that is not a molecule within the limits.
+        TypeError: `smiles` is a single string.
 
     Sources: Brenk et al., ChemMedChem 2008, 3, 435 (https://doi.org/10.1002/cmdc.200700139); Baell and Holloway,
     J. Med. Chem. 2010, 53, 2719 (https://doi.org/10.1021/jm901137j).
@@ -76,7 +78,7 @@ def structural_alerts(smiles: Sequence[str], *, max_atoms: int = MAX_ATOMS) -> l
     with rdBase.BlockLogs():
         return [
             tuple(sorted({entry.GetDescription() for entry in catalog.GetMatches(read_smiles(s, max_atoms=max_atoms))}))
-            for s in smiles
+            for s in as_list(smiles)
         ]
 
 

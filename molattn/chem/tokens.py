@@ -150,6 +150,7 @@ def tokenize_all(
 
     Raises:
         UsageError: there is no such `standardize`; or worker processes die as they start.
+        TypeError: `smiles` is a single string.
 
     >>> from molattn.chem import tokenize_all
     >>> ethanol, error = tokenize_all(["OCC", ""])
