@@ -10,7 +10,8 @@ from rdkit import Chem, rdBase
 from molattn.chem.edits import PARENT, edited_smiles, read_parent, substituents_of, substituted, with_nitrogen
 from molattn.chem.features import get_atoms, get_bonds
 from molattn.chem.pairs import HYDROGEN
-from molattn.chem.parse import MAX_ATOMS, canonical_smiles
+from molattn.chem.parse import MAX_ATOMS, as_list, canonical_smiles
+from molattn.errors import UsageError, unknown_choice
 
 METHYL, HYDROXYL, CHAIN, HALOGEN, RING_NITROGEN = EDIT_KINDS = ("CH3/H", "OH/H", "CH2 in a chain", "F/Cl", "N/CH")
 """The kinds of edits, each in both directions."""
@@ -71,6 +72,8 @@ def small_edits(
 
     Raises:
         SmilesError: text that is not a molecule within the limits.
+        TypeError: `kinds` is a single string.
+        UsageError: there is no such kind, or `max_per_kind` is negative.
 
     >>> from molattn.chem import small_edits
     >>> for edit in small_edits("Cc1ccncc1")[-4:]:
@@ -80,6 +83,11 @@ def small_edits(
     N/CH Cc1ccnnc1 (3,) (5,)
     N/CH Cc1ccccc1 (4,) (4,)
     """
+    kinds = as_list(kinds, "kinds", METHYL)
+    if unknown := [kind for kind in kinds if kind not in EDIT_KINDS]:
+        raise UsageError(unknown_choice("kind", unknown[0], EDIT_KINDS))
+    if max_per_kind is not None and max_per_kind < 0:
+        raise UsageError(f"max_per_kind is at least 0, not {max_per_kind}; leave it out for all edits")
     parent = read_parent(smiles, max_atoms)
     parent_smiles, rng = canonical_smiles(parent, max_atoms=max_atoms), np.random.default_rng(seed)
     by_kind: dict[str, list[Callable[[], Chem.RWMol | None]]] = {kind: [] for kind in EDIT_KINDS if kind in kinds}

@@ -16,7 +16,7 @@ from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.data.tables.row_stream import CHUNK_SIZE
 from molattn.errors import MolattnWarning, SmilesError, UsageError
 from molattn.explain import NOT_MEASURED, AttentionMap, Attribution
-from molattn.explain.attribute import attribute, choose_attribution_method, target_index
+from molattn.explain.attribute import attribute, choose_attribution_method, explained_output, target_index
 from molattn.explain.tree_shap import TREE_SHAP
 from molattn.hub.address import is_hub_address, parse_address
 from molattn.inference.attention_maps import iter_maps
@@ -170,7 +170,7 @@ class Explainer(TorchPredictor):
             UsageError: there is no such method or target, or the method does not work for this model; and as
                 `attention`.
         """
-        name = choose_attribution_method(self._artifact, method)
+        name = self._check_attribution(method, target)
         read, single = self._read(smiles, descriptors)
         attributions = [self._attribution(molecule, z, name, target) for molecule, z in read]
         return attributions[0] if single else attributions
@@ -215,7 +215,7 @@ class Explainer(TorchPredictor):
         known: dict[str, np.ndarray] | None = None,
     ) -> Generator[Attribution | SmilesError, None, None]:
         """As `attribution_rows`; `known` are outputs of fragments, see `fragment_shapley`, of this model only."""
-        name, counts = choose_attribution_method(self._artifact, method), RowCounts()
+        name, counts = self._check_attribution(method, target), RowCounts()
         molecules = as_smiles(smiles, atom_order=True)
         stream = DescriptorStream(self._artifact.descriptors, self._descriptors_of(molecules, descriptors))
         with closing(self._read_rows(molecules.smiles, num_workers, None, stream)) as chunks:
@@ -271,6 +271,12 @@ class Explainer(TorchPredictor):
         warn = lambda text: warnings.warn(MolattnWarning(text), stacklevel=3)  # noqa: E731
         found = page_attributions(self, [attention.smiles for attention in maps], warn, methods)
         return Page(page(maps, found, truth, names, page_classes(self)))
+
+    def _check_attribution(self, method: str | None, target: str | None) -> str:
+        """The name of the method; UsageError for a method or target that there is not, even without molecules."""
+        name = choose_attribution_method(self._artifact, method)
+        explained_output(self._artifact, target, np.zeros(self._artifact.model.head.out_features))
+        return name
 
     def _attribution(
         self,

@@ -42,6 +42,7 @@ def test_one_smiles_is_no_list_of_its_letters(name: str) -> None:
         (chem.featurizer_descriptors, "featurizers", "rdkit_2d"),
         (partial(inspect.unwrap(chem.descriptors), "CCO"), "descriptors", "TPSA"),  # annotations are not checked
         (chem.unknown_descriptors, "descriptors", "TPSA"),
+        (lambda kinds: chem.small_edits("CCO", kinds=kinds), "kinds", "CH3/H"),
     ],
 )
 def test_one_name_is_no_list_of_its_letters(function: Callable[[Any], Any], what: str, name: str) -> None:

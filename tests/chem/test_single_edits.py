@@ -1,12 +1,14 @@
 """Small edits of a molecule, and the atoms in which matched pairs differ."""
 
+from typing import Any
+
 import pytest
 from rdkit import Chem
 
 from molattn.chem import canonical_smiles, changed_atoms, matched_pairs, read_smiles, small_edits
 from molattn.chem.pairs import HYDROGEN, MatchedPair, Transform
 from molattn.chem.single_edits import EDIT_KINDS
-from molattn.errors import SmilesError
+from molattn.errors import SmilesError, UsageError
 from tests.molecules import esol
 
 PARENTS = ("CCCCO", "Fc1ccccc1", "Cc1ccncc1", "CC(C)CC(=O)O", "OCCCl", "OCCCN", "C", "c1ccc2[nH]ccc2c1")
@@ -73,6 +75,21 @@ def test_kinds_and_numbers_are_chosen_by_the_seed() -> None:
     assert some[0] == small_edits("OCCCc1ccc(F)cc1", kinds=("CH3/H", "F/Cl"), max_per_kind=1, seed=0)
     with pytest.raises(SmilesError, match="ring"):
         small_edits("C1CC")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kinds": ["CH3/H", "F/CI"]}, r"^unknown kind 'F/CI': choose one of CH3/H, .*; did you mean 'F/Cl'\?$"),
+        ({"max_per_kind": -1}, "^max_per_kind is at least 0, not -1; leave it out for all edits$"),
+    ],
+)
+def test_unknown_kinds_and_negative_numbers_are_errors_and_none_of_either_is_no_edit(
+    options: Any, message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        small_edits("CCCl", **options)
+    assert small_edits("CCCl", kinds=()) == small_edits("CCCl", max_per_kind=0) == []
 
 
 def test_without_their_changed_atoms_the_molecules_of_a_pair_are_the_same() -> None:

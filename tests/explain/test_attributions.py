@@ -284,6 +284,21 @@ def test_a_graph_whose_sizes_were_read_is_repeated():
     assert again.right_padded_sizes.tolist() == [3, 3, 3]
 
 
+@pytest.mark.parametrize("smiles", [(), ("CCO",), ("C1CC",)])
+def test_an_unknown_method_or_target_is_an_error_whatever_the_molecules(smiles):
+    predictor = Predictor(artifact_of(model_of(2), ("a", "b")))
+    for method, target, message in (
+        ("additive", "c", "^unknown target 'c': choose one of a, b$"),
+        ("additive", None, "^choose the target to explain"),
+        ("addditive", "a", "^unknown method 'addditive'"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            predictor.attributions(smiles, method, target)
+        with pytest.raises(UsageError, match=message):
+            next(predictor.attribution_rows(smiles, method, target), None)
+    assert predictor.attributions((), "additive", "a") == []
+
+
 def test_rows_of_attributions_go_on_after_a_bad_one(monkeypatch):
     predictor = Predictor(artifact_of(model_of(2), ("a", "b")))
     first, bad, last = predictor.attribution_rows(iter(["CCO", "C1CC", "CCN"]), "occlusion", "b")
