@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from molattn.chem import Effect, Variant
+from molattn.chem import Effect, Variant, read_smiles
+from molattn.chem.parse import NO_ATOM_LIMIT
 from molattn.errors import UsageError, unknown_choice
 from molattn.inference.measured_pairs import Agreement
 from molattn.inference.row_predictor import RowPredictor
@@ -111,13 +112,18 @@ class WhatIf:
         Args:
             n: how many.
             in_domain: whether variants unlike the training molecules are left out.
+
+        Raises:
+            UsageError: n is negative.
         """
+        if n < 0:
+            raise UsageError(f"n, the number of variants, is at least 0, not {n}")
         return tuple(row for row in self.rows if not in_domain or row.in_domain is not False)[:n]
 
     def atom_changes(self) -> tuple[np.ndarray, np.ndarray]:
         """The best and the worst change at each atom of the parent, (n,) each; NaN for an atom without a variant."""
         sign = 1.0 if self.goal == "maximize" else -1.0
-        n = 1 + max((i for row in self.rows for i in (*row.variant.parent_atoms, *row.variant.atoms)), default=-1)
+        n = read_smiles(self.smiles, max_atoms=NO_ATOM_LIMIT).GetNumAtoms()
         best, worst = np.full(n, np.nan), np.full(n, np.nan)
         for row in self.rows:
             for i in row.variant.atoms:

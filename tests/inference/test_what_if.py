@@ -71,6 +71,19 @@ def test_the_other_goal_is_the_other_order(runs: Path, found: WhatIf) -> None:
         assert (best[i], worst[i]) == pytest.approx((max(at), min(at)) if at else (np.nan, np.nan), nan_ok=True)
 
 
+def test_each_atom_has_a_change_and_without_variants_it_is_nan(found: WhatIf) -> None:
+    for rows in ((), found.rows[:1], found.rows):
+        for changes in replace(found, rows=rows).atom_changes():
+            assert np.flatnonzero(np.isfinite(changes)).tolist() == sorted({i for r in rows for i in r.variant.atoms})
+            assert len(changes) == Chem.MolFromSmiles(PARENT).GetNumAtoms()
+
+
+def test_a_negative_number_of_best_variants_is_an_error(found: WhatIf) -> None:
+    assert found.best(0) == () and found.best(len(found.rows) + 1) == found.rows
+    with pytest.raises(UsageError, match="^n, the number of variants, is at least 0, not -1$"):
+        found.best(-1)
+
+
 def test_rows_have_the_domain_and_the_measured_effect(runs: Path, found: WhatIf) -> None:
     predictor = molattn.load(runs / "one")
     table = table_of_run(predictor, "y")
@@ -314,7 +327,7 @@ def test_a_page_lists_the_best_and_the_worst_of_each_atom_and_then_the_first(run
         for t, result in enumerate(found.results):
             shown = replace(result, rows=tuple(found.rows[k][t] for k in listed))
             for all_changes, shown_changes in zip(result.atom_changes(), shown.atom_changes(), strict=True):
-                np.testing.assert_array_equal(shown_changes, all_changes[: len(shown_changes)])
+                np.testing.assert_array_equal(shown_changes, all_changes)
     needed = set(found.listed(1))
     assert 1 < len(needed) < 40 == len(found.listed(40))
     others = [k for k in found.listed(40) if k not in needed]
