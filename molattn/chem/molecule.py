@@ -155,8 +155,9 @@ class MoleculeGraph:
         ('O', 'C', 'C')
         """
         index = np.asarray(order)
-        if not np.array_equal(np.sort(index), np.arange(self.num_atoms)):
-            raise ValueError(f"order must hold each of 0 to {self.num_atoms - 1} once")
+        # True and 1.0 equal 1, but select other rows, or none.
+        if index.dtype.kind not in "iu" or not np.array_equal(np.sort(index), np.arange(self.num_atoms)):
+            raise ValueError(f"order must hold each of 0 to {self.num_atoms - 1} once, as integers")
         return replace(
             self,
             atom_codes=self.atom_codes[index],

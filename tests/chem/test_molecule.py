@@ -1,5 +1,6 @@
 """The graph of one molecule, and of many in one call."""
 
+import inspect
 import subprocess
 import sys
 from dataclasses import FrozenInstanceError, replace
@@ -49,8 +50,11 @@ def test_permute_and_back():
     assert moved.symbols == ("O", "C", "N", "C")
     assert moved.path_lengths[0, 2] == graph.path_lengths[2, 3]
     assert moved.permute(np.argsort(order).tolist()) == graph
+    for wrong in ([0, 0, 1, 2], [2.0, 0.0, 3.0, 1.0], ["2", "0", "3", "1"], [[2, 0], [3, 1]]):
+        with pytest.raises(ValueError, match="^order must hold each of 0 to 3 once, as integers$"):
+            inspect.unwrap(MoleculeGraph.permute)(graph, wrong)  # without the tests' check of its annotation
     with pytest.raises(ValueError, match="once"):
-        graph.permute([0, 0, 1, 2])
+        molecule_graph("CO").permute([False, True])
 
 
 def same(one: MoleculeGraph | SmilesError, other: MoleculeGraph | SmilesError) -> bool:
