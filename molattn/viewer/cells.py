@@ -1,7 +1,8 @@
 """Pictures of matrices: attention weights by query and key, and alignments of translations."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,8 @@ _LETTER_WIDTH = 0.66 * _FONT_SIZE / 72  # upper bound in inches
 
 def matrix(
     values: Any,
-    rows: Sequence[str] | None = None,
-    columns: Sequence[str] | None = None,
+    rows: Iterable[object] | None = None,
+    columns: Iterable[object] | None = None,
     *,
     title: str = "",
     row_axis: str = "",
@@ -45,7 +46,7 @@ def matrix(
 
     Args:
         values: (n, m), an array, a tensor on any device, or lists.
-        rows, columns: names of the rows and columns; by default their indices from 0.
+        rows, columns: names of the rows and columns, texts or numbers; by default their indices from 0.
         title: title of the figure.
         row_axis, column_axis: labels of the axes.
         label: label of the color bar.
@@ -66,9 +67,9 @@ def matrix(
 
 
 def matrices(
-    panels: Mapping[str, Any],
-    rows: Sequence[str] | None = None,
-    columns: Sequence[str] | None = None,
+    panels: Mapping[Any, Any],
+    rows: Iterable[object] | None = None,
+    columns: Iterable[object] | None = None,
     *,
     title: str = "",
     row_axis: str = "",
@@ -93,6 +94,8 @@ def matrices(
     >>> picture.svg.count("</svg>")
     1
     """
+    # Names may be numbers; an array of them, or an index of pandas, has no truth value, and a generator no length.
+    rows, columns = (None if names is None else [*names] for names in (rows, columns))
     arrays = {name: _finite_matrix(values) for name, values in panels.items()}
     shapes = {array.shape for array in arrays.values()}
     if len(shapes) != 1:
@@ -133,9 +136,9 @@ def alignment(weights: np.ndarray, source: Sequence[str], target: Sequence[str],
 
 
 def draw_cells(
-    arrays: Mapping[str, np.ndarray],
-    rows: Sequence[str],
-    columns: Sequence[str],
+    arrays: Mapping[Any, np.ndarray],
+    rows: Iterable[object],
+    columns: Iterable[object],
     *,
     title: Sequence[str],
     row_axis: str,

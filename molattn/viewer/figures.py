@@ -89,9 +89,9 @@ def render(figure: Figure) -> Picture:
     )
 
 
-def shorten(text: str, limit: int) -> str:
-    """The text on one line, without characters that XML forbids, cut to `limit` characters."""
-    text = _UNPRINTABLE.sub(" ", text).strip()
+def shorten(value: object, limit: int) -> str:
+    """The value as text on one line, without characters that XML forbids, cut to `limit` characters."""
+    text = _UNPRINTABLE.sub(" ", str(value)).strip()
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
@@ -140,7 +140,7 @@ _MAX_MARKERS = 40  # longer series have no markers
 
 def curves(
     x: Any,
-    series: Mapping[str, Any],
+    series: Mapping[Any, Any],
     *,
     title: str = "",
     x_label: str = "",

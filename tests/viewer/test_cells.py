@@ -1,4 +1,5 @@
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -134,3 +135,15 @@ def test_small_panels_share_an_axis_label_and_wide_ones_have_their_own():
     # matplotlib writes each text in a comment next to its outlines.
     assert once.svg.count("<!-- what the rows attend to, by key -->") == 1
     assert each.svg.count("<!-- seen -->") == 3
+
+
+def test_names_are_any_series_of_texts_or_numbers():
+    values, names = weights(3, 3), ["4", "5", "6"]
+    expected = matrices({"7": values}, names, names)
+    assert expected != matrices({"7": values})
+    frame = pd.DataFrame(values, [4, 5, 6], [4, 5, 6])
+    for rows in (frame.index, np.array([4, 5, 6]), np.array(names), (4, 5, 6), range(4, 7)):
+        assert matrices({7: frame}, rows, rows) == expected
+    assert matrices({7: frame}, iter(names), (name for name in names)) == expected
+    with pytest.raises(UsageError, match="^2 names for 3 rows"):
+        matrix(values, iter([4, 5]))

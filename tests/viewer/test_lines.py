@@ -41,3 +41,7 @@ def test_invalid_series_are_rejected():
         curves(X, {str(i): X for i in range(7)})
     with pytest.raises(UsageError, match="one number for each x"):
         curves(X, {"a": [1, 2]})
+
+
+def test_names_may_be_numbers():
+    assert curves([1, 2], {64: [1, 2], 2.5: [2, 1]}) == curves([1, 2], {"64": [1, 2], "2.5": [2, 1]})
