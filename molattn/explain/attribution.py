@@ -134,7 +134,7 @@ class Attribution:
             size: width and height of the SVG in pixels, by default fitted to the molecule.
 
         Raises:
-            UsageError: the size is too small.
+            UsageError: the size is too small, or not two integers.
             InputError: the atoms of the attribution are not those of its SMILES.
         """
         from molattn.viewer import draw_attribution

@@ -55,7 +55,7 @@ def matrix(
 
     Raises:
         UsageError: not a matrix of finite numbers with at least one cell, another number of names than of rows or
-            columns, or a `vmax` that is not above 0.
+            columns, or a `vmax` that is no number above 0.
 
     >>> from molattn.viewer import matrix
     >>> picture = matrix([[0.9, 0.1], [0.4, 0.6]], ["C0", "O1"], ["C0", "O1"], row_axis="receiver", numbers=True)
@@ -159,13 +159,13 @@ def draw_cells(
         faithfulness: for the footer, see `footer_text`; no footer if empty.
 
     Raises:
-        UsageError: `vmax` is not above 0.
+        UsageError: `vmax` is no number above 0.
     """
     n, m = next(iter(arrays.values())).shape
     row_axis, column_axis, label = (shorten(text, 60) for text in (row_axis, column_axis, label))
     row_names, column_names = ([shorten(name, 16) for name in names] for names in (rows, columns))
     values = np.stack([*arrays.values()])
-    signed, vmax = bool(values.min() < 0), resolve_vmax(values, vmax)
+    signed, vmax = bool((values < 0).any()), resolve_vmax(values, vmax)
     style = {"cmap": SIGNED if signed else WEIGHTS, "vmin": -vmax if signed else 0.0, "vmax": vmax}
 
     # Sizes in inches.
@@ -218,13 +218,15 @@ def draw_cells(
 def resolve_vmax(values: np.ndarray, vmax: int | float | None) -> float:
     """The value of the darkest color: `vmax`, or if it is None the largest absolute value, or 1 if all values are 0.
 
+    Values that are not finite do not count.
+
     Raises:
-        UsageError: `vmax` is not above 0.
+        UsageError: `vmax` is no number above 0.
     """
     if vmax is None:
-        return float(np.abs(values).max(initial=0.0)) or 1.0
-    if not vmax > 0:
-        raise UsageError(f"vmax, the value of the darkest color, must be above 0, not {short_repr(vmax)}")
+        return float(np.abs(values[np.isfinite(values)]).max(initial=0.0)) or 1.0
+    if not isinstance(vmax, Real) or not vmax > 0:
+        raise UsageError(f"vmax, the value of the darkest color, must be a number above 0, not {short_repr(vmax)}")
     return float(vmax)
 
 

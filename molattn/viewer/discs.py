@@ -1,6 +1,7 @@
 """Drawings of molecules by RDKit, with a disc under each atom whose color is a value."""
 
 import math
+import operator
 import re
 import textwrap
 from collections.abc import Sequence
@@ -14,7 +15,7 @@ from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
 
 from molattn.chem import MAX_ATOMS, read_smiles
-from molattn.errors import UsageError
+from molattn.errors import UsageError, short_repr
 from molattn.explain import AttentionMap
 from molattn.explain.attention_map import check_symbols
 from molattn.viewer.labels import place_labels
@@ -141,18 +142,18 @@ def format_values(values: np.ndarray, plus: bool = True) -> list[str]:
     """Format numbers with one number of decimals, at which the largest has three significant digits (two if below 1).
 
     Args:
-        values: (n,) finite numbers.
+        values: (n,) numbers; those that are not finite do not count for the decimals, and NaN is "nan".
         plus: whether positive numbers begin with a plus sign.
 
     >>> format_values(np.array([1.234, -0.05, 0.0]))
     ['+1.23', '-0.05', '0.00']
     """
-    power = math.floor(math.log10(float(np.abs(values).max(initial=0.0)) or 1.0))
+    power = math.floor(math.log10(float(np.abs(values[np.isfinite(values)]).max(initial=0.0)) or 1.0))
     decimals = min(max(1 - power if power < 0 else 2 - power, 0), 9)
     # Adding 0.0 turns -0.0 into 0.0.
     rounded = np.round(values, decimals) + 0.0
     sign = "+" if plus else ""
-    return [f"{x:{sign}.{decimals}f}" if x else f"{0:.{decimals}f}" for x in rounded]
+    return [f"{x:{sign if abs(x) > 0 else ''}.{decimals}f}" for x in rounded]  # no sign of 0 and NaN
 
 
 def draw_discs(
@@ -181,9 +182,12 @@ def draw_discs(
         size: width and height of the SVG in pixels, by default `default_size`; those of the PNG are doubled.
 
     Raises:
-        UsageError: the size is too small.
+        UsageError: the size is too small, or not two integers.
     """
-    width, height = default_size(mol) if size is None else size
+    try:
+        width, height = default_size(mol) if size is None else map(operator.index, size)
+    except (TypeError, ValueError):
+        raise UsageError(f"size is the width and height in pixels, two integers, not {short_repr(size)}") from None
     if width < _MIN_SIZE[0] or height < _MIN_SIZE[1]:
         raise UsageError(f"size is at least {_MIN_SIZE[0]} x {_MIN_SIZE[1]} pixels, not {width} x {height}")
     texts = [*labels] or [str(i) for i in range(mol.GetNumAtoms())]

@@ -43,7 +43,7 @@ def heat_map(
 
     Raises:
         TypeError: `attention` is not an AttentionMap.
-        UsageError: unknown layer or head, or a `vmax` that is not above 0.
+        UsageError: unknown layer or head, or a `vmax` that is no number above 0.
 
     >>> import numpy as np
     >>> from molattn.explain import AttentionMap
@@ -81,7 +81,7 @@ def draw_atoms(
 
     The numbers at the atoms are their indices, as in `heat_map`. White is 0, and the darkest color is the largest
     weight of this picture, the end of its scale: compare numbers, not colors, between pictures. Attention to virtual
-    nodes is written as text.
+    nodes is written as text. Atoms with NaN have no disc.
 
     Args:
         attention: the attention map of a molecule.
@@ -96,8 +96,8 @@ def draw_atoms(
 
     Raises:
         TypeError: `attention` is not an AttentionMap.
-        UsageError: unknown atom, layer or head, the size is too small, `vmax` is not above 0, or the nodes of the map
-            are tokens.
+        UsageError: unknown atom, layer or head, the size is too small or not two integers, `vmax` is no number above 0,
+            or the nodes of the map are tokens.
         InputError: the atoms of the map are not those of its SMILES.
 
     >>> import numpy as np
@@ -155,7 +155,7 @@ def draw_atom_values(
     Raises:
         SmilesError: the SMILES cannot be read.
         InputError: another number of values than of atoms.
-        UsageError: the size is too small.
+        UsageError: the size is too small, or not two integers.
 
     >>> from molattn.viewer import draw_atom_values
     >>> picture = draw_atom_values("CCO", [-0.04, 0.04, -0.40], name="partial charge", unit="e")
@@ -169,8 +169,7 @@ def draw_atom_values(
             f"values have shape {numbers.shape}, and {short_repr(smiles)} has {mol.GetNumAtoms()} atoms: "
             "give one value for each"
         )
-    finite = np.abs(numbers[np.isfinite(numbers)])
-    vmax = float(finite.max()) if finite.size and finite.max() > 0 else 1.0
+    vmax = resolve_vmax(numbers, None)
     low = -vmax if (numbers < 0).any() else 0.0
     in_unit = f" {shorten(unit, 20)}" if unit else ""
     scale = Scale(low, vmax, f"{low:.2g}", f"{vmax:.2g}{in_unit}", positive=ABOVE)
@@ -212,7 +211,8 @@ def draw_attribution(attribution: Attribution, size: tuple[int, int] | None = No
     """Draw the molecule with a disc under each atom: orange if it raises the prediction, blue if it lowers it.
 
     Values without a sign, such as attention weights, are green, darker for larger ones. The numbers at the atoms are
-    the values. White is 0, and the darkest color is the largest absolute value of this picture, the end of its scale.
+    the values; atoms with NaN have no disc. White is 0, and the darkest color is the largest absolute value of this
+    picture, the end of its scale.
     Below the molecule are the prediction, as a sum if the attributions add up, the method, and its faithfulness for
     this model.
 
@@ -222,7 +222,7 @@ def draw_attribution(attribution: Attribution, size: tuple[int, int] | None = No
 
     Raises:
         TypeError: `attribution` is not an Attribution.
-        UsageError: the size is too small.
+        UsageError: the size is too small, or not two integers.
         InputError: the atoms of the attribution are not those of its SMILES.
 
     >>> import numpy as np
@@ -236,7 +236,7 @@ def draw_attribution(attribution: Attribution, size: tuple[int, int] | None = No
     """
     check_type(attribution, Attribution, "draw_attribution")
     values = np.asarray(attribution.values, dtype=np.float64)
-    top = float(np.abs(values).max(initial=0.0)) or 1.0
+    top = resolve_vmax(values, None)
     two_sided = bool((values < 0).any())
     ends = (f"{-top:.2g}", f"{top:+.2g}") if two_sided else ("0", f"{top:.2g}")
     unit = f", in {shorten(attribution.unit, 40)}" if attribution.unit and attribution.has_unit else ""

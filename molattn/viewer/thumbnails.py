@@ -14,6 +14,7 @@ from rdkit import Chem
 from molattn.errors import UsageError, check_type, short_repr
 from molattn.explain import AttentionMap
 from molattn.explain.attention_map import resolve_index
+from molattn.viewer.cells import resolve_vmax
 from molattn.viewer.discs import molecule_from_map
 from molattn.viewer.figures import WEIGHTS, add_axes, footer_height, new_figure, render, shorten, write_footer
 from molattn.viewer.palette import ATTENTION, MARK
@@ -76,7 +77,7 @@ def head_grid(
         values = values[:, :, atom]
     elif structure is not None:
         values = values.mean(2)
-    top = float(values.max()) or 1.0
+    top = resolve_vmax(values, None)
     side = 1.1 if heads <= 8 else max(0.6, 8.8 / heads)
     left, right, above = 0.65, 1.0, 0.65
     width = left + heads * (side + _GAP) + right
@@ -95,7 +96,7 @@ def head_grid(
                 axes.spines[:].set_visible(False)
                 axes.patch.set(**frame)
             value = values[layer, head]
-            norm = Normalize(0, top if scale == "common" else float(value.max()) or 1.0)
+            norm = Normalize(0, top if scale == "common" else resolve_vmax(value, None))
             if structure is None:
                 _draw_matrix(axes, value, norm, layers * heads * n * n <= _MAX_CELLS)
             else:

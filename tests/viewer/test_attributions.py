@@ -124,3 +124,11 @@ def test_invalid_sizes_and_atoms_are_rejected():
         attribution("CCO").draw((100, 100))
     with pytest.raises(InputError, match="3 atoms"):
         dataclasses.replace(attribution("CCO"), smiles="CCN").draw()
+
+
+def test_atoms_with_nan_have_no_disc_and_change_no_other_color():
+    missing, zero = (attribution("CCO", [-0.5, x, 1.0]).draw() for x in (np.nan, 0.0))
+    first, _, last = discs(zero)
+    assert discs(missing) == [first, last]
+    assert format_values(np.array([-0.5, np.nan, 1.0])) == ["-0.50", "nan", "+1.00"]
+    assert_sound(attribution("CCO", [np.nan] * 3).draw())

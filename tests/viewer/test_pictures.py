@@ -327,3 +327,33 @@ def test_values_for_other_atoms_are_rejected():
         draw_atom_values("C1CC", [1.0])
     with pytest.raises(UsageError, match="size is at least"):
         draw_atom_values("C", [1.0], size=(10, 10))
+
+
+def test_weights_that_are_nan_are_not_drawn_and_change_no_other_color():
+    attention = attention_map("CCO")
+    weights = attention.weights.copy()
+    weights[..., 1] = np.nan
+    missing = dataclasses.replace(attention, weights=weights)
+    rest = dataclasses.replace(attention, weights=np.where(np.isnan(weights), 0, weights))
+    for atom in (None, 2):
+        drawn, expected = discs(draw_atoms(missing, atom)), discs(draw_atoms(rest, atom))
+        assert drawn == [expected[0], expected[2]]
+    for picture in (heat_map(missing), head_grid(missing), head_grid(missing, "atoms"), head_grid(missing, "atoms", 2)):
+        assert_sound(picture)
+    for show in (draw_atoms, heat_map):
+        assert_sound(show(dataclasses.replace(attention, weights=np.full_like(weights, np.nan))))
+
+
+@pytest.mark.parametrize("size", [(300.5, 300), (300,), (300, 300, 300), 300, "big", ("300", "300")])
+def test_a_size_is_two_integers(size):
+    draw = inspect.unwrap(draw_atoms)  # without the tests' own checks of argument types
+    with pytest.raises(UsageError, match="^size is the width and height in pixels, two integers, not "):
+        draw(attention_map("CCO"), size=size)
+    assert draw(attention_map("CCO"), size=np.array([300, 200])) == draw_atoms(attention_map("CCO"), size=(300, 200))
+
+
+@pytest.mark.parametrize("vmax", ["a", [1.0], np.nan, 0, -1.0])
+@pytest.mark.parametrize("draw", [heat_map, draw_atoms])
+def test_the_darkest_color_is_that_of_a_number_above_0(draw, vmax):
+    with pytest.raises(UsageError, match="^vmax, the value of the darkest color, must be a number above 0, not "):
+        inspect.unwrap(draw)(attention_map("CCO"), vmax=vmax)
