@@ -213,7 +213,8 @@ class AttentionMap:
             raise UsageError(f"{short_repr(str(path.parent))} is not a folder: create it first")
         weights = np.ascontiguousarray(self.weights)
         content = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "weights"}
-        metadata = json.dumps({"schema": SCHEMA, **content})
+        # Predictions may be NumPy's or torch's numbers, as a column of a table has them.
+        metadata = json.dumps({"schema": SCHEMA, **content}, default=lambda x: np.asarray(x).item())
         write_bytes(path, to_bytes({"weights": weights}, {"map": metadata, "sha256": _checksum(metadata, weights)}))
 
     @classmethod
