@@ -38,6 +38,13 @@ def resolve_device(device: str | torch.device) -> torch.device:
             raise UsageError(f"device {str(device)!r}: there is no GPU {found.index} here, only {count} of them")
     if found.type == "mps" and not torch.backends.mps.is_available():
         raise UsageError(f"device {str(device)!r}: torch finds no Apple GPU here, see `molattn doctor`")
+    if found.type not in ("cpu", "cuda", "mps"):
+        try:
+            torch.zeros(1, device=found).cpu()  # the meta device has no numbers to return; others may not be installed
+        except (AssertionError, ImportError, RuntimeError) as error:
+            raise UsageError(
+                f"device {str(device)!r}: torch cannot compute on it here, see `molattn doctor`"
+            ) from error
     return found
 
 

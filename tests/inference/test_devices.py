@@ -129,3 +129,12 @@ def test_an_output_is_not_resumed_with_another_precision(predictor):
         identities.add(embedding_columns(predictor, Path("out.csv")).options)
     predictor.to("cpu")
     assert len(identities) == 4
+
+
+@pytest.mark.parametrize("device", ["meta", torch.device("meta"), "vulkan", "hpu"])
+def test_a_device_that_cannot_compute_here(predictor, tmp_path, device):
+    predictor.save(tmp_path)
+    with pytest.raises(
+        UsageError, match=rf"^device '{device}': torch cannot compute on it here, see `molattn doctor`$"
+    ):
+        load(tmp_path, device=device)
