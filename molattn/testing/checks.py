@@ -6,6 +6,7 @@ from copy import deepcopy
 import torch
 from torch import Tensor, nn
 
+from molattn.errors import check_type
 from molattn.graph import DenseGraph
 from molattn.models.random_states import seeded
 from molattn.testing.cases import (
@@ -58,6 +59,7 @@ def check_model(
     ...     print(str(error).partition(":")[0])
     the order of the nodes changes the outputs
     """
+    check_type(model, nn.Module, "check_model")
     copy = deepcopy(model).cpu().eval()
     if rows_sum_to_one is None:
         rows_sum_to_one = bool(getattr(model, "rows_sum_to_one", True))

@@ -1,5 +1,6 @@
 """check_model: every layer and model of molattn passes, and each fault fails with its own message."""
 
+import inspect
 from dataclasses import replace
 
 import pytest
@@ -199,3 +200,9 @@ def test_a_layer_without_node_dim_needs_graphs():
     with pytest.raises(TypeError, match="pass graphs"):
         check_model(WithoutSizes())
     check_model(WithoutSizes(), random_graphs(4))
+
+
+def test_what_is_no_module_is_a_type_error():
+    for wrong, name in ((None, "NoneType"), (Layer, "type"), ([Layer()], "list: pass one of its elements")):
+        with pytest.raises(TypeError, match=f"^check_model takes a Module, not {name}$"):
+            inspect.unwrap(check_model)(wrong)  # without the tests' check of its annotation
