@@ -1,6 +1,6 @@
 """The atoms in which the two molecules of a matched pair differ."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 
 from rdkit import rdBase
@@ -11,7 +11,7 @@ from molattn.chem.parse import MAX_ATOMS, as_list, canonical_smiles, read_smiles
 
 
 def changed_atoms(
-    smiles: Sequence[str], pairs: Sequence[MatchedPair], *, max_atoms: int = MAX_ATOMS
+    smiles: Iterable[str], pairs: Sequence[MatchedPair], *, max_atoms: int = MAX_ATOMS
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """The atoms in which the two molecules of each matched pair differ: those of the substituents of its transform.
 

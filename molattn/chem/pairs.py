@@ -5,7 +5,7 @@ fragments; RDKit's rdMMPA cuts the bonds.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
@@ -86,7 +86,7 @@ class Effect:
     std: float | None
 
 
-def matched_pairs(smiles: Sequence[str]) -> list[MatchedPair]:
+def matched_pairs(smiles: Iterable[str]) -> list[MatchedPair]:
     """All pairs of molecules that differ by one substituent: matched molecular pairs by single cuts.
 
     A bond is cut where rdMMPA cuts one: a single bond outside of rings, from a carbon without a double or triple bond
