@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -144,7 +143,7 @@ def draw_cells(
     row_axis: str,
     column_axis: str,
     label: str,
-    vmax: int | float | None = None,
+    vmax: Any = None,
     texts: Sequence[Sequence[Sequence[str]]] | None = None,
     faithfulness: str = "",
 ) -> Picture:
@@ -215,7 +214,7 @@ def draw_cells(
         return render(figure)
 
 
-def resolve_vmax(values: np.ndarray, vmax: int | float | None) -> float:
+def resolve_vmax(values: np.ndarray, vmax: Any) -> float:
     """The value of the darkest color: `vmax`, or if it is None the largest absolute value, or 1 if all values are 0.
 
     Values that are not finite do not count.
@@ -225,7 +224,7 @@ def resolve_vmax(values: np.ndarray, vmax: int | float | None) -> float:
     """
     if vmax is None:
         return float(np.abs(values[np.isfinite(values)]).max(initial=0.0)) or 1.0
-    if not isinstance(vmax, Real) or not vmax > 0:
+    if not isinstance(vmax, int | float | np.number) or not vmax > 0:
         raise UsageError(f"vmax, the value of the darkest color, must be a number above 0, not {short_repr(vmax)}")
     return float(vmax)
 

@@ -166,7 +166,7 @@ def draw_discs(
     ring_atom: int | None = None,
     labels: Sequence[str] = (),
     footer: str = "",
-    size: tuple[int, int] | None = None,
+    size: Any = None,
 ) -> Picture:
     """Draw a molecule with a disc under each atom for its value; atoms with NaN have no disc.
 
