@@ -41,8 +41,8 @@ INTRODUCTION = f"""# Settings of the boosted trees
 
 Made by `python benchmarks/arena_trees.py --page docs/results/trees.md`; the help of the command describes the protocol.
 The trees of `--with-trees` alone, on held-out folds of the labeled molecules of TDC's tasks, by parameters of LightGBM
-that differ from those of small trees. `molattn train --with-trees` fits small trees to fewer than {LARGE:,} molecules; to
-more it fits large ones, with {LARGE_SIZE}. The number of molecules is that of a training.
+that differ from those of small trees. `molattn train --with-trees` fits small trees to fewer than {LARGE:,} molecules;
+to more it fits large ones, with {LARGE_SIZE}. The number of molecules is that of a training.
 Differences of the metric of the leaderboard, the mean over folds: positive is better.
 
 Once the weight of the trees is fitted to the validation molecules, the trees are fitted again, to these as well:

@@ -1,6 +1,6 @@
 """The cost of a hundred million and of ten billion molecules, and the limits that are reached first: docs/scale.md.
 
-    python benchmarks/plan.py -o docs/scale.md [--predict-us 170 ...]
+    python benchmarks/plan.py -o docs/scale.md [--predict-us 120 ...]
 
 Everything is computed from the unit costs, which are options; their defaults were measured (docs/results).
 Stragglers, failures and retries are simulated, with a seed. Nothing is measured here, and torch is not imported.
@@ -30,23 +30,23 @@ def _cost(default: float, unit: str, what: str, source: str) -> float:
 class Costs:
     """The costs of one molecule, one start and one machine."""
 
-    read_us: float = _cost(61, "us of a core", "a molecule from its SMILES", f"{_STAGES}: molecules from SMILES")
+    read_us: float = _cost(45, "us of a core", "a molecule from its SMILES", f"{_STAGES}: molecules from SMILES")
     predict_us: float = _cost(
-        170,
+        120,
         "us of a core",
         "a prediction, from CSV to CSV, reading included",
-        "[from CSV to CSV](results/prediction_speed.md#from-csv-to-csv-on-other-processors): 5,893 molecules a CPU second",
+        "[from CSV to CSV](results/prediction_speed.md#from-csv-to-csv): 8,363 molecules a CPU second",
     )
     scan_us: float = _cost(1, "us of a core", "a row of a table read as text", f"{_STAGES}: the table is read")
     train_us: float = _cost(
-        383,
+        180,
         "us of a core",
         "a molecule in an epoch of training",
-        "[an epoch](results/training_speed.md#an-epoch): 2,608 molecules a second of CPU",
+        "[an epoch](results/training_speed.md#an-epoch): 5,562 molecules a second of CPU",
     )
     atoms: float = _cost(16, "atoms", "in the mean molecule of the figures above", "the mean of the NCI's molecules")
     start_s: float = _cost(
-        1.33,
+        1.24,
         "s of a core",
         "a start of `molattn predict`",
         "[from CSV to CSV](results/prediction_speed.md#from-csv-to-csv): one molecule",
