@@ -62,7 +62,7 @@ def scaled_dot(q: Tensor, k: Tensor, layout: AttentionLayout) -> Tensor:
     >>> scaled_dot(q, k, DenseLayout()).tolist()  # 4 / sqrt(4)
     [[2.0, 2.0]]
     """
-    return layout.pairwise_dot(q * max(1, q.shape[-1]) ** -0.5, k)
+    return layout.pairwise_dot(q * q.shape[-1] ** -0.5, k)
 
 
 def query_transform(score: Score) -> Callable[[Tensor], Tensor] | None:
