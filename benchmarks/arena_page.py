@@ -100,7 +100,7 @@ def page(results: Sequence[Row], reads: Sequence[Row], folds: Sequence[Row], int
 def _measured(results: Sequence[Row], folds: Sequence[Row]) -> str:
     """The number of runs of each model."""
     lines = ["## Runs\n"]
-    models = list(dict.fromkeys(row["model"] for row in results))
+    models = models_of(results)
     if not models:
         lines.append("No training has been scored yet: the tables of scores below have published results only.")
     for model in models:
@@ -112,6 +112,11 @@ def _measured(results: Sequence[Row], folds: Sequence[Row]) -> str:
     if not folds:
         lines.append("No setting has been measured in folds yet.")
     return "\n".join(lines)
+
+
+def models_of(results: Sequence[Row]) -> list[str]:
+    """The models, those of `MAIN_MODELS` first."""
+    return sorted(dict.fromkeys(row["model"] for row in results), key=lambda model: model not in MAIN_MODELS)
 
 
 def scores_of(results: Sequence[Row], task: str, model: str, part: str = "all") -> list[Row]:
@@ -139,7 +144,7 @@ def means_of(task: str) -> list[float]:
 
 def _tdc(results: Sequence[Row], reads: Sequence[Row]) -> str:
     own = [row for row in results if TASKS[row["task"]].group == TDC]
-    models = list(dict.fromkeys(row["model"] for row in own))
+    models = models_of(own)
     num_reads = Counter[str]()
     for row in reads:
         num_reads[row["task"]] += int(row["count"])
@@ -260,7 +265,7 @@ def _moleculeace(results: Sequence[Row]) -> str:
         [name, "published", "30", f"{both:.3f}", f"{cliffs:.3f}"]
         for name, (both, cliffs) in PUBLISHED["moleculeace"].items()
     ]
-    models = list(dict.fromkeys(row["model"] for row in own))
+    models = models_of(own)
     for model in models:
         scored = [name for name in names if scores_of(own, name, model)]
         means = [
