@@ -19,6 +19,9 @@ import difflib
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class MolattnError(Exception):
@@ -291,6 +294,16 @@ def unknown_choice(kind: str, value: object, choices: Iterable[str], alternative
     if close:
         hints.append(f"did you mean {close[0]!r}?")
     return f"unknown {kind} {short_repr(value)}: {'; '.join(hints)}"
+
+
+def as_list(values: Iterable[T], what: str = "SMILES", example: str = "CCO") -> list[T]:
+    """The values as a list.
+
+    Raises TypeError for a single string, which would be read letter by letter.
+    """
+    if isinstance(values, str):
+        raise TypeError(f"pass a list of {what}, such as [{example!r}], not one string")
+    return list(values)
 
 
 def check_type(value: object, expected: type, function: str) -> None:

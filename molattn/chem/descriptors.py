@@ -10,8 +10,8 @@ from rdkit import Chem, rdBase
 
 from molattn.chem.brackets import RDKIT_ERRORS
 from molattn.chem.morgan import MORGAN_DESCRIPTORS, MORGAN_FEATURIZER, log_counts, morgan_columns
-from molattn.chem.parse import MAX_ATOMS, as_list, read_smiles
-from molattn.errors import UsageError, unknown_choice
+from molattn.chem.parse import MAX_ATOMS, read_smiles
+from molattn.errors import UsageError, as_list, unknown_choice
 
 # Ipc grows without bounds, up to 1e100; AvgIpc is its normalized form.
 _EXCLUDED = ("Ipc",)

@@ -11,8 +11,8 @@ from rdkit.Chem import rdFingerprintGenerator, rdReducedGraphs
 from molattn.chem.descriptors import FAST_DESCRIPTORS, descriptor_values
 from molattn.chem.molecule import Progress, map_rows
 from molattn.chem.morgan import MORGAN_COLUMNS, MORGAN_FEATURIZER, count_fingerprint, morgan_generator
-from molattn.chem.parse import NO_ATOM_LIMIT, as_list, convert_rdkit_errors, read_smiles
-from molattn.errors import SmilesError, UsageError, unknown_choice
+from molattn.chem.parse import NO_ATOM_LIMIT, convert_rdkit_errors, read_smiles
+from molattn.errors import SmilesError, UsageError, as_list, unknown_choice
 
 AVALON_BITS = 1024
 ERG_LENGTH = 315

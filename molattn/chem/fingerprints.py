@@ -7,8 +7,8 @@ import numpy as np
 from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 
-from molattn.chem.parse import MAX_ATOMS, as_list, convert_rdkit_errors, read_smiles
-from molattn.errors import UsageError
+from molattn.chem.parse import MAX_ATOMS, convert_rdkit_errors, read_smiles
+from molattn.errors import UsageError, as_list
 
 RADIUS, FINGERPRINT_BITS = 2, 2048
 

@@ -8,9 +8,9 @@ import numpy as np
 from rdkit import Chem, RDConfig, rdBase
 
 from molattn.chem.features import output_order
-from molattn.chem.parse import as_list, canonical_smiles, read_smiles
+from molattn.chem.parse import canonical_smiles, read_smiles
 from molattn.chem.standardize import inchi_key
-from molattn.errors import InputError
+from molattn.errors import InputError, as_list
 
 # RDKit treats seed 0 as "no seed", and accepts 32 bits.
 _SEEDS = 2**31 - 1

@@ -17,7 +17,6 @@ from molattn.chem.conformers import ConformerOptions, distances
 from molattn.chem.parse import (
     MAX_ATOMS,
     add_hydrogens,
-    as_list,
     has_stereo,
     read_for_codes,
     read_smiles,
@@ -25,7 +24,7 @@ from molattn.chem.parse import (
 )
 from molattn.chem.standardize import standardized_smiles
 from molattn.chem.workers import map_chunks
-from molattn.errors import ConformerError, SmilesError
+from molattn.errors import ConformerError, SmilesError, as_list
 
 # Rows per task of a worker: many, so that sending them costs little, but few enough to balance the workers.
 CHUNK_SIZE = 256

@@ -7,7 +7,8 @@ from rdkit import rdBase
 
 from molattn.chem.edits import Substituent, context_of, read_parent, substituents_of
 from molattn.chem.pairs import HYDROGEN, MatchedPair, capped_context
-from molattn.chem.parse import MAX_ATOMS, as_list, canonical_smiles, read_smiles
+from molattn.chem.parse import MAX_ATOMS, canonical_smiles, read_smiles
+from molattn.errors import as_list
 
 
 def changed_atoms(

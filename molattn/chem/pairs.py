@@ -16,8 +16,8 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdMMPA
 
 from molattn.chem.brackets import RDKIT_ERRORS, UNSANITIZED
-from molattn.chem.parse import MAX_ATOMS, as_list, canonical_smiles, read_smiles
-from molattn.errors import InputError
+from molattn.chem.parse import MAX_ATOMS, canonical_smiles, read_smiles
+from molattn.errors import InputError, as_list
 
 HYDROGEN = "[*:1][H]"
 """A hydrogen as a substituent."""

@@ -8,9 +8,9 @@ others. And numbers in brackets overflow: see `brackets`.
 import re
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeGuard
 
 import numpy as np
 from rdkit import Chem, rdBase
@@ -18,8 +18,6 @@ from rdkit import Chem, rdBase
 from molattn.chem.brackets import RDKIT_ERRORS, UNSANITIZED, bracket_error
 from molattn.chem.features import output_order
 from molattn.errors import InputError, SmilesError
-
-T = TypeVar("T")
 
 MAX_LENGTH = 10_000
 """Largest number of characters in a SMILES."""
@@ -40,16 +38,6 @@ _TOKENS = re.compile(r"(\[[^\[\]]*\])|(Cl|Br|[BCNOPSFIbcnops*])|(%\(\d+\)|%\d\d|
 _HYDROGEN = re.compile(r"\[H(:\d+)?\]")
 # Explicit hydrogen atoms, with or without an isotope, by symbol or by number.
 _HYDROGENS = re.compile(r"\[\d*[H#]")
-
-
-def as_list(values: Iterable[T], what: str = "SMILES", example: str = "CCO") -> list[T]:
-    """The values as a list.
-
-    Raises TypeError for a single string, which would be read letter by letter.
-    """
-    if isinstance(values, str):
-        raise TypeError(f"pass a list of {what}, such as [{example!r}], not one string")
-    return list(values)
 
 
 def read_smiles(text: object, *, max_atoms: int = MAX_ATOMS, add_hs: bool = False) -> Chem.Mol:

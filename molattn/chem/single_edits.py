@@ -10,8 +10,8 @@ from rdkit import Chem, rdBase
 from molattn.chem.edits import PARENT, edited_smiles, read_parent, substituents_of, substituted, with_nitrogen
 from molattn.chem.features import get_atoms, get_bonds
 from molattn.chem.pairs import HYDROGEN
-from molattn.chem.parse import MAX_ATOMS, as_list, canonical_smiles
-from molattn.errors import UsageError, unknown_choice
+from molattn.chem.parse import MAX_ATOMS, canonical_smiles
+from molattn.errors import UsageError, as_list, unknown_choice
 
 METHYL, HYDROXYL, CHAIN, HALOGEN, RING_NITROGEN = EDIT_KINDS = ("CH3/H", "OH/H", "CH2 in a chain", "F/Cl", "N/CH")
 """The kinds of edits, each in both directions."""

@@ -6,8 +6,8 @@ from functools import cache
 import numpy as np
 from rdkit import Chem, rdBase
 
-from molattn.chem.parse import MAX_ATOMS, as_list, canonical_smiles, check_num_atoms, convert_rdkit_errors, read_smiles
-from molattn.errors import UsageError, short_repr
+from molattn.chem.parse import MAX_ATOMS, canonical_smiles, check_num_atoms, convert_rdkit_errors, read_smiles
+from molattn.errors import UsageError, as_list, short_repr
 
 
 def murcko_scaffold(molecule: Chem.Mol | str, *, max_atoms: int = MAX_ATOMS) -> str:

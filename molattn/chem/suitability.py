@@ -10,7 +10,8 @@ from rdkit import RDConfig, rdBase
 from rdkit.Chem.FilterCatalog import FilterCatalog, FilterCatalogParams
 
 from molattn.chem.brackets import RDKIT_ERRORS
-from molattn.chem.parse import MAX_ATOMS, as_list, read_smiles
+from molattn.chem.parse import MAX_ATOMS, read_smiles
+from molattn.errors import as_list
 
 ALERT_CATALOGS = ("BRENK", "PAINS")
 """The catalogs of RDKit that `structural_alerts` searches."""

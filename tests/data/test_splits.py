@@ -21,6 +21,7 @@ from molattn.data import (
     scaffold_balanced_split,
     scaffold_split,
     split_labels,
+    tdc_scaffold_split,
     write_table,
 )
 from molattn.errors import InputError, UsageError
@@ -131,6 +132,14 @@ def test_invalid_sizes_raise(sizes):
 def test_sizes_may_be_off_by_rounding():
     keys = [str(k) for k in range(9)]
     assert Counter(random_split(keys, (0.3333333, 0.3333333, 0.3333334))) == dict.fromkeys(SPLIT_LABELS, 3)
+
+
+@pytest.mark.parametrize("name", [*SPLITS, *SPLITS_BY_TARGET])
+def test_one_smiles_is_no_table_of_its_letters(name):
+    with pytest.raises(TypeError, match="not one string"):
+        split_labels(name, "CCCCO", np.arange(5.0), (0.6, 0.2, 0.2), 0)
+    with pytest.raises(TypeError, match="not one string"):
+        tdc_scaffold_split("CCCCO", seed=1)
 
 
 def test_a_negative_seed():

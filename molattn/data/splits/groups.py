@@ -7,6 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from molattn.errors import as_list
+
 NUM_BINS = 10
 """Number of strata of continuous targets."""
 
@@ -14,7 +16,7 @@ NUM_BINS = 10
 def group_rows(names: Sequence[str]) -> dict[str, list[int]]:
     """The indices, from 0, of the rows with each name."""
     groups: dict[str, list[int]] = defaultdict(list)
-    for row, name in enumerate(names):
+    for row, name in enumerate(as_list(names)):
         groups[name].append(row)
     return dict(groups)
 
@@ -35,7 +37,7 @@ def connect_groups(*names: Sequence[str]) -> list[str]:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    n = len(names[0])
+    n = len(as_list(names[0]))
     ids = [np.unique(np.array(of_list, dtype=object), return_inverse=True)[1] for of_list in names]
     starts = np.cumsum([n, *(int(x.max(initial=-1)) + 1 for x in ids)])
     # A graph of the rows and the names, with an edge from each row to each of its names.
@@ -98,6 +100,7 @@ def group_by_scaffold(smiles: Sequence[str], scaffold_of: Callable[[str], str] |
         smiles: n canonical SMILES.
         scaffold_of: from a SMILES to its scaffold, by default `molattn.chem.murcko_scaffold`.
     """
+    smiles = as_list(smiles)
     if scaffold_of is None:
         from molattn.chem import murcko_scaffold  # imported here, because it imports RDKit
         from molattn.chem.parse import NO_ATOM_LIMIT
@@ -116,6 +119,7 @@ def group_by_cluster(smiles: Sequence[str]) -> dict[str, list[int]]:
     from molattn.chem import butina_clusters  # imported here, because it imports RDKit
     from molattn.chem.parse import NO_ATOM_LIMIT
 
+    smiles = as_list(smiles)
     molecules = sorted(set(smiles))
     centroids = {}
     for cluster in butina_clusters(molecules, max_atoms=NO_ATOM_LIMIT):

@@ -9,7 +9,7 @@ from molattn.data.datasets.cards import OfficialSplit
 from molattn.data.splits.labels import Labels
 from molattn.data.splits.splitters import random_split
 from molattn.data.tables.table import Table, column
-from molattn.errors import InputError, SmilesError, short_repr, unknown_choice
+from molattn.errors import InputError, SmilesError, as_list, short_repr, unknown_choice
 
 TDC_VALIDATION_SHARE = 0.125
 """The share of validation rows among those that are not test rows, in TDC's benchmark groups."""
@@ -42,7 +42,7 @@ def tdc_scaffold_split(smiles: Sequence[str], seed: int, share: float = TDC_VALI
     from molattn.chem.parse import NO_ATOM_LIMIT
 
     rows_by_scaffold: dict[str, list[int]] = {}
-    for row, text in enumerate(smiles):
+    for row, text in enumerate(as_list(smiles)):
         try:
             scaffold = murcko_scaffold(text, max_atoms=NO_ATOM_LIMIT)
         except SmilesError:

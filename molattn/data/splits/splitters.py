@@ -30,7 +30,7 @@ from molattn.data.splits.labels import (
     random_generator,
     validate_sizes,
 )
-from molattn.errors import InputError, UsageError, unknown_choice
+from molattn.errors import InputError, UsageError, as_list, unknown_choice
 
 
 def random_split(
@@ -227,7 +227,7 @@ def kennard_stone_split(
     from molattn.chem import Fingerprints  # imported here, because it imports RDKit
     from molattn.chem.parse import NO_ATOM_LIMIT
 
-    molecules = sorted(set(smiles))
+    molecules = sorted(set(as_list(smiles)))
     fingerprints = Fingerprints(molecules, max_atoms=NO_ATOM_LIMIT)
     smallest = np.array([fingerprints.similarities(i).min() for i in range(len(molecules))])
     selected = [int(smallest.argmin())]
