@@ -21,7 +21,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 class MolattnError(Exception):
@@ -296,10 +296,20 @@ def unknown_choice(kind: str, value: object, choices: Iterable[str], alternative
     return f"unknown {kind} {short_repr(value)}: {'; '.join(hints)}"
 
 
-def as_list(values: Iterable[T], what: str = "SMILES", example: str = "CCO") -> list[T]:
+def as_list(values: Iterable[_T], what: str = "SMILES", example: str = "CCO") -> list[_T]:
     """The values as a list.
 
-    Raises TypeError for a single string, which would be read letter by letter.
+    Args:
+        values: of a function that takes several.
+        what: they are, in the plural.
+        example: of one of them.
+
+    Raises:
+        TypeError: a single string, which would be read letter by letter.
+
+    >>> from molattn.errors import as_list
+    >>> as_list(("CCO", "CCN"))
+    ['CCO', 'CCN']
     """
     if isinstance(values, str):
         raise TypeError(f"pass a list of {what}, such as [{example!r}], not one string")

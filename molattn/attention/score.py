@@ -62,7 +62,7 @@ def scaled_dot(q: Tensor, k: Tensor, layout: AttentionLayout) -> Tensor:
     >>> scaled_dot(q, k, DenseLayout()).tolist()  # 4 / sqrt(4)
     [[2.0, 2.0]]
     """
-    return layout.pairwise_dot(q * q.shape[-1] ** -0.5, k)
+    return layout.pairwise_dot(q / q.shape[-1] ** 0.5, k)
 
 
 def query_transform(score: Score) -> Callable[[Tensor], Tensor] | None:
@@ -70,7 +70,7 @@ def query_transform(score: Score) -> Callable[[Tensor], Tensor] | None:
     if score is dot:
         return lambda q: q
     if score is scaled_dot:
-        return lambda q: q * q.shape[-1] ** -0.5
+        return lambda q: q / q.shape[-1] ** 0.5
     return score.w if isinstance(score, General) else None
 
 

@@ -285,6 +285,16 @@ def test_every_receiver_has_one_query(num_receivers, backends):
         attention_weights(q, q, edges)
 
 
+@pytest.mark.parametrize("score", ["dot", "scaled_dot"])
+@pytest.mark.parametrize("return_weights", [False, True])
+def test_queries_without_channels_attend_to_all_keys_alike(score, return_weights):
+    q, k, v = torch.ones(3, 0), torch.ones(4, 0), torch.arange(8.0).view(4, 2)
+    out = attend(q, k, v, score=score, return_weights=return_weights)
+    torch.testing.assert_close(
+        out[0] if return_weights else out, torch.nn.functional.scaled_dot_product_attention(q, k, v)
+    )
+
+
 def test_edges_without_heads_give_an_empty_output():
     q = torch.randn(4, 0, 6)
     assert attend(q, q, q, EdgeListLayout(torch.tensor([0, 1]), torch.tensor([1, 1]), 4)).shape == (4, 0, 6)
