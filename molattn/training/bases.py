@@ -41,6 +41,14 @@ FINE_TUNING_MANY: dict[str, dict[str, Any]] = {"model": {"dropout": 0.0}, "train
 the model would forget the descriptors that the base model has learned, so they remain auxiliary targets. Dropout is not
 needed."""
 
+FEW_MOLECULES = range(250, 900)
+"""The numbers of training molecules for which `molattn.training.distillation` is the default. For fewer there are no
+measurements. For more it would double the time of a training, and `--distillation` asks for it."""
+
+MOLECULES_WITH_VARIANTS = 2_000
+"""The number of molecules to which distillation adds variants to few training molecules by default: folds of TDC's
+tasks in `docs/arena.md`."""
+
 CARD = "card.toml"
 
 OVERRIDABLE_SETTINGS = ("dropout",)

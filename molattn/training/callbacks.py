@@ -72,8 +72,8 @@ def build_callbacks(config: RunConfig) -> list[Callback]:
 class ReportEpochs(Callback):
     """Calls `report` with the record of each epoch, and the maximum number of epochs."""
 
-    def __init__(self, report: Callable[[EpochRecord, int], None], epochs: int):
-        self.report, self.epochs = report, epochs
+    def __init__(self, report: Callable[[EpochRecord, int], None]):
+        self.report = report
 
-    def on_epoch_end(self, learner: Learner, record: EpochRecord) -> None:  # noqa: ARG002
-        self.report(record, self.epochs)
+    def on_epoch_end(self, learner: Learner, record: EpochRecord) -> None:
+        self.report(record, learner.config.epochs)

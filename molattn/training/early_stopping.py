@@ -11,7 +11,7 @@ from molattn.data.schema import MAX_FLOAT, Boolean, Integer, ListOf, Number, Rec
 from molattn.models.tensor_file import check_finite
 from molattn.training.checkpoint_validation import check_tensors
 from molattn.training.learner import Learner
-from molattn.training.metrics import METRICS, VAL_LOSS, label_of
+from molattn.training.metrics import LOSSES, METRICS, TRAIN_LOSS, VAL_LOSS, label_of, tracked_label
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class EpochRecord:
             if it is undefined.
         best: whether this epoch is the best so far.
         metric: the name of `val_metric`.
-        tracking_metric: the quantity whose best value selects the epoch: "val_loss" or `metric`.
+        tracking_metric: the quantity whose best value selects the epoch: "val_loss", "train_loss" or `metric`.
         best_value: the best value of the tracking metric so far.
     """
 
@@ -44,7 +44,7 @@ class EpochRecord:
     @property
     def tracked_value(self) -> float:
         """The value of the tracking metric."""
-        return self.val_loss if self.tracking_metric == VAL_LOSS else self.val_metric
+        return {VAL_LOSS: self.val_loss, TRAIN_LOSS: self.train_loss}.get(self.tracking_metric, self.val_metric)
 
     def describe(self) -> str:
         """The tracking metric, its value and the best so far; then `val_metric`, if that is another quantity.
@@ -55,8 +55,9 @@ class EpochRecord:
         'validation loss 0.400, best 0.400, RMSE 0.810'
         """
         value, best, metric = map(_format, (self.tracked_value, self.best_value, self.val_metric))
-        text = f"validation {label_of(self.tracking_metric)} {value}, best {best}"
-        return f"{text}, {label_of(self.metric)} {metric}" if self.tracking_metric == VAL_LOSS else text
+        text = f"{tracked_label(self.tracking_metric)} {value}, best {best}"
+        which = "validation " if self.tracking_metric == TRAIN_LOSS else ""
+        return f"{text}, {which}{label_of(self.metric)} {metric}" if self.tracking_metric in LOSSES else text
 
 
 def _format(value: float) -> str:
@@ -116,7 +117,7 @@ class EarlyStopping:
     Args:
         patience: epochs without improvement after which training stops.
         reference: the state of the model, with the names, dtypes and shapes of the weights.
-        tracking_metric: the quantity that selects the epoch: "val_loss" or the metric of the learner.
+        tracking_metric: the quantity that selects the epoch: "val_loss", "train_loss" or the metric of the learner.
 
     Attributes:
         history: the records of all epochs.
@@ -171,7 +172,7 @@ class EarlyStopping:
         Returns whether to stop.
         """
         train_loss, val_loss, metric = learner.train_losses.pop(), learner.val_losses.pop(), learner.pop_metric()
-        value = val_loss if self.tracking_metric == VAL_LOSS else metric
+        value = {VAL_LOSS: val_loss, TRAIN_LOSS: train_loss}.get(self.tracking_metric, metric)
         better = math.isfinite(val_loss) and self._is_better(value)
         if better:
             self.best, self.best_epoch = value, epoch + 1
@@ -187,5 +188,5 @@ class EarlyStopping:
             return True
         if math.isnan(self.best) or math.isnan(value):
             return not math.isnan(value)
-        larger = self.tracking_metric != VAL_LOSS and METRICS[self.tracking_metric].larger_is_better
+        larger = self.tracking_metric not in LOSSES and METRICS[self.tracking_metric].larger_is_better
         return value > self.best if larger else value < self.best

@@ -10,23 +10,31 @@ from molattn.models.base import MoleculeModel
 from molattn.models.scaler import TargetScaler
 from molattn.models.task import Task
 from molattn.models.tasks import Regression
-from molattn.training.callbacks import Callback, build_callbacks
+from molattn.training.callbacks import Callback, ReportEpochs, build_callbacks
 from molattn.training.checkpoint import CheckpointFolder
+from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules
-from molattn.training.early_stopping import FitResult
+from molattn.training.distillation import (
+    describe_teacher,
+    generate_variants,
+    second_training,
+    with_labels_of_teacher,
+)
+from molattn.training.early_stopping import EpochRecord, FitResult
 from molattn.training.fit import fit
 from molattn.training.initialization import initialize_model
-from molattn.training.metrics import VAL_LOSS, label_of, why_undefined
+from molattn.training.metrics import LOSSES, VAL_LOSS, label_of, why_undefined
 from molattn.training.objectives import add_auxiliary_targets, build_auxiliary_objective
 from molattn.training.run_config import RunConfig
 
 
 @dataclass(frozen=True)
 class FittedEnsemble:
-    """Trained models, and the result of each fit."""
+    """Trained models, the result of each fit, and the settings of the fits, except for the seeds."""
 
     models: tuple[MoleculeModel, ...]
     fits: tuple[FitResult, ...]
+    settings: TrainingConfig
 
 
 def fit_ensemble(
@@ -42,32 +50,52 @@ def fit_ensemble(
     warn: Callable[[str], None] = lambda _: None,
     initial: Sequence[MoleculeModel] = (),
     task_weights: Sequence[float] = (),
+    *,
+    on_teacher: Callable[[int, CheckpointFolder | None], None] = lambda _, __: None,
+    teacher_checkpoints: Callable[[int], CheckpointFolder | None] = lambda _: None,
+    report_teacher: Callable[[EpochRecord, int], None] = lambda _, __: None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> FittedEnsemble:
     """Fit `config.training.ensemble_size` models to the same molecules, one after the other.
 
     Member i uses the seed of the run plus i for its weights, batches and dropout. The best epoch of every member is
     selected with the same validation molecules: by the validation loss, if the tracking metric is undefined for them.
+    With `config.training.distillation` each member has a teacher, a network that is fitted first: see
+    `molattn.training.distillation`.
 
     Args:
         metric: the validation metric of every epoch, see `fit`.
-        callbacks: called in the training of every member, after those that `config` names.
+        callbacks: called in the training of every member, but not of its teacher, after those that `config` names.
         on_member: called before each member is trained, with its index, from 0, and its checkpoints.
         checkpoints: returns those of a member; a member whose training is finished is not trained again.
-        warn: called with messages for the user.
-        initial: trained models of the same shapes, whose weights the members start from; empty for new weights.
+        warn: called with warnings for the user.
+        initial: trained models of the same shapes, whose weights the members start from, without a teacher; empty for
+            new weights.
         task_weights: a factor on the loss of each target, see `molattn.training.task_weights`.
+        on_teacher, teacher_checkpoints: as `on_member` and `checkpoints`, for the teacher of a member.
+        report_teacher: called after each epoch of a teacher, with the maximum number of epochs.
+        say: called with other messages for the user.
     """
-    models, fits = [], []
     tracked = config.training.tracking_metric
-    if tracked != VAL_LOSS and (reason := why_undefined(tracked, task.kind, val.targets)):
+    if tracked not in LOSSES and (reason := why_undefined(tracked, task.kind, val.targets)):
         label = label_of(tracked)
         warn(f"the {label} of the validation molecules is undefined ({reason}): their loss chooses the epoch instead")
         config = replace(config, training=replace(config.training, tracking_metric=VAL_LOSS))
+    variants = None if initial else generate_variants(train, val, task, config, warn)
+    settings = config.training if variants is None else second_training(config.training)
     explicit = "training.auxiliary" in config.explicit_keys
     train = add_auxiliary_targets(train, config.training, warn if explicit else lambda _: None)
     callbacks = [*build_callbacks(config), *callbacks]
-    for i in range(config.training.ensemble_size):
-        training = replace(config.training, seed=config.training.seed + i)
+
+    def fit_member(
+        i: int,
+        training: TrainingConfig,
+        data: LabelledMolecules,
+        saved: CheckpointFolder | None,
+        on_start: Callable[[int, CheckpointFolder | None], None],
+        callbacks: Sequence[Callback],
+    ) -> tuple[MoleculeModel, FitResult]:
+        training = replace(training, seed=training.seed + i)
         outputs = task.num_outputs(len(scaler.mean))
         model = initialize_model(replace(config, training=training), outputs, task.atom_level)
         if initial:
@@ -75,26 +103,34 @@ def fit_ensemble(
         elif isinstance(task, Regression):
             model.initialize_bias(scaler.scale(np.zeros((1, len(scaler.mean))))[0])
         on_cpu = training.accelerator == "cpu" or (training.accelerator == "auto" and not torch.cuda.is_available())
-        if i == 0 and on_cpu and (why := model.slow_reason()):
+        if i == 0 and data is train and on_cpu and (why := model.slow_reason()):
             warn(f"training runs 2 to 4 times slower than it could: {why}; see molattn doctor")
-        saved = checkpoints(i)
-        on_member(i, saved)
-        auxiliary_objective = build_auxiliary_objective(model, train, training)
-        fits.append(
-            fit(
-                model,
-                train,
-                val,
-                scaler,
-                training,
-                task=task,
-                metric=metric,
-                auxiliary_objective=auxiliary_objective,
-                checkpoints=saved,
-                callbacks=callbacks,
-                member=i,
-                task_weights=task_weights,
-            )
+        on_start(i, saved)
+        result = fit(
+            model,
+            data,
+            val,
+            scaler,
+            training,
+            task=task,
+            metric=metric,
+            auxiliary_objective=build_auxiliary_objective(model, data, training),
+            checkpoints=saved,
+            callbacks=callbacks,
+            member=i,
+            task_weights=task_weights,
         )
-        models.append(model.cpu().eval())
-    return FittedEnsemble(tuple(models), tuple(fits))
+        return model.cpu().eval(), result
+
+    members = []
+    for i in range(config.training.ensemble_size):
+        data = train
+        if variants is not None:
+            reports = [ReportEpochs(report_teacher)]
+            teacher, _ = fit_member(i, config.training, train, teacher_checkpoints(i), on_teacher, reports)
+            data, shares = with_labels_of_teacher(train, val, variants, teacher, task, scaler)
+            data = add_auxiliary_targets(data, settings)
+            say(describe_teacher(shares, variants))
+        members.append(fit_member(i, settings, data, checkpoints(i), on_member, callbacks))
+    models, fits = zip(*members, strict=True)
+    return FittedEnsemble(models, fits, settings)

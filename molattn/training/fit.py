@@ -29,7 +29,7 @@ from molattn.training.distributed import select_device
 from molattn.training.early_stopping import PATIENCE, EarlyStopping, EpochRecord, FitResult
 from molattn.training.generator_states import preserve_random_states
 from molattn.training.learner import Learner
-from molattn.training.metrics import VAL_LOSS
+from molattn.training.metrics import LOSSES
 from molattn.training.objectives import AuxiliaryObjective
 from molattn.training.signals import exit_on_sigterm
 
@@ -51,7 +51,8 @@ def fit(
 ) -> FitResult:
     """Fit `model` in place to `train`; it ends with the weights of the best epoch.
 
-    That is the first epoch with the lowest loss on `val`, or with the best value of another `config.tracking_metric`.
+    That is the first epoch with the lowest loss on `val`, or with the best value of another `config.tracking_metric`:
+    of the loss on `train`, or of a metric on `val`.
     If this metric is undefined in every epoch, it is the first epoch.
 
     loss = mean over known labels of ((y - mean) / std - model)^2, or the loss of another task in `TaskLoss`
@@ -100,7 +101,7 @@ def fit(
     )
     steps = config.epochs * len(sampler)
     tracked = config.tracking_metric
-    metric = metric or task.metrics[0] if tracked == VAL_LOSS else tracked
+    metric = metric or task.metrics[0] if tracked in LOSSES else tracked
     learner = Learner(model, train, scaler, config, task, metric, auxiliary_objective, steps, task_weights)
     early_stopping = EarlyStopping(config.patience, model.state_dict(), tracked)
     checkpointer = None if checkpoints is None else Checkpointer(checkpoints, early_stopping, callbacks)

@@ -17,11 +17,13 @@ from molattn.models.uncertainty import DROPOUT
 from molattn.training.bases import (
     AUTO_BASE,
     DEFAULT_BASE,
+    FEW_MOLECULES,
     FINE_TUNING,
     FINE_TUNING_MANY,
     FROM_SCRATCH,
     LARGE_BASE,
     MANY_MOLECULES,
+    MOLECULES_WITH_VARIANTS,
     NO_BASE,
     OVERRIDABLE_SETTINGS,
     base_names,
@@ -37,20 +39,24 @@ from molattn.training.table_source import is_path
 from molattn.training.unlabelled import NCI_MOLECULES
 
 
-def resolve_initialization(config: RunConfig, atom_level: bool = False, molecules: int = 0) -> tuple[RunConfig, str]:
+def resolve_initialization(
+    config: RunConfig, atom_level: bool = False, molecules: int = 0, can_distill: bool = False
+) -> tuple[RunConfig, str]:
     """Resolve `training.base` and the settings that depend on it; also return a message for the user, or an empty one.
 
     `AUTO_BASE` becomes `LARGE_BASE` if the number of molecules is in `MANY_MOLECULES`, and `DEFAULT_BASE` otherwise or
     if explicit settings of the model differ from those of `LARGE_BASE`. It becomes `NO_BASE` if they differ from those
     of both, if the targets are atom-level, or if the data set consists of molecules that `DEFAULT_BASE` was trained on.
     Settings that are not explicit come from the base model and from `FINE_TUNING`, and from `FINE_TUNING_MANY` if the
-    number of molecules is in `MANY_MOLECULES`. Without a base model they come from `FROM_SCRATCH`, if the model is a
-    graph model and its targets are of molecules and not computed by RDKit.
+    number of molecules is in `MANY_MOLECULES`; if it is in `FEW_MOLECULES`, distillation adds variants of them. Without
+    a base model they come from `FROM_SCRATCH`, if the model is a graph model and its targets are of molecules and not
+    computed by RDKit.
 
     Args:
         config: as requested.
         atom_level: whether the targets are atom-level.
         molecules: the number of training molecules; 0 if it is not known yet.
+        can_distill: whether distillation applies to the training: see `molattn.training.distillation`.
 
     Raises:
         UsageError: there is no such base model, or it is incompatible with the other settings.
@@ -59,10 +65,10 @@ def resolve_initialization(config: RunConfig, atom_level: bool = False, molecule
     if name == NO_BASE:
         return _from_scratch(config, atom_level), ""
     if name == AUTO_BASE:
-        return _with_auto_base(config, atom_level, molecules)
+        return _with_auto_base(config, atom_level, molecules, can_distill)
     if reason := _incompatibility(config, name, False):
         raise UsageError(f"{reason}: leave that out, or add --base {NO_BASE}")
-    return _fine_tuning(config, atom_level, molecules), f"training starts from the base model {name}"
+    return _fine_tuning(config, atom_level, molecules, can_distill), f"training starts from the base model {name}"
 
 
 def load_base_weights(model: MoleculeModel, base: str) -> None:
@@ -134,7 +140,7 @@ def _is_from_rdkit(data: DataConfig) -> bool:
         return False
 
 
-def _with_auto_base(config: RunConfig, atom_level: bool, molecules: int) -> tuple[RunConfig, str]:
+def _with_auto_base(config: RunConfig, atom_level: bool, molecules: int, can_distill: bool) -> tuple[RunConfig, str]:
     """The settings with `AUTO_BASE` resolved, and a message."""
     names = base_names()
     if LARGE_BASE in names and molecules in MANY_MOLECULES and not _is_from_rdkit(config.data):
@@ -145,7 +151,7 @@ def _with_auto_base(config: RunConfig, atom_level: bool, molecules: int) -> tupl
                 f"molecules or more (weights under CC BY-SA 3.0); --base {DEFAULT_BASE} is smaller and faster, --base "
                 f"{NO_BASE} starts from scratch"
             )
-            return _fine_tuning(large, atom_level, molecules), message
+            return _fine_tuning(large, atom_level, molecules, can_distill), message
     if DEFAULT_BASE not in names:
         return _from_scratch(config, atom_level), ""
     if reason := _incompatibility(config, DEFAULT_BASE, atom_level):
@@ -154,7 +160,7 @@ def _with_auto_base(config: RunConfig, atom_level: bool, molecules: int) -> tupl
         f"training starts from the base model {DEFAULT_BASE}, which was trained without labels; --base {NO_BASE} "
         "starts from scratch"
     )
-    return _fine_tuning(_with_base(config, DEFAULT_BASE), atom_level, molecules), message
+    return _fine_tuning(_with_base(config, DEFAULT_BASE), atom_level, molecules, can_distill), message
 
 
 def _with_base_sizes(config: RunConfig, name: str) -> RunConfig:
@@ -168,9 +174,12 @@ def _with_base(config: RunConfig, name: str) -> RunConfig:
     return replace(config, training=replace(config.training, base=name))
 
 
-def _fine_tuning(config: RunConfig, atom_level: bool, molecules: int) -> RunConfig:
+def _fine_tuning(config: RunConfig, atom_level: bool, molecules: int, can_distill: bool) -> RunConfig:
     """The settings of a training from a base model."""
     defaults = FINE_TUNING
+    if can_distill and molecules in FEW_MOLECULES:
+        variants = {"distillation": MOLECULES_WITH_VARIANTS - molecules}
+        defaults = {**defaults, "training": defaults["training"] | variants}
     if not atom_level and molecules in MANY_MOLECULES:
         defaults = {section: values | FINE_TUNING_MANY[section] for section, values in defaults.items()}
         if config.training.uncertainty_method == DROPOUT:

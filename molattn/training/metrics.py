@@ -21,7 +21,8 @@ from molattn.models.task import Task
 from molattn.training import metric_functions as functions
 from molattn.training.metric_functions import UndefinedMetric, WeightedMetric
 
-VAL_LOSS = "val_loss"
+VAL_LOSS, TRAIN_LOSS = "val_loss", "train_loss"
+LOSSES = (VAL_LOSS, TRAIN_LOSS)
 """The tracking metric that is not in `METRICS`: the loss of the validation molecules."""
 RESAMPLES = 1000
 INTERVAL = 0.95
@@ -240,9 +241,9 @@ def resolve_metrics(kind: str, default: Sequence[str], requested: Sequence[str])
 
 
 def check_tracking_metric(kind: str, names: Sequence[str], requested: str) -> None:
-    """Raise UsageError unless the tracking metric is `VAL_LOSS`, or one of the reported metrics `names`."""
-    if requested not in (VAL_LOSS, *names):
-        choices = f"choose among {', '.join((VAL_LOSS, *names))}"
+    """Raise UsageError unless the tracking metric is one of `LOSSES`, or of the reported metrics `names`."""
+    if requested not in (*LOSSES, *names):
+        choices = f"choose among {', '.join((*LOSSES, *names))}"
         if requested not in METRICS or kind not in METRICS[requested].task_kinds:
             raise UsageError(f"the tracking metric {requested!r} does not apply to {kind} targets: {choices}")
         raise UsageError(f"the tracking metric {requested!r} is not reported: add --metric {requested}, or {choices}")
@@ -265,7 +266,12 @@ def why_undefined(name: str, kind: str, targets: np.ndarray) -> str:
 
 def label_of(name: str) -> str:
     """The name of a tracking metric in a sentence: "loss", or the label of a metric."""
-    return "loss" if name == VAL_LOSS else METRICS[name].label
+    return "loss" if name in LOSSES else METRICS[name].label
+
+
+def tracked_label(name: str) -> str:
+    """The name of a tracking metric with its molecules, such as "validation loss"."""
+    return f"{'training' if name == TRAIN_LOSS else 'validation'} {label_of(name)}"
 
 
 _REGRESSION, _BINARY, _CLASSIFICATION = ("regression",), ("binary",), ("binary", "multiclass")

@@ -197,7 +197,7 @@ def aggregate(values: list[Any]) -> Any:
 
 
 # Settings that a run resolves from its data, unless they are explicit.
-_DATA_DEPENDENT = {("training", "base")} | {
+_DATA_DEPENDENT = {("training", "base"), ("training", "distillation")} | {
     (section, name)
     for defaults in (FINE_TUNING, FINE_TUNING_MANY, FROM_SCRATCH)
     for section, values in defaults.items()

@@ -68,6 +68,7 @@ class EstimatorOptions(TypedDict, total=False):
     patience: int | None
     base: str | None
     auxiliary: float | None
+    distillation: int | None
     ensemble_size: int | None
     accelerator: str | None
     num_workers: int | None

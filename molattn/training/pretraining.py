@@ -139,7 +139,7 @@ def _pretrain(config: PretrainConfig, folder: Path, reporter: Reporter, force: b
             run.training,
             auxiliary_objective=auxiliary_objective,
             checkpoints=checkpoints,
-            callbacks=[*build_callbacks(run), ReportEpochs(reporter.epoch, run.training.epochs)],
+            callbacks=[*build_callbacks(run), ReportEpochs(reporter.epoch)],
         )
     except BaseException as error:
         if checkpoints.folder.is_dir() and not isinstance(error, MolattnError):

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from molattn.training.calibrate import check_calibration
 from molattn.training.callbacks import Callback
 from molattn.training.config import DataConfig
 from molattn.training.dataset import PreparedDataset
+from molattn.training.distillation import resolve_for_dataset
 from molattn.training.initialization import initialize_model, resolve_initialization
 from molattn.training.loggers import Logger, named_loggers
 from molattn.training.loggers.run_log import RunLog
@@ -119,9 +119,7 @@ def _run(
     check_tracking_metric(task.kind, metric_names, settings.tracking_metric)
     class_weights(task, dataset.subset("train").targets, settings.class_balance, settings.positive_weights)
     task_weights(settings.task_weights, dataset.config.target_columns)
-    config, message = resolve_initialization(
-        replace(config, data=dataset.config), task.atom_level, len(dataset.indices("train"))
-    )
+    config, message = resolve_for_dataset(config, dataset)
     if message:
         reporter.stage(message)
     initialize_model(config, task.num_outputs(len(dataset.config.target_columns)), task.atom_level)

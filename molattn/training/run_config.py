@@ -213,6 +213,7 @@ _MINIMA: dict[str, dict[str, int]] = {
         **dict.fromkeys(("num_nodes", "num_replicates", "ensemble_size"), 1),
         **dict.fromkeys(("auxiliary", "num_workers", "seed", "evidential_regularization", "domain_size"), 0),
         "faithfulness_molecules": 0,
+        "distillation": 0,
         **dict.fromkeys(("weight_decay", "grad_clip", "freeze_epochs"), 0),
         "dropout_sampling_size": 2,
     },

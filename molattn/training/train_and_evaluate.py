@@ -25,7 +25,7 @@ from molattn.training.dataset import PreparedDataset
 from molattn.training.early_stopping import PATIENCE, EpochRecord, FitResult
 from molattn.training.ensemble import fit_ensemble
 from molattn.training.loggers.run_log import RunLog
-from molattn.training.metrics import label_of
+from molattn.training.metrics import tracked_label
 from molattn.training.prepare import read_options
 from molattn.training.reporter import Reporter
 from molattn.training.run_config import RunConfig
@@ -86,11 +86,13 @@ def train_and_evaluate(
     identity, settings, data = _identity(config, dataset, callbacks), config.training, dataset.config
     several = settings.ensemble_size > 1
 
-    def checkpoints(member: int) -> CheckpointFolder:
+    def checkpoints(member: int, *, teacher: bool = False) -> CheckpointFolder:
         folder = path / CHECKPOINT_FOLDER / f"member_{member}" if several else path / CHECKPOINT_FOLDER
+        folder = folder / "teacher" if teacher else folder
         return CheckpointFolder(folder, identity, settings.checkpoint_every, path)
 
-    checkpoints(0)  # raises if the settings differ, before config.toml is overwritten
+    for teacher in (True, False):
+        checkpoints(0, teacher=teacher)  # raises if the settings differ, before config.toml is overwritten
     if distributed.is_main_process():
         _write_inputs(config, dataset, path, reporter)
     task = dataset.task
@@ -99,23 +101,30 @@ def train_and_evaluate(
     start = time.perf_counter()
     earlier_seconds = 0.0  # of the training before it was resumed
 
-    def on_member(member: int, saved: CheckpointFolder | None) -> None:
+    def announce(member: int, saved: CheckpointFolder | None, what: str = "training") -> bool:
+        """Whether a training, which is announced, has epochs left."""
         nonlocal earlier_seconds
         last = None if saved is None else saved.last
         earlier_seconds += 0.0 if saved is None else saved.seconds
         which = f", model {member + 1} of {settings.ensemble_size}" if several else ""
         if last is None:
-            reporter.stage(f"training{which}")
+            reporter.stage(f"{what}{which}")
         elif not several or not last.state["finished"]:
-            reporter.stage(f"training{which} continues after epoch {last.state['epoch'] + 1}")
-        if not several or last is None or not last.state["finished"]:
+            reporter.stage(f"{what}{which} continues after epoch {last.state['epoch'] + 1}")
+        return last is None or not last.state["finished"]
+
+    def on_member(member: int, saved: CheckpointFolder | None) -> None:
+        if announce(member, saved) or not several:
             log.open(f"member_{member}" if several else "")
+
+    def on_teacher(member: int, saved: CheckpointFolder | None) -> None:
+        announce(member, saved, "training the teacher")
 
     def report(record: EpochRecord, epochs: int) -> None:
         reporter.epoch(record, epochs)
         log.log_epoch(record)
 
-    callbacks = [ReportEpochs(report, settings.epochs), *callbacks]
+    callbacks = [ReportEpochs(report), *callbacks]
     weights = task_weights(settings.task_weights, data.target_columns)
     fitted = fit_ensemble(
         config,
@@ -129,6 +138,10 @@ def train_and_evaluate(
         checkpoints,
         reporter.warning,
         task_weights=weights,
+        on_teacher=on_teacher,
+        teacher_checkpoints=partial(checkpoints, teacher=True),
+        report_teacher=reporter.epoch,
+        say=reporter.stage,
     )
     if several:
         log.open()
@@ -136,13 +149,13 @@ def train_and_evaluate(
     first = fitted.fits[0]
     tracked = first.history[0].tracking_metric
     lengths = [len(f.history) for f in fitted.fits]
-    if message := _describe_end(fitted.fits, settings):
+    if message := _describe_end(fitted.fits, fitted.settings):
         reporter.stage(message)
     if several:
         which = f"the ensemble of {settings.ensemble_size}, each at its best epoch"
     else:
         which = f"epoch {first.best_epoch}, the best of {len(first.history)}"
-    reporter.stage(f"evaluating {which} by validation {label_of(tracked)}")
+    reporter.stage(f"evaluating {which} by {tracked_label(tracked)}")
     keys = dataset.molecules[dataset.indices("train")].canonical_smiles
     artifact = build_artifact(
         config,
@@ -228,7 +241,7 @@ def _describe_end(fits: Sequence[FitResult], settings: TrainingConfig) -> str:
     after = f"epoch{'s' * (len(fits) > 1)} {', '.join(map(str, lengths))} of {settings.epochs}"
     tracked, epochs = fits[0].history[0].tracking_metric, f"{settings.patience} epoch{'s' * (settings.patience > 1)}"
     reasons = [
-        f"{epochs} without a better validation {label_of(tracked)}, see training.patience"
+        f"{epochs} without a better {tracked_label(tracked)}, see training.patience"
         if reason == PATIENCE
         else f"ended by the callback {reason}"
         for reason in dict.fromkeys(f.stopped_by for f in fits if len(f.history) < settings.epochs)

@@ -24,6 +24,7 @@ from molattn.training.descriptors import (
     computed_descriptor_names,
     standardize_descriptors,
 )
+from molattn.training.distillation import why_not_distilled
 from molattn.training.early_stopping import EpochRecord
 from molattn.training.ensemble import fit_ensemble
 from molattn.training.initialization import check_continues, resolve_initialization
@@ -176,7 +177,8 @@ def train_arrays(
     train, val, cal = (_subset(molecules, transformed, weights, z, used[labels == split]) for split in splits)
 
     scaler = task.fit_scaler(train.targets, transforms) if previous is None else previous.scaler
-    config, _ = resolve_initialization(config, task.atom_level, len(train.molecules))
+    can_distill = not why_not_distilled(task, config, bounds=False, descriptors=z is not None)
+    config, _ = resolve_initialization(config, task.atom_level, len(train.molecules), can_distill)
     if previous is not None:
         check_continues(previous, config, task, len(names))
     settings = config.training
@@ -199,11 +201,13 @@ def train_arrays(
             train,
             val,
             metrics[0],
-            [ReportEpochs(report, settings.epochs), *callbacks],
+            [ReportEpochs(report), *callbacks],
             lambda member, _: log.open(f"member_{member}" if settings.ensemble_size > 1 else ""),
             warn=reporter.warning,
             initial=() if previous is None else previous.models,
             task_weights=weights_of_targets,
+            report_teacher=reporter.epoch,
+            say=reporter.stage,
         )
     log.close("finished")
     for model in fitted.models:

@@ -9,9 +9,10 @@ from molattn.errors import InputError, UsageError
 from molattn.training.bases import AUTO_BASE, NO_BASE, fixed_by_base
 from molattn.training.callbacks import Callback, ReportEpochs
 from molattn.training.dataset import PreparedDataset
+from molattn.training.distillation import resolve_for_dataset
 from molattn.training.early_stopping import EpochRecord
 from molattn.training.ensemble import fit_ensemble
-from molattn.training.initialization import initialize_model, resolve_initialization
+from molattn.training.initialization import initialize_model
 from molattn.training.learner import Learner
 from molattn.training.metrics import METRICS
 from molattn.training.prepare import prepare_run
@@ -37,9 +38,8 @@ class TrialSetup:
 
     def resolved(self, values: dict[str, Any]) -> RunConfig:
         """All settings of a trial, as `molattn train` resolves them."""
-        dataset = self.dataset
         config = with_settings(self.config, values, "search")
-        return resolve_initialization(config, dataset.task.atom_level, len(dataset.indices("train")))[0]
+        return resolve_for_dataset(config, self.dataset)[0]
 
 
 def _trial_setup(config: RunConfig, reporter: TuneReporter) -> TrialSetup:
@@ -58,7 +58,7 @@ def prepare_trials(
     dataset = default.dataset
     for message in describe_recognized(dataset.transform_reasons):
         reporter.stage(message)
-    resolved, message = resolve_initialization(default.config, dataset.task.atom_level, len(dataset.indices("train")))
+    resolved, message = resolve_for_dataset(default.config, dataset)
     space = search_space(search, resolved)
     reporter.stage(message or "training starts from scratch")
     base, fixed = resolved.training.base, [name for name in space if fixed_by_base(name)]
@@ -138,9 +138,11 @@ def _objective(
     # Raises an error for incompatible settings.
     initialize_model(single, task.num_outputs(len(scaler.mean)), task.atom_level)
     pruning = _PruneTrial(trial)
-    report = ReportEpochs(reporter.epoch, config.training.epochs)
+    report = ReportEpochs(reporter.epoch)
     weights = task_weights(config.training.task_weights, dataset.config.target_columns)
-    fit_ensemble(single, task, scaler, train, val, metric, [report, pruning], task_weights=weights)
+    fit_ensemble(
+        single, task, scaler, train, val, metric, [report, pruning], task_weights=weights, report_teacher=reporter.epoch
+    )
     if not math.isfinite(pruning.best):
         raise InputError(
             f"the {METRICS[metric].label} of the validation molecules is undefined: choose another --metric"

@@ -11,7 +11,7 @@ from molattn.data.files import write_text
 from molattn.data.locks import lock_folder
 from molattn.errors import InputError, MissingExtra, UsageError, unknown_choice
 from molattn.training.initialization import resolve_initialization
-from molattn.training.metrics import METRICS, VAL_LOSS, check_tracking_metric, resolve_metrics
+from molattn.training.metrics import LOSSES, METRICS, check_tracking_metric, resolve_metrics
 from molattn.training.reporter import TuneReporter
 from molattn.training.run_config import RunConfig, check_config
 from molattn.training.run_status import BEST_CONFIG
@@ -120,7 +120,7 @@ def tune(
     tracked = config.training.tracking_metric
     check_tracking_metric(task.kind, names, tracked)
     # Losses of trials with different settings cannot be compared.
-    metric = names[0] if tracked == VAL_LOSS else tracked
+    metric = names[0] if tracked in LOSSES else tracked
     defaults = {name: value_of(default_config, name) for name in space}
     # The sampler learns from the default trial, unless the other trials start from another initialization.
     in_space = {name: value for name, value in defaults.items() if searched is default and space[name].contains(value)}

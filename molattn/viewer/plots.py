@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from molattn.data.tables.units import name_has_unit
 from molattn.errors import UsageError, unknown_choice
 from molattn.models.losses import LOSSES
-from molattn.training.metrics import VAL_LOSS, label_of
+from molattn.training.metrics import TRAIN_LOSS, VAL_LOSS, label_of
 from molattn.viewer.figures import REFERENCE_LINE, new_figure, render, shorten
 from molattn.viewer.palette import MARK
 from molattn.viewer.picture import Picture
@@ -131,7 +131,8 @@ def learning_curve(
         axes.plot(epochs, train, color="#999999", marker=marker, label="train")
         axes.plot(epochs, val, color="#0072b2", marker=marker, label="validation")
         if best is not None:
-            by = "" if best.tracking_metric == VAL_LOSS else f", by {label_of(best.tracking_metric)}"
+            by = {VAL_LOSS: "", TRAIN_LOSS: ", by training loss"}.get(best.tracking_metric)
+            by = f", by {label_of(best.tracking_metric)}" if by is None else by
             text = f"best: epoch {best.epoch}{by}"
             loss_of_best = factor * (best.val_loss**0.5 if root else best.val_loss)
             axes.plot(best.epoch, loss_of_best, "o", color=MARK, markersize=7, label=text)

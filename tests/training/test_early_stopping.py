@@ -19,7 +19,7 @@ from molattn.errors import UsageError
 from molattn.training.config import TrainingConfig
 from molattn.training.early_stopping import EarlyStopping, EpochRecord
 from molattn.training.learner import Learner
-from molattn.training.metrics import METRICS, VAL_LOSS, check_tracking_metric, why_undefined
+from molattn.training.metrics import METRICS, TRAIN_LOSS, VAL_LOSS, check_tracking_metric, why_undefined
 from tests.cli.conftest import Molattn
 from tests.cli.conftest import molattn as molattn  # the fixture
 from tests.molecules import esol
@@ -33,12 +33,12 @@ SMILES, VALUES = esol(60)
 class Epoch(Learner):
     """What `EarlyStopping` reads from a learner after an epoch: its losses, its metric and its weights."""
 
-    def __init__(self, number: int, loss: float, value: float, metric: str):
+    def __init__(self, number: int, loss: float, value: float, metric: str, train_loss: float = 1.0):
         nn.Module.__init__(self)
         weights = {"w": torch.full((2,), float(number))}
         self.value, self.metric = value, metric
         for name, content in (
-            ("train_losses", SimpleNamespace(pop=lambda: 1.0)),
+            ("train_losses", SimpleNamespace(pop=lambda: train_loss)),
             ("val_losses", SimpleNamespace(pop=lambda: loss)),
             ("average", SimpleNamespace(module=SimpleNamespace(state_dict=lambda: weights))),
             ("optimizer", SimpleNamespace(param_groups=[{"lr": 0.1}])),
@@ -59,8 +59,9 @@ def watched(values: list[float], tracking_metric: str, patience: int = 99, saves
     stopping = new()
     for epoch, value in enumerate(values):
         loss, metric = (value, 0.5) if tracking_metric == VAL_LOSS else (1.0, value)
-        name = "rmse" if tracking_metric == VAL_LOSS else tracking_metric
-        stop = stopping.update(epoch, Epoch(epoch + 1, loss, metric, name))
+        train_loss = value if tracking_metric == TRAIN_LOSS else 1.0
+        name = "rmse" if tracking_metric in (VAL_LOSS, TRAIN_LOSS) else tracking_metric
+        stop = stopping.update(epoch, Epoch(epoch + 1, loss, metric, name, train_loss))
         if stop:
             break
         if saves:
@@ -73,10 +74,10 @@ def watched(values: list[float], tracking_metric: str, patience: int = 99, saves
 VALUES_OF_EPOCHS = st.lists(st.sampled_from([0.1, 0.25, 0.5, 0.75, math.nan]), min_size=1, max_size=12)
 
 
-@given(VALUES_OF_EPOCHS, st.sampled_from(["rmse", "auroc", "spearman", "mae"]))
+@given(VALUES_OF_EPOCHS, st.sampled_from([TRAIN_LOSS, "rmse", "auroc", "spearman", "mae"]))
 def test_the_earliest_epoch_with_the_best_value_is_kept(values: list[float], name: str) -> None:
     stopping = watched(values, name)
-    signed = np.array(values) * (1 if METRICS[name].larger_is_better else -1)
+    signed = np.array(values) * (1 if name != TRAIN_LOSS and METRICS[name].larger_is_better else -1)
     wanted = 1 if np.isnan(signed).all() else int(np.nanargmax(signed)) + 1
     assert stopping.best_epoch == wanted
     assert stopping.best_weights is not None and stopping.best_weights["w"].tolist() == [wanted] * 2
@@ -97,7 +98,7 @@ def test_an_epoch_without_a_finite_loss_is_never_kept(values: list[float]) -> No
     assert (stopping.best_weights is None) == (not finite)
 
 
-@given(VALUES_OF_EPOCHS, st.sampled_from([VAL_LOSS, "auroc"]), st.integers(1, 4))
+@given(VALUES_OF_EPOCHS, st.sampled_from([VAL_LOSS, TRAIN_LOSS, "auroc"]), st.integers(1, 4))
 def test_a_training_restored_after_every_epoch_is_the_same(values: list[float], name: str, patience: int) -> None:
     one, other = (watched(values, name, patience, saves) for saves in (False, True))
     assert json.dumps(one.to_dict()) == json.dumps(other.to_dict())
@@ -115,15 +116,17 @@ def test_the_text_of_an_epoch_names_what_chooses_it() -> None:
     assert by_metric.describe() == "validation AUROC 0.814, best 0.852"
     by_loss = EpochRecord(3, 0.1, 1.0, 0.5, 0.8136, False, "rmse", VAL_LOSS, 0.25)
     assert by_loss.describe() == "validation loss 0.500, best 0.250, RMSE 0.814"
+    by_train_loss = EpochRecord(3, 0.1, 1.0, 0.5, 0.8136, False, "rmse", TRAIN_LOSS, 0.75)
+    assert by_train_loss.describe() == "training loss 1.000, best 0.750, validation RMSE 0.814"
     undefined = EpochRecord(1, 0.1, 1.0, 0.5, math.nan, True, "spearman", "spearman", math.nan)
     assert undefined.describe() == "validation Spearman undefined, best undefined"
 
 
 def test_the_tracking_metric_is_the_loss_or_a_reported_metric() -> None:
     assert TrainingConfig().tracking_metric == VAL_LOSS
-    for name in (VAL_LOSS, "rmse", "mae"):
+    for name in (VAL_LOSS, TRAIN_LOSS, "rmse", "mae"):
         check_tracking_metric("regression", ("rmse", "mae"), name)
-    with pytest.raises(UsageError, match="'r2' is not reported: add --metric r2, or choose among val_loss, rmse, mae"):
+    with pytest.raises(UsageError, match="'r2' is not reported: add --metric r2, or choose among val_loss, train_"):
         check_tracking_metric("regression", ("rmse", "mae"), "r2")
     for name in ("auroc", "kappa", ""):
         with pytest.raises(UsageError, match=f"'{name}' does not apply to regression targets: choose among val_loss"):

@@ -18,6 +18,7 @@ from molattn.models.config import GraphModelConfig
 from molattn.models.presets import PRESETS
 from molattn.sklearn import MolAttentionRegressor
 from molattn.training import bases, unlabelled
+from molattn.training import distillation as distillation_module
 from molattn.training import run as run_module
 from molattn.training import train_arrays as arrays_module
 from molattn.training.bases import (
@@ -158,12 +159,13 @@ def test_the_number_of_molecules_is_that_of_the_training_split(
 ) -> None:
     taken = []
 
-    def seen(config: RunConfig, atom_level: bool = False, molecules: int = 0) -> tuple[RunConfig, str]:
+    def seen(config: RunConfig, atom_level: bool = False, molecules: int = 0, *more: bool) -> tuple[RunConfig, str]:
         taken.append(molecules)
-        return resolve_initialization(config, atom_level, molecules)
+        return resolve_initialization(config, atom_level, molecules, *more)
 
     if form == "folder":
-        monkeypatch.setattr(run_module, "resolve_initialization", seen)
+        for module in (run_module, distillation_module):
+            monkeypatch.setattr(module, "resolve_initialization", seen)
         molattn.train(table, base=base, output_dir=tmp_path / "run", epochs=1, accelerator="cpu", quiet=True)
         sides = column(read_table(tmp_path / "run" / "splits.csv"), "split")
         assert taken == [0, sides.count("train")]

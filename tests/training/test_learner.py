@@ -115,7 +115,7 @@ def by_hand(
 
 def fitted(config: TrainingConfig) -> tuple[list[EpochRecord], GraphModel]:
     model, history = model_of(), []
-    report = ReportEpochs(lambda record, _: history.append(record), config.epochs)
+    report = ReportEpochs(lambda record, _: history.append(record))
     assert fit(model, TRAIN, VAL, SCALER, config, callbacks=[report]).history == history
     assert not model.training
     return history, model

@@ -69,9 +69,9 @@ def test_global_settings_are_restored_after_training(fails: bool) -> None:
     try:
         if fails:
             with pytest.raises(KeyError):
-                fitted(replace(ONE, threads=2), seed=5, callbacks=[ReportEpochs(epoch, 1)])
+                fitted(replace(ONE, threads=2), seed=5, callbacks=[ReportEpochs(epoch)])
         else:
-            fitted(replace(ONE, threads=2), seed=5, callbacks=[ReportEpochs(epoch, 1)])
+            fitted(replace(ONE, threads=2), seed=5, callbacks=[ReportEpochs(epoch)])
         assert seen == [(2, False, True), True]
         assert (torch.get_num_threads(), filling.fill_uninitialized_memory) == (1, True)
         assert gc.get_freeze_count() == 0
@@ -143,7 +143,7 @@ def test_a_training_without_a_finite_loss_stops_after_the_patience() -> None:
     recorded: list[EpochRecord] = []
     unknown, config = replace(VAL, targets=np.full((6, 1), np.nan)), replace(CONFIG, epochs=9, patience=3)
     with pytest.raises(InputError, match="no finite validation loss"):
-        fit(model_of(), TRAIN, unknown, SCALER, config, callbacks=[ReportEpochs(lambda r, _: recorded.append(r), 9)])
+        fit(model_of(), TRAIN, unknown, SCALER, config, callbacks=[ReportEpochs(lambda r, _: recorded.append(r))])
     assert len(recorded) == 3
 
 
@@ -262,9 +262,9 @@ def test_an_interrupted_and_resumed_fit_equals_an_uninterrupted_one(tmp_path: Pa
     in_one_go = fit(whole, TRAIN, VAL, SCALER, config)
     saved = CheckpointFolder(checkpoints, {})
     with pytest.raises(InterruptedError):
-        fit(model(0), TRAIN, VAL, SCALER, config, checkpoints=saved, callbacks=[ReportEpochs(stop, 4)])
+        fit(model(0), TRAIN, VAL, SCALER, config, checkpoints=saved, callbacks=[ReportEpochs(stop)])
     epochs: list[int] = []
-    report, saved = ReportEpochs(lambda record, _: epochs.append(record.epoch), 4), CheckpointFolder(checkpoints, {})
+    report, saved = ReportEpochs(lambda record, _: epochs.append(record.epoch)), CheckpointFolder(checkpoints, {})
     found = fit(resumed, TRAIN, VAL, SCALER, config, checkpoints=saved, callbacks=[report])
     assert (found, epochs) == (in_one_go, [3, 4])
     assert all(torch.equal(x, resumed.state_dict()[name]) for name, x in whole.state_dict().items())

@@ -104,6 +104,8 @@ def test_a_learning_curve_is_valid_and_names_the_best_epoch(epochs):
     assert "standardized RMSE" in picture.svg
     by_metric = learning_curve([replace(r, metric="auroc", tracking_metric="auroc") for r in history(epochs)])
     assert f"best: epoch {min(epochs, 9)}, by AUROC" in by_metric.svg
+    by_train_loss = learning_curve([replace(r, tracking_metric="train_loss") for r in history(epochs)])
+    assert f"best: epoch {min(epochs, 9)}, by training loss" in by_train_loss.svg
 
 
 def test_a_learning_curve_is_in_the_unit_of_the_target_with_plain_ticks():
