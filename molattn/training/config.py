@@ -264,7 +264,7 @@ class TrainingConfig:
     auxiliary: float = 0.0
     distillation: int = option(
         0,
-        "Generated molecules that a teacher labels. [default: 1,101 to 1,750 for few molecules]",
+        "Generated molecules that a teacher labels. [default: up to 2,000 in all, for few]",
         metavar="N",
         show_default=False,
     )
