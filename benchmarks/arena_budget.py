@@ -76,6 +76,7 @@ QUESTIONS: Sequence[Question] = (
     _folds("transforms", "the logarithm, or ranks, of the target", 2),
     _folds("morgan", "counts of Morgan fingerprints in addition to the descriptors", 1),
     _folds("tasks", "multitask training with another task", 1, factor=2.0),
+    _folds("distillation", "a second network that learns from a teacher, for few molecules", 1),
     Question("intervals", "90% intervals of regression tasks, by the default settings", "9 tasks x 5 folds", 1.2),
     _folds("trees", "boosted trees added to the network: `--with-trees`", 1, model="molattn with-trees"),
 )

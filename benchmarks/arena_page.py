@@ -6,24 +6,30 @@ from collections.abc import Mapping, Sequence
 
 from arena_budget import QUESTIONS
 from arena_intervals import section as intervals_section
-from arena_runs import NO_TRANSFORM
+from arena_runs import NO_DISTILLATION, NO_TRANSFORM
 from arena_statistics import Difference, decide, differences, mean_standardized_difference, rank, rank_range
 from arena_tasks import MOLECULEACE, TASKS, TDC, Task, tasks_of
 from report import markdown
 
 from molattn.benchmark.published import MIN_ENTRIES, load_published, published_entries
-from molattn.training.bases import MANY_MOLECULES
+from molattn.training.bases import FEW_MOLECULES, MANY_MOLECULES
 from molattn.training.metrics import METRICS
 
 Row = Mapping[str, str]
 PUBLISHED = load_published()
 REFERENCE = "MapLight"
 
-DEFAULTS = (f"{NO_TRANSFORM} --base nci", "--base nci", "")
+DEFAULTS = (
+    f"{NO_TRANSFORM} --base nci {NO_DISTILLATION}",
+    f"--base nci {NO_DISTILLATION}",
+    NO_DISTILLATION,
+    "",
+)
 """The options of the trainings in folds that had the defaults, the oldest first."""
 NAMES_OF_DEFAULTS = {
-    "--base nci": "`--target-transform auto`, since then the default",
-    "": f"`--base chembl` for {MANY_MOLECULES[0]:,} training molecules or more, since then the default",
+    f"--base nci {NO_DISTILLATION}": "`--target-transform auto`, since then the default",
+    NO_DISTILLATION: f"`--base chembl` for {MANY_MOLECULES[0]:,} training molecules or more, since then the default",
+    "": f"distillation for {FEW_MOLECULES[0]} to {FEW_MOLECULES[-1]} training molecules, since then the default",
 }
 
 INTRODUCTION = """# TDC's ADMET group and MoleculeACE
@@ -71,11 +77,13 @@ MAIN_MODELS = ("molattn", "molattn with-trees")
 DESCRIPTIONS = {
     "molattn": " (defaults)",
     "molattn with-trees": " (`--with-trees`)",
-    "molattn trees-without-val": " (its trees were not fitted to the validation molecules)",
+    "molattn trees-without-val": " (its trees were not fitted to the validation molecules; without distillation)",
     "molattn small-trees": " (nor were they larger for many molecules)",
     "molattn nci": " (`--base nci` for many molecules)",
     "molattn nci with-trees": " (`--base nci`, small trees without the validation molecules)",
-    "molattn no-transform": " (`--target-transform none`)",
+    "molattn no-distillation": " (`--distillation 0` for 250 to 899 training molecules)",
+    "molattn no-distillation with-trees": " (the same, with trees)",
+    "molattn no-transform": " (`--target-transform none`, without distillation)",
 }
 """How models with a tag, which are not the defaults or are those of earlier versions, differ from the first two."""
 
@@ -294,11 +302,12 @@ def _folds(folds: Sequence[Row]) -> str:
         return "\n".join(parts)
     parts += [
         "Differences from the defaults: positive is better. Trainings that a setting leaves as they are count as 0;",
-        f"tasks in which it changes none are not listed. Options with `{NO_TRANSFORM}` are compared with",
-        f"`{DEFAULTS[0]}`: the defaults until `--target-transform auto` was accepted, which are compared",
-        f"with each other in turn. That `--base chembl` is the default for {MANY_MOLECULES[0]:,} training molecules or",
-        "more was proposed after it had been rejected for all sizes, and is judged by the same folds: its interval",
-        "does not know that choice.\n",
+        f"tasks in which it changes none are not listed. Options with `{NO_DISTILLATION}` are compared with the",
+        f"defaults of their time: with `{NO_DISTILLATION}` alone, or, if they have `{NO_TRANSFORM}`, with",
+        f"`{DEFAULTS[0]}`. The defaults are compared with",
+        f"those before them. That `--base chembl` is the default for {MANY_MOLECULES[0]:,} training molecules or more",
+        "was proposed after it had been rejected for all sizes, and is judged by the same folds: its interval does not",
+        "know that choice. The settings of distillation were tried on the first fold of five to fourteen of the tasks.\n",
         table_of_options(folds, others),
     ]
     for options in others:
@@ -309,12 +318,16 @@ def _folds(folds: Sequence[Row]) -> str:
 def reference_of(options: str) -> str:
     """The options that options are compared with: the defaults of their time, written as options of today.
 
-    >>> reference_of("--base chembl"), reference_of("--target-transform none --base chembl")
-    ('', '--target-transform none --base nci')
+    >>> reference_of("--ensemble-size 5"), reference_of("--ensemble-size 5 --distillation 0")
+    ('', '--distillation 0')
+    >>> reference_of("--target-transform none --base chembl --distillation 0")
+    '--target-transform none --base nci --distillation 0'
     """
     if options in DEFAULTS:
         return DEFAULTS[max(0, DEFAULTS.index(options) - 1)]
-    return DEFAULTS[0] if options.startswith(NO_TRANSFORM) else ""
+    if options.startswith(NO_TRANSFORM):
+        return DEFAULTS[0]
+    return NO_DISTILLATION if options.endswith(NO_DISTILLATION) else ""
 
 
 def _name(options: str) -> str:

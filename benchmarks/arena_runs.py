@@ -29,13 +29,13 @@ from tables import read_column, write_rows
 
 from molattn.benchmark.tasks import count_shared
 from molattn.errors import UsageError
-from molattn.training.bases import DEFAULT_BASE, LARGE_BASE, MANY_MOLECULES
+from molattn.training.bases import DEFAULT_BASE, FEW_MOLECULES, LARGE_BASE, MANY_MOLECULES
 from molattn.training.skewed_targets import recognize_transform
 
 ENVIRONMENTS = {"catboost": "catboost", "chemprop": "chemprop", "chemprop-rdkit": "chemprop", "attentivefp": "pyg"}
 """The environment in `peers.py` of each model of another project."""
 
-NO_TRANSFORM = "--target-transform none"
+NO_TRANSFORM, NO_DISTILLATION = "--target-transform none", "--distillation 0"
 """The options of a training without the target transform that the defaults may recognize."""
 
 
@@ -214,25 +214,29 @@ def train_fold(data: Path, name: str, options: str, fold: int, seed: int, peers:
 
 
 def explicit_options(options: str, molecules: int, no_transform: bool) -> str:
-    """The options with the base model that they lead to, and without `NO_TRANSFORM` where it changes nothing.
+    """The options with the base model that they lead to, and without those that change nothing.
 
     Trainings of a task with the same explicit options are the same.
 
     Args:
         options: options of `molattn train`, or the name of another model, which stays as it is.
-        molecules: the number of training molecules, which decides on the base model.
+        molecules: the number of training molecules, which decides on the base model and on distillation.
         no_transform: whether no transform of the target is recognized.
 
     >>> explicit_options("", 1500, True), explicit_options("--target-transform none --base nci", 900, False)
     ('--base chembl', '--target-transform none --base nci')
+    >>> explicit_options("--distillation 0", 1500, True), explicit_options("--distillation 0", 300, True)
+    ('--base chembl', '--base nci --distillation 0')
     """
     if options in ARENA_MODELS:
         return options
     if no_transform:
         options = options.removeprefix(NO_TRANSFORM).strip()
+    without = NO_DISTILLATION in options and molecules in FEW_MOLECULES
+    options = options.removesuffix(NO_DISTILLATION).strip()
     if "--base" not in options.split():
         options = f"{options} --base {LARGE_BASE if molecules in MANY_MOLECULES else DEFAULT_BASE}".strip()
-    return options
+    return f"{options} {NO_DISTILLATION}" if without else options
 
 
 def defaults_of_fold(data: Path, name: str, fold: int) -> tuple[int, bool]:

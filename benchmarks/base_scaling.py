@@ -19,7 +19,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from arena_runs import cpu_seconds, train_fold
+from arena_runs import NO_DISTILLATION, cpu_seconds, train_fold
 from arena_statistics import differences, mean_standardized_difference
 from arena_tasks import TASKS, TDC, read_task, tasks_of
 from commands import MOLATTN, run
@@ -131,7 +131,9 @@ def _compared_with_defaults(
     name: str, base: Mapping[str, str], rows: Sequence[Mapping[str, str]], folds: Sequence[Mapping[str, str]]
 ) -> str:
     """A section that compares a base model with the defaults, on all tasks and folds that it was tried on."""
-    found = differences([*folds, *({**row, "options": name} for row in rows if row["base"] == name)], name)
+    found = differences(
+        [*folds, *({**row, "options": name} for row in rows if row["base"] == name)], name, NO_DISTILLATION
+    )
     cells = []
     for task in sorted(found, key=lambda task: TASKS[task].molecules):
         d, metric = found[task], METRICS[TASKS[task].metric].label
@@ -156,7 +158,9 @@ def _sign(task: str) -> int:
 
 def _std_of(task: str, folds: Sequence[Mapping[str, str]]) -> float:
     """The standard deviation of the score of the defaults over the folds of a task."""
-    return statistics.stdev(float(row["score"]) for row in folds if (row["task"], row["options"]) == (task, ""))
+    return statistics.stdev(
+        float(row["score"]) for row in folds if (row["task"], row["options"]) == (task, NO_DISTILLATION)
+    )
 
 
 def main(words: list[str] | None = None) -> None:
@@ -187,7 +191,7 @@ def main(words: list[str] | None = None) -> None:
             for task in arguments.tasks:
                 if (name, task, fold) in done:
                     continue
-                row = train_fold(arguments.data, task, f"--base {base}", fold, 0)
+                row = train_fold(arguments.data, task, f"--base {base} {NO_DISTILLATION}", fold, 0)
                 del row["options"]
                 append_rows(arguments.results, [{**describe_base(name, arguments.folder), **row}])
                 print(f"{name}, {task}, fold {fold}: {row['score']}", file=sys.stderr, flush=True)

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from arena_runs import cpu_seconds, fold_labels_of, model_version
+from arena_runs import NO_DISTILLATION, cpu_seconds, fold_labels_of, model_version
 from arena_statistics import differences, mean_standardized_difference, metric_value
 from arena_tasks import TASKS, read_task
 from commands import MOLATTN, run
@@ -95,7 +95,22 @@ def train_together(data: Path, name: str, fold: int, seed: int) -> dict[str, obj
         table, output = Path(folder) / "table.csv", Path(folder) / "run"
         write_rows(table, ["smiles", "split", *names], rows)
         columns = ["--smiles-column", "smiles", "--target-columns", *names, "--split-column", "split"]
-        run([*MOLATTN, "train", table, *columns, "--base", "nci", "--seed", seed, "--quiet", "-o", output])
+        run(
+            [
+                *MOLATTN,
+                "train",
+                table,
+                *columns,
+                "--base",
+                "nci",
+                *NO_DISTILLATION.split(),
+                "--seed",
+                seed,
+                "--quiet",
+                "-o",
+                output,
+            ]
+        )
         predictions = read_column(output / "predictions.csv", f"{name}_pred")[: len(labels)]
     held_out = labels == "test"
     return {
@@ -116,7 +131,7 @@ def train_together(data: Path, name: str, fold: int, seed: int) -> dict[str, obj
 
 def page(rows: Sequence[Mapping[str, str]], alone: Sequence[Mapping[str, str]]) -> str:
     """The page: a row for each task, group by group, and the mean standardized difference."""
-    found = differences([*alone, *rows], TOGETHER)
+    found = differences([*alone, *rows], TOGETHER, NO_DISTILLATION)
     cells = []
     for name in (name for names in GROUPS.values() for name in names if name in found):
         own, d = [row for row in rows if row["task"] == name], found[name]
