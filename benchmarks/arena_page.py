@@ -307,7 +307,7 @@ def _folds(folds: Sequence[Row]) -> str:
         f"`{DEFAULTS[0]}`. The defaults are compared with",
         f"those before them. That `--base chembl` is the default for {MANY_MOLECULES[0]:,} training molecules or more",
         "was proposed after it had been rejected for all sizes, and is judged by the same folds: its interval does not",
-        "know that choice. The settings of distillation were tried on the first fold of five to fourteen of the tasks.\n",
+        "know that choice. Settings of distillation were tried on the first fold of five to fourteen of the tasks.\n",
         table_of_options(folds, others),
     ]
     for options in others:
