@@ -17,13 +17,11 @@ from molattn.models.uncertainty import DROPOUT
 from molattn.training.bases import (
     AUTO_BASE,
     DEFAULT_BASE,
-    FEW_MOLECULES,
     FINE_TUNING,
     FINE_TUNING_MANY,
     FROM_SCRATCH,
     LARGE_BASE,
     MANY_MOLECULES,
-    MOLECULES_WITH_VARIANTS,
     NO_BASE,
     OVERRIDABLE_SETTINGS,
     base_names,
@@ -40,7 +38,7 @@ from molattn.training.unlabelled import NCI_MOLECULES
 
 
 def resolve_initialization(
-    config: RunConfig, atom_level: bool = False, molecules: int = 0, can_distill: bool = False
+    config: RunConfig, atom_level: bool = False, molecules: int = 0, variants: int = 0
 ) -> tuple[RunConfig, str]:
     """Resolve `training.base` and the settings that depend on it; also return a message for the user, or an empty one.
 
@@ -48,15 +46,14 @@ def resolve_initialization(
     if explicit settings of the model differ from those of `LARGE_BASE`. It becomes `NO_BASE` if they differ from those
     of both, if the targets are atom-level, or if the data set consists of molecules that `DEFAULT_BASE` was trained on.
     Settings that are not explicit come from the base model and from `FINE_TUNING`, and from `FINE_TUNING_MANY` if the
-    number of molecules is in `MANY_MOLECULES`; if it is in `FEW_MOLECULES`, distillation adds variants of them. Without
-    a base model they come from `FROM_SCRATCH`, if the model is a graph model and its targets are of molecules and not
-    computed by RDKit.
+    number of molecules is in `MANY_MOLECULES`. Without a base model they come from `FROM_SCRATCH`, if the model is a
+    graph model and its targets are of molecules and not computed by RDKit.
 
     Args:
         config: as requested.
         atom_level: whether the targets are atom-level.
         molecules: the number of training molecules; 0 if it is not known yet.
-        can_distill: whether distillation applies to the training: see `molattn.training.distillation`.
+        variants: the default of `training.distillation` in a training from a base model.
 
     Raises:
         UsageError: there is no such base model, or it is incompatible with the other settings.
@@ -65,10 +62,10 @@ def resolve_initialization(
     if name == NO_BASE:
         return _from_scratch(config, atom_level), ""
     if name == AUTO_BASE:
-        return _with_auto_base(config, atom_level, molecules, can_distill)
+        return _with_auto_base(config, atom_level, molecules, variants)
     if reason := _incompatibility(config, name, False):
         raise UsageError(f"{reason}: leave that out, or add --base {NO_BASE}")
-    return _fine_tuning(config, atom_level, molecules, can_distill), f"training starts from the base model {name}"
+    return _fine_tuning(config, atom_level, molecules, variants), f"training starts from the base model {name}"
 
 
 def load_base_weights(model: MoleculeModel, base: str) -> None:
@@ -140,7 +137,7 @@ def _is_from_rdkit(data: DataConfig) -> bool:
         return False
 
 
-def _with_auto_base(config: RunConfig, atom_level: bool, molecules: int, can_distill: bool) -> tuple[RunConfig, str]:
+def _with_auto_base(config: RunConfig, atom_level: bool, molecules: int, variants: int) -> tuple[RunConfig, str]:
     """The settings with `AUTO_BASE` resolved, and a message."""
     names = base_names()
     if LARGE_BASE in names and molecules in MANY_MOLECULES and not _is_from_rdkit(config.data):
@@ -151,7 +148,7 @@ def _with_auto_base(config: RunConfig, atom_level: bool, molecules: int, can_dis
                 f"molecules or more (weights under CC BY-SA 3.0); --base {DEFAULT_BASE} is smaller and faster, --base "
                 f"{NO_BASE} starts from scratch"
             )
-            return _fine_tuning(large, atom_level, molecules, can_distill), message
+            return _fine_tuning(large, atom_level, molecules, variants), message
     if DEFAULT_BASE not in names:
         return _from_scratch(config, atom_level), ""
     if reason := _incompatibility(config, DEFAULT_BASE, atom_level):
@@ -160,7 +157,7 @@ def _with_auto_base(config: RunConfig, atom_level: bool, molecules: int, can_dis
         f"training starts from the base model {DEFAULT_BASE}, which was trained without labels; --base {NO_BASE} "
         "starts from scratch"
     )
-    return _fine_tuning(_with_base(config, DEFAULT_BASE), atom_level, molecules, can_distill), message
+    return _fine_tuning(_with_base(config, DEFAULT_BASE), atom_level, molecules, variants), message
 
 
 def _with_base_sizes(config: RunConfig, name: str) -> RunConfig:
@@ -174,12 +171,9 @@ def _with_base(config: RunConfig, name: str) -> RunConfig:
     return replace(config, training=replace(config.training, base=name))
 
 
-def _fine_tuning(config: RunConfig, atom_level: bool, molecules: int, can_distill: bool) -> RunConfig:
+def _fine_tuning(config: RunConfig, atom_level: bool, molecules: int, variants: int) -> RunConfig:
     """The settings of a training from a base model."""
-    defaults = FINE_TUNING
-    if can_distill and molecules in FEW_MOLECULES:
-        variants = {"distillation": MOLECULES_WITH_VARIANTS - molecules}
-        defaults = {**defaults, "training": defaults["training"] | variants}
+    defaults = {**FINE_TUNING, "training": FINE_TUNING["training"] | {"distillation": variants}}
     if not atom_level and molecules in MANY_MOLECULES:
         defaults = {section: values | FINE_TUNING_MANY[section] for section, values in defaults.items()}
         if config.training.uncertainty_method == DROPOUT:

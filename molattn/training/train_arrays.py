@@ -24,7 +24,7 @@ from molattn.training.descriptors import (
     computed_descriptor_names,
     standardize_descriptors,
 )
-from molattn.training.distillation import why_not_distilled
+from molattn.training.distillation import resolve_for_molecules
 from molattn.training.early_stopping import EpochRecord
 from molattn.training.ensemble import fit_ensemble
 from molattn.training.initialization import check_continues, resolve_initialization
@@ -177,8 +177,10 @@ def train_arrays(
     train, val, cal = (_subset(molecules, transformed, weights, z, used[labels == split]) for split in splits)
 
     scaler = task.fit_scaler(train.targets, transforms) if previous is None else previous.scaler
-    can_distill = not why_not_distilled(task, config, bounds=False, descriptors=z is not None)
-    config, _ = resolve_initialization(config, task.atom_level, len(train.molecules), can_distill)
+    if previous is None:
+        config, _ = resolve_for_molecules(config, task, train, val)
+    else:
+        config, _ = resolve_initialization(config, task.atom_level, len(train.molecules))
     if previous is not None:
         check_continues(previous, config, task, len(names))
     settings = config.training

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from rdkit import Chem
 from sklearn.kernel_ridge import KernelRidge
+from sklearn.metrics import mean_squared_error
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -25,15 +26,18 @@ from molattn.training.config import TrainingConfig
 from molattn.training.dataset import LabelledMolecules
 from molattn.training.distillation import (
     AUXILIARY,
+    MIN_NOISE,
     MIN_PROBABILITY,
     Variants,
     generate_variants,
+    noise_of_labels,
+    resolve_for_molecules,
     second_training,
     why_not_distilled,
     with_labels_of_teacher,
 )
 from molattn.training.ensemble import fit_ensemble
-from molattn.training.initialization import initialize_model, resolve_initialization
+from molattn.training.initialization import initialize_model
 from molattn.training.run_config import RunConfig, resolve
 from tests.cli.conftest import Molattn
 from tests.cli.conftest import molattn as molattn_command
@@ -219,16 +223,65 @@ def test_without_a_base_model_there_is_no_teacher(monkeypatch: pytest.MonkeyPatc
     assert why_not_distilled(Regression(), _config(), bounds=False, descriptors=False) == "no base model is installed"
 
 
-def test_it_is_the_default_for_few_molecules() -> None:
-    def resolved(molecules: int, *, can_distill: bool = True, **options: Any) -> int:
-        config = resolve(None, {"base": "nci", **options})
-        return resolve_initialization(config, False, molecules, can_distill)[0].training.distillation
+def _resolved(molecules: int, task: Any = None, train: LabelledMolecules = TRAIN, **options: Any) -> int:
+    indices = np.resize(np.arange(len(train)), molecules)
+    y = train.targets[indices] if task is None else train.targets[indices] > 0
+    some = LabelledMolecules([train.molecules[i] for i in indices], y.astype(float))
+    config = resolve(None, {"base": "nci", **options})
+    return resolve_for_molecules(config, task or Regression(), some, VAL)[0].training.distillation
 
+
+def test_it_is_the_default_for_few_molecules() -> None:
     first, last = FEW_MOLECULES[0], FEW_MOLECULES[-1]
-    assert resolved(first) + first == resolved(last) + last == MOLECULES_WITH_VARIANTS
-    assert resolved(0) == resolved(first - 1) == resolved(last + 1) == resolved(first, can_distill=False) == 0
-    assert resolved(first, distillation=0) == 0
-    assert all(resolved(n, distillation=7) == 7 for n in (0, first, MANY_MOLECULES[0]))
+    for n, expected in ((0, 0), (first - 1, 0), (first, 2_000 - first), (last, 2_000 - last), (last + 1, 0)):
+        assert _resolved(n, Binary()) == expected
+    assert MOLECULES_WITH_VARIANTS == 2_000
+    assert _resolved(first, Binary(), distillation=0) == 0
+    assert all(_resolved(n, Binary(), distillation=7) == 7 for n in (0, first, MANY_MOLECULES[0]))
+    assert _resolved(first, Binary(), class_balance=True) == _resolved(first, Binary(), base="none") == 0
+
+
+def test_it_is_no_default_for_labels_with_little_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    found = [0.0]
+
+    def noise(task: Any, train: LabelledMolecules, val: LabelledMolecules, seed: int) -> float:
+        seen.append((task.kind, len(train), val is VAL, seed))
+        return found[0]
+
+    monkeypatch.setattr(distillation, "noise_of_labels", noise)
+    first = FEW_MOLECULES[0]
+    for found[0], expected in ((MIN_NOISE - 1e-9, 0), (MIN_NOISE, 2_000 - first)):
+        assert _resolved(first, seed=3) == expected
+    assert seen == [("regression", first, True, 3)] * 2
+    assert _resolved(first - 1) == _resolved(FEW_MOLECULES[-1] + 1) == _resolved(first, distillation=0) == 0
+    assert _resolved(first, distillation=7) == 7 and len(seen) == 2
+
+
+def test_the_noise_of_labels_is_the_variance_that_the_regression_leaves_unexplained() -> None:
+    y = np.column_stack([TRAIN.targets, np.random.default_rng(0).normal(size=len(TRAIN))])
+    val = replace(VAL, targets=np.column_stack([VAL.targets, np.random.default_rng(1).normal(size=len(VAL))]))
+    train = replace(TRAIN, targets=y)
+    predictions = [_kernel_ridge(TRAIN, column, VAL.molecules) for column in y.T]
+    each = [mean_squared_error(t, p) / c.var() for t, p, c in zip(val.targets.T, predictions, y.T, strict=True)]
+    assert noise_of_labels(Regression(), train, val) == pytest.approx(np.mean(each), rel=1e-6)
+    solubility = noise_of_labels(Regression(), TRAIN, VAL)
+    assert solubility == pytest.approx(each[0], rel=1e-6)
+    assert solubility < 0.5 < 0.9 < each[1]  # numbers that do not depend on the molecules are noise
+    scaled = replace(TRAIN, targets=100 * TRAIN.targets - 7), replace(VAL, targets=100 * VAL.targets - 7)
+    assert noise_of_labels(Regression(), *scaled) == pytest.approx(solubility, rel=1e-6)
+
+
+def test_only_targets_with_labels_have_noise() -> None:
+    one = noise_of_labels(Regression(), TRAIN, VAL)
+    missing, constant = np.full((len(VAL), 1), np.nan), np.ones((len(TRAIN), 1))
+    two = replace(TRAIN, targets=np.column_stack([TRAIN.targets, TRAIN.targets]))
+    assert noise_of_labels(Regression(), two, replace(VAL, targets=np.column_stack([VAL.targets, missing]))) == one
+    two = replace(TRAIN, targets=np.column_stack([TRAIN.targets, constant]))
+    both = replace(VAL, targets=np.column_stack([VAL.targets, VAL.targets]))
+    assert noise_of_labels(Regression(), two, both) == one
+    assert noise_of_labels(Regression(), TRAIN, replace(VAL, targets=missing)) == np.inf
+    assert noise_of_labels(Binary(), TRAIN, VAL) == np.inf
 
 
 @pytest.mark.parametrize(("epochs", "expected"), [(40, 10), (3, 3)])
@@ -318,7 +371,8 @@ def test_a_distilled_training_is_resumed_to_the_bit(tmp_path: Path, monkeypatch:
 
 def test_the_estimator_distills_few_molecules_by_default() -> None:
     settings: dict[str, Any] = {"epochs": 1, "random_state": 0}
-    plain = MolAttentionRegressor(distillation=0, **settings).fit(SMILES, VALUES)
-    default = MolAttentionRegressor(**settings).fit(SMILES, VALUES)
+    noisy = VALUES + 2 * np.random.default_rng(0).normal(size=len(VALUES))
+    plain = MolAttentionRegressor(distillation=0, **settings).fit(SMILES, noisy)
+    default = MolAttentionRegressor(**settings).fit(SMILES, noisy)
     assert not np.allclose(plain.predict(SMILES[:5]), default.predict(SMILES[:5]))
     assert TrainingConfig().distillation == 0

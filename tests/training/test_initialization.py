@@ -159,7 +159,7 @@ def test_the_number_of_molecules_is_that_of_the_training_split(
 ) -> None:
     taken = []
 
-    def seen(config: RunConfig, atom_level: bool = False, molecules: int = 0, *more: bool) -> tuple[RunConfig, str]:
+    def seen(config: RunConfig, atom_level: bool = False, molecules: int = 0, *more: int) -> tuple[RunConfig, str]:
         taken.append(molecules)
         return resolve_initialization(config, atom_level, molecules, *more)
 
@@ -170,7 +170,8 @@ def test_the_number_of_molecules_is_that_of_the_training_split(
         sides = column(read_table(tmp_path / "run" / "splits.csv"), "split")
         assert taken == [0, sides.count("train")]
     else:
-        monkeypatch.setattr(arrays_module, "resolve_initialization", seen)
+        for module in (arrays_module, distillation_module):
+            monkeypatch.setattr(module, "resolve_initialization", seen)
         smiles, y = esol(40)
         MolAttentionRegressor(epochs=1, accelerator="cpu", validation_fraction=0.25).fit(smiles, y)
         assert taken == [0, 30]
