@@ -42,7 +42,7 @@ the model would forget the descriptors that the base model has learned, so they 
 needed."""
 
 FEW_MOLECULES = range(250, 900)
-"""The numbers of training molecules for which `molattn.training.distillation` is the default. For fewer there are no
+"""The numbers of training molecules for which `molattn.training.distillation` is a default. For fewer there are no
 measurements. For more it would double the time of a training, and `--distillation` asks for it."""
 
 MOLECULES_WITH_VARIANTS = 2_000

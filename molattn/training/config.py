@@ -180,8 +180,8 @@ class TrainingConfig:
             and 1, without dropout, for a training from a base model on 1,500 to 100,000 molecules.
         distillation: the number of generated molecules whose labels are those of a teacher, which the model learns in
             addition to its training molecules; 0 for none. By default a training from a base model on 250 to 899
-            molecules gets as many as make 2,000 molecules in all. The other settings are those of the teacher, a first
-            training; for the second see `molattn.training.distillation`.
+            molecules gets as many as make 2,000 molecules in all, except for numbers with little noise. The other
+            settings are those of the teacher, a first training; for the second see `molattn.training.distillation`.
         checkpoint_every: epochs between two checkpoints, from which an interrupted run can be resumed.
         num_replicates: number of runs, with this seed and the next ones, one after the other.
         ensemble_size: models of an ensemble, trained on one split with this seed and the next ones; 1 for none.
