@@ -1,5 +1,6 @@
 import dataclasses
 import inspect
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,13 +14,20 @@ from tests.viewer.maps import ASPIRIN, CAFFEINE, METHANE, MOLECULES, SALT, atten
 from tests.viewer.svg import SVG, assert_sound, cells, discs, png_size, rings, root, words
 
 
+def _unchecked(function):
+    """Without the tests' own checks of argument types, if they run with these."""
+    if isinstance(function, type):
+        return partial(inspect.unwrap(function.__init__), function.__new__(function))
+    return inspect.unwrap(function)
+
+
 @pytest.mark.parametrize("function", [heat_map, draw_atoms, head_grid, AttentionWidget])
 def test_pictures_are_of_one_attention_map(function):
     for wrong, name in (([attention_map("CCO")], "list: pass one of its elements"), ("CCO", "str")):
         with pytest.raises(TypeError, match=f"^{function.__name__} takes an AttentionMap, not {name}$"):
-            inspect.unwrap(function)(wrong)  # without the tests' own checks of argument types
+            _unchecked(function)(wrong)
     with pytest.raises(TypeError, match="^draw_attribution takes an Attribution, not AttentionMap$"):
-        inspect.unwrap(draw_attribution)(attention_map("CCO"))
+        _unchecked(draw_attribution)(attention_map("CCO"))
 
 
 def lightness(colour):
