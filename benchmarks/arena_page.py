@@ -66,9 +66,9 @@ COMPUTE = """
 Core-hours, planned from the numbers of molecules and a few timed trainings, and used by the trainings of the files
 above. A command starts no training after the core-hours of its question are spent, or after 2.8 hours, and can be
 resumed. The choice of the epoch was measured before, see [epochs.md](epochs.md). The eight largest tasks of TDC have
-one training for both molattn and molattn small-trees, and the targets of MoleculeACE one for molattn, molattn
-with-trees and molattn trees-without-val: the trees do not change the network. It predicted without them in no further
-seconds, and those of molattn with-trees are of its trees alone.
+one training for both molattn and molattn small-trees. The targets of MoleculeACE have one for molattn, molattn
+with-trees and molattn trees-without-val, where distillation is no default: the trees do not change the network. It
+predicted without them in no further seconds, and those of molattn with-trees are of its trees alone.
 """
 
 
@@ -77,12 +77,12 @@ MAIN_MODELS = ("molattn", "molattn with-trees")
 DESCRIPTIONS = {
     "molattn": " (defaults)",
     "molattn with-trees": " (`--with-trees`)",
+    "molattn no-distillation": " (`--distillation 0` for 250 to 899 training molecules)",
+    "molattn no-distillation with-trees": " (the same, with trees)",
     "molattn trees-without-val": " (its trees were not fitted to the validation molecules; without distillation)",
     "molattn small-trees": " (nor were they larger for many molecules)",
     "molattn nci": " (`--base nci` for many molecules)",
     "molattn nci with-trees": " (`--base nci`, small trees without the validation molecules)",
-    "molattn no-distillation": " (`--distillation 0` for 250 to 899 training molecules)",
-    "molattn no-distillation with-trees": " (the same, with trees)",
     "molattn no-transform": " (`--target-transform none`, without distillation)",
 }
 """How models with a tag, which are not the defaults or are those of earlier versions, differ from the first two."""
@@ -123,8 +123,10 @@ def _measured(results: Sequence[Row], folds: Sequence[Row]) -> str:
 
 
 def models_of(results: Sequence[Row]) -> list[str]:
-    """The models, those of `MAIN_MODELS` first."""
-    return sorted(dict.fromkeys(row["model"] for row in results), key=lambda model: model not in MAIN_MODELS)
+    """The models, in the order of `DESCRIPTIONS`, and then the others."""
+    order = [*DESCRIPTIONS]
+    found = dict.fromkeys(row["model"] for row in results)
+    return sorted(found, key=lambda model: order.index(model) if model in order else len(order))
 
 
 def scores_of(results: Sequence[Row], task: str, model: str, part: str = "all") -> list[Row]:
