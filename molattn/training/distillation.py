@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from molattn.chem import canonical_smiles, mutate_molecules, read_smiles
-from molattn.chem.parse import NO_ATOM_LIMIT
+from molattn.chem import MAX_ATOMS, canonical_smiles, mutate_molecules, read_smiles
 from molattn.errors import SmilesError
 from molattn.models.artifact_file import load_artifact
 from molattn.models.base import Molecule, MoleculeModel, model_class
@@ -167,6 +166,8 @@ def why_not_distilled(task: Task, config: RunConfig, bounds: bool, descriptors: 
         return "the model reads extra descriptors, which generated molecules do not have"
     if config.data.conformers:
         return "the model reads 3D distances, which generated molecules do not have"
+    if config.data.max_atoms > MAX_ATOMS:
+        return f"molecules may have over {MAX_ATOMS:,} atoms, whose SMILES RDKit cannot always make canonical"
     if config.training.base == NO_BASE:
         return "its settings are those of trainings from a base model"
     if config.training.class_balance:
@@ -282,7 +283,7 @@ def second_training(training: TrainingConfig) -> TrainingConfig:
 
 
 def _canonical(smiles: str) -> str:
-    return canonical_smiles(read_smiles(smiles, max_atoms=NO_ATOM_LIMIT))
+    return canonical_smiles(read_smiles(smiles))
 
 
 def _generate(

@@ -199,7 +199,8 @@ def _predict(model: Any, molecules: Any, scaler: TargetScaler, task: Any = None)
         (Regression(loss="evidential"), {}, {}, "the loss evidential learns the spread"),
         (Regression(), {}, {"bounds": np.full((NUM_TRAIN, 1, 2), np.nan)}, "some labels are bounds"),
         (Regression(), {}, {"descriptors": np.zeros((NUM_TRAIN, 1))}, "extra descriptors"),
-        (Regression(), {"conformers": True}, {}, "3D distances"),
+        (Regression(), {"data.conformers": "true"}, {}, "3D distances"),
+        (Regression(), {"data.max_atoms": "1001"}, {}, "over 1,000 atoms"),
         (Regression(), {"base": "none"}, {}, "trainings from a base model"),
         (Binary(), {"class_balance": True}, {}, "no classes to balance"),
     ],
@@ -207,8 +208,8 @@ def _predict(model: Any, molecules: Any, scaler: TargetScaler, task: Any = None)
 def test_where_it_does_not_apply_there_are_no_variants_and_an_explicit_setting_is_named(
     task: Any, settings: dict[str, Any], data: dict[str, Any], reason: str
 ) -> None:
-    conformers = ["data.conformers=true"] if settings.pop("conformers", False) else []
-    config = _config(*conformers, **settings)
+    of_data = [f"{name}={value}" for name, value in settings.items() if name.startswith("data.")]
+    config = _config(*of_data, **({} if of_data else settings))
     train, warnings = replace(TRAIN, **data), []
     assert generate_variants(train, VAL, task, config, warnings.append) is None
     assert len(warnings) == 1 and warnings[0].startswith("training.distillation has no effect: ")
