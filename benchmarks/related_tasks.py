@@ -95,22 +95,8 @@ def train_together(data: Path, name: str, fold: int, seed: int) -> dict[str, obj
         table, output = Path(folder) / "table.csv", Path(folder) / "run"
         write_rows(table, ["smiles", "split", *names], rows)
         columns = ["--smiles-column", "smiles", "--target-columns", *names, "--split-column", "split"]
-        run(
-            [
-                *MOLATTN,
-                "train",
-                table,
-                *columns,
-                "--base",
-                "nci",
-                *NO_DISTILLATION.split(),
-                "--seed",
-                seed,
-                "--quiet",
-                "-o",
-                output,
-            ]
-        )
+        options = ["--base", "nci", *NO_DISTILLATION.split(), "--seed", seed]
+        run([*MOLATTN, "train", table, *columns, *options, "--quiet", "-o", output])
         predictions = read_column(output / "predictions.csv", f"{name}_pred")[: len(labels)]
     held_out = labels == "test"
     return {

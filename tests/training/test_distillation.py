@@ -224,10 +224,10 @@ def test_without_a_base_model_there_is_no_teacher(monkeypatch: pytest.MonkeyPatc
     assert why_not_distilled(Regression(), _config(), bounds=False, descriptors=False) == "no base model is installed"
 
 
-def _resolved(molecules: int, task: Any = None, train: LabelledMolecules = TRAIN, **options: Any) -> int:
-    indices = np.resize(np.arange(len(train)), molecules)
-    y = train.targets[indices] if task is None else train.targets[indices] > 0
-    some = LabelledMolecules([train.molecules[i] for i in indices], y.astype(float))
+def _resolved(molecules: int, task: Any = None, **options: Any) -> int:
+    indices = np.resize(np.arange(NUM_TRAIN), molecules)
+    y = TRAIN.targets[indices] if task is None else TRAIN.targets[indices] > 0
+    some = LabelledMolecules([TRAIN.molecules[i] for i in indices], y.astype(float))
     config = resolve(None, {"base": "nci", **options})
     return resolve_for_molecules(config, task or Regression(), some, VAL)[0].training.distillation
 
@@ -265,22 +265,22 @@ def test_the_noise_of_labels_is_the_variance_that_the_regression_leaves_unexplai
     train = replace(TRAIN, targets=y)
     predictions = [_kernel_ridge(TRAIN, column, VAL.molecules) for column in y.T]
     each = [mean_squared_error(t, p) / c.var() for t, p, c in zip(val.targets.T, predictions, y.T, strict=True)]
-    assert noise_of_labels(Regression(), train, val) == pytest.approx(np.mean(each), rel=1e-6)
+    assert noise_of_labels(Regression(), train, val) == pytest.approx(np.mean(each), rel=1e-4)
     solubility = noise_of_labels(Regression(), TRAIN, VAL)
-    assert solubility == pytest.approx(each[0], rel=1e-6)
+    assert solubility == pytest.approx(each[0], rel=1e-4)
     assert solubility < 0.5 < 0.9 < each[1]  # numbers that do not depend on the molecules are noise
     scaled = replace(TRAIN, targets=100 * TRAIN.targets - 7), replace(VAL, targets=100 * VAL.targets - 7)
     assert noise_of_labels(Regression(), *scaled) == pytest.approx(solubility, rel=1e-6)
 
 
 def test_only_targets_with_labels_have_noise() -> None:
-    one = noise_of_labels(Regression(), TRAIN, VAL)
+    same = pytest.approx(noise_of_labels(Regression(), TRAIN, VAL), rel=1e-6)
     missing, constant = np.full((len(VAL), 1), np.nan), np.ones((len(TRAIN), 1))
     two = replace(TRAIN, targets=np.column_stack([TRAIN.targets, TRAIN.targets]))
-    assert noise_of_labels(Regression(), two, replace(VAL, targets=np.column_stack([VAL.targets, missing]))) == one
+    assert noise_of_labels(Regression(), two, replace(VAL, targets=np.column_stack([VAL.targets, missing]))) == same
     two = replace(TRAIN, targets=np.column_stack([TRAIN.targets, constant]))
     both = replace(VAL, targets=np.column_stack([VAL.targets, VAL.targets]))
-    assert noise_of_labels(Regression(), two, both) == one
+    assert noise_of_labels(Regression(), two, both) == same
     assert noise_of_labels(Regression(), TRAIN, replace(VAL, targets=missing)) == np.inf
     assert noise_of_labels(Binary(), TRAIN, VAL) == np.inf
 
