@@ -64,7 +64,7 @@ def resplit(folder: Path, level: float, count: int) -> dict[str, dict[str, list[
         scaler = artifact.descriptors
         values = None if scaler is None else append_computed_descriptors(scaler.computed, None, molecules)
         z = None if scaler is None or values is None else scaler.scale(values)
-        predictions[part] = artifact.predict(molecules, z)
+        predictions[part] = artifact.predict_for_intervals(molecules, z)
     test, y = predictions["test"], truth[rows["test"]]
     keys = np.array([canonical_smiles(read_smiles(text)) for text in smiles[rows["test"]]])
     molecules = np.unique(keys)

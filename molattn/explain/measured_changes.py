@@ -103,7 +103,8 @@ def in_domain(artifact: Artifact, molecules: Sequence[MoleculeGraph]) -> np.ndar
         return np.ones(len(molecules), dtype=bool)
     bits = morgan_bits([m.smiles for m in molecules], max_atoms=artifact.read_options.max_atoms)
     vectors = artifact.embed(molecules, descriptors_of(artifact, molecules), {})
-    return np.array([flag == "no" for flag in artifact.domain.measure(vectors, bits)[2]])
+    flags = artifact.domain.flags(artifact.domain.distances(vectors), artifact.domain.similarities(bits))
+    return np.array([flag == "no" for flag in flags])
 
 
 def predicted_changes(attributor: Attributor, name: str, changes: Sequence[Change]) -> np.ndarray:

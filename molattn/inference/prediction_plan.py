@@ -1,6 +1,7 @@
 """What a model predicts with given options: the check of the options, the extra columns, and the values of batches."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,14 @@ class PredictionPlan:
                 )
             self.columns += DOMAIN_COLUMNS
 
+    @property
+    def needs_distances(self) -> bool:
+        """Whether the intervals depend on the distances of molecules to the training molecules."""
+        calibration = self.artifact.calibration
+        return (
+            self.options.level is not None and calibration is not None and calibration.needs_distances(self.calibration)
+        )
+
     def _check_level(self, level: float) -> None:
         a = self.artifact
         check_level(level)
@@ -90,10 +99,10 @@ class PredictionPlan:
                 "(calibration_method='none') for uncalibrated intervals, which may be far too narrow"
             )
         # A dummy prediction, which raises the error if there are too few calibration molecules for the level.
-        zeros = np.zeros((1, len(a.targets)))
+        zeros, distance = np.zeros((1, len(a.targets))), np.zeros(1)
         std = None if self.uncertainty == NONE else zeros
         distribution = np.full((1, len(a.task.distribution_columns(a.targets))), 0.5)
-        self._intervals_or_sets(Predictions(zeros, distribution, std), level)
+        self._intervals_or_sets(Predictions(zeros, distribution, std, distance=distance), level)
 
     def predict(self, molecules: Sequence[Molecule], z: np.ndarray | None, failures: dict[int, str]) -> list[RowValues]:
         """Predictions and extra values of each molecule, or of each atom for a model of atoms.
@@ -110,14 +119,16 @@ class PredictionPlan:
             raw = a.predict(molecules, z, self.uncertainty, failures)
             calibrated = a.apply_calibration(raw, self.calibration)
             extra: list[list[Any]] = calibrated.extra_values.tolist()
+            if self.needs_distances or self.options.applicability:
+                raw = replace(raw, distance=a.distances(molecules, z, failures))
             if self.options.level is not None:
                 intervals = self._intervals_or_sets(raw, self.options.level)
                 extra = [row + new for row, new in zip(extra, intervals, strict=True)]
-            if self.options.applicability and a.domain is not None and len(molecules):
+            if self.options.applicability and a.domain is not None and raw.distance is not None:
                 bits = morgan_bits([m.smiles for m in molecules], max_atoms=a.read_options.max_atoms)
-                vectors = a.embed(molecules, z, failures)
-                distances, similarities, out_of_domain = a.domain.measure(vectors, bits)
-                columns = zip(distances.tolist(), similarities.tolist(), out_of_domain, strict=True)
+                similarities = a.domain.similarities(bits)
+                flags = a.domain.flags(raw.distance, similarities)
+                columns = zip(raw.distance.tolist(), similarities.tolist(), flags, strict=True)
                 extra = [row + list(new) for row, new in zip(extra, columns, strict=True)]
             values = (tuple(task.table_value(v, t) for t, v in enumerate(row)) for row in calibrated.values.tolist())
             return [(row, tuple(others)) for row, others in zip(values, extra, strict=True)]

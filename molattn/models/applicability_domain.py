@@ -40,12 +40,18 @@ class ApplicabilityDomain:
         max_distance, min_similarity = np.quantile(distances, COVERAGE), np.quantile(similarities, 1 - COVERAGE)
         return cls(embeddings, bits, float(max_distance), float(min_similarity))
 
-    def measure(self, embeddings: np.ndarray, bits: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
-        """Mean distance to the 5 nearest, largest Tanimoto similarity, and one of `OUT_OF_DOMAIN`: (n,) each."""
-        distances = mean_nearest_distance(embeddings, self.embeddings)
-        similarities = max_tanimoto(bits, self.bits)
+    def distances(self, embeddings: np.ndarray) -> np.ndarray:
+        """(n,) the mean distance of each embedding to the 5 nearest of the training molecules."""
+        return mean_nearest_distance(embeddings, self.embeddings)
+
+    def similarities(self, bits: np.ndarray) -> np.ndarray:
+        """(n,) the largest Tanimoto similarity of each fingerprint to one of the training molecules."""
+        return max_tanimoto(bits, self.bits)
+
+    def flags(self, distances: np.ndarray, similarities: np.ndarray) -> list[str]:
+        """By which measure each of n molecules is out of the domain: one of `OUT_OF_DOMAIN`."""
         flags = (distances > self.max_distance).astype(int) + 2 * (similarities < self.min_similarity)
-        return distances, similarities, [OUT_OF_DOMAIN[flag] for flag in flags.tolist()]
+        return [OUT_OF_DOMAIN[flag] for flag in flags.tolist()]
 
 
 def mean_nearest_distance(x: np.ndarray, others: np.ndarray, exclude_self: bool = False) -> np.ndarray:

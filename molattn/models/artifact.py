@@ -1,7 +1,7 @@
 """A fitted model with everything that is needed to use it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -119,6 +119,27 @@ class Artifact:
         from molattn.models.predict import compute_embeddings  # imports torch
 
         return compute_embeddings(self.model, molecules, descriptors=descriptors, failures=failures)
+
+    def distances(
+        self,
+        molecules: Sequence[Molecule],
+        descriptors: np.ndarray | None = None,
+        failures: dict[int, str] | None = None,
+    ) -> np.ndarray | None:
+        """The `Predictions.distance` of molecules; None for a model without an applicability domain."""
+        return None if self.domain is None else self.domain.distances(self.embed(molecules, descriptors, failures))
+
+    def predict_for_intervals(
+        self,
+        molecules: Sequence[Molecule],
+        descriptors: np.ndarray | None = None,
+        failures: dict[int, str] | None = None,
+    ) -> Predictions:
+        """As `predict`, with the distances of molecules that the intervals of a model without std depend on."""
+        predictions = self.predict(molecules, descriptors, failures=failures)
+        if predictions.std is not None or not isinstance(self.task, Regression):
+            return predictions
+        return replace(predictions, distance=self.distances(molecules, descriptors, failures))
 
     def resolve_uncertainty(self, requested: str) -> str:
         """The uncertainty method of this name: see `molattn.models.uncertainty.resolve_uncertainty_method`.

@@ -25,6 +25,7 @@ from molattn.models.artifact_settings import (
     DOMAIN_KEY,
     MEMBERS_KEY,
     TREES_KEY,
+    calibration_settings,
     check_featurizer,
     descriptor_settings,
     read_parts,
@@ -77,7 +78,7 @@ def model_files(artifact: Artifact) -> tuple[bytes, bytes]:
         tensors |= {f"{member_prefix(i)}.{name}": x for name, x in _weights(member).items()}
     tensors |= part_tensors(artifact)
     weights = save({name: x.detach().cpu().contiguous() for name, x in tensors.items()})
-    calibration, domain, trees = artifact.calibration, artifact.domain, artifact.trees
+    domain, trees = artifact.domain, artifact.trees
     config = {
         "schema": SCHEMA,
         "molattn": version("molattn"),
@@ -88,7 +89,7 @@ def model_files(artifact: Artifact) -> tuple[bytes, bytes]:
         "descriptors": descriptor_settings(artifact.descriptors),
         MEMBERS_KEY: len(artifact.other_models),
         "uncertainty": {"method": artifact.uncertainty_method, "samples": artifact.dropout_passes},
-        CALIBRATION_KEY: calibration and {"method": calibration.method, "uncertainty": calibration.uncertainty_method},
+        CALIBRATION_KEY: calibration_settings(artifact.calibration),
         DOMAIN_KEY: domain and {"max_distance": domain.max_distance, "min_similarity": domain.min_similarity},
         "vocabulary": artifact.model.vocabulary(),
         CHECKSUMS: {WEIGHTS: hashlib.sha256(weights).hexdigest()},

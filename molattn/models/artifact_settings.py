@@ -22,6 +22,8 @@ from molattn.models.uncertainty import resolve_uncertainty_method, uncertainty_m
 
 MEMBERS_KEY, CALIBRATION_KEY, DOMAIN_KEY, TREES_KEY = "members", "calibration", "domain", "trees"
 """Keys of `config.json`, and prefixes of the names of tensors that do not belong to the first model; a dot follows."""
+DISTANCES_KEY = "distances"
+"""Whether a calibration has distances to the training molecules; left out if it has none."""
 
 
 def select_prefix(tensors: Mapping[str, Any], prefix: str) -> dict[str, Any]:
@@ -94,6 +96,14 @@ def read_descriptor_scaler(descriptors: Sequence[Mapping[str, Any]]) -> Descript
     return DescriptorScaler(names, mean, std, computed)
 
 
+def calibration_settings(calibration: Calibration | None) -> dict[str, Any] | None:
+    """The settings of the calibration; None for an uncalibrated model."""
+    if calibration is None:
+        return None
+    distances = {DISTANCES_KEY: True} if calibration.has_distances else {}
+    return {"method": calibration.method, "uncertainty": calibration.uncertainty_method} | distances
+
+
 def calibration_arrays(calibration: Calibration | None) -> dict[str, np.ndarray]:
     """The scores of the calibration; empty for an uncalibrated model."""
     arrays = {}
@@ -123,7 +133,7 @@ def read_calibration(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray]
             if (values[1:] < values[:-1]).any():
                 raise ValidationError(f"the tensor '{prefix}.{name}' is not in ascending order")
         scores.append(target_scores)
-    return Calibration(settings["method"], settings["uncertainty"], tuple(scores))
+    return Calibration(settings["method"], settings["uncertainty"], tuple(scores), settings.get(DISTANCES_KEY, False))
 
 
 def domain_arrays(domain: ApplicabilityDomain | None) -> dict[str, np.ndarray]:
@@ -172,6 +182,9 @@ def read_parts(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray], task
     """
     targets, method, molecules = config["targets"], config["uncertainty"], config["molecules"]
     conformers, count = molecules["conformers"], 1 + config[MEMBERS_KEY]
+    calibration, domain = read_calibration(config, arrays, task), read_domain(config, arrays)
+    if calibration is not None and calibration.has_distances and domain is None:
+        raise ValidationError("the calibration has distances to training molecules, which the model does not have")
     dropout = CONFIGS[config["model"]["kind"]](**config["model"]).dropout
     return {
         "scaler": read_target_scaler(targets),
@@ -182,8 +195,8 @@ def read_parts(config: Mapping[str, Any], arrays: Mapping[str, np.ndarray], task
         "descriptors": read_descriptor_scaler(config["descriptors"]),
         "uncertainty_method": resolve_uncertainty_method(method["method"], task, count, dropout),
         "dropout_passes": method["samples"],
-        "calibration": read_calibration(config, arrays, task),
-        "domain": read_domain(config, arrays),
+        "calibration": calibration,
+        "domain": domain,
         "class_priors": tuple(tuple(t["class_priors"]) for t in targets if "class_priors" in t),
     }
 

@@ -1,8 +1,9 @@
 """Calibrated prediction intervals and prediction sets, from scores of held-out calibration molecules.
 
 Sources: split conformal prediction, Papadopoulos et al. (2002), ECML, 345, and Lei et al., J. Am. Stat. Assoc. 2018,
-113, 1094 (https://doi.org/10.1080/01621459.2017.1307116); conformalized quantile regression, Romano et al. (2019),
-NeurIPS 32, 3543; sets of classes, Sadinle et al., J. Am. Stat. Assoc. 2019, 114, 223
+113, 1094 (https://doi.org/10.1080/01621459.2017.1307116); residuals divided by distances to the training set,
+Papadopoulos et al., J. Artif. Intell. Res. 2011, 40, 815 (https://doi.org/10.1613/jair.3198); conformalized quantile
+regression, Romano et al. (2019), NeurIPS 32, 3543; sets of classes, Sadinle et al., J. Am. Stat. Assoc. 2019, 114, 223
 (https://doi.org/10.1080/01621459.2017.1395341); adaptive sets, Romano et al. (2020), NeurIPS 33, 3581; z-scaling, Levi
 et al., Sensors 2022, 22, 5540 (https://doi.org/10.3390/s22155540); isotonic regression of quantiles, Kuleshov et al.
 (2018), ICML, 2796.
@@ -19,8 +20,8 @@ from molattn.models.predictions import NONE, Predictions, normal_quantile
 from molattn.models.task import Task
 from molattn.models.tasks import Regression
 
-ZSCALING, ISOTONIC = "zscaling", "isotonic"
-REGRESSION_METHODS = ("conformal-regression", ZSCALING, ISOTONIC)
+CONFORMAL_REGRESSION, ZSCALING, ISOTONIC = "conformal-regression", "zscaling", "isotonic"
+REGRESSION_METHODS = (CONFORMAL_REGRESSION, ZSCALING, ISOTONIC)
 CLASSIFICATION_METHODS = ("conformal-multiclass", "conformal-adaptive", ISOTONIC)
 CALIBRATION_METHODS = tuple(dict.fromkeys((*REGRESSION_METHODS, *CLASSIFICATION_METHODS, NONE)))
 """The choices of `--calibration-method`."""
@@ -37,18 +38,25 @@ class Calibration:
         uncertainty_method: the uncertainty method whose standard deviations were calibrated.
         scores: for each target, arrays of float64 by name, for k calibration molecules. For regression:
             z: (k,) sorted (y - mean) / std; std is 1 if the model has none.
-            normalized_residuals: (k,) sorted |y - mean| / (std + beta); |y - mean| if the model has no std.
-            beta: (1,) the median std of the validation molecules; 0 if the model has no std.
+            normalized_residuals: (k,) sorted |y - mean| / (std + beta). Of a model without std, distances to the
+                training molecules stand for std; without these, they are |y - mean|.
+            beta: (1,) the median std, or distance, of the validation molecules; 0 if there are neither.
             quantile_residuals: (k,) sorted max(lower - y, y - upper), only for quantile models.
             For classification:
             one_minus_p: (k,) sorted 1 - p of the true class.
             cumulative_p: (k,) sorted sums of p over the true class and all more probable ones.
             x<c>, y<c>: the knots of the isotonic regression from p_c to the share of molecules of class c.
+        has_distances: whether distances to the training molecules stand for std in `normalized_residuals`.
     """
 
     method: str
     uncertainty_method: str
     scores: tuple[Scores, ...]
+    has_distances: bool = False
+
+    def needs_distances(self, method: str) -> bool:
+        """Whether the intervals of a calibration method depend on `Predictions.distance`."""
+        return self.has_distances and method == CONFORMAL_REGRESSION
 
 
 def score_names(task: Task, t: int) -> list[tuple[str, ...]]:
@@ -110,8 +118,9 @@ def prediction_intervals(
 
     conformal-regression: mean +- q (std + beta),   q the ceil((k + 1) level)-th smallest |y - mean| / (std + beta) of
         the k calibration molecules, beta the median std of the validation molecules, so that a tiny std has little
-        effect; mean +- q, q the same quantile of |y - mean|, without a std; for quantile models lower - q and
-        upper + q, q the same quantile of max(lower - y, y - upper)
+        effect. Without a std, the mean distance to the 5 nearest training molecules stands for it: intervals are wider
+        for molecules unlike these. For quantile models lower - q and upper + q, q the same quantile of
+        max(lower - y, y - upper)
     zscaling: mean +- u sqrt(mean z^2) std,   u the (1 + level) / 2 quantile of the normal distribution
     isotonic: mean + z_a std to mean + z_b std,   z_a and z_b the (1 - level) / 2 and (1 + level) / 2 quantiles of z
     none: mean +- u std;   for quantile models the distances of the quantiles from the median, times u / u_alpha,
@@ -159,6 +168,9 @@ def prediction_intervals(
         middle = (lower + upper) / 2
         return np.minimum(lower, middle), np.maximum(upper, middle)
     q = np.array([conformal_quantile(s["normalized_residuals"], level) for s in scores])
+    if calibration.has_distances:
+        assert predictions.distance is not None  # the caller asks `Calibration.needs_distances`
+        std = predictions.distance[:, None]
     half_width = q * (std + [s["beta"][0] for s in scores])
     return predictions.values - half_width, predictions.values + half_width
 

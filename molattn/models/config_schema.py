@@ -105,7 +105,7 @@ CONFIG_SCHEMA = Record(
         "descriptors": ListOf(_DESCRIPTOR, MAX_TARGETS),
         "members": NUM_MEMBERS_RANGE,
         "uncertainty": Record({"method": WORD, "samples": Integer(1, DROPOUT_PASSES_RANGE.maximum)}),
-        "calibration": Nullable(Record({"method": WORD, "uncertainty": WORD})),
+        "calibration": Nullable(Record({"method": WORD, "uncertainty": WORD}, {"distances": Boolean()})),
         "domain": Nullable(Record({"max_distance": Number(0.0), "min_similarity": Number(0.0, 1.0)})),
         "vocabulary": InstanceOf(dict, "an object with fields"),
         CHECKSUMS: InstanceOf(dict, "an object with checksums"),

@@ -21,12 +21,15 @@ class Predictions:
             probability of the predicted class; None if the model has none.
         epistemic_share: (n, T), the share of std^2 that is epistemic (the model's own uncertainty), the rest being
             aleatoric (noise of the measurements); None where it is unknown.
+        distance: (n,), how far each molecule is from the training molecules, see
+            `molattn.models.applicability_domain.mean_nearest_distance`; None where it is not needed.
     """
 
     values: np.ndarray
     distribution: np.ndarray
     std: np.ndarray | None = None
     epistemic_share: np.ndarray | None = None
+    distance: np.ndarray | None = None
 
     @property
     def extra_values(self) -> np.ndarray:
@@ -35,12 +38,13 @@ class Predictions:
 
     def __getitem__(self, rows: np.ndarray | slice) -> "Predictions":
         """The predictions for some of the molecules or atoms."""
-        std = None if self.std is None else self.std[rows]
-        share = None if self.epistemic_share is None else self.epistemic_share[rows]
-        return Predictions(self.values[rows], self.distribution[rows], std, share)
+        std, share, distance = (
+            None if array is None else array[rows] for array in (self.std, self.epistemic_share, self.distance)
+        )
+        return Predictions(self.values[rows], self.distribution[rows], std, share, distance)
 
     def with_rows(self, rows: np.ndarray, others: "Predictions") -> "Predictions":
-        """A copy in which `others` are the predictions for some of the molecules or atoms."""
+        """A copy in which `others` are the predictions for some of the molecules or atoms; distances are the same."""
 
         def replaced(mine: np.ndarray, theirs: np.ndarray) -> np.ndarray:
             result = mine.copy()
@@ -48,10 +52,9 @@ class Predictions:
             return result
 
         pairs = ((self.std, others.std), (self.epistemic_share, others.epistemic_share))
-        optional = [None if mine is None or theirs is None else replaced(mine, theirs) for mine, theirs in pairs]
-        return Predictions(
-            replaced(self.values, others.values), replaced(self.distribution, others.distribution), *optional
-        )
+        std, share = (None if mine is None or theirs is None else replaced(mine, theirs) for mine, theirs in pairs)
+        values, distribution = replaced(self.values, others.values), replaced(self.distribution, others.distribution)
+        return Predictions(values, distribution, std, share, self.distance)
 
 
 def empty_distribution(n: int) -> np.ndarray:

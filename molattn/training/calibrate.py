@@ -34,7 +34,8 @@ def calibrate(
         uncertainty_method: the method of the standard deviations in `predictions`.
         method: one of `molattn.models.calibration.CALIBRATION_METHODS`, or empty.
         targets: T names.
-        val_predictions: the predictions for the validation molecules, for the median of their standard deviations.
+        val_predictions: the predictions for the validation molecules, for the median of their standard deviations or
+            distances.
 
     Raises:
         UsageError: a method that does not apply to the task, or atom-level targets.
@@ -56,7 +57,8 @@ def calibrate(
             scores.append(_regression_scores(part, true[labelled, t], task, t, val_predictions))
         else:
             scores.append(_class_scores(task.probabilities(part, t), true[labelled, t].astype(int)))
-    return Calibration(resolve_calibration_method(method, task), uncertainty_method, tuple(scores))
+    has_distances = isinstance(task, Regression) and _has_distances(predictions, val_predictions)
+    return Calibration(resolve_calibration_method(method, task), uncertainty_method, tuple(scores), has_distances)
 
 
 def check_calibration(task: Task, method: str) -> None:
@@ -78,12 +80,25 @@ def _regression_scores(
         # The standard deviation of identical predictions is zero.
         smallest = MIN_STD * np.abs(error).max() or 1.0
         std, beta = np.maximum(predictions.std[:, t], smallest), float(np.median(val_predictions.std[:, t]))
-    normalized = np.sort(np.abs(error) / (std + beta))
+    difficulty = std
+    if _has_distances(predictions, val_predictions):
+        assert predictions.distance is not None and val_predictions.distance is not None
+        difficulty, beta = predictions.distance, float(np.median(val_predictions.distance))
+    normalized = np.sort(np.abs(error) / (difficulty + beta))
     scores = {"z": np.sort(error / std), "normalized_residuals": normalized, "beta": np.array([beta])}
     if task.loss_function.has_quantiles:
         lower, upper = (q[:, t] for q in np.split(predictions.distribution, 2, 1))
         scores["quantile_residuals"] = np.sort(np.maximum(lower - y, y - upper))
     return scores
+
+
+def _has_distances(*predictions: Predictions) -> bool:
+    """Whether distances to the training molecules stand for standard deviations, which the model does not have.
+
+    They do not if most validation molecules have embeddings of training molecules: a half width could then be zero.
+    """
+    distances = [p.distance for p in predictions if p.std is None and p.distance is not None]
+    return len(distances) == len(predictions) and float(np.median(distances[-1])) > 0
 
 
 def _class_scores(p: np.ndarray, y: np.ndarray) -> Scores:

@@ -175,11 +175,13 @@ def train_and_evaluate(
         trees, val_predictions = fit_trees_of(artifact, train, val, settings)
         artifact = replace(artifact, trees=trees)
         reporter.stage(describe_trees(artifact))
-    uncalibrated = artifact.predict(dataset.molecules, dataset.descriptors)
+    is_calibrated = dataset.has_calibration and settings.calibration_method != NONE
+    predict = artifact.predict_for_intervals if is_calibrated else artifact.predict
+    uncalibrated = predict(dataset.molecules, dataset.descriptors)
     if val_predictions is not None:
         # The trees have seen the validation molecules: what is reported of these is not their own prediction.
         uncalibrated = uncalibrated.with_rows(dataset.indices("val"), val_predictions)
-    if dataset.has_calibration and settings.calibration_method != NONE:
+    if is_calibrated:
         rows, val_rows = dataset.indices(CALIBRATION), dataset.indices("val")
         true, method = scaler.transform(dataset.targets[rows]), settings.calibration_method
         calibration = calibrate(

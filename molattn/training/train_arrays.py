@@ -230,7 +230,9 @@ def train_arrays(
     if settings.with_trees:
         artifact = replace(artifact, trees=fit_trees_of(artifact, train, val, settings).trees)
     if len(cal) and settings.calibration_method != NONE:
-        cal_predictions, val_predictions = (artifact.predict(part.molecules, part.descriptors) for part in (cal, val))
+        cal_predictions, val_predictions = (
+            artifact.predict_for_intervals(part.molecules, part.descriptors) for part in (cal, val)
+        )
         method = settings.calibration_method
         calibration = calibrate(
             cal_predictions, cal.targets, task, artifact.uncertainty_method, method, artifact.targets, val_predictions

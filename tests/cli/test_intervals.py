@@ -89,6 +89,38 @@ def test_intervals_are_columns_of_the_predicted_table(
         assert np.isnan(predictor.predict_interval("C1CC")).all()
 
 
+def test_without_a_std_intervals_are_wider_far_from_the_training_molecules(
+    molattn: Molattn, labelled: Path, tmp_path: Path
+) -> None:
+    run = _trained(labelled, tmp_path / "run", "--target-columns", "y")
+    far = ["CC(C)(C)c1ccc(S(=O)(=O)NC2CCN(C(=O)OCc3ccccc3)CC2)cc1I", "F[Si](F)(F)F", "C" * 60]
+    table = tmp_path / "in.csv"
+    table.write_text(labelled.read_text() + "".join(f"{s},,\n" for s in far))
+    out = tmp_path / "out.csv"
+    assert molattn("predict", run, table, "-o", out, "--interval", "0.8", "--applicability").code == 0
+    rows = _rows(out)
+    width, distance = (np.array([float(r[name]) for r in rows]) for name in ("y_upper", "embedding_distance"))
+    width -= [float(r["y_lower"]) for r in rows]
+    sides = np.array([r["split"] for r in _rows(run / "splits.csv")])
+    width_per_distance = width / (distance + np.median(distance[: len(sides)][sides == "val"]))
+    assert width_per_distance == pytest.approx(np.full(len(rows), width_per_distance[0]), rel=1e-4)
+    assert width.max() > 1.5 * width.min()
+    assert width[-len(far) :].mean() > width[: -len(far)].mean()
+    # The same intervals are counted in metrics.json, by `evaluate`, and without the columns of distances.
+    lower, upper = library.load(run).predict_interval(SMILES, 0.9)
+    test = sides == "test"
+    y = np.array(VALUES, dtype=float)
+    coverage = ((lower <= y) & (y <= upper))[test].mean()
+    metrics = json.loads((run / "metrics.json").read_text())["uncertainty"]["test"]["y"]
+    assert metrics["coverage"] == pytest.approx(coverage)
+    assert metrics["width"] == pytest.approx((upper - lower)[test].mean(), rel=1e-5)
+    content = json.loads(molattn("evaluate", run, labelled, "--json").out)["uncertainty"]["test"]["y"]
+    assert content["width"] == pytest.approx((upper - lower).mean(), rel=1e-5)
+    # Without training molecules in the model, all have the same width.
+    plain = _trained(labelled, tmp_path / "plain", "--target-columns", "y", "--set", "training.domain_size=0")
+    assert np.ptp(np.subtract(*library.load(plain).predict_interval(SMILES, 0.8))) < 1e-4
+
+
 def test_single_molecules_are_printed_with_their_intervals(molattn: Molattn, numbers: Path) -> None:
     answer = molattn("predict", numbers, "-s", "CCO", "--interval", "0.9", "--json")
     (row,) = json.loads(answer.out)

@@ -58,6 +58,9 @@ MORE_FORMS: dict[str, Callable[[], Artifact]] = {
         task=Regression("evidential"),
         calibration=Calibration("zscaling", "evidential-total", (deepcopy(CALIBRATION), deepcopy(CALIBRATION))),
     ),
+    "distances and a transform": lambda: replace(
+        FORMS["distances"](), scaler=TargetScaler((-3.0,), (2.0,), (TargetTransform("log10"),))
+    ),
     "mve of an ensemble": lambda: _artifact("yz", task=Regression("mve"), size=3),
     "classes of atoms": lambda: _artifact("yz", task=Binary(atom_level=True), size=2),
     "atoms and a virtual node": lambda: _artifact(

@@ -66,6 +66,9 @@ FORMS: dict[str, Callable[[], Artifact]] = {
     "atoms": lambda: _artifact("q", task=Regression(atom_level=True)),
     "descriptors": lambda: _artifact(descriptors=DescriptorScaler(("z",), (0.5,), (2.0,))),
     "ensemble": lambda: _artifact(size=2, calibration=Calibration("conformal-regression", "ensemble", (SCORES,))),
+    "distances": lambda: _artifact(
+        domain=_domain(), calibration=Calibration("conformal-regression", "none", (SCORES,), True)
+    ),
     "tokens": lambda: _artifact(config=TOKENS),
     "quantile": lambda: _artifact(task=Regression("quantile"), domain=_domain()),
     "transform": _transformed,

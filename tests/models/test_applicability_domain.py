@@ -86,10 +86,11 @@ def test_95_percent_of_the_training_molecules_are_within_each_limit() -> None:
     assert (max_tanimoto(bits, bits, exclude_self=True) >= domain.min_similarity).mean() >= 0.95
     x = np.concatenate([embeddings[:1], embeddings[:1] + 50])
     other_bits = morgan_bits(["F[Xe]F", esol(400)[0][0]])
-    distances, similarities, flags = domain.measure(x, other_bits)
+    distances, similarities = domain.distances(x), domain.similarities(other_bits)
+    flags = domain.flags(distances, similarities)
     assert flags == ["fingerprint", "embedding"]
     assert distances[1] > 100 and similarities[1] == 1.0
-    assert domain.measure(x[1:], other_bits[:1])[2] == ["both"] and set(flags) < set(OUT_OF_DOMAIN)
+    assert domain.flags(distances[1:], similarities[:1]) == ["both"] and set(flags) < set(OUT_OF_DOMAIN)
 
 
 def test_the_domain_has_each_training_molecule_once_in_their_order() -> None:

@@ -424,6 +424,21 @@ def test_the_error_names_inconsistent_fields(
         load_artifact(tmp_path / "m")
 
 
+def test_a_calibration_by_distances_has_training_molecules(artifact: Artifact, tmp_path: Path) -> None:
+    domain = ApplicabilityDomain(
+        np.ones((2, artifact.embedding_dim), np.float32), np.zeros((2, 256), np.uint8), 0.25, 0.75
+    )
+    scores = ({"z": np.zeros(3), "normalized_residuals": np.arange(3.0), "beta": np.ones(1)},)
+    for has_distances in (False, True):
+        calibrated = replace(artifact, calibration=Calibration("conformal-regression", "none", scores, has_distances))
+        save_artifact(tmp_path / "m", replace(calibrated, domain=domain))
+        found = load_artifact(tmp_path / "m").calibration
+        assert found is not None and found.has_distances == has_distances
+    save_artifact(tmp_path / "m", replace(calibrated, domain=None))
+    with pytest.raises(InputError, match=f"^{tmp_path / 'm'}.* distances to training molecules, which the model does"):
+        load_artifact(tmp_path / "m")
+
+
 def test_the_error_names_an_invalid_setting(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     _change(folder, model={**config["model"], "readout": "magic"})

@@ -27,14 +27,14 @@ NUMBERS, QUANTILES = Regression(), Regression("quantile")
 GRADES = Multiclass(classes=(("a", "b", "c"),))
 
 
-def _numbers(n: int, seed: int, with_std: bool = True) -> tuple[Predictions, np.ndarray]:
-    """A biased model whose errors have heavy tails and are three times as large as its std."""
+def _numbers(n: int, seed: int, with_std: bool = True, with_distance: bool = False) -> tuple[Predictions, np.ndarray]:
+    """A biased model whose errors have heavy tails and are three times as large as its std, or its distances."""
     draw = np.random.default_rng(seed)
     std = draw.uniform(0.2, 2.0, (n, 1))
     y = draw.normal(size=(n, 1))
     values = y + 0.3 + 3 * std * draw.standard_t(4, size=(n, 1))
     own = np.concatenate([values - std, values + std], 1)
-    return Predictions(values, own, std if with_std else None), y
+    return Predictions(values, own, std if with_std else None, distance=std[:, 0] if with_distance else None), y
 
 
 def _classes(n: int, seed: int) -> tuple[Predictions, np.ndarray]:
@@ -53,12 +53,16 @@ def _fit(predictions: Predictions, y: np.ndarray, task, method: str = ""):
 
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.9])
 @pytest.mark.parametrize(
-    ("task", "with_std"), [(NUMBERS, True), (NUMBERS, False), (QUANTILES, True)], ids=["std", "none", "quantile"]
+    ("task", "with_std", "with_distance"),
+    [(NUMBERS, True, False), (NUMBERS, False, False), (NUMBERS, False, True), (QUANTILES, True, False)],
+    ids=["std", "none", "distance", "quantile"],
 )
-def test_conformal_intervals_have_their_coverage(task: Regression, with_std: bool, level: float) -> None:
+def test_conformal_intervals_have_their_coverage(
+    task: Regression, with_std: bool, with_distance: bool, level: float
+) -> None:
     shares = []
     for seed in range(150):
-        predictions, y = _numbers(260, seed, with_std)
+        predictions, y = _numbers(260, seed, with_std, with_distance)
         calibration = _fit(predictions[:60], y[:60], task)
         lower, upper = prediction_intervals(predictions[60:], task, level, calibration, "conformal-regression")
         assert (lower <= upper).all()
@@ -66,6 +70,23 @@ def test_conformal_intervals_have_their_coverage(task: Regression, with_std: boo
     # At least the level, and at most 1 / (k + 1) more; three standard errors of the mean of 150.
     error = 3 * np.std(shares) / math.sqrt(150)
     assert level - error <= np.mean(shares) <= level + 1 / 61 + error
+
+
+def test_intervals_by_distance_hold_where_molecules_are_far_and_others_do_not() -> None:
+    """Errors grow with the distance, and the molecules that are asked about are farther than those of calibration."""
+    shares = {True: [], False: []}
+    for seed in range(100):
+        near, y = _numbers(400, seed, with_std=False, with_distance=True)
+        assert near.distance is not None
+        cal, test = np.arange(400) < 200, np.arange(400) >= 200
+        test &= near.distance > np.quantile(near.distance, 0.8)
+        for with_distance, found in shares.items():
+            predictions = near if with_distance else replace(near, distance=None)
+            calibration = _fit(predictions[cal], y[cal], NUMBERS)
+            assert calibration.has_distances == with_distance
+            lower, upper = prediction_intervals(predictions[test], NUMBERS, 0.9, calibration, "conformal-regression")
+            found.append(((lower <= y[test]) & (y[test] <= upper)).mean())
+    assert np.mean(shares[False]) < 0.8 < 0.82 < np.mean(shares[True])
 
 
 @pytest.mark.parametrize("method", ["conformal-multiclass", "conformal-adaptive"])

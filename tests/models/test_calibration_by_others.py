@@ -88,6 +88,49 @@ def test_conformal_intervals_are_split_conformal_prediction_by_hand(with_std: bo
         np.testing.assert_allclose(upper[:, t], predictions.values[:, t] + q * spread)
 
 
+def test_intervals_by_distance_are_those_of_papadopoulos_by_hand() -> None:
+    """J. Artif. Intell. Res. 2011, 40, 815: |y - mean| / (gamma + lambda), gamma 1.
+
+    lambda is the distance to the nearest training examples, divided by its median.
+    """
+    predictions, y = _two_targets(40, 5)
+    draw = np.random.default_rng(8)
+    distance, others = draw.lognormal(size=40), draw.lognormal(size=31)
+    predictions = replace(predictions, std=None, distance=distance)
+    validation = replace(_two_targets(31, 9)[0], std=None, distance=others)
+    calibration = _learned(NUMBERS, predictions, y, others=validation)
+    assert calibration.has_distances
+    lower, upper = prediction_intervals(predictions, NUMBERS, 0.8, calibration, "conformal-regression")
+    for t in range(2):
+        scale = 1 + distance / np.median(others)
+        q = sorted(abs(y[:, t] - predictions.values[:, t]) / scale)[math.ceil(41 * 0.8) - 1]
+        np.testing.assert_allclose(lower[:, t], predictions.values[:, t] - q * scale)
+        np.testing.assert_allclose(upper[:, t], predictions.values[:, t] + q * scale)
+    # The other methods, and quantiles, do not depend on it.
+    for task, method in ((NUMBERS, "zscaling"), (NUMBERS, "isotonic"), (QUANTILES, "conformal-regression")):
+        ends = []
+        for part in (distance, None):
+            p, v = replace(predictions, distance=part), replace(validation, distance=part)
+            ends.append(prediction_intervals(p, task, 0.8, _learned(task, p, y, others=v), method))
+        np.testing.assert_array_equal(*ends)
+
+
+def test_distances_are_not_used_beside_a_std_nor_if_most_are_zero() -> None:
+    predictions, y = _numbers(30, 3, with_distance=True)
+    assert predictions.distance is not None
+    plain = replace(predictions, std=None)
+    mostly_zero = replace(plain, distance=np.where(np.arange(30) < 16, 0.0, predictions.distance))
+    for one, other in (
+        (predictions, predictions),
+        (plain, predictions),
+        (predictions, plain),
+        (plain, replace(plain, distance=None)),
+        (plain, mostly_zero),
+    ):
+        assert not _learned(NUMBERS, one, y, others=other).has_distances
+    assert _learned(NUMBERS, mostly_zero, y, others=plain).has_distances
+
+
 def test_conformal_quantiles_are_those_of_romano_by_hand_and_never_cross() -> None:
     predictions, y = _two_targets(40, 5)
     calibration = _learned(QUANTILES, predictions, y)
