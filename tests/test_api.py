@@ -6,7 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+from rdkit import Chem
 
 import molattn
 from molattn._train import PrintReporter
@@ -114,8 +116,19 @@ def folder_3d(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = [f"{s},{y}" for s, y in zip(*esol(20), strict=True)]
     (root / "t.csv").write_text("\n".join(["smiles,y", *rows]) + "\n")
     options = {"epochs": 1, "accelerator": "cpu", "quiet": True, "conformers": True, "conformer_seed": 5}
+    options["edges"] = ["bond", "path", "distance"]
     molattn.train(root / "t.csv", output_dir=root / "run", settings=SMALL, **options)
     return root / "run"
+
+
+def test_a_frame_of_rdkit_molecules_trains_as_their_smiles(tmp_path: Path) -> None:
+    smiles, y = esol(20)
+    found = []
+    for name, column in (("text", smiles), ("mols", [Chem.MolFromSmiles(s) for s in smiles])):
+        frame = pd.DataFrame({"smiles": column, "y": y})
+        result = molattn.train(frame, output_dir=tmp_path / name, settings=SMALL, epochs=1, quiet=True)
+        found.append(result.predictions.values)
+    np.testing.assert_allclose(*found, atol=1e-5)
 
 
 def test_a_model_of_3d_embeds_as_it_was_trained(folder_3d: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
@@ -206,6 +207,75 @@ def test_classes_are_strings_numbers_or_booleans(fitted_classifier: MolAttention
         assert set(other.predict(SMILES)) <= set(labels)
 
 
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        (["active", "inactive"], (("active", "inactive"),)),  # the first in the alphabet stays the first of `classes_`
+        ([5, 10], (("5", "10"),)),
+        ([1.0, 2.0], (("1", "2"),)),
+        ([0.0, 1.0], ()),
+        ([False, True], ()),
+        ([1.0, 2.0, 3.0], (("1", "2", "3"),)),
+        (["1", "1.0", "a"], (("1", "1.0", "a"),)),
+    ],
+)
+def test_a_saved_classifier_evaluates_a_table_of_its_labels(labels: list[Any], names: tuple, tmp_path: Path) -> None:
+    y = np.array(labels, dtype=object)[np.arange(len(SMILES)) % len(labels)]
+    model = classifier(epochs=1, base="none").fit(SMILES, y)
+    model.predictor_.save(tmp_path / "model")
+    loaded = molattn.load(tmp_path / "model")
+    assert getattr(loaded.task, "classes") == names  # noqa: B009
+    if labels == ["1", "1.0", "a"]:
+        return  # a table reads these texts as one number
+    pd.DataFrame({"smiles": SMILES, "y": y}).to_csv(tmp_path / "t.csv", index=False)
+    found = loaded.evaluate(tmp_path / "t.csv").metrics["y"]["accuracy"]
+    assert found == pytest.approx(model.score(SMILES, y))
+
+
+def test_a_target_of_one_class_beside_others_has_its_name_and_a_warning() -> None:
+    y = np.stack([KINDS, np.full(len(KINDS), "dry")], 1)
+    with pytest.warns(molattn.errors.MolattnWarning, match="'y1' has training labels of one class only"):
+        model = classifier(epochs=1).fit(SMILES, y)
+    assert getattr(model.predictor_.task, "classes") == (("insoluble", "soluble"), ("dry", "not dry"))  # noqa: B009
+    assert [p.shape[1] for p in model.predict_proba(SMILES[:2])] == [2, 1]
+
+
+def test_labels_and_weights_of_another_length_are_errors(
+    fitted: MolAttentionRegressor, fitted_classifier: MolAttentionClassifier
+) -> None:
+    missing = np.where(np.arange(len(VALUES)) < 5, np.nan, VALUES)
+    for model, y in ((fitted, VALUES), (fitted, missing), (fitted_classifier, KINDS)):
+        assert model.score(SMILES, y, sample_weight=np.ones(len(SMILES))) == pytest.approx(model.score(SMILES, y))
+        for length in (2, len(SMILES) + 3):
+            with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+                model.score(SMILES, y, sample_weight=np.ones(length))
+
+
+def test_an_arrow_table_of_targets_names_them() -> None:
+    y = pa.table({"logS": VALUES, "other": VALUES[::-1]})
+    assert regressor(epochs=1).fit(SMILES, y).predictor_.targets == ("logS", "other")
+    assert regressor(epochs=1).fit(SMILES, y.select(["logS"])).predictor_.targets == ("logS",)
+
+
+def test_descriptors_of_one_column_or_of_one_molecule_are_a_series_too() -> None:
+    frame = pd.DataFrame({"smiles": SMILES, "a": np.arange(40.0), "b": np.arange(40.0)[::-1]})
+    one = regressor(epochs=1, descriptor_columns=["a"]).fit(frame[["smiles", "a"]], VALUES).predictor_
+    wanted = one.predict(SMILES[:3], descriptors=[0, 1, 2])
+    for column in (frame["a"][:3], pl.Series([0, 1, 2]), pa.chunked_array([[0, 1, 2]])):
+        np.testing.assert_array_equal(one.predict(SMILES[:3], descriptors=column), wanted)
+    assert one.predict(SMILES[0], descriptors=np.float32(0)) == pytest.approx(wanted[0])
+    two = regressor(epochs=1, descriptor_columns=["a", "b"]).fit(frame, VALUES).predictor_
+    expected = two.predict(SMILES[4], descriptors=[4, 35])
+    assert two.predict(SMILES[4], descriptors=frame.loc[4, ["a", "b"]]) == pytest.approx(expected)
+    assert two.predict(SMILES[4], descriptors=pl.Series([4, 35])) == pytest.approx(expected)
+
+
+def test_geometries_that_the_model_does_not_read_are_a_warning() -> None:
+    with pytest.warns(molattn.errors.MolattnWarning, match='no distances: add --set model.edges=."bond","path","dist'):
+        regressor(epochs=1, conformers=True).fit(SMILES[:12], VALUES[:12])
+    regressor(epochs=1, conformers=True, edges=["bond", "distance"]).fit(SMILES[:12], VALUES[:12])
+
+
 def test_three_classes_some_of_them_unknown() -> None:
     labels: list[Any] = [["low", "middle", "high"][int(v > -4) + int(v > -2)] for v in VALUES]
     labels[3], labels[4] = None, np.nan
@@ -222,7 +292,8 @@ def test_three_classes_some_of_them_unknown() -> None:
 def test_several_targets_of_classes_with_missing_labels_and_one_of_one_class() -> None:
     y = np.stack([(np.array(VALUES) > -2.5), np.arange(40) % 2, np.ones(40)], 1).astype(float)
     y[::4, 1] = np.nan
-    model = classifier().fit(SMILES, y)
+    with pytest.warns(molattn.errors.MolattnWarning, match="'y2' has training labels of one class only"):
+        model = classifier().fit(SMILES, y)
     assert [c.tolist() for c in model.classes_] == [[0, 1], [0, 1], [1]]
     chances = model.predict_proba(SMILES)
     assert [p.shape for p in chances] == [(40, 2), (40, 2), (40, 1)]

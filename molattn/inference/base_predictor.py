@@ -117,6 +117,8 @@ class BasePredictor(ABC):
 
 def descriptor_rows(descriptors: Any, single: bool) -> Any:
     """Rows of descriptors; with `single`, the k numbers of one molecule are one row."""
-    if single and isinstance(descriptors, int | float | Sequence | np.ndarray) and np.ndim(descriptors) < 2:
+    if single and hasattr(descriptors, "to_numpy") and not hasattr(descriptors, "columns"):
+        descriptors = descriptors.to_numpy()  # a Series
+    if single and isinstance(descriptors, int | float | np.number | Sequence | np.ndarray) and np.ndim(descriptors) < 2:
         return [descriptors]
     return descriptors

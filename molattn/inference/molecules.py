@@ -44,6 +44,8 @@ def as_smiles(molecules: object, *, atom_order: bool = False) -> SmilesInput:
     """
     if isinstance(molecules, str) or is_mol(molecules):
         return SmilesInput([*_mols_to_smiles([molecules], atom_order)], single=True)
+    if hasattr(molecules, "collect_schema") and hasattr(molecules, "collect"):
+        raise TypeError("a LazyFrame has no rows yet: pass the result of its collect()")
     names = getattr(molecules, "column_names", getattr(molecules, "columns", None))
     if names is not None:
         frame: Any = molecules

@@ -87,8 +87,8 @@ class SelectionOptions:
     seed: int = 0
 
     def __post_init__(self):
-        if self.size < 1:
-            raise UsageError(f"at least 1 molecule is selected, not {self.size}")
+        if not isinstance(self.size, int | np.integer) or self.size < 1:
+            raise UsageError(f"a whole number of molecules is selected, at least 1, not {self.size}")
         if self.strategy not in STRATEGIES:
             raise UsageError(unknown_choice("strategy", self.strategy, STRATEGIES))
         if self.goal not in GOALS:

@@ -137,7 +137,7 @@ def usable_molecules(rows: Sequence[InputRow]) -> tuple[list[Molecule], np.ndarr
 
 
 def _rows(provided: Any, names: Sequence[str]) -> Iterator[Sequence[object]]:
-    if hasattr(provided, "__arrow_c_stream__"):
+    if hasattr(provided, "__arrow_c_stream__") and hasattr(provided, "columns"):  # a Series has the first alone
         from molattn.data.tables.arrow import frame_stream, to_arrow_table  # imported here because it imports pyarrow
 
         table = to_arrow_table(provided)

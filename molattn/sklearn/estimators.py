@@ -13,6 +13,7 @@ from molattn.sklearn.base import PARAMETERS, MolAttention
 from molattn.sklearn.validation import (
     check_number_of_targets,
     class_indices,
+    class_names,
     drop_missing,
     eval_pair,
     is_missing,
@@ -113,7 +114,7 @@ Raises:
             NotFittedError: before `fit`.
         """
         predicted, values = self.predict(X), validate_values(y, self.n_outputs_)
-        check_consistent_length(predicted, values)
+        check_consistent_length(predicted, values, sample_weight)
         scale = power_of_two(values)
         predicted, values = predicted / scale, values / scale
         if not np.isnan(values).any():
@@ -180,7 +181,7 @@ Raises:
             self._check_same_classes(classes)
         targets = class_indices(labels, classes)
         binary = max(map(len, classes)) == 2
-        names = () if binary else tuple(tuple(map(str, c.tolist())) for c in classes)
+        names = class_names(classes, binary)
         kind = "binary" if binary else "multiclass"
         validation = None
         if eval_set is not None:
@@ -276,7 +277,7 @@ Raises:
             NotFittedError: before `fit`.
         """
         predicted, labels = self.predict(X), validate_labels(y)
-        check_consistent_length(predicted, labels)
+        check_consistent_length(predicted, labels, sample_weight)
         check_number_of_targets(labels, self.n_outputs_)
         shape = len(labels), self.n_outputs_
         known = np.array([not is_missing(label) for label in labels.ravel()]).reshape(shape)

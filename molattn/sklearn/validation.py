@@ -208,6 +208,29 @@ def class_indices(labels: np.ndarray, classes: Sequence[np.ndarray]) -> np.ndarr
     return result
 
 
+def class_names(classes: Sequence[np.ndarray], binary: bool) -> tuple[tuple[str, ...], ...]:
+    """The names of the classes of each target, as in a table of them; empty if all are 0 and 1, or booleans.
+
+    Args:
+        classes: the sorted classes of each target.
+        binary: whether targets have two classes; a target that has one gets a second.
+    """
+    from molattn.training.class_names import ZERO_ONE, clean_label  # predictions do not need the training modules
+
+    result = []
+    for labels in classes:
+        texts = list(map(str, labels.tolist()))
+        names = tuple(map(clean_label, texts))
+        if len(set(names)) < len(names):  # text such as "1" and "1.0"
+            names = tuple(texts)
+        if binary and (labels.dtype.kind == "b" or names in (ZERO_ONE, ZERO_ONE[:1], ())):
+            names = ZERO_ONE
+        elif binary and len(names) < 2:
+            names = (*names, f"not {names[0]}")
+        result.append(names)
+    return () if binary and set(result) == {ZERO_ONE} else tuple(result)
+
+
 def eval_pair(eval_set: Any) -> tuple[Any, Any]:
     """X and y of an `eval_set`: a pair, or a list of one pair, as of LightGBM and XGBoost.
 
@@ -224,7 +247,7 @@ def eval_pair(eval_set: Any) -> tuple[Any, Any]:
 
 def target_names(y: Any, count: int) -> list[str]:
     """The names of the targets: of the columns of a table, or of a Series; else y, or y0, y1 and so on."""
-    columns = getattr(y, "columns", None)
+    columns = getattr(y, "column_names", getattr(y, "columns", None))
     if columns is not None and len(columns) == count:
         return list(map(str, columns))
     return [str(getattr(y, "name", None) or "y")] if count == 1 else [f"y{t}" for t in range(count)]

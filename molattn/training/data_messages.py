@@ -10,8 +10,10 @@ from molattn.chem import NO_GEOMETRY, NOT_OPTIMIZED
 from molattn.data import RejectedRow, Table, describe_leakage, find_leakage
 from molattn.data.store.molecule_store import MoleculeStore
 from molattn.errors import InputError, short_repr
+from molattn.models.task import Task
 from molattn.models.tasks import Regression
-from molattn.training.dataset import PreparedDataset
+from molattn.training.dataset import LabelledMolecules, PreparedDataset
+from molattn.training.run_config import RunConfig
 from molattn.training.task_inference import constant_targets
 
 MAX_EXAMPLES = 10
@@ -105,13 +107,28 @@ def describe_split_leakage(
 def describe_constant_targets(dataset: PreparedDataset) -> list[str]:
     """The targets whose training labels are all equal; empty if there are none."""
     train = dataset.subset("train")
-    names = constant_targets(train.targets, dataset.config.target_columns, train.bounds)
+    return describe_constant(train, dataset.config.target_columns, dataset.task)
+
+
+def describe_constant(train: LabelledMolecules, targets: Sequence[str], task: Task) -> list[str]:
+    """The targets whose training labels are all equal, as one message; empty if there are none."""
+    names = constant_targets(train.targets, targets, train.bounds)
     if not names:
         return []
     first = short_repr(names[0])
     have = f"{first} has" if len(names) == 1 else f"{len(names)} targets, the first {first}, have"
-    what = "value" if isinstance(dataset.task, Regression) else "class"
+    what = "value" if isinstance(task, Regression) else "class"
     return [f"{have} training labels of one {what} only: there is nothing to learn"]
+
+
+def describe_unread_geometries(config: RunConfig) -> str:
+    """That the model does not read the 3D geometries of its molecules; empty if it does, or if there are none."""
+    if not config.data.conformers or config.model.needs_3d:
+        return ""
+    return (
+        "data.conformers has no effect on this model, which reads no distances: add --set "
+        'model.edges=["bond","path","distance"], or leave data.conformers out'
+    )
 
 
 def describe_standardized(dataset: PreparedDataset, table: Table) -> list[str]:

@@ -14,6 +14,7 @@ from molattn.training.baseline import check_baseline
 from molattn.training.calibrate import check_calibration
 from molattn.training.callbacks import Callback
 from molattn.training.config import DataConfig
+from molattn.training.data_messages import describe_unread_geometries
 from molattn.training.dataset import PreparedDataset
 from molattn.training.distillation import resolve_for_dataset
 from molattn.training.initialization import initialize_model, resolve_initialization
@@ -99,6 +100,8 @@ def _run(
     dataset = prepare_run(config, reporter.molecules)
     if not config.data.conformers and config.data.on_3d_failure != DataConfig.on_3d_failure:
         reporter.warning("on_3d_failure has no effect without 3D geometries: add --set data.conformers=true for these")
+    if message := describe_unread_geometries(config):
+        reporter.warning(message)
     if dataset.cache_folder is not None and distributed.is_main_process():
         _log.debug("loaded the molecules from the cache in %s", dataset.cache_folder)
     if dataset.task_message:

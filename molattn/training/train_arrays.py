@@ -18,6 +18,7 @@ from molattn.models.uncertainty import resolve_uncertainty_method
 from molattn.training.build_artifact import build_artifact
 from molattn.training.calibrate import calibrate, check_calibration
 from molattn.training.callbacks import Callback, ReportEpochs
+from molattn.training.data_messages import describe_constant, describe_unread_geometries
 from molattn.training.dataset import LabelledMolecules
 from molattn.training.descriptors import (
     append_computed_descriptors,
@@ -187,6 +188,10 @@ def train_arrays(
     resolve_uncertainty_method(settings.uncertainty_method, task, settings.ensemble_size, config.model.dropout)
     metrics = resolve_metrics(task.kind, task.metrics, settings.metrics)
     check_tracking_metric(task.kind, metrics, settings.tracking_metric)
+
+    for message in (*describe_constant(train, names, task), describe_unread_geometries(config)):
+        if message:
+            reporter.warning(message)
 
     folder = new_log_folder(named)
     log = RunLog(named, folder, folder.name, config.to_dict(), reporter.warning)

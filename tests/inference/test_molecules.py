@@ -131,6 +131,8 @@ def test_what_is_no_list_of_molecules_is_a_type_error(predictor: Predictor, wron
     for method in (predictor.predict, predictor.embed, predictor.attention, predictor.attributions):
         with pytest.raises(TypeError, match=r"(type|list) of molecules"):
             method(wrong)
+        with pytest.raises(TypeError, match=r"a LazyFrame has no rows yet: pass the result of its collect\(\)"):
+            method(pl.DataFrame({"smiles": SMILES}).lazy())
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,9 @@ def test_invalid_arguments_are_refused(runs: Path, run: str, options: dict[str, 
         molattn.load(runs / run).select(POOL[:3], 2, **options)  # pyright: ignore[reportArgumentType]
     with pytest.raises(UsageError, match="at least 1"):
         SelectionOptions(0)
+    with pytest.raises(UsageError, match=r"whole number .* at least 1, not 1\.5"):
+        SelectionOptions(1.5)  # pyright: ignore[reportArgumentType]
+    assert SelectionOptions(np.int64(2)).size == 2  # pyright: ignore[reportArgumentType]
 
 
 def test_one_of_several_targets(runs: Path) -> None:

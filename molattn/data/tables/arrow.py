@@ -17,12 +17,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from molattn.cache import cache_folder
+from molattn.chem import is_mol, smiles_from_mol
 from molattn.data.files import write_bytes
 from molattn.data.tables.columns import name_columns, validate_column_names
 from molattn.data.tables.header import describe_unnamed
 from molattn.data.tables.options import Warn, ignore_warning
 from molattn.data.tables.row_stream import CELL_BYTES, CHUNK_SIZE, MAX_CHUNK_BYTES, Chunk, RowStream, chunk_too_large
-from molattn.errors import InputError, UsageError
+from molattn.errors import InputError, SmilesError, UsageError
 
 _ARROW_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 """Errors of the conversion to Arrow: of values of several types, or of two columns of one name."""
@@ -159,10 +160,24 @@ def _texts(values: Sequence[object]) -> list[str | None]:
             found = column_text(pa.chunked_array([column]))
             missing = column.is_null().to_pylist()
         except _ARROW_ERRORS:
-            found, missing = [str(value) for value in part], [False] * len(part)
+            found, missing = list(map(_text, part)), [False] * len(part)
         for row, text, is_missing in zip(rows, found, missing, strict=True):
             texts[row] = None if is_missing else text
     return texts
+
+
+def _text(value: object) -> str:
+    """A Python object as text; an RDKit molecule as its SMILES, in the order of its atoms if there is one.
+
+    Raises:
+        InputError: a molecule that RDKit cannot write.
+    """
+    if not is_mol(value):
+        return str(value)
+    try:
+        return smiles_from_mol(value)[0]
+    except SmilesError as error:
+        raise InputError(f"the frame has an RDKit molecule without a SMILES: {error.reason}") from error
 
 
 def cache_frame(frame: Any) -> Path:
