@@ -18,7 +18,7 @@ pairs, q is twice the conformal quantile of |y - f| at the level (1 + level) / 2
 of two molecules, their difference is then within q with the requested probability (a union bound), but it is wide.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -107,14 +107,19 @@ class MeasuredTable:
         return bool((self.splits != "").any())
 
     @cached_property
-    def training_rows(self) -> Mapping[str, int]:
-        """The row of each training molecule, by its canonical SMILES."""
-        return {key: i for key, i in self._rows.items() if self.splits[i] == TRAIN}
-
-    @cached_property
     def _rows(self) -> dict[str, int]:
         """The first row of each molecule, by its canonical SMILES."""
         return {key: i for i, smiles in reversed([*enumerate(self.smiles)]) if (key := molecule_key(smiles))}
+
+    def was_fitted(self, smiles: str, with_val: bool) -> bool:
+        """Whether a model was fitted to a molecule.
+
+        Args:
+            smiles: the molecule.
+            with_val: whether the model was fitted to the validation molecules too, as boosted trees are.
+        """
+        i = self._rows.get(molecule_key(smiles))
+        return i is not None and self.splits[i] in ((TRAIN, VALIDATION) if with_val else (TRAIN,))
 
     def measured(self, smiles: str) -> float | None:
         """The measured value of a molecule; None if it is not in the table."""

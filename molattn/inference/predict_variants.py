@@ -13,7 +13,7 @@ from molattn.chem import (
     synthetic_accessibility,
 )
 from molattn.errors import InputError, UsageError, short_repr
-from molattn.inference.measured_pairs import CALIBRATED_MODEL, CALIBRATING, MeasuredTable, molecule_key
+from molattn.inference.measured_pairs import CALIBRATED_MODEL, CALIBRATING, MeasuredTable
 from molattn.inference.options import PredictionOptions
 from molattn.inference.row_predictor import RowPredictor
 from molattn.inference.rows import RowPrediction
@@ -60,7 +60,9 @@ def what_if(
     parent, *rows = predictor.predict_rows([smiles, *(v.smiles for v in variants)], num_workers, options=plan.options)
     if parent.values is None:
         raise InputError(f"{short_repr(smiles)} has no prediction: {parent.error}")
-    known = None if table is None or not table.has_splits else molecule_key(smiles) in table.training_rows
+    known = None
+    if table is not None and table.has_splits:
+        known = table.was_fitted(smiles, with_val=predictor._artifact.trees is not None)
     interval = plan.interval(parent, bool(known))
     usable = [(variant, row) for variant, row in zip(variants, rows, strict=True) if row.values is not None]
     molecules = [smiles, *(variant.smiles for variant, _ in usable)]

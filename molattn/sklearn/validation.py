@@ -219,13 +219,13 @@ def class_names(classes: Sequence[np.ndarray], binary: bool) -> tuple[tuple[str,
 
     result = []
     for labels in classes:
-        texts = list(map(str, labels.tolist()))
-        names = tuple(map(clean_label, texts))
+        texts = [str(label) for label in labels.tolist()]
+        names: tuple[str, ...] = tuple(clean_label(text) for text in texts)
         if len(set(names)) < len(names):  # text such as "1" and "1.0"
             names = tuple(texts)
         if binary and (labels.dtype.kind == "b" or names in (ZERO_ONE, ZERO_ONE[:1], ())):
             names = ZERO_ONE
-        elif binary and len(names) < 2:
+        elif binary and len(names) == 1:
             names = (*names, f"not {names[0]}")
         result.append(names)
     return () if binary and set(result) == {ZERO_ONE} else tuple(result)

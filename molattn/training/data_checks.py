@@ -10,10 +10,12 @@ import numpy as np
 from molattn.chem import MoleculeGraph, standardized_smiles
 from molattn.chem.molecule import map_rows
 from molattn.chem.parse import NO_ATOM_LIMIT
+from molattn.data import ALL_SPLIT_LABELS, CALIBRATION
 from molattn.errors import SmilesError, short_repr
 from molattn.models.names import LOG10, NEG_LOG10_MOLAR
 from molattn.models.predictions import normal_quantile
 from molattn.models.target_transform import parse_molar, transform_targets
+from molattn.training.config import OFFICIAL_SPLIT
 from molattn.training.data_messages import MAX_EXAMPLES, Finding, count_noun, join_words
 from molattn.training.dataset import PreparedDataset
 from molattn.training.duplicates import CONFLICT, find_conflicts, find_duplicates, label_spread
@@ -212,6 +214,30 @@ def check_labels(dataset: PreparedDataset) -> list[Finding]:
     return [Finding("labels", message, True, {"targets": dict(few)})]
 
 
+def check_split_sizes(dataset: PreparedDataset) -> list[Finding]:
+    """Rows without a split label; and, where whole scaffolds or groups were split, subsets that are far too large."""
+    found, config = [], dataset.config
+    labels = dataset.split_labels[dataset.rows]
+    if missing := int((labels == "").sum()):
+        are = "is" if missing == 1 else "are"
+        message = f"{count_noun(missing, 'row has', 'rows have')} no split label and {are} not used"
+        found.append(Finding("splits", message, True, {"rows": missing}))
+    if config.split_column or config.splits_file or config.split == OFFICIAL_SPLIT:
+        return found
+    counts = {label: int((labels == label).sum()) for label in ALL_SPLIT_LABELS}
+    requested = config.calibration_size * len(labels)
+    for label, count in counts.items():
+        if label != "train" and (count > counts["train"] or (label == CALIBRATION and count > 2 * requested + 1)):
+            wanted = f" ({100 * config.calibration_size:g}% were requested)" if label == CALIBRATION else ""
+            message = (
+                f"{count:,} of {len(labels):,} molecules are in the {label} split{wanted}, and {counts['train']:,} in "
+                "the train split, since molecules of one scaffold or group stay together: choose another --split, or "
+                "--seed"
+            )
+            found.append(Finding("splits", message, True, counts))
+    return found
+
+
 def check_splits(dataset: PreparedDataset) -> list[Finding]:
     """Test and validation splits that are too small for a meaningful metric."""
     found = []
@@ -241,7 +267,9 @@ def check_splits(dataset: PreparedDataset) -> list[Finding]:
             )
         details = {"split": split, "metric": metric, "targets": [m[2] for m in wide], "smallest": n}
         details["half_width"] = None if math.isnan(width) else width
-        advice = "; --num-folds 5 tests every molecule once" if split == "test" else ""
+        config = dataset.config
+        has_folds = not (config.split_column or config.splits_file or config.split in (OFFICIAL_SPLIT, "kennard-stone"))
+        advice = "; --num-folds 5 tests every molecule once" if split == "test" and has_folds else ""
         found.append(Finding("splits", f"{message}{advice}", True, details))
     return found
 

@@ -15,6 +15,7 @@ from molattn.training.data_checks import (
     check_labels,
     check_ranges,
     check_sizes,
+    check_split_sizes,
     check_splits,
     check_standardized,
 )
@@ -50,7 +51,7 @@ class DataReport:
         sizes = dict(zip(labels.tolist(), counts.tolist(), strict=True))
         return {
             "rows": len(data.smiles),
-            "used": len(data.rows),
+            "used": len(data.rows) - int((data.split_labels[data.rows] == "").sum()),
             "merged": len(data.merged_rows),
             "rejected": len(data.rejected),
             "task": data.task.name,
@@ -90,5 +91,6 @@ def _find(dataset: PreparedDataset, keys: list[str], before_training: bool, num_
         *check_sizes(dataset),
         *(check_ranges(dataset) if isinstance(dataset.task, Regression) else check_classes(dataset)),
         *check_labels(dataset),
+        *check_split_sizes(dataset),
         *check_splits(dataset),
     ]

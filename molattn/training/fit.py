@@ -90,6 +90,11 @@ def fit(
     for name, data in (("training", train), ("validation", val)):
         if not len(data):
             raise InputError(f"there is no {name} molecule: give one or more")
+        if data.weights is not None and not data.weights.any():
+            raise InputError(
+                f"the weights of the {len(data):,} {name} molecules are all 0: give some a weight above 0, or leave "
+                "the weights out"
+            )
     if not np.isfinite([*scaler.mean, *scaler.std]).all():
         raise InputError(
             "the targets are too large: their mean or standard deviation is not a finite number; look for extreme "

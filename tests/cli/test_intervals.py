@@ -181,7 +181,11 @@ def test_options_that_a_model_does_not_support_are_refused(
 ) -> None:
     """`run` is a model without ensemble and calibration."""
     for folder, options, reason in (
-        (run, ["--interval", "0.9"], "the model has no calibration: train with --calibration-size 0.1, or add"),
+        (
+            run,
+            ["--interval", "0.9"],
+            "with --calibration-size 0.1, or add --ensemble-size 5; a model with dropout",
+        ),
         (run, ["--interval", "0.9", "--calibration-method", "none"], "has no standard deviations"),
         (run, ["--calibration-method", "zscaling"], "trained without calibration molecules, which zscaling needs"),
         (run, ["--calibration-method", "zscalin"], "unknown calibration method 'zscalin': choose one of "),

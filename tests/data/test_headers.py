@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from molattn.data import read_columns, read_table
-from molattn.data.tables.columns import is_unnamed, name_columns
+from molattn.data.tables.columns import guess_smiles_column, is_unnamed, name_columns
 from molattn.data.tables.csv_text import csv_stream
 from molattn.data.tables.header import detect_smiles_column
 from molattn.data.tables.options import TableOptions
@@ -149,3 +149,10 @@ def test_the_columns_of_a_table_without_a_header(tmp_path: Path) -> None:
     (tmp_path / "t.smi").write_text("C\n")
     with pytest.raises(UsageError, match="--no-header-row does not apply to a table of the format smi"):
         read_table(tmp_path / "t.smi", options)
+
+
+def test_one_column_separated_by_bars_is_not_a_column_of_smiles() -> None:
+    with pytest.raises(UsageError, match=r"the only column is 'id\|SMILES\|y': separate columns by commas"):
+        guess_smiles_column(["id|SMILES|y"])
+    assert guess_smiles_column(["smiles|canonical", "y"]) == "smiles|canonical"
+    assert guess_smiles_column(["canonical smiles"]) == "canonical smiles"

@@ -175,6 +175,18 @@ def test_a_molecule_of_the_training_set_is_known_with_its_value(runs: Path) -> N
         assert result.rows[0].upper - result.rows[0].lower == pytest.approx(2 * table.half_width(known, 0.7).value)
 
 
+def test_boosted_trees_know_the_validation_molecules_too(runs: Path) -> None:
+    pytest.importorskip("lightgbm")
+    options = {"target_columns": ["y"], "split_sizes": (0.5, 0.25, 0.25), "with_trees": True}
+    molattn.train(runs / "t.csv", output_dir=runs / "trees", accelerator="cpu", **SMALL, **options)
+    for name, knows_val in (("one", False), ("trees", True)):
+        predictor = molattn.load(runs / name)
+        table = table_of_run(predictor, "y")
+        assert table is not None
+        smiles = table.smiles[int(np.flatnonzero(table.splits == "val")[3])]
+        assert predictor.what_if(smiles, level=0.7).known == knows_val
+
+
 def test_a_model_without_its_table_has_wider_intervals_or_none(runs: Path, tmp_path: Path) -> None:
     molattn.load(runs / "calibrated").save(tmp_path / "calibrated")
     predictor = molattn.load(tmp_path / "calibrated")

@@ -121,6 +121,31 @@ def test_small_splits_are_reported_with_the_width_of_an_interval(tmp_path: Path)
     assert not _messages(large, "splits")
 
 
+def test_rows_without_a_split_label_are_counted_and_not_used(tmp_path: Path) -> None:
+    labels = ["train"] * 30 + ["val"] * 10 + ["test"] * 10 + [""] * 10
+    rows = [("smiles", "y", "split"), *zip(SMILES, VALUES, labels, strict=True)]
+    found = _check(tmp_path / "t.csv", rows, split_column="split")
+    assert "10 rows have no split label and are not used" in _messages(found, "splits")
+    content = found.to_dict()
+    assert (content["rows"], content["used"], sum(content["split"].values())) == (60, 50, 50)
+    # No folds are advised where the table has one split.
+    assert not any("--num-folds" in m for m in _messages(found, "splits"))
+
+
+def test_subsets_that_whole_scaffolds_make_too_large_are_reported(tmp_path: Path) -> None:
+    chains = ["C" * n + end for n in range(1, 16) for end in ("O", "N")]  # no ring: one scaffold
+    settings = {"split": "scaffold-balanced", "calibration_size": 0.1}
+    for count, is_reported in ((12, True), (30, False)):
+        rings = [f"C1{'C' * n}C1" for n in range(1, count + 1)]
+        rows = [("smiles", "y"), *((s, i) for i, s in enumerate([*chains, *rings]))]
+        found = _check(tmp_path / "t.csv", rows, **settings)
+        messages, split = [m for m in _messages(found, "splits") if "stay together" in m], found.to_dict()["split"]
+        assert bool(messages) == is_reported == (split["cal"] > split["train"])
+        if is_reported:
+            wanted = f"{split['cal']} of 42 molecules are in the cal split (10% were requested), and {split['train']}"
+            assert any(m.startswith(wanted) for m in messages)
+
+
 def test_the_widths_are_those_of_simulated_metrics() -> None:
     rng = np.random.default_rng(0)
     rmse = np.sqrt(np.mean(rng.normal(size=(4000, 30)) ** 2, 1))

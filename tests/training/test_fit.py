@@ -68,6 +68,12 @@ def test_a_training_needs_a_molecule_of_each_kind() -> None:
     for kind, train, val in (("training", none, VAL), ("validation", TRAIN, none)):
         with pytest.raises(InputError, match=f"there is no {kind} molecule: give one or more"):
             fit(GraphModel(SMALL), train, val, SCALER, TrainingConfig(accelerator="cpu"))
+    for kind, train, val in (
+        ("training", replace(TRAIN, weights=np.zeros(len(TRAIN))), VAL),
+        ("validation", TRAIN, replace(VAL, weights=np.zeros(len(VAL)))),
+    ):
+        with pytest.raises(InputError, match=rf"the weights of the \d+ {kind} molecules are all 0: give some"):
+            fit(GraphModel(SMALL), train, val, SCALER, TrainingConfig(accelerator="cpu"))
 
 
 @pytest.mark.parametrize("wrong", [{"mean": (np.inf,)}, {"std": (np.inf,)}, {"mean": (np.nan,)}])

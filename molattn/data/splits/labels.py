@@ -58,8 +58,9 @@ def check_number(number: int, sizes: Sequence[float], noun: str = "molecule") ->
     """
     required = sum(size > 0 for size in sizes)
     if number < required:
+        linked = ", counting groups that share a molecule as one," if noun == "group" else ""
         raise InputError(
-            f"{pluralize(number, noun)} cannot fill the {required} subsets of a split: give {required} or more"
+            f"{pluralize(number, noun)}{linked} cannot fill the {required} subsets of a split: give {required} or more"
         )
 
 

@@ -111,6 +111,10 @@ def guess_smiles_column(columns: Sequence[str], known: str | None = None) -> str
     """
     if known is not None:
         return known
+    if len(columns) == 1 and "smiles" in map(str.casefold, map(str.strip, columns[0].split("|"))) and "|" in columns[0]:
+        raise UsageError(
+            f"the only column is {short_repr(columns[0])}: separate columns by commas, semicolons or tabs, not by |"
+        )
     best = _find_smiles_columns(columns)
     if len(best) == 1:
         return best[0]
