@@ -191,7 +191,7 @@ def test_intervals_are_calibrated_with_the_trees(tmp_path: Path) -> None:
     result = _train(tmp_path, frame, with_trees=True, calibration_size=0.3)
     artifact, dataset = result.artifact, result.dataset
     rows = dataset.indices(CALIBRATION)
-    predictions = artifact.predict(dataset.molecules, dataset.descriptors)[rows]
+    predictions = artifact.predict_for_intervals(dataset.molecules, dataset.descriptors)[rows]
     lower, upper = artifact.prediction_intervals(predictions, 0.9, artifact.calibration_method)
     inside = (lower <= dataset.targets[rows]) & (dataset.targets[rows] <= upper)
     assert 0.9 <= inside.mean() <= 0.97
