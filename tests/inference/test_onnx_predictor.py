@@ -29,6 +29,8 @@ from molattn.models.config import GraphModelConfig
 from molattn.models.encodings import EDGE_ENCODINGS
 from molattn.models.exported.write import MIN_TORCH
 from molattn.models.presets import PRESETS
+from molattn.models.scaler import TargetScaler
+from molattn.models.target_transform import TargetTransform
 from molattn.models.tasks import Binary, Multiclass, Regression
 from tests.assertions import assert_same_predictions
 from tests.exports import needs_export
