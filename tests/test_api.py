@@ -129,6 +129,12 @@ def test_a_frame_of_rdkit_molecules_trains_as_their_smiles(tmp_path: Path) -> No
         result = molattn.train(frame, output_dir=tmp_path / name, settings=SMALL, epochs=1, quiet=True)
         found.append(result.predictions.values)
     np.testing.assert_allclose(*found, atol=1e-5)
+    # Hydrogens before the other atoms: no SMILES has this order.
+    with_hydrogens = Chem.AddHs(Chem.MolFromSmiles(smiles[0]))
+    reversed_order = Chem.RenumberAtoms(with_hydrogens, [*reversed(range(with_hydrogens.GetNumAtoms()))])
+    frame = frame.assign(smiles=[reversed_order, *frame["smiles"][1:]])
+    with pytest.warns(MolattnWarning, match="whose atoms are in another order"):
+        molattn.train(frame, output_dir=tmp_path / "order", settings=SMALL, epochs=1, quiet=True)
 
 
 def test_a_model_of_3d_embeds_as_it_was_trained(folder_3d: Path, monkeypatch: pytest.MonkeyPatch) -> None:

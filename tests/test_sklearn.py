@@ -28,6 +28,7 @@ import molattn
 from molattn import MolAttentionClassifier, MolAttentionRegressor
 from molattn.chem import standardized_smiles
 from molattn.models.config import CONFIGS
+from molattn.models.tasks import Binary, Multiclass
 from molattn.training.config import DataConfig, TrainingConfig
 from molattn.training.options import TrainOptions
 from molattn.training.run_config import RunConfig
@@ -224,7 +225,7 @@ def test_a_saved_classifier_evaluates_a_table_of_its_labels(labels: list[Any], n
     model = classifier(epochs=1, base="none").fit(SMILES, y)
     model.predictor_.save(tmp_path / "model")
     loaded = molattn.load(tmp_path / "model")
-    assert getattr(loaded.task, "classes") == names  # noqa: B009
+    assert isinstance(loaded.task, Binary | Multiclass) and loaded.task.classes == names
     if labels == ["1", "1.0", "a"]:
         return  # a table reads these texts as one number
     pd.DataFrame({"smiles": SMILES, "y": y}).to_csv(tmp_path / "t.csv", index=False)
@@ -236,7 +237,8 @@ def test_a_target_of_one_class_beside_others_has_its_name_and_a_warning() -> Non
     y = np.stack([KINDS, np.full(len(KINDS), "dry")], 1)
     with pytest.warns(molattn.errors.MolattnWarning, match="'y1' has training labels of one class only"):
         model = classifier(epochs=1).fit(SMILES, y)
-    assert getattr(model.predictor_.task, "classes") == (("insoluble", "soluble"), ("dry", "not dry"))  # noqa: B009
+    task = model.predictor_.task
+    assert isinstance(task, Binary) and task.classes == (("insoluble", "soluble"), ("dry", "not dry"))
     assert [p.shape[1] for p in model.predict_proba(SMILES[:2])] == [2, 1]
 
 

@@ -94,12 +94,15 @@ class PredictionPlan:
         if a.task.atom_level:
             raise UsageError("intervals apply only to targets of molecules, and the model predicts targets of atoms")
         if self.calibration == NONE and not self.options.calibration_method:
-            add = "--calibration-method none (calibration_method='none')"
-            if self.uncertainty == NONE:
-                add = f"--ensemble-size 5; a model with dropout has --uncertainty-method dropout with {add}"
+            is_bare = isinstance(a.task, Regression) and self.uncertainty == NONE
+            if is_bare and not a.task.loss_function.has_quantiles:
+                raise UsageError(
+                    "the model has no calibration, and no standard deviations for uncalibrated intervals: train with "
+                    "--calibration-size 0.1"
+                )
             raise UsageError(
-                f"the model has no calibration: train with --calibration-size 0.1, or add {add} for uncalibrated "
-                "intervals, which may be far too narrow"
+                "the model has no calibration: train with --calibration-size 0.1, or add --calibration-method none "
+                "(calibration_method='none') for uncalibrated intervals, which may be far too narrow"
             )
         # A dummy prediction, which raises the error if there are too few calibration molecules for the level.
         zeros, distance = np.zeros((1, len(a.targets))), np.zeros(1)

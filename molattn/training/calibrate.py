@@ -42,6 +42,7 @@ def calibrate(
         InputError: a target without a label.
     """
     check_calibration(task, method)
+    has_distances = isinstance(task, Regression) and _has_distances(predictions, val_predictions)
     scores = []
     for t, name in enumerate(targets):
         labelled = np.flatnonzero(np.isfinite(true[:, t]))
@@ -54,10 +55,9 @@ def calibrate(
             labelled = np.sort(np.random.default_rng(0).choice(labelled, MAX_SCORES, replace=False))
         part = predictions[labelled]
         if isinstance(task, Regression):
-            scores.append(_regression_scores(part, true[labelled, t], task, t, val_predictions))
+            scores.append(_regression_scores(part, true[labelled, t], task, t, val_predictions, has_distances))
         else:
             scores.append(_class_scores(task.probabilities(part, t), true[labelled, t].astype(int)))
-    has_distances = isinstance(task, Regression) and _has_distances(predictions, val_predictions)
     return Calibration(resolve_calibration_method(method, task), uncertainty_method, tuple(scores), has_distances)
 
 
@@ -72,7 +72,12 @@ def check_calibration(task: Task, method: str) -> None:
 
 
 def _regression_scores(
-    predictions: Predictions, y: np.ndarray, task: Regression, t: int, val_predictions: Predictions
+    predictions: Predictions,
+    y: np.ndarray,
+    task: Regression,
+    t: int,
+    val_predictions: Predictions,
+    has_distances: bool,
 ) -> Scores:
     error = y - predictions.values[:, t]
     std, beta = np.ones(len(y)), 0.0
@@ -81,7 +86,7 @@ def _regression_scores(
         smallest = MIN_STD * np.abs(error).max() or 1.0
         std, beta = np.maximum(predictions.std[:, t], smallest), float(np.median(val_predictions.std[:, t]))
     difficulty = std
-    if _has_distances(predictions, val_predictions):
+    if has_distances:
         assert predictions.distance is not None and val_predictions.distance is not None
         difficulty, beta = predictions.distance, float(np.median(val_predictions.distance))
     normalized = np.sort(np.abs(error) / (difficulty + beta))

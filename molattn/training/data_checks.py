@@ -10,7 +10,7 @@ import numpy as np
 from molattn.chem import MoleculeGraph, standardized_smiles
 from molattn.chem.molecule import map_rows
 from molattn.chem.parse import NO_ATOM_LIMIT
-from molattn.data import ALL_SPLIT_LABELS, CALIBRATION
+from molattn.data import ALL_SPLIT_LABELS, CALIBRATION, SPLIT_LABELS
 from molattn.errors import SmilesError, short_repr
 from molattn.models.names import LOG10, NEG_LOG10_MOLAR
 from molattn.models.predictions import normal_quantile
@@ -225,9 +225,12 @@ def check_split_sizes(dataset: PreparedDataset) -> list[Finding]:
     if config.split_column or config.splits_file or config.split == OFFICIAL_SPLIT:
         return found
     counts = {label: int((labels == label).sum()) for label in ALL_SPLIT_LABELS}
-    requested = config.calibration_size * len(labels)
-    for label, count in counts.items():
-        if label != "train" and (count > counts["train"] or (label == CALIBRATION and count > 2 * requested + 1)):
+    shares = dict(zip(SPLIT_LABELS, config.split_sizes, strict=True)) | {CALIBRATION: config.calibration_size}
+    shares["train"] -= config.calibration_size
+    for label, share in shares.items():
+        count = counts[label]
+        exceeds_train = share < shares["train"] and count > counts["train"]
+        if exceeds_train or (label == CALIBRATION and count > 2 * share * len(labels) + 1):
             wanted = f" ({100 * config.calibration_size:g}% were requested)" if label == CALIBRATION else ""
             message = (
                 f"{count:,} of {len(labels):,} molecules are in the {label} split{wanted}, and {counts['train']:,} in "

@@ -161,8 +161,8 @@ def evaluate(
         task.check(matched.targets, columns)
         failed: dict[int, str] = {}
         descriptors = None if scaled is None else scaled[matched.indices]
-        predict = artifact.predict if artifact.calibration is None else artifact.predict_for_intervals
-        return matched, predict(molecules, descriptors, failures=failed), failed
+        predict_molecules = artifact.predict if artifact.calibration is None else artifact.predict_for_intervals
+        return matched, predict_molecules(molecules, descriptors, failures=failed), failed
 
     matched, uncalibrated, failed = predict()
     if failed:

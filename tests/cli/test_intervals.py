@@ -184,7 +184,7 @@ def test_options_that_a_model_does_not_support_are_refused(
         (
             run,
             ["--interval", "0.9"],
-            "with --calibration-size 0.1, or add --ensemble-size 5; a model with dropout",
+            "no calibration, and no standard deviations for uncalibrated intervals: train with --calibration-size 0.1",
         ),
         (run, ["--interval", "0.9", "--calibration-method", "none"], "has no standard deviations"),
         (run, ["--calibration-method", "zscaling"], "trained without calibration molecules, which zscaling needs"),

@@ -144,6 +144,8 @@ def test_subsets_that_whole_scaffolds_make_too_large_are_reported(tmp_path: Path
         if is_reported:
             wanted = f"{split['cal']} of 42 molecules are in the cal split (10% were requested), and {split['train']}"
             assert any(m.startswith(wanted) for m in messages)
+    asked = _check(tmp_path / "t.csv", rows, split_sizes=(0.2, 0.4, 0.4))
+    assert not any("stay together" in m for m in _messages(asked, "splits"))
 
 
 def test_the_widths_are_those_of_simulated_metrics() -> None:

@@ -23,7 +23,7 @@ from molattn.data.tables.columns import name_columns, validate_column_names
 from molattn.data.tables.header import describe_unnamed
 from molattn.data.tables.options import Warn, ignore_warning
 from molattn.data.tables.row_stream import CELL_BYTES, CHUNK_SIZE, MAX_CHUNK_BYTES, Chunk, RowStream, chunk_too_large
-from molattn.errors import InputError, SmilesError, UsageError
+from molattn.errors import InputError, SmilesError, UsageError, warn_caller
 
 _ARROW_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 """Errors of the conversion to Arrow: of values of several types, or of two columns of one name."""
@@ -175,9 +175,15 @@ def _text(value: object) -> str:
     if not is_mol(value):
         return str(value)
     try:
-        return smiles_from_mol(value)[0]
+        smiles, in_order = smiles_from_mol(value)
     except SmilesError as error:
         raise InputError(f"the frame has an RDKit molecule without a SMILES: {error.reason}") from error
+    if not in_order:
+        warn_caller(
+            f"an RDKit molecule of the frame is read as {smiles!r}, whose atoms are in another order: values of atoms "
+            "belong to those of the SMILES"
+        )
+    return smiles
 
 
 def cache_frame(frame: Any) -> Path:

@@ -111,7 +111,8 @@ def guess_smiles_column(columns: Sequence[str], known: str | None = None) -> str
     """
     if known is not None:
         return known
-    if len(columns) == 1 and "smiles" in map(str.casefold, map(str.strip, columns[0].split("|"))) and "|" in columns[0]:
+    parts = [part.strip().casefold() for part in columns[0].split("|")] if len(columns) == 1 else []
+    if len(parts) > 1 and "smiles" in parts:
         raise UsageError(
             f"the only column is {short_repr(columns[0])}: separate columns by commas, semicolons or tabs, not by |"
         )
