@@ -1,7 +1,6 @@
 """What a model predicts with given options: the check of the options, the extra columns, and the values of batches."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -82,11 +81,11 @@ class PredictionPlan:
 
     @property
     def needs_distances(self) -> bool:
-        """Whether the intervals depend on the distances of molecules to the training molecules."""
-        calibration = self.artifact.calibration
-        return (
-            self.options.level is not None and calibration is not None and calibration.needs_distances(self.calibration)
-        )
+        """Whether the intervals or other columns depend on the distances of molecules to the training molecules."""
+        calibration, options = self.artifact.calibration, self.options
+        if options.level is not None and calibration is not None and calibration.needs_distances(self.calibration):
+            return True
+        return options.applicability
 
     def _check_level(self, level: float) -> None:
         a = self.artifact
@@ -122,11 +121,9 @@ class PredictionPlan:
         a, task = self.artifact, self.artifact.task
         # Values that overflow are reported as failures, not as NumPy's warnings.
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            raw = a.predict(molecules, z, self.uncertainty, failures)
+            raw = a.predict(molecules, z, self.uncertainty, failures, with_distances=self.needs_distances)
             calibrated = a.apply_calibration(raw, self.calibration)
             extra: list[list[Any]] = calibrated.extra_values.tolist()
-            if self.needs_distances or self.options.applicability:
-                raw = replace(raw, distance=a.distances(molecules, z, failures))
             if self.options.level is not None:
                 intervals = self._intervals_or_sets(raw, self.options.level)
                 extra = [row + new for row, new in zip(extra, intervals, strict=True)]

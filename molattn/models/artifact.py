@@ -1,7 +1,7 @@
 """A fitted model with everything that is needed to use it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -85,12 +85,14 @@ class Artifact:
         descriptors: np.ndarray | None = None,
         uncertainty_method: str = "",
         failures: dict[int, str] | None = None,
+        with_distances: bool = False,
     ) -> Predictions:
         """Predictions before calibration, of the transformed targets; pass them to `apply_calibration`.
 
-        See `molattn.models.uncertainty.predict_with_uncertainty`.
+        See `molattn.models.uncertainty.predict_with_uncertainty`. With `with_distances` they have a `distance`, if the
+        model has an applicability domain.
         """
-        predictions = self.predict_attention(molecules, descriptors, uncertainty_method, failures)
+        predictions = self.predict_attention(molecules, descriptors, uncertainty_method, failures, with_distances)
         if self.trees is None or not len(molecules):
             return predictions
         features = self.trees.features(molecules, failures)
@@ -102,11 +104,13 @@ class Artifact:
         descriptors: np.ndarray | None = None,
         uncertainty_method: str = "",
         failures: dict[int, str] | None = None,
+        with_distances: bool = False,
     ) -> Predictions:
         """As `predict`, without the trees."""
         method = uncertainty_method or self.uncertainty_method
+        domain = self.domain if with_distances else None
         return predict_with_uncertainty(
-            self.models, self.task, self.scaler, molecules, method, self.dropout_passes, descriptors, failures
+            self.models, self.task, self.scaler, molecules, method, self.dropout_passes, descriptors, failures, domain
         )
 
     def embed(
@@ -120,15 +124,6 @@ class Artifact:
 
         return compute_embeddings(self.model, molecules, descriptors=descriptors, failures=failures)
 
-    def distances(
-        self,
-        molecules: Sequence[Molecule],
-        descriptors: np.ndarray | None = None,
-        failures: dict[int, str] | None = None,
-    ) -> np.ndarray | None:
-        """The `Predictions.distance` of molecules; None for a model without an applicability domain."""
-        return None if self.domain is None else self.domain.distances(self.embed(molecules, descriptors, failures))
-
     def predict_for_intervals(
         self,
         molecules: Sequence[Molecule],
@@ -136,10 +131,8 @@ class Artifact:
         failures: dict[int, str] | None = None,
     ) -> Predictions:
         """As `predict`, with the distances of molecules that the intervals of a model without std depend on."""
-        predictions = self.predict(molecules, descriptors, failures=failures)
-        if predictions.std is not None or not isinstance(self.task, Regression):
-            return predictions
-        return replace(predictions, distance=self.distances(molecules, descriptors, failures))
+        with_distances = isinstance(self.task, Regression) and self.uncertainty_method == NONE
+        return self.predict(molecules, descriptors, failures=failures, with_distances=with_distances)
 
     def resolve_uncertainty(self, requested: str) -> str:
         """The uncertainty method of this name: see `molattn.models.uncertainty.resolve_uncertainty_method`.

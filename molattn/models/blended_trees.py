@@ -105,7 +105,7 @@ def weighted_average(task: Task, attention: Predictions, trees: Predictions, wei
     averages = [
         (1 - w[t]) * task.probabilities(attention, t) + w[t] * task.probabilities(trees, t) for t in range(len(w))
     ]
-    return task.with_probabilities(averages, attention.std)
+    return replace(task.with_probabilities(averages, attention.std), distance=attention.distance)
 
 
 def probabilities(outputs: np.ndarray) -> np.ndarray:

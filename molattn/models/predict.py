@@ -64,6 +64,32 @@ def compute_embeddings(
     )
 
 
+def compute_outputs_and_embeddings(
+    model: MoleculeModel,
+    molecules: Sequence[Molecule],
+    batch_size: int = MAX_BATCH_MOLECULES,
+    descriptors: np.ndarray | None = None,
+    failures: dict[int, str] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """`compute_outputs` and `compute_embeddings` of a model with molecule-level targets, from one pass.
+
+    Args:
+        batch_size, descriptors, failures: as for `compute_outputs`.
+
+    Raises:
+        SmilesError: as `compute_outputs`.
+    """
+
+    def run(batch: Batch) -> Tensor:
+        embeddings = model.embeddings(batch)
+        return torch.cat([model.apply_head(embeddings), embeddings], 1)
+
+    outputs = model.head.out_features
+    width = outputs + model.head.in_features
+    numbers = _run_in_batches(model, run, width, molecules, batch_size, descriptors, failures)
+    return numbers[:, :outputs], numbers[:, outputs:]
+
+
 def _run_in_batches(
     model: MoleculeModel,
     function: Callable[[Batch], Tensor],

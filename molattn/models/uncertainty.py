@@ -8,6 +8,7 @@ import numpy as np
 
 from molattn.data.tables.atom_lists import offsets_from_counts
 from molattn.errors import UsageError, unknown_choice
+from molattn.models.applicability_domain import ApplicabilityDomain
 from molattn.models.batching import record_not_finite, rows_per_molecule
 from molattn.models.losses import methods_of_losses
 from molattn.models.magnitude import power_of_two
@@ -67,6 +68,7 @@ def predict_with_uncertainty(
     samples: int = 10,
     descriptors: np.ndarray | None = None,
     failures: dict[int, str] | None = None,
+    domain: ApplicabilityDomain | None = None,
 ) -> Predictions:
     """Predictions of one model or of an ensemble, with standard deviations.
 
@@ -89,18 +91,26 @@ def predict_with_uncertainty(
         method: one of `uncertainty_methods()`; if empty, see `resolve_uncertainty_method`.
         samples: passes of the method "dropout".
         descriptors, failures: as for `compute_outputs`.
+        domain: for the `Predictions.distance` of the embeddings of the first model; None for no distances.
     """
-    from molattn.models.predict import compute_outputs  # imports torch
+    from molattn.models.predict import compute_outputs, compute_outputs_and_embeddings  # imports torch
 
     method = method or resolve_uncertainty_method("", task, len(models), 0.0)
 
     def predict(model: "MoleculeModel") -> Predictions:
         return task.decode(compute_outputs(model, molecules, descriptors=descriptors, failures=failures), scaler)
 
-    members, samples_of_y = [predict(model) for model in models], []
+    if domain is None:
+        first, distance = predict(models[0]), None
+    else:
+        outputs, embeddings = compute_outputs_and_embeddings(
+            models[0], molecules, descriptors=descriptors, failures=failures
+        )
+        first, distance = task.decode(outputs, scaler), domain.distances(embeddings)
+    members, samples_of_y = [first, *(predict(model) for model in models[1:])], []
     if method == DROPOUT:
         samples_of_y = [predict(m) for i, model in enumerate(models) for m in _dropout_passes(model, samples, i)]
-    mean = combine_members(members, task, method, samples_of_y)
+    mean = replace(combine_members(members, task, method, samples_of_y), distance=distance)
     if failures is not None:
         record_failures(mean, molecules, task.atom_level, failures)
     return mean

@@ -1,17 +1,27 @@
 """The applicability domain: distances, similarities and limits."""
 
 import tracemalloc
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from molattn.chem import Fingerprints, molecule_graph, morgan_bits
+from molattn.models import batching
 from molattn.models.applicability_domain import OUT_OF_DOMAIN, ApplicabilityDomain, max_tanimoto, mean_nearest_distance
+from molattn.models.artifact import Artifact
+from molattn.models.blended_trees import weighted_average
 from molattn.models.config import GraphModelConfig
 from molattn.models.graph_model import GraphModel
 from molattn.models.predict import compute_embeddings
+from molattn.models.predictions import Predictions
+from molattn.models.tasks import REGRESSION, Binary
 from molattn.training.build_artifact import fit_domain
+from tests.assertions import assert_same_predictions
+from tests.models.forms import FORMS, TOKENS, _artifact
 from tests.molecules import SPECIAL, esol
 
 TWELVE = esol(12)[0]
@@ -134,3 +144,45 @@ def test_descriptors_are_part_of_the_embeddings_of_the_domain() -> None:
     assert len(set(rows)) == 5
     np.testing.assert_allclose(domain.embeddings[:, -2:], z[rows], rtol=1e-6)
     np.testing.assert_array_equal(domain.bits, morgan_bits([TWELVE[i] for i in rows]))
+
+
+WITH_DISTANCES: dict[str, Callable[[], Artifact]] = {
+    "graph": FORMS["distances"],
+    "tokens": lambda: _artifact(config=TOKENS, domain=FORMS["distances"]().domain),
+    "classes": lambda: _artifact("pq", task=Binary(), domain=FORMS["distances"]().domain),
+    "ensemble": lambda: _artifact(size=3, domain=FORMS["distances"]().domain),
+    "dropout": lambda: replace(FORMS["distances"](), uncertainty_method="dropout"),
+}
+
+
+@pytest.mark.parametrize("form", WITH_DISTANCES)
+def test_distances_are_of_the_embeddings_and_cost_no_second_pass(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    artifact = WITH_DISTANCES[form]()
+    molecules = [artifact.model.reader(artifact.read_options)(smiles) for smiles in TWELVE]
+    assert artifact.domain is not None
+    wanted, expected = artifact.domain.distances(artifact.embed(molecules)), artifact.predict(molecules)
+    assert expected.distance is None
+
+    passes: list[Any] = []
+    counted = batching.batches_by_size
+    monkeypatch.setattr(batching, "batches_by_size", lambda *args: passes.append(args) or counted(*args))
+    artifact.predict(molecules)
+    without = len(passes)
+    found = artifact.predict(molecules, with_distances=True)
+    assert len(passes) == 2 * without > 0
+
+    assert found.distance is not None
+    assert_same_predictions(found.distance, wanted)
+    assert_same_predictions(found.values, expected.values)
+    if expected.std is not None:
+        assert found.std is not None
+        assert_same_predictions(found.std, expected.std)
+    assert replace(artifact, domain=None).predict(molecules, with_distances=True).distance is None
+
+
+def test_trees_change_no_distances() -> None:
+    draw = np.random.default_rng(0)
+    for task, columns in ((REGRESSION, 1), (Binary(), 1)):
+        outputs = [Predictions(draw.random((5, columns)), np.empty((5, 0)), distance=draw.random(5)) for _ in range(2)]
+        average = weighted_average(task, *outputs, [0.3])
+        assert average.distance is outputs[0].distance

@@ -29,6 +29,9 @@ ABOUT_KEY, CONFIG_KEY, ARRAYS_KEY = "molattn", "molattn.config", "molattn.arrays
 """The keys of the metadata, all of them JSON: what the tensors are, the model's `config.json`, and the arrays of its
 calibration and applicability domain."""
 
+EMBEDDING = "embedding"
+"""The name of the output with the embeddings of molecules."""
+
 Shape = tuple[str | int, ...]
 
 _DTYPES = {
@@ -74,7 +77,7 @@ def output_columns(artifact: Artifact) -> dict[str, list[str]]:
 
 def output_names(artifact: Artifact) -> list[str]:
     """The names of all outputs, in order: the decoded ones, the raw outputs of all models, and the embedding."""
-    return [*output_columns(artifact), "outputs", *(() if artifact.task.atom_level else ("embedding",))]
+    return [*output_columns(artifact), "outputs", *(() if artifact.task.atom_level else (EMBEDDING,))]
 
 
 def file_metadata(artifact: Artifact, config: bytes, config_sha256: str, torch_version: str) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from molattn.models.artifact_settings import MEMBERS_KEY, check_featurizer, read
 from molattn.models.batching import run_in_batches
 from molattn.models.config import ModelConfig
 from molattn.models.config_file import model_config_of, parse_config
-from molattn.models.exported.metadata import CONFIG_KEY, FORMAT_VERSION, read_arrays, read_description
+from molattn.models.exported.metadata import CONFIG_KEY, EMBEDDING, FORMAT_VERSION, read_arrays, read_description
 from molattn.models.molecule import Molecule
 from molattn.models.predictions import Predictions
 from molattn.models.readers import READERS
@@ -77,40 +77,44 @@ class OnnxNetwork:
 
     def run(
         self,
-        output: str,
+        outputs: Sequence[str],
         molecules: Sequence[Molecule],
         descriptors: np.ndarray | None,
         failures: dict[int, str] | None,
-    ) -> np.ndarray:
-        """An output for all molecules, (n, width) or for atom-level targets (N, width), float64: see `run_in_batches`.
+    ) -> list[np.ndarray]:
+        """Each of the named outputs of the graph for all molecules, (n, width), float64: see `run_in_batches`.
 
-        The outputs of several models are concatenated.
+        For atom-level targets (N, width). The "outputs" of several models are concatenated.
         """
         reads_tokens = self.config.kind == "smiles-transformer"
-        shape = next(o.shape for o in self.session.get_outputs() if o.name == output)
-        width = shape[-1] if output == "embedding" else shape[0] * shape[-1]
+        shapes = {o.name: o.shape for o in self.session.get_outputs()}
+        widths = [shapes[o][-1] if o == EMBEDDING else shapes[o][0] * shapes[o][-1] for o in outputs]
 
         def run_batch(rows: np.ndarray) -> np.ndarray:
             chosen: Any = select_molecules(molecules, rows)
             inputs = pad_tokens(chosen) if reads_tokens else pad_graphs(chosen)
             if descriptors is not None:
                 inputs["descriptors"] = descriptors[rows].astype(np.float32)
-            (found,) = self.session.run([output], inputs)
-            if output == "embedding":
-                return found
-            if self.atom_level:
-                found = found[:, inputs["mask"]]
-            return found.swapaxes(0, 1).reshape(-1, width)
+            found = self.session.run(list(outputs), inputs)
+            return np.concatenate([rows_of(y, o, inputs) for y, o in zip(found, outputs, strict=True)], 1)
 
-        return run_in_batches(
+        def rows_of(y: np.ndarray, output: str, inputs: dict[str, np.ndarray]) -> np.ndarray:
+            if output == EMBEDDING:
+                return y
+            if self.atom_level:
+                y = y[:, inputs["mask"]]
+            return y.swapaxes(0, 1).reshape(y.shape[1], -1)
+
+        numbers = run_in_batches(
             run_batch,
-            width,
+            sum(widths),
             molecules,
             atom_level=self.atom_level,
             position_type="tokens" if reads_tokens else "atoms",
             max_pairs=MAX_PAIRS,
             failures=failures,
         )
+        return np.split(numbers, np.cumsum(widths)[:-1], 1)
 
 
 class OnnxArtifact(Artifact):
@@ -120,7 +124,7 @@ class OnnxArtifact(Artifact):
     def embedding_dim(self) -> int:
         """The length of an embedding, descriptors included."""
         network: Any = self.model
-        return next(o.shape[-1] for o in network.session.get_outputs() if o.name == "embedding")
+        return next(o.shape[-1] for o in network.session.get_outputs() if o.name == EMBEDDING)
 
     def predict_attention(
         self,
@@ -128,13 +132,18 @@ class OnnxArtifact(Artifact):
         descriptors: np.ndarray | None = None,
         uncertainty_method: str = "",
         failures: dict[int, str] | None = None,
+        with_distances: bool = False,
     ) -> Predictions:
         """As `Artifact.predict_attention`."""
         network: Any = self.model
+        domain = self.domain if with_distances else None
+        names = ["outputs"] if domain is None else ["outputs", EMBEDDING]
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # overflows are reported in `failures`
-            outputs = np.split(network.run("outputs", molecules, descriptors, failures), len(self.models), 1)
-            members = [self.task.decode(output, self.scaler) for output in outputs]
+            outputs, *embeddings = network.run(names, molecules, descriptors, failures)
+            members = [self.task.decode(output, self.scaler) for output in np.split(outputs, len(self.models), 1)]
             found = combine_members(members, self.task, uncertainty_method or self.uncertainty_method)
+            if domain is not None:
+                found = replace(found, distance=domain.distances(*embeddings))
             if failures is not None:
                 record_failures(found, molecules, self.task.atom_level, failures)
             return found
@@ -147,7 +156,8 @@ class OnnxArtifact(Artifact):
     ) -> np.ndarray:
         """As `Artifact.embed`."""
         network: Any = self.model
-        return network.run("embedding", molecules, descriptors, failures)
+        (embeddings,) = network.run([EMBEDDING], molecules, descriptors, failures)
+        return embeddings
 
     def resolve_uncertainty(self, requested: str) -> str:
         """As `Artifact.resolve_uncertainty`.

@@ -11,7 +11,7 @@ from molattn.data.store.batches import MoleculeBatch, TokenBatch
 from molattn.models.artifact import Artifact
 from molattn.models.base import MoleculeModel
 from molattn.models.exported.decode import Decoder
-from molattn.models.exported.metadata import input_shapes
+from molattn.models.exported.metadata import EMBEDDING, input_shapes
 
 EXAMPLES = ("CCO", "CC(=O)N", "c1ccccc1O.[Na+]")
 """The molecules of the example batch. Their sizes differ, and none is 1: `torch.export` treats 1 as a constant."""
@@ -39,7 +39,7 @@ class ExportedProgram(nn.Module):
         else:
             embeddings = [model.embeddings(batch) for model in models]
             outputs = torch.stack([m.apply_head(x) for m, x in zip(models, embeddings, strict=True)])
-            results["embedding"] = embeddings[0]
+            results[EMBEDDING] = embeddings[0]
         decoded = self.decoder(outputs)
         named = {"prediction": decoded.values, "distribution": decoded.distribution, "std": decoded.std}
         return {name: x for name, x in named.items() if x is not None} | {"outputs": outputs} | results
