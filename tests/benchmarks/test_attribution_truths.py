@@ -4,7 +4,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from attribution_truths import MEASURES, _fragments, _ibenchmark, prepare, summary, table, unmeasured
+from attribution_truths import MEASURES, _exact, _fragments, _ibenchmark, prepare, summary, table, unmeasured
 from rdkit import Chem
 
 from molattn.chem import atom_contributions
@@ -50,6 +50,23 @@ def test_no_label_of_a_test_molecule_is_in_the_table(data, tmp_path):
     assert len(task.smiles) == len(task.truth) == 5 and not task.binary
     for smiles, truth in zip(task.smiles, task.truth, strict=True):
         np.testing.assert_allclose(truth, atom_contributions(smiles, "log_p"))
+
+
+def test_with_the_exact_log_p_terms_are_those_of_hand_calculation(data, tmp_path):
+    """Ethanol from its fragments CH4, H2O, C2H6 and CH3OH: the middle carbon is first in a third of the orders."""
+    task = prepare(data, "crippen", tmp_path, 5)
+    found = _exact(task, tmp_path)
+    i = task.smiles.index("CCO")
+    c, o, cc, co, cco = (atom_contributions(smiles, "log_p").sum() for smiles in ("C", "O", "CC", "CO", "CCO"))
+    wanted = [
+        ((cco - co) / 3 + (cc - c) / 6 + (cco - co) / 6),
+        ((cc - c) / 3 + (co - o) / 3),
+        ((cco - cc) / 3 + (cco - cc) / 6 + (co - c) / 6),
+    ]
+    np.testing.assert_allclose(found["exact log P: fragment-shapley"][i], wanted, atol=1e-9)
+    for values, truth in zip(found["truth, ties at random"], task.truth, strict=True):
+        np.testing.assert_allclose(values, truth, atol=1e-8)
+    assert _exact(prepare(data, "N", tmp_path, 5), tmp_path) == {}
 
 
 @pytest.mark.parametrize("name", MEASURES)
