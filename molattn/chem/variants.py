@@ -1,7 +1,8 @@
 """Variants of a molecule, with one substituent or one ring atom changed, each with a map to the molecule's atoms."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rdkit import Chem, rdBase
 
@@ -36,7 +37,7 @@ class Variant:
         smiles: its canonical SMILES.
         name: what changed, such as "H>>Cl" or "CH>>N".
         kind: one of `VARIANT_KINDS`.
-        atoms: the atoms of the parent at which it can be made; several if they are equivalent by symmetry.
+        atoms: the atoms of the parent at which this change makes it; several if they are equivalent by symmetry.
         parent_atoms: for each atom of `smiles` the index of the same atom in the parent, or -1 for a new one.
         transform: the replacement of the substituent; None for a change in a ring.
 
@@ -82,7 +83,12 @@ def substituent_scan(smiles: str, *, max_atoms: int = MAX_ATOMS) -> list[Variant
     [('H>>F', 'OCF', (0,)), ('H>>CH3', 'CCO', (0,))]
     """
     parent = read_parent(smiles, max_atoms)
-    return _merge(parent, _scan(parent))
+    names = [*SUBSTITUENTS]
+
+    def rank(variant: Variant) -> tuple[int, str]:
+        return (-1, "") if variant.transform is None else (names.index(variant.name[3:]), variant.transform.environment)
+
+    return _merge(parent, _scan(parent), rank)
 
 
 def matched_pair_variants(
@@ -92,7 +98,8 @@ def matched_pair_variants(
 
     Args:
         smiles: the parent.
-        transforms: those to try, such as the keys of `measured_effects`.
+        transforms: those to try, such as the keys of `measured_effects`. The first of several that make the same
+            molecule is that of the variant.
         max_atoms: largest number of atoms of the parent.
 
     Returns:
@@ -107,11 +114,20 @@ def matched_pair_variants(
     [('Oc1ccccc1', 'CC(=O)O[*:1]>>OH', (4,))]
     """
     parent = read_parent(smiles, max_atoms)
-    return _merge(parent, _apply(parent, transforms))
+    ranks: dict[Transform | None, int] = {}
+    for transform in transforms:
+        ranks.setdefault(transform, len(ranks))
+    return _merge(parent, _apply(parent, transforms), lambda variant: ranks[variant.transform])
 
 
-def _merge(parent: Chem.Mol, found: Iterator[tuple[Chem.RWMol | None, Variant]]) -> list[Variant]:
-    """The edited molecules that are valid and not the parent; equal ones become one variant at several atoms."""
+def _merge(
+    parent: Chem.Mol, found: Iterator[tuple[Chem.RWMol | None, Variant]], rank: Callable[[Variant], Any]
+) -> list[Variant]:
+    """The edited molecules that are valid and not the parent; equal ones become one variant.
+
+    That is of the change with the lowest rank, at all atoms where this makes the molecule: a choice by the order of the
+    atoms would depend on the spelling of the parent.
+    """
     parent_smiles = canonical_smiles(parent, max_atoms=parent.GetNumAtoms())
     merged: dict[str, Variant] = {}
     with rdBase.BlockLogs():
@@ -119,9 +135,10 @@ def _merge(parent: Chem.Mol, found: Iterator[tuple[Chem.RWMol | None, Variant]])
             if mol is None or (result := edited_smiles(mol)) is None or result[0] == parent_smiles:
                 continue
             text, parent_atoms = result
-            if (known := merged.get(text)) is None:
+            known = merged.get(text)
+            if known is None or rank(variant) < rank(known):
                 merged[text] = replace(variant, smiles=text, parent_atoms=parent_atoms)
-            elif variant.atom not in known.atoms:
+            elif rank(variant) == rank(known) and variant.atom not in known.atoms:
                 merged[text] = replace(known, atoms=(*known.atoms, variant.atom))
     return list(merged.values())
 

@@ -29,13 +29,17 @@ def find_variants(
 ) -> tuple[Variant, ...]:
     """The substituent scan of a molecule, and the variants by transforms that were measured in one of the tables.
 
+    Of several transforms that make the same molecule, that with the most measured pairs is the change of the variant.
+
     Raises:
         SmilesError: the molecule cannot be read.
     """
-    known: dict[Transform, None] = {}
+    pairs: dict[Transform, int] = {}
     for table in tables:
-        if table is not None:
-            known.update(dict.fromkeys(t for t, effect in table.effects.items() if effect.count >= min_pairs))
+        for transform, effect in () if table is None else table.effects.items():
+            if effect.count >= min_pairs:
+                pairs[transform] = pairs.get(transform, 0) + effect.count
+    known = sorted(pairs, key=lambda t: (-pairs[t], t.removed, t.added, t.environment))
     found = {variant.smiles: variant for variant in substituent_scan(smiles, max_atoms=max_atoms)}
     for variant in matched_pair_variants(smiles, known, max_atoms=max_atoms):
         found.setdefault(variant.smiles, variant)

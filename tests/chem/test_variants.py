@@ -55,6 +55,30 @@ def test_variants_are_distinct_molecules_and_keep_their_atoms(smiles: str) -> No
                 assert mol.GetBondBetweenAtoms(kept[ends[0]], kept[ends[1]]) is not None
 
 
+@pytest.mark.parametrize("smiles", ["OCC", "CCCO", "OCCCl", "Clc1ccccc1", "COCC", *PARENTS])
+def test_the_change_of_a_variant_and_its_atoms_do_not_depend_on_the_spelling(smiles: str) -> None:
+    """Several transforms can make the same molecule, such as H>>CH3 and Cl>>CH2Cl of chloroethane."""
+    mol = read_smiles(smiles)
+    canonical = canonical_smiles(mol)
+    order = list(Chem.CanonicalRankAtoms(mol, breakTies=False))
+    wanted = {(v.smiles, v.name): sorted(order[i] for i in v.atoms) for v in all_variants(smiles)}
+    for seed in range(3):
+        spelling = Chem.MolToRandomSmilesVect(mol, 1, randomSeed=seed)[0]
+        other = read_smiles(spelling)
+        assert canonical_smiles(other) == canonical
+        ranks = list(Chem.CanonicalRankAtoms(other, breakTies=False))
+        assert {(v.smiles, v.name): sorted(ranks[i] for i in v.atoms) for v in all_variants(spelling)} == wanted
+
+
+def test_the_first_of_several_transforms_that_make_a_molecule_is_its_change() -> None:
+    """CC(O)CCO from ethanol: CH2CH2OH on its CH2, or CH(OH)CH3 on its CH3."""
+    two = Transform(HYDROGEN, "OCC[*:1]", "C"), Transform(HYDROGEN, "CC(O)[*:1]", "C")
+    for transforms, atom in ((two, 1), (two[::-1], 0)):
+        for smiles, ethanol in (("CCO", {0: 0, 1: 1}), ("OCC", {0: 2, 1: 1})):
+            (found,) = (v for v in matched_pair_variants(smiles, transforms) if v.smiles == "CC(O)CCO")
+            assert (found.transform, found.atoms) == (transforms[0], (ethanol[atom],))
+
+
 def test_the_scan_of_benzene_merges_equivalent_atoms() -> None:
     found = {variant.name: variant for variant in substituent_scan("c1ccccc1")}
     assert set(found) == {*(f"H>>{name}" for name in SUBSTITUENTS), "CH>>N"}
