@@ -26,6 +26,9 @@ CLASSIFICATION_METHODS = ("conformal-multiclass", "conformal-adaptive", ISOTONIC
 CALIBRATION_METHODS = tuple(dict.fromkeys((*REGRESSION_METHODS, *CLASSIFICATION_METHODS, NONE)))
 """The choices of `--calibration-method`."""
 
+ROUNDING = 1e-6
+"""By how much a probability may differ between spellings, batches, devices and exported forms of the same molecule."""
+
 Scores = Mapping[str, np.ndarray]
 
 
@@ -185,6 +188,9 @@ def prediction_sets(
         for the true class; and always the most probable one
     isotonic, none: the most probable ones, until their p sum to `level`
 
+    Conformal sets include classes whose score exceeds the quantile by less than the rounding of the probabilities
+    (`ROUNDING`), since the quantile is the score of a calibration molecule.
+
     Sets of "conformal-multiclass" are the smallest on average and may be empty if no class is likely enough.
 
     Raises:
@@ -198,10 +204,10 @@ def prediction_sets(
             result.append(cumulative_probabilities(p) - p < level)
         elif method == "conformal-adaptive":
             q = conformal_quantile(calibration.scores[t]["cumulative_p"], level)
-            result.append((cumulative_probabilities(p) <= q) | (p == p.max(1, keepdims=True)))
+            result.append((cumulative_probabilities(p) <= q + ROUNDING) | (p == p.max(1, keepdims=True)))
         else:
             q = conformal_quantile(calibration.scores[t]["one_minus_p"], level)
-            result.append(1 - p <= q)
+            result.append(1 - p <= q + ROUNDING)
     return result
 
 

@@ -104,6 +104,19 @@ def test_conformal_sets_have_their_coverage(method: str, level: float) -> None:
     assert level - error <= np.mean(shares) <= most
 
 
+@pytest.mark.parametrize("method", ["conformal-multiclass", "conformal-adaptive"])
+def test_rounding_does_not_exclude_the_class_whose_score_is_the_quantile(method: str) -> None:
+    """A calibration molecule predicted again, with another spelling: the probabilities differ in the eighth digit."""
+    predictions, y = _classes(60, 0)
+    calibration = _fit(predictions, y, GRADES, method)
+    p = GRADES.probabilities(predictions, 0)
+    again = [GRADES.with_probabilities([p + 5e-8 * np.roll([-1, 0, 1], k)]) for k in range(3)]
+    sets = [prediction_sets(x, GRADES, 0.7, calibration, method)[0] for x in (predictions, *again)]
+    for other in sets[1:]:
+        np.testing.assert_array_equal(other, sets[0])
+    assert sets[0][np.arange(60), y[:, 0].astype(int)].sum() >= math.ceil(61 * 0.7)
+
+
 def test_the_rank_of_the_conformal_quantile() -> None:
     scores = np.arange(1.0, 10.0)  # nine of them
     assert [conformal_quantile(scores, level) for level in (0.1, 0.5, 0.85, 0.9)] == [1, 5, 9, 9]
