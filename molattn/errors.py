@@ -89,7 +89,7 @@ class SmilesError(InputError):
     def __init__(self, smiles: object, reason: str):
         self.smiles = smiles
         self.reason = reason
-        super().__init__(f"{short_repr(smiles)}: {reason}")
+        super().__init__(f"{short_ascii(smiles)}: {reason}")
 
     def __reduce__(self) -> tuple[type["SmilesError"], tuple[object, str]]:
         # By default, pickle would pass the arguments of Exception, which are not those of this constructor.
@@ -243,7 +243,7 @@ def describe_bad_smiles(bad: Sequence[tuple[int, object, str]], total: int, limi
     >>> describe_bad_smiles([(3, "", "it is empty"), (7, None, "the value is missing")], total=10, limit=1)
     "2 of 10 SMILES cannot be used, rows counted from 0: row 3, '': it is empty; and 1 more"
     """
-    named = "; ".join(f"row {row}, {short_repr(text)}: {reason}" for row, text, reason in bad[:limit])
+    named = "; ".join(f"row {row}, {short_ascii(text)}: {reason}" for row, text, reason in bad[:limit])
     more = f"; and {len(bad) - limit} more" if len(bad) > limit else ""
     return f"{len(bad)} of {total} SMILES cannot be used, rows counted from 0: {named}{more}"
 
@@ -339,7 +339,7 @@ def check_type(value: object, expected: type, function: str) -> None:
 
 
 def short_repr(text: object, limit: int = _MAX_LENGTH) -> str:
-    """The ASCII `repr` of `text`, truncated to `limit` characters.
+    """The `repr` of `text`, truncated to `limit` characters: what is printable as it is, everything else escaped.
 
     Args:
         text: any value.
@@ -349,5 +349,22 @@ def short_repr(text: object, limit: int = _MAX_LENGTH) -> str:
     >>> short_repr("C" * 1000, limit=12)
     "'CCCCCCCC..."
     """
-    representation = ascii(text)
-    return representation if len(representation) <= limit else representation[: limit - 3] + "..."
+    return _truncate(repr(text), limit)
+
+
+def short_ascii(text: object, limit: int = _MAX_LENGTH) -> str:
+    r"""`short_repr` with everything that is not ASCII escaped: for SMILES and numbers, where an escape is the error.
+
+    Args:
+        text: any value.
+        limit: characters of the result, at least 3.
+
+    >>> from molattn.errors import short_ascii
+    >>> print(short_ascii("СO"))  # a Cyrillic letter, which looks like a carbon
+    'СO'
+    """
+    return _truncate(ascii(text), limit)
+
+
+def _truncate(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 3] + "..."

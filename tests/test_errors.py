@@ -63,9 +63,15 @@ def test_long_values_of_a_choice_are_cut() -> None:
     assert len(errors.unknown_choice("loss", "x" * 10**6, ("mse",))) < 200
 
 
-@pytest.mark.parametrize("text", ["C" * 1000, "\x1b[31mred", "\u0421", None, float("nan")])
-def test_shown_values_are_short_plain_ascii(text: object) -> None:
-    form = errors.short_repr(text)
-    assert form.isascii()
-    assert form.isprintable()
-    assert len(form) <= 60
+@pytest.mark.parametrize("text", ["C" * 1000, "\x1b[31mred", "\u0421", "\u202eC", "\ud800", None, float("nan")])
+def test_shown_values_are_short_and_printable_and_those_of_smiles_are_ascii(text: object) -> None:
+    name, smiles = errors.short_repr(text), errors.short_ascii(text)
+    assert smiles.isascii()
+    for form in (name, smiles):
+        assert form.isprintable()
+        assert len(form) <= 60
+    assert str(errors.SmilesError(text, "bad")) == f"{smiles}: bad"
+
+
+def test_names_of_any_script_are_shown_as_they_are() -> None:
+    assert errors.short_repr("Löslichkeit 溶解度") == "'Löslichkeit 溶解度'"

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from molattn.data.tables.columns import find_column
 from molattn.data.tables.table import Table
-from molattn.errors import short_repr
+from molattn.errors import short_ascii, short_repr
 
 _MISSING = frozenset(("", "null", "none", "nan"))
 # The syntax of JSON.
@@ -187,7 +187,7 @@ def _values(table: Table, name: str, text: str, atom_map: Any) -> list[str]:
     try:
         values = _parse_rdkit_list(text) if is_rdkit_atom_list(table, name) else parse_list(text)
     except ValueError as error:
-        raise ValueError(f"column {short_repr(name)}: {short_repr(text)}: {error}") from error
+        raise ValueError(f"column {short_repr(name)}: {short_ascii(text)}: {error}") from error
     if len(values) != atom_map.size:
         counted = "1 value" if len(values) == 1 else f"{len(values)} values"
         count = "1 atom" if atom_map.size == 1 else f"{atom_map.size} atoms"

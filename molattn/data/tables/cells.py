@@ -9,7 +9,7 @@ import numpy as np
 
 from molattn.data.tables.columns import format_names
 from molattn.data.tables.number_formats import PLAIN, NumberFormat
-from molattn.errors import short_repr
+from molattn.errors import short_ascii, short_repr
 
 NUMBER = PLAIN.pattern
 """Matches numbers; stricter than `float`, which also accepts 1_000, full-width digits, nan and infinity."""
@@ -49,7 +49,7 @@ def parse_numbers(cells: Sequence[object], names: Sequence[str]) -> tuple[list[f
         number = math.nan if stripped is None or stripped == "" else parse_finite(stripped)
         if number is None:
             hint = _hint(stripped) if isinstance(stripped, str) else ""
-            return [], f"column {short_repr(name)}: {short_repr(cell)} is not a finite number{hint}"
+            return [], f"column {short_repr(name)}: {short_ascii(cell)} is not a finite number{hint}"
         numbers.append(number)
     return numbers, None
 

@@ -20,7 +20,7 @@ from molattn.data.tables.number_formats import (
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions, Warn, ignore_warning
 from molattn.data.tables.row_stream import Chunk, RowStream
 from molattn.data.tables.table import Table, column_index
-from molattn.errors import InputError, short_repr
+from molattn.errors import InputError, short_ascii, short_repr
 
 
 def normalize_numbers(
@@ -146,7 +146,7 @@ class NumberColumns:
         row = first_mismatch(texts, before)
         where = _where(self._source, self._location(chunk, row), self._names[k])
         return InputError(
-            f"{where}: {short_repr(texts[row])} does not have the format of the numbers before it, which are "
+            f"{where}: {short_ascii(texts[row])} does not have the format of the numbers before it, which are "
             "already read: give the table as a file instead of a pipe, or the format with --decimal and --thousands"
         )
 

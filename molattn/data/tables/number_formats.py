@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from molattn.data.tables.options import DECIMALS, DEFAULT_TABLE_OPTIONS, THOUSANDS, TableOptions
-from molattn.errors import InputError, short_repr
+from molattn.errors import InputError, short_ascii, short_repr
 
 # Other characters that are used as a space and as an apostrophe between digits.
 _VARIANTS = {" ": " \u00a0\u2009\u202f", "'": "'\u2019"}
@@ -95,7 +95,7 @@ class EquivalentFormats:
         thousands = self.format.thousands
         what = f"thousands separators {thousands!r}" if thousands else "decimal commas"
         number = self.format.normalize(self.example)
-        return f"column {short_repr(name)} has {what}: {short_repr(self.example)} is read as {number}"
+        return f"column {short_repr(name)} has {what}: {short_ascii(self.example)} is read as {number}"
 
 
 class FormatCandidates:
@@ -147,7 +147,7 @@ class FormatCandidates:
         Raises InputError if formats with different values are possible, or if a number does not match `options`.
         """
         if self.contradiction and (self._options.decimal or self._options.thousands):
-            raise InputError(f"{where}: {short_repr(self.contradiction)} {self._why_contradictory()}")
+            raise InputError(f"{where}: {short_ascii(self.contradiction)} {self._why_contradictory()}")
         if plain := [formats for formats in self._possible if not formats.example]:
             return plain[0]
         possible = [f for f in self._possible if comma_first and f.decimal == ","] or self._possible
@@ -159,7 +159,7 @@ class FormatCandidates:
                 for f in possible
             )
             raise InputError(
-                f"{where} is ambiguous: {short_repr(example)} is {' or '.join(values)}; add one of these options"
+                f"{where} is ambiguous: {short_ascii(example)} is {' or '.join(values)}; add one of these options"
             )
         return possible[0] if possible else EquivalentFormats((PLAIN,))
 

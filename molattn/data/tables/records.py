@@ -19,7 +19,7 @@ from molattn.data.tables.columns import format_names, guess_smiles_column
 from molattn.data.tables.number_columns import normalize_numbers
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.data.tables.table import RejectedRow, Table, column, column_index
-from molattn.errors import UsageError, short_repr
+from molattn.errors import UsageError, short_ascii, short_repr
 
 
 @dataclass(frozen=True)
@@ -202,10 +202,13 @@ def parse_lists(texts: Sequence[str], names: Sequence[str]) -> tuple[list[npt.ND
         try:
             items = parse_list(text) if text.strip() else []
         except ValueError as error:
-            return [], f"column {short_repr(name)}: {short_repr(text)}: {error}"
+            return [], f"column {short_repr(name)}: {short_ascii(text)}: {error}"
         for atom, item in enumerate(items):
             if item and parse_finite(item) is None:
-                return [], f"column {short_repr(name)}, atom {atom} (from 0): {short_repr(item)} is not a finite number"
+                return (
+                    [],
+                    f"column {short_repr(name)}, atom {atom} (from 0): {short_ascii(item)} is not a finite number",
+                )
         lists.append(np.array([float(item) if item else math.nan for item in items], dtype=np.float64))
     return lists, None
 

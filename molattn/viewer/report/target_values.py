@@ -9,7 +9,7 @@ import numpy as np
 from molattn.data.tables.cells import format_bound, parse_bound
 from molattn.data.tables.table import Table, column
 from molattn.data.tables.units import name_has_unit, split_unit
-from molattn.errors import InputError, short_repr
+from molattn.errors import InputError, short_ascii, short_repr
 from molattn.models.names import RANK
 from molattn.models.target_transform import TargetTransform
 
@@ -159,7 +159,7 @@ def _numbers(table: Table, name: str) -> np.ndarray:
             values[i] = float(cell) if cell else np.nan
         except ValueError:
             raise InputError(
-                f"{table.source}, {table.location(i)}: {short_repr(cell)} in column {short_repr(name)} is not a number"
+                f"{table.source}, {table.location(i)}: {short_ascii(cell)} in column {short_repr(name)} is not a number"
             ) from None
     return values
 
