@@ -130,7 +130,9 @@ class SelectionOptions:
         """
         targets = list(artifact.targets)
         if self.target is None and len(targets) > 1:
-            raise UsageError(f"the model has several targets, {', '.join(targets)}: choose one with --target")
+            raise UsageError(
+                f"the model has several targets, {', '.join(targets)}: choose one with --target (target={targets[0]!r})"
+            )
         name = targets[0] if self.target is None else self.target
         if name not in targets:
             raise UsageError(unknown_choice("target", name, targets))

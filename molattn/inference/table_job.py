@@ -129,6 +129,11 @@ class TableJob:
         if output is None:
             return
         parts = parts_folder(output)
+        if self.resume and not parts.exists() and output.is_file() and not self.force:
+            raise UsageError(
+                f"{output} exists and has no unfinished parts: there is nothing to resume; give another output, or "
+                "--force (force=True) to replace it"
+            )
         check_output(output, self.force or (self.resume and parts.exists()), table)
         # In a folder, an output has the name of its table.
         if not self.multiple_tables and not has_known_suffix(output):

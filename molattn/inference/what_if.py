@@ -189,7 +189,7 @@ class WhatIfOptions:
             raise UsageError(f"the model reads descriptors that new molecules do not have: {names}")
         targets = list(predictor.targets)
         if self.target is None and len(targets) > 1:
-            raise UsageError(f"the model has several targets, {', '.join(targets)}: choose one with --target")
+            raise UsageError(f"the model has several targets, {', '.join(targets)}: choose one with target=")
         name = targets[0] if self.target is None else self.target
         if name not in targets:
             raise UsageError(unknown_choice("target", name, targets))

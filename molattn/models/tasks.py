@@ -78,7 +78,7 @@ class Binary(Task):
 
     kind = "binary"
     metrics = ("auroc", "auprc", "mcc", "accuracy", "f1")
-    baseline = "the share of ones among the training targets"
+    baseline = "the share of the positive class among the training targets"
     baseline_label = "the training share"
 
     loss: str = "bce"

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from molattn.data.tables.table import Table
 from molattn.errors import InputError
 
+GENERAL_ADVICE = (
+    "correct or empty them, choose other --target-columns, or raise --max-unreadable to continue without them"
+)
 MAX_SHOWN_CELLS = 3
 """The maximum number of unreadable cells that an error shows."""
 
@@ -36,6 +39,7 @@ class EncodedTable:
         warnings: messages for the user.
         unreadable: the target cells that hold no label.
         num_cells: the number of target cells that are not empty.
+        advice: what to do if too many cells are unreadable; empty for the general advice.
     """
 
     table: Table
@@ -44,9 +48,12 @@ class EncodedTable:
     warnings: tuple[str, ...] = ()
     unreadable: tuple[UnreadableCell, ...] = ()
     num_cells: int = 0
+    advice: str = ""
 
 
-def check_unreadable(table: Table, unreadable: Sequence[UnreadableCell], num_cells: int, max_share: float) -> None:
+def check_unreadable(
+    table: Table, unreadable: Sequence[UnreadableCell], num_cells: int, max_share: float, advice: str = ""
+) -> None:
     """Raise InputError if too many target cells cannot be read: a wrong column or number format is likely.
 
     Args:
@@ -54,6 +61,7 @@ def check_unreadable(table: Table, unreadable: Sequence[UnreadableCell], num_cel
         unreadable: the cells that cannot be read.
         num_cells: the number of target cells that are not empty.
         max_share: the largest share of these that may be unreadable.
+        advice: see `EncodedTable`.
     """
     if len(unreadable) <= max_share * num_cells:
         return
@@ -62,5 +70,5 @@ def check_unreadable(table: Table, unreadable: Sequence[UnreadableCell], num_cel
     share = f"{100 * len(unreadable) / num_cells:.3g}%, and --max-unreadable allows {100 * max_share:g}%"
     raise InputError(
         f"{table.source}: {len(unreadable):,} of {num_cells:,} target values cannot be read ({share}); {shown}; "
-        "correct or empty them, choose other --target-columns, or raise --max-unreadable to continue without them"
+        f"{advice or GENERAL_ADVICE}"
     )

@@ -94,7 +94,7 @@ def prepare(
         loss=loss,
         options=options,
     )
-    check_unreadable(encoded.table, encoded.unreadable, encoded.num_cells, config.max_unreadable)
+    check_unreadable(encoded.table, encoded.unreadable, encoded.num_cells, config.max_unreadable, encoded.advice)
     weight = (config.weight_column,) if config.weight_column else ()
     table, number_warnings = normalize_numbers(encoded.table, (*weight, *config.descriptor_columns), options)
     records = read_records(

@@ -17,7 +17,7 @@ from molattn.data.tables.number_formats import has_grouped_digits
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.data.tables.records import parse_lists
 from molattn.data.tables.table import Table, column, column_index
-from molattn.errors import UsageError, short_repr
+from molattn.errors import UsageError, short_ascii, short_repr
 from molattn.models.losses import bounds_unsupported_reason
 from molattn.models.names import ATOM_PREFIX
 from molattn.models.tasks import Binary, Multiclass, Regression
@@ -213,7 +213,7 @@ def _labels(text: str, atom_level: bool) -> list[str] | None:
 
 def _unknown_class(text: str, classes: Sequence[str], atom_level: bool) -> str:
     if is_na_value(text):
-        return f"{short_repr(text)}: {'write null' if atom_level else 'leave the field empty'} for a missing value"
+        return f"{short_ascii(text)}: {'write null' if atom_level else 'leave the field empty'} for a missing value"
     return f"{short_repr(text)} is none of the classes {abbreviate(classes)}"
 
 
@@ -236,7 +236,10 @@ def _encode_numbers(
     positions = [column_index(table, name) for name in columns]
     unreadable: list[UnreadableCell] = []
     rows, only_bounds, num_cells, num_bounds, example = list(table.rows), {}, 0, 0, ""
+    words: dict[str, str] = {}
+    numbers = ""
     for name, position in zip(columns, positions, strict=True):
+        readable_before, word = num_cells - len(unreadable), ""
         for row, cells in enumerate(table.rows):
             if not (cell := cells[position]).strip():
                 continue
@@ -246,15 +249,28 @@ def _encode_numbers(
             if reason is None or (is_bound and not no_bounds):
                 continue
             if is_bound:
-                reason = f"column {short_repr(name)}: {short_repr(cell)} is a bound, and {no_bounds}"
+                reason = f"column {short_repr(name)}: {short_ascii(cell)} is a bound, and {no_bounds}"
                 num_bounds, example = num_bounds + 1, example or cell
                 rows[row] = [*rows[row][:position], "", *rows[row][position + 1 :]]
                 if not any(rows[row][k].strip() for k in positions):
                     only_bounds[row] = reason
             unreadable.append(UnreadableCell(row, reason))
+            word = word or ("" if is_bound or is_na_value(cell) else cell)
+        if num_cells - len(unreadable) > readable_before:
+            numbers = numbers or name
+        elif word:
+            words[name] = word
+    advice = ""
+    if words and numbers:
+        name, word = next(iter(words.items()))
+        advice = (
+            f"column {short_repr(name)} holds no numbers but {short_ascii(word)} and the like, and "
+            f"{short_repr(numbers)} holds numbers: choose --target-columns of one kind, since classes and numbers are "
+            "trained in separate runs"
+        )
     if num_bounds:
         count = "1 label is a bound" if num_bounds == 1 else f"{num_bounds:,} labels are bounds"
         treated = "it counts" if num_bounds == 1 else "they count"
         warnings += (f"{count}, such as {short_repr(example)}; {treated} as missing, because {no_bounds}",)
         table = replace(table, rows=rows)
-    return EncodedTable(table, (), only_bounds | reasons, warnings, tuple(unreadable), num_cells)
+    return EncodedTable(table, (), only_bounds | reasons, warnings, tuple(unreadable), num_cells, advice)

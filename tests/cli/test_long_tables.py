@@ -125,7 +125,11 @@ def test_a_resumed_output_is_the_same_to_the_byte(
     assert len(read) == (ROWS if workers else ROWS - CHUNK_SIZE)
     assert "the first, line 2:" in again.err
     assert not parts.exists()
-    assert molattn("predict", run, many, "-o", out, "--resume").code == 2
+    finished = molattn("predict", run, many, "-o", out, "--resume")
+    assert (
+        finished.code == 2 and f"{out} exists and has no unfinished parts: there is nothing to resume" in finished.err
+    )
+    assert out.read_bytes() == whole.read_bytes()
 
 
 @pytest.mark.usefixtures("short_parts")

@@ -53,7 +53,7 @@ def test_zeros_and_ones_are_predicted_as_probabilities(molattn: Molattn, binary:
         if len(set(y)) == 2:
             assert metrics[side]["soluble"]["auroc"] == pytest.approx(roc_auc_score(y, p))
     train = [float(r["soluble"]) for r in rows if r["split"] == "train"]
-    assert metrics["baseline"]["what"] == "the share of ones among the training targets"
+    assert metrics["baseline"]["what"] == "the share of the positive class among the training targets"
     assert metrics["baseline"]["train"]["soluble"]["auroc"] == 0.5
     assert metrics["baseline"]["train"]["soluble"]["accuracy"] == pytest.approx(np.mean(train))
     assert (run / "plots" / "classification.png").exists()

@@ -212,6 +212,17 @@ def test_bounds_choose_the_loss() -> None:
     assert message == "y holds numbers, and 1 of 3 are bounds such as <5.5: the loss is bounded-mae"
 
 
+def test_a_column_of_classes_next_to_one_of_numbers_is_named() -> None:
+    encoded = encode_targets(table := _table(["1", ">2", "3"], ["high", "", "low"]), ["y0", "y1"], "")
+    with pytest.raises(
+        InputError, match="'y1' holds no numbers but 'high' and the like, and 'y0' holds numbers: choose"
+    ):
+        check_unreadable(table, encoded.unreadable, encoded.num_cells, 0.1, encoded.advice)
+    for column in (["n/a", "", ""], [">1", "<2", ""], ["high", "2", ""]):
+        assert not encode_targets(_table(["1", ">2", "3"], column), ["y0", "y1"], "").advice
+    assert not encode_targets(_table(["high", "low", "9-"]), ["y0"], "regression").advice
+
+
 def test_too_many_cells_that_cannot_be_read_stop_a_training() -> None:
     table = _table(["1", "x", "", "y", "2", "z", "w"])
     encoded = encode_targets(table, ["y0"], "")

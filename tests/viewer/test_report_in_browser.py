@@ -225,6 +225,26 @@ def test_two_runs_are_shown_side_by_side(opened, tmp_path):
     assert "error 0.25" in tab.get_by_role("dialog").inner_text()
 
 
+def test_each_pair_of_splits_of_two_runs_has_a_marker_of_its_own(opened, tmp_path):
+    smiles, true = esol(20)
+    labels = ["train", "cal", "val", "test"]
+    splits = [labels[i % 4] for i in range(20)], [labels[i // 4 % 4] for i in range(20)]
+    folders = [
+        write_run(tmp_path / name, smiles, {"y": true, "y_pred": [y + 0.5 for y in true]}, splits=split)
+        for name, split in zip(("first", "second"), splits, strict=True)
+    ]
+    tab = opened(report_document(comparison_payload(*align(*map(read_run, folders)))))
+    legend = tab.locator(".legend").first
+    marks = legend.locator("path").evaluate_all(
+        "found => found.map(m => [m.getAttribute('d'), getComputedStyle(m).stroke, getComputedStyle(m).fill].join())"
+    )
+    names = [text.partition(" (")[0] for text in legend.locator("li").all_inner_texts()]
+    assert set(names) == {a if a == b else f"{a} / {b}" for a, b in zip(*splits, strict=True)}
+    assert len(set(marks)) == len(marks) == 16
+    drawn = tab.locator(f"{PLOT} .mark").evaluate_all("found => found.map(m => m.getAttribute('d'))")
+    assert set(drawn) == {mark.split(",")[0] for mark in marks} and len(drawn) == 20
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark", "forced"])
 @pytest.mark.parametrize("width", [1280, 800, 390])
 def test_there_are_no_accessibility_findings_at_any_size(opened, document, width, scheme):

@@ -259,6 +259,26 @@ def test_a_phone_needs_no_sideways_scroll(opened):
     tab.set_viewport_size({"width": 390, "height": 800})
     tab.locator(".choose").first.click()
     assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+    boxes = tab.locator("fieldset label span").evaluate_all(
+        "found => found.map(x => x.getBoundingClientRect()).map(r => [r.left, r.right, r.top, r.bottom])"
+    )
+    for i, (left, right, top, bottom) in enumerate(boxes):
+        for a, b, c, d in boxes[:i]:
+            assert right <= a + 2 or b <= left + 2 or bottom <= c or d <= top  # neighbors share their border
+
+
+def test_a_filtered_or_sorted_list_starts_at_its_top(opened):
+    tab = opened(document(size=100))
+    tab.evaluate("document.querySelector('.list').style.maxHeight = '80px'")
+    for change in (
+        lambda: tab.get_by_role("button", name=re.compile("^change")).click(),
+        lambda: tab.locator(".parents .hit").first.click(),
+        lambda: tab.get_by_text("hide those unlike the training set").click(),
+    ):
+        tab.evaluate("document.querySelector('.list').scrollTop = 30")
+        assert tab.evaluate("document.querySelector('.list').scrollTop") == 30
+        change()
+        assert tab.evaluate("document.querySelector('.list').scrollTop") == 0
 
 
 @pytest.mark.parametrize("properties", [1, 3])

@@ -68,7 +68,7 @@ def curve(
         mark: a vertical line, as a pair of its x and its label; None for none.
     """
     lines = [
-        {"name": visible_text(name), "points": [[short_number(a), short_number(b)] for a, b in zip(x, y, strict=True)]}
+        {"name": visible_text(name), "points": [[json_number(a), json_number(b)] for a, b in zip(x, y, strict=True)]}
         for name, (x, y) in series.items()
     ]
     return {"kind": "curve", "x": visible_text(x_label), "y": visible_text(y_label), "lines": lines, "mark": mark}
@@ -79,14 +79,9 @@ def folded(title: str, blocks: Iterable[Block]) -> Block:
     return {"kind": "folded", "title": visible_text(title), "blocks": list(blocks)}
 
 
-def short_number(value: Any) -> float | None:
-    """A number for JSON with six significant digits; None for None, NaN and infinity."""
-    return json_number(value, 6)
-
-
 def _cell(cell: Cell) -> Cell:
     if isinstance(cell, str):
         return visible_text(cell)
     if isinstance(cell, dict) or cell is None:
         return cell
-    return int(cell) if isinstance(cell, int) else short_number(cell)
+    return int(cell) if isinstance(cell, int) else json_number(cell)

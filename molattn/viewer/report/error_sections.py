@@ -49,16 +49,9 @@ def cliffs(run: RunFiles, pairs: Sequence[SimilarPair]) -> Iterator[Block]:
         )
         blocks = [paragraph(text)]
         if found:
-            columns = (
-                "first",
-                "second",
-                "change",
-                "similarity",
-                "true",
-                "predicted",
-                "true change",
-                "predicted change",
-            )
+            columns = ["first", "second", "change", "similarity", "true", "predicted"]
+            if target.kind == "regression":
+                columns += ["true change", "predicted change"]
             blocks.append(table("Activity cliffs", columns, (_cliff(target, pair) for pair in found)))
         yield section("cliffs", "Activity cliffs", blocks, t)
 
@@ -67,7 +60,7 @@ def _cliff(target: TargetValues, pair: SimilarPair) -> list[Any]:
     a, b = pair.first, pair.second
     true = " \u2192 ".join(label_text(target, target.true[i]) for i in (a, b))
     predicted = " \u2192 ".join(prediction_text(target, target.predicted[i]) for i in (a, b))
-    changes: list[Any] = [None, None]
+    changes: list[float] = []
     if target.kind == "regression":
         changes = [float(v[b] - v[a]) for v in (target.true, target.predicted)]
     return [molecule(a), molecule(b), pair.change, pair.similarity, true, predicted, *changes]

@@ -9,13 +9,12 @@ import numpy as np
 from molattn.chem import MAX_ATOMS
 from molattn.data import ALL_SPLIT_LABELS
 from molattn.viewer.report import error_sections, run_sections
-from molattn.viewer.report.blocks import short_number
 from molattn.viewer.report.errors_by_molecule import similar_pairs, training_similarity
 from molattn.viewer.report.model_parts import HEADS, ModelParts
 from molattn.viewer.report.run_files import RunFiles
 from molattn.viewer.report.structures import Glyphs, canonical, compact_drawing, present_substructures, scaffolds
 from molattn.viewer.report.target_values import TargetValues
-from molattn.viewer.web.json_values import visible_text
+from molattn.viewer.web.json_values import json_number, visible_text
 
 
 def report_payload(
@@ -173,5 +172,5 @@ def _quantity(attribution: Any) -> str:
 
 
 def numbers(values: np.ndarray) -> list[float | None]:
-    """(n,) numbers for JSON, see `short_number`."""
-    return [short_number(v) for v in values.tolist()]
+    """(n,) numbers for JSON, see `json_number`."""
+    return [json_number(v) for v in values.tolist()]

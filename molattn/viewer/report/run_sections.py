@@ -75,7 +75,10 @@ def _of_baseline(name: str, value: float | None) -> float | None:
 
 def format_interval(ends: Any) -> str:
     """An interval of metrics.json, [low, high] or None, as text; empty if it or one of its ends is None."""
-    return f"{ends[0]:.3g} to {ends[1]:.3g}" if isinstance(ends, list) and None not in ends else ""
+    if not isinstance(ends, list) or None in ends:
+        return ""
+    low, high = (f"{end:#.3g}".removesuffix(".") for end in ends)
+    return f"{low} to {high}"
 
 
 def learning(run: RunFiles) -> Iterator[Block]:

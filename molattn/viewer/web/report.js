@@ -26,8 +26,13 @@ const ticks = (low, high, about = 8) => {
   return found;
 };
 
-const MARKERS = ["M-3.2-3.2H3.2V3.2H-3.2Z", "M0-4.4L4.2 3.2H-4.2Z", "M-3.6 0A3.6 3.6 0 1 1 3.6 0A3.6 3.6 0 1 1-3.6 0Z"];
-const MARKER_OF = { train: 0, val: 1, test: 2 };
+// In the order in which they are drawn: test molecules are on top.
+const MARKERS = {
+  train: "M-3.2-3.2H3.2V3.2H-3.2Z",
+  cal: "M0-4.6L4.6 0L0 4.6L-4.6 0Z",
+  val: "M0-4.4L4.2 3.2H-4.2Z",
+  test: "M-3.6 0A3.6 3.6 0 1 1 3.6 0A3.6 3.6 0 1 1-3.6 0Z",
+};
 const REACH = 24; // pixels: a point that is farther from the pointer is not selected
 
 // ---- the report -----------------------------------------------------------------------------------------------------
@@ -208,15 +213,11 @@ export function show(root, data) {
     if (diagonal) plot.append(h("svg:path", { class: "diagonal", d: `M${px(xs[0])} ${py(ys[0])}L${px(xs[1])} ${py(ys[1])}` }));
     places = [];
     marks = [];
-    // Test molecules are drawn last, on top of the others.
-    const order = known.sort((a, b) => markOf(data.split[a]) - markOf(data.split[b]) || a - b);
+    const order = known.sort((a, b) => layerOf(data.split[a]) - layerOf(data.split[b]) || a - b);
     for (const i of order) {
       places[i] = [px(x(i)), py(y(i))];
-      marks[i] = h("svg:path", {
-        d: MARKERS[markOf(data.split[i]) % MARKERS.length],
-        transform: `translate(${places[i].map((v) => v.toFixed(1)).join(" ")})`,
-        class: `mark split-${markOf(data.split[i])}`,
-      });
+      const transform = `translate(${places[i].map((v) => v.toFixed(1)).join(" ")})`;
+      marks[i] = h("svg:path", { ...markOf(data.split[i]), transform });
       plot.append(marks[i]);
     }
     plot.setAttribute("aria-label", `${names[1]} against ${names[0]}, ${count(known.length)} molecules`);
@@ -230,14 +231,20 @@ export function show(root, data) {
           h(
             "svg:svg",
             { viewBox: "-6 -6 12 12", width: 14, height: 14, "aria-hidden": "true" },
-            h("svg:path", { d: MARKERS[markOf(k) % MARKERS.length], class: `mark split-${markOf(k)}` }),
+            h("svg:path", markOf(k)),
           ),
           `${split} (${count(known.filter((i) => data.split[i] === k).length)})`,
         ),
       ),
     );
   }
-  const markOf = (k) => MARKER_OF[data.splits[k]] ?? (k % 3) + 3;
+  // Of two runs with different splits, "train / test": the color is that of the first, the shape that of the second.
+  const splitsOf = (k) => data.splits[k].split(" / ");
+  const layerOf = (k) => Object.keys(MARKERS).indexOf(splitsOf(k)[0]);
+  const markOf = (k) => {
+    const [first, second] = splitsOf(k);
+    return { d: MARKERS[second ?? first], class: `mark in-${first}${second ? " differs" : ""}` };
+  };
   const legend = h("ul", { class: "legend" }),
     learned = h("p"); // which transform the values have
 

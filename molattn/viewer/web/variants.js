@@ -25,7 +25,7 @@ export function showVariants(root, data) {
       type: "checkbox",
       onchange: () => {
         s[name] = input.checked;
-        list();
+        listAnew();
       },
     });
     return h("label", {}, input, words);
@@ -42,6 +42,7 @@ export function showVariants(root, data) {
     pin: (i) => {
       s.atom = i === s.atom ? null : i;
       update();
+      listBox.scrollTop = 0;
     },
   };
   const drawings = { best: moleculeDrawing(parent, handlers), worst: moleculeDrawing(parent, handlers) };
@@ -65,6 +66,7 @@ export function showVariants(root, data) {
 
   // -- the list
 
+  const pairs = (n, kind = "") => `${n} ${kind}pair${n === 1 ? "" : "s"}`;
   const small = (...words) => h("small", {}, ...words);
   const rows = variants.map((v, k) => {
     const choose = h(
@@ -83,7 +85,7 @@ export function showVariants(root, data) {
         ...(p.in_domain === false ? [h("span", { class: "mark" }, "unlike the training set")] : []),
       ),
       h("td", {}, formatNumber(p.prediction)),
-      h("td", {}, ...(p.effect ? [signed(p.effect[1]), small(`${p.effect[0]} pairs`)] : [])),
+      h("td", {}, ...(p.effect ? [signed(p.effect[1]), small(pairs(p.effect[0]))] : [])),
     ]);
     const alerts = v.alerts.map((name) => (v.new_alerts.includes(name) ? `new: ${name}` : name)).join(", ");
     const element = h(
@@ -117,11 +119,16 @@ export function showVariants(root, data) {
       ? ` The ${variants.length} listed are the best, and the best and the worst at each atom; -n ${data.total} lists all.`
       : "";
   const body = h("tbody"),
+    listBox = h(
+      "div",
+      { class: "list", tabindex: 0, role: "region", "aria-label": "Variants" },
+      h("table", {}, h("thead", {}, h("tr", {}, ...heads)), body),
+    ),
     count = h("p", { class: "name", role: "status" });
 
   function sortBy(column, first) {
     s.sort = [column, s.sort[0] === column ? -s.sort[1] : first];
-    list();
+    listAnew();
   }
   const shown = () =>
     rows.filter(
@@ -143,6 +150,11 @@ export function showVariants(root, data) {
     body.replaceChildren(...(found.length ? found.map((row) => row.element) : [h("tr", {}, h("td", { class: "none", colspan: columns.length }, emptiness()))]));
     heads.forEach((head, k) => head.setAttribute("aria-sort", k !== column ? "none" : direction > 0 ? "ascending" : "descending"));
     setText(count, `${found.length} of ${data.total} variants.${part}`);
+  }
+  // After a change of the order or of the filters, with the first row in view.
+  function listAnew() {
+    list();
+    listBox.scrollTop = 0;
   }
   // Why no variant is listed.
   function emptiness() {
@@ -219,7 +231,7 @@ export function showVariants(root, data) {
         now.lower > 0 || now.upper < 0 ? "." : ": its direction is not known.",
         now.in_domain === false ? " The variant is unlike the training set, where the interval may be too narrow." : "",
         now.effect
-          ? ` Measured in ${now.effect[0]} matched pairs: ${signed(now.effect[1])}${now.effect[2] === null ? "" : ` \u00b1 ${now.effect[2].toFixed(2)}`}.`
+          ? ` Measured in ${pairs(now.effect[0], "matched ")}: ${signed(now.effect[1])}${now.effect[2] === null ? "" : ` \u00b1 ${now.effect[2].toFixed(2)}`}.`
           : "",
       ),
       ...(before.values && !now.computed ? notComputed(v) : []),
@@ -343,11 +355,7 @@ export function showVariants(root, data) {
       several ? check("front", "only the Pareto front") : "",
       count,
     ),
-    h(
-      "div",
-      { class: "list", tabindex: 0, role: "region", "aria-label": "Variants" },
-      h("table", {}, h("thead", {}, h("tr", {}, ...heads)), body),
-    ),
+    listBox,
     h(
       "footer",
       {},
