@@ -49,7 +49,13 @@ def test_smiles_become_a_page(molattn, run, tmp_path):
     predicted = molattn("predict", run, "--smiles", "CCO", "--json")
     (row,) = json.loads(predicted.out)
     (prediction,) = molecules[0]["predictions"]
-    assert prediction == {"target": "y", "predicted": pytest.approx(row["y"], abs=1e-6), "true": None, "unit": ""}
+    assert prediction["predicted"] == pytest.approx(row["y"], abs=1e-6)
+    assert {k: v for k, v in prediction.items() if k != "predicted"} == {
+        "target": "y",
+        "of": "",
+        "true": None,
+        "unit": "",
+    }
     attention = molecules[0]["attention"]
     assert attention["layers"] == 2
     data = page_data(path)

@@ -207,10 +207,14 @@ def test_predictions_and_true_values_have_their_units():
     m = replace(attention_map(CAFFEINE), prediction={"logS": -1.25, "p": float("nan")}, units={"logS": "mol/L"})
     answers = content(page([m], truth=[{"logS": -0.876, "class": "active"}]))["molecules"][0]["predictions"]
     assert answers == [
-        {"target": "logS", "predicted": -1.25, "true": -0.876, "unit": "mol/L"},
-        {"target": "p", "predicted": None, "true": None, "unit": ""},
-        {"target": "class", "predicted": None, "true": "active", "unit": ""},
+        {"target": "logS", "predicted": -1.25, "of": "", "true": -0.876, "unit": "mol/L"},
+        {"target": "p", "predicted": None, "of": "", "true": None, "unit": ""},
+        {"target": "class", "predicted": None, "of": "", "true": "active", "unit": ""},
     ]
+    m = replace(m, prediction={"toxic": 0.25, "s_prob_low": 0.2}, units={})
+    classes = {"toxic": ("no", "yes"), "s": ("low", "high", "1")}
+    found = payload([m], truth=[{"toxic": "no"}], classes=classes)["molecules"][0]["predictions"]
+    assert [(x["target"], x["predicted"], x["of"]) for x in found] == [("toxic", 0.25, "yes"), ("s_prob_low", 0.2, "")]
 
 
 def test_the_index_has_the_outcome_of_each_target():

@@ -837,13 +837,14 @@ export function show(root, data, { nested = false, ...start } = {}, changed = ()
   };
   const focus = () => s.hover ?? { subject: s.pinned, partner: null };
 
-  function prediction({ target, predicted, true: measured, unit }) {
+  // Of two classes, the probability of the second one.
+  function prediction({ target, predicted, of, true: measured, unit }) {
     const part = (word, v) => (v === null ? [] : [` ${word} `, h("b", {}, v.at ? v : formatNumber(v))]);
     return h(
       "p",
       {},
       h("span", {}, target),
-      ...part("predicted", predicted),
+      ...part(of ? `p(${truncate(of, 20)})` : "predicted", predicted),
       ...part("true", measured),
       unit ? ` ${unit}` : "",
     );

@@ -132,6 +132,7 @@ def _from_map(
             {
                 "target": visible_text(name),
                 "predicted": json_number(attention.prediction.get(name)),
+                "of": visible_text(classes[name][1]) if len(classes.get(name, ())) == 2 else "",
                 "true": _true_value((truth or {}).get(name)),
                 "unit": visible_text(attention.units.get(name, "")),
             }
@@ -147,6 +148,7 @@ def _from_attribution(a: Attribution, glyphs: Glyphs) -> dict[str, Any]:
     prediction = {
         "target": visible_text(a.target),
         "predicted": json_number(predicted),
+        "of": "",
         "true": None,
         "unit": visible_text(unit),
     }
