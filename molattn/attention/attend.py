@@ -170,6 +170,9 @@ def _as_layout(
     elif isinstance(layout, Tensor):
         mask, bias = split_mask(layout, bias)
         layout = DenseLayout(mask)
+    elif not hasattr(layout, "pairwise_dot"):  # isinstance with a Protocol takes ten times as long
+        kind = type(layout).__name__
+        raise TypeError(f"the mask is a tensor or a layout, not of type {kind}: pass torch.as_tensor(mask)")
     return layout, None if bias is None else _as_bias(bias, layout, q)
 
 

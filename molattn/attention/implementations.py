@@ -88,6 +88,7 @@ def _is_dot_product_softmax(args: AttendArguments) -> bool:
     return (
         (args.score is scaled_dot or args.score is dot)
         and isinstance(args.normalizer, Softmax)
+        and type(args.normalizer) is Softmax  # a subclass may normalize in another way
         and args.normalizer.temperature == 1
     )
 
@@ -160,7 +161,7 @@ def _compiled(args: AttendArguments) -> Tensor:
     if not isinstance(layout, EdgeListLayout):
         return _padded_graphs(edge_attention.edge_attention, args)
     if mask is None and args.dropout:
-        mask = draw_dropout_mask(args.q, (len(layout.receiver), args.q.shape[1]), args.dropout)
+        mask = draw_dropout_mask(args.q, (layout.receiver.shape[0], args.q.shape[1]), args.dropout)
     terms = (None,) * 4 if edges is None else (edges.e, edges.w_ke, edges.w_ve, edges.w_be)
     sender, receiver = layout.sender.long(), layout.receiver.long()
     return segments.segment_attention(args.q, args.k, args.v, sender, receiver, *terms, mask)[0]

@@ -276,7 +276,7 @@ class EdgeListLayout:
 
     def with_key_per_edge(self) -> "EdgeListLayout":
         """The same edges, each with a key and a value of its own: k and v are (edges, ...)."""
-        every_edge = torch.arange(len(self.receiver), device=self.receiver.device)
+        every_edge = torch.arange(self.receiver.shape[0], device=self.receiver.device)
         return EdgeListLayout(every_edge, self.receiver, self.num_receivers)
 
     def pairwise_dot(self, q: Tensor, k: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from molattn.attention.arguments import check_sizes
 from molattn.attention.layout import AttentionLayout, DenseLayout
+from molattn.attention.unmodified import are_unmodified
 from molattn.errors import unknown_choice
 
 Score = Callable[[Tensor, Tensor, AttentionLayout], Tensor]
@@ -71,7 +72,7 @@ def query_transform(score: Score) -> Callable[[Tensor], Tensor] | None:
         return lambda q: q
     if score is scaled_dot:
         return lambda q: q / q.shape[-1] ** 0.5
-    return score.w if isinstance(score, General) else None
+    return score.w if isinstance(score, General) and are_unmodified(General, score) else None
 
 
 class General(nn.Module):

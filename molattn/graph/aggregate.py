@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from molattn.attention import attention_weights
 from molattn.attention.arguments import check_sizes
+from molattn.attention.unmodified import are_unmodified
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
 from molattn.graph.messages import Messages
 
@@ -362,7 +363,11 @@ class AdditiveReadout(nn.Module):
 
     def terms(self, x: Float[Tensor, "*nodes d"]) -> Float[Tensor, "*nodes d"]:
         """t_i of every node of `x`; both are (n, d), or (b, n, d) of a dense graph."""
-        return F.gelu(F.linear(x, self.w.weight.to(x.dtype), self.w.bias.to(x.dtype)))
+        if are_unmodified(nn.Linear, self.w):
+            return F.gelu(F.linear(x, self.w.weight.to(x.dtype), self.w.bias.to(x.dtype)))
+        # A layer with a hook, or an adapter in its place, is called, in its own dtype.
+        parameter = next(self.w.parameters(), None)
+        return F.gelu(self.w(x.to(torch.float32 if parameter is None else parameter.dtype)).to(x.dtype))
 
     def forward(self, x: Float[Tensor, "*nodes d"], graph: AnyGraph) -> Float[Tensor, "b d"]:
         """The readout of each graph, (b, d).

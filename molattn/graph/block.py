@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from molattn.attention import ConcatHeads
 from molattn.attention.arguments import check_dropout, check_sizes, resolve_name
 from molattn.attention.dropout import active_dropout
+from molattn.attention.unmodified import are_unmodified
 from molattn.graph.aggregate import (
     EDGES_TO_GRAPH,
     EDGES_TO_NODES,
@@ -21,7 +22,7 @@ from molattn.graph.edge_update import AttentionEdgeUpdate
 from molattn.graph.graph import AnyGraph, DenseGraph
 from molattn.graph.messages import EdgeMessages, MaterializedMessages, Messages
 from molattn.graph.stack import forward_block
-from molattn.graph.unmodified import are_unmodified, has_bias
+from molattn.graph.unmodified import has_bias
 from molattn.graph.updates import GlobalUpdate, NodeUpdate
 from molattn.kernels.blocks import BlockTensors, BlockWeights
 
@@ -135,7 +136,8 @@ class GraphNetBlock(nn.Module):
     layers in `molattn.graph.blocks` are built in this way.
 
     With a global_dim of 0 and no phi_u passed, the block stops after v'. A phi_u that is passed always runs, as in
-    graph_nets and jraph: it takes u as it is, even if global_dim is 0, and may create u for graphs without one.
+    graph_nets and jraph, and may create u for graphs without one. The default phi_e reads u, so that graphs with u need
+    their global_dim.
 
     Args:
         node_dim, edge_dim, global_dim: d_v, d_e, d_u; 0 for graphs without edge or graph features.

@@ -115,6 +115,7 @@ def check_dense_inputs(
 
     Raises:
         ValueError: a wrong shape, or a layer for bipartite graphs.
+        TypeError: a mask that is not boolean.
     """
     if -1 not in widths and widths[0] != widths[1]:
         raise ValueError(f"forward_dense does not support bipartite graphs: in_channels={widths}")
@@ -123,6 +124,9 @@ def check_dense_inputs(
         raise ValueError(f"x is (graphs, nodes, {'channels' if width < 0 else width}), not {_shape(x)}")
     if edge_dim == -1 and edge_attr is None:
         raise ValueError("edge_dim=-1 is inferred from the first call: it needs an edge_attr")
+    for name, tensor in (("mask", mask), ("edge_mask", edge_mask)):
+        if tensor is not None and tensor.dtype != torch.bool:
+            raise TypeError(f"{name} is boolean, not {tensor.dtype}")
     b, n, _ = x.shape
     if edge_dim == -1 and edge_attr is not None:
         edge_dim = edge_attr.shape[-1]

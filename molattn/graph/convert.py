@@ -42,7 +42,7 @@ def conv_from_pyg(layer: Any) -> TensorDotConv:
     converted = converted.to(layer.lin_key.weight).train(layer.training)
     with torch.no_grad():
         for new, old in _parameter_pairs(converted, layer):
-            new.copy_(old)
+            new.copy_(old).requires_grad_(old.requires_grad)
     return converted
 
 
@@ -79,7 +79,7 @@ def conv_to_pyg(layer: TensorDotConv) -> TransformerConv:
     converted = converted.to(layer.phi_e.w_q.weight).train(layer.training)
     with torch.no_grad():
         for old, new in _parameter_pairs(layer, converted):
-            new.copy_(old)
+            new.copy_(old).requires_grad_(old.requires_grad)
     return converted
 
 

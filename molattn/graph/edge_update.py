@@ -20,6 +20,7 @@ from molattn.attention import (
 from molattn.attention.arguments import check_dropout, check_sizes
 from molattn.attention.dropout import draw_dropout_mask
 from molattn.attention.score import Location, scaled_dot
+from molattn.attention.unmodified import are_unmodified
 from molattn.errors import unknown_choice
 from molattn.graph.graph import AnyGraph, DenseGraph, Graph
 from molattn.graph.messages import (
@@ -31,7 +32,7 @@ from molattn.graph.messages import (
     edge_value_terms,
     not_none,
 )
-from molattn.graph.unmodified import are_unmodified, has_bias
+from molattn.graph.unmodified import has_bias
 from molattn.kernels.operations import all_true
 
 EDGE_ROLES = ("keys", "values", "bias", "logits")
@@ -268,7 +269,7 @@ class AttentionEdgeUpdate(nn.Module):
         if not self.training or self.dropout == 0:
             return None
         if isinstance(graph, Graph):
-            return draw_dropout_mask(q, (len(graph.receiver), self.num_heads), self.dropout)
+            return draw_dropout_mask(q, (graph.receiver.shape[0], self.num_heads), self.dropout)
         b, n = graph.node_mask.shape
         return draw_dropout_mask(q, (b, self.num_heads, n, n), self.dropout)
 

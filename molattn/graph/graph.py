@@ -1,6 +1,6 @@
 """Batches of graphs, as one edge list (`Graph`) or padded to one size (`DenseGraph`)."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -12,7 +12,8 @@ from molattn.attention.layout import scatter_sum
 from molattn.kernels.operations import all_true
 
 
-@dataclass(frozen=True)
+# eq=False: == of tensors is a tensor, which has no truth value.
+@dataclass(frozen=True, eq=False)
 class Graph:
     """b graphs as one edge list, in Battaglia's notation: nodes v_i, edges e_k from s_k to r_k, globals u.
 
@@ -68,7 +69,8 @@ class Graph:
 
         Raises:
             TypeError: an edge_index that is not of integers.
-            ValueError: an edge_index that is not (2, m), or an edge_attr with another number of rows than m.
+            ValueError: an edge_index that is not (2, m), an edge_attr that is not (m, d_e), or a u that is not
+                (num_graphs, d_u).
 
         >>> import torch
         >>> from molattn.graph import Graph
@@ -80,8 +82,11 @@ class Graph:
             raise TypeError(f"edge_index is of integers, not {edge_index.dtype}")
         if edge_index.dim() != 2 or edge_index.shape[0] != 2:
             raise ValueError(f"edge_index is (2, edges), not {tuple(edge_index.shape)}")
-        if edge_attr is not None and edge_attr.shape[0] != edge_index.shape[1]:
-            raise ValueError(f"{edge_attr.shape[0]} rows of edge_attr for {edge_index.shape[1]} edges")
+        if edge_attr is not None and (edge_attr.dim() != 2 or edge_attr.shape[0] != edge_index.shape[1]):
+            shape = tuple(edge_attr.shape)
+            raise ValueError(f"edge_attr is (edges, channels) for {edge_index.shape[1]} edges, not of shape {shape}")
+        if u is not None and u.dim() != 2:
+            raise ValueError(f"u is (graphs, channels), not of shape {tuple(u.shape)}")
         if batch is None:
             batch = edge_index.new_zeros(x.shape[0])
         return cls(x, edge_index[0], edge_index[1], batch, num_graphs, edge_attr, u)
@@ -91,7 +96,7 @@ class Graph:
         """The graph, or graphs, of a `torch_geometric.data.Data` or `Batch`.
 
         Reads x, edge_index and, if present, edge_attr, u, batch, num_graphs and degree. A `Data` stores u as (1, d_u),
-        so that a `Batch` of them has (b, d_u).
+        so that a `Batch` of them has (b, d_u). An edge_attr of one number per edge, (m,), has one channel.
 
         Args:
             data: the `Data` or `Batch`; x and edge_attr are floating point.
@@ -119,6 +124,8 @@ class Graph:
         num_graphs = 1 if batch is None else getattr(data, "num_graphs", None)
         if num_graphs is None:
             raise ValueError("the Data has a batch but no num_graphs: pass a torch_geometric.data.Batch")
+        if edge_attr is not None and edge_attr.dim() == 1:
+            edge_attr = edge_attr.unsqueeze(-1)
         graph = cls.from_edge_index(x, edge_index, edge_attr, getattr(data, "u", None), batch, num_graphs)
         return graph.replace(degree=getattr(data, "degree", None))
 
@@ -158,6 +165,21 @@ class Graph:
     def attention_layout(self) -> EdgeListLayout:
         """Attention of each receiver over the edges into it."""
         return EdgeListLayout(self.sender, self.receiver, self.v.shape[0])
+
+    def to(self, device: torch.device | str | torch.dtype | None = None, dtype: torch.dtype | None = None) -> "Graph":
+        """These graphs on another device, or with features of another dtype; masks and indices keep their dtype.
+
+        Args:
+            device: the device, or, as in `torch.Tensor.to`, the dtype.
+            dtype: of the features, a floating-point dtype.
+
+        >>> import torch
+        >>> from molattn.graph import Graph
+        >>> graph = Graph.from_edge_index(torch.randn(2, 4), torch.tensor([[0], [1]]))
+        >>> graph.to("cpu", torch.float64).v.dtype
+        torch.float64
+        """
+        return move_features(self, device, dtype)
 
     def replace(self, **fields: Tensor | None) -> "Graph":
         """This graph with some fields changed.
@@ -271,7 +293,7 @@ _STORED_SIZES = "_right_padded_sizes"
 """The attribute of a `DenseGraph` with the version of its mask and the `right_padded_sizes` of that version."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DenseGraph:
     """b graphs padded to n nodes each; every pair of nodes is an edge, unless `edge_mask` is given.
 
@@ -302,6 +324,34 @@ class DenseGraph:
     edge_mask: Bool[Tensor, "b n n"] | None = None
     degree: Int[Tensor, "b n"] | None = None
 
+    def check_masks(self) -> None:
+        """Check the masks, whose errors could otherwise be silent: an integer mask selects rows instead of nodes.
+
+        Raises:
+            TypeError: a mask that is not boolean.
+            ValueError: a mask, or edge features, of another number of graphs or nodes than v.
+        """
+        nodes = self.v.shape[:2]
+        pairs = (*nodes, nodes[1])
+        for name, mask in (("node_mask", self.node_mask), ("edge_mask", self.edge_mask)):
+            if mask is not None and mask.dtype != torch.bool:
+                what = "a node" if name == "node_mask" else "an edge"
+                raise TypeError(f"{name} is boolean, True where there is {what}, not {mask.dtype}")
+        e = None if self.e is None else self.e.shape[:3]
+        edge_mask = None if self.edge_mask is None else self.edge_mask.shape
+        for name, shape, size in (
+            ("node_mask", self.node_mask.shape, nodes),
+            ("edge_mask", edge_mask, pairs),
+            ("e", e, pairs),
+        ):
+            if shape is not None and shape != size:
+                channels = ", channels" if name == "e" else ""
+                expected = ", ".join(map(str, size))
+                raise ValueError(
+                    f"{name} is ({expected}{channels}) for {nodes[0]} graphs of {nodes[1]} nodes, not of shape "
+                    f"{tuple(getattr(self, name).shape)}"
+                )
+
     @property
     def edges(self) -> Bool[Tensor, "b n n"]:
         """(b, n, n) True where there is an edge, [b, i, j] from j to i; False in the padding."""
@@ -327,6 +377,23 @@ class DenseGraph:
             stored = version, counts if torch.equal(first, self.node_mask) else None
             self.__dict__[_STORED_SIZES] = stored
         return stored[1]
+
+    def to(
+        self, device: torch.device | str | torch.dtype | None = None, dtype: torch.dtype | None = None
+    ) -> "DenseGraph":
+        """These graphs on another device, or with features of another dtype; masks and indices keep their dtype.
+
+        Args:
+            device: the device, or, as in `torch.Tensor.to`, the dtype.
+            dtype: of the features, a floating-point dtype.
+
+        >>> import torch
+        >>> from molattn.graph import DenseGraph
+        >>> graph = DenseGraph(torch.randn(1, 2, 4), torch.ones(1, 2, dtype=torch.bool))
+        >>> graph.to("cpu", torch.float64).v.dtype
+        torch.float64
+        """
+        return move_features(self, device, dtype)
 
     def replace(self, **fields: Tensor | None) -> "DenseGraph":
         """This graph with some fields changed.
@@ -409,7 +476,12 @@ class DenseGraph:
         return x.unsqueeze(1)
 
     def to_edge_list(self) -> Graph:
-        """The same graphs without padding: nodes in order, edges in the order of (graph, receiver, sender)."""
+        """The same graphs without padding: nodes in order, edges in the order of (graph, receiver, sender).
+
+        Raises:
+            TypeError, ValueError: masks as for `check_masks`.
+        """
+        self.check_masks()
         b, _ = self.node_mask.shape
         position = self.node_mask.flatten().cumsum(0).view_as(self.node_mask) - 1
         graph, i, j = self.edges.nonzero(as_tuple=True)
@@ -423,6 +495,18 @@ class DenseGraph:
             u=self.u,
             degree=None if self.degree is None else self.degree[self.node_mask],
         )
+
+
+def move_features(graph: Graph | DenseGraph, device: Any, dtype: torch.dtype | None) -> Any:
+    """The graph with its tensors on a device, and with its floating-point ones of a dtype; None for no change."""
+    if isinstance(device, torch.dtype):
+        device, dtype = None, device
+    changed = {}
+    for field in fields(graph):
+        x = getattr(graph, field.name)
+        if isinstance(x, Tensor):
+            changed[field.name] = x.to(device=device, dtype=dtype if x.is_floating_point() else None)
+    return graph.replace(**changed)
 
 
 def _unsqueeze_like(mask: Tensor, x: Tensor) -> Tensor:

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
+from molattn.attention.unmodified import has_hooks
 from molattn.graph.embedding import look_up
 from molattn.graph.graph import DenseGraph
 from molattn.graph.messages import not_none
-from molattn.graph.unmodified import has_hooks
 from molattn.kernels import blocks as kernel
 from molattn.kernels.blocks import BlockWeights
 from molattn.kernels.dispatch import Operation
@@ -106,8 +105,7 @@ def _check_inputs(blocks: Sequence[Any], graph: DenseGraph) -> None:
     node_dim = getattr(blocks[0], "node_dim", None) if blocks else None
     if node_dim is not None and graph.v.shape[-1] != node_dim:
         raise ValueError(f"the nodes have {graph.v.shape[-1]} channels, and the block has node_dim={node_dim}")
-    if graph.node_mask.dtype != torch.bool:
-        raise TypeError(f"node_mask is boolean, True where there is a node, not {graph.node_mask.dtype}")
+    graph.check_masks()
     if graph.e is not None and graph.e.dtype != graph.v.dtype and not is_autocast_enabled(graph.v):
         raise ValueError(f"the edge features are {graph.e.dtype}, the nodes {graph.v.dtype}: convert one of them")
 

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from molattn.attention.arguments import check_dropout, check_sizes
 from molattn.attention.dropout import Dropout, active_dropout, add_dropout, dropout_gelu
+from molattn.attention.unmodified import are_unmodified
 from molattn.graph.graph import AnyGraph
 from molattn.graph.messages import Messages
-from molattn.graph.unmodified import are_unmodified
 
 
 class NodeUpdate(nn.Module):

@@ -61,11 +61,12 @@ class VirtualNode(nn.Module):
             graph: with edge_dim edge features.
 
         Raises:
-            TypeError: a graph that is not a `DenseGraph`.
-            ValueError: edge features that do not have edge_dim channels.
+            TypeError: a graph that is not a `DenseGraph`; a mask that is not boolean.
+            ValueError: edge features that do not have edge_dim channels; masks of another shape than the nodes.
         """
         if not isinstance(graph, DenseGraph):
             raise TypeError(f"VirtualNode takes a DenseGraph, not a {type(graph).__name__}")
+        graph.check_masks()
         b, _ = graph.node_mask.shape
         is_node = graph.node_mask.new_ones(b, 1)
         return DenseGraph(

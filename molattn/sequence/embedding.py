@@ -40,7 +40,7 @@ def concatenated(sines: Tensor, cosines: Tensor) -> Tensor:
 
 def interleaved(sines: Tensor, cosines: Tensor) -> Tensor:
     """P_p = [sin(p w_0), cos(p w_0), sin(p w_1), cos(p w_1), ...]"""
-    columns = sines.new_empty(len(sines), sines.shape[-1] + cosines.shape[-1])
+    columns = sines.new_empty(sines.shape[0], sines.shape[-1] + cosines.shape[-1])
     columns[:, 0::2], columns[:, 1::2] = sines, cosines
     return columns
 

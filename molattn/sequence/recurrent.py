@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from molattn.attention import Additive, Score, attend
 from molattn.attention.arguments import check_sizes
+from molattn.attention.unmodified import are_unmodified
 from molattn.errors import unknown_choice
 from molattn.sequence.embedding import PAD
 
@@ -153,8 +154,11 @@ class RecurrentEncoder(nn.Module):
 
 
 def precompute_keys(score: Score, memory: Tensor) -> Tensor:
-    """The keys of `RecurrentState`, computed once for all target tokens: the memory, or its projection if additive."""
-    return score.w_k(memory) if isinstance(score, Additive) else memory
+    """The keys of `RecurrentState`, computed once for all target tokens: the memory, or its projection if additive.
+
+    An additive score with a hook, or of a subclass, is called with the memory.
+    """
+    return score.w_k(memory) if isinstance(score, Additive) and are_unmodified(Additive, score) else memory
 
 
 def attend_to_memory(
@@ -177,7 +181,8 @@ def attend_to_memory(
         ValueError: with the location score, the source is longer than its maximum.
     """
     # The keys are projected already; `Additive.forward` would project them again for every target token.
-    score = score.forward_projected if isinstance(score, Additive) else score
+    if isinstance(score, Additive) and are_unmodified(Additive, score):
+        score = score.forward_projected
     inputs = query, state.keys, state.memory, state.source_mask
     if not return_weights:
         return attend(*inputs, score=score), None

@@ -211,8 +211,11 @@ class Decoder(_Stack):
             ValueError: the number of caches is not that of the layers; a mask is wrong, as for `MultiHeadAttention`.
             TypeError: an integer mask.
         """
+        layers = list(self._layers())
+        if len(caches) != len(layers):
+            raise ValueError(f"{len(caches)} caches for {len(layers)} layers: pass those of init_cache")
         new_caches, self_attention, cross_attention = [], [], []
-        for layer, cache in zip(self._layers(), caches, strict=True):
+        for layer, cache in zip(layers, caches, strict=True):
             x, new_cache, weights = layer.forward_with_cache(x, cache, mask, memory_mask, return_weights)
             new_caches.append(new_cache)
             if weights is not None:

@@ -13,9 +13,12 @@ from molattn.attention import (
     OPERATIONS,
     EdgeListLayout,
     EdgeTerms,
+    General,
     MultiHeadAttention,
     PaddedGraphLayout,
+    Softmax,
     attend,
+    attention_weights,
     backend,
     dot,
     record_backends,
@@ -285,3 +288,46 @@ def test_the_context_entered_last_holds_until_it_is_left():
     assert taken(attend, q, k, v) == ["fused"]
     second.__exit__(None, None, None)
     assert dispatch._allowed is dispatch._default
+
+
+class QuietSoftmax(Softmax):
+    """exp(a_j) / (1 + sum_j exp(a_j)): a subclass that normalizes in another way."""
+
+    def __call__(self, logits, layout):
+        p = layout.zero_masked(logits.exp())
+        return p / (1 + layout.sum_over_keys(p))
+
+
+class Halved(General):
+    def forward(self, q, k, layout):
+        return super().forward(q, k, layout) / 2
+
+
+def test_a_subclass_of_a_normalizer_is_called_by_every_backend():
+    q, k, v = torch.randn(3, 2, 5, 4)
+    expected, weights = attend(q, k, v, normalizer=QuietSoftmax(), return_weights=True)
+    assert (weights.sum(-1) < 0.999).all()
+    assert_close(attend(q, k, v, normalizer=QuietSoftmax()), expected)
+    assert taken(attend, q, k, v, normalizer=QuietSoftmax()) == ["reference"]
+    graph = torch.randn(3, 2, 4, 5, 8)
+    edges = EdgeTerms(torch.randn(2, 5, 5, 3), torch.randn(4, 8, 3), torch.randn(4, 8, 3))
+    layout = PaddedGraphLayout(torch.arange(5) < torch.tensor([[5], [3]]))
+    expected, _ = attend(*graph, layout, edges=edges, normalizer=QuietSoftmax(), return_weights=True)
+    assert_close(attend(*graph, layout, edges=edges, normalizer=QuietSoftmax()), expected)
+
+
+@pytest.mark.parametrize("by_hook", [False, True])
+def test_a_score_that_was_changed_reads_keys_with_their_edge_terms(by_hook):
+    """score(q_i, k_j + W e_ij), where the default would add q W e_ij to the logits."""
+    q, k = torch.randn(2, 1, 3, 5, 8, dtype=torch.float64)
+    e, w = torch.randn(1, 5, 5, 2, dtype=torch.float64), torch.randn(3, 8, 2, dtype=torch.float64)
+    plain = General(8, 8).double()
+    score = Halved(8, 8).double()
+    score.load_state_dict(plain.state_dict())
+    if by_hook:
+        score = General(8, 8).double()
+        score.load_state_dict(plain.state_dict())
+        score.register_forward_hook(lambda _module, _inputs, output: output / 2)
+    keys = k.unsqueeze(2) + torch.einsum("hdf,bijf->bhijd", w, e)
+    logits = torch.einsum("bhid,bhijd->bhij", plain.w(q), keys) / 2
+    assert_close(attention_weights(q, k, edges=EdgeTerms(e, w), score=score), logits.softmax(-1))

@@ -5,7 +5,14 @@ import inspect
 import pytest
 import torch
 
-from molattn.attention import MultiHeadAttention, attention_weights, causal_mask, causal_padding_mask, padding_mask
+from molattn.attention import (
+    MultiHeadAttention,
+    attend,
+    attention_weights,
+    causal_mask,
+    causal_padding_mask,
+    padding_mask,
+)
 from tests.assertions import assert_close, assert_identical
 
 F64 = torch.float64
@@ -116,3 +123,13 @@ def test_queries_and_cached_keys_of_different_batches_raise(batches):
     k, v = layer.project_keys_and_values(torch.randn(batches[1], 4, 8))
     with pytest.raises(ValueError, match=r"queries of batch \(\d,\), but keys and values of batch \(\d,\)"):
         attend_to(layer, torch.randn(batches[0], 2, 8), k, v)
+
+
+def test_a_mask_that_is_no_tensor_is_refused():
+    q, k, v = torch.randn(3, 2, 5, 4)
+    call = inspect.unwrap(attend)
+    for mask, kind in ((causal_mask(5).numpy(), "ndarray"), ([[True]], "list")):
+        with pytest.raises(
+            TypeError, match=f"the mask is a tensor or a layout, not of type {kind}: pass torch.as_tensor"
+        ):
+            call(q, k, v, mask)

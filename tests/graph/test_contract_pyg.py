@@ -516,6 +516,10 @@ with_edges = {"x": n, "edge_index": m, "edge_attr": n}
 sizes = [graph(7, 12, 3), graph(9, 30, 3)]
 gated = TensorDotConv(6, 4, heads=3, edge_dim=3, beta=True)
 exported("edge features and the gate", gated, with_edges, sizes)
+wide = TensorDotConv(6, 2, heads=3, edge_dim=3)
+exported("more edge than output channels", wide, with_edges, sizes)
+additive = TensorDotConv(6, 4, heads=3, edge_dim=3, score="additive")
+exported("edge features and the additive score", additive, with_edges, sizes)
 exported("two sets of nodes", TensorDotConv((6, 9), 4), {"x": (n, n), "edge_index": m}, [pair(7, 4, 12), pair(9, 5, 3)])
 exported("a model of two layers, saved and loaded", Two(), with_edges, sizes, saved=True)
 print(json.dumps(results))
@@ -532,6 +536,8 @@ COMPILED = [
 EXPORTED = [
     "an edge list",
     "edge features and the gate",
+    "more edge than output channels",
+    "edge features and the additive score",
     "two sets of nodes",
     "a model of two layers, saved and loaded",
 ]

@@ -139,6 +139,12 @@ def test_to_pyg_is_the_inverse_of_from_pyg(kind):
     x, edge_index, edge_attr = random_graph(5, edges=kind.get("edges", True))
     assert_identical(back(x, edge_index, edge_attr), theirs(x, edge_index, edge_attr))
     assert repr(back) == repr(theirs)
+    assert all(p.requires_grad for p in back.parameters())
+    theirs.lin_key.requires_grad_(False)
+    ours = TensorDotConv.from_pyg(theirs)
+    frozen = {name for name, p in ours.named_parameters() if not p.requires_grad}
+    assert frozen == {name for name, _ in ours.named_parameters() if name.startswith("phi_e.w_k.")}
+    assert [p.requires_grad for p in ours.to_pyg().parameters()] == [p.requires_grad for p in theirs.parameters()]
 
 
 def test_from_pyg_with_one_channel_and_no_edge_features():

@@ -57,6 +57,8 @@ def test_a_graph_from_pygs_tensors():
     assert_identical(torch.stack([graph.sender, graph.receiver]), batch.edge_index)
     single = Graph.from_edge_index(batch.x, batch.edge_index)
     assert single.num_graphs == 1 and single.node_graph.tolist() == [0] * 6
+    batch.edge_attr = batch.edge_attr[:, 0]  # one number for each edge, as many transforms of PyG give
+    assert_identical(Graph.from_pyg(batch).e, batch.edge_attr[:, None])
 
 
 def test_an_edge_list_keeps_order_and_drops_the_padding():

@@ -8,7 +8,15 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 
 from molattn.attention import record_backends
-from molattn.graph import AttentionEdgeUpdate, DenseGraph, EdgeEmbedding, GraphNetBlock, NodeUpdate, run_blocks
+from molattn.graph import (
+    AdditiveReadout,
+    AttentionEdgeUpdate,
+    DenseGraph,
+    EdgeEmbedding,
+    GraphNetBlock,
+    NodeUpdate,
+    run_blocks,
+)
 from molattn.graph.blocks import RelativeEdgeUpdate
 from molattn.kernels.blocks import LIBRARY
 from tests.assertions import assert_close
@@ -228,3 +236,16 @@ def test_edge_codes_of_the_padding_are_not_read(dtype):
     assert_close(run_blocks(blocks, graph.replace(e=None), dirty).v[graph.node_mask], expected.v[graph.node_mask], 0.0)
     with pytest.raises(IndexError):
         run_blocks(blocks, graph.replace(e=None), EdgeEmbedding((table,), (torch.full_like(codes, 255),)))
+
+
+@pytest.mark.parametrize("change", [Doubled, doubled_by_hook, doubled_in_place_of_forward])
+def test_the_layer_of_an_additive_readout_is_called_if_it_was_replaced(change):
+    readout = AdditiveReadout(4)
+    x = torch.randn(2, 3, 4, dtype=F64)
+    with torch.no_grad():
+        expected = torch.nn.functional.gelu(
+            2 * torch.nn.functional.linear(x, readout.w.weight.to(F64), readout.w.bias.to(F64))
+        )
+    readout.w = change(readout.w)
+    assert_close(readout.terms(x), expected, tol=1e-5)
+    assert readout.terms(x).dtype == F64

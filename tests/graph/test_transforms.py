@@ -224,6 +224,15 @@ def test_the_readout_of_many_nodes_in_sixteen_bits_is_a_mean(dtype):
         ({"v": torch.zeros(2, 5, 15)}, ValueError, "the nodes have 15 channels, and the block has node_dim=16"),
         ({"e": torch.zeros(2, 5, 5, 3, dtype=torch.float64)}, ValueError, "the edge features are torch.float64"),
         ({"node_mask": torch.ones(2, 5, dtype=torch.long)}, TypeError, "node_mask is boolean"),
+        ({"edge_mask": torch.ones(2, 5, 5)}, TypeError, "edge_mask is boolean, True where there is an edge"),
+        (
+            {"node_mask": torch.ones(2, 1, dtype=torch.bool)},
+            ValueError,
+            r"node_mask is \(2, 5\) for 2 graphs of 5 nodes",
+        ),
+        ({"node_mask": torch.ones(1, 5, dtype=torch.bool)}, ValueError, r"not of shape \(1, 5\)"),
+        ({"edge_mask": torch.ones(1, 5, 5, dtype=torch.bool)}, ValueError, r"edge_mask is \(2, 5, 5\)"),
+        ({"e": torch.zeros(1, 5, 5, 3)}, ValueError, r"e is \(2, 5, 5, channels\)"),
     ],
 )
 @pytest.mark.parametrize("names", [("compiled", "chunked", "fused"), ("reference",)])
@@ -235,12 +244,39 @@ def test_inputs_that_do_not_fit_a_block_are_named_by_every_backend(block, change
         block(graph)
 
 
+def test_an_edge_list_is_not_made_from_a_mask_of_integers():
+    graph = dense_graph(randn(2, 5, 4), None)
+    object.__setattr__(graph, "node_mask", torch.tensor([[1, 1, 1, 1, 1], [1, 0, 0, 0, 0]]))
+    with pytest.raises(TypeError, match=r"node_mask is boolean, True where there is a node, not torch\.int64"):
+        graph.to_edge_list()
+    for mask in (torch.ones(2, 5), torch.ones(2, 5, dtype=torch.long)):
+        call = inspect.unwrap(TensorDotConv.forward_dense)
+        with pytest.raises(TypeError, match="mask is boolean, not"):
+            call(TensorDotConv(4, 2), randn(2, 5, 4), mask)
+
+
+def test_graphs_are_moved_with_their_features():
+    dense = dense_graph(randn(2, 5, 4), randn(2, 5, 5, 2))
+    for graph in (dense, dense.to_edge_list()):
+        for moved in (graph.to(torch.float64), graph.to("cpu", torch.float64), graph.to(dtype=torch.float64)):
+            assert moved.v.dtype == moved.e.dtype == torch.float64
+            assert_close(moved.v.float(), graph.v)
+            assert type(moved) is type(graph) and moved.u is None
+        assert graph.to("meta").v.is_meta
+    assert dense.to(torch.float64).node_mask.dtype == torch.bool
+    assert dense.to_edge_list().to(torch.float64).sender.dtype == torch.int64
+    assert (dense == dense) is True and (dense == dense.to("cpu")) is False  # no comparison of tensors
+
+
 def test_edge_lists_that_do_not_fit_are_refused():
     x, e = randn(5, 16), randn(4, 3)
     make = inspect.unwrap(Graph.from_edge_index.__func__)  # without the tests' check of types, which would raise first
     with pytest.raises(TypeError, match=r"edge_index is of integers, not torch\.float32"):
         make(Graph, x, SENDERS_AND_RECEIVERS + 0.9, e)
-    with pytest.raises(ValueError, match="1 rows of edge_attr for 4 edges"):
-        make(Graph, x, SENDERS_AND_RECEIVERS, e[:1])
+    for wrong in (e[:1], e[:, 0]):
+        with pytest.raises(ValueError, match=r"edge_attr is \(edges, channels\) for 4 edges, not of shape \("):
+            make(Graph, x, SENDERS_AND_RECEIVERS, wrong)
+    with pytest.raises(ValueError, match=r"u is \(graphs, channels\), not of shape \(4,\)"):
+        make(Graph, x, SENDERS_AND_RECEIVERS, e, torch.ones(4))
     with pytest.raises(ValueError, match=r"edge_index is \(2, edges\), not \(4, 2\)"):
         make(Graph, x, SENDERS_AND_RECEIVERS.T, e)

@@ -120,3 +120,19 @@ def test_an_unknown_score_of_luong_raises_with_the_names_of_the_paper():
 def test_sizes_of_bahdanau_are_checked(size):
     with pytest.raises(ValueError, match=f"{size} must be at least 1, not 0"):
         Bahdanau(5, 5, 4, **{"hidden_dim": 4, size: 0})
+
+
+class Constant(Additive):
+    def forward(self, q, k, layout):
+        return 0 * super().forward(q, k, layout)
+
+
+def test_an_additive_score_that_was_changed_is_called():
+    """All logits are 0: each of three tokens has a third of the attention."""
+    hooked, calls = Additive(8, 8, 8), []
+    hooked.register_forward_hook(lambda _module, _inputs, output: calls.append(1) or 0 * output)
+    for score in (Constant(8, 8, 8), hooked):
+        model = Luong(9, 9, 4, 8, score=score)
+        _, weights = model(torch.tensor([[3, 4, 5]]), torch.tensor([[1, 2]]), return_weights=True)
+        assert_close(weights, torch.full_like(weights, 1 / 3))
+    assert len(calls) == 2  # one for each target token

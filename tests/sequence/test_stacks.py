@@ -119,6 +119,14 @@ def test_forward_with_cache_in_pieces_equals_forward(norm_first):
         at = until
 
 
+def test_a_decoder_needs_a_cache_for_each_layer():
+    decoder = Decoder(2, 8, 2)
+    caches = decoder.init_cache(torch.randn(1, 3, 8))
+    for wrong in ((), caches[:1], (*caches, caches[0])):
+        with pytest.raises(ValueError, match=f"{len(wrong)} caches for 2 layers: pass those of init_cache"):
+            decoder.forward_with_cache(torch.randn(1, 1, 8), wrong)
+
+
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_gradients_of_the_layers_in_float64(norm_first):
     torch.manual_seed(0)
