@@ -76,8 +76,8 @@ class GraphLayerCase:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype of the module."""
-        return next(self.module.parameters()).dtype
+        """The dtype of the graphs and of the module."""
+        return self.graph.v.dtype
 
     @property
     def sizes(self) -> list[int]:

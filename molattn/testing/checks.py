@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from molattn.errors import check_type
 from molattn.graph import DenseGraph
@@ -44,7 +46,8 @@ def check_model(
 
     Raises:
         CheckFailed: a check failed; the message says which property does not hold, and by how much.
-        TypeError: a module that is none of these, or one without attributes for its sizes.
+        TypeError: a module that is none of these, one without attributes for its sizes, or a lazy one that has not been
+            called.
 
     >>> import torch
     >>> from molattn.attention import MultiHeadAttention
@@ -60,6 +63,8 @@ def check_model(
     the order of the nodes changes the outputs
     """
     check_type(model, nn.Module, "check_model")
+    if any(is_lazy(x) for x in chain(model.parameters(), model.buffers())):
+        raise TypeError(f"{type(model).__name__} is not initialized: call it once, to infer its sizes")
     copy = deepcopy(model).cpu().eval()
     if rows_sum_to_one is None:
         rows_sum_to_one = bool(getattr(model, "rows_sum_to_one", True))
@@ -216,7 +221,8 @@ def _cases(module: nn.Module, graphs: DenseGraph | None) -> list[Case]:
         found = [getattr(module, name) for name in names if hasattr(module, name)]
         dims.append((found[0] or 0) if found else 0)
     if not isinstance(dims[0], int) or not dims[0]:
-        raise TypeError(f"{type(module).__name__} has no node_dim: pass graphs to test it on")
+        kind = type(module).__name__
+        raise TypeError(f"{kind} has no node_dim, nor one in_channels for all nodes: pass graphs to test it on")
     return [GraphLayerCase(module, random_graphs(*dims, density=density)) for density in (None, 0.5)]
 
 

@@ -206,3 +206,22 @@ def test_what_is_no_module_is_a_type_error():
     for wrong, name in ((None, "NoneType"), (Layer, "type"), ([Layer()], "list: pass one of its elements")):
         with pytest.raises(TypeError, match=f"^check_model takes a Module, not {name}$"):
             inspect.unwrap(check_model)(wrong)  # without the tests' check of its annotation
+
+
+class Averaged(nn.Module):
+    """Nodes that get the mean of their graph: a layer without parameters."""
+
+    node_dim = 3
+
+    def forward(self, graph):
+        mean = graph.sum_nodes(graph.v) / graph.count_nodes().to(graph.v.dtype).unsqueeze(-1)
+        return graph.replace(v=graph.broadcast_to_nodes(mean).expand_as(graph.v))
+
+
+def test_a_layer_needs_no_parameters():
+    assert check_model(Averaged())
+
+
+def test_a_lazy_layer_has_to_be_called_first():
+    with pytest.raises(TypeError, match="TensorDotConv is not initialized: call it once"):
+        check_model(TensorDotConv(-1, 8))
