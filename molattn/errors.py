@@ -360,8 +360,8 @@ def short_ascii(text: object, limit: int = _MAX_LENGTH) -> str:
         limit: characters of the result, at least 3.
 
     >>> from molattn.errors import short_ascii
-    >>> print(short_ascii("СO"))  # a Cyrillic letter, which looks like a carbon
-    'СO'
+    >>> print(short_ascii("\u0421O"))  # a Cyrillic letter, which looks like a carbon
+    '\u0421O'
     """
     return _truncate(ascii(text), limit)
 
