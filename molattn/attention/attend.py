@@ -1,6 +1,6 @@
 """`attention_weights` and `attend`: the single entry point of every attention in the library."""
 
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
@@ -161,9 +161,7 @@ def split_mask(mask: Tensor, bias: Tensor | None = None) -> tuple[Tensor, Tensor
     return valid, added if bias is None else bias + added
 
 
-def _as_layout(
-    layout: AttentionLayout | Tensor | None, bias: Tensor | None, q: Tensor
-) -> tuple[AttentionLayout, Tensor | None]:
+def _as_layout(layout: Any, bias: Tensor | None, q: Tensor) -> tuple[AttentionLayout, Tensor | None]:
     """The layout and the bias: a mask becomes a `DenseLayout`, and a float mask is first split into mask and bias."""
     if layout is None:
         layout = DenseLayout()
