@@ -214,7 +214,7 @@ class _ExactLogP(dict[str, np.ndarray]):
         return np.array([atom_contributions(smiles, "log_p").sum()])
 
 
-def _exact(task: TaskData, folder: Path) -> dict[str, Values]:  # noqa: ARG001
+def _exact(task: TaskData) -> dict[str, Values]:
     if task.table.stem != "crippen":
         return {}
     unused = build_model(GraphModelConfig(hidden_dim=8, num_layers=1, num_heads=2), 1).eval()
@@ -266,7 +266,7 @@ def measure(arguments: argparse.Namespace, name: str) -> dict[str, Any]:
         "additive": lambda: _molattn(task, arguments.output, "additive"),
         "chemprop": lambda: _chemprop(task, arguments.output, arguments.peers, arguments.max_myerson),
         "lightgbm": lambda: _lightgbm(task, arguments.output),
-        "exact": lambda: _exact(task, arguments.output),
+        "exact": lambda: _exact(task),
         "random": lambda: _random(task, arguments.output),
     }
     scores: dict[str, Any] = {}

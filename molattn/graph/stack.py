@@ -78,8 +78,9 @@ def run_blocks(blocks: Iterable[Any], graph: DenseGraph, edge_embedding: EdgeEmb
 
     Raises:
         IndexError: an edge code that is out of range.
-        ValueError: nodes with another number of channels than the first block, or edge features of another dtype.
-        TypeError: a node_mask that is not boolean.
+        ValueError: nodes with another number of channels than the first block, edge features of another dtype, or masks
+            of another shape than the nodes.
+        TypeError: a mask that is not boolean.
 
     >>> import torch
     >>> from molattn.graph import DenseGraph, GraphNetBlock, run_blocks

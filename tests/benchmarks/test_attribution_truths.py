@@ -55,7 +55,7 @@ def test_no_label_of_a_test_molecule_is_in_the_table(data, tmp_path):
 def test_with_the_exact_log_p_terms_are_those_of_hand_calculation(data, tmp_path):
     """Ethanol from its fragments CH4, H2O, C2H6 and CH3OH: the middle carbon is first in a third of the orders."""
     task = prepare(data, "crippen", tmp_path, 5)
-    found = _exact(task, tmp_path)
+    found = _exact(task)
     i = task.smiles.index("CCO")
     c, o, cc, co, cco = (atom_contributions(smiles, "log_p").sum() for smiles in ("C", "O", "CC", "CO", "CCO"))
     wanted = [
@@ -66,7 +66,7 @@ def test_with_the_exact_log_p_terms_are_those_of_hand_calculation(data, tmp_path
     np.testing.assert_allclose(found["exact log P: fragment-shapley"][i], wanted, atol=1e-9)
     for values, truth in zip(found["truth, ties at random"], task.truth, strict=True):
         np.testing.assert_allclose(values, truth, atol=1e-8)
-    assert _exact(prepare(data, "N", tmp_path, 5), tmp_path) == {}
+    assert _exact(prepare(data, "N", tmp_path, 5)) == {}
 
 
 @pytest.mark.parametrize("name", MEASURES)

@@ -205,10 +205,8 @@ def parse_lists(texts: Sequence[str], names: Sequence[str]) -> tuple[list[npt.ND
             return [], f"column {short_repr(name)}: {short_ascii(text)}: {error}"
         for atom, item in enumerate(items):
             if item and parse_finite(item) is None:
-                return (
-                    [],
-                    f"column {short_repr(name)}, atom {atom} (from 0): {short_ascii(item)} is not a finite number",
-                )
+                where = f"column {short_repr(name)}, atom {atom} (from 0)"
+                return [], f"{where}: {short_ascii(item)} is not a finite number"
         lists.append(np.array([float(item) if item else math.nan for item in items], dtype=np.float64))
     return lists, None
 
