@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from molattn.attention.unmodified import are_unmodified
 from molattn.chem import DEFAULT_READ_OPTIONS, Progress, ReadOptions
 from molattn.data.store.batches import Batch
 from molattn.data.store.packing import Packing
@@ -161,7 +162,13 @@ class MoleculeModel(nn.Module, ABC):
         return rows_per_molecule(molecules, self.atom_level)
 
     def apply_head(self, molecules: Tensor) -> Tensor:
-        """The head, (b, d + k) -> (b, outputs), in the dtype of `molecules`; see `to_float64`."""
+        """The head, (b, d + k) -> (b, outputs), in the dtype of `molecules`; see `to_float64`.
+
+        A head with a hook, or that was replaced, is called, in its own dtype.
+        """
+        if not are_unmodified(nn.Linear, self.head):
+            dtype = next((p.dtype for p in self.head.parameters()), molecules.dtype)
+            return self.head(molecules.to(dtype)).to(molecules.dtype)
         return F.linear(molecules, self.head.weight.to(molecules.dtype), self.head.bias.to(molecules.dtype))
 
     def descriptor_terms(self, batch: Batch) -> Tensor:

@@ -109,3 +109,17 @@ def test_the_default_model_trains_and_predicts_in_one_fused_operation():
 def test_an_invalid_setting_is_an_error(settings, says):
     with pytest.raises(ValueError, match=says):
         build_model(resolve(None, {"base": "none"}, (*SETTINGS, *settings)).model, 1)
+
+
+def test_a_head_with_a_hook_or_of_a_subclass_is_called(model_and_batch):
+    model, batch = model_and_batch
+    expected, inputs = model(batch), []
+    hook = model.head.register_forward_hook(lambda _, x, y: inputs.append(x[0]) or 2 * y)
+    assert_close(model(batch), 2 * expected, 1e-4)
+    assert_close(model.attention(batch)[0], 2 * expected, 1e-4)
+    assert_close(inputs[0].double(), model.embeddings(batch).double(), 1e-5)
+    hook.remove()
+    head, model.head = model.head, torch.nn.Sequential(model.head, torch.nn.Tanh())
+    assert_close(model(batch), expected.tanh(), 1e-4)
+    model.head = head
+    assert_close(model(batch), expected, 1e-6)
