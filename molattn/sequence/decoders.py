@@ -113,7 +113,7 @@ class Bahdanau(RecurrentDecoder[BahdanauState]):
         """Encodes the source, (batch, source): the state before the first target token.
 
         Raises:
-            ValueError: there is padding before a token.
+            ValueError: the source has another shape; there is padding before a token.
         """
         memory, (last,) = self.encoder(source)
         s = torch.tanh(self.w_s(last[1]))
@@ -241,7 +241,7 @@ class Luong(RecurrentDecoder[LuongState]):
         """Encodes the source, (batch, source): the state before the first target token.
 
         Raises:
-            ValueError: there is padding before a token.
+            ValueError: the source has another shape; there is padding before a token.
         """
         memory, hidden = self.encoder(source)
         attentional = memory.new_zeros(len(memory), self.w_c.out_features)

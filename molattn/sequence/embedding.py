@@ -29,6 +29,20 @@ def zero_nonfinite_padding(x: Float[Tensor, "b n d"], mask: Tensor | None) -> Fl
     return DenseLayout(mask if mask.dtype == torch.bool else mask != -torch.inf).zero_nonfinite_padding(x)
 
 
+def check_tokens(**tokens: Tensor) -> None:
+    """Checks that each is (batch, length), with the same batch size.
+
+    Raises:
+        ValueError: one is not; the message names it.
+    """
+    for name, x in tokens.items():
+        if x.dim() != 2:
+            raise ValueError(f"{name} is (batch, length) integers, not of shape {tuple(x.shape)}")
+    if len({len(x) for x in tokens.values()}) > 1:
+        sizes = " and ".join(f"{len(x)} {name}s" for name, x in tokens.items())
+        raise ValueError(f"{sizes}: one target is needed for each source")
+
+
 ChannelOrder = Callable[[Tensor, Tensor], Tensor]
 """An order of channels: from sines and cosines, (n, channels) each, to the positional encoding, (n, d_model)."""
 

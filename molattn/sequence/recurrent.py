@@ -12,7 +12,7 @@ from molattn.attention import Additive, Score, attend
 from molattn.attention.arguments import check_sizes
 from molattn.attention.unmodified import are_unmodified
 from molattn.errors import unknown_choice
-from molattn.sequence.embedding import PAD
+from molattn.sequence.embedding import PAD, check_tokens
 
 Hidden = tuple[Tensor, ...]
 """The hidden state: h of a GRU, or h and c of an LSTM, each (layers * directions, batch, hidden_dim)."""
@@ -132,8 +132,9 @@ class RecurrentEncoder(nn.Module):
             of padding alone gives zeros.
 
         Raises:
-            ValueError: there is padding before a token.
+            ValueError: the source has another shape; there is padding before a token.
         """
+        check_tokens(source=source)
         lengths = source_lengths(source)
         x = self.dropout(self.embedding(source))
         if not source.numel():
@@ -227,9 +228,10 @@ class RecurrentDecoder(nn.Module, Generic[State]):
             (batch, target, target_vocab); with `return_weights` also the alignment, (batch, target, source).
 
         Raises:
-            ValueError: the source has padding before a token; the target is empty; with the location score, the source
-                is longer than its maximum.
+            ValueError: source or target has another shape, or their numbers differ; the source has padding before a
+                token; the target is empty; with the location score, the source is longer than its maximum.
         """
+        check_tokens(source=source, target=target)
         if not target.shape[1]:
             raise ValueError("an empty target: it needs at least the start token")
         state, features, alignment = self.init_state(source), [], []

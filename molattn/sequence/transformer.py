@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from molattn.attention import causal_padding_mask, padding_mask
 from molattn.sequence.caches import DecoderLayerCache
-from molattn.sequence.embedding import PAD, ChannelOrder, PositionalEmbedding
+from molattn.sequence.embedding import PAD, ChannelOrder, PositionalEmbedding, check_tokens
 from molattn.sequence.layers import Activation
 from molattn.sequence.stacks import Decoder, Encoder
 
@@ -151,7 +151,11 @@ class Transformer(nn.Module):
 
         Returns:
             (batch, target, target_vocab); with `return_weights` also the `TransformerWeights`.
+
+        Raises:
+            ValueError: source or target has another shape, or their numbers differ.
         """
+        check_tokens(source=source, target=target)
         source_mask = padding_mask(source != PAD)
         x, y = self.embed_source(source), self.embed_target(target)
         masks = causal_padding_mask(target != PAD), source_mask
@@ -162,7 +166,12 @@ class Transformer(nn.Module):
         return self.output(y), TransformerWeights(encoder, decoder.self_attention, decoder.cross_attention)
 
     def init_state(self, source: Int[Tensor, "b m"]) -> TransformerState:
-        """Encodes the source, (batch, source): the state before the first target token."""
+        """Encodes the source, (batch, source): the state before the first target token.
+
+        Raises:
+            ValueError: the source has another shape.
+        """
+        check_tokens(source=source)
         source_mask = padding_mask(source != PAD)
         memory = self.encoder(self.embed_source(source), source_mask)
         return TransformerState(self.decoder.init_cache(memory), source_mask, source_mask[..., :0])

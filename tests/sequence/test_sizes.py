@@ -14,6 +14,7 @@ from molattn.sequence import (
     Residual,
     Transformer,
 )
+from tests.sequence.models import ALL, SOURCE, TARGET, make
 
 LAYERS = {
     "general": (General, {"query_dim": 4, "key_dim": 4}),
@@ -48,3 +49,15 @@ def test_a_stack_may_have_no_layers_but_not_fewer(stack):
         stack(-1, 8, 2)
     with pytest.raises(ValueError, match="num_layers must be at least 0, not -1"):
         Transformer(5, 5, 8, 2, num_layers=-1)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_tokens_of_other_shapes_raise(name):
+    model = make(name)
+    refused = (ValueError, TypeError)  # the check of annotations has its own error
+    with pytest.raises(refused, match=r"source is \(batch, length\) integers, not of shape \(5,\)|Type-check error"):
+        model.init_state(SOURCE[0])
+    with pytest.raises(refused, match=r"target is \(batch, length\) integers, not of shape \(4,\)|Type-check error"):
+        model(SOURCE, TARGET[0])
+    with pytest.raises(refused, match="3 sources and 2 targets: one target is needed for each source|Type-check error"):
+        model(SOURCE, TARGET[:2])
