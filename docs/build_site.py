@@ -3,7 +3,7 @@
     python docs/build_site.py [--execute]
 
 It needs the extra `docs`. Every warning is an error. The notebooks are committed without outputs; `--execute` runs
-them, with few steps if MOLATTN_FAST=1 is set.
+them, as many at once as there are processors, with few steps if MOLATTN_FAST=1 is set.
 """
 
 import argparse
@@ -13,8 +13,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+from jupyter_cache import get_cache
+from jupyter_cache.executors import load_executor
+
 ROOT = Path(__file__).parents[1]
 SITE, DOCTREES = ROOT / "build" / "site", ROOT / "build" / "doctrees"
+EXECUTED = ROOT / "build" / "notebooks"
+
+
+def run_notebooks(timeout_s: int = 1200) -> None:
+    """Run the notebooks whose outputs are not in the cache yet, which Sphinx reads.
+
+    One that fails is not cached: Sphinx runs it again, and reports the error with its place.
+    """
+    cache = get_cache(EXECUTED)
+    for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        cache.add_nb_to_project(str(notebook))
+    load_executor("local-parallel", cache).run_and_cache(timeout=timeout_s)
 
 
 def main() -> None:
@@ -24,6 +39,8 @@ def main() -> None:
     environment = dict(os.environ)
     if parser.parse_args().execute:
         environment["MOLATTN_DOCS_EXECUTE"] = "1"
+        os.environ["OMP_NUM_THREADS"] = "1"  # of each notebook
+        run_notebooks()
     # Sphinx does not renew the pages of the code when the pages that they lead to change.
     shutil.rmtree(SITE / "_modules", ignore_errors=True)
     options = ["-W", "--keep-going", "-q", "-b", "html", "-c", str(ROOT / "docs"), "-d", str(DOCTREES)]

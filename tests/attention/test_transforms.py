@@ -312,11 +312,15 @@ EVERY_LAYER = """
 for kind in sys.argv[2:]:
     check(MultiHeadAttention(8, 2), x, mask=MASKS[kind])
 """
-EVERY_MODEL = """
-for normalizer in NORMALIZERS:
-    check(MultiHeadAttention(8, 2, normalizer=normalizer, score="additive"), x, mask=BOTH)
+EVERY_STACK = """
 check(Encoder(2, 8, 2), x, MASKS["padding"])
 check(Decoder(1, 8, 2), x, x, BOTH, MASKS["padding"])
+"""
+EVERY_NORMALIZER = """
+for normalizer in NORMALIZERS:
+    check(MultiHeadAttention(8, 2, normalizer=normalizer, score="additive"), x, mask=BOTH)
+"""
+WHOLE_MODEL = """
 model = Transformer(11, 13, 8, 2, num_layers=1)
 check(model, torch.tensor([[3, 4, 5, 0], [3, 0, 0, 0]]), torch.tensor([[1, 6, 7], [1, 2, 0]]))
 """
@@ -332,10 +336,16 @@ def test_a_masked_layer_compiles_to_one_graph():
     run_alone(EVERY_LAYER, "aot_eager", "both")
 
 
+# "eager" traces the graph, "aot_eager" also that of the gradient, which takes four times as long.
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
-def test_every_mask_and_every_stack_compile_to_one_graph():
-    run_alone(EVERY_LAYER + EVERY_MODEL, "aot_eager", *MASKS)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("code", "backend"),
+    [(EVERY_LAYER + EVERY_STACK, "eager"), (EVERY_NORMALIZER, "aot_eager"), (WHOLE_MODEL, "aot_eager")],
+    ids=["masks and stacks", "normalizers", "Transformer"],
+)
+def test_layers_and_models_compile_to_one_graph(code, backend):
+    run_alone(code, backend, *MASKS)
 
 
 @pytest.mark.slow
