@@ -10,15 +10,20 @@ The pages are some of each kind, the given ones, such as `docs/guide/tune`, or a
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from axe_playwright_python.base import AXE_SCRIPT
 from browser import chromium
-from playwright.sync_api import Browser, Page, ViewportSize
+from playwright.sync_api import Page, ViewportSize
 
+Scheme = Literal["light", "dark"]
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 SCREENS: dict[str, ViewportSize] = {"wide": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
 MAIN = [
     "README",
@@ -51,18 +56,17 @@ def findings(tab: Page) -> Iterator[str]:
         yield f"is {width} pixels wide on a screen of {screen}"
 
 
-def check(browser: Browser, site: Path, names: list[str], pictures: Path | None) -> Iterator[str]:
-    """The findings of all pages on all screens."""
-    for screen, size in SCREENS.items():
-        for scheme in ("light", "dark"):
-            context = browser.new_context(viewport=size, color_scheme=scheme)
-            tab = context.new_page()
-            for name in names:
-                tab.goto((site / f"{name}.html").as_uri())
-                yield from (f"{name}, {screen}, {scheme}: {text}" for text in findings(tab))
-                if pictures is not None:
-                    tab.screenshot(path=pictures / f"{name.replace('/', '-')}-{screen}-{scheme}.png")
-            context.close()
+def check(site: Path, names: list[str], pictures: Path | None, screen: str, scheme: Scheme) -> list[str]:
+    """The findings of all pages on one screen in one colour scheme, in a browser of its own."""
+    found = []
+    with chromium() as browser:
+        tab = browser.new_page(viewport=SCREENS[screen], color_scheme=scheme)
+        for name in names:
+            tab.goto((site / f"{name}.html").as_uri())
+            found += [f"{name}, {screen}, {scheme}: {text}" for text in findings(tab)]
+            if pictures is not None:
+                tab.screenshot(path=pictures / f"{name.replace('/', '-')}-{screen}-{scheme}.png")
+    return found
 
 
 def main() -> None:
@@ -79,8 +83,9 @@ def main() -> None:
     if arguments.pictures is not None:
         arguments.pictures.mkdir(parents=True, exist_ok=True)
     names = pages(site) if arguments.all else arguments.pages or MAIN
-    with chromium() as browser:
-        found = list(check(browser, site, names, arguments.pictures))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        views = [(screen, scheme) for screen in SCREENS for scheme in SCHEMES]
+        found = list(chain.from_iterable(pool.map(lambda v: check(site, names, arguments.pictures, *v), views)))
     print("\n".join(found) if found else f"{len(names)} pages on {len(SCREENS)} screens, light and dark: nothing found")
     sys.exit(bool(found))
 
