@@ -16,12 +16,20 @@ already closed at the start, a full disk or a folder without write permission gi
 """
 
 import difflib
+import errno
 import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 _T = TypeVar("_T")
+
+DISK_FULL = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is exceeded",
+    errno.EFBIG: "a file exceeds the size limit",
+}
+"""Why a file cannot grow, by the number of the `OSError`."""
 
 
 class MolattnError(Exception):

@@ -8,13 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from molattn.cli.terminal import discard_output, print_status, warn
-from molattn.errors import InputError, MolattnError, MolattnWarning, short_repr
-
-_DISK_FULL = {
-    errno.ENOSPC: "the disk is full",
-    errno.EDQUOT: "the disk quota is exceeded",
-    errno.EFBIG: "a file exceeds the size limit",
-}
+from molattn.errors import DISK_FULL, InputError, MolattnError, MolattnWarning, short_repr
 
 _FILE_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP, errno.EISDIR, errno.ENOTDIR)
 _FILE_ERRORS += (errno.EIO, errno.EBADF, errno.EMFILE, errno.ENFILE, errno.ENXIO, errno.ESTALE)
@@ -28,8 +22,9 @@ def describe_environment_error(error: Exception) -> str:
         return f"{short_repr(text, 80)} cannot be encoded as UTF-8: give another name or value"
     if not isinstance(error, OSError):
         return ""
-    if error.errno in _DISK_FULL:
-        return f"{_DISK_FULL[error.errno]}: free some space and run it again; files from before are unchanged"
+    if error.errno in DISK_FULL:
+        where = "" if error.filename is None else f"{error.filename}: "
+        return f"{where}{DISK_FULL[error.errno]}: free some space and run it again; files from before are unchanged"
     if error.errno == errno.EBADF and error.filename is None:
         return "standard output cannot be written to: open it, or give --output"
     if error.errno in _FILE_ERRORS and error.filename is not None:

@@ -12,6 +12,7 @@ from typing import IO
 
 from molattn.data import locks
 from molattn.data.paths import sibling_path
+from molattn.errors import DISK_FULL
 
 MAX_UNPACKED = 4 * 1024**3
 """Maximum unpacked bytes of a compressed file."""
@@ -37,7 +38,7 @@ def atomic_write(path: str | Path, mode: str = "wb", **options: str) -> Iterator
         options: of `open`, such as the encoding.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: the file cannot be written; if the disk is full, the error has the name of the file.
     """
     path = Path(os.path.realpath(path))
     _remove_stale(path)
@@ -53,8 +54,10 @@ def atomic_write(path: str | Path, mode: str = "wb", **options: str) -> Iterator
                 file.close()  # Windows cannot rename an open file
             # Within the block, because closing releases the lock, and an unlocked file counts as stale.
             os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in DISK_FULL and error.filename is None:
+            error.filename = str(path)  # of a write, the error has none
         raise
 
 

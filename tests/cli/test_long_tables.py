@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -301,7 +302,7 @@ def test_a_full_disk_loses_no_finished_part(
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         answer = molattn("predict", run, many, "-o", tmp_path / "out.csv")
-    assert answer.code == 3 and "the disk is full" in answer.err
+    assert answer.code == 3 and re.search(rf"error: {re.escape(str(tmp_path))}/\S+: the disk is full", answer.err)
     assert molattn("predict", run, many, "-o", tmp_path / "out.csv", "--resume").code == 0
     assert (tmp_path / "out.csv").read_bytes() == whole.read_bytes()
     assert [p.name for p in tmp_path.iterdir()] == ["out.csv"]
