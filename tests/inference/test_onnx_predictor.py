@@ -1,9 +1,11 @@
 """An exported model predicts what the model predicts: every kind of model, batches of any size, padded or not."""
 
 import json
+from collections import ChainMap
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -181,17 +183,23 @@ def settings_of(**changes: Any) -> GraphModelConfig:
     return GraphModelConfig(**{"hidden_dim": 16, "num_layers": 1, "num_heads": 8} | changes)
 
 
-CONFIGS = {
-    **{f"score {name}": {"score": name} for name in (*SCORES, *SCORES_WITH_WEIGHTS) if name != "location"},
-    **{f"normalizer {name}": {"normalizer": name} for name in NORMALIZERS},
-    **{f"temperature {t:g}": {"temperature": t} for t in (0.0, 0.5, 1e9)},
-    **{f"preset {name}": {"num_layers": 2} | preset.settings.get("model", {}) for name, preset in PRESETS.items()},
-    **{f"edges {name}": {"edges": [name]} for name in EDGE_ENCODINGS},
-    **{f"readout {name}": {"readout": name, "global_dim": 8, "virtual_node": True} for name in READOUTS},
-    **{f"join {name}": {"join": name} for name in ("mean", "max")},
-    "no edges": {"edges": []},
-    "bonded": {"neighbours": "bonded"},
+EDGES = [*([name] for name in EDGE_ENCODINGS), []]
+NORMALIZED = [
+    *({"normalizer": name} for name in NORMALIZERS),
+    *({"temperature": t} for t in (0.0, 0.5, 1e9)),
+]
+SCORED = [{"score": name} for name in (*SCORES, *SCORES_WITH_WEIGHTS) if name != "location"]
+POOLED = [{"readout": name, "global_dim": 8, "virtual_node": True} for name in READOUTS]
+JOINED = [{"join": name} for name in ("concat", "mean", "max")]
+NEIGHBOURS = [{"neighbours": name} for name in ("all", "bonded")]
+CONFIGS: dict[str, dict[str, Any]] = {
+    f"preset {name}": {"num_layers": 2} | preset.settings.get("model", {}) for name, preset in PRESETS.items()
 }
+# Every choice of every setting, several at once, because each export takes seconds.
+for edges, *others in zip(EDGES, *map(cycle, (NORMALIZED, SCORED, POOLED, JOINED, NEIGHBOURS)), strict=False):
+    changes = {"edges": edges} | dict(ChainMap(*others))
+    name = ", ".join(str(changes[key]) for key in changes if key not in ("global_dim", "virtual_node"))
+    CONFIGS[name] = changes
 
 
 @pytest.mark.slow
@@ -202,8 +210,18 @@ def test_models_of_every_setting_predict_the_same(name: str, tmp_path: Path) -> 
     check(_artifact(config=config, read_options=options), tmp_path)
 
 
-def test_the_settings_have_every_block() -> None:
-    assert {settings_of(**config).attention for config in CONFIGS.values()} == set(BLOCKS)
+def test_the_settings_have_every_choice() -> None:
+    configs = [settings_of(**config) for config in CONFIGS.values()]
+    for name, choices in {
+        "attention": BLOCKS,
+        "normalizer": NORMALIZERS,
+        "readout": READOUTS,
+        "score": {*SCORES, *SCORES_WITH_WEIGHTS} - {"location"},
+        "join": ("concat", "mean", "max"),
+        "neighbours": ("all", "bonded"),
+    }.items():
+        assert {getattr(config, name) for config in configs} >= set(choices)
+    assert {edge for config in configs for edge in config.edges} >= set(EDGE_ENCODINGS)
 
 
 def test_batches_of_any_size(default: tuple[Predictor, OnnxPredictor]) -> None:
