@@ -1,7 +1,7 @@
 """The messages e'_k, the output of an edge update: as weights and values, computed lazily, or materialized."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -82,12 +82,24 @@ class EdgeMessages:
 
         The result is cached, since both rho_ev and rho_eu use it: do not modify it in place.
         """
-        # torch.compile cannot trace the lock of a cached property, and removes the duplicate computation itself.
-        return self._compute_sum() if torch.compiler.is_compiling() else self._sum
+        return self._once("sum", self._compute_sum)
 
-    @cached_property
-    def _sum(self) -> Tensor:
-        return self._compute_sum()
+    def _once(self, name: str, compute: Callable[[], Tensor]) -> Tensor:
+        """The result of `compute`, which is called once.
+
+        A result without gradients, of a call within `torch.no_grad`, is not returned where gradients are recorded.
+        """
+        if torch.compiler.is_compiling():  # a compiler removes the duplicate computation itself
+            return compute()
+        cache = vars(self).setdefault("cache", {})  # in `vars`, as the fields of a frozen class cannot be set
+        if not self._has(name):
+            cache[name] = compute(), torch.is_grad_enabled()
+        return cache[name][0]
+
+    def _has(self, name: str) -> bool:
+        """Whether `_once` has a result of this name that can be used."""
+        _, with_gradients = vars(self).get("cache", {}).get(name, (None, None))
+        return with_gradients is not None and with_gradients >= torch.is_grad_enabled()
 
     def _compute_sum(self) -> Tensor:
         total = self.graph.attention_layout.weighted_sum(self.weights_after_dropout, self.values)
@@ -139,16 +151,16 @@ class LazyEdgeMessages(EdgeMessages):
         vars(messages).update(graph=graph, call=call, dropout_mask=dropout_mask, values=call.v, edges=edges, w_ve=w_ve)
         return messages
 
-    @cached_property
+    @property
     def weights(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return vars(self)["call"].weights()
+        return self._once("weights", vars(self)["call"].weights)
 
-    @cached_property
+    @property
     def weights_after_dropout(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
         return apply_dropout(self.weights, vars(self)["dropout_mask"])
 
     def _compute_sum(self) -> Tensor:
-        if "weights" in vars(self):
+        if self._has("weights"):
             return super()._compute_sum()
         total = vars(self)["call"].sum(vars(self)["dropout_mask"])
         return (total if isinstance(self.graph, Graph) else total.transpose(1, 2)).flatten(-2)
