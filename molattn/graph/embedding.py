@@ -11,6 +11,7 @@ from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
 from molattn.attention.arguments import check_sizes
+from molattn.attention.unmodified import are_unmodified
 from molattn.kernels import lookup
 from molattn.kernels.dispatch import Operation
 from molattn.kernels.operations import eager_unsupported_reason
@@ -30,6 +31,16 @@ def look_up(table: Float[Tensor, "c d"], codes: Integer[Tensor, "*items"]) -> Fl
         ValueError: codes that are not integers.
     """
     return _sum_of_rows(table, codes.unsqueeze(-1), (len(table),), None, None)
+
+
+def table_of(embedding: nn.Module, size: int, device: torch.device) -> Float[Tensor, "c d"]:
+    """The rows of the codes 0 to size - 1: the weights of a `torch.nn.Embedding`.
+
+    An embedding with a hook, or that was replaced, as by an adapter, is called.
+    """
+    if are_unmodified(nn.Embedding, embedding):
+        return embedding.weight  # pyright: ignore[reportReturnType]
+    return embedding(torch.arange(size, device=device))
 
 
 class SumEmbedding(nn.Module):
@@ -86,7 +97,8 @@ class SumEmbedding(nn.Module):
         """
         if codes.shape[-1] != len(self.sizes):
             raise ValueError(f"codes has {codes.shape[-1]} codes in its last dimension, not {len(self.sizes)}")
-        return _sum_of_rows(self.table.weight, codes, self.sizes, self.offsets, self.limits)
+        table = table_of(self.table, sum(self.sizes), self.offsets.device)
+        return _sum_of_rows(table, codes, self.sizes, self.offsets, self.limits)
 
 
 _FITS_INT32 = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.uint16)

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib import import_module
+from itertools import chain
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -167,12 +168,28 @@ class MoleculeModel(nn.Module, ABC):
         A head with a hook, or that was replaced, is called, in its own dtype.
         """
         if not are_unmodified(nn.Linear, self.head):
-            dtype = next((p.dtype for p in self.head.parameters()), molecules.dtype)
+            # A head without parameters, such as a quantized one, takes what the other layers compute with.
+            dtype = next(p.dtype for p in chain(self.head.parameters(), self.parameters()))
             return self.head(molecules.to(dtype)).to(molecules.dtype)
         return F.linear(molecules, self.head.weight.to(molecules.dtype), self.head.bias.to(molecules.dtype))
 
+    def check_linear_head(self) -> None:
+        """Checks that the output is linear in the input of the head, so that it has terms.
+
+        Raises:
+            ValueError: the head was replaced, or has a hook.
+        """
+        if not are_unmodified(nn.Linear, self.head):
+            kind = type(self.head).__name__
+            raise ValueError(f"the head, a {kind}, was replaced or has a hook: the output has no terms")
+
     def descriptor_terms(self, batch: Batch) -> Tensor:
-        """The contribution W_j z_j of each descriptor, (b, k, outputs): head([r, z]) = W_r r + sum_j W_j z_j + bias."""
+        """The contribution W_j z_j of each descriptor, (b, k, outputs): head([r, z]) = W_r r + sum_j W_j z_j + bias.
+
+        Raises:
+            ValueError: the head was replaced, or has a hook.
+        """
+        self.check_linear_head()
         d = self.head.in_features - self.num_descriptors
         if batch.descriptors is None:
             return self.head.weight.new_zeros(len(batch), 0, self.head.out_features)

@@ -138,7 +138,8 @@ class GraphModel(MoleculeModel):
 
     def forward_features(self, batch: MoleculeBatch) -> DenseGraph:
         """The batch as graphs after all blocks; without edge features if the blocks use the embedding tables."""
-        edges = self.edges.edge_embedding(batch) if self.edges is not None and self.virtual_node is None else None
+        has_table = self.edges is not None and self.virtual_node is None
+        edges = self.edges.edge_embedding_of_forward(batch) if has_table else None  # pyright: ignore[reportOptionalMemberAccess]
         if edges is not None:
             return run_blocks(self.blocks, self._embed_nodes(batch), edges)
         return self.forward_blocks(self.input_graph(batch))
@@ -190,8 +191,9 @@ class GraphModel(MoleculeModel):
         same for every node, is part of the constant.
 
         Raises:
-            ValueError: another readout, or atom-level targets.
+            ValueError: another readout, atom-level targets, or a head that was replaced or has a hook.
         """
+        self.check_linear_head()
         if self.atom_level:
             raise ValueError("a model with atom-level targets has no sum over atoms")
         graph = self.forward_features(batch)

@@ -1,5 +1,6 @@
 """Layers of a block that are replaced, wrapped, hooked or reset after it is made: they are called, fused or not."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook
 
 from molattn.attention import record_backends
+from molattn.chem import ATOM_FEATURES, molecule_graph
+from molattn.data.store.batches import collate
 from molattn.graph import (
     AdditiveReadout,
     AttentionEdgeUpdate,
@@ -15,9 +18,12 @@ from molattn.graph import (
     EdgeEmbedding,
     GraphNetBlock,
     NodeUpdate,
+    SumEmbedding,
     run_blocks,
+    sum_edges,
 )
 from molattn.graph.blocks import RelativeEdgeUpdate
+from molattn.graph.encodings import DegreeEncoding, PathEncoding, Sum
 from molattn.kernels.blocks import LIBRARY
 from tests.assertions import assert_close
 from tests.graph.graphs import EDGE_DIM, F64, FORMS, GLOBAL_DIM, NODE_DIM, double, random_graphs, through
@@ -249,3 +255,64 @@ def test_the_layer_of_an_additive_readout_is_called_if_it_was_replaced(change):
     readout.w = change(readout.w)
     assert_close(readout.terms(x), expected, tol=1e-5)
     assert readout.terms(x).dtype == F64
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_replaced_or_hooked_embedding_is_called(change):
+    molecules = collate([molecule_graph(smiles) for smiles in ("CC(=O)Oc1ccccc1", "C.[Na+]")])
+    sizes = [feature.size for feature in ATOM_FEATURES]
+    for layer, name, inputs in (
+        (SumEmbedding(sizes, 8), "table", molecules.atom_codes),
+        (PathEncoding(8, 4), "path", molecules),
+        (DegreeEncoding(8, 3), "degree", molecules),
+    ):
+        expected = layer(inputs)
+        with pytest.raises(IndexError) if name == "table" else nullcontext():
+            layer(inputs + 200 if name == "table" else inputs)
+        setattr(layer, name, CHANGES[change](getattr(layer, name)))
+        assert_close(layer(inputs), 2 * expected, 1e-6)
+        with pytest.raises(IndexError) if name == "table" else nullcontext():
+            layer(inputs + 200 if name == "table" else inputs)
+
+
+def test_edge_embeddings_are_those_of_forward():
+    molecules = collate([molecule_graph("CCO")])
+
+    class Doubled(PathEncoding):
+        def forward(self, molecules):
+            return 2 * super().forward(molecules)
+
+    class Both(Doubled):
+        def edge_embedding(self, molecules):
+            return super().edge_embedding(molecules)
+
+    plain = PathEncoding(8, 4)
+    assert Sum([plain]).edge_embedding_of_forward(molecules) is not None
+    assert Both(8, 4).edge_embedding_of_forward(molecules) is not None
+    assert Doubled(8, 4).edge_embedding_of_forward(molecules) is None
+    assert Sum([plain, Doubled(8, 4)]).edge_embedding_of_forward(molecules) is None
+    whole = Sum([plain])
+    plain.register_forward_hook(lambda *_: None)
+    assert whole.edge_embedding_of_forward(molecules) is None
+
+
+@pytest.mark.parametrize("read", [lambda m: m.weights, lambda m: m.sum(), lambda m: m.weights_after_dropout])
+def test_messages_that_were_read_without_gradients_have_them(read):
+    def rho_ev(messages):
+        with torch.no_grad():
+            assert read(messages) is not None
+        return sum_edges(messages)
+
+    for graph in (graph_of(F64), graph_of(F64).to_edge_list()):
+        gradients = []
+        for aggregate in ("sum", rho_ev):
+            torch.manual_seed(0)
+            net = GraphNetBlock(32, 4, 5, rho_ev=aggregate).to(F64)
+            net(graph).v.square().sum().backward()
+            gradients.append({name: p.grad for name, p in net.named_parameters()})
+        assert gradients[0].keys() == gradients[1].keys()
+        for name, gradient in gradients[0].items():
+            if gradient is None:
+                assert gradients[1][name] is None
+            else:
+                assert_close(gradients[1][name], gradient)

@@ -123,3 +123,36 @@ def test_a_head_with_a_hook_or_of_a_subclass_is_called(model_and_batch):
     assert_close(model(batch), expected.tanh(), 1e-4)
     model.head = head
     assert_close(model(batch), expected, 1e-6)
+
+
+def test_a_hook_of_the_edge_encoding_changes_predictions_with_and_without_maps(model_and_batch):
+    model, batch = model_and_batch
+    if getattr(model, "edges", None) is None:
+        return
+    expected = model(batch)
+    model.edges.register_forward_hook(lambda _, __, e: 3 * e)
+    assert (model(batch) - expected).abs().max() > 1e-5
+    assert_close(model(batch), model.attention(batch)[0], 1e-5)
+
+
+def test_a_head_without_parameters_gets_what_the_other_layers_compute_with(model_and_batch):
+    model, batch = model_and_batch
+    expected, linear = model(batch), model.head
+
+    class WithoutParameters(torch.nn.Module):  # as one of torch's quantized layers
+        def forward(self, x):
+            return torch.nn.functional.linear(x, linear.weight, linear.bias)
+
+    model.head = WithoutParameters()
+    assert_close(model(batch), expected, 1e-4)
+
+
+def test_an_output_that_is_not_linear_in_the_input_of_the_head_has_no_terms():
+    torch.manual_seed(0)
+    model = build_model(resolve(None, {"base": "none"}, (*SETTINGS, "model.readout=sum")).model, 1).eval()
+    batch = model.collate([model.reader(ReadOptions())(smiles) for smiles in SMILES])
+    terms = model.contributions(batch).sum(1) + model.constant_term()
+    assert_close(terms, model(batch), 1e-5)
+    model.head.register_forward_hook(lambda _, __, y: 3 * y)
+    with pytest.raises(ValueError, match="the head, a Linear, was replaced or has a hook: the output has no terms"):
+        model.contributions(batch)

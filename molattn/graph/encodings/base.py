@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from molattn.attention.unmodified import are_unmodified
 from molattn.graph.stack import EdgeEmbedding
 
 
@@ -107,6 +108,16 @@ class Encoding(nn.Module):
         """The edge features of `molecules` as embeddings, not yet looked up; None if they are not embeddings."""
         return None
 
+    def edge_embedding_of_forward(self, molecules: Molecules) -> EdgeEmbedding | None:
+        """`edge_embedding`; None if a call of this module would not give the same, as it has a hook or a new `forward`.
+
+        A subclass that defines `forward` inherits an `edge_embedding` that does not know of it.
+        """
+        cls = type(self)
+        first = next(c for c in cls.__mro__ if "edge_embedding" in vars(c) or "forward" in vars(c))
+        same = "edge_embedding" in vars(first) and are_unmodified(cls, self)
+        return self.edge_embedding(molecules) if same else None
+
 
 class Sum(Encoding):
     """The sum of encodings that all describe edges or all describe nodes.
@@ -149,7 +160,7 @@ class Sum(Encoding):
         """The embeddings of all encodings of `molecules`; None if one of them is not an embedding."""
         total = None
         for encoding in self.encodings:
-            embedding = encoding.edge_embedding(molecules)  # pyright: ignore[reportCallIssue]
+            embedding = encoding.edge_embedding_of_forward(molecules)  # pyright: ignore[reportCallIssue]
             if embedding is None:
                 return None
             total = embedding if total is None else total + embedding

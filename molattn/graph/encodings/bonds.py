@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
-from molattn.graph.embedding import SumEmbedding, look_up
+from molattn.graph.embedding import SumEmbedding, look_up, table_of
 from molattn.graph.encodings.base import Encoding, Molecules, adjacency, pair_mask
 from molattn.graph.stack import EdgeEmbedding
 
@@ -138,4 +138,5 @@ class DegreeEncoding(Encoding):
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n d"]:
         """x_i of every atom of `molecules`: (b, n, dim)."""
-        return look_up(self.degree.weight, adjacency(molecules).sum(-1).clamp(max=self.max_degree))
+        degrees = adjacency(molecules).sum(-1).clamp(max=self.max_degree)
+        return look_up(table_of(self.degree, self.max_degree + 1, degrees.device), degrees)

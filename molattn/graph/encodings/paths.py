@@ -9,7 +9,7 @@ from jaxtyping import Float, Integer
 from torch import Tensor, nn
 
 from molattn.attention.arguments import check_sizes
-from molattn.graph.embedding import SumEmbedding, look_up
+from molattn.graph.embedding import SumEmbedding, look_up, table_of
 from molattn.graph.encodings.base import Encoding, Molecules, adjacency, pair_mask
 from molattn.graph.encodings.bonds import bond_codes
 from molattn.graph.stack import EdgeEmbedding
@@ -82,11 +82,14 @@ class PathEncoding(Encoding):
 
     def forward(self, molecules: Molecules) -> Float[Tensor, "b n n d"]:
         """e_ij of every pair of atoms of `molecules`: (b, n, n, dim)."""
-        return look_up(self.path.weight, path_codes(molecules, self.max_path))
+        return look_up(self._table(), path_codes(molecules, self.max_path))
 
     def edge_embedding(self, molecules: Molecules) -> EdgeEmbedding:
         """The paths of `molecules` as embeddings: a table with a row for each possible byte."""
-        return EdgeEmbedding((look_up(self.path.weight, self.code_of_length),), (molecules.path_lengths,))
+        return EdgeEmbedding((look_up(self._table(), self.code_of_length),), (molecules.path_lengths,))
+
+    def _table(self) -> Tensor:
+        return table_of(self.path, self.max_path + 2, self.code_of_length.device)
 
 
 class AttentionBias(Encoding):
