@@ -14,8 +14,11 @@ def resolve_name(choice: str | T, table: Mapping[str, T], kind: str) -> T:
 
     Raises:
         ValueError: the name is unknown; the message lists the known ones and begins with "unknown" and `kind`.
+        TypeError: the choice is neither a name nor a function.
     """
     if not isinstance(choice, str):
+        if not callable(choice):
+            raise TypeError(f"the {kind} is a name or a function, not {choice!r}")
         return choice
     if choice not in table:
         raise ValueError(unknown_choice(kind, choice, table, "a function"))

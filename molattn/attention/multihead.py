@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from molattn.attention.arguments import check_dropout, check_sizes
+from molattn.attention.arguments import check_dropout, check_sizes, resolve_name
 from molattn.attention.attend import attend, split_mask
 from molattn.attention.heads import JOINS, KEEPS_HEAD_DIM, make_join, merge_heads, split_heads
 from molattn.attention.layout import DenseLayout
@@ -44,6 +44,7 @@ class MultiHeadAttention(nn.Module):
         ValueError: head_dim is None and num_heads does not divide embed_dim; a size is below 1; dropout is not in
             [0, 1); a name is unknown; key_bias is "per_position" with bias=False or without `max_length`; score is
             "location" without `max_length`; the join cannot output output_dim channels.
+        TypeError: score, normalizer or join is neither a name nor a function.
 
     Source: Vaswani et al. 2017, arXiv:1706.03762.
 
@@ -105,7 +106,7 @@ class MultiHeadAttention(nn.Module):
                 raise ValueError(unknown_choice("join", join, JOINS, "a module"))
             output_dim = output_dim or (value_head_dim if join in KEEPS_HEAD_DIM else embed_dim)
             join = make_join(join, num_heads, value_head_dim, output_dim, bias)
-        self.join = join
+        self.join = resolve_name(join, {}, "join")
 
     def extra_repr(self) -> str:
         settings: dict[str, Any] = {"embed_dim": self.embed_dim, "num_heads": self.num_heads, "head_dim": self.head_dim}

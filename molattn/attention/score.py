@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from molattn.attention.arguments import check_sizes
+from molattn.attention.arguments import check_sizes, resolve_name
 from molattn.attention.layout import AttentionLayout, DenseLayout
 from molattn.attention.unmodified import are_unmodified
 from molattn.errors import unknown_choice
@@ -240,6 +240,7 @@ def make_score(
 
     Raises:
         ValueError: the name is unknown, "location" has no max_length, or a size is below 1.
+        TypeError: the score is neither a name nor callable.
 
     >>> from molattn.attention import make_score
     >>> make_score("general", query_dim=3, key_dim=4)
@@ -248,7 +249,7 @@ def make_score(
     )
     """
     if not isinstance(score, str):
-        return score
+        return resolve_name(score, SCORES, "score")
     if score in SCORES:
         return SCORES[score]
     if score not in SCORES_WITH_WEIGHTS:

@@ -244,7 +244,7 @@ class Luong(RecurrentDecoder[LuongState]):
             ValueError: the source has another shape; there is padding before a token.
         """
         memory, hidden = self.encoder(source)
-        attentional = memory.new_zeros(len(memory), self.w_c.out_features)
+        attentional = memory.new_zeros(len(memory), self.rnn.hidden_size)
         return LuongState(memory, precompute_keys(self.score, memory), (source != PAD)[:, None, :], hidden, attentional)
 
     def _decode_step(

@@ -11,6 +11,9 @@ from torch import Tensor
 
 from molattn.sequence.embedding import PAD
 
+MAX_LOG = 80.0
+"""The largest logarithm of the divisor of a score, below that of the largest float32."""
+
 
 @runtime_checkable
 class DecodingState(Protocol):
@@ -111,7 +114,7 @@ def greedy_search(
     Raises:
         ValueError: max_length is below 1, the start or end token is the padding token, or the end token is not in the
             vocabulary.
-        TypeError: max_length is not an integer.
+        TypeError: max_length or a token is not an integer.
 
     >>> import torch
     >>> from molattn.sequence import greedy_search
@@ -174,9 +177,9 @@ def beam_search(
         before unfinished ones.
 
     Raises:
-        ValueError: beam_size or max_length is below 1, length_penalty is not finite, the start or end token is the
-            padding token, or the end token is not in the vocabulary.
-        TypeError: beam_size or max_length is not an integer.
+        ValueError: beam_size or max_length is below 1, length_penalty is not finite or too large for max_length, the
+            start or end token is the padding token, or the end token is not in the vocabulary.
+        TypeError: beam_size, max_length or a token is not an integer.
 
     Source: Wu et al. 2016, arXiv:1609.08144, section 7, for length normalization; the plain power of the
     length is that of their first experiments.
@@ -199,6 +202,8 @@ def beam_search(
         raise ValueError(f"beam_size must be at least 1, got {beam_size}")
     if not math.isfinite(length_penalty):
         raise ValueError(f"length_penalty is a finite number, not {length_penalty}")
+    if abs(length_penalty) * math.log(max_length) > MAX_LOG:
+        raise ValueError(f"length_penalty {length_penalty} is too large for {max_length} tokens: it overflows")
     b, device = len(source), source.device
     state = model.init_state(source).select(torch.arange(b, device=device).repeat_interleave(beam_size))
     last = source.new_full((b * beam_size,), start_token)
@@ -302,5 +307,8 @@ def _check_arguments(start_token: int, end_token: int, max_length: object) -> No
         raise TypeError(f"max_length is an integer, not {max_length!r}")
     if max_length < 1:
         raise ValueError(f"max_length must be at least 1, got {max_length}")
+    for name, token in (("start_token", start_token), ("end_token", end_token)):
+        if not isinstance(token, Integral):
+            raise TypeError(f"{name} is an integer, not {token!r}")
     if PAD in (start_token, end_token):
         raise ValueError(f"token {PAD} is padding: it cannot be the start or end token")

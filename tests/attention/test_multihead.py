@@ -310,6 +310,12 @@ def test_invalid_settings_raise(settings, message):
         MultiHeadAttention(**{"embed_dim": 8, "num_heads": 2, **settings})
 
 
+@pytest.mark.parametrize("name", ["score", "normalizer", "join"])
+def test_a_choice_that_is_neither_a_name_nor_a_function_raises(name):
+    with pytest.raises(TypeError, match=rf"the {name} is a name or a function, not 0\.5|Type-check error"):
+        MultiHeadAttention(8, 2, **{name: 0.5})
+
+
 def test_more_keys_than_positions_raise():
     layer = MultiHeadAttention(8, 2, key_bias="per_position", max_length=4)
     with pytest.raises(ValueError, match="5 keys are more than the 4 positions"):

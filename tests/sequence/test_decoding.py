@@ -264,6 +264,11 @@ def test_invalid_arguments_raise():
         greedy(GARDEN_PATH, ONE, **{**settings, "max_length": 2.5})
     with pytest.raises(TypeError, match=r"beam_size is an integer, not 2\.0"):
         beam(GARDEN_PATH, ONE, beam_size=2.0, **settings)
+    for name, token in (("start_token", 1.0), ("end_token", 2.5)):
+        with pytest.raises(TypeError, match=f"{name} is an integer, not {token}"):
+            greedy(GARDEN_PATH, ONE, **{**settings, name: token})
+    with pytest.raises(ValueError, match=r"length_penalty 2000\.0 is too large for 3 tokens: it overflows"):
+        beam(GARDEN_PATH, ONE, beam_size=2, length_penalty=2000.0, **settings)
     with pytest.raises(ValueError, match="length_penalty is a finite number, not nan"):
         beam(GARDEN_PATH, ONE, beam_size=2, length_penalty=math.nan, **settings)
 
