@@ -127,7 +127,10 @@ class OpenTable:
 def open_table(job: TableJob, added: AddedColumns, warn: Warn) -> Iterator[OpenTable]:
     """Open the table of a job; `warn` also receives messages on how it is read, some only when the rows are read."""
     options, limit = job.input.options, added.max_atoms
-    with job.input.open(limit, warn, molblocks=is_sdf(job.output)) as (stream, smiles_column):
+    to_sdf = is_sdf(job.output)
+    of_atoms = any(column.kind.startswith("list<") for column in added.columns)
+    opened = job.input.open(limit, warn, molblocks=to_sdf, atom_maps=to_sdf and of_atoms)
+    with opened as (stream, smiles_column):
         descriptors = _descriptor_columns(job, added, stream, warn)
         if added.numbers_only:
             new = list(added.columns)

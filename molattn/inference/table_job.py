@@ -37,7 +37,9 @@ class InputTable:
     options: TableOptions = DEFAULT_TABLE_OPTIONS
 
     @contextmanager
-    def open(self, max_atoms: int, warn: Warn, molblocks: bool = False) -> Iterator[tuple[RowStream, str]]:
+    def open(
+        self, max_atoms: int, warn: Warn, *, molblocks: bool = False, atom_maps: bool = False
+    ) -> Iterator[tuple[RowStream, str]]:
         """The rows and the name of the column of SMILES; see `open_stream`.
 
         Raises:
@@ -45,7 +47,13 @@ class InputTable:
             UsageError: there is no such column, or none that could be that of the SMILES.
         """
         with open_stream(
-            self.path, self.format, self.options, molblocks=molblocks, max_atoms=max_atoms, warn=warn
+            self.path,
+            self.format,
+            self.options,
+            molblocks=molblocks,
+            atom_maps=atom_maps,
+            max_atoms=max_atoms,
+            warn=warn,
         ) as stream:
             name = self.smiles_column or guess_smiles_column(stream.columns, stream.smiles_column)
             find_column(stream.columns, name, stream.source)

@@ -252,6 +252,14 @@ def test_an_sdf_trains_the_same_model_as_a_csv_of_its_smiles(molattn: Molattn, t
     row = _rows(tmp_path / "out.csv")[0]
     assert len(json.loads(row["atom.dprop.q_pred"])) == molecule_graph(row["smiles"]).num_atoms
     assert f"\n{row['atom.dprop.q']}\n" in (tmp_path / "t.sdf").read_text()
+    # In an SDF they follow the atoms of the record, where RDKit reads them.
+    assert molattn("predict", tmp_path / "csv", tmp_path / "t.sdf", "-o", tmp_path / "out.sdf").code == 0
+    rows = _rows(tmp_path / "out.csv")
+    for mol, row in zip(Chem.SDMolSupplier(str(tmp_path / "out.sdf"), removeHs=False), rows, strict=True):
+        values = json.loads(row["atom.dprop.q_pred"])
+        atoms = _same_atoms(mol, row["smiles"])
+        assert [a.GetDoubleProp("q_pred") for a in atoms] == pytest.approx(values)
+        assert sum(a.HasProp("q_pred") for a in mol.GetAtoms()) == len(values)
 
 
 def _same_atoms(mol: Chem.Mol, smiles: str) -> list[Chem.Atom]:

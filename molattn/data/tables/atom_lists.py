@@ -72,6 +72,37 @@ def format_list(items: Sequence[str]) -> str:
     return f"[{', '.join(map(_format_item, items))}]"
 
 
+def to_record_order(values: Sequence[Any], atom_map: Any) -> list[Any]:
+    """The values of the atoms of a SMILES, in the order of the atoms of the SDF record; None for atoms without a value.
+
+    Args:
+        values: of the atoms of the SMILES, followed by those of the hydrogens that `add_hs` appends, if any.
+        atom_map: the `MolblockAtomMap` of the record.
+    """
+    ordered: list[Any] = [None] * atom_map.size
+    # Without `add_hs` the values end before the hydrogens; an index of -1 is a hydrogen that is implicit in the record.
+    for value, i in zip(values, [*atom_map.order.tolist(), *atom_map.hydrogens.tolist()], strict=False):
+        if i >= 0:
+            ordered[i] = value
+    return ordered
+
+
+def format_rdkit_list(items: Sequence[str]) -> str:
+    """A list as RDKit writes it in a property of an SDF, for items without spaces; an empty string is `n/a`."""
+    return " ".join(item or "n/a" for item in items)
+
+
+def rdkit_list_name(name: str, kind: str) -> str:
+    """The name of a property with a list of another type: `atom.iprop.q_pred` becomes `atom.dprop.q_pred` for numbers.
+
+    Args:
+        name: of the column; unchanged unless it is that of a property list of RDKit.
+        kind: the type of the values, as in `NewColumn`.
+    """
+    prefix = {"list<float64>": "atom.dprop.", "list<string>": "atom.prop."}.get(kind)
+    return name if prefix is None else re.sub(r"^atom\.[dib]?prop\.", prefix, name)
+
+
 def offsets_from_counts(counts: Sequence[int] | np.ndarray) -> npt.NDArray[np.int64]:
     """The offsets of the rows of n consecutive molecules, (n + 1,): those of molecule i are offsets[i]:offsets[i + 1].
 
@@ -147,7 +178,12 @@ class ReorderedTable:
 
 def is_rdkit_atom_list(table: Table, name: str) -> bool:
     """Whether a column is, by its name, an atom property list of RDKit in an SDF."""
-    return bool(table.atom_maps) and _ATOM_LIST.fullmatch(name.strip()) is not None
+    return bool(table.atom_maps) and is_rdkit_list_name(name)
+
+
+def is_rdkit_list_name(name: str) -> bool:
+    """Whether a name is that of an atom property list of RDKit, such as `atom.dprop.q`."""
+    return _ATOM_LIST.fullmatch(name.strip()) is not None
 
 
 def reorder_atom_lists(table: Table, columns: Sequence[str], add_hs: bool) -> ReorderedTable:

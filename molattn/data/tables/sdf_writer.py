@@ -8,6 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from molattn.chem.sdf import EMPTY_MOLBLOCK, MAX_ATOMS, molblock_from_smiles
+from molattn.data.tables.atom_lists import (
+    format_list,
+    format_rdkit_list,
+    is_rdkit_list_name,
+    rdkit_list_name,
+    to_record_order,
+)
 from molattn.data.tables.columns import find_column
 from molattn.data.tables.row_stream import Chunk, RowStream
 from molattn.data.tables.writers import Column, NewColumn, TableWriter, format_cell
@@ -23,7 +30,8 @@ class SdfFormat:
     The mol blocks of an SDF are written unchanged; those of another table are generated from its SMILES, with 2D
     coordinates. A row without a molecule has a mol block without atoms. All columns become properties, except, if the
     input is an SDF, its title and the properties that a record does not have. A text that a property cannot hold, such
-    as one with an empty line, is written as a JSON string.
+    as one with an empty line, is written as a JSON string. A new list with a value for each atom follows the atoms of
+    the record; it has the syntax of RDKit if the name is one of its property lists, such as `atom.dprop.q_pred`.
 
     Args:
         stream, added: the columns of the input, and the new ones.
@@ -40,7 +48,7 @@ class SdfFormat:
         folded = [name.strip().casefold() for name in stream.columns]
         self.title = next((folded.index(name) for name in _TITLE_COLUMNS if name in folded), None)
         self.names = [_one_line(name).translate(_NO_BRACKETS) for name in stream.columns]
-        self.added = [_one_line(a.name).translate(_NO_BRACKETS) for a in added]
+        self.added = [_one_line(rdkit_list_name(a.name, a.kind)).translate(_NO_BRACKETS) for a in added]
         self.from_sdf = stream.line_kind == "record"
 
     def writer(self, file: Any) -> TableWriter:
@@ -81,7 +89,10 @@ class _SdfWriter:
         self.output, self.file = output, file
 
     def write(self, chunk: Chunk, added: Sequence[Column]) -> None:
-        texts = [[format_cell(value) for value in column] for column in added]
+        texts = [
+            [self._text(name, value, chunk.atom_maps.get(i)) for i, value in enumerate(column)]
+            for name, column in zip(self.output.added, added, strict=True)
+        ]
         for i, (row, new) in enumerate(zip(chunk.rows(), zip(*texts, strict=True), strict=True)):
             if not chunk.molblocks:
                 block = self.output.molblock(row)
@@ -90,6 +101,17 @@ class _SdfWriter:
             else:
                 block = chunk.molblocks[i]
             self.file.write(self.output.record(row, block, new).encode())
+
+    @staticmethod
+    def _text(name: str, value: Any, atom_map: Any) -> str:
+        """The text of a new property; a list, with a value for each atom of a SMILES, is reordered to the record."""
+        if value is None or isinstance(value, str | int | float):
+            return format_cell(value)
+        if atom_map is not None:
+            value = to_record_order(value, atom_map)
+        items = [format_cell(item) for item in value]
+        spaces = any(any(map(str.isspace, item)) for item in items)
+        return format_rdkit_list(items) if is_rdkit_list_name(name) and not spaces else format_list(items)
 
     def close(self) -> None:
         pass
