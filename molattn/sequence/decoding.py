@@ -302,7 +302,7 @@ def _next_log_p(model: StepDecoder, last: Tensor, state: Any, end_token: int) ->
     return log_p, state
 
 
-def _check_arguments(start_token: int, end_token: int, max_length: object) -> None:
+def _check_arguments(start_token: object, end_token: object, max_length: object) -> None:
     if not isinstance(max_length, Integral):
         raise TypeError(f"max_length is an integer, not {max_length!r}")
     if max_length < 1:
