@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.utils import to_edge_index
-from torch_geometric.utils.sparse import set_sparse_value
 
 from molattn.graph.graph import Graph
 from molattn.kernels.operations import tracing_reason
@@ -46,7 +45,7 @@ class ConvInputs:
         A sparse adjacency matrix also gets alpha as its values: (receivers, senders, heads).
         """
         edge_index = self.passed_edge_index
-        return (set_sparse_value(edge_index, alpha) if is_sparse(edge_index) else edge_index), alpha
+        return (_with_values(edge_index, alpha) if is_sparse(edge_index) else edge_index), alpha
 
 
 def parse_inputs(
@@ -143,6 +142,17 @@ def check_dense_inputs(
 def is_sparse(edge_index: Any) -> bool:
     """Whether `edge_index` is a sparse adjacency matrix, as a torch tensor."""
     return isinstance(edge_index, Tensor) and edge_index.layout in SPARSE
+
+
+def _with_values(adj_t: Tensor, values: Tensor) -> Tensor:
+    """A sparse adjacency matrix with other values, in the order of `to_edge_index`."""
+    # PyG's set_sparse_value would keep the channels of the edge features in the size.
+    size = (*adj_t.shape[:2], *values.shape[1:])
+    if adj_t.layout == torch.sparse_coo:
+        return torch.sparse_coo_tensor(adj_t.coalesce().indices(), values, size, is_coalesced=True)
+    if adj_t.layout == torch.sparse_csr:
+        return torch.sparse_csr_tensor(adj_t.crow_indices(), adj_t.col_indices(), values, size)
+    return torch.sparse_csc_tensor(adj_t.ccol_indices(), adj_t.row_indices(), values, size)
 
 
 def _shape(x: Tensor) -> tuple[int, ...]:

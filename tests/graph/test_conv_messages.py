@@ -16,7 +16,7 @@ from torch_geometric import EdgeIndex
 from torch_geometric.explain import CaptumExplainer, Explainer
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 from torch_geometric.nn import MaxAggregation, MessagePassing, SoftmaxAggregation
-from torch_geometric.utils import to_torch_coo_tensor, to_torch_csc_tensor, to_torch_csr_tensor
+from torch_geometric.utils import to_edge_index, to_torch_coo_tensor, to_torch_csc_tensor, to_torch_csr_tensor
 
 from molattn.graph import TensorDotConv
 from tests.assertions import assert_close, assert_identical
@@ -363,6 +363,24 @@ def test_the_values_of_a_sparse_adjacency_matrix_are_edge_features():
         without(x, features)
     with pytest.raises(ValueError, match="transpose it"):
         layer(flow="target_to_source")(x, features)
+
+
+def uncoalesced(edge_index, values, size):
+    return torch.sparse_coo_tensor(edge_index, values, (*size, *values.shape[1:]))
+
+
+@pytest.mark.parametrize("to", [to_torch_coo_tensor, to_torch_csr_tensor, to_torch_csc_tensor, uncoalesced])
+def test_weights_replace_the_edge_features_of_a_sparse_adjacency_matrix(to):
+    conv, (x, edge_index, edge_attr) = layer(), inputs()
+    adj_t = to(edge_index.flip(0), edge_attr, size=(5, 5))
+    expected, (_, of_edges) = conv(x, edge_index, edge_attr, return_attention_weights=True)
+    out, (adj, alpha) = conv(x, adj_t, return_attention_weights=True)
+    assert_close(out, expected)
+    assert adj.layout == adj_t.layout and adj.shape == (5, 5, 2)
+    assert_close(adj.values(), alpha)
+    edges, values = to_edge_index(adj)
+    weights = dict(zip(map(tuple, edge_index.flip(0).T.tolist()), of_edges, strict=True))
+    assert_close(values, torch.stack([weights[i, j] for i, j in edges.T.tolist()]))
 
 
 def test_a_sparse_adjacency_matrix_of_senders_and_receivers():
