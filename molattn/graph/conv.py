@@ -11,6 +11,7 @@ from torch_geometric.nn import Aggregation, MessagePassing, SumAggregation
 from torch_geometric.typing import OptTensor
 
 from molattn.attention import MeanHeads, Normalizer, Score
+from molattn.attention.arguments import check_dropout
 from molattn.graph.aggregate import sum_edges
 from molattn.graph.conv_inputs import ConvInputs, Pair, check_dense_inputs, parse_inputs
 from molattn.graph.edge_update import AttentionEdgeUpdate
@@ -141,7 +142,7 @@ class TensorDotConv(MessagePassing):
         if edge_dim == -1 and "logits" in edge_roles:
             raise ValueError(f"edges with the role 'logits' have one channel per head: edge_dim={heads}")
         self.in_channels, self.out_channels, self.heads, self.concat = in_channels, out_channels, heads, concat
-        self.dropout, self.bias, self.root_weight, self.beta = dropout, bias, root_weight, beta and root_weight
+        self.bias, self.root_weight, self.beta = bias, root_weight, beta and root_weight
         self.edge_dim, self.global_dim = edge_dim or None, global_dim or None
         self.edge_roles, self.share_edge_weight = tuple(edge_roles), share_edge_weight
         # Only their names, for `extra_repr`; the edge update holds the modules and functions.
@@ -166,6 +167,20 @@ class TensorDotConv(MessagePassing):
         width = heads * out_channels if concat else out_channels
         self.w_root = _linear(receivers, width, bias) if root_weight else None
         self.w_beta = nn.Linear(3 * width, 1, bias=False) if self.beta else None
+
+    @property
+    def dropout(self) -> float:
+        """The probability of dropping a weight alpha_k, in training; it can be set.
+
+        Raises:
+            ValueError: set to a number that is not in [0, 1).
+        """
+        return self.phi_e.dropout
+
+    @dropout.setter
+    def dropout(self, p: float) -> None:
+        check_dropout(p)
+        self.phi_e.dropout = p
 
     def reset_parameters(self) -> None:
         """Reinitialize every weight and bias."""

@@ -345,6 +345,27 @@ def test_dropout_only_in_training():
     assert_identical(call(conv, *parts(batch)), call(conv, *parts(batch)))
 
 
+def test_dropout_that_is_set_later_acts_and_is_shown():
+    torch.manual_seed(0)
+    conv, later = whole_layer(dropout=0.5), whole_layer()
+    later.load_state_dict(conv.state_dict())
+    later.dropout = 0.5
+    assert repr(later) == repr(conv) and later.phi_e.dropout == 0.5
+    batch = batch_of([6])
+    outputs = []
+    for layer in (conv, later):
+        torch.manual_seed(1)
+        outputs.append(call(layer, *parts(batch)))
+    assert_identical(outputs[1], outputs[0])
+    there = TensorDotConv(IN, OUT)
+    there.dropout = 0.25
+    assert there.to_pyg().dropout == 0.25
+    for wrong in (1.0, -0.1):
+        with pytest.raises(ValueError, match="from 0 to below 1"):
+            there.dropout = wrong
+    assert there.dropout == 0.25
+
+
 # What PyG's users expect of a layer
 
 
