@@ -181,7 +181,8 @@ class MultiHeadAttention(nn.Module):
             ValueError: the mask or the bias has the wrong number of dimensions, such as (batch, i, j), which is
                 ambiguous, or the wrong sizes; a wrong number of channels; queries, keys and values differ in batch; the
                 numbers of keys and values differ; there are more than max_length keys.
-            TypeError: an integer mask, which is ambiguous, or a bias that is not floating-point.
+            TypeError: an integer mask, which is ambiguous, a bias that is not floating-point, or one of them that is
+                no tensor.
         """
         self_attention = key is None or key is query
         key, layout = query if key is None else key, None
@@ -208,10 +209,12 @@ class MultiHeadAttention(nn.Module):
         output, weights = self.attend_to(query, k, v, layout, bias, return_weights)
         return output if weights is None else (output, weights)
 
-    def _check_pairwise_shape(self, name: str, x: Tensor | None, query: Tensor, key: Tensor) -> None:
-        """Raise a ValueError if a mask or bias, called `name`, does not broadcast to (batch, H, i, j)."""
+    def _check_pairwise_shape(self, name: str, x: Any, query: Tensor, key: Tensor) -> None:
+        """Raise an error if a mask or bias, called `name`, is no tensor or does not broadcast to (batch, H, i, j)."""
         if x is None:
             return
+        if not isinstance(x, Tensor):
+            raise TypeError(f"the {name} is a tensor, not of type {type(x).__name__}: pass torch.as_tensor({name})")
         shape, dims = tuple(x.shape), query.dim() + 1
         if x.dim() not in (2, dims):
             if x.dim() == query.dim() == 3:
@@ -242,7 +245,7 @@ class MultiHeadAttention(nn.Module):
             (batch, H, j, head_dim) and (batch, H, j, value_head_dim).
 
         Raises:
-            ValueError: there are more than max_length positions for a key bias per position.
+            ValueError: there are more than max_length positions for a key bias per position, or `offset` is negative.
         """
         k = split_heads(self.k_proj(key), self.num_heads)
         v = split_heads(self.v_proj(key if value is None else value), self.num_heads)
@@ -274,7 +277,8 @@ class MultiHeadAttention(nn.Module):
         Raises:
             ValueError: queries and keys differ in batch; the mask or the bias has the wrong number of dimensions or
                 the wrong sizes, as in `forward`.
-            TypeError: an integer mask, which is ambiguous, or a bias that is not floating-point.
+            TypeError: an integer mask, which is ambiguous, a bias that is not floating-point, or one of them that is
+                no tensor.
         """
         if query.shape[:-2] != k.shape[:-3]:  # a batch of one would broadcast silently
             raise ValueError(
@@ -304,6 +308,8 @@ class MultiHeadAttention(nn.Module):
     def _key_bias_at(self, offset: int, num_keys: int) -> Tensor:
         """b_kj of `num_keys` positions from `offset` on, (H, num_keys, head_dim)."""
         assert self.key_bias is not None
+        if offset < 0:  # a slice would begin at another position
+            raise ValueError(f"offset must be at least 0, the position of the first key, not {offset}")
         end = offset + num_keys
         if end > self.key_bias.shape[1]:
             raise ValueError(f"{end} keys are more than the {self.key_bias.shape[1]} positions of the key bias")

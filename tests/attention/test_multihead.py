@@ -1,5 +1,7 @@
 """MultiHeadAttention: its options and guarantees. Parity with torch and Keras is tested in modules of its own."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -320,6 +322,24 @@ def test_more_keys_than_positions_raise():
     layer = MultiHeadAttention(8, 2, key_bias="per_position", max_length=4)
     with pytest.raises(ValueError, match="5 keys are more than the 4 positions"):
         layer(torch.randn(1, 5, 8))
+
+
+def test_a_negative_position_raises():
+    layer, x = MultiHeadAttention(8, 2, key_bias="per_position", max_length=4), torch.randn(1, 2, 8)
+    for offset in (-1, -5):
+        with pytest.raises(ValueError, match=f"offset must be at least 0, .* not {offset}"):
+            layer.project_keys_and_values(x, offset=offset)
+
+
+@pytest.mark.parametrize("name", ["mask", "bias"])
+def test_a_mask_or_bias_that_is_no_tensor_raises(name):
+    layer, x = MultiHeadAttention(8, 2), torch.randn(2, 1, 8)
+    message = rf"the {name} is a tensor.*, not of type list: pass torch.as_tensor\({name}\)|Type-check error"
+    pairwise: Any = [[1.0]]
+    with pytest.raises(TypeError, match=message):  # also the error of the check of annotations
+        layer(x, **{name: pairwise})
+    with pytest.raises(TypeError, match=message):
+        layer.attend_to(x, *layer.project_keys_and_values(x), **{"layout" if name == "mask" else name: pairwise})
 
 
 @pytest.mark.parametrize("return_weights", [False, True])
