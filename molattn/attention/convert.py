@@ -34,8 +34,10 @@ def from_torch(layer: nn.Module) -> MultiHeadAttention:
         dropout=layer.dropout,
     )
     ours = ours.to(layer.out_proj.weight).train(layer.training)
+    with torch.enable_grad():  # a parametrized weight is computed when it is read, and is frozen without gradients
+        pairs = list(_parameter_pairs(ours, layer))
     with torch.no_grad():
-        for parameter, source, whole in _parameter_pairs(ours, layer):
+        for parameter, source, whole in pairs:
             parameter.copy_(source)
             parameter.requires_grad_(whole.requires_grad)
     return ours
@@ -65,8 +67,10 @@ def to_torch(layer: MultiHeadAttention) -> nn.MultiheadAttention:
         dtype=weight.dtype,
     ).train(layer.training)
     theirs.requires_grad_(False)
+    with torch.enable_grad():  # as in from_torch
+        pairs = list(_parameter_pairs(layer, theirs))
     with torch.no_grad():
-        for parameter, target, whole in _parameter_pairs(layer, theirs):
+        for parameter, target, whole in pairs:
             target.copy_(parameter)
             # torch has the projections of queries, keys and values in one parameter.
             whole.requires_grad_(whole.requires_grad or parameter.requires_grad)

@@ -1,6 +1,6 @@
 """Conversion between `TensorDotConv` and PyG's `TransformerConv`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from typing import Any
 
@@ -40,9 +40,7 @@ def conv_from_pyg(layer: Any) -> TensorDotConv:
     )
     converted.aggr = layer.aggr
     converted = converted.to(layer.lin_key.weight).train(layer.training)
-    with torch.no_grad():
-        for new, old in _parameter_pairs(converted, layer):
-            new.copy_(old).requires_grad_(old.requires_grad)
+    _copy_parameters(_parameter_pairs(converted, layer))
     return converted
 
 
@@ -77,10 +75,17 @@ def conv_to_pyg(layer: TensorDotConv) -> TransformerConv:
     )
     converted.aggr = layer.aggr
     converted = converted.to(layer.phi_e.w_q.weight).train(layer.training)
-    with torch.no_grad():
-        for old, new in _parameter_pairs(layer, converted):
-            new.copy_(old).requires_grad_(old.requires_grad)
+    _copy_parameters((new, old) for old, new in _parameter_pairs(layer, converted))
     return converted
+
+
+def _copy_parameters(pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
+    """Copy to the first of each pair the numbers of the second, and whether it is frozen."""
+    with torch.enable_grad():  # a parametrized weight is computed when it is read, and is frozen without gradients
+        pairs = list(pairs)
+    with torch.no_grad():
+        for new, old in pairs:
+            new.copy_(old).requires_grad_(old.requires_grad)
 
 
 def _parameter_pairs(tensor_dot: TensorDotConv, transformer: Any) -> Iterator[tuple[Tensor, Tensor]]:

@@ -6,6 +6,7 @@ The layer computed by hand is in tests/documents.
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
 from molattn.attention import ConcatHeads, MultiHeadAttention, Softmax
 from tests.assertions import assert_close, assert_identical
@@ -126,6 +127,27 @@ def test_frozen_parameters_stay_frozen(dims):
     assert ours.k_proj.weight.requires_grad == bool(dims) and ours.q_proj.bias.requires_grad
     frozen = {name: p.requires_grad for name, p in theirs.named_parameters()}
     assert {name: p.requires_grad for name, p in ours.to_torch().named_parameters()} == frozen
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("parametrization", [weight_norm, spectral_norm])
+def test_a_parametrized_weight_stays_trainable_or_frozen(parametrization, frozen):
+    ours = MultiHeadAttention(8, 2).to(F64).eval()
+    x = torch.randn(2, 3, 8, dtype=F64)
+    for linear in (ours.k_proj, ours.join.linear):
+        parametrization(linear).requires_grad_(not frozen)
+    for projection in (ours.q_proj, ours.v_proj):
+        projection.requires_grad_(not frozen)
+    with torch.no_grad():  # whether gradients are on is not the layer's business
+        theirs = ours.to_torch()
+    assert_close(theirs(x, x, x)[0], ours(x))
+    assert all(p.requires_grad is not frozen for p in theirs.parameters())
+    parametrization(theirs, "in_proj_weight")
+    parametrization(theirs.out_proj)
+    theirs.requires_grad_(not frozen)
+    back = MultiHeadAttention.from_torch(theirs)
+    assert_close(back(x), theirs(x, x, x)[0])
+    assert all(p.requires_grad is not frozen for p in back.parameters())
 
 
 @pytest.mark.parametrize("target", ["to_torch", "to_keras"])

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
 from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader
 from torch_geometric.nn import GATConv, HeteroConv, Sequential, TransformerConv, global_add_pool
@@ -145,6 +146,23 @@ def test_to_pyg_is_the_inverse_of_from_pyg(kind):
     frozen = {name for name, p in ours.named_parameters() if not p.requires_grad}
     assert frozen == {name for name, _ in ours.named_parameters() if name.startswith("phi_e.w_k.")}
     assert [p.requires_grad for p in ours.to_pyg().parameters()] == [p.requires_grad for p in theirs.parameters()]
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_parametrized_weight_stays_trainable_or_frozen(frozen):
+    theirs = transformer_conv(beta=True).eval()
+    for linear in (theirs.lin_query, theirs.lin_edge, theirs.lin_beta):
+        weight_norm(linear)
+    graph = random_graph(5)
+    theirs.requires_grad_(not frozen)
+    ours = TensorDotConv.from_pyg(theirs).eval()
+    assert_close(ours(*graph), theirs(*graph), TOL)
+    assert all(p.requires_grad is not frozen for p in ours.parameters())
+    for linear in (ours.phi_e.w_q, ours.phi_e.w_ke, ours.w_root):
+        weight_norm(linear)
+    back = ours.requires_grad_(not frozen).to_pyg()
+    assert_close(back(*graph), ours(*graph), TOL)
+    assert all(p.requires_grad is not frozen for p in back.parameters())
 
 
 def test_from_pyg_with_one_channel_and_no_edge_features():
