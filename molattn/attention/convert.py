@@ -7,12 +7,16 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.linear import NonDynamicallyQuantizableLinear
 
 from molattn.attention.heads import ConcatHeads
 from molattn.attention.multihead import MultiHeadAttention
 from molattn.attention.normalize import softmax
 from molattn.attention.score import scaled_dot
+from molattn.attention.unmodified import check_convertible
 from molattn.errors import MissingExtra, UsageError
+
+_LINEAR = (nn.Linear, NonDynamicallyQuantizableLinear)  # the second is torch's out_proj, with the same `forward`
 
 
 def from_torch(layer: nn.Module) -> MultiHeadAttention:
@@ -21,6 +25,8 @@ def from_torch(layer: nn.Module) -> MultiHeadAttention:
         raise TypeError(
             f"MultiHeadAttention.from_torch takes a torch.nn.MultiheadAttention, not a {type(layer).__name__}"
         )
+    check_convertible({"the layer": layer}, nn.MultiheadAttention)
+    check_convertible({"out_proj": layer.out_proj}, *_LINEAR)
     if layer.bias_k is not None or layer.add_zero_attn:
         raise ValueError(
             "torch's add_bias_kv and add_zero_attn, which add a key that is not in the input, are not supported"
@@ -90,6 +96,9 @@ def from_keras(layer: Any) -> MultiHeadAttention:
         unsupported.append("attention_axes")
     if len(config["output_shape"] or (1,)) != 1:
         unsupported.append("output_shape of several dimensions")
+    if type(layer) is not keras.layers.MultiHeadAttention:
+        unsupported.append(f"the class {type(layer).__name__}")
+    unsupported += _changed_kernels(layer, keras.layers.EinsumDense)
     if unsupported:
         raise ValueError(f"a Keras layer with {', '.join(unsupported)} is not supported")
     # Kernels (in, h, d) and biases (h, d) of queries, keys and values, then (h, d, out) and (out,) of the output.
@@ -147,6 +156,20 @@ def to_keras(layer: MultiHeadAttention) -> Any:
     return theirs
 
 
+def _changed_kernels(layer: Any, dense: type) -> list[str]:
+    """What the sublayers of a Keras layer compute other than the product with their kernel."""
+    found = []
+    for name in ("query", "key", "value", "output"):
+        sublayer = getattr(layer, f"_{name}_dense")
+        if type(sublayer) is not dense:
+            found.append(f"a {type(sublayer).__name__} as its {name} projection")
+        elif getattr(sublayer, "lora_enabled", False):
+            found.append(f"LoRA in its {name} projection")
+        elif getattr(sublayer, "quantization_mode", None) is not None:
+            found.append(f"a quantized {name} projection")
+    return found
+
+
 def _from_numpy(array: np.ndarray) -> Tensor:
     """A tensor of the dtype of an array, which may be the bfloat16 that Keras adds to numpy."""
     if array.dtype.name == "bfloat16":
@@ -166,6 +189,10 @@ def _concat_join(layer: MultiHeadAttention, target: str) -> ConcatHeads:
         raise ValueError(
             f"{target} has no layer with {', '.join(what for what, holds in unsupported.items() if holds)}"
         )
+    check_convertible({"the layer": layer}, MultiHeadAttention)
+    check_convertible({"join": layer.join}, ConcatHeads)
+    linears = {f"{name}_proj": getattr(layer, f"{name}_proj") for name in "qkv"}
+    check_convertible({**linears, "join.linear": layer.join.linear}, *_LINEAR)
     if (layer.join.linear.bias is None) != (layer.q_proj.bias is None):
         where = "the projections" if layer.join.linear.bias is None else "the join"
         raise ValueError(

@@ -324,7 +324,8 @@ class MultiHeadAttention(nn.Module):
 
         Raises:
             TypeError: `layer` is not a `torch.nn.MultiheadAttention`.
-            ValueError: torch's layer has `add_bias_kv` or `add_zero_attn`, which are not supported.
+            ValueError: torch's layer has a feature that is not supported: `add_bias_kv` or `add_zero_attn`, a hook, a
+                subclass, or an adapter as `out_proj`; the message names it.
         """
         from molattn.attention.convert import from_torch
 
@@ -334,7 +335,8 @@ class MultiHeadAttention(nn.Module):
         """torch's layer, with batch_first=True and the weights, dropout, dtype, device and training mode of this one.
 
         Raises:
-            ValueError: this layer has a feature that torch's does not support; the message names it.
+            ValueError: this layer has a feature that torch's does not support, or a hook, a subclass or an adapter that
+                the weights do not include; the message names it.
         """
         from molattn.attention.convert import to_torch
 
@@ -350,7 +352,8 @@ class MultiHeadAttention(nn.Module):
         Raises:
             MissingExtra: Keras is not installed.
             TypeError: `layer` is not a `keras.layers.MultiHeadAttention`.
-            ValueError: it is not built yet, or has a feature that is not supported; the message names it.
+            ValueError: it is not built yet, or has a feature that is not supported, such as a LoRA; the message names
+                it.
         """
         from molattn.attention.convert import from_keras
 
@@ -362,7 +365,8 @@ class MultiHeadAttention(nn.Module):
         Raises:
             MissingExtra: Keras is not installed.
             UsageError: Keras is installed, but not its configured backend.
-            ValueError: this layer has a feature that Keras' does not support; the message names it.
+            ValueError: this layer has a feature that Keras' does not support, or a hook, a subclass or an adapter that
+                the weights do not include; the message names it.
         """
         from molattn.attention.convert import to_keras
 

@@ -1,7 +1,16 @@
-"""Whether modules have no hooks and no replaced `forward`, so that a fused operation can replace their calls."""
+"""Whether modules have no hooks and no replaced `forward`, so that their weights say what their calls compute.
+
+Then a fused operation can replace the calls, and a layer of another library with the same weights the modules.
+"""
+
+from collections.abc import Mapping
+from typing import Any
 
 from torch import nn
 from torch.nn.modules import module as torch_module
+from torch.nn.utils.parametrize import type_before_parametrizations
+from torch.nn.utils.prune import BasePruningMethod
+from torch.nn.utils.weight_norm import WeightNorm
 
 # The hooks that torch runs for every module; torch changes these dictionaries in place.
 _GLOBAL_HOOKS = (
@@ -10,6 +19,9 @@ _GLOBAL_HOOKS = (
     torch_module._global_backward_hooks,
     torch_module._global_backward_pre_hooks,
 )
+
+# Hooks before `forward` that only set a weight, which can be read.
+_WEIGHT_HOOKS = (BasePruningMethod, WeightNorm)
 
 
 def are_unmodified(cls: type[nn.Module], *modules: nn.Module | None) -> bool:
@@ -24,12 +36,42 @@ def are_unmodified(cls: type[nn.Module], *modules: nn.Module | None) -> bool:
     return not any(_GLOBAL_HOOKS)
 
 
-def has_hooks(module: nn.Module) -> bool:
-    """Whether the module has a hook, or a `forward` that replaces that of its class."""
+def check_convertible(modules: Mapping[str, Any], *classes: type[nn.Module]) -> None:
+    """Checks that a conversion, which reads weights, loses nothing of what calling each module computes.
+
+    Weights that are parametrized or pruned can be read. Hooks of all modules, which run for a converted one too, and an
+    absent module, None, are ignored.
+
+    Args:
+        modules: the modules by name.
+        classes: those a module can be of; not of a subclass of them, such as an adapter of LoRA.
+
+    Raises:
+        ValueError: a module is of another class, has a hook or has a `forward` of its own; the message names it.
+    """
+    for name, module in modules.items():
+        if module is None:
+            continue
+        if type_before_parametrizations(module) not in classes:
+            raise ValueError(f"{name} is a {type(module).__name__}, not a {classes[0].__name__}: that is not supported")
+        if has_hooks(module, _WEIGHT_HOOKS):
+            raise ValueError(f"{name} has a hook or a forward of its own: that is not supported")
+
+
+def has_hooks(module: nn.Module, ignored: tuple[type, ...] = ()) -> bool:
+    """Whether the module has a hook, or a `forward` that replaces that of its class.
+
+    Args:
+        module: the module.
+        ignored: classes of hooks before `forward` that do not count.
+    """
     attributes = module.__dict__  # `getattr` of a module takes several times as long
+    before = attributes["_forward_pre_hooks"]
+    if ignored:
+        before = [hook for hook in before.values() if not isinstance(hook, ignored)]
     return bool(
         attributes["_forward_hooks"]
-        or attributes["_forward_pre_hooks"]
+        or before
         or attributes["_backward_hooks"]
         or attributes["_backward_pre_hooks"]
         or "forward" in attributes

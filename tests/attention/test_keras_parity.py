@@ -125,6 +125,18 @@ def test_unsupported_keras_features_raise_by_name():
     ]:
         with pytest.raises(ValueError, match=message):
             MultiHeadAttention.from_keras(layer)
+    adapted = keras_layer(x, num_heads=2, key_dim=3)
+    adapted._value_dense.enable_lora(1)
+
+    class Doubled(keras.layers.MultiHeadAttention):
+        def call(self, *inputs, **settings):
+            return 2 * super().call(*inputs, **settings)
+
+    doubled = Doubled(2, 3)
+    doubled.build(x.shape, x.shape)
+    for layer, message in ((adapted, "LoRA in its value projection"), (doubled, "the class Doubled")):
+        with pytest.raises(ValueError, match=f"a Keras layer with {message} is not supported"):
+            MultiHeadAttention.from_keras(layer)
     with pytest.raises(ValueError, match="no weights yet"):
         MultiHeadAttention.from_keras(keras.layers.MultiHeadAttention(2, 3))
     with pytest.raises(TypeError, match="not a Dense"):

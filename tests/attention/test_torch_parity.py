@@ -6,6 +6,8 @@ The layer computed by hand is in tests/documents.
 import pytest
 import torch
 from torch import nn
+from torch.ao.nn.quantized.dynamic import Linear as DynamicallyQuantized
+from torch.nn.utils import prune
 from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
 from molattn.attention import ConcatHeads, MultiHeadAttention, Softmax
@@ -156,6 +158,109 @@ def test_a_bias_of_the_projections_or_of_the_join_alone_raises(target, bias):
     layer = MultiHeadAttention(8, 2, bias=bias, join=ConcatHeads(2, 4, 8, bias=not bias))
     with pytest.raises(ValueError, match=f"a bias of {'the projections' if bias else 'the join'} alone"):
         getattr(layer, target)()
+
+
+class Adapted(nn.Linear):
+    """A linear layer with an adapter of rank 1, as of LoRA."""
+
+    def __init__(self, linear):
+        super().__init__(linear.in_features, linear.out_features)
+        self.load_state_dict(linear.state_dict())
+        self.a, self.b = nn.Parameter(torch.ones(1, self.in_features)), nn.Parameter(torch.ones(self.out_features, 1))
+
+    def forward(self, x):
+        return super().forward(x) + x @ self.a.T @ self.b.T
+
+
+class Wrapped(nn.Module):
+    def __init__(self, linear):
+        super().__init__()
+        self.linear = linear
+
+    def forward(self, x):
+        return 2 * self.linear(x)
+
+
+class DoubledHeads(ConcatHeads):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+class DoubledAttention(MultiHeadAttention):
+    def forward(self, *inputs, **settings):
+        return 2 * super().forward(*inputs, **settings)
+
+
+class DoubledTheirs(nn.MultiheadAttention):
+    def forward(self, *inputs, **settings):
+        return 2 * super().forward(*inputs, **settings)[0], None
+
+
+def quantized(linear):
+    return DynamicallyQuantized(linear.in_features, linear.out_features)
+
+
+def change(layer, name, how):
+    """Replace the submodule `name`, or change it in place; the layer itself has no name."""
+    module = layer.get_submodule(name)
+    if how == "a hook":
+        module.register_forward_hook(lambda _module, _inputs, output: 2 * output)
+    elif how == "a hook before":
+        module.register_forward_pre_hook(lambda _module, inputs: (2 * inputs[0],))
+    elif how == "a forward":
+        forward = module.forward
+        module.forward = lambda *inputs, **settings: 2 * forward(*inputs, **settings)
+    else:
+        parent, _, last = name.rpartition(".")
+        setattr(layer.get_submodule(parent), last, how(module))
+    return layer
+
+
+CHANGES = ["a hook", "a hook before", "a forward"]
+
+
+@pytest.mark.parametrize("target", ["to_torch", "to_keras"])
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [(name, how) for name in ("q_proj", "v_proj", "join.linear") for how in (*CHANGES, Adapted, Wrapped, quantized)]
+    + [(name, how) for name in ("", "join") for how in CHANGES],
+)
+def test_a_layer_whose_weights_are_not_all_of_it_raises_by_name(target, name, how):
+    what = "has a hook or a forward" if isinstance(how, str) else "is a (Adapted|Wrapped|Linear), not a Linear"
+    with pytest.raises(ValueError, match=f"^{name or 'the layer'} {what}.*not supported"):
+        getattr(change(MultiHeadAttention(8, 2), name, how), target)()
+
+
+@pytest.mark.parametrize("target", ["to_torch", "to_keras"])
+def test_a_subclass_raises_by_name(target):
+    with pytest.raises(ValueError, match="join is a DoubledHeads, not a ConcatHeads"):
+        getattr(MultiHeadAttention(8, 2, join=DoubledHeads(2, 4, 8)), target)()
+    with pytest.raises(ValueError, match="the layer is a DoubledAttention, not a MultiHeadAttention"):
+        getattr(DoubledAttention(8, 2), target)()
+
+
+@pytest.mark.parametrize("how", [*CHANGES, Adapted, Wrapped, quantized])
+def test_a_layer_of_torch_whose_weights_are_not_all_of_it_raises_by_name(how):
+    theirs = change(nn.MultiheadAttention(8, 2), "out_proj", how)
+    with pytest.raises(ValueError, match=r"^out_proj (is a (Adapted|Wrapped|Linear), not a Linear|has a hook)"):
+        MultiHeadAttention.from_torch(theirs)
+    if isinstance(how, str):
+        with pytest.raises(ValueError, match="^the layer has a hook or a forward"):
+            MultiHeadAttention.from_torch(change(nn.MultiheadAttention(8, 2), "", how))
+    with pytest.raises(ValueError, match="the layer is a DoubledTheirs, not a MultiheadAttention"):
+        MultiHeadAttention.from_torch(DoubledTheirs(8, 2))
+
+
+def test_pruned_weights_are_converted():
+    ours, x = MultiHeadAttention(8, 2).to(F64).eval(), torch.randn(2, 3, 8, dtype=F64)
+    for linear in (ours.q_proj, ours.join.linear):
+        prune.l1_unstructured(linear, "weight", 0.5)
+    prune.random_unstructured(ours.q_proj, "weight", 0.5)
+    theirs = ours.to_torch()
+    assert_close(theirs(x, x, x)[0], ours(x))
+    prune.l1_unstructured(theirs, "in_proj_weight", 0.7)
+    prune.l1_unstructured(theirs.out_proj, "weight", 0.7)
+    assert_close(MultiHeadAttention.from_torch(theirs)(x), theirs(x, x, x)[0])
 
 
 @pytest.mark.parametrize("setting", ["add_bias_kv", "add_zero_attn"])
