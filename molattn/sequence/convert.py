@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from molattn.attention import MultiHeadAttention
+from molattn.attention.unmodified import check_convertible
 from molattn.sequence.embedding import ChannelOrder
 from molattn.sequence.layers import Activation, DecoderLayer, EncoderLayer, FeedForward, Residual
 from molattn.sequence.stacks import Decoder, Encoder
@@ -18,10 +19,11 @@ def encoder_layer_from_torch(layer: nn.Module) -> EncoderLayer:
         raise TypeError(
             f"EncoderLayer.from_torch takes a torch.nn.TransformerEncoderLayer, not a {type(layer).__name__}"
         )
+    _check_layer(layer, nn.TransformerEncoderLayer)
     ours = EncoderLayer(
         layer.self_attn.embed_dim,
         layer.self_attn.num_heads,
-        layer.linear1.out_features,
+        hidden_dim=1,  # of linear layers that are replaced
         activation=_activation(layer),
         norm_first=layer.norm_first,
     )
@@ -38,10 +40,11 @@ def decoder_layer_from_torch(layer: nn.Module) -> DecoderLayer:
         raise TypeError(
             f"DecoderLayer.from_torch takes a torch.nn.TransformerDecoderLayer, not a {type(layer).__name__}"
         )
+    _check_layer(layer, nn.TransformerDecoderLayer)
     ours = DecoderLayer(
         layer.self_attn.embed_dim,
         layer.self_attn.num_heads,
-        layer.linear1.out_features,
+        hidden_dim=1,  # of linear layers that are replaced
         activation=_activation(layer),
         norm_first=layer.norm_first,
     )
@@ -58,6 +61,7 @@ def encoder_from_torch(stack: nn.Module) -> Encoder:
     """See `Encoder.from_torch`."""
     if not isinstance(stack, nn.TransformerEncoder):
         raise TypeError(f"Encoder.from_torch takes a torch.nn.TransformerEncoder, not a {type(stack).__name__}")
+    check_convertible({"the stack": stack}, nn.TransformerEncoder)
     layers = [encoder_layer_from_torch(layer) for layer in stack.layers]
     ours = Encoder(0, *_sizes(layers))
     ours.layers, ours.norm = nn.ModuleList(layers), _final_norm(stack.norm)
@@ -68,6 +72,7 @@ def decoder_from_torch(stack: nn.Module) -> Decoder:
     """See `Decoder.from_torch`."""
     if not isinstance(stack, nn.TransformerDecoder):
         raise TypeError(f"Decoder.from_torch takes a torch.nn.TransformerDecoder, not a {type(stack).__name__}")
+    check_convertible({"the stack": stack}, nn.TransformerDecoder)
     layers = [decoder_layer_from_torch(layer) for layer in stack.layers]
     ours = Decoder(0, *_sizes(layers))
     ours.layers, ours.norm = nn.ModuleList(layers), _final_norm(stack.norm)
@@ -87,6 +92,7 @@ def transformer_from_torch(
         raise TypeError(f"Transformer.from_torch takes a torch.nn.Transformer, not a {type(model).__name__}")
     if not isinstance(model.encoder, nn.TransformerEncoder) or not isinstance(model.decoder, nn.TransformerDecoder):
         raise ValueError("a torch model with a custom_encoder or custom_decoder is not supported")
+    check_convertible({"the model": model}, nn.Transformer)
     encoder, decoder = encoder_from_torch(model.encoder), decoder_from_torch(model.decoder)
     ours = Transformer(
         source_vocab,
@@ -108,6 +114,15 @@ def _sizes(layers: list[EncoderLayer] | list[DecoderLayer]) -> tuple[int, int]:
         raise ValueError("the torch stack has no layers, so its sizes are unknown")
     attention = layers[0].self_attention
     return attention.embed_dim, attention.num_heads
+
+
+def _check_layer(layer: nn.Module, cls: type[nn.TransformerEncoderLayer] | type[nn.TransformerDecoderLayer]) -> None:
+    """Checks the modules of a layer whose settings or weights are read; linear layers and norms are copied whole."""
+    check_convertible({"the layer": layer}, cls)
+    modules = dict(layer.named_children())
+    attentions = {name: module for name, module in modules.items() if name in ("self_attn", "multihead_attn")}
+    check_convertible(attentions, nn.MultiheadAttention)
+    check_convertible({name: module for name, module in modules.items() if name.startswith("dropout")}, nn.Dropout)
 
 
 def _activation(layer: nn.TransformerEncoderLayer | nn.TransformerDecoderLayer) -> str | Activation:

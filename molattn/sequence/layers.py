@@ -227,7 +227,8 @@ class EncoderLayer(_Layer):
 
         Raises:
             TypeError: `layer` is not a `torch.nn.TransformerEncoderLayer`.
-            ValueError: torch's layer has a feature that is not supported; the message names it.
+            ValueError: torch's layer has a feature that is not supported, such as a hook or a subclass; the message
+                names it.
         """
         from molattn.sequence.convert import encoder_layer_from_torch
 
@@ -364,7 +365,8 @@ class DecoderLayer(_Layer):
 
         Raises:
             TypeError: `layer` is not a `torch.nn.TransformerDecoderLayer`.
-            ValueError: torch's layer has a feature that is not supported; the message names it.
+            ValueError: torch's layer has a feature that is not supported, such as a hook or a subclass; the message
+                names it.
         """
         from molattn.sequence.convert import decoder_layer_from_torch
 

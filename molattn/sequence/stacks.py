@@ -143,7 +143,8 @@ class Encoder(_Stack):
         Raises:
             TypeError: `stack` is not a `torch.nn.TransformerEncoder`, or a layer of it not a
                 `torch.nn.TransformerEncoderLayer`.
-            ValueError: torch's stack has no layers, or a feature that is not supported; the message names it.
+            ValueError: torch's stack has no layers, or a feature that is not supported, such as a hook or a subclass;
+                the message names it.
         """
         from molattn.sequence.convert import encoder_from_torch
 
@@ -283,7 +284,8 @@ class Decoder(_Stack):
         Raises:
             TypeError: `stack` is not a `torch.nn.TransformerDecoder`, or a layer of it not a
                 `torch.nn.TransformerDecoderLayer`.
-            ValueError: torch's stack has no layers, or a feature that is not supported; the message names it.
+            ValueError: torch's stack has no layers, or a feature that is not supported, such as a hook or a subclass;
+                the message names it.
         """
         from molattn.sequence.convert import decoder_from_torch
 

@@ -220,7 +220,8 @@ class Transformer(nn.Module):
 
         Raises:
             TypeError: `model` is not a `torch.nn.Transformer`, or as for `Encoder.from_torch` and `Decoder.from_torch`.
-            ValueError: torch's model has a feature that is not supported; the message names it.
+            ValueError: torch's model has a feature that is not supported, such as a hook or a subclass; the message
+                names it.
         """
         from molattn.sequence.convert import transformer_from_torch
 

@@ -5,6 +5,7 @@ import inspect
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.parametrizations import weight_norm
 
 from molattn.attention import MultiHeadAttention, causal_mask
 from molattn.sequence import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, Transformer, padding_mask
@@ -141,6 +142,86 @@ def test_unsupported_features_raise_by_name():
         Encoder.from_torch(stack)
     with pytest.raises(ValueError, match="custom_encoder"):
         Transformer.from_torch(nn.Transformer(8, 2, custom_encoder=nn.Identity()), 5, 5)
+
+
+class DoubledLayer(nn.TransformerEncoderLayer):
+    def forward(self, *inputs, **settings):
+        return 2 * super().forward(*inputs, **settings)
+
+
+class DoubledStack(nn.TransformerEncoder):
+    def forward(self, *inputs, **settings):
+        return 2 * super().forward(*inputs, **settings)
+
+
+class DoubledAttention(nn.MultiheadAttention):
+    def forward(self, *inputs, **settings):
+        return 2 * super().forward(*inputs, **settings)[0], None
+
+
+class DoubledModel(nn.Transformer):
+    def forward(self, *inputs, **settings):
+        return 2 * super().forward(*inputs, **settings)
+
+
+def doubled(_module, _inputs, output):
+    return (2 * output[0], None) if isinstance(output, tuple) else 2 * output
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+def test_what_the_weights_do_not_include_raises_by_name():
+    layer = nn.TransformerDecoderLayer(8, 2, 12)
+    for name in ("", "self_attn", "multihead_attn", "dropout2", "multihead_attn.out_proj"):
+        hook = layer.get_submodule(name).register_forward_hook(doubled)
+        named = name.removeprefix("multihead_attn.") or "the layer"
+        for convert, theirs in (
+            (DecoderLayer.from_torch, layer),
+            (Decoder.from_torch, nn.TransformerDecoder(layer, 2)),
+        ):
+            with pytest.raises(ValueError, match=f"^{named} has a hook or a forward of its own"):
+                convert(theirs)
+        hook.remove()
+    DecoderLayer.from_torch(layer)
+    layer.multihead_attn = DoubledAttention(8, 2)
+    with pytest.raises(ValueError, match="multihead_attn is a DoubledAttention, not a MultiheadAttention"):
+        DecoderLayer.from_torch(layer)
+    layer = nn.TransformerEncoderLayer(8, 2, 12)
+    layer.dropout1 = nn.Identity()
+    with pytest.raises(ValueError, match="dropout1 is a Identity, not a Dropout"):
+        EncoderLayer.from_torch(layer)
+    with pytest.raises(ValueError, match="the layer is a DoubledLayer, not a TransformerEncoderLayer"):
+        Encoder.from_torch(nn.TransformerEncoder(DoubledLayer(8, 2, 12), 1))
+    with pytest.raises(ValueError, match="the stack is a DoubledStack, not a TransformerEncoder"):
+        Encoder.from_torch(DoubledStack(nn.TransformerEncoderLayer(8, 2, 12), 1))
+    with pytest.raises(ValueError, match="the model is a DoubledModel, not a Transformer"):
+        Transformer.from_torch(DoubledModel(8, 2, 1, 1, 12), 5, 5)
+    model = nn.Transformer(8, 2, 1, 1, 12)
+    model.decoder.register_forward_hook(doubled)
+    with pytest.raises(ValueError, match="the stack has a hook"):
+        Transformer.from_torch(model, 5, 5)
+
+
+class Wrapped(nn.Module):
+    def __init__(self, linear):
+        super().__init__()
+        self.linear = linear
+
+    def forward(self, x):
+        return 2 * self.linear(x)
+
+
+@pytest.mark.parametrize("change", ["a hook", "a wrapper", "a parametrization"])
+def test_linear_layers_and_norms_are_copied_with_what_was_added_to_them(change):
+    theirs = randomize(nn.TransformerEncoderLayer(8, 2, 12, dropout=0.0, batch_first=True)).train()
+    if change == "a wrapper":
+        theirs.linear1, theirs.linear2 = Wrapped(theirs.linear1), Wrapped(theirs.linear2)
+    for module in (theirs.linear1, theirs.norm1) if change == "a hook" else ():
+        module.register_forward_hook(doubled)
+    if change == "a parametrization":
+        weight_norm(theirs.linear1)
+        weight_norm(theirs.self_attn, "in_proj_weight")
+    _, x = inputs()
+    assert_close(EncoderLayer.from_torch(theirs)(x), theirs(x), 1e-10)
 
 
 @pytest.mark.parametrize("kind", [MultiHeadAttention, EncoderLayer, DecoderLayer, Encoder, Decoder, Transformer])
