@@ -388,7 +388,8 @@ class TensorDotConv(MessagePassing):
 
         Raises:
             TypeError: another layer.
-            ValueError: a layer with several aggregations, or with lazily initialized weights.
+            ValueError: a layer with several aggregations, with lazily initialized weights, or with what its weights do
+                not include, such as a hook, a subclass or an adapter; the message names it.
         """
         from molattn.graph.convert import conv_from_pyg
 
@@ -401,8 +402,9 @@ class TensorDotConv(MessagePassing):
 
         Raises:
             ValueError: a layer that TransformerConv does not support: with graph features, with edge roles other than
-                keys and values, with a W_ve that is not W_ke, or with another score or normalizer; lazily initialized
-                weights before the first call.
+                keys and values, with a W_ve that is not W_ke, with another score or normalizer, or with what its
+                weights do not include, such as a hook, a subclass or an adapter; lazily initialized weights before the
+                first call.
         """
         from molattn.graph.convert import conv_to_pyg
 
@@ -441,7 +443,7 @@ class TensorDotConv(MessagePassing):
             or cls.message is not TensorDotConv.message
             or cls.aggregate is not MessagePassing.aggregate
             or cls.update is not MessagePassing.update
-            or any(getattr(self, hooks) for hooks in _HOOKS)
+            or any(getattr(self, hooks) for hooks in MESSAGE_HOOKS)
         )
 
     def _propagate_messages(self, messages: EdgeMessages, inputs: ConvInputs) -> Tensor:
@@ -508,7 +510,7 @@ class TensorDotConv(MessagePassing):
             self.edge_dim = phi_e.edge_dim = e.shape[-1]
 
 
-_HOOKS = tuple(
+MESSAGE_HOOKS = tuple(
     f"_{step}_forward{when}_hooks" for step in ("propagate", "message", "aggregate") for when in ("_pre", "")
 )
 """Attributes of `MessagePassing` with the hooks of these steps; without hooks, `forward` can skip the steps."""

@@ -5,25 +5,33 @@ from copy import deepcopy
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch_geometric.nn import TransformerConv
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch_geometric.nn import Linear, MessagePassing, TransformerConv
 
-from molattn.attention import scaled_dot, softmax
-from molattn.graph.conv import TensorDotConv
+from molattn.attention import MeanHeads, scaled_dot, softmax
+from molattn.attention.unmodified import check_convertible
+from molattn.graph.conv import MESSAGE_HOOKS, TensorDotConv
+from molattn.graph.edge_update import AttentionEdgeUpdate
+
+_LINEAR = (nn.Linear, Linear)  # torch's and PyG's, with the same `forward`
 
 
 def conv_from_pyg(layer: Any) -> TensorDotConv:
     """See `TensorDotConv.from_pyg`."""
     if not isinstance(layer, TransformerConv):
         raise TypeError(f"from_pyg takes a torch_geometric.nn.TransformerConv, not a {type(layer).__name__}")
-    widths = layer.lin_key.in_channels, layer.lin_query.in_channels
     unsupported = {
         "several aggregations": not isinstance(layer.aggr, str),
-        "lazily initialized weights": min(widths) < 1 or (layer.edge_dim or 0) < 0,
+        "lazily initialized weights": any(map(is_lazy, layer.parameters())) or (layer.edge_dim or 0) < 0,
     }
     if any(unsupported.values()):
         names = ", ".join(name for name, has in unsupported.items() if has)
         raise ValueError(f"from_pyg cannot convert a layer with {names}")
+    _check_layer(layer, TransformerConv)
+    names = ("lin_query", "lin_key", "lin_value", "lin_edge", "lin_skip", "lin_beta")
+    check_convertible({name: getattr(layer, name) for name in names}, *_LINEAR)
+    widths = layer.lin_key.weight.shape[1], layer.lin_query.weight.shape[1]
     converted = TensorDotConv(
         widths if isinstance(layer.in_channels, tuple) or len(set(widths)) > 1 else widths[0],
         layer.out_channels,
@@ -49,6 +57,11 @@ def conv_to_pyg(layer: TensorDotConv) -> TransformerConv:
     pair = layer.in_channels if isinstance(layer.in_channels, tuple) else (layer.in_channels,)
     if -1 in (*pair, layer.edge_dim):
         raise ValueError("to_pyg needs initialized weights: call the layer once, to infer its in_channels and edge_dim")
+    _check_layer(layer, TensorDotConv)
+    check_convertible({"phi_e": layer.phi_e}, AttentionEdgeUpdate)
+    check_convertible({"join": layer.join}, nn.Identity if layer.concat else MeanHeads)
+    linears = {f"phi_e.{name}": getattr(layer.phi_e, name) for name in ("w_q", "w_k", "w_v", "w_ke", "w_ve")}
+    check_convertible({**linears, "w_root": layer.w_root, "w_beta": layer.w_beta}, *_LINEAR)
     w_ke, w_ve = layer.phi_e.w_ke, layer.phi_e.w_ve
     same_edge_weight = w_ke is None or w_ve is None or w_ke is w_ve or torch.equal(w_ke.weight, w_ve.weight)
     unsupported = {
@@ -77,6 +90,15 @@ def conv_to_pyg(layer: TensorDotConv) -> TransformerConv:
     converted = converted.to(layer.phi_e.w_q.weight).train(layer.training)
     _copy_parameters((new, old) for old, new in _parameter_pairs(layer, converted))
     return converted
+
+
+def _check_layer(layer: Any, cls: type[MessagePassing]) -> None:
+    """Checks that the layer is of `cls`, and has no hooks, neither torch's nor PyG's."""
+    check_convertible({"the layer": layer}, cls)
+    hooked = [hooks for hooks in MESSAGE_HOOKS if getattr(layer, hooks)]
+    if hooked:
+        step = hooked[0].split("_")[1]
+        raise ValueError(f"the layer has a hook of its {step}: that is not supported")
 
 
 def _copy_parameters(pairs: Iterable[tuple[Tensor, Tensor]]) -> None:

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
+from torch.ao.nn.quantized.dynamic import Linear as DynamicallyQuantized
 from torch.nn.utils.parametrizations import weight_norm
 from torch_geometric.data import Batch, Data
 from torch_geometric.loader import DataLoader
@@ -208,6 +209,75 @@ def test_settings_of_only_one_of_the_two_layers_raise():
     with pytest.raises(ValueError, match="share_edge_weight"):
         TensorDotConv(IN, OUT, edge_dim=EDGE, edge_roles=("keys",), share_edge_weight=True)
     assert isinstance(TensorDotConv(IN, OUT, edge_roles=()).to_pyg(), TransformerConv)
+
+
+class Adapted(nn.Linear):
+    def forward(self, input):
+        return 2 * super().forward(input)
+
+
+class Wrapped(nn.Module):
+    def __init__(self, linear):
+        super().__init__()
+        self.linear = linear
+
+    def forward(self, x):
+        return 2 * self.linear(x)
+
+
+class OtherMessages(TransformerConv):
+    def message(self, *inputs, **others):
+        return 2 * super().message(*inputs, **others)
+
+
+class Renamed(TensorDotConv):
+    pass
+
+
+def beside_weights(layer, name, how):
+    """Replace the submodule `name`, or add a hook or a forward to it."""
+    module = layer.get_submodule(name)
+    if how == "a hook":
+        module.register_forward_hook(lambda _module, _inputs, output: 2 * output)
+    elif how == "a forward":
+        module.forward = lambda x: 2 * type(module).forward(module, x)
+    else:
+        parent, _, last = name.rpartition(".")
+        other = how(module) if how is Wrapped else how(module.weight.shape[1], module.weight.shape[0])
+        setattr(layer.get_submodule(parent), last, other)
+    return layer
+
+
+@pytest.mark.parametrize("how", ["a hook", "a forward", Adapted, Wrapped, DynamicallyQuantized])
+def test_what_the_weights_do_not_include_raises_by_name(how):
+    what = "has a hook or a forward of its own" if isinstance(how, str) else "is a (Adapted|Wrapped|Linear), not a"
+    for name in ("lin_query", "lin_key", "lin_value", "lin_edge", "lin_skip", "lin_beta"):
+        with pytest.raises(ValueError, match=f"^{name} {what}"):
+            TensorDotConv.from_pyg(beside_weights(TransformerConv(IN, OUT, beta=True, edge_dim=EDGE), name, how))
+    ours = TensorDotConv(IN, OUT, beta=True, edge_dim=EDGE, share_edge_weight=True)
+    for name in ("phi_e.w_q", "phi_e.w_v", "phi_e.w_ke", "phi_e.w_ve", "w_root", "w_beta"):
+        # W_ve is W_ke: of a change of the module itself, the first of the two names is given.
+        named = "phi_e.w_ke" if name == "phi_e.w_ve" and isinstance(how, str) else name
+        with pytest.raises(ValueError, match=f"^{named} {what}"):
+            beside_weights(copy.deepcopy(ours), name, how).to_pyg()
+
+
+def test_hooks_and_subclasses_of_the_layer_raise_by_name():
+    with pytest.raises(ValueError, match="the layer is a OtherMessages, not a TransformerConv"):
+        TensorDotConv.from_pyg(OtherMessages(IN, OUT))
+    with pytest.raises(ValueError, match="the layer is a Renamed, not a TensorDotConv"):
+        Renamed(IN, OUT).to_pyg()
+    for make, convert in ((TransformerConv, TensorDotConv.from_pyg), (TensorDotConv, TensorDotConv.to_pyg)):
+        for step in ("propagate", "message", "aggregate"):
+            layer = make(IN, OUT)
+            getattr(layer, f"register_{step}_forward_hook")(lambda *_: None)
+            with pytest.raises(ValueError, match=f"the layer has a hook of its {step}"):
+                convert(layer)
+        with pytest.raises(ValueError, match="the layer has a hook"):
+            convert(beside_weights(make(IN, OUT), "", "a hook"))
+    for name in ("phi_e", "join"):
+        with pytest.raises(ValueError, match=f"{name} has a hook"):
+            beside_weights(TensorDotConv(IN, OUT, concat=False), name, "a hook").to_pyg()
 
 
 def test_false_returns_no_weights():
