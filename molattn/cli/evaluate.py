@@ -112,8 +112,8 @@ def evaluate(
     elif not quiet:
         noun = "atoms" if predictor.task.atom_level else "molecules"
         units = dict(zip(predictor.targets, predictor.units, strict=True))
-        baseline_label, unseen = predictor.task.baseline_label, result.unseen_metrics
-        print_metrics(result.metrics, noun, units, result.baseline, baseline_label, unseen, result.intervals)
+        labels, unseen = result.baseline_labels, result.unseen_metrics
+        print_metrics(result.metrics, noun, units, result.baseline, labels, unseen, result.intervals)
         print_transformed(result.transformed)
         if result.uncertainty:
             print_uncertainty(result.uncertainty, noun, units)

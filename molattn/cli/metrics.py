@@ -19,7 +19,7 @@ def print_metrics(
     noun: str,
     units: Mapping[str, str],
     baseline: Mapping[str, Mapping[str, Any]] | None = None,
-    baseline_label: str = "",
+    baseline_labels: Mapping[str, str] | None = None,
     unseen: Mapping[str, Mapping[str, Any]] | None = None,
     intervals: Mapping[str, Mapping[str, Any]] | None = None,
     other_models: Mapping[str, Mapping[str, Mapping[str, Any]]] | None = None,
@@ -31,7 +31,7 @@ def print_metrics(
         noun: what has labels, such as "test molecules".
         units: unit of each target, empty where unknown.
         baseline: the same for a constant prediction; None for none.
-        baseline_label: the name of that prediction, such as "the mean".
+        baseline_labels: the name of that prediction for each target, such as "the mean"; needed with `baseline`.
         unseen: the same for molecules that were not used in training; None if they are not reported.
         intervals: {target: {metric: [lower, upper]}} of `metrics`, shown as a column of a table; None for none.
         other_models: the same as `metrics` for other models, by their names.
@@ -39,7 +39,7 @@ def print_metrics(
     from molattn.data.tables.units import name_has_unit
     from molattn.training.metrics import METRICS
 
-    other_models = other_models or {}
+    other_models, labels_of_baseline = other_models or {}, baseline_labels or {}
     names = [name for name in METRICS if name in next(iter(metrics.values()))]
     if len(metrics) <= MAX_TABLES:
         for target, model in metrics.items():
@@ -51,7 +51,7 @@ def print_metrics(
             for model_name, other in other_models.items():
                 columns[model_name] = [number(other[target][n]) for n in names]
             if baseline:
-                columns[f"always {baseline_label}"] = [number(baseline[target][n]) for n in names]
+                columns[f"always {labels_of_baseline[target]}"] = [number(baseline[target][n]) for n in names]
             unit = units[target]
             shown = unit and not name_has_unit(target, unit) and any(METRICS[n].has_unit for n in names)
             in_unit = f" in {unit}" if shown else ""
@@ -68,7 +68,9 @@ def print_metrics(
             rows.append(["mean of those not seen in training", "", *(_mean(unseen, n) for n in names)])
         rows += [[name, "", *(_mean(other, n) for n in names)] for name, other in other_models.items()]
         if baseline:
-            rows.append([f"always {baseline_label}", "", *(_mean(baseline, n) for n in names)])
+            labels = set(labels_of_baseline.values())
+            constant = labels.pop() if len(labels) == 1 else "the training mean of what is learned"
+            rows.append([f"always {constant}", "", *(_mean(baseline, n) for n in names)])
         _print(["", "labels", *(METRICS[n].label for n in names)], rows)
     for target, model in metrics.items():
         for name, reason in model.get("why", {}).items():

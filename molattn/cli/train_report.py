@@ -16,12 +16,14 @@ def report_run(result: "RunResult") -> None:
     """Print the test metrics next to the baseline's, the run's folder, and the next commands."""
     from molattn.cli.metrics import print_metrics, print_transformed
     from molattn.cli.uncertainty_metrics import print_uncertainty
+    from molattn.models.baseline import baseline_labels
 
-    metrics, baseline_label = result.metrics, result.dataset.task.baseline_label
-    prefix = "atoms of " if result.dataset.task.atom_level else ""
+    metrics, dataset = result.metrics, result.dataset
+    labels = baseline_labels(dataset.task, dataset.config.target_columns, dataset.transforms)
+    prefix = "atoms of " if dataset.task.atom_level else ""
     test, baseline, intervals = metrics["test"], metrics["baseline"]["test"], metrics["test_intervals"]
     forest = {"random forest": metrics["baseline_forest"]["test"]} if "baseline_forest" in metrics else {}
-    print_metrics(test, f"{prefix}test molecules", metrics["units"], baseline, baseline_label, None, intervals, forest)
+    print_metrics(test, f"{prefix}test molecules", metrics["units"], baseline, labels, None, intervals, forest)
     print_transformed(metrics.get("transformed", {}).get("test", {}))
     if "uncertainty" in metrics:
         print_uncertainty(metrics["uncertainty"], f"{prefix}test molecules", metrics["units"])

@@ -20,7 +20,7 @@ class Task(ABC):
     Attributes:
         kind: its name.
         metrics: the metrics that are reported by default; the first is reported after each epoch.
-        baseline: a description of the baseline, a constant prediction.
+        baseline: a description of the baseline, a constant prediction, of targets without a transform.
         baseline_label: a shorter description of it.
         loss: the name of the loss that the model minimizes, in `molattn.models.losses.LOSSES`.
         atom_level: whether the targets are atom-level. If so, n counts all atoms, molecule by molecule.

@@ -15,6 +15,7 @@ from molattn.data.tables.number_columns import normalize_numbers
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
 from molattn.errors import InputError, SmilesError, UsageError, short_repr
 from molattn.models.artifact import Artifact
+from molattn.models.baseline import baseline_labels
 from molattn.models.predictions import Predictions
 from molattn.training.class_names import ZERO_ONE, fold_label, positive_of
 from molattn.training.data_messages import no_row_error
@@ -42,8 +43,9 @@ class Evaluation:
         intervals: the 95% intervals of the metrics, {target: {metric: [lower, upper]}}; see
             `molattn.training.metrics`.
         mean: of the metrics over the targets; empty for one target.
-        baseline: the metrics of the baseline, which always predicts the training mean, or the shares of the classes in
-            training; empty if the shares were not saved with the model, as by earlier versions.
+        baseline: the metrics of the baseline, which always predicts the training mean (with a transform, its inverse of
+            the mean of the transformed targets), or the shares of the classes in training; empty if the
+            shares were not saved with the model, as by earlier versions.
         seen: (n,) whether the molecule of each row was used to train, select or calibrate the model; all False if the
             run's split is not known.
         unseen_metrics: the metrics of the other rows; empty if all rows or none have been seen.
@@ -53,6 +55,7 @@ class Evaluation:
             molecules as the test split; empty for a model without uncertainties.
         transformed: the metrics of the transformed targets, each with its "unit"; only targets with a transform.
         warnings: messages on how the table was read.
+        baseline_labels: what the baseline predicts, by target, such as "the training mean".
     """
 
     rows: np.ndarray
@@ -70,6 +73,7 @@ class Evaluation:
     uncertainty: dict[str, Any] = field(default_factory=dict)
     transformed: dict[str, dict[str, Any]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    baseline_labels: dict[str, str] = field(default_factory=dict)
 
 
 def evaluate(
@@ -199,6 +203,7 @@ def evaluate(
             task, targets, artifact.units, artifact.scaler.transforms, true, uncalibrated, names
         ),
         warnings=(*table.warnings, *encoded.warnings, *class_messages, *number_warnings),
+        baseline_labels=baseline_labels(task, targets, artifact.scaler.transforms),
     )
 
 

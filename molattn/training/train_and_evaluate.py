@@ -12,6 +12,7 @@ from typing import Any
 from molattn.data import CALIBRATION
 from molattn.models.artifact import Artifact
 from molattn.models.artifact_file import save_artifact
+from molattn.models.baseline import describe_baseline
 from molattn.models.predictions import NONE, Predictions
 from molattn.training import distributed, run_folder
 from molattn.training.baseline import forest_metrics
@@ -197,10 +198,11 @@ def train_and_evaluate(
     predictions = artifact.apply_calibration(uncalibrated)
     # For a target with a transform, the mean of the transformed target: for a logarithm, the geometric mean.
     baseline = scaler.inverse_transform(task.baseline_predictions(train.targets, len(dataset.targets)))
+    what = describe_baseline(task, data.target_columns, dataset.transforms)
     metrics = {
         **metrics_by_split(dataset, predictions, metric_names),
         "test_intervals": intervals_on_test_split(dataset, predictions, metric_names, settings.seed),
-        "baseline": {"what": task.baseline} | metrics_by_split(dataset, baseline, metric_names),
+        "baseline": {"what": what} | metrics_by_split(dataset, baseline, metric_names),
         **({"baseline_forest": _forest(dataset, metric_names, settings, reporter)} if settings.baseline else {}),
         **transformed_metrics_by_split(dataset, uncalibrated, metric_names),
         **uncertainty_by_split(dataset, artifact, uncalibrated),

@@ -11,7 +11,9 @@ import pytest
 from scipy import stats
 
 import molattn
+from molattn.cli.metrics import print_metrics
 from molattn.errors import UsageError
+from molattn.models.baseline import baseline_labels, describe_baseline
 from molattn.models.graph_model import GraphModel
 from molattn.models.target_transform import TargetTransform
 from molattn.models.tasks import Binary, Regression
@@ -63,6 +65,7 @@ def test_metrics_are_in_the_unit_of_the_target_and_of_the_transform(run: Path) -
     assert transformed["spearman"] == pytest.approx(metrics["test"]["ic50"]["spearman"])
     # Always the training mean: the inverse of the mean of the transformed, which is the geometric mean.
     geometric = np.exp(np.log(sides["train"]["ic50"]).mean())
+    assert metrics["baseline"]["what"] == "the geometric mean of the training targets"
     baseline = metrics["baseline"]["test"]["ic50"]["rmse"]
     assert baseline == pytest.approx(np.sqrt(np.mean((y - geometric) ** 2)))
     lower, upper = metrics["test_intervals"]["ic50"]["rmse"]
@@ -119,6 +122,7 @@ def test_evaluate_gives_the_metrics_of_training(run: Path, tmp_path: Path) -> No
     assert found.uncertainty["test"]["ic50"]["nll"] == pytest.approx(
         metrics["uncertainty"]["test"]["ic50"]["nll"], rel=1e-3
     )
+    assert found.baseline_labels == {"ic50": "the geometric training mean"}
     (rejected,) = found.rejected
     assert "column 'ic50': -1 has no logarithm" in rejected.reason
 
@@ -143,6 +147,10 @@ def test_one_target_of_several_has_a_transform(tmp_path: Path) -> None:
     )
     assert set(result.metrics["transformed"]["test"]) == {"ic50"}
     assert result.metrics["transformed"]["test"]["ic50"]["unit"] == "normal score"
+    assert result.metrics["baseline"]["what"] == (
+        "of 'ic50' the mean of the normal scores of the training targets, transformed back; of 'log_s' the mean of the "
+        "training targets"
+    )
     rows = pd.read_csv(result.folder / "predictions.csv")
     train = rows[rows["split"] == "train"]
     assert rows["ic50_pred"].between(train["ic50"].min(), train["ic50"].max()).all()
@@ -330,6 +338,30 @@ def test_auto_trains_the_model_that_log10_trains(tmp_path: Path, capsys: pytest.
     np.testing.assert_allclose(one.predict(SMILES), other.predict(SMILES), rtol=1e-6)
     np.testing.assert_allclose(one.predict_interval(SMILES, 0.8), other.predict_interval(SMILES, 0.8), rtol=1e-6)
     assert one.attributions(SMILES[3]).unit == other.attributions(SMILES[3]).unit == "log10(y)"
+
+
+def test_the_baseline_is_described_by_the_transforms() -> None:
+    log10, log1p, task = TargetTransform("log10"), TargetTransform("log1p"), Regression()
+    assert describe_baseline(task, ["a"], ()) == describe_baseline(task, ["a"], (None,)) == task.baseline
+    assert describe_baseline(task, ["a", "b"], (log10, log10)) == "the geometric mean of the training targets"
+    assert describe_baseline(task, ["a"], (log1p,)).startswith("the mean of log(1 + y) of")
+    assert baseline_labels(task, ["a", "b"], (log10, None)) == {
+        "a": "the geometric training mean",
+        "b": "the training mean",
+    }
+    assert {*baseline_labels(Binary(), ["a", "b"], ()).values()} == {"the training share"}
+
+
+def test_the_columns_of_metrics_name_the_baseline_of_their_target(capsys: pytest.CaptureFixture[str]) -> None:
+    labels = {"a": "the geometric training mean", "b": "the training mean", "c": "the training mean"}
+    metrics: dict[str, Any] = {name: {"rmse": 1.0, "mae": 1.0, "n": 9} for name in labels}
+    print_metrics(metrics, "molecules", dict.fromkeys(labels, ""), metrics, labels)
+    lines = capsys.readouterr().out.splitlines()
+    headers = [line for line in lines if "always" in line]
+    assert ["always the geometric training mean" in line for line in headers] == [True, False, False]
+    many = {f"{name}{i}": metrics[name] for name in labels for i in range(2)}
+    print_metrics(many, "molecules", dict.fromkeys(many, ""), many, {name: labels[name[0]] for name in many})
+    assert "always the training mean of what is learned" in capsys.readouterr().out
 
 
 def test_auto_changes_nothing_where_it_recognizes_nothing(tmp_path: Path) -> None:
