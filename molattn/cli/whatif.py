@@ -116,15 +116,18 @@ def _properties(
     runs: list[Path], maximize: list[str], minimize: list[str], level: float, min_pairs: int
 ) -> list["Property"]:
     """The targets of the runs, each with its goal and its table."""
+    from molattn.data.tables.units import find_without_unit
     from molattn.inference.measured_tables import table_of_run
     from molattn.inference.trade_offs import Property
     from molattn.inference.what_if import WhatIfOptions
 
     predictors = [(run, load_predictor(run)) for run in runs]
     targets = [target for _, predictor in predictors for target in predictor.targets]
+    names = sorted(set(targets))
+    maximize, minimize = ([find_without_unit(names, name) for name in given] for given in (maximize, minimize))
     for name in (*maximize, *minimize):
         if name not in targets:
-            raise UsageError(unknown_choice("target", name, sorted(set(targets))))
+            raise UsageError(unknown_choice("target", name, names))
     if both := set(maximize) & set(minimize):
         raise UsageError(f"{sorted(both)[0]} cannot be maximized and minimized")
     properties = []

@@ -8,6 +8,7 @@ import numpy as np
 from molattn.chem import MoleculeGraph
 from molattn.chem.morgan import MORGAN_DESCRIPTORS
 from molattn.data.store.batches import MoleculeBatch
+from molattn.data.tables.units import find_without_unit
 from molattn.errors import SmilesError, UsageError, unknown_choice
 from molattn.explain.attention_map import NOT_MEASURED
 from molattn.explain.attribution import Attribution
@@ -75,6 +76,7 @@ def explained_output(artifact: Artifact, target: str | None, outputs: np.ndarray
     name = targets[0] if target is None else target
     if name in columns:
         return _class_score(artifact, columns, columns.index(name))
+    name = find_without_unit(targets, name)
     if name not in targets:
         raise UsageError(unknown_choice("target", name, (*targets, *columns)))
     t = targets.index(name)

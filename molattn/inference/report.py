@@ -8,6 +8,7 @@ import numpy as np
 
 from molattn.chem import MAX_ATOMS
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
+from molattn.data.tables.units import find_without_unit
 from molattn.errors import UsageError
 from molattn.inference.report_parts import measure_parts
 from molattn.viewer.report.comparison import align, comparison_payload
@@ -121,6 +122,7 @@ def choose_molecules(splits: Sequence[str], limit: int, seed: int = 0) -> np.nda
 
 def _with_targets(run: RunFiles, names: Sequence[str]) -> RunFiles:
     known = {target.name: target for target in run.targets}
+    names = [find_without_unit([*known], name) for name in names]
     for name in names:
         if name not in known:
             raise UsageError(f"{run.folder} has no target {name!r}: choose one of {', '.join(known)}")

@@ -11,6 +11,7 @@ from molattn.chem import morgan_bits, standardized_smiles
 from molattn.chem.diversity import select_diverse
 from molattn.data.files import atomic_write
 from molattn.data.tables.row_stream import CHUNK_SIZE, Chunk
+from molattn.data.tables.units import find_without_unit
 from molattn.data.tables.writers import Column, NewColumn, TableWriter, TextFormat, open_compressed
 from molattn.errors import UsageError, unknown_choice
 from molattn.inference.added_columns import STATUS_COLUMNS, prediction_columns
@@ -133,7 +134,7 @@ class SelectionOptions:
             raise UsageError(
                 f"the model has several targets, {', '.join(targets)}: choose one with --target (target={targets[0]!r})"
             )
-        name = targets[0] if self.target is None else self.target
+        name = targets[0] if self.target is None else find_without_unit(targets, self.target)
         if name not in targets:
             raise UsageError(unknown_choice("target", name, targets))
         return targets.index(name)

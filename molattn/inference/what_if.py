@@ -7,6 +7,7 @@ import numpy as np
 
 from molattn.chem import Effect, Variant, read_smiles
 from molattn.chem.parse import NO_ATOM_LIMIT
+from molattn.data.tables.units import find_without_unit
 from molattn.errors import UsageError, unknown_choice
 from molattn.inference.measured_pairs import Agreement
 from molattn.inference.row_predictor import RowPredictor
@@ -190,7 +191,7 @@ class WhatIfOptions:
         targets = list(predictor.targets)
         if self.target is None and len(targets) > 1:
             raise UsageError(f"the model has several targets, {', '.join(targets)}: choose one with target=")
-        name = targets[0] if self.target is None else self.target
+        name = targets[0] if self.target is None else find_without_unit(targets, self.target)
         if name not in targets:
             raise UsageError(unknown_choice("target", name, targets))
         return name

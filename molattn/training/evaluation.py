@@ -13,6 +13,7 @@ from molattn.chem.molecule import map_rows
 from molattn.data import RejectedRow, column, guess_smiles_column, read_records, read_table
 from molattn.data.tables.number_columns import normalize_numbers
 from molattn.data.tables.options import DEFAULT_TABLE_OPTIONS, TableOptions
+from molattn.data.tables.units import find_without_unit
 from molattn.errors import InputError, SmilesError, UsageError, short_repr
 from molattn.models.artifact import Artifact
 from molattn.models.baseline import baseline_labels
@@ -116,6 +117,7 @@ def evaluate(
     read_options = read_options or artifact.read_options
     names = resolve_metrics(task.kind, task.metrics, metrics)
     table = read_table(path, table_options, max_atoms=read_options.max_atoms)
+    columns = tuple(find_without_unit(table.columns, name) for name in columns)
     smiles_column = smiles_column or guess_smiles_column(table.columns, table.smiles_column)
     if task.atom_level:
         check_atom_targets(type(artifact.model), read_options.standardize)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from molattn.data.tables.units import find_without_unit
 from molattn.errors import UsageError, short_repr, unknown_choice
 
 
@@ -35,7 +36,7 @@ def task_weights(settings: Sequence[float | str], names: Sequence[str]) -> tuple
     found: dict[str, float] = {}
     for setting in named:
         name, _, number = setting.rpartition("=")
-        name = name.strip()
+        name = find_without_unit(names, name.strip())
         if name not in names:
             raise UsageError(f"--task-weights {short_repr(setting)}: {unknown_choice('target', name, names)}")
         if name in found:

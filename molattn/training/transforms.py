@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from molattn.data import Records, Table
+from molattn.data.tables.units import find_without_unit
 from molattn.errors import UsageError, short_repr, unknown_choice
 from molattn.models.names import AUTO_TRANSFORM, NEG_LOG10_MOLAR, NO_TRANSFORM, TRANSFORM_CHOICES
 from molattn.models.predictions import Predictions
@@ -56,6 +57,7 @@ def _chosen_transforms(settings: Sequence[str], names: Sequence[str], task: Task
     chosen: dict[str, str] = {}
     for setting in settings:
         target, equals, transform = setting.rpartition("=")
+        target = find_without_unit(names, target)
         if equals and target not in names:
             raise UsageError(f"--target-transform {setting}: {unknown_choice('target', target, names)}")
         for name in (target,) if equals else names:

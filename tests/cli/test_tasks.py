@@ -14,6 +14,7 @@ from sklearn.metrics import roc_auc_score
 import molattn as library
 from molattn.chem import random_smiles, read_smiles
 from molattn.data import TableOptions
+from molattn.inference.selection import SelectionOptions
 from tests.cli.conftest import QUICK, Answer, Molattn
 from tests.molecules import esol
 
@@ -210,6 +211,19 @@ def test_units_of_headers_are_kept_and_thousands_are_read(molattn: Molattn, tmp_
     assert "is ambiguous" in molattn("evaluate", run, table).err
     assert molattn("evaluate", run, table, "--thousands", ",").code == 0
     assert predictor.evaluate(table, table_options=TableOptions(thousands=",")).targets[:, 0].tolist() == numbers
+
+
+def test_every_option_finds_a_target_without_its_unit(molattn: Molattn, tmp_path: Path) -> None:
+    table, run = _write(tmp_path / "t.csv", **{"IC50 [nM]": [str(v + 15) for v in VALUES]}), tmp_path / "run"
+    named = ("--target-columns", "IC50", "--target-transform", "IC50=log10", "--task-weights", "IC50=2")
+    assert molattn("train", table, *QUICK, "-o", run, *named).code == 0
+    assert [*json.loads((run / "metrics.json").read_text())["transformed"]["test"]] == ["IC50 [nM]"]
+    assert molattn("evaluate", run, table, "--target-columns", "IC50").code == 0
+    assert molattn("explain", run, "--smiles", "CCO", "--target", "IC50").code == 0
+    assert "unknown target 'IC5'" in molattn("explain", run, "--smiles", "CCO", "--target", "IC5").err
+    assert molattn("report", run, "--target", "IC50", "-o", tmp_path / "report.html").code == 0
+    assert SelectionOptions(2, target="IC50").target_index(library.load(run)._artifact) == 0
+    assert molattn("whatif", run, "--smiles", "CCO", "--maximize", "IC50", "--level", 0.5).code == 0
 
 
 def test_several_targets_with_missing_labels(molattn: Molattn, tmp_path: Path) -> None:

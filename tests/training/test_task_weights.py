@@ -67,6 +67,14 @@ def test_invalid_weights_are_one_sentence(settings: tuple[Any, ...], message: st
         task_weights(settings, ("a", "b"))
 
 
+def test_a_target_is_named_without_its_unit_unless_that_is_ambiguous() -> None:
+    assert task_weights(("IC50=2",), ("IC50 [nM]", "b")) == (2.0, 1.0)
+    with pytest.raises(UsageError, match="unknown target 'IC50'"):
+        task_weights(("IC50=2",), ("IC50 [nM]", "IC50 (uM)"))
+    with pytest.raises(UsageError, match="two weights"):
+        task_weights(("IC50=2", "IC50 [nM]=3"), ("IC50 [nM]", "b"))
+
+
 def test_a_setting_is_a_number_or_a_text_from_everywhere() -> None:
     for given in ([2, 0.5], ("2", "0.5"), (2.0, "0.5")):
         assert resolve(None, {"task_weights": given}).training.task_weights == (2.0, 0.5)

@@ -189,6 +189,9 @@ def test_the_unit_of_a_concentration_comes_from_the_table_or_the_setting() -> No
     assert resolve_transforms(("neg-log10-molar",), ("a",), ("nM",), task) == (nano,)
     assert resolve_transforms(("a=neg-log10-molar:nM",), ("a", "b"), ("mg", ""), task) == (nano, None)
     assert resolve_transforms(("x=y=log10",), ("x=y",), ("",), task) == (TargetTransform("log10"),)
+    assert resolve_transforms(("a=log10",), ("a [nM]", "b"), ("nM", ""), task) == (TargetTransform("log10"), None)
+    with pytest.raises(UsageError, match="unknown target 'a'"):
+        resolve_transforms(("a=log10",), ("a [nM]", "a [uM]"), ("nM", "uM"), task)
     assert resolve_transforms((), ("a",), ("",), Binary()) == ()
 
 

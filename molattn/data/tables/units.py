@@ -37,7 +37,7 @@ def split_unit(name: str) -> tuple[str, str]:
 
 
 def find_without_unit(columns: Sequence[str], name: str) -> str:
-    """The name of the column that is `name` with a unit; `name` itself if it is a column, or if none or several match.
+    """The column or target that is `name` with a unit; `name` itself if it is one of them, or if none or several match.
 
     >>> find_without_unit(["smiles", "IC50 [nM]"], "IC50")
     'IC50 [nM]'
