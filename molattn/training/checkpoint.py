@@ -6,7 +6,7 @@ They are in `checkpoint/` in the run folder, see `checkpoint_file`.
 import json
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -37,6 +37,8 @@ class CheckpointFolder:
         identity: what must be equal when the training is resumed: settings and checksums, in plain values.
         every: epochs between two checkpoints.
         run: the folder of the run, for error messages; the parent of `folder` by default.
+        clock: returns the seconds of the whole training so far, of which this one may be a part; by default they count
+            from the `Checkpointer` on, after those of the last checkpoint.
 
     Attributes:
         last: the last checkpoint, from which the training is resumed; None for a new training.
@@ -46,8 +48,15 @@ class CheckpointFolder:
         InputError: it is damaged.
     """
 
-    def __init__(self, folder: Path, identity: dict[str, Any], every: int = 1, run: Path | None = None):
-        self.folder, self.identity, self.every = folder, identity, every
+    def __init__(
+        self,
+        folder: Path,
+        identity: dict[str, Any],
+        every: int = 1,
+        run: Path | None = None,
+        clock: Callable[[], float] | None = None,
+    ):
+        self.folder, self.identity, self.every, self.clock = folder, identity, every, clock
         # All ranks resume from the same checkpoint.
         self.last = distributed.broadcast_object(partial(load_checkpoint, folder))
         if self.last is not None:
@@ -175,6 +184,8 @@ class Checkpointer:
             UsageError: the state of a callback is not of values of JSON.
         """
         if distributed.rank() == 0 and (finished or (epoch + 1) % self.checkpoints.every == 0):
+            clock = self.checkpoints.clock
+            seconds = self.checkpoints.seconds + time.perf_counter() - self.start if clock is None else clock()
             optimizer, tensors = _optimizer_state(learner.optimizer)
             tensors |= {f"learner.{k}": v for k, v in learner.state_dict().items()}
             tensors |= {f"best.{k}": v for k, v in (self.monitor.best_weights or {}).items()}
@@ -184,7 +195,7 @@ class Checkpointer:
                 "finished": finished,
                 "stopped_by": stopped_by,
                 "callbacks": [_callback_state(callback) for callback in self.callbacks],
-                "seconds": self.checkpoints.seconds + time.perf_counter() - self.start,
+                "seconds": seconds,
                 "early_stopping": self.monitor.to_dict(),
                 "optimizer": optimizer,
                 "scheduler": learner.scheduler.state_dict(),

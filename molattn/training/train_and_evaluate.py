@@ -90,23 +90,28 @@ def train_and_evaluate(
     def checkpoints(member: int, *, teacher: bool = False) -> CheckpointFolder:
         folder = path / CHECKPOINT_FOLDER / f"member_{member}" if several else path / CHECKPOINT_FOLDER
         folder = folder / "teacher" if teacher else folder
-        return CheckpointFolder(folder, identity, settings.checkpoint_every, path)
+        return CheckpointFolder(folder, identity, settings.checkpoint_every, path, seconds_so_far)
 
-    for teacher in (True, False):
-        checkpoints(0, teacher=teacher)  # raises if the settings differ, before config.toml is overwritten
+    earlier_seconds = 0.0  # of the training before it was resumed
+
+    def seconds_so_far() -> float:
+        return earlier_seconds + time.perf_counter() - start
+
+    # Raises if the settings differ, before config.toml is overwritten. Each checkpoint has the seconds of the training
+    # until then, with those of the models before it and of the preparation.
+    for member in range(settings.ensemble_size):
+        for teacher in (True, False):
+            earlier_seconds = max(earlier_seconds, checkpoints(member, teacher=teacher).seconds)
     if distributed.is_main_process():
         _write_inputs(config, dataset, path, reporter)
     task = dataset.task
     train, val = dataset.subset("train"), dataset.subset("val")
     scaler = task.fit_scaler(train.targets, dataset.transforms)
     start = time.perf_counter()
-    earlier_seconds = 0.0  # of the training before it was resumed
 
     def announce(member: int, saved: CheckpointFolder | None, what: str = "training") -> bool:
         """Whether a training, which is announced, has epochs left."""
-        nonlocal earlier_seconds
         last = None if saved is None else saved.last
-        earlier_seconds += 0.0 if saved is None else saved.seconds
         which = f", model {member + 1} of {settings.ensemble_size}" if several else ""
         if last is None:
             reporter.stage(f"{what}{which}")
@@ -146,7 +151,7 @@ def train_and_evaluate(
     )
     if several:
         log.open()
-    seconds = earlier_seconds + time.perf_counter() - start
+    seconds = seconds_so_far()
     first = fitted.fits[0]
     tracked = first.history[0].tracking_metric
     lengths = [len(f.history) for f in fitted.fits]

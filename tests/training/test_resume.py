@@ -4,8 +4,11 @@ import csv
 import json
 import shutil
 import signal
+import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +17,13 @@ import torch
 import molattn
 from molattn.chem import molecule_graph
 from molattn.errors import InputError, UsageError
+from molattn.training import ensemble
+from molattn.training.callbacks import Callback
 from molattn.training.checkpoint import CheckpointFolder
 from molattn.training.checkpoint_file import Checkpoint, load_checkpoint, save_checkpoint
 from molattn.training.config import DataConfig, TrainingConfig
 from molattn.training.multiple_runs import run_multiple
+from molattn.training.objectives import add_auxiliary_targets
 from molattn.training.reporter import SilentReporter
 from molattn.training.run import run
 from molattn.training.run_config import RunConfig
@@ -276,3 +282,38 @@ def test_the_time_of_a_resumed_run_includes_the_time_before(unfinished: Path) ->
     before = CheckpointFolder(unfinished / "checkpoint", last.state["identity"]).seconds
     resume(unfinished)
     assert json.loads((unfinished / "env.json").read_text())["training_seconds"] >= round(before, 2) > 0
+
+
+class StopInMember(Callback):
+    """Raises an error in the second epoch of a model of an ensemble."""
+
+    def __init__(self, member: int):
+        self.member, self.current = member, 0
+
+    def on_fit_start(self, learner: Any, member: int) -> None:  # noqa: ARG002
+        self.current = member
+
+    def on_epoch_end(self, learner: Any, record: Any) -> None:  # noqa: ARG002
+        if record.epoch == 2 and self.current == self.member:
+            raise KeyboardInterrupt
+
+
+def test_the_time_of_a_resumed_run_includes_the_preparation_before(
+    table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, passed = time.perf_counter, 0.0
+
+    def prepare_slowly(*arguments: Any) -> Any:
+        nonlocal passed
+        passed += 1000.0
+        return add_auxiliary_targets(*arguments)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: clock() + passed)
+    monkeypatch.setattr(ensemble, "add_auxiliary_targets", prepare_slowly)
+    # Stopped in the first model, then in the second one, then resumed to the end.
+    with pytest.raises(KeyboardInterrupt):
+        train_small(table, tmp_path / "run", ensemble_size=2, epochs=2, callbacks=[StopInMember(0)])
+    for member in (1, -1):
+        with pytest.raises(KeyboardInterrupt) if member == 1 else nullcontext():
+            resume(tmp_path / "run", callbacks=[StopInMember(member)])
+    assert 3000 <= json.loads((tmp_path / "run" / "env.json").read_text())["training_seconds"] < 3600
