@@ -157,7 +157,7 @@ def prediction_intervals(
         return predictions.values - half_width, predictions.values + half_width
     if method == ISOTONIC:
         for s in scores:
-            conformal_quantile(s["z"], (1 + level) / 2)  # raises for a level beyond the largest score
+            conformal_quantile(s["z"], (1 + level) / 2, level)  # raises for a level beyond the largest score
         # Sorted scores against their ranks are monotonic already: the isotonic regression interpolates all of them.
         low, high = (
             np.array([np.quantile(s["z"], p, method="weibull") for s in scores])
@@ -211,8 +211,13 @@ def prediction_sets(
     return result
 
 
-def conformal_quantile(scores: np.ndarray, level: float) -> float:
+def conformal_quantile(scores: np.ndarray, level: float, requested: float | None = None) -> float:
     """The ceil((k + 1) level)-th smallest of k sorted scores.
+
+    Args:
+        scores: sorted.
+        level: of the quantile.
+        requested: the level of the intervals, for errors, if that is another one.
 
     Raises:
         UsageError: there are fewer than ceil((k + 1) level) scores.
@@ -222,8 +227,8 @@ def conformal_quantile(scores: np.ndarray, level: float) -> float:
     if rank > len(scores):
         needed = math.ceil(round(level / (1 - level), 9))
         raise UsageError(
-            f"{len(scores)} calibration labels are too few for intervals or sets of {level:g}, which need {needed}: "
-            "request a lower level, or train with a larger --calibration-size"
+            f"{len(scores)} calibration labels are too few for intervals or sets of {requested or level:g}, which need "
+            f"{needed}: request a lower level, or train with a larger --calibration-size"
         )
     return float(scores[rank - 1])
 

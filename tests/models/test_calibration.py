@@ -124,6 +124,8 @@ def test_the_rank_of_the_conformal_quantile() -> None:
         UsageError, match="9 calibration labels are too few for intervals or sets of 0.95, which need 19"
     ):
         conformal_quantile(scores, 0.95)
+    with pytest.raises(UsageError, match="intervals or sets of 0.9, which need 19"):
+        conformal_quantile(scores, 0.95, 0.9)
     assert conformal_quantile(np.arange(19.0), 0.95) == 18
 
 

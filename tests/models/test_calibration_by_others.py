@@ -176,7 +176,7 @@ def test_isotonic_intervals_do_not_go_beyond_the_farthest_error() -> None:
     assert predictions.std is not None
     for end, score in ((lower, calibration.scores[0]["z"][0]), (upper, calibration.scores[0]["z"][-1])):
         np.testing.assert_allclose(end, predictions.values + score * predictions.std)
-    with pytest.raises(UsageError, match="9 calibration labels are too few for intervals or sets of 0.92"):
+    with pytest.raises(UsageError, match="9 calibration labels are too few for intervals or sets of 0.84, which need"):
         prediction_intervals(predictions, NUMBERS, 0.84, calibration, "isotonic")
 
 

@@ -69,7 +69,7 @@ def assign_folds(
     if len(order) < num_folds:
         raise InputError(
             f"the {name} split has {pluralize(len(order), 'group')} of molecules, too few for {num_folds} folds: "
-            "use fewer folds or the random split"
+            f"use fewer folds{'' if name == 'random' else ' or the random split'}"
         )
     folds, num_rows = np.zeros(len(smiles), dtype=int), np.zeros(num_folds)
     for rows in order:
