@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from molattn.data.paths import describe_missing_folder, sibling_path
-from molattn.errors import InputError, MolattnWarning, UsageError
+from molattn.errors import DISK_FULL, InputError, MolattnWarning, UsageError
 
 try:
     import fcntl
@@ -61,17 +61,17 @@ def remove_locked(path: Path, handle: int) -> None:
     os.close(handle)
 
 
-def _lock(lock: Path, locked: Path) -> int:
+def _lock(lock: Path, locked: Path, option: str) -> int:
     """Create and lock the file `lock`; returns its file descriptor. A file system without locks is no error.
 
-    Raises UsageError, which names `locked`, the folder or output, if another process has the lock.
+    Raises UsageError, which names `locked`, the folder or output, and its `option`, if another process has the lock.
     """
     while True:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             with suppress(OSError):
                 if not try_lock(handle):
-                    raise UsageError(f"another process is using {locked}: wait until it ends, or give another")
+                    raise UsageError(f"another process is using {locked}: wait until it ends, or give another {option}")
             if os.fstat(handle).st_nlink:
                 return handle
         except BaseException:
@@ -86,15 +86,19 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
     Raises:
         UsageError: another process has the lock or has just removed the folder, or `folder` is not a folder.
-        InputError: the folder cannot be written to.
+        InputError: the folder cannot be created or written to.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
         raise UsageError(f"{folder} is not a folder: give another") from error
+    except OSError as error:
+        if error.errno in DISK_FULL:
+            raise
+        raise InputError(f"{folder} cannot be created ({error.strerror}): give another") from error
     lock = folder / LOCK_NAME
     try:
-        handle = _lock(lock, folder)
+        handle = _lock(lock, folder, "folder, as with --output-dir")
     except FileNotFoundError as error:
         raise UsageError(f"{folder} was removed by another process just now: try again") from error
     except PermissionError as error:
@@ -123,7 +127,7 @@ def lock_output(output: Path) -> Iterator[None]:
     output = Path(os.path.realpath(output))
     lock = sibling_path(output, ".", ".lock")
     try:
-        handle = _lock(lock, output)
+        handle = _lock(lock, output, "--output")
     except FileNotFoundError as error:
         raise InputError(describe_missing_folder(output.parent)) from error
     except OSError as error:

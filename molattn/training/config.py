@@ -143,7 +143,9 @@ class DataConfig:
     split_column: str = option(
         "", "A column of the table with train, val or test for each row.", "--split-column", "--splits-column"
     )
-    splits_file: str = option("", "A table with columns smiles and split.", metavar="PATH", hidden=False)
+    splits_file: str = option(
+        "", "A table with columns smiles and split, and the rows of the data.", metavar="PATH", hidden=False
+    )
     num_folds: int = option(1, "k-fold cross-validation: k runs.", metavar="K", hidden=False, show_default=False)
     fold: int = -1
 

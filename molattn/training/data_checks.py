@@ -271,8 +271,9 @@ def check_splits(dataset: PreparedDataset) -> list[Finding]:
         details = {"split": split, "metric": metric, "targets": [m[2] for m in wide], "smallest": n}
         details["half_width"] = None if math.isnan(width) else width
         config = dataset.config
-        has_folds = not (config.split_column or config.splits_file or config.split in (OFFICIAL_SPLIT, "kennard-stone"))
-        advice = "; --num-folds 5 tests every molecule once" if split == "test" and has_folds else ""
+        fixed = config.split_column or config.splits_file or config.split in (OFFICIAL_SPLIT, "kennard-stone")
+        could_have_folds = config.num_folds == 1 and not fixed
+        advice = "; --num-folds 5 tests every molecule once" if split == "test" and could_have_folds else ""
         found.append(Finding("splits", f"{message}{advice}", True, details))
     return found
 

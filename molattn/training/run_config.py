@@ -185,7 +185,9 @@ def parse_setting(text: str) -> dict[str, dict[str, Any]]:
 
 
 def _coerced(value: Any, hint: Any, where: str) -> Any:
-    """`value` converted to the type of the setting."""
+    """`value` converted to the type of the setting; numbers and arrays of NumPy are those of Python."""
+    if type(value).__module__ == "numpy":
+        value = value.tolist()
     if typing.get_origin(hint) is tuple:
         item = typing.get_args(hint)[0]
         values = value if isinstance(value, list | tuple) else [value]

@@ -33,10 +33,16 @@ def test_a_process_without_the_lock_leaves_the_empty_folder(tmp_path: Path) -> N
     folder = tmp_path / "run"
     with lock_folder(folder):
         for _ in range(2):
-            with pytest.raises(UsageError, match="another process is using"), lock_folder(folder):
+            with pytest.raises(UsageError, match=r"is using .*give another .*--output-dir$"), lock_folder(folder):
                 pass
             assert folder.is_dir()
     assert not folder.exists()
+
+
+def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"file.run cannot be created \(.*\): give another$"):
+        lock_folder(tmp_path / "file" / "run").__enter__()
 
 
 def test_a_folder_that_is_not_empty_stays(tmp_path: Path) -> None:

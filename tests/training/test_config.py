@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tomli_w
 
@@ -117,3 +118,12 @@ def test_a_setting_out_of_range_is_named(text: str, message: str) -> None:
 @pytest.mark.parametrize("text", ["weight_decay=0", "grad_clip=0", "warmup=0", "warmup=1"])
 def test_the_ends_of_a_range_are_accepted(text: str) -> None:
     check_config(resolve(None, {}, [f"training.{text}"]))
+
+
+def test_numbers_and_arrays_of_numpy_are_those_of_python() -> None:
+    options = {"epochs": np.int64(3), "learning_rate": np.float64(0.5), "target_columns": np.array(["y", "z"])}
+    config = resolve(None, options)
+    assert (config.training.epochs, config.training.learning_rate) == (3, 0.5)
+    assert config.data.target_columns == ("y", "z")
+    with pytest.raises(UsageError, match=r"training.epochs is 0\.5; it takes a whole number"):
+        resolve(None, {"epochs": np.float64(0.5)})
