@@ -117,6 +117,8 @@ def test_small_splits_are_reported_with_the_width_of_an_interval(tmp_path: Path)
     test, val = _messages(_check(tmp_path / "t.csv", rows), "splits")
     assert "6 test labels: the 95% interval of the RMSE would be about +-57% of it" in test
     assert "6 validation labels" in val and "--num-folds" in test and "--num-folds" not in val
+    folds = _messages(_check(tmp_path / "t.csv", rows, num_folds=6, fold=0), "splits")
+    assert folds and not any("--num-folds" in message for message in folds)
     large = _check(tmp_path / "t.csv", [("smiles", "y"), *zip(*esol(500), strict=True)])
     assert not _messages(large, "splits")
 
