@@ -9,7 +9,6 @@ from typing import Any
 from torch import nn
 from torch.nn.modules import module as torch_module
 from torch.nn.utils.parametrize import type_before_parametrizations
-from torch.nn.utils.prune import BasePruningMethod
 from torch.nn.utils.weight_norm import WeightNorm
 
 # The hooks that torch runs for every module; torch changes these dictionaries in place.
@@ -19,9 +18,6 @@ _GLOBAL_HOOKS = (
     torch_module._global_backward_hooks,
     torch_module._global_backward_pre_hooks,
 )
-
-# Hooks before `forward` that only set a weight, which can be read.
-_WEIGHT_HOOKS = (BasePruningMethod, WeightNorm)
 
 
 def are_unmodified(cls: type[nn.Module], *modules: nn.Module | None) -> bool:
@@ -49,12 +45,14 @@ def check_convertible(modules: Mapping[str, Any], *classes: type[nn.Module]) -> 
     Raises:
         ValueError: a module is of another class, has a hook or has a `forward` of its own; the message names it.
     """
+    from torch.nn.utils.prune import BasePruningMethod  # imported here, because predictions need none of it
+
     for name, module in modules.items():
         if module is None:
             continue
         if type_before_parametrizations(module) not in classes:
             raise ValueError(f"{name} is a {type(module).__name__}, not a {classes[0].__name__}: that is not supported")
-        if has_hooks(module, _WEIGHT_HOOKS):
+        if has_hooks(module, (BasePruningMethod, WeightNorm)):  # these set a weight, which can be read
             raise ValueError(f"{name} has a hook or a forward of its own: that is not supported")
 
 

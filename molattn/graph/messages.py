@@ -89,12 +89,15 @@ class EdgeMessages:
 
         A result without gradients, of a call within `torch.no_grad`, is not returned where gradients are recorded.
         """
-        if torch.compiler.is_compiling():  # a compiler removes the duplicate computation itself
-            return compute()
-        cache = vars(self).setdefault("cache", {})  # in `vars`, as the fields of a frozen class cannot be set
         if not self._has(name):
-            cache[name] = compute(), torch.is_grad_enabled()
-        return cache[name][0]
+            if torch.compiler.is_compiling():  # a compiler removes the duplicate computation itself
+                return compute()
+            self._keep(name, compute(), torch.is_grad_enabled())
+        return vars(self)["cache"][name][0]
+
+    def _keep(self, name: str, x: Tensor, with_gradients: bool) -> None:
+        # In `vars`, as the fields of a frozen class cannot be set.
+        vars(self).setdefault("cache", {})[name] = x, with_gradients
 
     def _has(self, name: str) -> bool:
         """Whether `_once` has a result of this name that can be used."""
@@ -153,11 +156,19 @@ class LazyEdgeMessages(EdgeMessages):
 
     @property
     def weights(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self._once("weights", vars(self)["call"].weights)
+        return self._once("weights", lambda: vars(self)["call"].weights())
+
+    @weights.setter  # `dataclasses.replace` sets it
+    def weights(self, x: Tensor) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._keep("weights", x, True)
 
     @property
     def weights_after_dropout(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return apply_dropout(self.weights, vars(self)["dropout_mask"])
+        return self._once("dropout", lambda: apply_dropout(self.weights, vars(self)["dropout_mask"]))
+
+    @weights_after_dropout.setter
+    def weights_after_dropout(self, x: Tensor) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        self._keep("dropout", x, True)
 
     def _compute_sum(self) -> Tensor:
         if self._has("weights"):
