@@ -11,6 +11,7 @@ from torch.nn.utils import prune
 from torch.nn.utils.parametrizations import spectral_norm, weight_norm
 
 from molattn.attention import ConcatHeads, MultiHeadAttention, Softmax
+from tests.adapters import Wrapped
 from tests.assertions import assert_close, assert_identical
 
 F64 = torch.float64
@@ -170,15 +171,6 @@ class Adapted(nn.Linear):
 
     def forward(self, x):
         return super().forward(x) + x @ self.a.T @ self.b.T
-
-
-class Wrapped(nn.Module):
-    def __init__(self, linear):
-        super().__init__()
-        self.linear = linear
-
-    def forward(self, x):
-        return 2 * self.linear(x)
 
 
 class DoubledHeads(ConcatHeads):

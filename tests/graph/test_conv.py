@@ -19,6 +19,7 @@ from torch_geometric.utils import to_dense_adj, to_dense_batch
 import molattn.graph
 from molattn.attention import General, Softmax, dot, sparsemax
 from molattn.graph import DenseGraph, Graph, TensorDotConv
+from tests.adapters import Wrapped
 from tests.assertions import assert_close, assert_equivariant, assert_identical
 from tests.graph.graphs import F64, double
 
@@ -214,15 +215,6 @@ def test_settings_of_only_one_of_the_two_layers_raise():
 class Adapted(nn.Linear):
     def forward(self, input):
         return 2 * super().forward(input)
-
-
-class Wrapped(nn.Module):
-    def __init__(self, linear):
-        super().__init__()
-        self.linear = linear
-
-    def forward(self, x):
-        return 2 * self.linear(x)
 
 
 class OtherMessages(TransformerConv):

@@ -25,6 +25,7 @@ from molattn.graph import (
 from molattn.graph.blocks import RelativeEdgeUpdate
 from molattn.graph.encodings import DegreeEncoding, PathEncoding, Sum
 from molattn.kernels.blocks import LIBRARY
+from tests.adapters import Wrapped
 from tests.assertions import assert_close
 from tests.graph.graphs import EDGE_DIM, F64, FORMS, GLOBAL_DIM, NODE_DIM, double, random_graphs, through
 
@@ -35,17 +36,6 @@ PHI_E = {
     "with biases": lambda *sizes: AttentionEdgeUpdate(*sizes, bias=True),
     "relative": RelativeEdgeUpdate,
 }
-
-
-class Doubled(nn.Module):
-    """A wrapper around a layer, like the adapters of LoRA: twice its output."""
-
-    def __init__(self, layer):
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, x):
-        return 2 * self.layer(x)
 
 
 def doubled_by_hook(layer):
@@ -65,7 +55,7 @@ def with_bias(layer):
     return biased
 
 
-CHANGES = {"a wrapper": Doubled, "a hook": doubled_by_hook, "another forward": doubled_in_place_of_forward}
+CHANGES = {"a wrapper": Wrapped, "a hook": doubled_by_hook, "another forward": doubled_in_place_of_forward}
 
 
 def block_with(phi_e):
@@ -244,7 +234,7 @@ def test_edge_codes_of_the_padding_are_not_read(dtype):
         run_blocks(blocks, graph.replace(e=None), EdgeEmbedding((table,), (torch.full_like(codes, 255),)))
 
 
-@pytest.mark.parametrize("change", [Doubled, doubled_by_hook, doubled_in_place_of_forward])
+@pytest.mark.parametrize("change", [Wrapped, doubled_by_hook, doubled_in_place_of_forward])
 def test_the_layer_of_an_additive_readout_is_called_if_it_was_replaced(change):
     readout = AdditiveReadout(4)
     x = torch.randn(2, 3, 4, dtype=F64)

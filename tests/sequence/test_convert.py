@@ -9,6 +9,7 @@ from torch.nn.utils.parametrizations import weight_norm
 
 from molattn.attention import MultiHeadAttention, causal_mask
 from molattn.sequence import Decoder, DecoderLayer, Encoder, EncoderLayer, FeedForward, Transformer, padding_mask
+from tests.adapters import Wrapped
 from tests.assertions import assert_close, assert_identical
 from tests.sequence.torch_stacks import F64, randomize
 
@@ -199,15 +200,6 @@ def test_what_the_weights_do_not_include_raises_by_name():
     model.decoder.register_forward_hook(doubled)
     with pytest.raises(ValueError, match="the stack has a hook"):
         Transformer.from_torch(model, 5, 5)
-
-
-class Wrapped(nn.Module):
-    def __init__(self, linear):
-        super().__init__()
-        self.linear = linear
-
-    def forward(self, x):
-        return 2 * self.linear(x)
 
 
 @pytest.mark.parametrize("change", ["a hook", "a wrapper", "a parametrization"])
